@@ -1,0 +1,50 @@
+"""Byte-pair encoding with subword-nmt: one set of merges for both languages."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from fairseq_casrnn.data.text import read_lines, write_lines
+from fairseq_casrnn.errors import UserError
+
+
+def learn_joint_bpe(sides: Sequence[Iterable[str]], operations: int, codes_path: Path) -> None:
+    """Learn at most ``operations`` merges on the concatenated sides of the training set.
+
+    ``codes_path`` receives the merges in subword-nmt's format (fairseq's ``--bpe-codes``).
+
+    Raises:
+        UserError: the text has no word of two characters, so there is nothing to merge.
+    """
+    from subword_nmt.learn_bpe import learn_bpe
+
+    text = [line + "\n" for side in sides for line in side]
+    # Its progress bar and its note that it stopped early say nothing a user could act on.
+    with open(codes_path, "w", encoding="utf-8") as codes:
+        with contextlib.redirect_stderr(io.StringIO()):
+            try:
+                learn_bpe(text, codes, operations)
+            except ValueError:
+                raise UserError(
+                    "the training text is too small to learn byte-pair encoding"
+                ) from None
+
+
+def apply_bpe(lines: Iterable[str], codes_path: str | Path) -> list[str]:
+    """Split the words of each line into subword units; all but a word's last end in ``@@``."""
+    from subword_nmt.apply_bpe import BPE
+
+    with open(codes_path, encoding="utf-8") as codes:
+        bpe = BPE(codes)
+    return [bpe.process_line(line) for line in lines]
+
+
+def encode_files(text_dir: Path, splits: Sequence[str], langs: Sequence[str], codes: Path) -> None:
+    """Write ``SPLIT.bpe.LANG`` beside every ``SPLIT.tok.LANG`` of a folder."""
+    for split in splits:
+        for lang in langs:
+            encoded = apply_bpe(read_lines(text_dir / f"{split}.tok.{lang}"), codes)
+            write_lines(text_dir / f"{split}.bpe.{lang}", encoded)

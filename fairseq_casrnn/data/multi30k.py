@@ -1,0 +1,77 @@
+"""Multi30k German–English image captions: ``python -m fairseq_casrnn.data.multi30k``.
+
+The raw files are those of https://github.com/multi30k/dataset (``data/task1/raw``): 29,000
+training, 1,014 validation and 1,000 test pairs (test_2016_flickr).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare, run_main
+from fairseq_casrnn.data.text import is_clean, read_parallel, tokenize_lines
+from fairseq_casrnn.errors import UserError
+
+SOURCE, TARGET = "de", "en"
+STEMS = {
+    "train": ("train",),
+    "valid": ("val", "valid"),
+    "test": ("test_2016_flickr", "test2016", "test"),
+}
+WHERE = "get the raw files from https://github.com/multi30k/dataset (data/task1/raw)"
+
+
+def find_file(raw: Path, split: str, lang: str) -> Path:
+    """The raw file of a split and language, under any of its usual names.
+
+    Raises:
+        UserError: the folder or the file is missing; the message says where to get it.
+    """
+    if not raw.is_dir():
+        raise UserError(f"{raw} is not a folder; {WHERE} and name their folder with --raw")
+    names = [
+        f"{stem}{infix}.{lang}{suffix}"
+        for stem in STEMS[split]
+        for infix in (".raw", "")
+        for suffix in (".gz", "")
+    ]
+    for name in names:
+        if (raw / name).is_file():
+            return raw / name
+    raise UserError(f"{raw} holds no {names[2]} (nor {names[0]}); {WHERE}")
+
+
+def read_corpus(raw: Path, workers: int = 1) -> Corpus:
+    """Read, tokenise and lower-case the three splits; drop training pairs with an empty side."""
+    files = {split: [find_file(raw, split, lang) for lang in (SOURCE, TARGET)] for split in STEMS}
+    raw_lines = {split: read_parallel(*paths) for split, paths in files.items()}
+    splits = {}
+    for split, (src, tgt) in raw_lines.items():
+        print(f"tokenising {len(src)} pairs of {split}", flush=True)
+        splits[split] = (
+            tokenize_lines(src, SOURCE, workers=workers),
+            tokenize_lines(tgt, TARGET, workers=workers),
+        )
+    pairs = list(zip(*splits["train"], strict=True))
+    kept = [pair for pair in pairs if is_clean(*pair, ratio=None)]
+    splits["train"] = ([src for src, _ in kept], [tgt for _, tgt in kept])
+    notes = {"training pairs dropped": len(pairs) - len(kept)}
+    return Corpus(SOURCE, TARGET, splits, raw_lines["test"], notes)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_casrnn.data.multi30k",
+        description="Multi30k de-en: tokenise, lower-case, joint BPE, binarise.",
+    )
+    parser.add_argument("--raw", required=True, type=Path, help=f"folder of raw files; {WHERE}")
+    add_arguments(parser)
+    args = parser.parse_args(argv)
+    return run_main(lambda: prepare(lambda: read_corpus(args.raw, args.workers), args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""From tokenised splits to a finished, binarised data folder, or to nothing at all.
+
+A prepared folder ``OUT`` holds
+
+* ``OUT/text``: ``SPLIT.tok.LANG`` (tokenised), ``SPLIT.bpe.LANG`` (if byte-pair encoded),
+  ``test.raw.LANG`` (untouched, for detokenised BLEU), ``bpe.codes`` and ``prepare.json``;
+* ``OUT/data-bin``: what ``fairseq-train`` reads.
+
+Both are built in a temporary folder inside ``OUT`` and renamed at the end, ``data-bin`` last: where
+``data-bin`` exists, everything does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
+from fairseq_casrnn.data.text import check_parallel, write_lines
+from fairseq_casrnn.errors import UserError
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass
+class Corpus:
+    """Tokenised splits of a parallel corpus.
+
+    Args:
+        source: source language code, and with it the files' ending.
+        target: target language code.
+        splits: for each of train, valid, test the source lines and the target lines.
+        raw_test: the test set's source and target lines before tokenisation.
+        notes: numbers worth keeping (pairs read, dropped, …), printed and put in prepare.json.
+    """
+
+    source: str
+    target: str
+    splits: dict[str, tuple[list[str], list[str]]]
+    raw_test: tuple[list[str], list[str]]
+    notes: dict[str, object] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise UserError if a split is empty or its sides differ in length."""
+        for name in SPLITS:
+            src, tgt = self.splits[name]
+            check_parallel(src, tgt, f"the {self.source} side of {name}", f"its {self.target} side")
+            if not any(line.strip() for line in src) or not any(line.strip() for line in tgt):
+                raise UserError(f"no sentence pair is left for {name}; check the input files")
+
+
+def add_arguments(parser: argparse.ArgumentParser, bpe_operations: int = 10000) -> None:
+    """Options shared by all corpora: ``--out --force --workers --bpe-operations``."""
+    parser.add_argument("--out", required=True, type=Path, help="folder to fill")
+    parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
+    parser.add_argument("--workers", type=int, default=1, help="processes that tokenise")
+    parser.add_argument(
+        "--bpe-operations",
+        type=int,
+        default=bpe_operations,
+        help="merges of the joint byte-pair encoding, 0 for words (default: %(default)s)",
+    )
+
+
+def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace, *extra: str) -> None:
+    """Make the corpus, encode, binarise it and move it into place under ``args.out``.
+
+    Args:
+        make_corpus: reads and tokenises the raw data.
+        args: parsed options of ``add_arguments``.
+        extra: further options of ``fairseq-preprocess``.
+
+    Raises:
+        UserError: anything wrong with the data; nothing new is left under ``args.out`` then.
+    """
+    out = args.out
+    if (out / "data-bin").exists() and not args.force:
+        print(f"{out} is already prepared; --force prepares it again")
+        return
+    if args.bpe_operations < 0 or args.workers < 1:
+        raise UserError("--bpe-operations must be at least 0 and --workers at least 1")
+    corpus = make_corpus()
+    corpus.check()
+    out.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
+    try:
+        _write_text(corpus, stage / "text", args.bpe_operations)
+        kind = "bpe" if args.bpe_operations else "tok"
+        binarise(stage / "text", kind, corpus.source, corpus.target, stage / "data-bin", *extra)
+        _report(corpus, stage)
+        _move_into_place(stage, out)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    print(f"prepared {out / 'data-bin'}")
+
+
+def _write_text(corpus: Corpus, text: Path, bpe_operations: int) -> None:
+    langs = (corpus.source, corpus.target)
+    for name in SPLITS:
+        for lang, lines in zip(langs, corpus.splits[name], strict=True):
+            write_lines(text / f"{name}.tok.{lang}", lines)
+    for lang, lines in zip(langs, corpus.raw_test, strict=True):
+        write_lines(text / f"test.raw.{lang}", lines)
+    if bpe_operations:
+        codes = text / "bpe.codes"
+        print(f"learning {bpe_operations} joint BPE merges", flush=True)
+        learn_joint_bpe(corpus.splits["train"], bpe_operations, codes)
+        encode_files(text, SPLITS, langs, codes)
+
+
+def binarise(text: Path, kind: str, source: str, target: str, dest: Path, *extra: str) -> None:
+    """Run ``fairseq-preprocess`` on ``text/SPLIT.KIND.LANG``, with a dictionary per language.
+
+    Raises:
+        UserError: with the last line of fairseq's output, if it fails.
+    """
+    command = [sys.executable, "-m", "fairseq_cli.preprocess", "--destdir", str(dest)]
+    command += ["--source-lang", source, "--target-lang", target]
+    for name in SPLITS:
+        command += [f"--{name}pref", str(text / f"{name}.{kind}")]
+    done = subprocess.run(
+        [*command, *extra], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode != 0:
+        last = (done.stdout.strip().splitlines() or ["no output"])[-1]
+        raise UserError(f"fairseq-preprocess failed: {last}")
+
+
+def _report(corpus: Corpus, stage: Path) -> None:
+    notes: dict[str, object] = dict(corpus.notes)
+    for name in SPLITS:
+        notes[f"{name} pairs"] = len(corpus.splits[name][0])
+    for lang in (corpus.source, corpus.target):
+        with open(stage / "data-bin" / f"dict.{lang}.txt", encoding="utf-8") as types:
+            # As fairseq counts: with <s>, <pad>, </s>, <unk> and padding to a multiple of 8.
+            notes[f"{lang} dictionary"] = sum(1 for _ in types) + 4
+    for key, value in notes.items():
+        print(f"{key}: {value}")
+    with open(stage / "text" / "prepare.json", "w", encoding="utf-8") as file:
+        json.dump(notes, file, indent=1, ensure_ascii=False)
+
+
+def _move_into_place(stage: Path, out: Path) -> None:
+    # data-bin marks a finished folder: the old one goes first, the new one comes last.
+    for name in ("data-bin", "text"):
+        if (out / name).exists():
+            os.replace(out / name, stage / f"old-{name}")
+    for name in ("text", "data-bin"):
+        os.replace(stage / name, out / name)
+
+
+def run_main(main: Callable[[], None]) -> int:
+    """Call ``main``; print a UserError or an error of the system as one sentence, return 2."""
+    try:
+        main()
+    except UserError as err:
+        print(f"error: {err}", file=sys.stderr)
+        return 2
+    except OSError as err:
+        where = f"{err.filename}: " if err.filename else ""
+        print(f"error: {where}{err.strerror or err}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,1 @@
+"""BLEU, significance over seeds and checkpoint averaging."""
