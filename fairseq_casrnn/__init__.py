@@ -1,0 +1,3 @@
+"""LSTMs whose cells flow between layers, as a fairseq plugin."""
+
+__version__ = "0.1.0"
