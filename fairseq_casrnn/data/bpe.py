@@ -23,14 +23,12 @@ def learn_joint_bpe(sides: Sequence[Iterable[str]], operations: int, codes_path:
 
     text = [line + "\n" for side in sides for line in side]
     # Its progress bar and its note that it stopped early say nothing a user could act on.
-    with open(codes_path, "w", encoding="utf-8") as codes:
-        with contextlib.redirect_stderr(io.StringIO()):
-            try:
-                learn_bpe(text, codes, operations)
-            except ValueError:
-                raise UserError(
-                    "the training text is too small to learn byte-pair encoding"
-                ) from None
+    quiet = contextlib.redirect_stderr(io.StringIO())
+    with quiet, open(codes_path, "w", encoding="utf-8") as codes:
+        try:
+            learn_bpe(text, codes, operations)
+        except ValueError:
+            raise UserError("the training text is too small for byte-pair encoding") from None
 
 
 def apply_bpe(lines: Iterable[str], codes_path: str | Path) -> list[str]:

@@ -126,8 +126,9 @@ def binarise(text: Path, kind: str, source: str, target: str, dest: Path, *extra
     command += ["--source-lang", source, "--target-lang", target]
     for name in SPLITS:
         command += [f"--{name}pref", str(text / f"{name}.{kind}")]
+    command += extra
     done = subprocess.run(
-        [*command, *extra], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     if done.returncode != 0:
         last = (done.stdout.strip().splitlines() or ["no output"])[-1]
