@@ -1,0 +1,142 @@
+"""What every recurrent cell has in common: its shape, and one step of it, twice.
+
+A cell describes ONE layer. It owns no parameters; they are handed to it. The recurrence engines
+(:mod:`fairseq_casrnn.recurrence`) run it over time.
+
+Notation: B batch, H hidden size, S cells of a mixture. A "block" is H consecutive columns.
+
+Every step has the same outline. The pre-activations are ``gx = W x_t + b`` (``ih_blocks`` blocks, for
+the whole sequence in one product) and ``gh = U h_{t-1}`` (``hh_blocks`` blocks). ``gh`` is added to the
+first blocks of ``gx``, except its last ``inner_blocks`` blocks, which the cell receives apart (the GRU's
+candidate, where the reset gate multiplies U h and not h).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class NoOptions:
+    """Options of a cell that has none."""
+
+
+class Cell:
+    """One layer's maths. Subclasses set the class attributes and the three step methods.
+
+    Attributes:
+        ih_blocks: blocks of ``weight_ih`` and of the bias.
+        hh_blocks: blocks of ``weight_hh``.
+        inner_blocks: how many of the last blocks of ``weight_hh`` are not simply added to ``gx``.
+        has_cell: whether the layer has a cell state c beside h.
+        lower_cell: whether the step reads the cell state of the layer below, (B, H).
+        routes: S, when the step reads mixture weights (B, S); otherwise 0.
+        params: ``(name, rows)`` of the elementwise parameters, shape ``(rows, H)``, or ``(H,)`` when
+            rows is None.
+        open_blocks: blocks of the bias that start at 1 (the forget-like gates).
+    """
+
+    ih_blocks = 4
+    hh_blocks = 4
+    inner_blocks = 0
+    has_cell = True
+    lower_cell = False
+    routes = 0
+    params: tuple[tuple[str, int | None], ...] = ()
+    open_blocks: tuple[int, ...] = (1,)
+
+    def step(
+        self,
+        gx: Tensor,
+        gh: Tensor,
+        h: Tensor,
+        c: Tensor | None,
+        extra: Tensor | None,
+        params: tuple[Tensor, ...],
+    ) -> tuple[Tensor, Tensor | None]:
+        """One differentiable step in plain PyTorch: the specification of the cell.
+
+        Args:
+            gx: ``(B, ih_blocks*H)``, W x_t + b.
+            gh: ``(B, hh_blocks*H)``, U h_{t-1}.
+            h, c: ``(B, H)``, the state before the step (c is None where ``has_cell`` is False).
+            extra: the lower layer's c_t ``(B, H)``, or mixture weights ``(B, S)``, or None.
+            params: the elementwise parameters, in the order of ``self.params``.
+
+        Returns:
+            h_t and c_t, ``(B, H)`` each.
+        """
+        raise NotImplementedError
+
+    def forward_(
+        self,
+        gates: Tensor,
+        inner: Tensor | None,
+        h_prev: Tensor,
+        c_prev: Tensor | None,
+        extra: Tensor | None,
+        params: tuple[Tensor, ...],
+        h: Tensor,
+        c: Tensor | None,
+    ) -> None:
+        """The same step in place: ``gates`` (gx with gh added) becomes the activated gates; h and c are written.
+
+        ``inner`` holds the blocks of gh that were not added, ``(B, inner_blocks*H)``.
+        """
+        raise NotImplementedError
+
+    def backward_(
+        self,
+        dh: Tensor,
+        dc: Tensor | None,
+        gates: Tensor,
+        inner: Tensor | None,
+        h_prev: Tensor,
+        c_prev: Tensor | None,
+        c: Tensor | None,
+        extra: Tensor | None,
+        params: tuple[Tensor, ...],
+        d_params: tuple[Tensor, ...],
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The hand-written backward of :meth:`forward_`.
+
+        ``gates`` becomes the gradient of the pre-activations, ``inner`` that of its own blocks; ``dc`` may
+        be overwritten; gradients of ``params`` are added to ``d_params`` here or in :meth:`param_grads`.
+
+        Returns:
+            ``(dh_prev, dc_prev, d_extra)``; dh_prev only the part that does not pass through U (else None).
+        """
+        raise NotImplementedError
+
+    def param_grads(
+        self,
+        d_gates: Tensor,
+        cs: Tensor,
+        extra: Tensor | None,
+        d_params: tuple[Tensor, ...],
+    ) -> None:
+        """Add to ``d_params`` what can be summed over the whole sequence at once.
+
+        ``d_gates`` is ``(T, B, ih_blocks*H)``; ``cs`` is ``(T+1, B, H)``, c_{t-1} at index t.
+        """
+
+
+def dsigmoid_(out: Tensor, grad: Tensor) -> Tensor:
+    """Overwrite ``out`` = σ(a) with the gradient of a."""
+    return torch.ops.aten.sigmoid_backward.grad_input(grad, out, grad_input=out)
+
+
+def dtanh_(out: Tensor, grad: Tensor) -> Tensor:
+    """Overwrite ``out`` = tanh(a) with the gradient of a."""
+    return torch.ops.aten.tanh_backward.grad_input(grad, out, grad_input=out)
+
+
+def grad_through_output(dh: Tensor, dc: Tensor, o: Tensor, c: Tensor) -> Tensor:
+    """Backward of h = o ⊙ tanh(c): adds to ``dc``, overwrites ``o`` with the gradient of its pre-activation."""
+    tanh_c = torch.tanh(c)
+    dc.add_(torch.ops.aten.tanh_backward(dh * o, tanh_c))
+    dsigmoid_(o, dh * tanh_c)
+    return dc

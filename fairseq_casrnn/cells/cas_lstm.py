@@ -1,0 +1,103 @@
+"""Cell-aware stacked LSTM (CAS-LSTM paper, eq. 7-14): a second forget gate, on the lower layer's cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from ..errors import UserError
+from .base import Cell, dsigmoid_, grad_through_output
+from .lstm import LSTMCell, activate_, input_grads_
+
+
+@dataclass
+class CASOptions:
+    """Options of the CAS-LSTM."""
+
+    lam: str = field(
+        default="0.5",
+        metadata={
+            "help": "weight of the lower layer's cell against the past cell: a number in [0, 1], "
+            "'trainable' (a vector per layer, starting at 0.5) or 'none' (unweighted sum)"
+        },
+    )
+
+
+def parse_lam(lam: float | str | None) -> float | str | None:
+    """``lam`` as a float in [0, 1], ``"trainable"`` or None. Raises UserError for anything else."""
+    if lam is None or (isinstance(lam, str) and lam.lower() in ("trainable", "none")):
+        return None if lam is None or lam.lower() == "none" else "trainable"
+    try:
+        value = float(lam)
+    except (TypeError, ValueError):
+        value = float("nan")
+    if not 0.0 <= value <= 1.0:
+        raise UserError(f"lam is {lam!r}; it must be a number in [0, 1], 'trainable' or 'none'")
+    return value
+
+
+class CASCell(Cell):
+    """v = σ(W_v h' + U_v h₋ + b_v); c = i⊙g + (1-λ)⊙f⊙c₋ + λ⊙v⊙c'. Blocks: i f g o v.
+
+    h', c' are those of the layer below at the same time; ``lam`` (λ) is a number, ``"trainable"``
+    (λ = σ(lam_logit)) or None (c = i⊙g + f⊙c₋ + v⊙c').
+    """
+
+    ih_blocks = 5
+    hh_blocks = 5
+    lower_cell = True
+    open_blocks = (1, 4)
+
+    def __init__(self, lam: float | str | None = 0.5):
+        self.lam = parse_lam(lam)
+        self.trainable = self.lam == "trainable"
+        if self.trainable:
+            self.params = (("lam_logit", None),)
+
+    def weights(self, params):
+        """The factors of f⊙c₋ and v⊙c': 1-λ and λ, as numbers or as ``(H,)``."""
+        if self.lam is None:
+            return 1.0, 1.0
+        lam = torch.sigmoid(params[0]) if self.trainable else self.lam
+        return 1 - lam, lam
+
+    def step(self, gx, gh, h, c, extra, params):
+        i, f, g, o, v = (gx + gh).chunk(5, dim=-1)
+        past, lower = self.weights(params)
+        c = (
+            torch.sigmoid(i) * torch.tanh(g)
+            + past * torch.sigmoid(f) * c
+            + lower * torch.sigmoid(v) * extra
+        )
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+        i, f, g, o, v = activate_(gates, c.size(-1))
+        past, lower = self.weights(params)
+        torch.mul(f, c_prev, out=c).mul_(past)
+        if self.trainable:
+            c.addcmul_(v * lower, extra)
+        else:
+            c.addcmul_(v, extra, value=lower)
+        c.addcmul_(i, g)
+        torch.tanh(c, out=h).mul_(o)
+
+    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+        i, f, g, o, v = gates.chunk(5, dim=-1)
+        grad_through_output(dh, dc, o, c)
+        past, lower = self.weights(params)
+        dc_past, dc_lower = dc * past, dc * lower
+        dc_prev, d_extra = dc_past * f, dc_lower * v
+        if self.trainable:
+            d_lam = (dc * (v * extra - f * c_prev)).sum(0)
+            d_params[0].addcmul_(d_lam, past * lower)
+        input_grads_(dc, i, g)
+        dsigmoid_(f, dc_past.mul_(c_prev))
+        dsigmoid_(v, dc_lower.mul_(extra))
+        return None, dc_prev, d_extra
+
+
+def at_layer(layer: int, options) -> Cell:
+    """The bottom layer is a plain LSTM; the layers above see the cell below."""
+    return LSTMCell() if layer == 0 else CASCell(options.lam)

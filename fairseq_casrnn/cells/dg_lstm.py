@@ -1,0 +1,87 @@
+"""Depth-gated LSTM (depth-gated LSTM paper, eq. 12-18), with diagonal peepholes as in Graves (2013)."""
+
+from __future__ import annotations
+
+import torch
+
+from .base import Cell, dsigmoid_, dtanh_
+
+
+class PeepholeCell(Cell):
+    """LSTM whose i and f see c₋ and whose o sees the new c (eq. 3-7). Blocks: i f g o.
+
+    ``peephole`` is ``(3, H)``: rows for i, f, o. It is the bottom layer of a depth-gated stack.
+    """
+
+    params = (("peephole", 3),)
+    depth = False
+
+    def step(self, gx, gh, h, c, extra, params):
+        p = params[0]
+        blocks = gx.chunk(self.ih_blocks, dim=-1)
+        gh_i, gh_f, gh_g, gh_o = gh.chunk(4, dim=-1)
+        i = torch.sigmoid(blocks[0] + gh_i + p[0] * c)
+        f = torch.sigmoid(blocks[1] + gh_f + p[1] * c)
+        new = i * torch.tanh(blocks[2] + gh_g) + f * c
+        if self.depth:
+            q = params[1]
+            new = new + torch.sigmoid(blocks[4] + q[0] * c + q[1] * extra) * extra
+        o = torch.sigmoid(blocks[3] + gh_o + p[2] * new)
+        return o * torch.tanh(new), new
+
+    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+        p = params[0]
+        i, f, g, o, *depth = gates.split(c.size(-1), dim=-1)
+        i.addcmul_(p[0], c_prev).sigmoid_()
+        f.addcmul_(p[1], c_prev).sigmoid_()
+        torch.mul(f, c_prev, out=c).addcmul_(i, g.tanh_())
+        if self.depth:
+            q = params[1]
+            d = depth[0].addcmul_(q[0], c_prev).addcmul_(q[1], extra).sigmoid_()
+            c.addcmul_(d, extra)
+        o.addcmul_(p[2], c).sigmoid_()
+        torch.tanh(c, out=h).mul_(o)
+
+    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+        p = params[0]
+        i, f, g, o, *depth = gates.chunk(self.ih_blocks, dim=-1)
+        tanh_c = torch.tanh(c)
+        dc.add_(torch.ops.aten.tanh_backward(dh * o, tanh_c))
+        dc.addcmul_(dsigmoid_(o, dh * tanh_c), p[2])
+        dc_prev = dc * f
+        d_i, d_g = dc * g, dc * i
+        dtanh_(g, d_g)
+        dc_prev.addcmul_(dsigmoid_(i, d_i), p[0])
+        dc_prev.addcmul_(dsigmoid_(f, dc * c_prev), p[1])
+        if not self.depth:
+            return None, dc_prev, None
+        (d,), q = depth, params[1]
+        d_extra = dc * d
+        dsigmoid_(d, dc * extra)
+        return None, dc_prev.addcmul_(d, q[0]), d_extra.addcmul_(d, q[1])
+
+    def param_grads(self, d_gates, cs, extra, d_params):
+        d_i, d_f, _, d_o, *depth = d_gates.chunk(self.ih_blocks, dim=-1)
+        past, new = cs[:-1], cs[1:]
+        for row, (grad, seen) in enumerate(((d_i, past), (d_f, past), (d_o, new))):
+            d_params[0][row].add_((grad * seen).sum((0, 1)))
+        if self.depth:
+            for row, seen in enumerate((past, extra)):
+                d_params[1][row].add_((depth[0] * seen).sum((0, 1)))
+
+
+class DGCell(PeepholeCell):
+    """d = σ(W_d h' + p₀⊙c₋ + p₁⊙c' + b_d); c = d⊙c' + f⊙c₋ + i⊙g. Blocks: i f g o d; U has i f g o.
+
+    ``peephole`` as in :class:`PeepholeCell`; ``depth_peephole`` is ``(2, H)``: past cell, lower cell.
+    """
+
+    ih_blocks = 5
+    lower_cell = True
+    depth = True
+    params = (("peephole", 3), ("depth_peephole", 2))
+
+
+def at_layer(layer: int, options) -> Cell:
+    """The bottom layer is a peephole LSTM; the layers above see the cell below through the depth gate."""
+    return PeepholeCell() if layer == 0 else DGCell()

@@ -1,0 +1,51 @@
+"""Gated recurrent unit, in cuDNN's form (Cho et al. 2014; the reset gate multiplies U h, as in torch.nn.GRU)."""
+
+from __future__ import annotations
+
+import torch
+
+from .base import Cell, dsigmoid_, dtanh_
+
+
+class GRUCell(Cell):
+    """r, z = σ(·); n = tanh(W x + b + r⊙(U h₋ + b_n)); h = (1-z)⊙n + z⊙h₋. Blocks: r z n."""
+
+    ih_blocks = 3
+    hh_blocks = 3
+    inner_blocks = 1
+    has_cell = False
+    params = (("bias_n", None),)
+    open_blocks = ()
+
+    def step(self, gx, gh, h, c, extra, params):
+        (bias_n,) = params
+        gx_r, gx_z, gx_n = gx.chunk(3, dim=-1)
+        gh_r, gh_z, gh_n = gh.chunk(3, dim=-1)
+        r, z = torch.sigmoid(gx_r + gh_r), torch.sigmoid(gx_z + gh_z)
+        n = torch.tanh(gx_n + r * (gh_n + bias_n))
+        return (1 - z) * n + z * h, None
+
+    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+        size = h.size(-1)
+        inner.add_(params[0])  # kept with its bias: the backward needs the sum
+        gates[:, : 2 * size].sigmoid_()
+        r, z, n = gates.split(size, dim=-1)
+        n.addcmul_(r, inner).tanh_()
+        torch.lerp(n, h_prev, z, out=h)
+
+    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+        r, z, n = gates.chunk(3, dim=-1)
+        dh_prev = dh * z
+        d_z = dh * (h_prev - n)
+        dtanh_(n, dh - dh_prev)  # n is now the gradient of the candidate's pre-activation
+        dsigmoid_(z, d_z)
+        d_inner = n * r
+        dsigmoid_(r, n * inner)
+        inner.copy_(d_inner)
+        d_params[0].add_(d_inner.sum(0))
+        return dh_prev, None, None
+
+
+def at_layer(layer: int, options) -> GRUCell:
+    """The cell of layer ``layer`` of a stack."""
+    return GRUCell()

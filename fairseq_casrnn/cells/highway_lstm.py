@@ -1,0 +1,54 @@
+"""Highway LSTM (Zhang et al. 2016), as in the CAS-LSTM paper's ablation iii, eq. 17-18."""
+
+from __future__ import annotations
+
+import torch
+
+from .base import Cell, dsigmoid_, grad_through_output
+from .lstm import LSTMCell, activate_, input_grads_
+
+
+class HighwayCell(Cell):
+    """d = σ(W_d h' + p₀⊙c₋ + p₁⊙c' + b_d); c = i⊙g + f⊙c₋ + d⊙c'. Blocks: i f g o d; U has i f g o.
+
+    ``depth_peephole`` is ``(2, H)``: row 0 on the past cell c₋, row 1 on the lower cell c'.
+    """
+
+    ih_blocks = 5
+    lower_cell = True
+    params = (("depth_peephole", 2),)
+
+    def step(self, gx, gh, h, c, extra, params):
+        (p,) = params
+        i, f, g, o, d = gx.chunk(5, dim=-1)
+        gh_i, gh_f, gh_g, gh_o = gh.chunk(4, dim=-1)
+        d = torch.sigmoid(d + p[0] * c + p[1] * extra)
+        c = torch.sigmoid(i + gh_i) * torch.tanh(g + gh_g) + torch.sigmoid(f + gh_f) * c + d * extra
+        return torch.sigmoid(o + gh_o) * torch.tanh(c), c
+
+    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+        (p,) = params
+        gates[:, 4 * c.size(-1) :].addcmul_(p[0], c_prev).addcmul_(p[1], extra)
+        i, f, g, o, d = activate_(gates, c.size(-1))
+        torch.mul(f, c_prev, out=c).addcmul_(i, g).addcmul_(d, extra)
+        torch.tanh(c, out=h).mul_(o)
+
+    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+        (p,) = params
+        i, f, g, o, d = gates.chunk(5, dim=-1)
+        grad_through_output(dh, dc, o, c)
+        dc_prev, d_extra = dc * f, dc * d
+        input_grads_(dc, i, g)
+        dsigmoid_(f, dc * c_prev)
+        dsigmoid_(d, dc * extra)
+        return None, dc_prev.addcmul_(d, p[0]), d_extra.addcmul_(d, p[1])
+
+    def param_grads(self, d_gates, cs, extra, d_params):
+        d_d = d_gates.chunk(5, dim=-1)[4]
+        d_params[0][0].add_((d_d * cs[:-1]).sum((0, 1)))
+        d_params[0][1].add_((d_d * extra).sum((0, 1)))
+
+
+def at_layer(layer: int, options) -> Cell:
+    """The bottom layer is a plain LSTM; the layers above see the cell below."""
+    return LSTMCell() if layer == 0 else HighwayCell()

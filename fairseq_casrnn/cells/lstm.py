@@ -1,0 +1,49 @@
+"""Long short-term memory, the baseline of all (CAS-LSTM paper, eq. 1-6; Hochreiter & Schmidhuber 1997)."""
+
+from __future__ import annotations
+
+import torch
+
+from .base import Cell, dsigmoid_, dtanh_, grad_through_output
+
+
+class LSTMCell(Cell):
+    """i, f, o = σ(·), g = tanh(·); c = i⊙g + f⊙c₋; h = o⊙tanh(c). Blocks: i f g o."""
+
+    def step(self, gx, gh, h, c, extra, params):
+        i, f, g, o = (gx + gh).chunk(4, dim=-1)
+        c = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+        i, f, g, o = activate_(gates, c.size(-1))
+        torch.mul(f, c_prev, out=c).addcmul_(i, g)
+        torch.tanh(c, out=h).mul_(o)
+
+    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+        i, f, g, o = gates.chunk(4, dim=-1)
+        grad_through_output(dh, dc, o, c)
+        dc_prev = dc * f
+        input_grads_(dc, i, g)
+        dsigmoid_(f, dc * c_prev)
+        return None, dc_prev, None
+
+
+def activate_(gates, size):
+    """Activate blocks i f g o (and a fifth sigmoid gate, where there is one) in place; returns the blocks."""
+    gates[:, : 2 * size].sigmoid_()
+    gates[:, 2 * size : 3 * size].tanh_()
+    gates[:, 3 * size :].sigmoid_()
+    return gates.split(size, dim=-1)
+
+
+def input_grads_(dc, i, g):
+    """Backward of i⊙g: i and g become the gradients of their pre-activations."""
+    d_i, d_g = dc * g, dc * i
+    dsigmoid_(i, d_i)
+    dtanh_(g, d_g)
+
+
+def at_layer(layer: int, options) -> LSTMCell:
+    """The cell of layer ``layer`` of a stack."""
+    return LSTMCell()

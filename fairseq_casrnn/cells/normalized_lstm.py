@@ -1,0 +1,41 @@
+"""LSTM whose input and forget gate sum to one (sentence-state LSTM paper, eq. 1)."""
+
+from __future__ import annotations
+
+import torch
+
+from .base import Cell, dsigmoid_, dtanh_, grad_through_output
+from .lstm import activate_
+
+
+class NormalizedLSTMCell(Cell):
+    """As LSTM, with (i, f) = softmax(σ(·), σ(·)) in each dimension. Blocks: i f g o."""
+
+    def step(self, gx, gh, h, c, extra, params):
+        i, f, g, o = (gx + gh).chunk(4, dim=-1)
+        i, f = torch.softmax(torch.stack([torch.sigmoid(i), torch.sigmoid(f)]), dim=0)
+        c = i * torch.tanh(g) + f * c
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+        i, f, g, o = activate_(gates, c.size(-1))
+        # A softmax over a pair is the logistic function of the difference: f = 1 - share, i = share.
+        share = torch.sigmoid(i - f)
+        torch.lerp(c_prev, g, share, out=c)
+        torch.tanh(c, out=h).mul_(o)
+
+    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+        i, f, g, o = gates.chunk(4, dim=-1)
+        grad_through_output(dh, dc, o, c)
+        share = torch.sigmoid(i - f)
+        d_g = dc * share
+        d_difference = torch.ops.aten.sigmoid_backward(dc * (g - c_prev), share)
+        dtanh_(g, d_g)
+        dsigmoid_(i, d_difference)
+        dsigmoid_(f, -d_difference)
+        return None, dc - d_g, None
+
+
+def at_layer(layer: int, options) -> NormalizedLSTMCell:
+    """The cell of layer ``layer`` of a stack."""
+    return NormalizedLSTMCell()

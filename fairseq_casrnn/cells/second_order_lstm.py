@@ -1,0 +1,84 @@
+"""Second-order attention LSTM (second-order LSTM paper, eq. a-e): S cells, mixed by attention on the input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from ..errors import UserError
+from .base import Cell, dsigmoid_, dtanh_
+
+
+@dataclass
+class SecondOrderOptions:
+    """Options of the second-order LSTM."""
+
+    num_cells: int = field(default=2, metadata={"help": "number of cells that the attention mixes (S)"})
+    temperature: float = field(
+        default=1.0, metadata={"help": "temperature of the cells' softmax in the first epoch"}
+    )
+    temperature_decay: float = field(
+        default=0.9, metadata={"help": "factor of the temperature after each epoch"}
+    )
+    temperature_floor: float = field(
+        default=0.1, metadata={"help": "the temperature never falls below this"}
+    )
+
+
+class SecondOrderCell(Cell):
+    """All S cells read the same (h₋, c₋); h = Σ αₛ hₛ, c = Σ αₛ cₛ. Blocks: S times i f g o, cell-major.
+
+    The mixture weights α = softmax(V x / τ), ``(B, S)``, come as ``extra``; V and τ are the layer's.
+    """
+
+    def __init__(self, num_cells: int = 2):
+        if int(num_cells) != num_cells or num_cells < 1:
+            raise UserError(f"num_cells is {num_cells}; it must be a whole number of at least 1")
+        self.routes = int(num_cells)
+        self.ih_blocks = self.hh_blocks = 4 * self.routes
+        self.open_blocks = tuple(range(1, self.ih_blocks, 4))
+
+    def blocks(self, gates):
+        """Views i, f, g, o of ``(B, S*4*H)``, each ``(B, S, H)``."""
+        return gates.view(gates.size(0), self.routes, 4, -1).unbind(2)
+
+    def step(self, gx, gh, h, c, extra, params):
+        i, f, g, o = self.blocks(gx + gh)
+        c_s = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c.unsqueeze(1)  # (B, S, H)
+        h_s = torch.sigmoid(o) * torch.tanh(c_s)
+        alpha = extra.unsqueeze(-1)
+        return (alpha * h_s).sum(1), (alpha * c_s).sum(1)
+
+    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+        i, f, g, o = self.blocks(gates)
+        gates.view(gates.size(0), self.routes, 4, -1)[:, :, :2].sigmoid_()
+        g.tanh_()
+        o.sigmoid_()
+        c_s = torch.addcmul(i * g, f, c_prev.unsqueeze(1))
+        h_s = torch.tanh(c_s).mul_(o)
+        alpha = extra.unsqueeze(1)  # (B, 1, S) x (B, S, H)
+        c.copy_(torch.bmm(alpha, c_s).squeeze(1))
+        h.copy_(torch.bmm(alpha, h_s).squeeze(1))
+
+    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+        i, f, g, o = self.blocks(gates)
+        past, alpha = c_prev.unsqueeze(1), extra.unsqueeze(-1)
+        c_s = torch.addcmul(i * g, f, past)
+        tanh_c = torch.tanh(c_s)
+        d_extra = torch.bmm(tanh_c * o, dh.unsqueeze(-1)).add_(torch.bmm(c_s, dc.unsqueeze(-1)))
+        dh_s = alpha * dh.unsqueeze(1)
+        dc_s = alpha * dc.unsqueeze(1)
+        dc_s.add_(torch.ops.aten.tanh_backward(dh_s * o, tanh_c))
+        dsigmoid_(o, dh_s.mul_(tanh_c))
+        dc_prev = (dc_s * f).sum(1)
+        d_i, d_g = dc_s * g, dc_s * i
+        dsigmoid_(i, d_i)
+        dtanh_(g, d_g)
+        dsigmoid_(f, dc_s.mul_(past))
+        return None, dc_prev, d_extra.squeeze(-1)
+
+
+def at_layer(layer: int, options) -> SecondOrderCell:
+    """All layers are alike."""
+    return SecondOrderCell(options.num_cells)

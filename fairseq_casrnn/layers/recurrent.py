@@ -1,0 +1,193 @@
+"""The recurrent layers by name. See :class:`fairseq_casrnn.layers.stack.RecurrentStack` for what they share."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..cells.cas_lstm import CASOptions
+from ..cells.second_order_lstm import SecondOrderOptions
+from ..errors import UserError
+from . import convert
+from .stack import RecurrentStack
+
+
+class LSTM(convert.LikeTorchLSTM, RecurrentStack):
+    """Stacked LSTM. Blocks i f g o; one bias a layer."""
+
+    def __init__(
+        self, input_size, hidden_size, num_layers=1, bidirectional=False, dropout=0.0, engine=None
+    ):
+        super().__init__(
+            "stacked_lstm", input_size, hidden_size, num_layers, bidirectional, dropout, None, engine
+        )
+
+
+class NormalizedLSTM(RecurrentStack):
+    """LSTM with softmax over input and forget gate (sentence-state LSTM paper, eq. 1). Blocks i f g o."""
+
+    def __init__(
+        self, input_size, hidden_size, num_layers=1, bidirectional=False, dropout=0.0, engine=None
+    ):
+        super().__init__(
+            "normalized_lstm", input_size, hidden_size, num_layers, bidirectional, dropout, None, engine
+        )
+
+
+class GRU(RecurrentStack):
+    """Gated recurrent unit as cuDNN has it. Blocks r z n; ``bias_n_l{k}`` is the reset gate's inner bias.
+
+    The state is h alone: ``output, h_n = layer(x, h_0)``.
+    """
+
+    def __init__(
+        self, input_size, hidden_size, num_layers=1, bidirectional=False, dropout=0.0, engine=None
+    ):
+        super().__init__(
+            "stacked_gru", input_size, hidden_size, num_layers, bidirectional, dropout, None, engine
+        )
+
+    @classmethod
+    def from_torch_gru(cls, gru: nn.GRU) -> GRU:
+        """The same function as ``gru`` (biased, one layer or one direction, or interleaved)."""
+        return convert.from_torch_gru(cls, gru)
+
+    def to_torch_gru(self) -> nn.GRU:
+        """An ``nn.GRU`` that computes what this layer does. Raises UserError where there is none."""
+        return convert.to_torch_gru(self)
+
+
+class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
+    """Cell-aware stacked LSTM (CAS-LSTM paper, eq. 7-14). Blocks i f g o, and v above the bottom layer.
+
+    ``lam`` (λ) weights the lower layer's cell: a number in [0, 1], "trainable", or None.
+    """
+
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=2,
+        lam=0.5,
+        bidirectional=False,
+        dropout=0.0,
+        engine=None,
+    ):
+        options = CASOptions(lam=lam)
+        super().__init__(
+            "cas_lstm", input_size, hidden_size, num_layers, bidirectional, dropout, options, engine
+        )
+        self.lam = lam
+
+
+class HighwayLSTM(convert.LikeTorchLSTM, RecurrentStack):
+    """Highway LSTM (CAS-LSTM paper, eq. 17-18). Blocks i f g o d; ``depth_peephole_l{k}`` (2, H)."""
+
+    def __init__(
+        self, input_size, hidden_size, num_layers=2, bidirectional=False, dropout=0.0, engine=None
+    ):
+        super().__init__(
+            "highway_lstm", input_size, hidden_size, num_layers, bidirectional, dropout, None, engine
+        )
+
+
+class DGLSTM(RecurrentStack):
+    """Depth-gated LSTM (depth-gated LSTM paper, eq. 12-18), with peepholes. Blocks i f g o d."""
+
+    def __init__(
+        self, input_size, hidden_size, num_layers=2, bidirectional=False, dropout=0.0, engine=None
+    ):
+        super().__init__(
+            "dg_lstm", input_size, hidden_size, num_layers, bidirectional, dropout, None, engine
+        )
+
+
+class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
+    """Second-order attention LSTM (second-order LSTM paper, eq. a-e): S cells mixed by α = softmax(V x / τ).
+
+    The temperature τ is a buffer, so part of every checkpoint; :meth:`set_epoch` anneals it. In ``eval()``
+    the routing is hard: each input goes to the cell with the largest weight, the first of equals.
+
+    Args:
+        num_cells: S.
+        routing: "attention", or "assignment" to choose the cell by token from a fixed table.
+        assignment: ``(V,)`` cell of each token, for routing by assignment; ``forward`` then needs ``tokens``.
+        temperature, temperature_decay, temperature_floor: τ of the first epoch, its factor per epoch, its floor.
+    """
+
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        num_cells=2,
+        bidirectional=False,
+        dropout=0.0,
+        routing="attention",
+        assignment=None,
+        temperature=1.0,
+        temperature_decay=0.9,
+        temperature_floor=0.1,
+        engine=None,
+    ):
+        options = SecondOrderOptions(num_cells, temperature, temperature_decay, temperature_floor)
+        check_routing(options, routing, assignment)
+        self.routing = routing
+        super().__init__(
+            "second_order_lstm",
+            input_size,
+            hidden_size,
+            num_layers,
+            bidirectional,
+            dropout,
+            options,
+            engine,
+        )
+        if routing == "assignment":
+            self.register_buffer("assignment", torch.as_tensor(assignment, dtype=torch.long).clone())
+        else:
+            self.register_buffer("temperature", torch.tensor(float(temperature)))
+
+    def parameter_shapes(self, k):
+        shapes = super().parameter_shapes(k)
+        if self.routing == "assignment":
+            shapes.pop(f"attention_l{k}")
+        return shapes
+
+    def set_epoch(self, epoch: int) -> None:
+        """τ for the 1-based ``epoch``: τ₁ · decay^(epoch-1), not below the floor."""
+        if self.routing == "attention":
+            o = self.options
+            tau = o.temperature * o.temperature_decay ** max(epoch - 1, 0)
+            self.temperature.fill_(max(tau, min(o.temperature_floor, o.temperature)))
+
+    def extra_input(self, k, suffix, x, lower_c, tokens):
+        """Mixture weights α, (…, S), of layer k for its input ``x``."""
+        count = self.options.num_cells
+        if self.routing == "assignment":
+            if tokens is None:
+                raise UserError("routing by assignment needs the tokens: pass tokens=…")
+            return F.one_hot(self.assignment[tokens], count).to(x.dtype)
+        scores = F.linear(x, getattr(self, f"attention_l{k}{suffix}"))
+        if not self.training:
+            return F.one_hot(scores.argmax(-1), count).to(x.dtype)
+        return torch.softmax(scores / self.temperature.to(scores.dtype), dim=-1)
+
+
+def check_routing(options: SecondOrderOptions, routing: str, assignment) -> None:
+    """Raises UserError when the routing options contradict each other."""
+    if routing not in ("attention", "assignment"):
+        raise UserError(f"routing is {routing!r}; use 'attention' or 'assignment'")
+    if (assignment is not None) != (routing == "assignment"):
+        raise UserError("assignment is the token-to-cell table of routing='assignment', and only of that")
+    if assignment is not None:
+        table: Tensor = torch.as_tensor(assignment)
+        if table.dim() != 1 or not 0 <= int(table.min()) <= int(table.max()) < options.num_cells:
+            raise UserError(
+                f"assignment must be a list of cells from 0 to {options.num_cells - 1}, one per token"
+            )
+    if options.temperature <= 0 or options.temperature_floor <= 0:
+        raise UserError("temperature and temperature_floor must be greater than 0")
+    if not 0 < options.temperature_decay <= 1:
+        raise UserError(f"temperature_decay is {options.temperature_decay}; it must lie in (0, 1]")

@@ -1,0 +1,280 @@
+"""A stack of recurrent layers with the habits of ``torch.nn.LSTM``; the base of all recurrent layers."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from .. import recurrence
+from ..cells import family
+from ..errors import UserError
+from .sequences import check_lengths, padding_mask, repack, reverse, unpack
+
+
+class RecurrentStack(nn.Module):
+    """L layers of one family of cells, in one or two directions.
+
+    Two directions are two independent stacks that meet only at the top, where their outputs are
+    concatenated; ``bidirectional="interleaved"`` is ``torch.nn.LSTM``'s way instead (concatenation after
+    every layer), for cells that do not read the cell below.
+
+    Args:
+        name: key of :data:`fairseq_casrnn.cells.FAMILIES`.
+        input_size, hidden_size: features of the input, of every layer's state.
+        num_layers: L, at least 1.
+        bidirectional: False, True or "interleaved".
+        dropout: probability on the hidden state passed up between layers, never on a cell or in time.
+        options: the family's options dataclass; None for its defaults.
+        engine: name of a recurrence engine, None for the default.
+
+    Parameters, for layer k and suffix "" or "_reverse": ``weight_ih_l{k}``, ``weight_hh_l{k}``,
+    ``bias_l{k}`` and the cell's elementwise ones.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bidirectional: bool | str = False,
+        dropout: float = 0.0,
+        options=None,
+        engine: str | None = None,
+    ):
+        super().__init__()
+        for label, value in (
+            ("input_size", input_size),
+            ("hidden_size", hidden_size),
+            ("num_layers", num_layers),
+        ):
+            if int(value) != value or value < 1:
+                raise UserError(f"{label} is {value}; it must be a whole number of at least 1")
+        if not 0.0 <= dropout <= 1.0:
+            raise UserError(f"dropout is {dropout}; it must lie in [0, 1]")
+        if bidirectional not in (False, True, "interleaved"):
+            raise UserError(
+                f"bidirectional is {bidirectional!r}; use False, True or 'interleaved'"
+            )
+        self.name = name
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bidirectional, self.dropout, self.engine = bidirectional, dropout, engine
+        if engine is not None:
+            recurrence.engine_name(engine)
+        kind = family(name)
+        self.options = kind.options() if options is None else options
+        self.cells = [kind.at_layer(k, self.options) for k in range(num_layers)]
+        if bidirectional == "interleaved" and any(cell.lower_cell for cell in self.cells):
+            raise UserError(
+                f"{name} reads the cell of the layer below and cannot be interleaved; use bidirectional=True"
+            )
+        self.suffixes = ("", "_reverse") if bidirectional else ("",)
+        for k in range(num_layers):
+            for suffix in self.suffixes:
+                for key, shape in self.parameter_shapes(k).items():
+                    self.register_parameter(key + suffix, nn.Parameter(torch.empty(shape)))
+        self.reset_parameters()
+
+    @property
+    def num_directions(self) -> int:
+        """D: 2 for a bidirectional stack, else 1."""
+        return len(self.suffixes)
+
+    @property
+    def output_size(self) -> int:
+        """Features of the output, D*H."""
+        return self.num_directions * self.hidden_size
+
+    @property
+    def has_cell(self) -> bool:
+        """Whether the state is (h, c); False for a GRU, whose state is h alone."""
+        return self.cells[0].has_cell
+
+    def layer_input_size(self, k: int) -> int:
+        """Features that layer k reads."""
+        if k == 0:
+            return self.input_size
+        return self.output_size if self.bidirectional == "interleaved" else self.hidden_size
+
+    def parameter_shapes(self, k: int) -> dict[str, tuple[int, ...]]:
+        """Names (without the direction's suffix) and shapes of layer k's parameters."""
+        cell, size = self.cells[k], self.hidden_size
+        shapes = {
+            f"weight_ih_l{k}": (cell.ih_blocks * size, self.layer_input_size(k)),
+            f"weight_hh_l{k}": (cell.hh_blocks * size, size),
+            f"bias_l{k}": (cell.ih_blocks * size,),
+        }
+        for key, rows in cell.params:
+            shapes[f"{key}_l{k}"] = (size,) if rows is None else (rows, size)
+        if cell.routes:
+            shapes[f"attention_l{k}"] = (cell.routes, self.layer_input_size(k))
+        return shapes
+
+    def reset_parameters(self) -> None:
+        """Weights and peepholes uniform in ±1/√H; biases 0, those of forget-like gates 1; λ at 0.5."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        with torch.no_grad():
+            for key, parameter in self.named_parameters():
+                if key.startswith(("bias", "lam_logit")):
+                    parameter.zero_()
+                else:
+                    parameter.uniform_(-bound, bound)
+            for k, cell in enumerate(self.cells):
+                for suffix in self.suffixes:
+                    blocks = getattr(self, f"bias_l{k}{suffix}").view(cell.ih_blocks, -1)
+                    blocks[list(cell.open_blocks)] = 1.0
+
+    def layer_parameters(self, k: int, suffix: str = ""):
+        """``(weight_ih, weight_hh, bias, elementwise parameters)`` of layer k in one direction."""
+
+        def get(key):
+            return getattr(self, f"{key}_l{k}{suffix}")
+
+        extra = tuple(get(key) for key, _ in self.cells[k].params)
+        return get("weight_ih"), get("weight_hh"), get("bias"), extra
+
+    def extra_input(self, k: int, suffix: str, x: Tensor, lower_c: Tensor | None, tokens: Tensor | None):
+        """What layer k's cell reads beside its input: the lower layer's cells, or nothing."""
+        return lower_c if self.cells[k].lower_cell else None
+
+    def forward(self, x, state=None, lengths=None, tokens=None):
+        """Run the stack over a batch.
+
+        Args:
+            x: ``(T, B, input_size)``, or a PackedSequence.
+            state: ``(h_0, c_0)``, each ``(L*D, B, H)``, or h_0 alone where there is no c; None for zeros.
+            lengths: ``(B,)`` in any order, or None when nothing is padding. Not with a PackedSequence.
+            tokens: ``(T, B)``, read only by routing by token.
+
+        Returns:
+            ``output, (h_n, c_n)`` (``output, h_n`` without c): output ``(T, B, D*H)``, zero at padding, or
+            a PackedSequence if x is one; h_n, c_n ``(L*D, B, H)`` at each sequence's own last step.
+
+        Raises:
+            UserError: shapes that do not fit.
+        """
+        packed = x if isinstance(x, PackedSequence) else None
+        if packed is not None:
+            if lengths is not None:
+                raise UserError("a PackedSequence has its own lengths; leave lengths out")
+            x, packed_lengths = unpack(packed)
+            lengths = packed_lengths
+        self._check_input(x)
+        steps, batch, _ = x.shape
+        lengths = check_lengths(lengths, steps, batch, x.device)
+        mask = None
+        if lengths is not None:
+            mask = padding_mask(lengths, steps).unsqueeze(-1)
+            x = x.masked_fill(mask, 0.0)  # so that not even NaN at padding reaches a weight's gradient
+        states = self._split_state(state, x)
+        run = self._interleaved if self.bidirectional == "interleaved" else self._independent
+        output, finals = run(x, states, lengths, tokens)
+        if mask is not None:
+            output = output.masked_fill(mask, 0.0)
+        if packed is not None:
+            output = repack(output, packed_lengths, packed)
+        h_n = torch.stack([h for h, _ in finals])
+        if not self.has_cell:
+            return output, h_n
+        return output, (h_n, torch.stack([c for _, c in finals]))
+
+    def step(self, x: Tensor, state, tokens: Tensor | None = None):
+        """One time step of a one-directional stack, for decoders.
+
+        Args:
+            x: ``(B, input_size)``; state: as in :meth:`forward`, ``(L, B, H)``; tokens: ``(B,)``.
+
+        Returns:
+            The top layer's h ``(B, H)`` and the new state.
+        """
+        h_0, c_0 = state if self.has_cell else (state, None)
+        hs, cs, lower_c = [], [], None
+        for k, cell in enumerate(self.cells):
+            if k > 0:
+                x = F.dropout(x, self.dropout, self.training)
+            w_ih, w_hh, bias, params = self.layer_parameters(k)
+            extra = self.extra_input(k, "", x, lower_c, tokens)
+            c = None if c_0 is None else c_0[k]
+            gx = F.linear(x, w_ih, bias)
+            x, lower_c = cell.step(gx, F.linear(h_0[k], w_hh), h_0[k], c, extra, params)
+            hs.append(x)
+            cs.append(lower_c)
+        h = torch.stack(hs)
+        return x, ((h, torch.stack(cs)) if self.has_cell else h)
+
+    def zero_state(self, batch: int):
+        """The all-zero state for ``batch`` sequences, in the form :meth:`forward` takes."""
+        h = self.bias_l0.new_zeros(self.num_layers * self.num_directions, batch, self.hidden_size)
+        return (h, h.clone()) if self.has_cell else h
+
+    def _check_input(self, x):
+        if x.dim() != 3 or x.size(-1) != self.input_size:
+            raise UserError(
+                f"input has shape {tuple(x.shape)}; expected (time, batch, {self.input_size})"
+            )
+        if x.size(0) == 0 or x.size(1) == 0:
+            raise UserError(f"input has shape {tuple(x.shape)}: there is no time step or no sequence")
+
+    def _split_state(self, state, x):
+        """The initial (h, c) of each layer and direction, in ``nn.LSTM`` order."""
+        if state is None:
+            zero = x.new_zeros(x.size(1), self.hidden_size)
+            return [(zero, zero if self.has_cell else None)] * (self.num_layers * self.num_directions)
+        parts = tuple(state) if self.has_cell else (state,)
+        expected = (self.num_layers * self.num_directions, x.size(1), self.hidden_size)
+        for part in parts:
+            if tuple(part.shape) != expected:
+                raise UserError(f"the initial state has shape {tuple(part.shape)}; expected {expected}")
+        return list(zip(*parts)) if self.has_cell else [(h, None) for h in state]
+
+    def _run_layer(self, k, suffix, x, lower_c, state, last, tokens):
+        w_ih, w_hh, bias, params = self.layer_parameters(k, suffix)
+        extra = self.extra_input(k, suffix, x, lower_c, tokens)
+        gx = F.linear(x, w_ih, bias)  # (T, B, ih_blocks*H): the input's product for the whole sequence
+        cell = self.cells[k]
+        return recurrence.run(self.engine, cell, gx, w_hh, state[0], state[1], extra, last, params)
+
+    def _between(self, x, k):
+        return F.dropout(x, self.dropout, self.training) if k > 0 else x
+
+    def _independent(self, x, states, lengths, tokens):
+        last = None if lengths is None else lengths - 1
+        outputs, finals = [], [None] * len(states)
+        for d, suffix in enumerate(self.suffixes):
+            y = x if d == 0 else reverse(x, lengths)
+            ids = tokens if d == 0 or tokens is None else reverse(tokens, lengths)
+            lower_c = None
+            for k in range(self.num_layers):
+                slot = k * self.num_directions + d
+                y, lower_c, h_n, c_n = self._run_layer(
+                    k, suffix, self._between(y, k), lower_c, states[slot], last, ids
+                )
+                finals[slot] = (h_n, c_n)
+            outputs.append(y if d == 0 else reverse(y, lengths))
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1), finals
+
+    def _interleaved(self, x, states, lengths, tokens):
+        last = None if lengths is None else lengths - 1
+        finals = []
+        for k in range(self.num_layers):
+            x, outputs = self._between(x, k), []
+            for d, suffix in enumerate(self.suffixes):
+                y = x if d == 0 else reverse(x, lengths)
+                ids = tokens if d == 0 or tokens is None else reverse(tokens, lengths)
+                y, _, h_n, c_n = self._run_layer(k, suffix, y, None, states[len(finals)], last, ids)
+                finals.append((h_n, c_n))
+                outputs.append(y if d == 0 else reverse(y, lengths))
+            x = torch.cat(outputs, dim=-1)
+        return x, finals
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.input_size}, {self.hidden_size}", f"num_layers={self.num_layers}"]
+        if self.bidirectional:
+            parts.append(f"bidirectional={self.bidirectional!r}")
+        if self.dropout:
+            parts.append(f"dropout={self.dropout}")
+        return ", ".join(parts)

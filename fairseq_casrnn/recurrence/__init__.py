@@ -1,0 +1,64 @@
+"""How a cell is run over time: one signature, several engines.
+
+======================  =======================================================================
+``reference``           the cell's own step under autograd, any dtype: the specification
+``eager``               one ``autograd.Function`` with hand-written backward, for all cells
+======================  =======================================================================
+
+The engine is chosen by ``engine=`` of a layer, else by the environment variable ``CASRNN_ENGINE``, else
+the best one available.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+
+from ..errors import UserError
+from . import eager, reference
+
+logger = logging.getLogger(__name__)
+
+ENGINES = {"reference": reference.run, "eager": eager.run}
+DEFAULT = "eager"
+
+
+def engine_name(name: str | None = None) -> str:
+    """The engine that ``name`` (None or "auto": the environment's or the default) stands for.
+
+    Raises:
+        UserError: no engine of that name.
+    """
+    if name in (None, "auto"):
+        name = os.environ.get("CASRNN_ENGINE", DEFAULT)
+    if name == "auto":
+        name = DEFAULT
+    if name not in ENGINES:
+        raise UserError(f"unknown engine {name!r}; known engines: {', '.join(ENGINES)}")
+    _announce(name)
+    return name
+
+
+@functools.cache
+def _announce(name: str) -> None:
+    logger.info("recurrence engine: %s", name)
+
+
+def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
+    """Run one layer in one direction over a padded batch.
+
+    Args:
+        engine: name of the engine, or None for the default.
+        cell: a :class:`fairseq_casrnn.cells.Cell`.
+        gx: ``(T, B, ih_blocks*H)``, W x + b for all steps. The engine may overwrite it.
+        weight_hh: ``(hh_blocks*H, H)``.
+        h0, c0: ``(B, H)`` initial state (c0 None for a cell without c).
+        extra: ``(T, B, H)`` the lower layer's cells, or ``(T, B, S)`` mixture weights, or None.
+        last: ``(B,)`` index of each sequence's last step, or None for T-1.
+        params: the elementwise parameters in the cell's order.
+
+    Returns:
+        ``hs, cs`` of shape ``(T, B, H)`` and ``h_n, c_n`` of shape ``(B, H)``; the c's may be None.
+    """
+    return ENGINES[engine_name(engine)](cell, gx, weight_hh, h0, c0, extra, last, params)

@@ -1,0 +1,131 @@
+"""Engine ``eager``: one ``autograd.Function`` for all cells.
+
+The recurrent product and the cell's in-place elementwise maths are all that the time loop does, forward
+and backward. Activated gates are kept over the pre-activations, the states in one buffer that both passes
+share, and the gradient of the recurrent weight is a single product after the loop.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from ..cells.base import Cell
+from .reference import at_last
+
+
+def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
+    """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
+    hs, cs, h_n, c_n = _Loop.apply(cell, gx, weight_hh, h0, c0, extra, last, *params)
+    if cell.has_cell:
+        return hs, cs, h_n, c_n
+    return hs, None, h_n, None
+
+
+def add_recurrent_(cell: Cell, gates, inner, h, weight_t):
+    """Add U h to the additive blocks of ``gates``, write the others to ``inner``. ``weight_t``: (H, hh_blocks*H)."""
+    if inner is None:
+        width = weight_t.size(1)
+        out = gates if width == gates.size(1) else gates[:, :width]
+        torch.addmm(out, h, weight_t, out=out)
+        return
+    split = weight_t.size(1) - inner.size(1)
+    gates[:, :split].addmm_(h, weight_t[:, :split])
+    torch.mm(h, weight_t[:, split:], out=inner)
+
+
+class _Loop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, cell, gx, weight_hh, h0, c0, extra, last, *params):
+        steps, batch, _ = gx.shape
+        size = h0.size(-1)
+        gates = gx.detach().contiguous()  # ours to overwrite: nobody keeps the result of a linear map
+        weight_t = weight_hh.t().contiguous()
+        hs = gx.new_empty(steps + 1, batch, size)
+        hs[0] = h0
+        cs = inner = None
+        if cell.has_cell:
+            cs = torch.empty_like(hs)
+            cs[0] = c0
+        if cell.inner_blocks:
+            inner = gx.new_empty(steps, batch, cell.inner_blocks * size)
+        c_prev = c = None
+        for t in range(steps):
+            inner_t = None if inner is None else inner[t]
+            if cs is not None:
+                c_prev, c = cs[t], cs[t + 1]
+            add_recurrent_(cell, gates[t], inner_t, hs[t], weight_t)
+            extra_t = None if extra is None else extra[t]
+            cell.forward_(gates[t], inner_t, hs[t], c_prev, extra_t, params, hs[t + 1], c)
+        ctx.cell, ctx.num_params = cell, len(params)
+        ctx.save_for_backward(gates, inner, hs, cs, weight_hh, extra, last, *params)
+        ctx.set_materialize_grads(False)
+        out_c = None if cs is None else cs[1:]
+        c_n = None if cs is None else at_last(out_c, last).clone()
+        return hs[1:], out_c, at_last(hs[1:], last).clone(), c_n
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
+        cell = ctx.cell
+        gates, inner, hs, cs, weight_hh, extra, last, *params = ctx.saved_tensors
+        steps, batch, _ = gates.shape
+        size = hs.size(-1)
+        grad_hs, dh_n = merge_last(grad_hs, grad_hn, last, hs)
+        grad_cs, dc_n = merge_last(grad_cs, grad_cn, last, hs)
+        d_params = tuple(torch.zeros_like(p) for p in params)
+        d_extra = None if extra is None else torch.empty_like(extra)
+        if keeps_graph():  # a second backward must find the activated gates again
+            gates = gates.clone()
+            inner = None if inner is None else inner.clone()
+        split = (cell.hh_blocks - cell.inner_blocks) * size
+        dh = hs.new_zeros(batch, size) if dh_n is None else dh_n.clone()
+        dc = None
+        if cs is not None:
+            dc = hs.new_zeros(batch, size) if dc_n is None else dc_n.clone()
+        c_prev = c = None
+        for t in reversed(range(steps)):
+            if grad_hs is not None:
+                dh = dh.add_(grad_hs[t])
+            if grad_cs is not None:
+                dc = dc.add_(grad_cs[t])
+            if cs is not None:
+                c_prev, c = cs[t], cs[t + 1]
+            gates_t, inner_t = gates[t], None if inner is None else inner[t]
+            extra_t = None if extra is None else extra[t]
+            direct, dc, d_extra_t = cell.backward_(
+                dh, dc, gates_t, inner_t, hs[t], c_prev, c, extra_t, params, d_params
+            )
+            if d_extra_t is not None:
+                d_extra[t] = d_extra_t
+            dh = torch.mm(gates_t[:, :split], weight_hh[:split])
+            if inner_t is not None:
+                dh.addmm_(inner_t, weight_hh[split:])
+            if direct is not None:
+                dh.add_(direct)
+        cell.param_grads(gates, cs, extra, d_params)
+        flat_h = hs[:-1].reshape(-1, size)
+        d_weight = torch.mm(gates[:, :, :split].reshape(-1, split).t(), flat_h)
+        if inner is not None:
+            d_weight = torch.cat([d_weight, torch.mm(inner.reshape(steps * batch, -1).t(), flat_h)])
+        return None, gates, d_weight, dh, dc, d_extra, None, *d_params
+
+
+def keeps_graph() -> bool:
+    """Whether the running backward was called with ``retain_graph=True``."""
+    ask = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return True if ask is None else ask()
+
+
+def merge_last(grad, grad_last, last, like):
+    """Gradients of the whole sequence and of the state at ``last``, as (grad (T, B, H), grad of step T-1).
+
+    Without lengths the latter starts the backward loop; with lengths it is added where it belongs.
+    """
+    if grad_last is None or last is None:
+        return grad, grad_last
+    shape = (like.size(0) - 1, *like.shape[1:])
+    grad = like.new_zeros(shape) if grad is None else grad.clone()
+    rows = torch.arange(last.numel(), device=last.device)
+    grad.index_put_((last, rows), grad_last, accumulate=True)
+    return grad, None
