@@ -1,3 +1,92 @@
-"""LSTMs whose cells flow between layers, as a fairseq plugin."""
+"""LSTMs whose cells flow between layers, as a fairseq plugin.
+
+Importing the package registers its models, tasks and criterions with fairseq, which is all that
+``--user-dir`` asks for. Without fairseq, ``fairseq_casrnn.layers`` and what it stands on
+(``recurrence``, ``cells``) still work; the layers are public names of the package itself, too.
+"""
+
+import importlib
+import importlib.util
+import logging
+import os
+import re
+import sys
+from pathlib import Path
 
 __version__ = "0.1.0"
+
+logger = logging.getLogger(__name__)
+
+ROLES = ("models", "tasks", "criterions")
+
+
+class _PackagePath(list):
+    """``__path__`` that also knows its own folder by another name, and its own copies.
+
+    fairseq refuses a ``--user-dir`` whose name is imported already unless the folder is in the
+    package's ``__path__``. So a symbolic link to this package, or a checkout beside the installed
+    package, would fail although everything is registered. Another version still fails.
+    """
+
+    def __contains__(self, folder: object) -> bool:
+        if super().__contains__(folder):
+            return True
+        if not isinstance(folder, str):
+            return False
+        if any(os.path.realpath(folder) == os.path.realpath(own) for own in self):
+            return True
+        init = Path(folder) / "__init__.py"
+        if Path(folder).name != __name__ or not init.is_file():
+            return False
+        found = re.search(r'^__version__ = "(.*)"$', init.read_text("utf-8"), re.MULTILINE)
+        if found is None or found.group(1) != __version__:
+            return False
+        logger.warning("%s is already imported from %s; %s is not used", __name__, self[0], folder)
+        return True
+
+
+def register() -> None:
+    """Register every model, task and criterion with fairseq; again and again does no harm.
+
+    Raises:
+        ImportError: if fairseq is not installed.
+    """
+    importlib.import_module("fairseq")
+    importlib.import_module(f"{__name__}.compat").install()
+    for role in ROLES:
+        # A role that fairseq serves well enough by itself has no package here.
+        if importlib.util.find_spec(f"{__name__}.{role}") is not None:
+            importlib.import_module(f"{__name__}.{role}")
+
+
+def _fairseq_is_usable() -> bool:
+    if sys.modules.get("fairseq") is not None:
+        return True
+    spec = importlib.util.find_spec("fairseq")
+    if spec is None or spec.origin is None:  # a folder that happens to be called fairseq
+        return False
+    try:
+        importlib.import_module("fairseq")
+    except Exception as error:
+        logger.warning("only the layers are available: fairseq cannot be imported (%s)", error)
+        return False
+    return True
+
+
+def __getattr__(name: str):
+    """Import the subpackages, and the layers by their own name, when first asked for (PEP 562)."""
+    if not name.startswith("_"):
+        if importlib.util.find_spec(f"{__name__}.{name}") is not None:
+            return importlib.import_module(f"{__name__}.{name}")
+        layers = importlib.import_module(f"{__name__}.layers")
+        if name in layers.__all__:
+            return getattr(layers, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__path__ = _PackagePath(__path__)
+
+# The casrnn command must answer `casrnn user-dir` at once; its other parts register for themselves.
+_program = Path(sys.argv[0]).name if getattr(sys, "argv", None) else ""
+if _program != "casrnn" and _fairseq_is_usable():
+    register()

@@ -1,0 +1,39 @@
+"""The ``casrnn`` command."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_casrnn import __version__
+from fairseq_casrnn.errors import UserError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``casrnn`` with ``argv`` (default: the command line's) and return its exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        args.run(args)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="casrnn", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    user_dir = commands.add_parser(
+        "user-dir", help="print the folder to give to fairseq's --user-dir"
+    )
+    user_dir.set_defaults(run=_user_dir)
+    return parser
+
+
+def _user_dir(args: argparse.Namespace) -> None:
+    print(Path(__file__).resolve().parent)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""What fairseq needs from outside to work safely with today's torch; installed at registration."""
+
+import contextlib
+import functools
+import os
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy
+import torch
+
+from fairseq_casrnn.explain import explain
+
+
+def install() -> None:
+    """Make fairseq load its own checkpoints safely, save them whole, and explain user mistakes."""
+    allow_checkpoint_globals()
+    save_whole_files()
+    if is_fairseq_program(sys.argv[0] if sys.argv else ""):
+        explain_mistakes()
+
+
+def allow_checkpoint_globals() -> None:
+    """Let ``torch.load(weights_only=True)`` accept what fairseq's checkpoints hold, no more.
+
+    That is the ``Namespace`` with the options of models without a dataclass, and the int64 arrays
+    of ``--eval-bleu``'s n-gram counts. Neither can run code when it is loaded.
+    """
+    multiarray = getattr(numpy, "_core", None) or numpy.core
+    reconstruct = multiarray.multiarray._reconstruct
+    torch.serialization.add_safe_globals(
+        [
+            Namespace,
+            numpy.ndarray,
+            numpy.dtype,
+            type(numpy.dtype("int64")),
+            (reconstruct, "numpy._core.multiarray._reconstruct"),
+            (reconstruct, "numpy.core.multiarray._reconstruct"),  # written with numpy 1
+        ]
+    )
+
+
+def save_whole_files() -> None:
+    """Make fairseq write a checkpoint completely or not at all.
+
+    fairseq copies the new checkpoint over ``checkpoint_last.pt`` in place, so a full disk or a
+    kill in that moment destroys the file that a resumed training starts from; and a failed save
+    is tried again at the position in the file where the first attempt broke off.
+    """
+    from fairseq import checkpoint_utils
+    from fairseq.file_io import PathManager
+
+    if getattr(PathManager.copy, "_whole_file", False):
+        return
+    original_save, original_copy = checkpoint_utils.torch_persistent_save, PathManager.copy
+
+    @functools.wraps(original_save)
+    def save(obj, filename, async_write=False):
+        if async_write or not PathManager.supports_rename(filename):
+            return original_save(obj, filename, async_write=async_write)
+        with _replacing(filename) as temporary, open(temporary, "wb") as file:
+            torch.save(obj, file)
+
+    @functools.wraps(original_copy)
+    def copy(src_path: str, dst_path: str, overwrite: bool = False):
+        if PathManager.path_requires_pathmanager(src_path + dst_path):
+            return original_copy(src_path, dst_path, overwrite=overwrite)
+        with _replacing(dst_path) as temporary:
+            shutil.copyfile(src_path, temporary)
+        return dst_path
+
+    copy._whole_file = True
+    checkpoint_utils.torch_persistent_save = save
+    PathManager.copy = staticmethod(copy)
+
+
+@contextlib.contextmanager
+def _replacing(filename: str):
+    """Yield a name to write to; it becomes ``filename`` at the end, or goes if anything fails."""
+    temporary = f"{filename}.tmp"
+    try:
+        yield temporary
+        os.replace(temporary, filename)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        raise
+
+
+def is_fairseq_program(program: str) -> bool:
+    """Whether ``sys.argv[0]`` is a command line of fairseq, also as ``python -m fairseq_cli.x``."""
+    path = Path(program)
+    return path.name.startswith("fairseq-") or path.parent.name == "fairseq_cli"
+
+
+def explain_mistakes() -> None:
+    """Print ``error: <one sentence>`` for mistakes that ``explain`` knows, else the traceback.
+
+    ``CASRNN_TRACEBACK=1`` in the environment shows every traceback.
+    """
+    if getattr(sys.excepthook, "_explains", False):
+        return
+    sys.excepthook = _explaining(sys.excepthook)
+    if Path(sys.argv[0]).stem in ("fairseq-hydra-train", "hydra_train"):
+        # hydra prints a shortened traceback itself and exits unless told to let errors through.
+        os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+
+
+def _explaining(previous: Callable) -> Callable:
+    def hook(kind, error, traceback):
+        sentence = None if os.environ.get("CASRNN_TRACEBACK") == "1" else explain(error)
+        if sentence is None:
+            previous(kind, error, traceback)
+            return
+        sys.stdout.flush()
+        print(f"error: {sentence}", file=sys.stderr)
+
+    hook._explains = True
+    return hook

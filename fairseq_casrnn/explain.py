@@ -1,0 +1,178 @@
+"""Users' mistakes as fairseq and torch raise them, turned into one sentence each.
+
+``RULES`` is the table: a kind of exception and a function that returns the sentence, or None when
+the exception is something else after all. To explain one more mistake, write its function and add
+its line. A sentence names the file or option and the remedy.
+"""
+
+import difflib
+import errno
+import pickle
+import re
+from collections.abc import Callable, Iterator
+
+from fairseq_casrnn.errors import UserError
+
+Sentence = Callable[[BaseException], str | None]
+
+
+def explain(error: BaseException) -> str | None:
+    """The sentence for ``error`` or for what it was raised from; None if it is no known mistake."""
+    for link in _chain(error):
+        for kind, sentence in RULES:
+            if isinstance(link, kind) and (text := sentence(link)):
+                return " ".join(text.split())
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _local(error: BaseException, function: str, variable: str):
+    """The value of ``variable`` in the innermost frame of ``function`` that ``error`` crossed."""
+    value, traceback = None, error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if frame.f_code.co_name == function:
+            value = frame.f_locals.get(variable, value)
+        traceback = traceback.tb_next
+    return value
+
+
+def _suggestion(choice: object, known) -> str:
+    names = sorted(str(name) for name in known)
+    close = difflib.get_close_matches(str(choice), names, n=3)
+    return f"did you mean {' or '.join(close)}?" if close else f"choose from {', '.join(names)}"
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def _missing_file(error: FileNotFoundError) -> str | None:
+    found = re.fullmatch(r"Dataset not found: (.*) \((.*)\)", str(error))
+    if found:
+        return (
+            f"there is no '{found[1]}' dataset at {found[2]}; check the data folder, "
+            "--source-lang, --target-lang and the subset's name"
+        )
+    name = error.filename or str(error)
+    return f"{name} does not exist; check the path" if name else None
+
+
+def _missing_model(error: OSError) -> str | None:
+    found = re.fullmatch(r"Model file not found: (.*)", str(error))
+    return f"checkpoint {found[1]} does not exist; check --path" if found else None
+
+
+def _disk_full(error: OSError) -> str | None:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return None
+    # torch's writer loses the file's name; whoever opened it still knows it.
+    name = error.filename or _local(error, "save", "filename") or "the output"
+    reason = error.strerror or "no space left"
+    return f"could not write {name} ({reason}); free some space and run the command again"
+
+
+# --- checkpoints -------------------------------------------------------------------------------
+
+
+def _unreadable_checkpoint(error: Exception) -> str | None:
+    path = _local(error, "load_checkpoint_to_cpu", "path")
+    if path is None or _local(error, "load", "weights_only") is None:  # not from torch.load
+        return None
+    unsafe = re.search(r"Unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error))
+    if unsafe:
+        return (
+            f"checkpoint {path} was refused because it holds {unsafe[1]}, which could run code "
+            "when loaded; use a checkpoint that fairseq-train wrote"
+        )
+    return (
+        f"checkpoint {path} cannot be read: it is truncated or no checkpoint at all; "
+        "copy it again or use another one"
+    )
+
+
+def _other_architecture(error: Exception) -> str | None:
+    if "Error(s) in loading state_dict" not in str(error):
+        return None
+    return _mismatch(_local(error, "load_model_ensemble_and_task", "filename"), str(error))
+
+
+def _other_architecture_on_resume(error: Exception) -> str | None:
+    found = re.match(r"Cannot load model parameters from checkpoint (.*?); please", str(error))
+    return _mismatch(found[1], str(error.__context__)) if found else None
+
+
+def _mismatch(checkpoint: str | None, details: str) -> str:
+    first = re.search(r"size mismatch for ([\w.]+)|in state_dict: \"([\w.]+)\"", details)
+    where = f" (first difference: {first[1] or first[2]})" if first else ""
+    return (
+        f"checkpoint {checkpoint or ''} belongs to a model of another architecture{where}; give "
+        "the options it was trained with, or another --save-dir or --path"
+    )
+
+
+# --- names -------------------------------------------------------------------------------------
+
+
+def _unknown_choice(error: KeyError) -> str | None:
+    choice, known = _local(error, "build_x", "choice"), _local(error, "build_x", "REGISTRY")
+    if known is None or choice in known:
+        return None
+    option = str(_local(error, "build_x", "registry_name")).replace("_", "-")
+    return f"unknown {option} '{choice}'; {_suggestion(choice, known)}"
+
+
+def _unknown_model_or_task(error: AssertionError) -> str | None:
+    found = re.match(r"Could not infer (model|task) type from", str(error))
+    if not found:
+        return None
+    from fairseq.models import ARCH_MODEL_REGISTRY
+    from fairseq.tasks import TASK_REGISTRY
+
+    if found[1] == "model":
+        name, known = _local(error, "build_model", "model_type"), ARCH_MODEL_REGISTRY
+    else:
+        name, known = _local(error, "setup_task", "task_name"), TASK_REGISTRY
+    return f"unknown {found[1]} '{name}'; {_suggestion(name, known)}"
+
+
+def _two_versions(error: ImportError) -> str | None:
+    found = re.search(r"--user-dir=(.*?) because .* is not globally unique", str(error))
+    if not found:
+        return None
+    import fairseq_casrnn
+
+    return (
+        f"--user-dir {found[1]} is another version than the package already imported from "
+        f"{fairseq_casrnn.__path__[0]}; use one of them throughout"
+    )
+
+
+# --- everything --------------------------------------------------------------------------------
+
+
+def _in_a_worker(error: Exception) -> str | None:
+    """A UserError that one of several training processes raised: only its text comes back."""
+    found = re.search(r"^[\w.]*\bUserError: (.+)", str(error), re.MULTILINE)
+    return found[1] if found and "Process" in type(error).__name__ else None
+
+
+RULES: tuple[tuple[type[BaseException], Sentence], ...] = (
+    (UserError, str),
+    (FileNotFoundError, _missing_file),
+    (OSError, _missing_model),
+    (OSError, _disk_full),
+    ((pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError), _unreadable_checkpoint),
+    (RuntimeError, _other_architecture),
+    (Exception, _other_architecture_on_resume),
+    (KeyError, _unknown_choice),
+    (AssertionError, _unknown_model_or_task),
+    (ImportError, _two_versions),
+    (Exception, _in_a_worker),
+)
