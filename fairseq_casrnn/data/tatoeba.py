@@ -1,0 +1,137 @@
+"""Tatoeba Chinese–English: ``python -m fairseq_casrnn.data.tatoeba``.
+
+Reads the tab-separated export of https://www.manythings.org/anki/ (``cmn.txt``): English, Chinese
+and, if present, the credit. Chinese becomes characters, English Moses tokens, both lower-case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from pathlib import Path
+
+import regex
+
+from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare, run_main
+from fairseq_casrnn.data.text import is_clean, read_lines, tokenize_lines
+from fairseq_casrnn.errors import UserError
+
+SOURCE, TARGET = "zh", "en"
+Pair = tuple[str, str]
+
+_LETTERS = r"[[\p{L}\p{M}\p{N}]--[\p{Han}\p{Hiragana}\p{Katakana}]]"
+#: A Latin word or a number ("e-mail", "3.14"), or else one character.
+ZH_TOKEN = regex.compile(rf"(?V1){_LETTERS}+(?:[.,:'’\-]{_LETTERS}+)*|\S")
+
+
+def characters(line: str) -> str:
+    """Chinese text as space-separated characters; Latin words and numbers stay whole."""
+    return " ".join(ZH_TOKEN.findall(line.lower()))
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """(Chinese, English) raw pairs of a tab-separated file, English in the first column.
+
+    Raises:
+        UserError: a line has fewer than two columns or an empty one, or two columns look swapped.
+    """
+    pairs = []
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = [column.strip() for column in line.split("\t")]
+        if len(columns) < 2 or not columns[0] or not columns[1]:
+            raise UserError(
+                f"{path}, line {number} is not English<TAB>Chinese; "
+                "give the tab-separated file of the Chinese-English pairs"
+            )
+        pairs.append((columns[1], columns[0]))
+    if not any(regex.search(r"\p{Han}", chinese) for chinese, _ in pairs):
+        raise UserError(f"{path} has no Chinese in its second column; give English<TAB>Chinese")
+    return pairs
+
+
+def split_by_source(
+    keys: list[str], eval_size: int, seed: int
+) -> tuple[list[int], list[int], list[int], int]:
+    """Split positions so that equal keys fall into the same split.
+
+    Args:
+        keys: the source sentence of each pair.
+        eval_size: number of distinct sources in valid, and as many in test.
+        seed: of the shuffle.
+
+    Returns:
+        Positions of train, valid, test in rising order, and how many pairs were left out: valid
+        and test hold the first pair of each of their sources, further translations go nowhere.
+
+    Raises:
+        UserError: too few distinct sources.
+    """
+    groups: dict[str, list[int]] = {}
+    for position, key in enumerate(keys):
+        groups.setdefault(key, []).append(position)
+    if eval_size < 1 or len(groups) < 2 * eval_size + 1:
+        raise UserError(
+            f"{len(groups)} distinct source sentences cannot give {eval_size} each for validation "
+            "and test and leave some for training; choose another --eval-size"
+        )
+    order = list(groups)
+    random.Random(seed).shuffle(order)
+    valid = sorted(groups[key][0] for key in order[:eval_size])
+    test = sorted(groups[key][0] for key in order[eval_size : 2 * eval_size])
+    train = sorted(position for key in order[2 * eval_size :] for position in groups[key])
+    return train, valid, test, len(keys) - len(train) - len(valid) - len(test)
+
+
+def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> Corpus:
+    """Read, tokenise, drop empty or over-long pairs and split by source sentence."""
+    raw = read_pairs(path)
+    print(f"tokenising {len(raw)} pairs", flush=True)
+    english = tokenize_lines([target for _, target in raw], TARGET, workers=workers)
+    pairs = [
+        (characters(chinese), target) for (chinese, _), target in zip(raw, english, strict=True)
+    ]
+    kept = [i for i, pair in enumerate(pairs) if is_clean(*pair, ratio=None)]
+    *parts, left_out = split_by_source([pairs[i][0] for i in kept], eval_size, seed)
+    splits, positions = {}, {}
+    for name, part in zip(("train", "valid", "test"), parts, strict=True):
+        positions[name] = [kept[i] for i in part]
+        splits[name] = tuple([pairs[i][side] for i in positions[name]] for side in (0, 1))
+    raw_test = tuple([raw[i][side] for i in positions["test"]] for side in (0, 1))
+    notes = {
+        "pairs": len(raw),
+        "pairs dropped": len(raw) - len(kept),
+        "further translations of evaluation sources left out": left_out,
+        "split seed": seed,
+    }
+    return Corpus(SOURCE, TARGET, splits, raw_test, notes)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_casrnn.data.tatoeba",
+        description="Tatoeba zh-en: characters to words, split by source sentence, binarise.",
+    )
+    parser.add_argument("--raw", required=True, type=Path, help="English<TAB>Chinese text file")
+    parser.add_argument(
+        "--eval-size", type=int, default=1000, help="sentences in valid, and in test (1000)"
+    )
+    parser.add_argument("--split-seed", type=int, default=1, help="seed of the split (1)")
+    parser.add_argument(
+        "--min-count", type=int, default=2, help="rarer tokens of the training set become <unk> (2)"
+    )
+    add_arguments(parser, bpe_operations=0)
+    args = parser.parse_args(argv)
+    threshold = str(args.min_count)
+    return run_main(
+        lambda: prepare(
+            lambda: read_corpus(args.raw, args.eval_size, args.split_seed, args.workers),
+            args,
+            *("--thresholdsrc", threshold, "--thresholdtgt", threshold),
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
