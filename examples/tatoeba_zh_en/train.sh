@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Train translation models on Multi30k de-en, prepared by prepare.sh.
+set -euo pipefail
+
+RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+ARCHS="cas_lstm_iwslt"
+SEEDS="1"
+SETTINGS=(
+    # model
+    --dropout 0.3
+    # loss and optimiser
+    --criterion label_smoothed_cross_entropy --label-smoothing 0.1
+    --optimizer adam --adam-betas "(0.9, 0.98)" --lr 1e-3 --clip-norm 1.0
+    --lr-scheduler inverse_sqrt --warmup-updates 1000 --warmup-init-lr 1e-7
+    --max-tokens 4000 --max-epoch 30
+    # checkpoints: the best, and the last ones for averaging
+    --keep-last-epochs 5 --log-interval 50
+)
+
+source "$RECIPE/../translation.sh"
+train_main "$@"

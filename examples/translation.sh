@@ -1,0 +1,136 @@
+# What train.sh and evaluate.sh of the translation recipes share; to be sourced, not run.
+#
+# A recipe sets RECIPE (its folder), ARCHS, SEEDS, SETTINGS (options of fairseq-train) and
+# AVERAGE, and calls train_main or evaluate_main. Runs lie in OUT/ARCH/seedN.
+
+REPO="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+export PYTHONPATH="$REPO${PYTHONPATH:+:$PYTHONPATH}"
+if [ -z "${PYTHON:-}" ]; then
+    PYTHON=python3
+    if [ -z "${VIRTUAL_ENV:-}" ] && [ -x "$REPO/.venv/bin/python" ]; then
+        PYTHON="$REPO/.venv/bin/python"
+    fi
+fi
+
+fail() {
+    echo "error: $*" >&2
+    exit 2
+}
+
+train_usage() {
+    cat <<END
+usage: train.sh [options] [-- options of fairseq-train]
+
+  --arch NAME[,NAME…]  architectures (default: $ARCHS)
+  --seed N[,N…]        seeds (default: $SEEDS)
+  --seeds N            seeds 1 to N
+  --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
+  --out DIR            runs go to DIR/ARCH/seedN (default: $RECIPE/out)
+  --tiny               one epoch of cas_lstm_tiny (or --arch), to see that everything works
+
+An interrupted run continues from its last checkpoint when it is called again. The settings stand
+at the top of train.sh; options after -- override them. Trains on the GPU if there is one.
+END
+}
+
+evaluate_usage() {
+    cat <<END
+usage: evaluate.sh [options] [-- options of fairseq-generate]
+
+  --arch NAME[,NAME…]  architectures (default: all in --out)
+  --seed N[,N…]        seeds (default: all in --out)
+  --seeds N            seeds 1 to N
+  --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
+  --out DIR            folder of the runs (default: $RECIPE/out)
+  --checkpoint WHICH   best, last, or the average of N: last:N, best:N (default: $AVERAGE)
+  --beam N             beam size (default: 10)
+  --baseline NAME      architecture the paired t-test compares the others with
+
+Prints tokenised BLEU and detokenised sacreBLEU, appends one JSON line a run to DIR/results.jsonl
+and ends with mean ± deviation over the seeds.
+END
+}
+
+# parse_options USAGE ALLOWED "$@": sets the variables below; EXTRA is what follows "--".
+parse_options() {
+    local usage="$1" allowed="$2"
+    shift 2
+    DATA="$RECIPE/data" OUT="$RECIPE/out" TINY="" ARCH="" SEED="" BEAM=10 BASELINE="" EXTRA=()
+    while [ $# -gt 0 ]; do
+        case "$1" in
+            -h | --help) "$usage"; exit 0 ;;
+            --) shift; EXTRA=("$@"); break ;;
+            --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
+        esac
+        [[ " $allowed " == *" $1 "* ]] || fail "unknown option $1; see --help"
+        if [ "$1" = --tiny ]; then TINY=1; shift; continue; fi
+        [ $# -ge 2 ] || fail "$1 needs a value; see --help"
+        case "$1" in
+            --arch) ARCH="${2//,/ }" ;;
+            --seed) SEED="${2//,/ }"; check_number "$1" $SEED ;;
+            --seeds) check_number "$1" "$2"; SEED="$(seq -s ' ' 1 "$2")" ;;
+            --data) DATA="$2" ;;
+            --out) OUT="$2" ;;
+            --checkpoint) AVERAGE="$2" ;;
+            --beam) check_number "$1" "$2"; BEAM="$2" ;;
+            --baseline) BASELINE="$2" ;;
+        esac
+        shift 2
+    done
+    [ -d "$DATA/data-bin" ] || fail "$DATA is not prepared; run prepare.sh --out $DATA first"
+}
+
+check_number() {
+    local option="$1" value
+    shift
+    for value in "$@"; do
+        [[ "$value" =~ ^[1-9][0-9]*$ ]] || fail "$option must be a positive number, not '$value'"
+    done
+}
+
+train_main() {
+    parse_options train_usage "--arch --seed --seeds --data --out --tiny" "$@"
+    local arch seed device=()
+    if [ -n "$TINY" ]; then
+        ARCHS="cas_lstm_tiny"
+        SETTINGS+=(--max-epoch 1)
+    fi
+    "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || device=(--cpu)
+    for arch in ${ARCH:-$ARCHS}; do
+        for seed in ${SEED:-$SEEDS}; do
+            train_one "$arch" "$seed" "$OUT/$arch/seed$seed" ${device[@]+"${device[@]}"}
+        done
+    done
+}
+
+# train_one ARCH SEED RUN [--cpu]
+train_one() {
+    local arch="$1" seed="$2" run="$3"
+    shift 3
+    mkdir -p "$run"
+    echo "training $arch with seed $seed in $run"
+    "$PYTHON" -m fairseq_cli.train "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
+        --task translation --arch "$arch" --seed "$seed" --save-dir "$run" \
+        --no-progress-bar --log-format simple \
+        "${SETTINGS[@]}" "$@" ${EXTRA[@]+"${EXTRA[@]}"} 2>&1 | tee -a "$run/train.log"
+}
+
+evaluate_main() {
+    parse_options evaluate_usage \
+        "--arch --seed --seeds --data --out --checkpoint --beam --baseline" "$@"
+    local run arch seed found=0
+    for run in "$OUT"/*/seed*; do
+        arch="$(basename "$(dirname "$run")")"
+        seed="${run##*/seed}"
+        [ -f "$run/checkpoint_last.pt" ] || continue
+        [[ -z "$ARCH" || " $ARCH " == *" $arch "* ]] || continue
+        [[ -z "$SEED" || " $SEED " == *" $seed "* ]] || continue
+        found=$((found + 1))
+        "$PYTHON" -m fairseq_casrnn.evaluation.evaluate --data "$DATA" --run "$run" \
+            --results "$OUT/results.jsonl" --arch "$arch" --seed "$seed" \
+            --checkpoint "$AVERAGE" --beam "$BEAM" -- ${EXTRA[@]+"${EXTRA[@]}"}
+    done
+    [ "$found" -gt 0 ] || fail "no trained run of these models in $OUT; run train.sh first"
+    "$PYTHON" -m fairseq_casrnn.evaluation.significance "$OUT/results.jsonl" \
+        ${BASELINE:+--baseline "$BASELINE"}
+}

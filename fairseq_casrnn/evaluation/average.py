@@ -1,0 +1,141 @@
+"""Average the weights of checkpoints: ``python -m fairseq_casrnn.evaluation.average``.
+
+fairseq's own script for it is not part of its wheel. This one loads safely (no pickled code) and
+writes the result whole or not at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from fairseq_casrnn.data.prepare import run_main
+from fairseq_casrnn.errors import UserError
+
+_EPOCH = re.compile(r"checkpoint(\d+)\.pt")
+_BEST = re.compile(r"checkpoint\.best_.+_(-?\d+(?:\.\d+)?)\.pt")
+
+
+def find_checkpoints(folder: Path, which: str, maximize: bool = False) -> list[Path]:
+    """Checkpoints of a training run.
+
+    Args:
+        folder: the run's ``--save-dir``.
+        which: ``last:N``, the N last epochs, or ``best:N``, the N best of those that
+            ``--keep-best-checkpoints`` kept.
+        maximize: whether a greater value of the run's metric is the better one.
+
+    Raises:
+        UserError: fewer than N of them, or ``which`` is none of these.
+    """
+    match = re.fullmatch(r"(last|best):([1-9]\d*)", which)
+    if match is None:
+        raise UserError(f"'{which}' is neither last:N nor best:N with N at least 1")
+    count = int(match[2])
+    pattern, convert = (_EPOCH, int) if match[1] == "last" else (_BEST, float)
+    found = sorted(
+        (convert(name[1]), path)
+        for path in folder.glob("checkpoint*.pt")
+        if (name := pattern.fullmatch(path.name))
+    )
+    if len(found) < count:
+        option = "--keep-last-epochs" if match[1] == "last" else "--keep-best-checkpoints"
+        raise UserError(
+            f"{folder} holds {len(found)} checkpoints for {which}; ask for fewer, or train with "
+            f"{option} {count}"
+        )
+    chosen = found[-count:] if match[1] == "last" or maximize else found[:count]
+    return [path for _, path in chosen]
+
+
+def load(path: Path) -> dict:
+    """A checkpoint's content on the CPU.
+
+    Raises:
+        UserError: no file, a cut or foreign file, or one that holds more than data.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UserError(f"checkpoint {path} does not exist") from None
+    except pickle.UnpicklingError as err:
+        reason = str(err).splitlines()[0]
+        raise UserError(f"checkpoint {path} is refused or damaged ({reason})") from None
+    except (RuntimeError, EOFError, ValueError) as err:
+        reason = str(err).splitlines()[0]
+        raise UserError(f"checkpoint {path} is damaged ({reason})") from None
+    if not isinstance(state, dict) or "model" not in state:
+        raise UserError(f"{path} is not a fairseq checkpoint")
+    return state
+
+
+def average(paths: Sequence[Path]) -> dict:
+    """The last checkpoint of ``paths`` with the mean of all their weights, optimiser left out.
+
+    Sums are float64; buffers of integers (counters) are the last checkpoint's.
+
+    Raises:
+        UserError: no path, or models of different shapes.
+    """
+    if not paths:
+        raise UserError("no checkpoint to average")
+    sums: dict[str, torch.Tensor] = {}
+    for path in paths:
+        state = load(path)
+        model = state["model"]
+        if sums and {k: v.shape for k, v in model.items()} != {k: v.shape for k, v in sums.items()}:
+            raise UserError(f"{path} and {paths[0]} are checkpoints of different models")
+        for name, tensor in model.items():
+            value = tensor.double() if tensor.is_floating_point() else tensor.clone()
+            if name in sums and tensor.is_floating_point():
+                value += sums[name]
+            sums[name] = value
+    for name, tensor in state["model"].items():
+        if tensor.is_floating_point():
+            state["model"][name] = (sums[name] / len(paths)).to(tensor.dtype)
+    state["last_optimizer_state"] = None
+    return state
+
+
+def save(state: dict, output: Path) -> None:
+    """Write a checkpoint under a temporary name, then move it into place."""
+    part = output.with_name(f"{output.name}.part{os.getpid()}")
+    try:
+        torch.save(state, part)
+        os.replace(part, output)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_casrnn.evaluation.average",
+        description="Average the weights of checkpoints.",
+    )
+    parser.add_argument("--run", type=Path, help="folder of checkpoints, together with --which")
+    parser.add_argument("--which", default="last:5", help="last:N or best:N (last:5)")
+    parser.add_argument("--maximize", action="store_true", help="greater metric values are better")
+    parser.add_argument("--output", required=True, type=Path)
+    parser.add_argument("checkpoints", nargs="*", type=Path, help="files, instead of --run")
+    args = parser.parse_args(argv)
+
+    def run() -> None:
+        if bool(args.run) == bool(args.checkpoints):
+            raise UserError("give either --run DIR or the checkpoint files")
+        paths = args.checkpoints or find_checkpoints(args.run, args.which, args.maximize)
+        save(average(paths), args.output)
+        print(f"averaged {', '.join(path.name for path in paths)} -> {args.output}")
+
+    return run_main(run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

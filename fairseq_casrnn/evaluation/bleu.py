@@ -1,0 +1,122 @@
+"""The two BLEU scores a translation result needs: ``python -m fairseq_casrnn.evaluation.bleu``.
+
+* *Tokenised BLEU*, as the papers report it: on the tokenised, lower-cased text that the model was
+  trained on, words whole. What multi-bleu.perl and ``fairseq-score`` compute; it depends on the
+  tokenisation, so compare it only with results on the same preparation.
+* *Detokenised sacreBLEU*, case ignored: on running text against the untouched reference, with the
+  signature that makes it comparable across systems (Post 2018).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_casrnn.data.prepare import run_main
+from fairseq_casrnn.data.text import check_parallel, detokenize_lines, read_lines
+from fairseq_casrnn.errors import UserError
+
+_HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)")
+
+
+def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Corpus BLEU (0 to 100) of tokenised lines, split at spaces, as multi-bleu.perl.
+
+    Without smoothing: no matching 4-gram in the whole corpus gives 0.
+
+    Raises:
+        UserError: the two differ in length.
+    """
+    from sacrebleu.metrics import BLEU
+
+    check_parallel(hypotheses, references, "the translation", "the reference")
+    bleu = BLEU(tokenize="none", smooth_method="none", force=True)
+    return bleu.corpus_score(list(hypotheses), [list(references)]).score
+
+
+def detokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
+    """(sacreBLEU, signature) of running text; case is ignored, as the models write lower case.
+
+    Raises:
+        UserError: the two differ in length.
+    """
+    from sacrebleu.metrics import BLEU
+
+    check_parallel(hypotheses, references, "the translation", "the reference")
+    bleu = BLEU(lowercase=True)
+    score = bleu.corpus_score(list(hypotheses), [list(references)]).score
+    return score, str(bleu.get_signature())
+
+
+def read_generated(path: str | Path, count: int) -> list[str]:
+    """Best hypotheses of a ``fairseq-generate`` output, in the order of the test set.
+
+    Args:
+        path: what fairseq-generate printed, with ``--post-process subword_nmt`` if it had BPE.
+        count: number of sentences there must be.
+
+    Raises:
+        UserError: a sentence is missing, e.g. because generation was interrupted.
+    """
+    found: dict[int, str] = {}
+    for line in read_lines(path):
+        match = _HYPOTHESIS.match(line)
+        if match:  # with --nbest, the first one is the best one
+            found.setdefault(int(match[1]), match[2].strip())
+    missing = [number for number in range(count) if number not in found]
+    if missing or len(found) != count:
+        lacking = f"sentence {missing[0]} is missing" if missing else "it has more"
+        raise UserError(
+            f"{path} does not hold the {count} translations of the test set ({lacking}); "
+            "generate it again"
+        )
+    return [found[number] for number in range(count)]
+
+
+def score_generated(
+    generated: str | Path, text: Path, target_lang: str, split: str = "test"
+) -> dict[str, object]:
+    """Both scores of a ``fairseq-generate`` output against a prepared folder's ``text``.
+
+    Returns:
+        ``bleu`` (tokenised), ``sacrebleu``, ``signature`` and ``sentences``.
+    """
+    references = read_lines(text / f"{split}.tok.{target_lang}")
+    hypotheses = read_generated(generated, len(references))
+    scores: dict[str, object] = {
+        "bleu": round(tokenized_bleu(hypotheses, references), 2),
+        "sentences": len(references),
+    }
+    raw = text / f"{split}.raw.{target_lang}"
+    if raw.exists():
+        running = detokenize_lines(hypotheses, target_lang)
+        score, signature = detokenized_bleu(running, read_lines(raw))
+        scores |= {"sacrebleu": round(score, 2), "signature": signature}
+    return scores
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_casrnn.evaluation.bleu",
+        description="Tokenised BLEU and detokenised sacreBLEU of fairseq-generate's output.",
+    )
+    parser.add_argument("generated", type=Path, help="output of fairseq-generate")
+    parser.add_argument("--text", required=True, type=Path, help="the prepared folder's text/")
+    parser.add_argument("--target-lang", default="en")
+    parser.add_argument("--split", default="test")
+    args = parser.parse_args(argv)
+
+    def score() -> None:
+        scores = score_generated(args.generated, args.text, args.target_lang, args.split)
+        print(json.dumps(scores))
+
+    return run_main(score)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
