@@ -1,0 +1,106 @@
+"""Options shared by the recurrent models, and how a cell's own options join them."""
+
+# No "from __future__ import annotations" here: fairseq reads the fields' types, and not as text.
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Optional, get_type_hints
+
+from fairseq.dataclass import FairseqDataclass
+from omegaconf import II
+
+from ..cells import FAMILIES
+from ..errors import UserError
+
+
+@dataclass
+class RecurrentTranslationConfig(FairseqDataclass):
+    """Options of the recurrent encoder–decoder, named as those of fairseq's ``lstm``."""
+
+    dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
+    encoder_embed_dim: int = field(default=512, metadata={"help": "encoder embedding dimension"})
+    encoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "file of pretrained encoder embeddings (GloVe or word2vec text)"}
+    )
+    encoder_freeze_embed: bool = field(
+        default=False, metadata={"help": "do not train the encoder embeddings"}
+    )
+    encoder_hidden_size: int = field(
+        default=512, metadata={"help": "hidden size of the encoder, of each direction"}
+    )
+    encoder_layers: int = field(default=1, metadata={"help": "number of encoder layers"})
+    encoder_bidirectional: bool = field(
+        default=False, metadata={"help": "two independent encoder stacks, one for each direction"}
+    )
+    decoder_embed_dim: int = field(default=512, metadata={"help": "decoder embedding dimension"})
+    decoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "file of pretrained decoder embeddings (GloVe or word2vec text)"}
+    )
+    decoder_freeze_embed: bool = field(
+        default=False, metadata={"help": "do not train the decoder embeddings"}
+    )
+    decoder_hidden_size: int = field(default=512, metadata={"help": "hidden size of the decoder"})
+    decoder_layers: int = field(default=1, metadata={"help": "number of decoder layers"})
+    decoder_out_embed_dim: int = field(
+        default=512, metadata={"help": "dimension of the output embedding"}
+    )
+    no_input_feed: bool = field(
+        default=False,
+        metadata={"help": "do not feed the attention output to the next step; trains faster"},
+    )
+    share_decoder_input_output_embed: bool = field(
+        default=False, metadata={"help": "share the decoder's input and output embeddings"}
+    )
+    share_all_embeddings: bool = field(
+        default=False, metadata={"help": "share all embeddings (needs a joined dictionary)"}
+    )
+    adaptive_softmax_cutoff: Optional[str] = field(
+        default=None,
+        metadata={"help": "comma separated list of cutoffs; use with --criterion adaptive_loss"},
+    )
+    encoder_dropout_in: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the encoder's embeddings (default: --dropout)"}
+    )
+    encoder_dropout_out: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the encoder's layer outputs (default: --dropout)"}
+    )
+    decoder_dropout_in: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the decoder's embeddings (default: --dropout)"}
+    )
+    decoder_dropout_out: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the decoder's layer outputs (default: --dropout)"}
+    )
+    engine: Optional[str] = field(
+        default=None, metadata={"help": "recurrence engine: auto, eager or reference"}
+    )
+    max_source_positions: int = II("task.max_source_positions")
+    max_target_positions: int = II("task.max_target_positions")
+
+
+def config_for(name: str, base: type) -> type:
+    """``base`` joined with the own options of the family ``name``, as a dataclass."""
+    options = FAMILIES[name].options
+    types = get_type_hints(options)
+    fields = [
+        (own.name, types[own.name], field(default=own.default, metadata=own.metadata))
+        for own in dataclasses.fields(options)
+    ]
+    title = name.title().replace("_", "") + base.__name__
+    return dataclasses.make_dataclass(title, fields, bases=(base,))
+
+
+def check_sizes(cfg, names) -> None:
+    """Raises UserError for a size option below 1."""
+    for name in names:
+        value = getattr(cfg, name)
+        if value < 1:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} is {value}; it must be at least 1")
+
+
+def check_probabilities(cfg, names) -> None:
+    """Raises UserError for a dropout probability outside [0, 1]."""
+    for name in names:
+        value = getattr(cfg, name)
+        if value is not None and not 0 <= value <= 1:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} is {value}; it must lie in [0, 1]")

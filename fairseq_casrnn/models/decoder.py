@@ -1,0 +1,243 @@
+"""Recurrent decoder with attention and input feeding."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from fairseq.models import FairseqIncrementalDecoder
+from fairseq.modules import AdaptiveSoftmax, FairseqDropout
+from torch import Tensor, nn
+
+from ..layers import RecurrentStack
+from ..recurrence import attention as loops
+from ..recurrence import engine_name
+
+
+def linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
+    """A linear layer uniform in ±0.1."""
+    layer = nn.Linear(in_features, out_features, bias)
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -0.1, 0.1)
+    return layer
+
+
+class Attention(nn.Module):
+    """Luong et al. (2015): "general" score, tanh output projection. No biases.
+
+    ``input_proj`` W_a is (C, H), ``output_proj`` W_o is (H, C+H) on [context; h].
+    """
+
+    def __init__(self, source_size: int, hidden_size: int):
+        super().__init__()
+        self.input_proj = linear(hidden_size, source_size, bias=False)
+        self.output_proj = linear(source_size + hidden_size, hidden_size, bias=False)
+        self.source_size = source_size
+
+    def project(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values ``(B, S, H)`` of a source ``(S, B, C)``, see :mod:`..recurrence.attention`."""
+        source = source.transpose(0, 1).contiguous()
+        keys = torch.matmul(source, self.input_proj.weight)
+        values = F.linear(source, self.output_proj.weight[:, : self.source_size])
+        return keys, values
+
+    @property
+    def weight_out(self) -> Tensor:
+        """The part of ``output_proj`` that multiplies h, ``(H, H)``."""
+        return self.output_proj.weight[:, self.source_size :]
+
+    def forward(self, h: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None):
+        """Attend from all steps ``h`` (T, B, H) at once: outputs (T, B, H) and weights (T, B, S)."""
+        h = h.transpose(0, 1)
+        scores = torch.bmm(h, keys.transpose(1, 2))  # (B, T, S)
+        if mask is not None:
+            scores = scores.masked_fill(mask.unsqueeze(1), float("-inf"))
+        alpha = torch.softmax(scores, dim=-1)
+        out = torch.tanh(torch.bmm(alpha, values) + F.linear(h, self.weight_out))
+        return out.transpose(0, 1), alpha.transpose(0, 1)
+
+
+class RecurrentDecoder(FairseqIncrementalDecoder):
+    """Target embeddings → recurrent stack → attention → vocabulary.
+
+    Args:
+        dictionary: target dictionary.
+        embed_tokens: ``nn.Embedding`` of the target.
+        rnn: one-directional stack; reads the embedding, with input feeding also the last attention output.
+        encoder_layers, encoder_size: L and C of the encoder's final states (C = D*H).
+        input_feed: feed the attention output to the next step.
+        out_embed_dim: features of the output embedding.
+        dropout_in, dropout_out: on the embeddings; on the attention output and before the vocabulary.
+        share_input_output_embed: the output projection is ``embed_tokens``.
+        adaptive_softmax_cutoff: list of cutoffs, or None for a full softmax.
+
+    The initial state is the encoder's final state, layer by layer from the top; when the decoder is deeper,
+    its lower layers start from the encoder's bottom layer.
+    """
+
+    def __init__(
+        self,
+        dictionary,
+        embed_tokens: nn.Embedding,
+        rnn: RecurrentStack,
+        encoder_layers: int,
+        encoder_size: int,
+        input_feed: bool = True,
+        out_embed_dim: int = 256,
+        dropout_in: float = 0.1,
+        dropout_out: float = 0.1,
+        share_input_output_embed: bool = False,
+        adaptive_softmax_cutoff=None,
+        max_target_positions: int = 100000,
+    ):
+        super().__init__(dictionary)
+        self.embed_tokens, self.rnn, self.input_feed = embed_tokens, rnn, input_feed
+        self.padding_idx = dictionary.pad()
+        self.max_target_positions = int(max_target_positions)
+        hidden = rnn.hidden_size
+        self.dropout_in_module = FairseqDropout(dropout_in, module_name="RecurrentDecoder")
+        self.dropout_out_module = FairseqDropout(dropout_out, module_name="RecurrentDecoder")
+        self.attention = Attention(encoder_size, hidden)
+        top = encoder_layers - rnn.num_layers
+        self.encoder_layer_of = [max(0, top + k) for k in range(rnn.num_layers)]
+        self.encoder_hidden_proj = self.encoder_cell_proj = None
+        if encoder_size != hidden:
+            self.encoder_hidden_proj = linear(encoder_size, hidden)
+            if rnn.has_cell:
+                self.encoder_cell_proj = linear(encoder_size, hidden)
+        self.additional_fc = linear(hidden, out_embed_dim) if hidden != out_embed_dim else None
+        self.adaptive_softmax = self.fc_out = None
+        if adaptive_softmax_cutoff is not None:
+            self.adaptive_softmax = AdaptiveSoftmax(
+                len(dictionary), out_embed_dim, adaptive_softmax_cutoff, dropout=dropout_out
+            )
+        elif not share_input_output_embed:
+            self.fc_out = linear(out_embed_dim, len(dictionary))
+
+    def forward(self, prev_output_tokens, encoder_out=None, incremental_state=None, **unused):
+        """Logits ``(B, T, V)`` and ``{"attn": [(B, T, S)]}`` for ``prev_output_tokens`` (B, T).
+
+        With ``incremental_state`` only the last token is read and T is 1.
+        """
+        x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
+        return self.output_layer(x), extra
+
+    def extract_features(self, prev_output_tokens, encoder_out=None, incremental_state=None, **unused):
+        """As :meth:`forward`, without the output layer: ``(B, T, out_embed_dim)``."""
+        if incremental_state is not None:
+            x, alpha = self.one_step(prev_output_tokens[:, -1:], encoder_out, incremental_state)
+        else:
+            x, alpha = self.all_steps(prev_output_tokens, encoder_out)
+        x = x.transpose(0, 1).contiguous()  # (B, T, H)
+        if self.additional_fc is not None:
+            x = self.dropout_out_module(self.additional_fc(x))
+        return x, {"attn": [alpha.transpose(0, 1)], "inner_states": None}
+
+    def output_layer(self, features, **unused):
+        """Features ``(B, T, out_embed_dim)`` to logits ``(B, T, V)``; unchanged for an adaptive softmax."""
+        if self.adaptive_softmax is not None:
+            return features
+        if self.fc_out is not None:
+            return self.fc_out(features)
+        return F.linear(features, self.embed_tokens.weight)
+
+    def initial_state(self, encoder_out):
+        """The decoder's state before the first step, from the encoder's final states."""
+        hidden = encoder_out["encoder_hidden"][self.encoder_layer_of]
+        if self.encoder_hidden_proj is not None:
+            hidden = self.encoder_hidden_proj(hidden)
+        if not self.rnn.has_cell:
+            return hidden
+        cell = encoder_out["encoder_cell"][self.encoder_layer_of]
+        return hidden, cell if self.encoder_cell_proj is None else self.encoder_cell_proj(cell)
+
+    def embed(self, tokens):
+        """Embeddings ``(T, B, E)`` of tokens ``(B, T)``."""
+        return self.dropout_in_module(self.embed_tokens(tokens.t().contiguous()))
+
+    def all_steps(self, tokens, encoder_out):
+        """Outputs ``(T, B, H)`` and attention ``(T, B, S)`` for all target positions."""
+        embedded, state = self.embed(tokens), self.initial_state(encoder_out)
+        keys, values = self.attention.project(encoder_out["encoder_out"])
+        mask = encoder_out["encoder_padding_mask"]
+        if not self.input_feed:
+            h, _ = self.rnn(embedded, state)
+            out, alpha = self.attention(h, keys, values, mask)
+            return self.dropout_out_module(out), alpha
+        h0, c0 = state if self.rnn.has_cell else (state, None)
+        between = (self.rnn.num_layers - 1, *embedded.shape[:2], self.rnn.hidden_size)
+        decode = loops.Decode(
+            layers=self.layers(),
+            embedded=embedded,
+            h0=h0,
+            c0=c0,
+            keys=keys,
+            values=values,
+            mask=mask,
+            weight_out=self.attention.weight_out,
+            drop_layers=self.dropout_mask(embedded, between, self.rnn.dropout),
+            drop_out=self.dropout_mask(embedded, between[1:], self.dropout_out_module.p),
+            temperature=self.rnn.temperature if self.training and self.routes else None,
+        )
+        reference = engine_name(self.rnn.engine) == "reference"
+        return (loops.run_reference if reference else loops.run_eager)(decode)
+
+    @property
+    def routes(self) -> bool:
+        """Whether the cells are mixtures."""
+        return bool(self.rnn.cells[0].routes)
+
+    def layers(self):
+        """The stack's layers as the loop wants them."""
+        layers = []
+        for k, cell in enumerate(self.rnn.cells):
+            w_ih, w_hh, bias, params = self.rnn.layer_parameters(k)
+            attention = getattr(self.rnn, f"attention_l{k}", None)
+            layers.append(loops.Layer(cell, w_ih, w_hh, bias, params, attention))
+        return layers
+
+    def dropout_mask(self, like, shape, p):
+        """A scaled dropout mask of ``shape``, or None when nothing is dropped."""
+        if p == 0 or not self.training or shape[0] == 0:
+            return None
+        return F.dropout(like.new_ones(shape), p)
+
+    def one_step(self, tokens, encoder_out, incremental_state):
+        """One target position, with the state kept in ``incremental_state``."""
+        cached = self.get_incremental_state(incremental_state, "state")
+        if not cached:
+            state = self.initial_state(encoder_out)
+            hidden, cell = state if self.rnn.has_cell else (state, None)
+            keys, values = self.attention.project(encoder_out["encoder_out"])
+            cached = {"hidden": hidden, "cell": cell, "keys": keys, "values": values}
+            cached["mask"] = encoder_out["encoder_padding_mask"]
+            cached["feed"] = torch.zeros_like(hidden[0]) if self.input_feed else None
+        x = self.embed(tokens)[0]
+        if self.input_feed:
+            x = torch.cat([x, cached["feed"]], dim=-1)
+        state = (cached["hidden"], cached["cell"]) if self.rnn.has_cell else cached["hidden"]
+        h, state = self.rnn.step(x, state)
+        hidden, cell = state if self.rnn.has_cell else (state, None)
+        out, alpha = loops.attend(
+            h, cached["keys"], cached["values"], cached["mask"], self.attention.weight_out
+        )
+        out = self.dropout_out_module(out)
+        cached = {**cached, "hidden": hidden, "cell": cell}
+        cached["feed"] = out if self.input_feed else None
+        self.set_incremental_state(incremental_state, "state", cached)
+        return out.unsqueeze(0), alpha.unsqueeze(0)
+
+    def reorder_incremental_state(self, incremental_state, new_order):
+        """Rearrange the cached state to the hypotheses ``new_order``."""
+        cached = self.get_incremental_state(incremental_state, "state")
+        if not cached:
+            return
+        batch_dim = {"hidden": 1, "cell": 1}
+        cached = {
+            key: value if value is None else value.index_select(batch_dim.get(key, 0), new_order)
+            for key, value in cached.items()
+        }
+        self.set_incremental_state(incremental_state, "state", cached)
+
+    def max_positions(self) -> int:
+        """Longest target accepted."""
+        return self.max_target_positions

@@ -1,0 +1,103 @@
+"""Embedding tables, random or read from a file of word vectors as distributed (GloVe, word2vec text)."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+from torch import nn
+
+from ..errors import UserError
+
+logger = logging.getLogger(__name__)
+
+
+def embedding(num_embeddings: int, dim: int, padding_idx: int) -> nn.Embedding:
+    """A table uniform in ±0.1, zero at padding."""
+    table = nn.Embedding(num_embeddings, dim, padding_idx=padding_idx)
+    nn.init.uniform_(table.weight, -0.1, 0.1)
+    nn.init.zeros_(table.weight[padding_idx])
+    return table
+
+
+def build_embedding(dictionary, dim: int, path: str | None = None, freeze: bool = False) -> nn.Embedding:
+    """An embedding table for ``dictionary``; words found in ``path`` start with their vectors.
+
+    Raises:
+        UserError: the file is missing, malformed, or of another dimension.
+    """
+    table = embedding(len(dictionary), dim, dictionary.pad())
+    if path:
+        load_vectors(table, dictionary, path)
+    table.weight.requires_grad_(not freeze)
+    return table
+
+
+def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
+    """Copy the vectors of ``path`` into ``table`` for the words of ``dictionary``; returns how many were found.
+
+    The format is one word and its numbers a line, separated by spaces: GloVe as distributed (no header; some
+    tokens of 840B contain spaces), or word2vec's text format (a first line "count dimension"). Of several
+    lines for one word the first counts.
+
+    Raises:
+        UserError: naming the file and line.
+    """
+    dim, found = table.embedding_dim, set()
+    try:
+        stream = open(path, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
+    with stream, torch.no_grad():
+        for number, line in enumerate(read_lines(stream, path), 1):
+            pieces = line.rstrip("\r\n ").split(" ")
+            if number == 1 and is_header(pieces):
+                check_dim(int(pieces[1]), dim, path, number)
+                continue
+            if len(pieces) < dim + 1:
+                check_dim(len(pieces) - 1, dim, path, number)
+            word = " ".join(pieces[:-dim])  # GloVe 840B has tokens with spaces
+            if len(pieces) > dim + 1 and is_number(pieces[1]) and number == 1:
+                check_dim(len(pieces) - 1, dim, path, number)
+            index = dictionary.indices.get(word)
+            if index is None or index in found:
+                continue
+            try:
+                table.weight[index] = torch.tensor([float(value) for value in pieces[-dim:]])
+            except ValueError:
+                raise UserError(f"{path}, line {number}: not a word and {dim} numbers") from None
+            found.add(index)
+    share = 100 * len(found) / max(len(dictionary) - dictionary.nspecial, 1)
+    logger.info("%s: vectors for %d of %d types (%.1f %%)", path, len(found), len(dictionary), share)
+    return len(found)
+
+
+def read_lines(stream, path):
+    """Lines of ``stream``; invalid UTF-8 becomes a UserError."""
+    try:
+        yield from stream
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not valid UTF-8; convert it first") from None
+
+
+def is_header(pieces) -> bool:
+    """Whether the first line is word2vec's "count dimension"."""
+    return len(pieces) == 2 and all(piece.isdigit() for piece in pieces)
+
+
+def is_number(piece: str) -> bool:
+    """Whether ``piece`` reads as a float."""
+    try:
+        float(piece)
+    except ValueError:
+        return False
+    return True
+
+
+def check_dim(got: int, expected: int, path: str, line: int) -> None:
+    """Raises UserError when a vector has another dimension than the model's embedding."""
+    if got != expected:
+        raise UserError(
+            f"{path}, line {line}: vectors of dimension {got}, but the embedding has {expected}; "
+            "set the embedding dimension of the model to that of the file"
+        )

@@ -1,0 +1,96 @@
+"""Recurrent encoder of a sequence-to-sequence model."""
+
+from __future__ import annotations
+
+import torch
+from fairseq.models import FairseqEncoder
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+
+from ..layers import RecurrentStack
+
+
+class RecurrentEncoder(FairseqEncoder):
+    """Embeds the source and runs a :class:`RecurrentStack` over it.
+
+    Source padding may stand left or right: sentences are moved to the front for the recurrence and the
+    outputs moved back, so that attention always refers to the positions of ``src_tokens``.
+
+    Args:
+        dictionary: source dictionary.
+        embed_tokens: ``nn.Embedding`` of the source.
+        rnn: the stack; its input size is the embedding's.
+        dropout_in, dropout_out: on the embeddings, on the outputs.
+        max_source_positions: longest source accepted.
+    """
+
+    def __init__(
+        self,
+        dictionary,
+        embed_tokens: nn.Embedding,
+        rnn: RecurrentStack,
+        dropout_in: float = 0.1,
+        dropout_out: float = 0.1,
+        max_source_positions: int = 100000,
+    ):
+        super().__init__(dictionary)
+        self.embed_tokens = embed_tokens
+        self.rnn = rnn
+        self.padding_idx = dictionary.pad()
+        self.dropout_in_module = FairseqDropout(dropout_in, module_name="RecurrentEncoder")
+        self.dropout_out_module = FairseqDropout(dropout_out, module_name="RecurrentEncoder")
+        self.max_source_positions = int(max_source_positions)
+
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused) -> dict:
+        """Encode ``src_tokens`` (B, S).
+
+        Returns:
+            ``encoder_out`` (S, B, C), zero at padding; ``encoder_padding_mask`` (B, S), True at padding, or
+            None without any; ``encoder_hidden``, ``encoder_cell`` (L, B, C), the final states of each layer,
+            both directions side by side (``encoder_cell`` None for a GRU).
+        """
+        mask = src_tokens.eq(self.padding_idx)
+        if not bool(mask.any()):
+            mask = lengths = shift = None
+        else:
+            lengths = (~mask).sum(1).clamp(min=1)
+            shift = mask.long().cumprod(1).sum(1)  # padding before each sentence, (B,)
+            src_tokens = rolled(src_tokens.t(), shift).t()
+        x = self.dropout_in_module(self.embed_tokens(src_tokens)).transpose(0, 1)
+        tokens = src_tokens.t()
+        output, state = self.rnn(x.contiguous(), lengths=lengths, tokens=tokens)
+        output = self.dropout_out_module(output)
+        if shift is not None:
+            output = rolled(output, -shift)
+        hidden, cell = state if self.rnn.has_cell else (state, None)
+        return {
+            "encoder_out": output,
+            "encoder_padding_mask": mask,
+            "encoder_hidden": self.side_by_side(hidden),
+            "encoder_cell": None if cell is None else self.side_by_side(cell),
+        }
+
+    def side_by_side(self, state: Tensor) -> Tensor:
+        """Final states ``(L*D, B, H)`` as ``(L, B, D*H)``."""
+        directions, batch = self.rnn.num_directions, state.size(1)
+        state = state.view(-1, directions, batch, state.size(-1)).transpose(1, 2)
+        return state.reshape(state.size(0), batch, -1)
+
+    def reorder_encoder_out(self, encoder_out: dict, new_order: Tensor) -> dict:
+        """The encoder's output with its sentences rearranged to ``new_order`` (B',)."""
+        batch_dim = {"encoder_padding_mask": 0}
+        return {
+            key: value if value is None else value.index_select(batch_dim.get(key, 1), new_order)
+            for key, value in encoder_out.items()
+        }
+
+    def max_positions(self) -> int:
+        """Longest source accepted."""
+        return self.max_source_positions
+
+
+def rolled(x: Tensor, shift: Tensor) -> Tensor:
+    """``x`` (T, B, …) with sequence b rolled ``shift[b]`` steps towards the front."""
+    steps = x.size(0)
+    index = (torch.arange(steps, device=x.device).unsqueeze(1) + shift) % steps
+    return x[index, torch.arange(x.size(1), device=x.device)]

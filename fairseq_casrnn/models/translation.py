@@ -1,0 +1,162 @@
+"""Translation: recurrent encoder and attention decoder, one fairseq model for each cell."""
+
+from __future__ import annotations
+
+from fairseq.models import FairseqEncoderDecoderModel, register_model
+
+from .. import layers
+from ..cells import FAMILIES
+from ..errors import UserError
+from .annealing import follow_epochs
+from .config import RecurrentTranslationConfig, check_probabilities, check_sizes, config_for
+from .decoder import RecurrentDecoder
+from .embedding import build_embedding
+from .encoder import RecurrentEncoder
+
+SIZES = [
+    f"{side}_{what}"
+    for side in ("encoder", "decoder")
+    for what in ("embed_dim", "hidden_size", "layers")
+] + ["decoder_out_embed_dim"]
+DROPOUTS = ["dropout"] + [f"{s}_dropout_{d}" for s in ("encoder", "decoder") for d in ("in", "out")]
+
+
+class RecurrentTranslationModel(FairseqEncoderDecoderModel):
+    """Encoder–decoder over any cell of :data:`fairseq_casrnn.cells.FAMILIES`; see README for the options."""
+
+    cell_name = "stacked_lstm"
+
+    @classmethod
+    def build_model(cls, cfg, task):
+        """A new model for ``cfg`` (the dataclass of the architecture) and a translation ``task``.
+
+        Raises:
+            UserError: option values that contradict each other or lie out of range.
+        """
+        check_sizes(cfg, SIZES)
+        check_probabilities(cfg, DROPOUTS)
+        if getattr(task.cfg, "left_pad_target", False):
+            raise UserError("recurrent decoders need right-padded targets; drop --left-pad-target")
+        encoder_embed, decoder_embed = build_embeddings(cfg, task)
+        encoder = cls.build_encoder(cfg, task.source_dictionary, encoder_embed)
+        decoder = cls.build_decoder(cfg, task.target_dictionary, decoder_embed, encoder.rnn)
+        model = cls(encoder, decoder)
+        follow_epochs(task, model)
+        return model
+
+    @classmethod
+    def build_rnn(cls, cfg, side, input_size, bidirectional=False):
+        """The stack of ``side`` ("encoder" or "decoder")."""
+        return layers.build(
+            cls.cell_name,
+            input_size,
+            getattr(cfg, f"{side}_hidden_size"),
+            getattr(cfg, f"{side}_layers"),
+            bidirectional=bidirectional,
+            dropout=dropout(cfg, f"{side}_dropout_out"),
+            options=cfg,
+            engine=cfg.engine,
+        )
+
+    @classmethod
+    def build_encoder(cls, cfg, dictionary, embed):
+        """The encoder of ``cfg``."""
+        return RecurrentEncoder(
+            dictionary,
+            embed,
+            cls.build_rnn(cfg, "encoder", cfg.encoder_embed_dim, cfg.encoder_bidirectional),
+            dropout_in=dropout(cfg, "encoder_dropout_in"),
+            dropout_out=dropout(cfg, "encoder_dropout_out"),
+            max_source_positions=cfg.max_source_positions,
+        )
+
+    @classmethod
+    def build_decoder(cls, cfg, dictionary, embed, encoder_rnn):
+        """The decoder of ``cfg`` on top of ``encoder_rnn``'s outputs and final states."""
+        fed = 0 if cfg.no_input_feed else cfg.decoder_hidden_size
+        return RecurrentDecoder(
+            dictionary,
+            embed,
+            cls.build_rnn(cfg, "decoder", cfg.decoder_embed_dim + fed),
+            encoder_layers=encoder_rnn.num_layers,
+            encoder_size=encoder_rnn.output_size,
+            input_feed=not cfg.no_input_feed,
+            out_embed_dim=cfg.decoder_out_embed_dim,
+            dropout_in=dropout(cfg, "decoder_dropout_in"),
+            dropout_out=dropout(cfg, "decoder_dropout_out"),
+            share_input_output_embed=cfg.share_decoder_input_output_embed
+            or cfg.share_all_embeddings,
+            adaptive_softmax_cutoff=cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
+            max_target_positions=cfg.max_target_positions,
+        )
+
+
+def dropout(cfg, name: str) -> float:
+    """The option ``name``, or ``--dropout`` where it is not given."""
+    value = getattr(cfg, name)
+    return cfg.dropout if value is None else value
+
+
+def cutoffs(text: str | None, size: int) -> list[int] | None:
+    """``--adaptive-softmax-cutoff`` as a list. Raises UserError unless it is increasing within the vocabulary."""
+    if text is None:
+        return None
+    try:
+        values = [int(piece) for piece in str(text).strip("[]").split(",")]
+    except ValueError:
+        values = []
+    if not values or sorted(set(values)) != values or values[0] < 1 or values[-1] >= size:
+        raise UserError(
+            f"--adaptive-softmax-cutoff is {text!r}; it must be increasing whole numbers below the "
+            f"vocabulary size, {size}"
+        )
+    return values
+
+
+def build_embeddings(cfg, task):
+    """The source and target embedding tables, shared where ``cfg`` says so.
+
+    Raises:
+        UserError: sharing that the dictionaries or sizes do not allow.
+    """
+    source, target = task.source_dictionary, task.target_dictionary
+    shared = cfg.share_all_embeddings or cfg.share_decoder_input_output_embed
+    if shared and cfg.adaptive_softmax_cutoff is not None:
+        raise UserError("--adaptive-softmax-cutoff cannot share the output embedding; drop one of them")
+    if shared and cfg.decoder_embed_dim != cfg.decoder_out_embed_dim:
+        raise UserError(
+            "sharing the decoder's input and output embeddings needs --decoder-embed-dim "
+            f"({cfg.decoder_embed_dim}) equal to --decoder-out-embed-dim ({cfg.decoder_out_embed_dim})"
+        )
+    encoder = build_embedding(
+        source, cfg.encoder_embed_dim, cfg.encoder_embed_path, cfg.encoder_freeze_embed
+    )
+    if not cfg.share_all_embeddings:
+        return encoder, build_embedding(
+            target, cfg.decoder_embed_dim, cfg.decoder_embed_path, cfg.decoder_freeze_embed
+        )
+    if source != target:
+        raise UserError("--share-all-embeddings needs a joined dictionary (fairseq-preprocess --joined-dictionary)")
+    if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
+        raise UserError("--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim")
+    if cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
+        raise UserError("--share-all-embeddings takes one file of vectors: --encoder-embed-path")
+    if cfg.encoder_freeze_embed != cfg.decoder_freeze_embed:
+        raise UserError(
+            "--share-all-embeddings needs both or none of --encoder-freeze-embed, --decoder-freeze-embed"
+        )
+    return encoder, encoder
+
+
+def register(name: str) -> type:
+    """Register the model ``name`` for the family of that name."""
+    config = config_for(name, RecurrentTranslationConfig)
+    model = type(
+        name.title().replace("_", "") + "Model",
+        (RecurrentTranslationModel,),
+        {"cell_name": name, "__doc__": f"Translation with {name}.", "__module__": __name__},
+    )
+    return register_model(name, dataclass=config)(model)
+
+
+MODELS = {name: register(name) for name in FAMILIES}

@@ -1,0 +1,1 @@
+"""fairseq tasks that fairseq lacks."""
