@@ -1,7 +1,8 @@
-# What train.sh and evaluate.sh of the translation recipes share; to be sourced, not run.
+# What the scripts of the translation recipes share; to be sourced, not run.
 #
-# A recipe sets RECIPE (its folder), ARCHS, SEEDS, SETTINGS (options of fairseq-train) and
-# AVERAGE, and calls train_main or evaluate_main. Runs lie in OUT/ARCH/seedN.
+# A script sets RECIPE (its folder) and what it needs of ARCHS, SEEDS, SETTINGS (options of
+# fairseq-train) and AVERAGE, and calls prepare_main, train_main or evaluate_main.
+# Runs lie in OUT/ARCH/seedN.
 
 REPO="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 export PYTHONPATH="$REPO${PYTHONPATH:+:$PYTHONPATH}"
@@ -15,6 +16,19 @@ fi
 fail() {
     echo "error: $*" >&2
     exit 2
+}
+
+# prepare_main MODULE "$@": the options are the module's; usage prints them.
+prepare_main() {
+    local module="$1" option out=(--out "$RECIPE/data")
+    shift
+    for option in "$@"; do
+        case "$option" in
+            -h | --help) usage; exit 0 ;;
+            --out | --out=*) out=() ;;
+        esac
+    done
+    exec "$PYTHON" -m "$module" ${out[@]+"${out[@]}"} "$@"
 }
 
 train_usage() {
@@ -55,7 +69,8 @@ END
 parse_options() {
     local usage="$1" allowed="$2"
     shift 2
-    DATA="$RECIPE/data" OUT="$RECIPE/out" TINY="" ARCH="" SEED="" BEAM=10 BASELINE="" EXTRA=()
+    DATA="$RECIPE/data" OUT="$RECIPE/out" TINY="" ARCH="" SEED="" DEPTH="3 5 10" BEAM=10
+    BASELINE="" EXTRA=()
     while [ $# -gt 0 ]; do
         case "$1" in
             -h | --help) "$usage"; exit 0 ;;
@@ -69,6 +84,7 @@ parse_options() {
             --arch) ARCH="${2//,/ }" ;;
             --seed) SEED="${2//,/ }"; check_number "$1" $SEED ;;
             --seeds) check_number "$1" "$2"; SEED="$(seq -s ' ' 1 "$2")" ;;
+            --depth) DEPTH="${2//,/ }"; check_number "$1" $DEPTH ;;
             --data) DATA="$2" ;;
             --out) OUT="$2" ;;
             --checkpoint) AVERAGE="$2" ;;
@@ -132,5 +148,5 @@ evaluate_main() {
     done
     [ "$found" -gt 0 ] || fail "no trained run of these models in $OUT; run train.sh first"
     "$PYTHON" -m fairseq_casrnn.evaluation.significance "$OUT/results.jsonl" \
-        ${BASELINE:+--baseline "$BASELINE"}
+        --checkpoint "$AVERAGE" --beam "$BEAM" ${BASELINE:+--baseline "$BASELINE"}
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Translate the Multi30k test set (test_2016_flickr) with trained models and score it.
+# Translate the IWSLT14 test set with trained models and score it.
 set -euo pipefail
 
 RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Train translation models on Multi30k de-en, prepared by prepare.sh.
+# Train translation models on IWSLT14 de-en, prepared by prepare.sh.
 set -euo pipefail
 
 RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-ARCHS="cas_lstm_iwslt"
+ARCHS="stacked_lstm_iwslt cas_lstm_iwslt cas_lstm_iwslt_247"
 SEEDS="1"
 SETTINGS=(
     # model
@@ -11,10 +11,10 @@ SETTINGS=(
     # loss and optimiser
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1
     --optimizer adam --adam-betas "(0.9, 0.98)" --lr 1e-3 --clip-norm 1.0
-    --lr-scheduler inverse_sqrt --warmup-updates 1000 --warmup-init-lr 1e-7
+    --lr-scheduler inverse_sqrt --warmup-updates 4000 --warmup-init-lr 1e-7
     --max-tokens 4000 --max-epoch 30
     # checkpoints: the best, and the last ones for averaging
-    --keep-last-epochs 5 --log-interval 50
+    --keep-last-epochs 5 --log-interval 100
 )
 
 source "$RECIPE/../translation.sh"

@@ -6,7 +6,6 @@ From the official archive to the data set the papers use, step by step as fairse
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import re
@@ -17,7 +16,8 @@ import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 
-from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare, run_main
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare
 from fairseq_casrnn.data.text import check_parallel, decode_lines, is_clean, tokenize_lines
 from fairseq_casrnn.errors import UserError
 
@@ -166,7 +166,7 @@ def download(folder: Path, url: str = URL, md5: str = MD5) -> Path:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fairseq_casrnn.data.iwslt14",
         description="IWSLT14 de-en: parse, tokenise, clean, lower-case, joint BPE, binarise.",
     )

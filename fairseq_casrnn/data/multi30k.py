@@ -6,11 +6,11 @@ training, 1,014 validation and 1,000 test pairs (test_2016_flickr).
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare, run_main
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare
 from fairseq_casrnn.data.text import is_clean, read_parallel, tokenize_lines
 from fairseq_casrnn.errors import UserError
 
@@ -63,7 +63,7 @@ def read_corpus(raw: Path, workers: int = 1) -> Corpus:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fairseq_casrnn.data.multi30k",
         description="Multi30k de-en: tokenise, lower-case, joint BPE, binarise.",
     )

@@ -156,17 +156,3 @@ def _move_into_place(stage: Path, out: Path) -> None:
             os.replace(out / name, stage / f"old-{name}")
     for name in ("text", "data-bin"):
         os.replace(stage / name, out / name)
-
-
-def run_main(main: Callable[[], None]) -> int:
-    """Call ``main``; print a UserError or an error of the system as one sentence, return 2."""
-    try:
-        main()
-    except UserError as err:
-        print(f"error: {err}", file=sys.stderr)
-        return 2
-    except OSError as err:
-        where = f"{err.filename}: " if err.filename else ""
-        print(f"error: {where}{err.strerror or err}", file=sys.stderr)
-        return 2
-    return 0

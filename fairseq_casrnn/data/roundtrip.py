@@ -12,13 +12,12 @@ lines that come back as they were. Two numbers are given:
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.prepare import run_main
+from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.data.text import detokenize_lines, read_lines, tokenize_lines
 
 #: The first letter after " . " and any tokens without letters ("&quot;", "-", "…").
@@ -50,7 +49,7 @@ def report(path: Path, lang: str, show: int) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fairseq_casrnn.data.roundtrip",
         description="Share of tokenised lines that detokenising and tokenising again gives back.",
     )

@@ -6,14 +6,14 @@ and, if present, the credit. Chinese becomes characters, English Moses tokens, b
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from pathlib import Path
 
 import regex
 
-from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare, run_main
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare
 from fairseq_casrnn.data.text import is_clean, read_lines, tokenize_lines
 from fairseq_casrnn.errors import UserError
 
@@ -109,7 +109,7 @@ def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> Corp
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fairseq_casrnn.data.tatoeba",
         description="Tatoeba zh-en: characters to words, split by source sentence, binarise.",
     )

@@ -6,7 +6,6 @@ writes the result whole or not at all.
 
 from __future__ import annotations
 
-import argparse
 import os
 import pickle
 import re
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from fairseq_casrnn.data.prepare import run_main
+from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.errors import UserError
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
@@ -116,7 +115,7 @@ def save(state: dict, output: Path) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.average",
         description="Average the weights of checkpoints.",
     )

@@ -9,14 +9,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.prepare import run_main
+from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.data.text import check_parallel, detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
 
@@ -101,7 +100,7 @@ def score_generated(
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.bleu",
         description="Tokenised BLEU and detokenised sacreBLEU of fairseq-generate's output.",
     )

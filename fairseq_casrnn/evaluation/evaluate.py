@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 import fairseq_casrnn
-from fairseq_casrnn.data.prepare import run_main
+from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.average import average, find_checkpoints, save
 from fairseq_casrnn.evaluation.bleu import score_generated
@@ -82,13 +82,13 @@ def generate(
         os.replace(part, output)
     finally:
         part.unlink(missing_ok=True)
-    speed = _SPEED.search(output.read_text(encoding="utf-8"))
+    speed = _SPEED.search(done.stderr + output.read_text(encoding="utf-8"))
     return float(speed[1].replace(",", "")) / float(speed[2]) if speed else None
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.evaluate",
         description="Translate the test set, print both BLEU scores, append a JSON result line.",
     )

@@ -6,14 +6,13 @@ and marks with p a one-tailed paired t-test against the plain LSTM. Runs are pai
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.prepare import run_main
+from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 
@@ -51,23 +50,34 @@ def paired_t_test(scores: Scores, baseline: Scores) -> tuple[float, int]:
     return float(ttest_rel(ours, theirs, alternative="greater").pvalue), len(seeds)
 
 
-def read_results(paths: Iterable[Path], metric: str) -> dict[str, Scores]:
+def read_results(paths: Iterable[Path], metric: str, **settings: object) -> dict[str, Scores]:
     """Scores by architecture and seed from JSON lines; a repeated run's last line counts.
 
+    Args:
+        paths: files of ``evaluate.sh``.
+        metric: the score's name, ``bleu`` or ``sacrebleu``.
+        settings: lines with other values than these are passed over, e.g. ``checkpoint="best"``.
+
     Raises:
-        UserError: a line is not JSON or lacks ``arch``, ``seed`` or the metric.
+        UserError: a line is not JSON or lacks ``arch``, ``seed`` or the metric; no line is left.
     """
+    wanted = {key: value for key, value in settings.items() if value is not None}
     results: dict[str, Scores] = {}
     for path in paths:
         for number, line in enumerate(read_lines(path), start=1):
             try:
                 entry = json.loads(line)
+                if any(entry.get(key) != value for key, value in wanted.items()):
+                    continue
                 arch, seed, score = entry["arch"], int(entry["seed"]), float(entry[metric])
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, AttributeError):
                 raise UserError(f"{path}, line {number} is no result line (JSON)") from None
             except KeyError as key:
                 raise UserError(f"{path}, line {number} has no {key}") from None
             results.setdefault(arch, {})[seed] = score
+    if not results:
+        chosen = " with " + ", ".join(f"{k} {v}" for k, v in wanted.items()) if wanted else ""
+        raise UserError(f"{', '.join(map(str, paths))}: no result{chosen}")
     return results
 
 
@@ -98,17 +108,22 @@ def table(results: dict[str, Scores], baseline: str | None = None) -> list[str]:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.significance",
         description="Mean ± deviation over seeds and a one-tailed paired t-test.",
     )
     parser.add_argument("results", nargs="+", type=Path, help="results.jsonl of evaluate.sh")
     parser.add_argument("--baseline", help="architecture to test against")
     parser.add_argument("--metric", default="bleu", help="bleu (default) or sacrebleu")
+    parser.add_argument("--checkpoint", help="only results of this choice of checkpoint")
+    parser.add_argument("--beam", type=int, help="only results of this beam size")
     args = parser.parse_args(argv)
 
     def show() -> None:
-        print("\n".join(table(read_results(args.results, args.metric), args.baseline)))
+        results = read_results(
+            args.results, args.metric, checkpoint=args.checkpoint, beam=args.beam
+        )
+        print("\n".join(table(results, args.baseline)))
 
     return run_main(show)
 

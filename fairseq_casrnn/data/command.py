@@ -1,0 +1,35 @@
+"""What the command lines of ``data`` and ``evaluation`` share: errors in one sentence, status 2."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from fairseq_casrnn.errors import UserError
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that reports a wrong option in one line and accepts no abbreviations."""
+
+    def __init__(self, **kwargs):
+        super().__init__(allow_abbrev=False, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with status 2."""
+        self.exit(2, f"error: {message}; see --help\n")
+
+
+def run_main(main: Callable[[], None]) -> int:
+    """Call ``main``; print a UserError or an error of the system as one sentence, return 2."""
+    try:
+        main()
+    except UserError as err:
+        print(f"error: {err}", file=sys.stderr)
+        return 2
+    except OSError as err:
+        where = f"{err.filename}: " if err.filename else ""
+        print(f"error: {where}{err.strerror or err}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,57 @@
+"""Table 1 of the depth-gated LSTM paper: ``python -m fairseq_casrnn.evaluation.depth_table``.
+
+One row a depth, one column a cell, from the results of the architectures ``CELL_btec_DEPTH``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.evaluation.significance import Scores, mean_deviation, read_results
+
+COLUMNS = {"GRU": "stacked_gru", "LSTM": "stacked_lstm", "DG-LSTM": "dg_lstm"}
+
+
+def depth_table(results: dict[str, Scores]) -> list[str]:
+    """Markdown lines: mean (± deviation over seeds) by depth and cell, "–" where no run is."""
+    depths = sorted({int(m[1]) for arch in results if (m := re.search(r"_btec_(\d+)$", arch))})
+    lines = [f"| Depth | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for depth in depths:
+        cells = [_cell(results.get(f"{name}_btec_{depth}")) for name in COLUMNS.values()]
+        lines.append(f"| {depth} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(scores: Scores | None) -> str:
+    if not scores:
+        return "–"
+    mean, deviation = mean_deviation(list(scores.values()))
+    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(
+        prog="python -m fairseq_casrnn.evaluation.depth_table",
+        description="BLEU by depth and cell, as Table 1 of the depth-gated LSTM paper.",
+    )
+    parser.add_argument("results", nargs="+", type=Path, help="results.jsonl of evaluate.sh")
+    parser.add_argument("--metric", default="bleu", help="bleu (default) or sacrebleu")
+    parser.add_argument("--checkpoint", help="only results of this choice of checkpoint")
+    parser.add_argument("--beam", type=int, help="only results of this beam size")
+    args = parser.parse_args(argv)
+
+    def show() -> None:
+        results = read_results(
+            args.results, args.metric, checkpoint=args.checkpoint, beam=args.beam
+        )
+        print("\n".join(depth_table(results)))
+
+    return run_main(show)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
