@@ -8,9 +8,9 @@ share, and the gradient of the recurrent weight is a single product after the lo
 from __future__ import annotations
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from ..cells.base import Cell
+from ..errors import UserError
 from .reference import at_last
 
 
@@ -65,8 +65,8 @@ class _Loop(torch.autograd.Function):
         return hs[1:], out_c, at_last(hs[1:], last).clone(), c_n
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
+        refuse_create_graph()
         cell = ctx.cell
         gates, inner, hs, cs, weight_hh, extra, last, *params = ctx.saved_tensors
         steps, batch, _ = gates.shape
@@ -109,6 +109,16 @@ class _Loop(torch.autograd.Function):
         if inner is not None:
             d_weight = torch.cat([d_weight, torch.mm(inner.reshape(steps * batch, -1).t(), flat_h)])
         return None, gates, d_weight, dh, dc, d_extra, None, *d_params
+
+
+def refuse_create_graph() -> None:
+    """Raises UserError in a backward called with ``create_graph=True``, which alone leaves gradients enabled.
+
+    ``once_differentiable`` would not do: where the incoming gradient is a constant it lets the second
+    derivative pass as zero.
+    """
+    if torch.is_grad_enabled():
+        raise UserError("engine 'eager' has no second derivatives; use engine='reference' for them")
 
 
 def keeps_graph() -> bool:

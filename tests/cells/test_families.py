@@ -1,0 +1,138 @@
+"""The registry of cells, their options, and what a cell says of itself."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+import torch
+from helpers import ENGINES, B, H, I, T, assert_close, every_case, flat, rand
+
+from cells.equations import EQUATIONS
+from fairseq_casrnn import layers, recurrence
+from fairseq_casrnn.cells import FAMILIES, Family, family
+from fairseq_casrnn.cells.cas_lstm import CASCell, parse_lam
+from fairseq_casrnn.cells.lstm import LSTMCell
+from fairseq_casrnn.cells.second_order_lstm import SecondOrderCell
+from fairseq_casrnn.errors import UserError
+
+
+def test_the_families_of_the_papers_are_there():
+    assert set(EQUATIONS) <= set(FAMILIES)
+    assert set(layers.LAYERS) <= set(FAMILIES)
+
+
+def test_unknown_family():
+    known = ", ".join(sorted(FAMILIES))
+    with pytest.raises(UserError, match=f"^unknown cell 'lstmm'; known cells: {known}$"):
+        family("lstmm")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_option_has_a_default_and_a_help_text(name):
+    for option in dataclasses.fields(FAMILIES[name].options):
+        assert option.default is not dataclasses.MISSING
+        assert option.metadata["help"]
+
+
+@every_case
+def test_a_cell_describes_itself(case):
+    for k, cell in enumerate(case.layer(num_layers=3).cells):
+        assert 0 <= cell.inner_blocks <= cell.hh_blocks <= cell.ih_blocks + cell.inner_blocks
+        assert all(0 <= n < cell.ih_blocks for n in cell.open_blocks)
+        assert not (cell.lower_cell and k == 0), "there is no layer below the bottom one"
+        assert not (cell.lower_cell and cell.routes), "one extra input"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (0, 0.0),
+        (1, 1.0),
+        (0.25, 0.25),
+        ("0.25", 0.25),
+        ("1", 1.0),
+        ("1e-3", 1e-3),
+        ("trainable", "trainable"),
+        ("Trainable", "trainable"),
+        (None, None),
+        ("none", None),
+        ("None", None),
+    ],
+)
+def test_lam(given, expected):
+    assert parse_lam(given) == expected
+    assert CASCell(given).lam == expected
+
+
+@pytest.mark.parametrize(
+    "given", [-0.1, 1.1, "2", "half", "", float("nan"), float("inf"), [0.5], "nan"]
+)
+def test_lam_outside_its_range(given):
+    with pytest.raises(
+        UserError, match=r"^lam is .*; it must be a number in \[0, 1\], 'trainable' or"
+    ):
+        parse_lam(given)
+    with pytest.raises(UserError, match="^lam is"):
+        layers.CASLSTM(I, H, lam=given)
+
+
+@pytest.mark.parametrize("given", [0, -1, 1.5])
+def test_number_of_cells(given):
+    with pytest.raises(
+        UserError, match=rf"^num_cells is {given}; it must be a whole number of at least 1"
+    ):
+        SecondOrderCell(given)
+    with pytest.raises(UserError, match="^num_cells is"):
+        layers.SecondOrderLSTM(I, H, num_cells=given)
+
+
+def test_options_may_come_as_text_of_a_command_line():
+    options = SimpleNamespace(lam="0.25", num_cells=3, unrelated=True)
+    assert layers.build("cas_lstm", I, H, 2, options=options).cells[1].lam == 0.25
+    assert layers.build("second_order_lstm", I, H, 2, options=options).cells[1].routes == 3
+
+
+class ClampedCell(LSTMCell):
+    """An LSTM whose output is halved, with nothing but the step: what a newcomer would write first."""
+
+    def step(self, gx, gh, h, c, extra, params):
+        h, c = super().step(gx, gh, h, c, extra, params)
+        return h / 2, c
+
+
+def test_a_new_cell_is_one_line_in_the_registry(monkeypatch):
+    monkeypatch.setitem(FAMILIES, "clamped", Family(lambda k, options: ClampedCell()))
+    layer = layers.build("clamped", I, H, 1, engine="reference").double()
+    plain = layers.LSTM(I, H, engine="reference").double()
+    plain.load_state_dict(layer.state_dict())
+    x = rand(1, B, I)
+    assert_close([layer(x)[0]], [plain(x)[0] / 2])
+    assert set(layer.state_dict()) == {"weight_ih_l0", "weight_hh_l0", "bias_l0"}
+
+
+@every_case
+def test_the_step_alone_is_the_specification(case):
+    """Cell.step, iterated by hand, is what every engine runs."""
+    layer = case.random(num_layers=1)
+    cell, (w_ih, w_hh, bias, params) = layer.cells[0], layer.layer_parameters(0)
+    x = rand(T, B, I)
+    h = c = torch.zeros(B, H, dtype=torch.float64)
+    hs = []
+    for t in range(T):
+        extra = layer.extra_input(0, "", x[t], None, None)
+        gx, gh = x[t] @ w_ih.t() + bias, h @ w_hh.t()
+        h, c = cell.step(gx, gh, h, c, extra, params)
+        hs.append(h)
+    expected = (torch.stack(hs), h[None], *(() if c is None else (c[None],)))
+    for engine in ENGINES:
+        layer.engine = engine
+        assert_close(flat(layer(x)), expected)
+
+
+def test_engine_needs_no_layer():
+    """A cell runs on an engine with nothing but tensors."""
+    gx, weight, zero = rand(T, B, 4 * H), rand(4 * H, H), torch.zeros(B, H, dtype=torch.float64)
+    for engine in ENGINES:
+        hs, cs, h_n, c_n = recurrence.run(engine, LSTMCell(), gx.clone(), weight, zero, zero)
+        assert hs.shape == cs.shape == (T, B, H)
+        assert_close([h_n, c_n], [hs[-1], cs[-1]])

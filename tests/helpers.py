@@ -1,0 +1,128 @@
+"""What the tests of cells, engines and layers share: the matrix they run over, sizes and tolerances.
+
+The matrix is read from the package's own registries, so that a cell added to ``cells.FAMILIES`` or an
+engine added to ``recurrence.ENGINES`` is tested without a change here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fairseq_casrnn import cells, layers, recurrence
+
+# Rounding of double precision through a few steps and layers.
+DOUBLE = {"rtol": 1e-10, "atol": 1e-10}
+# The same in single precision; gradients are sums over steps and sequences.
+SINGLE = {"rtol": 1e-4, "atol": 1e-5}
+
+T, B, I, H, L = 5, 3, 7, 4, 2  # no two alike, so that no axis can stand for another
+LENGTHS = [3, 5, 1]  # neither sorted nor reversed
+
+ENGINES = tuple(recurrence.ENGINES)
+# Settings in which a cell computes something else than with its defaults.
+SETTINGS = {
+    "cas_lstm": [{"lam": lam} for lam in (0.5, 0.0, 0.25, 1.0, "trainable", None)],
+    "second_order_lstm": [
+        {"num_cells": 2},
+        {"num_cells": 1},
+        {"num_cells": 3, "temperature": 0.75},
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family of cells with one setting of its options."""
+
+    name: str
+    options: dict = field(default_factory=dict, hash=False)
+
+    def __str__(self):
+        return "-".join([self.name, *(f"{key}={value}" for key, value in self.options.items())])
+
+    @property
+    def reads_lower_cell(self) -> bool:
+        return any(cell.lower_cell for cell in self.layer(1, 1, 2).cells)
+
+    @property
+    def directions(self):
+        """The values of ``bidirectional`` that the family has."""
+        return (False, True) if self.reads_lower_cell else (False, True, "interleaved")
+
+    def layer(self, input_size=I, hidden_size=H, num_layers=L, **kwargs):
+        """The family's layer as it is built: with its own initial values."""
+        options = SimpleNamespace(**self.options)
+        return layers.build(
+            self.name, input_size, hidden_size, num_layers, options=options, **kwargs
+        )
+
+    def random(self, *sizes, seed=0, dtype=torch.float64, **kwargs):
+        """The layer with every parameter, peepholes and biases too, set to random values."""
+        return randomize(self.layer(*sizes, **kwargs).to(dtype), seed)
+
+
+CASES = [Case(name, options) for name in cells.FAMILIES for options in SETTINGS.get(name, [{}])]
+# One of each family, for what does not depend on the options.
+FAMILIES = list({case.name: case for case in reversed(CASES)}.values())[::-1]
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_family = pytest.mark.parametrize("case", FAMILIES, ids=str)
+every_engine = pytest.mark.parametrize("engine", ENGINES)
+
+
+def randomize(module, seed=0):
+    """Set every parameter of ``module`` to random values of a size at which no gate is saturated."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(0.6 * torch.randn(parameter.shape, generator=generator).to(parameter))
+    return module
+
+
+def rand(*shape, seed=0, dtype=torch.float64):
+    """Normal numbers from their own generator."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def rand_state(layer, batch=B, seed=1):
+    """A random state of ``layer`` in the form its forward takes."""
+    dtype = layer.bias_l0.dtype
+    shape = (layer.num_layers * layer.num_directions, batch, layer.hidden_size)
+    h = rand(*shape, seed=seed, dtype=dtype)
+    return (h, rand(*shape, seed=seed + 1, dtype=dtype)) if layer.has_cell else h
+
+
+def as_tuple(state):
+    """A state as a tuple, of one or two tensors."""
+    return state if isinstance(state, tuple) else (state,)
+
+
+def flat(result):
+    """``output, state`` of a layer as a flat tuple: output, h_n and, where there is one, c_n."""
+    output, state = result
+    return (output, *as_tuple(state))
+
+
+def weighted(tensors, seed=3):
+    """A scalar in which every element of ``tensors`` has its own random weight."""
+    return sum((t * rand(*t.shape, seed=seed + i).to(t)).sum() for i, t in enumerate(tensors))
+
+
+def gradients(scalar, tensors):
+    """Gradients of ``scalar``, zero where it does not depend on a tensor."""
+    tensors = list(tensors)
+    grads = torch.autograd.grad(scalar, tensors, allow_unused=True)
+    return [torch.zeros_like(t) if g is None else g for t, g in zip(tensors, grads, strict=True)]
+
+
+def assert_close(actual, expected, tolerance=DOUBLE, names=None):
+    """Element by element within ``tolerance``; NaN and different shapes or dtypes are errors."""
+    pairs = zip(actual, expected, strict=True)
+    for i, (a, e) in enumerate(pairs):
+        label = i if names is None else names[i]
+        torch.testing.assert_close(a, e, **tolerance, msg=lambda m, n=label: f"{n}: {m}")

@@ -1,0 +1,326 @@
+"""Every engine against ``reference`` at the level of ``recurrence.run``: one layer, one direction."""
+
+import logging
+import re
+from itertools import combinations
+
+import pytest
+import torch
+from helpers import (
+    CASES,
+    ENGINES,
+    FAMILIES,
+    LENGTHS,
+    SINGLE,
+    B,
+    H,
+    T,
+    assert_close,
+    gradients,
+    rand,
+    weighted,
+)
+
+from fairseq_casrnn import recurrence
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.layers import LSTM
+
+LAST = torch.tensor(LENGTHS) - 1
+every_cell = pytest.mark.parametrize(
+    ("case", "k"),
+    [
+        pytest.param(case, k, id=f"{case}-l{k}")
+        for case in CASES
+        for k in (0, 1)
+        # The layers are alike, or else the bottom one does not depend on the options.
+        if (case in FAMILIES or k == 1 if case.reads_lower_cell else k == 0)
+    ],
+)
+every_other = pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
+every_last = pytest.mark.parametrize("last", [None, LAST], ids=["full", "lengths"])
+
+
+def leaves_of(case, k, dtype=torch.float64, steps=T):
+    """The cell of layer k and random gx, weight_hh, h0, c0, extra, and its elementwise parameters."""
+    cell = case.layer().cells[k]
+    extra = rand(steps, B, cell.routes or H, seed=14)
+    if cell.routes:
+        extra = extra.softmax(-1)
+    leaves = [
+        rand(steps, B, cell.ih_blocks * H, seed=10),
+        rand(cell.hh_blocks * H, H, seed=11) / 2,
+        rand(B, H, seed=12),
+        rand(B, H, seed=13) if cell.has_cell else None,
+        extra if cell.routes or cell.lower_cell else None,
+    ]
+    for i, (_, rows) in enumerate(cell.params):
+        leaves.append(rand(*((rows, H) if rows else (H,)), seed=20 + i))
+    return cell, [None if t is None else t.to(dtype).requires_grad_() for t in leaves]
+
+
+def present(tensors):
+    return [t for t in tensors if t is not None]
+
+
+def run(engine, cell, leaves, last=LAST, layout=lambda t: t):
+    """Outputs without the Nones. gx is handed over as a fresh tensor, since it is the engine's to overwrite."""
+    gx, *rest = leaves
+    weight_hh, h0, c0, extra, *params = (None if t is None else layout(t) for t in rest)
+    gx = layout(gx * 1)
+    result = recurrence.run(engine, cell, gx, weight_hh, h0, c0, extra, last, tuple(params))
+    return present(result)
+
+
+def assert_same(engine, cell, leaves, tolerance=None, chosen=None, **kwargs):
+    """Outputs, and gradients of all or the ``chosen`` outputs, as the reference has them."""
+    tolerance = {} if tolerance is None else {"tolerance": tolerance}
+    ours, theirs = (run(name, cell, leaves, **kwargs) for name in (engine, "reference"))
+    assert_close(ours, theirs, **tolerance)
+    grads = []
+    for result in (ours, theirs):
+        part = result if chosen is None else [result[i] for i in chosen]
+        grads.append(gradients(weighted(part), present(leaves)))
+    assert_close(*grads, **tolerance)
+
+
+@every_cell
+@every_other
+@every_last
+def test_agrees_with_reference(case, k, engine, last):
+    cell, leaves = leaves_of(case, k)
+    assert len(run(engine, cell, leaves, last)) == (4 if cell.has_cell else 2)
+    assert_same(engine, cell, leaves, last=last)
+
+
+@every_cell
+@every_other
+def test_agrees_in_single_precision(case, k, engine):
+    cell, leaves = leaves_of(case, k, torch.float32)
+    assert_same(engine, cell, leaves, tolerance=SINGLE)
+
+
+@every_cell
+@every_other
+@every_last
+def test_any_part_of_the_outputs_may_be_used(case, k, engine, last):
+    cell, leaves = leaves_of(case, k)
+    count = 4 if cell.has_cell else 2
+    for size in range(1, count):
+        for chosen in combinations(range(count), size):
+            assert_same(engine, cell, leaves, last=last, chosen=chosen)
+
+
+@every_cell
+@every_other
+def test_one_step(case, k, engine):
+    cell, leaves = leaves_of(case, k, steps=1)
+    for last in (None, torch.zeros(B, dtype=torch.long)):
+        assert_same(engine, cell, leaves, last=last)
+
+
+def strided(t):
+    """The values of ``t`` with its axes in memory the other way round."""
+    return t.transpose(0, -1).contiguous().transpose(0, -1)
+
+
+def apart(t):
+    """The values of ``t`` as every other element of a larger tensor."""
+    return torch.stack([t, torch.full_like(t, float("nan"))], dim=-1)[..., 0]
+
+
+@every_cell
+@every_other
+@pytest.mark.parametrize("layout", [strided, apart])
+def test_memory_layout_does_not_matter(case, k, engine, layout):
+    cell, leaves = leaves_of(case, k)
+    assert not layout(leaves[0]).is_contiguous()
+    assert_same(engine, cell, leaves, layout=layout)
+
+
+@every_cell
+@every_other
+def test_expanded_states(case, k, engine):
+    """One state for all sequences, one row of ``extra`` for all steps, without memory of their own."""
+    cell, (gx, weight, h0, c0, extra, *params) = leaves_of(case, k)
+    h0 = h0[:1].detach().requires_grad_()
+    c0 = None if c0 is None else c0[:1].detach().requires_grad_()
+    extra = None if extra is None else extra[:1].detach().requires_grad_()
+    leaves = present([gx, weight, h0, c0, extra, *params])
+    shared = [
+        gx,
+        weight,
+        h0.expand(B, H),
+        None if c0 is None else c0.expand(B, H),
+        None if extra is None else extra.expand(T, -1, -1),
+        *params,
+    ]
+    ours, theirs = (run(name, cell, shared) for name in (engine, "reference"))
+    assert_close(ours, theirs)
+    assert_close(*(gradients(weighted(r), leaves) for r in (ours, theirs)))
+
+
+@every_cell
+@every_other
+def test_gradients_on_strided_outputs(case, k, engine):
+    """The gradient that arrives may be expanded or transposed."""
+    cell, leaves = leaves_of(case, k)
+    grads = []
+    for name in (engine, "reference"):
+        result = run(name, cell, leaves)
+        loss = sum(
+            t.sum() + (t.transpose(0, 1) * rand(*t.transpose(0, 1).shape)).sum() for t in result
+        )
+        grads.append(gradients(loss, present(leaves)))
+        grads.append(gradients(sum(t.sum() for t in run(name, cell, leaves)), present(leaves)))
+    assert_close(grads[0] + grads[1], grads[2] + grads[3])
+
+
+@every_cell
+@every_other
+def test_leaves_its_inputs_alone(case, k, engine):
+    cell, leaves = leaves_of(case, k)
+    before = [t.detach().clone() for t in present(leaves)]
+    weights = [rand(*t.shape, seed=5) for t in run(engine, cell, leaves)]
+    kept = [w.clone() for w in weights]
+    result = run(engine, cell, leaves)
+    torch.autograd.backward(result, weights)
+    assert_close([t.detach() for t in present(leaves)], before)
+    assert_close(weights, kept)
+
+
+@every_cell
+@every_other
+def test_backward_twice(case, k, engine):
+    """With retain_graph the second pass finds everything as the first did, for other gradients, too."""
+    cell, leaves = leaves_of(case, k)
+    ours, theirs = (run(name, cell, leaves) for name in (engine, "reference"))
+    for seed in (3, 3, 40):
+        passes = []
+        for result in (ours, theirs):
+            loss = weighted(result, seed)
+            passes.append(torch.autograd.grad(loss, present(leaves), retain_graph=True))
+        assert_close(*passes)
+    torch.autograd.grad(weighted(ours), present(leaves))
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(weighted(ours), present(leaves))
+
+
+@every_cell
+@every_other
+def test_used_twice_in_one_graph(case, k, engine):
+    """The state of one run is where the next begins; the parameters are shared."""
+    cell, leaves = leaves_of(case, k)
+    grads = []
+    for name in (engine, "reference"):
+        *_, h_n, c_n = (
+            run(name, cell, leaves) if cell.has_cell else (*run(name, cell, leaves), None)
+        )
+        again = [leaves[0], leaves[1], h_n, c_n, *leaves[4:]]
+        grads.append(gradients(weighted(run(name, cell, again)), present(leaves)))
+    assert_close(*grads)
+
+
+@every_cell
+@every_other
+def test_frozen_inputs(case, k, engine):
+    """Any single input may be the only one that needs a gradient."""
+    cell, leaves = leaves_of(case, k)
+    everything = gradients(weighted(run(engine, cell, leaves)), present(leaves))
+    for wanted, expected in zip(present(leaves), everything, strict=True):
+        some = [t if t is None or t is wanted else t.detach() for t in leaves]
+        (grad,) = gradients(weighted(run(engine, cell, some)), [wanted])
+        assert_close([grad], [expected])
+
+
+@every_cell
+@every_other
+def test_without_gradients(case, k, engine):
+    cell, leaves = leaves_of(case, k)
+    expected = [t.detach() for t in run(engine, cell, leaves)]
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            result = run(engine, cell, leaves)
+        assert not any(t.requires_grad for t in result)
+        assert_close([t.clone() for t in result], expected)
+
+
+@every_cell
+@every_other
+@pytest.mark.parametrize("which", ["output", "weight"])
+def test_changing_what_backward_needs_is_an_error(case, k, engine, which):
+    """Never a wrong gradient: torch sees that a tensor was changed in place."""
+    cell, leaves = leaves_of(case, k)
+    result = run(engine, cell, leaves)
+    loss = weighted(result)
+    with torch.no_grad():
+        (result[0] if which == "output" else leaves[1]).add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@every_cell
+@every_other
+def test_second_derivatives_are_right_or_refused(case, k, engine):
+    cell, leaves = leaves_of(case, k)
+
+    def second(name):
+        result = run(name, cell, leaves)
+        first = torch.autograd.grad(weighted(result), present(leaves), create_graph=True)
+        return gradients(weighted(first, seed=50), present(leaves))
+
+    expected = second("reference")
+    try:
+        actual = second(engine)
+    except (RuntimeError, UserError) as error:
+        assert re.search("second derivative|double backward", str(error))  # noqa: PT017
+    else:
+        assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_layer_runs_on_the_engine_it_is_given(engine, monkeypatch):
+    used = []
+    for name, function in list(recurrence.ENGINES.items()):
+
+        def spy(*args, name=name, function=function):
+            used.append(name)
+            return function(*args)
+
+        monkeypatch.setitem(recurrence.ENGINES, name, spy)
+    x = rand(T, B, 2, dtype=torch.float32)
+    LSTM(2, H, engine=engine)(x)
+    monkeypatch.setenv("CASRNN_ENGINE", engine)
+    for choice in (None, "auto"):
+        LSTM(2, H, engine=choice)(x)
+    assert used == [engine] * 3
+
+
+def test_default_engine(monkeypatch):
+    monkeypatch.delenv("CASRNN_ENGINE", raising=False)
+    assert recurrence.engine_name() in ENGINES
+    assert recurrence.engine_name("auto") == recurrence.engine_name()
+    default = recurrence.engine_name()
+    monkeypatch.setenv("CASRNN_ENGINE", "auto")
+    assert recurrence.engine_name() == default
+    monkeypatch.setenv("CASRNN_ENGINE", "reference")
+    assert recurrence.engine_name("eager") == "eager"  # what a layer asks for goes before
+
+
+def test_unknown_engine(monkeypatch):
+    with pytest.raises(
+        UserError, match=r"unknown engine 'warp'; known engines: .*reference.*eager"
+    ):
+        LSTM(2, H, engine="warp")
+    monkeypatch.setenv("CASRNN_ENGINE", "warp")
+    with pytest.raises(UserError, match="unknown engine 'warp'"):
+        LSTM(2, H)(rand(T, B, 2, dtype=torch.float32))
+
+
+def test_the_engine_is_logged_once(caplog):
+    recurrence._announce.cache_clear()
+    with caplog.at_level(logging.INFO, logger="fairseq_casrnn"):
+        layer = LSTM(2, H, num_layers=3, engine="reference")
+        for _ in range(2):
+            layer(rand(T, B, 2, dtype=torch.float32))
+    lines = [r.getMessage() for r in caplog.records if "engine" in r.getMessage()]
+    assert lines == ["recurrence engine: reference"]
