@@ -183,7 +183,8 @@ def check_routing(options: SecondOrderOptions, routing: str, assignment) -> None
         raise UserError("assignment is the token-to-cell table of routing='assignment', and only of that")
     if assignment is not None:
         table: Tensor = torch.as_tensor(assignment)
-        if table.dim() != 1 or not 0 <= int(table.min()) <= int(table.max()) < options.num_cells:
+        fits = table.dim() == 1 and table.numel() and not table.is_floating_point()
+        if not fits or not 0 <= int(table.min()) <= int(table.max()) < options.num_cells:
             raise UserError(
                 f"assignment must be a list of cells from 0 to {options.num_cells - 1}, one per token"
             )

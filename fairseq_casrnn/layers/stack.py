@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,13 @@ from .. import recurrence
 from ..cells import family
 from ..errors import UserError
 from .sequences import check_lengths, padding_mask, repack, reverse, unpack
+
+
+def at_least_one(label: str, value) -> int:
+    """``value`` as an int. Raises UserError, naming ``label``, unless it is a whole number from 1."""
+    if not isinstance(value, numbers.Real) or not float(value).is_integer() or value < 1:
+        raise UserError(f"{label} is {value}; it must be a whole number of at least 1")
+    return int(value)
 
 
 class RecurrentStack(nn.Module):
@@ -47,33 +55,28 @@ class RecurrentStack(nn.Module):
         engine: str | None = None,
     ):
         super().__init__()
-        for label, value in (
-            ("input_size", input_size),
-            ("hidden_size", hidden_size),
-            ("num_layers", num_layers),
-        ):
-            if int(value) != value or value < 1:
-                raise UserError(f"{label} is {value}; it must be a whole number of at least 1")
         if not 0.0 <= dropout <= 1.0:
             raise UserError(f"dropout is {dropout}; it must lie in [0, 1]")
         if bidirectional not in (False, True, "interleaved"):
-            raise UserError(
-                f"bidirectional is {bidirectional!r}; use False, True or 'interleaved'"
-            )
+            raise UserError(f"bidirectional is {bidirectional!r}; use False, True or 'interleaved'")
         self.name = name
-        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.bidirectional, self.dropout, self.engine = bidirectional, dropout, engine
+        self.input_size = at_least_one("input_size", input_size)
+        self.hidden_size = at_least_one("hidden_size", hidden_size)
+        self.num_layers = at_least_one("num_layers", num_layers)
+        self.bidirectional = bidirectional if bidirectional == "interleaved" else bool(bidirectional)
+        self.dropout, self.engine = dropout, engine
         if engine is not None:
             recurrence.engine_name(engine)
         kind = family(name)
         self.options = kind.options() if options is None else options
-        self.cells = [kind.at_layer(k, self.options) for k in range(num_layers)]
+        self.cells = [kind.at_layer(k, self.options) for k in range(self.num_layers)]
         if bidirectional == "interleaved" and any(cell.lower_cell for cell in self.cells):
             raise UserError(
-                f"{name} reads the cell of the layer below and cannot be interleaved; use bidirectional=True"
+                f"{name} reads the cell of the layer below and cannot be interleaved; "
+                "use bidirectional=True"
             )
         self.suffixes = ("", "_reverse") if bidirectional else ("",)
-        for k in range(num_layers):
+        for k in range(self.num_layers):
             for suffix in self.suffixes:
                 for key, shape in self.parameter_shapes(k).items():
                     self.register_parameter(key + suffix, nn.Parameter(torch.empty(shape)))
@@ -186,11 +189,22 @@ class RecurrentStack(nn.Module):
         """One time step of a one-directional stack, for decoders.
 
         Args:
-            x: ``(B, input_size)``; state: as in :meth:`forward`, ``(L, B, H)``; tokens: ``(B,)``.
+            x: ``(B, input_size)``.
+            state: as in :meth:`forward`, each part ``(L, B, H)``.
+            tokens: ``(B,)``, read only by routing by token.
 
         Returns:
             The top layer's h ``(B, H)`` and the new state.
+
+        Raises:
+            UserError: a bidirectional stack, whose other direction begins at the end; shapes that do not fit.
         """
+        if self.bidirectional:
+            raise UserError("a bidirectional stack has no steps: it reads whole sequences")
+        self._check_input(x.unsqueeze(0))
+        if state is None:
+            state = self.zero_state(x.size(0))
+        self._check_state(state, x.size(0))
         h_0, c_0 = state if self.has_cell else (state, None)
         hs, cs, lower_c = [], [], None
         for k, cell in enumerate(self.cells):
@@ -217,19 +231,26 @@ class RecurrentStack(nn.Module):
                 f"input has shape {tuple(x.shape)}; expected (time, batch, {self.input_size})"
             )
         if x.size(0) == 0 or x.size(1) == 0:
-            raise UserError(f"input has shape {tuple(x.shape)}: there is no time step or no sequence")
+            raise UserError(
+                f"input has shape {tuple(x.shape)}; it needs at least one time step and one sequence"
+            )
+
+    def _check_state(self, state, batch):
+        if self.has_cell != isinstance(state, (tuple, list)) or (self.has_cell and len(state) != 2):
+            form = "a pair (h_0, c_0)" if self.has_cell else "one tensor, h_0"
+            raise UserError(f"the state of a {type(self).__name__} is {form}")
+        expected = (self.num_layers * self.num_directions, batch, self.hidden_size)
+        for part in state if self.has_cell else (state,):
+            if tuple(part.shape) != expected:
+                raise UserError(f"the state has shape {tuple(part.shape)}; expected {expected}")
 
     def _split_state(self, state, x):
         """The initial (h, c) of each layer and direction, in ``nn.LSTM`` order."""
         if state is None:
             zero = x.new_zeros(x.size(1), self.hidden_size)
             return [(zero, zero if self.has_cell else None)] * (self.num_layers * self.num_directions)
-        parts = tuple(state) if self.has_cell else (state,)
-        expected = (self.num_layers * self.num_directions, x.size(1), self.hidden_size)
-        for part in parts:
-            if tuple(part.shape) != expected:
-                raise UserError(f"the initial state has shape {tuple(part.shape)}; expected {expected}")
-        return list(zip(*parts)) if self.has_cell else [(h, None) for h in state]
+        self._check_state(state, x.size(1))
+        return list(zip(*state, strict=True)) if self.has_cell else [(h, None) for h in state]
 
     def _run_layer(self, k, suffix, x, lower_c, state, last, tokens):
         w_ih, w_hh, bias, params = self.layer_parameters(k, suffix)

@@ -1,0 +1,160 @@
+"""Names, shapes, block order, initial values and counts of the parameters."""
+
+import math
+
+import pytest
+import torch
+from helpers import FAMILIES, Case, H, I, as_tuple, every_case, rand, rand_state
+
+from fairseq_casrnn.layers import LAYERS, LSTM, RecurrentStack, SecondOrderLSTM, build
+
+# Per family: blocks of weight_ih and weight_hh at layer 0 and above, and the further parameters.
+PEEP, DEPTH = {"peephole": (3, H)}, {"depth_peephole": (2, H)}
+TABLE = [
+    (Case("stacked_lstm"), (4, 4, {}), (4, 4, {})),
+    (Case("normalized_lstm"), (4, 4, {}), (4, 4, {})),
+    (Case("stacked_gru"), (3, 3, {"bias_n": (H,)}), (3, 3, {"bias_n": (H,)})),
+    (Case("cas_lstm"), (4, 4, {}), (5, 5, {})),
+    (Case("cas_lstm", {"lam": None}), (4, 4, {}), (5, 5, {})),
+    (Case("cas_lstm", {"lam": "trainable"}), (4, 4, {}), (5, 5, {"lam_logit": (H,)})),
+    (Case("highway_lstm"), (4, 4, {}), (5, 4, DEPTH)),
+    (Case("dg_lstm"), (4, 4, PEEP), (5, 4, {**PEEP, **DEPTH})),
+]
+TABLE += [
+    (Case("second_order_lstm", {"num_cells": s}), *[(4 * s, 4 * s, {"attention": (s, size)})] * 2)
+    for s, size in ((1, "I"), (2, "I"), (3, "I"))
+]
+by_table = pytest.mark.parametrize(
+    ("case", "bottom", "above"), [pytest.param(*row, id=str(row[0])) for row in TABLE]
+)
+# Gates that look left or down: they start open. By block number, at layer 0 and above.
+OPEN = {"stacked_gru": ([], []), "cas_lstm": ([1], [1, 4])}
+
+
+@by_table
+@pytest.mark.parametrize("way", [False, True, "interleaved"])
+def test_names_and_shapes(case, bottom, above, way):
+    if way not in case.directions:
+        pytest.skip("has no interleaved form")
+    layer = case.layer(I, H, 3, bidirectional=way)
+    expected = {}
+    for k in range(3):
+        ih, hh, further = above if k else bottom
+        size = I if k == 0 else 2 * H if way == "interleaved" else H
+        for suffix in ("", "_reverse") if way else ("",):
+            expected[f"weight_ih_l{k}{suffix}"] = (ih * H, size)
+            expected[f"weight_hh_l{k}{suffix}"] = (hh * H, H)
+            expected[f"bias_l{k}{suffix}"] = (ih * H,)
+            for name, shape in further.items():
+                shape = tuple(size if n == "I" else n for n in shape)
+                expected[f"{name}_l{k}{suffix}"] = shape
+    assert {name: tuple(p.shape) for name, p in layer.named_parameters()} == expected
+    assert all(p.dtype == torch.float32 and p.requires_grad for p in layer.parameters())
+
+
+@every_case
+@pytest.mark.parametrize("way", [False, True])
+def test_initial_values(case, way):
+    torch.manual_seed(1)
+    layer = case.layer(I, 64, 3, bidirectional=way)
+    open_blocks = OPEN.get(case.name, ([1], [1]))
+    if case.name == "second_order_lstm":
+        open_blocks = (list(range(1, 4 * layer.options.num_cells, 4)),) * 2
+    bound = 1 / math.sqrt(64)
+    for name, parameter in layer.named_parameters():
+        if name.startswith("bias_l"):
+            ones = open_blocks[0 if "_l0" in name else 1]
+            for n, block in enumerate(parameter.view(-1, 64)):
+                assert block.eq(float(n in ones)).all(), (name, n)
+        elif name.startswith(("bias_n", "lam_logit")):
+            assert parameter.eq(0).all(), name
+        else:
+            assert parameter.abs().max() <= bound, name
+            if parameter.numel() > 100:
+                assert parameter.mean().item() == pytest.approx(0, abs=0.2 * bound), name
+                assert parameter.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.2), name
+
+
+def test_initial_weights_follow_the_seed():
+    def weights(seed):
+        torch.manual_seed(seed)
+        return build("dg_lstm", I, H, 2).state_dict()
+
+    first, again, other = weights(1), weights(1), weights(2)
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert not torch.equal(first["weight_ih_l0"], other["weight_ih_l0"])
+
+
+@every_case
+def test_reset_parameters_starts_anew(case):
+    """Nothing of what was trained is left, and what is fixed at the start is as at the start."""
+    layer = case.layer(bidirectional=True)
+    start = {name: p.clone() for name, p in layer.named_parameters()}
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.fill_(7.0)
+    layer.reset_parameters()
+    for name, parameter in layer.named_parameters():
+        assert not parameter.eq(7).any()
+        if name.startswith(("bias", "lam_logit")):
+            assert torch.equal(parameter, start[name]), name
+
+
+@pytest.mark.parametrize(("num_cells", "millions"), [(1, 2.2), (2, 4.3), (5, 10.8)])
+def test_second_order_parameter_counts(num_cells, millions):
+    layer = SecondOrderLSTM(300, 600, num_cells=num_cells)
+    assert round(count(layer) / 1e6, 1) == millions
+    assert count(layer) == num_cells * (4 * 600 * (300 + 600 + 1) + 300)
+
+
+@pytest.mark.parametrize(("depth", "thousands"), [(4, 2.1), (6, 3.5), (8, 5.3)])
+def test_dyck_parameter_counts(depth, thousands):
+    """The cells alone: one cell needs no attention."""
+    layer = SecondOrderLSTM(30, 3 * depth, num_cells=1)
+    cells = count(layer) - layer.attention_l0.numel()
+    assert round(cells / 1e3, 1) == thousands
+    assert cells == count(LSTM(30, 3 * depth))
+
+
+def count(layer):
+    return sum(p.numel() for p in layer.parameters())
+
+
+@by_table
+def test_shapes_of_results(case, bottom, above):
+    """(T, B, D*H) and (L*D, B, H), in one direction and two, with the state's sizes from the layer."""
+    for way in (False, True):
+        directions = 2 if way else 1
+        layer = case.layer(I, H, 3, bidirectional=way)
+        assert layer.num_directions == directions
+        assert layer.output_size == directions * H
+        output, state = layer(rand(5, 2, I, dtype=torch.float32))
+        assert output.shape == (5, 2, directions * H)
+        assert len(as_tuple(state)) == (1 if case.name == "stacked_gru" else 2)
+        assert isinstance(state, tuple) == layer.has_cell
+        for part, zero in zip(as_tuple(state), as_tuple(layer.zero_state(2)), strict=True):
+            assert part.shape == zero.shape == (3 * directions, 2, H)
+            assert not zero.any()
+
+
+@every_case
+def test_no_state_is_the_zero_state(case):
+    layer = case.random(bidirectional=True)
+    x = rand(4, 2, I)
+    assert torch.equal(layer(x)[0], layer(x, layer.zero_state(2))[0])
+    assert not torch.allclose(layer(x)[0], layer(x, rand_state(layer, 2))[0])
+
+
+def test_every_family_is_built_by_its_own_class():
+    for case in FAMILIES:
+        layer = case.layer()
+        assert isinstance(layer, RecurrentStack)
+        if case.name in LAYERS:
+            assert type(layer) is LAYERS[case.name]
+            assert layer.name == case.name
+
+
+def test_the_printed_form_names_what_was_chosen():
+    text = repr(build("cas_lstm", 3, 5, 2, bidirectional=True, dropout=0.25))
+    assert text == "CASLSTM(3, 5, num_layers=2, bidirectional=True, dropout=0.25)"
+    assert repr(LSTM(3, 5)) == "LSTM(3, 5, num_layers=1)"
