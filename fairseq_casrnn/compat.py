@@ -1,26 +1,33 @@
 """What fairseq needs from outside to work safely with today's torch; installed at registration."""
 
+import argparse
 import contextlib
 import functools
 import os
 import shutil
 import sys
-from argparse import Namespace
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import numpy
 import torch
 
-from fairseq_casrnn.explain import explain
+from fairseq_casrnn.batching import keep_last_batch
+from fairseq_casrnn.explain import explain, shorten_choices
 
 
 def install() -> None:
     """Make fairseq load its own checkpoints safely, save them whole, and explain user mistakes."""
     allow_checkpoint_globals()
     save_whole_files()
+    keep_last_batch()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
         explain_mistakes()
+        # Six lines about hydra's own past and future before each run's first line.
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
+        warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
 
 
 def allow_checkpoint_globals() -> None:
@@ -33,7 +40,7 @@ def allow_checkpoint_globals() -> None:
     reconstruct = multiarray.multiarray._reconstruct
     torch.serialization.add_safe_globals(
         [
-            Namespace,
+            argparse.Namespace,
             numpy.ndarray,
             numpy.dtype,
             type(numpy.dtype("int64")),
@@ -104,6 +111,7 @@ def explain_mistakes() -> None:
     if getattr(sys.excepthook, "_explains", False):
         return
     sys.excepthook = _explaining(sys.excepthook)
+    argparse.ArgumentParser.error = _option_error
     if Path(sys.argv[0]).stem in ("fairseq-hydra-train", "hydra_train"):
         # hydra prints a shortened traceback itself and exits unless told to let errors through.
         os.environ.setdefault("HYDRA_FULL_ERROR", "1")
@@ -120,3 +128,8 @@ def _explaining(previous: Callable) -> Callable:
 
     hook._explains = True
     return hook
+
+
+def _option_error(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """Replaces ``ArgumentParser.error``, which prints fairseq's hundreds of options first."""
+    parser.exit(2, f"error: {shorten_choices(message)} (--help lists every option)\n")

@@ -7,7 +7,6 @@ its line. A sentence names the file or option and the remedy.
 
 import difflib
 import errno
-import pickle
 import re
 from collections.abc import Callable, Iterator
 
@@ -47,7 +46,20 @@ def _local(error: BaseException, function: str, variable: str):
 def _suggestion(choice: object, known) -> str:
     names = sorted(str(name) for name in known)
     close = difflib.get_close_matches(str(choice), names, n=3)
-    return f"did you mean {' or '.join(close)}?" if close else f"choose from {', '.join(names)}"
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return f"choose from {', '.join(names[:12])}{more}"
+
+
+def shorten_choices(message: str) -> str:
+    """argparse's message about an unknown choice, with the nearest choices instead of all."""
+    found = re.fullmatch(r"(.*invalid choice: '(.*)') \(choose from (.*)\)", message, re.DOTALL)
+    if not found:
+        return message
+    return (
+        f"{found[1]}; {_suggestion(found[2], re.findall(r'[^, ]+', found[3].replace(chr(39), '')))}"
+    )
 
 
 # --- files -------------------------------------------------------------------------------------
@@ -85,7 +97,7 @@ def _unreadable_checkpoint(error: Exception) -> str | None:
     path = _local(error, "load_checkpoint_to_cpu", "path")
     if path is None or _local(error, "load", "weights_only") is None:  # not from torch.load
         return None
-    unsafe = re.search(r"Unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error))
+    unsafe = re.search(r"unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error), re.I)
     if unsafe:
         return (
             f"checkpoint {path} was refused because it holds {unsafe[1]}, which could run code "
@@ -120,26 +132,20 @@ def _mismatch(checkpoint: str | None, details: str) -> str:
 # --- names -------------------------------------------------------------------------------------
 
 
-def _unknown_choice(error: KeyError) -> str | None:
-    choice, known = _local(error, "build_x", "choice"), _local(error, "build_x", "REGISTRY")
-    if known is None or choice in known:
-        return None
-    option = str(_local(error, "build_x", "registry_name")).replace("_", "-")
-    return f"unknown {option} '{choice}'; {_suggestion(choice, known)}"
-
-
-def _unknown_model_or_task(error: AssertionError) -> str | None:
-    found = re.match(r"Could not infer (model|task) type from", str(error))
-    if not found:
-        return None
+def _unknown_choice(error: Exception) -> str | None:
+    """fairseq looks a name up in a registry and fails with a KeyError or a bare assertion."""
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.tasks import TASK_REGISTRY
 
-    if found[1] == "model":
-        name, known = _local(error, "build_model", "model_type"), ARCH_MODEL_REGISTRY
-    else:
-        name, known = _local(error, "setup_task", "task_name"), TASK_REGISTRY
-    return f"unknown {found[1]} '{name}'; {_suggestion(name, known)}"
+    option = str(_local(error, "build_x", "registry_name")).replace("_", "-")
+    for what, choice, known in (
+        (option, _local(error, "build_x", "choice"), _local(error, "build_x", "REGISTRY")),
+        ("model", _local(error, "build_model", "model_type"), ARCH_MODEL_REGISTRY),
+        ("task", _local(error, "setup_task", "task_name"), TASK_REGISTRY),
+    ):
+        if choice is not None and known is not None and choice not in known:
+            return f"unknown {what} '{choice}'; {_suggestion(choice, known)}"
+    return None
 
 
 def _two_versions(error: ImportError) -> str | None:
@@ -154,6 +160,12 @@ def _two_versions(error: ImportError) -> str | None:
     )
 
 
+def _named_option(error: Exception) -> str | None:
+    """fairseq's own complaint about options: "Must specify batch size with --max-tokens or ..."."""
+    message = str(error)
+    return message if re.search(r"(^|[\s(])--[a-z]", message) and len(message) < 300 else None
+
+
 # --- everything --------------------------------------------------------------------------------
 
 
@@ -163,16 +175,16 @@ def _in_a_worker(error: Exception) -> str | None:
     return found[1] if found and "Process" in type(error).__name__ else None
 
 
-RULES: tuple[tuple[type[BaseException], Sentence], ...] = (
+RULES: tuple[tuple[type | tuple[type, ...], Sentence], ...] = (
     (UserError, str),
     (FileNotFoundError, _missing_file),
     (OSError, _missing_model),
     (OSError, _disk_full),
-    ((pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError), _unreadable_checkpoint),
+    (Exception, _unreadable_checkpoint),
     (RuntimeError, _other_architecture),
     (Exception, _other_architecture_on_resume),
-    (KeyError, _unknown_choice),
-    (AssertionError, _unknown_model_or_task),
+    ((KeyError, AssertionError), _unknown_choice),
     (ImportError, _two_versions),
+    ((ValueError, AssertionError), _named_option),
     (Exception, _in_a_worker),
 )

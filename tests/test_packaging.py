@@ -1,0 +1,104 @@
+"""What a stranger gets: the wheel, the pins, the command and the Makefile."""
+
+import email
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+import fairseq_casrnn
+from fairseq_casrnn import cli
+from fairseq_casrnn.errors import UserError
+
+PACKAGE = Path(fairseq_casrnn.__file__).parent
+ROOT = PACKAGE.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The package as ``pip install .`` builds it, from a copy so that no build/ is left behind."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("setup.py", "pyproject.toml", "LICENSE", "MANIFEST.in"):
+        shutil.copy(ROOT / name, source)
+    if (ROOT / "README.md").exists():
+        shutil.copy(ROOT / "README.md", source)
+    ignore = shutil.ignore_patterns("__pycache__", "*.so")
+    shutil.copytree(PACKAGE, source / "fairseq_casrnn", ignore=ignore)
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "."]
+    subprocess.run([*build, "-w", "dist"], cwd=source, check=True)
+    (file,) = (source / "dist").glob("*.whl")
+    return zipfile.ZipFile(file)
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel):
+    (name,) = (n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+    return email.message_from_bytes(wheel.read(name))
+
+
+def test_wheel_holds_every_module(wheel):
+    here = {str(p.relative_to(ROOT)) for p in PACKAGE.rglob("*.py")}
+    assert here - set(wheel.namelist()) == set()
+    assert not any(name.startswith(("tests/", "examples/")) for name in wheel.namelist())
+
+
+def test_metadata(metadata):
+    assert metadata["Version"] == fairseq_casrnn.__version__
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert {"dev", "plots"} <= set(metadata.get_all("Provides-Extra"))
+
+
+def test_every_requirement_is_pinned_to_a_version_it_allows(metadata):
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    pins = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins.items()}
+    for text in metadata.get_all("Requires-Dist"):
+        requirement = Requirement(text)
+        name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+        assert requirement.specifier.contains(Version(pins[name])), text
+
+
+def test_make_runs_pytest_and_installs_only_what_changed(tmp_path):
+    def plan(*args):
+        make = ["make", "-n", f"VENV={tmp_path}", "PYTHON=python3", *args]
+        return subprocess.check_output(make, cwd=ROOT, text=True).splitlines()
+
+    assert any("pip install" in line for line in plan("test"))
+    (tmp_path / ".installed").touch()
+    assert plan("test") == [f"{tmp_path}/bin/python -m pytest"]
+    assert [line.split()[-1] for line in plan("demo")] == ["examples/quickstart/run.sh"]
+    assert any("pip install" in line for line in plan("-W", "constraints.txt", "test"))
+
+
+def test_make_names_what_is_missing(tmp_path):
+    make = ["make", f"VENV={tmp_path}", "PYTHON=no-such-python", "install"]
+    done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "error: Python >= 3.11 is needed" in done.stderr
+
+
+def test_user_dir_command():
+    done = subprocess.run(["casrnn", "user-dir"], capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()) == PACKAGE.resolve()
+
+
+def test_command_prints_a_user_error_and_exits_with_2(monkeypatch, capsys):
+    def fail(args):
+        raise UserError("no such thing; try another")
+
+    monkeypatch.setattr(cli, "_user_dir", fail)
+    assert cli.main(["user-dir"]) == 2
+    assert capsys.readouterr().err == "error: no such thing; try another\n"
+
+
+def test_version_command(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0
+    assert fairseq_casrnn.__version__ in capsys.readouterr().out

@@ -1,0 +1,229 @@
+"""Registration with fairseq, whichever way the package is reached.
+
+Each test starts fresh processes, because a registration cannot be taken back. Most of them use
+copies of the package with one small model, task and criterion in place of the real ones: these
+registries refuse a second registration.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fairseq_casrnn
+
+PACKAGE = Path(fairseq_casrnn.__file__).parent
+CORE = ("__init__.py", "errors.py", "explain.py", "compat.py", "cli.py")
+
+PROBES = {
+    "models": """
+from dataclasses import dataclass
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+import fairseq_casrnn.models
+
+@dataclass
+class ProbeConfig(FairseqDataclass):
+    width: int = 1
+
+@register_model("probe", dataclass=ProbeConfig)
+class Probe(BaseFairseqModel):
+    pass
+
+@register_model_architecture("probe", "probe_wide")
+def wide(args):
+    args.width = 2
+""",
+    "tasks": """
+from fairseq.tasks import FairseqTask, register_task
+
+@register_task("probe_task")
+class ProbeTask(FairseqTask):
+    pass
+""",
+    "criterions": """
+from fairseq.criterions import FairseqCriterion, register_criterion
+
+@register_criterion("probe_criterion")
+class ProbeCriterion(FairseqCriterion):
+    pass
+""",
+}
+
+CHECK = """
+import argparse, sys
+def use(user_dir):
+    from fairseq import utils
+    utils.import_user_module(argparse.Namespace(user_dir=user_dir))
+def check(home):
+    from fairseq.criterions import CRITERION_REGISTRY
+    from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+    from fairseq.tasks import TASK_REGISTRY
+    import fairseq_casrnn.models.probe as probe
+    assert MODEL_REGISTRY["probe"] is probe.Probe is ARCH_MODEL_REGISTRY["probe_wide"]
+    assert "probe_task" in TASK_REGISTRY and "probe_criterion" in CRITERION_REGISTRY
+    assert probe.__file__.startswith(home), probe.__file__
+"""
+
+
+def make_copy(folder: Path, version: str = fairseq_casrnn.__version__) -> Path:
+    """A copy of the package's core in ``folder``, with the probes as its models and so on."""
+    package = folder / "fairseq_casrnn"
+    package.mkdir(parents=True)
+    for name in CORE:
+        shutil.copy(PACKAGE / name, package)
+    init = package / "__init__.py"
+    init.write_text(init.read_text().replace(fairseq_casrnn.__version__, version))
+    for role, source in PROBES.items():
+        (package / role).mkdir()
+        (package / role / "__init__.py").write_text("from . import probe\n")
+        (package / role / "probe.py").write_text(source)
+    return package
+
+
+def run(script: str, *args, installed: Path | None = None, cwd: Path | None = None, **env):
+    """Run ``script`` where only ``installed`` (and no cwd) is importable before the environment."""
+    path = os.pathsep.join(str(p) for p in [installed] if p)
+    return subprocess.run(
+        [sys.executable, "-c", CHECK + script, *map(str, args)],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", **env},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def succeed(*args, **kwargs) -> str:
+    done = run(*args, **kwargs)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_user_dir_alone_and_by_other_names_of_the_same_folder(tmp_path):
+    checkout = make_copy(tmp_path / "checkout")
+    (tmp_path / "link").symlink_to(checkout.parent)
+    (tmp_path / "elsewhere").mkdir()
+    script = """
+checkout, link, relative = sys.argv[1:]
+for user_dir in (relative, checkout, checkout + "/", link, relative):
+    use(user_dir)
+    check(checkout)
+"""
+    link = tmp_path / "link" / "fairseq_casrnn"
+    relative = os.path.join("..", "checkout", "fairseq_casrnn")
+    succeed(script, checkout, link, relative, cwd=tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    "first", ["import fairseq_casrnn", "import fairseq_casrnn.models", "import fairseq.utils"]
+)
+def test_installed_and_checkout_at_once(tmp_path, first):
+    installed, checkout = make_copy(tmp_path / "site"), make_copy(tmp_path / "checkout")
+    script = f"""
+{first}
+installed, checkout = sys.argv[1:]
+use(checkout); use(installed); use(checkout)
+import fairseq_casrnn
+check(fairseq_casrnn.__path__[0])
+fairseq_casrnn.register()
+"""
+    out = succeed(script, installed, checkout, installed=installed.parent)
+    assert f"is already imported from {tmp_path}" in out
+
+
+def test_another_version_at_once_is_refused(tmp_path):
+    installed = make_copy(tmp_path / "site")
+    checkout = make_copy(tmp_path / "checkout", version="99.0")
+    script = """
+import fairseq_casrnn
+from fairseq_casrnn.explain import explain
+try:
+    use(sys.argv[1])
+except ImportError as error:
+    sys.exit(explain(error))
+"""
+    done = run(script, checkout, installed=installed.parent)
+    assert done.returncode == 1
+    assert f"--user-dir {checkout} is another version" in done.stderr
+
+
+WORKER = """
+import sys
+import torch.multiprocessing
+from fairseq import utils
+from omegaconf import OmegaConf
+
+def worker(rank, cfg):
+    utils.import_user_module(cfg.common)
+    from fairseq.models import MODEL_REGISTRY
+    assert type(cfg.model.width) is int and "probe" in MODEL_REGISTRY
+    print("registered", rank, flush=True)
+
+if __name__ == "__main__":
+    common = OmegaConf.create({"user_dir": sys.argv[1]})
+    utils.import_user_module(common)
+    from fairseq_casrnn.models.probe import ProbeConfig
+    cfg = OmegaConf.create({"common": common, "model": OmegaConf.structured(ProbeConfig)})
+    torch.multiprocessing.spawn(worker, (cfg,), nprocs=2)
+"""
+
+
+def test_spawned_workers(tmp_path):
+    """As fairseq spawns them: the configuration is unpickled before --user-dir is imported."""
+    checkout = make_copy(tmp_path / "checkout")
+    script = tmp_path / "train.py"
+    script.write_text(WORKER)
+    done = subprocess.run(
+        [sys.executable, script, checkout], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["registered 0", "registered 1"]
+
+
+def test_layers_work_without_fairseq():
+    script = """
+sys.modules["fairseq"] = None
+import fairseq_casrnn, torch
+output, state = fairseq_casrnn.CASLSTM(3, 4, num_layers=2)(torch.zeros(5, 2, 3))
+assert output.shape == (5, 2, 4)
+assert fairseq_casrnn.layers.CASLSTM is fairseq_casrnn.CASLSTM
+assert not any(name.startswith("fairseq.") for name in sys.modules)
+try:
+    fairseq_casrnn.register()
+except ImportError as error:
+    print("refused:", error)
+"""
+    assert "refused:" in succeed(script, installed=PACKAGE.parent)
+
+
+def test_a_broken_fairseq_leaves_the_layers(tmp_path):
+    (tmp_path / "fairseq").mkdir()
+    (tmp_path / "fairseq" / "__init__.py").write_text("raise ValueError('mutable default')")
+    script = "import fairseq_casrnn; fairseq_casrnn.layers; sys.path.pop(0)"
+    path = os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])
+    assert "fairseq cannot be imported (mutable default)" in succeed(script, PYTHONPATH=path)
+
+
+def test_unknown_attribute():
+    with pytest.raises(AttributeError, match="no attribute 'NoSuchLayer'"):
+        fairseq_casrnn.NoSuchLayer  # noqa: B018
+
+
+@pytest.mark.parametrize("where", ["checkout", "installed"])
+def test_fairseq_train_knows_the_models(tmp_path, where):
+    """The two ways that the README gives."""
+    user_dir, cwd = ("fairseq_casrnn", PACKAGE.parent)
+    if where == "installed":
+        user_dir, cwd = subprocess.check_output(["casrnn", "user-dir"], text=True).strip(), tmp_path
+    command = ["fairseq-train", "--user-dir", user_dir, "--arch", "cas_lstm", "--lam", "0.5"]
+    done = subprocess.run(
+        [*command, "nowhere"], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    # Both are known: what stops the program is the missing batch size, two steps later.
+    assert done.stderr.splitlines()[-1].startswith("error: Must specify batch size")
+    assert "Traceback" not in done.stderr
