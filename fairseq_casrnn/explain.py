@@ -8,28 +8,24 @@ its line. A sentence names the file or option and the remedy.
 import difflib
 import errno
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from fairseq_casrnn.errors import UserError
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Sentence = Callable[[BaseException], str | None]
 
 
 def explain(error: BaseException) -> str | None:
-    """The sentence for ``error`` or for what it was raised from; None if it is no known mistake."""
-    for link in _chain(error):
+    """The sentence for ``error`` or for its declared cause; None if it is no known mistake."""
+    link: BaseException | None = error
+    while link is not None:
         for kind, sentence in RULES:
             if isinstance(link, kind) and (text := sentence(link)):
                 return " ".join(text.split())
+        link = link.__cause__
     return None
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _local(error: BaseException, function: str, variable: str):
@@ -57,9 +53,8 @@ def shorten_choices(message: str) -> str:
     found = re.fullmatch(r"(.*invalid choice: '(.*)') \(choose from (.*)\)", message, re.DOTALL)
     if not found:
         return message
-    return (
-        f"{found[1]}; {_suggestion(found[2], re.findall(r'[^, ]+', found[3].replace(chr(39), '')))}"
-    )
+    choices = [choice.strip(" '") for choice in found[3].split(",")]
+    return f"{found[1]}; {_suggestion(found[2], choices)}"
 
 
 # --- files -------------------------------------------------------------------------------------
@@ -81,12 +76,16 @@ def _missing_model(error: OSError) -> str | None:
     return f"checkpoint {found[1]} does not exist; check --path" if found else None
 
 
-def _disk_full(error: OSError) -> str | None:
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+def _disk_full(error: Exception) -> str | None:
+    # torch's writer fails once more while it closes the file, so look at what came before, too;
+    # and it does not know the file's name, which the function that opened it does.
+    link: BaseException | None = error
+    while link is not None and getattr(link, "errno", None) not in DISK_FULL:
+        link = link.__context__
+    if link is None:
         return None
-    # torch's writer loses the file's name; whoever opened it still knows it.
-    name = error.filename or _local(error, "save", "filename") or "the output"
-    reason = error.strerror or "no space left"
+    name = link.filename or _local(error, "save", "filename") or "the output"
+    reason = link.strerror or "no space left"
     return f"could not write {name} ({reason}); free some space and run the command again"
 
 
@@ -179,7 +178,7 @@ RULES: tuple[tuple[type | tuple[type, ...], Sentence], ...] = (
     (UserError, str),
     (FileNotFoundError, _missing_file),
     (OSError, _missing_model),
-    (OSError, _disk_full),
+    (Exception, _disk_full),
     (Exception, _unreadable_checkpoint),
     (RuntimeError, _other_architecture),
     (Exception, _other_architecture_on_resume),

@@ -265,3 +265,15 @@ def test_hook_prints_one_sentence_and_keeps_other_tracebacks(monkeypatch, capsys
 )
 def test_only_fairseq_programs_are_changed(program, explains):
     assert compat.is_fairseq_program(program) is explains
+
+
+def test_a_bug_that_follows_a_mistake_is_still_a_bug():
+    def find(path):
+        try:
+            return path.read_text()
+        except FileNotFoundError:
+            return {}["a bug in what handles it"]
+
+    with pytest.raises(KeyError) as caught:
+        find(Path("/no/such/file"))
+    assert explain.explain(caught.value) is None
