@@ -1,6 +1,9 @@
 """Build script. `make test` and `make demo` install by themselves; see README.md otherwise."""
 
+import os
+import platform
 import re
+import sys
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -16,6 +19,46 @@ def version() -> str:
 def long_description() -> str:
     readme = ROOT / "README.md"
     return readme.read_text(encoding="utf-8") if readme.exists() else ""
+
+
+def compiled_engine() -> dict:
+    """The arguments of setup() that compile the recurrence engine ``cpp``, where that is possible.
+
+    Without torch (as under pip's build isolation) or a working compiler the installation goes on
+    without it. CASRNN_MARCH names the processor to compile for, as -march= takes it (x86-64-v3, …).
+    """
+
+    def skip(reason):
+        reason = str(reason).strip().partition("\n")[0]
+        print(
+            f"fairseq-casrnn: engine 'cpp' not compiled: {reason}; using 'eager'", file=sys.stderr
+        )
+        return {}
+
+    try:
+        from torch.utils.cpp_extension import BuildExtension, CppExtension
+    except ImportError as error:
+        return skip(f"{error} (install with --no-build-isolation)")
+
+    class OptionalBuild(BuildExtension.with_options(use_ninja=False)):
+        def build_extension(self, ext):
+            try:
+                super().build_extension(ext)
+            except Exception as error:  # whatever it is, the package works without
+                skip(error)
+
+    folder = "fairseq_casrnn/csrc"
+    native = "native" if platform.machine() in ("x86_64", "AMD64") else ""
+    march = os.environ.get("CASRNN_MARCH", native)
+    flags = ["-O3", "-g0", "-w", "-fno-math-errno", "-fvisibility=hidden"]
+    extension = CppExtension(
+        "fairseq_casrnn._cpp",
+        sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.cpp")),
+        depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.h")),
+        extra_compile_args=flags + ([f"-march={march}"] if march else []),
+        optional=True,
+    )
+    return {"ext_modules": [extension], "cmdclass": {"build_ext": OptionalBuild}}
 
 
 DEMO = ["num2words>=0.5.13"]
@@ -46,7 +89,7 @@ setup(
     ],
     python_requires=">=3.11",
     packages=find_packages(include=["fairseq_casrnn", "fairseq_casrnn.*"]),
-    ext_modules=[],
+    **compiled_engine(),
     install_requires=[
         "fairseq-fixed==0.12.3.1",
         "numpy>=1.26",

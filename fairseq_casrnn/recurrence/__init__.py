@@ -3,6 +3,7 @@
 ======================  =======================================================================
 ``reference``           the cell's own step under autograd, any dtype: the specification
 ``eager``               one ``autograd.Function`` with hand-written backward, for all cells
+``cpp``                 the same loop in C++, where it was compiled at installation
 ======================  =======================================================================
 
 The engine is chosen by ``engine=`` of a layer, else by the environment variable ``CASRNN_ENGINE``, else
@@ -16,12 +17,15 @@ import logging
 import os
 
 from ..errors import UserError
-from . import eager, reference
+from . import cpp, eager, reference
 
 logger = logging.getLogger(__name__)
 
 ENGINES = {"reference": reference.run, "eager": eager.run}
 DEFAULT = "eager"
+if cpp.extension()[0] is not None:
+    ENGINES["cpp"] = cpp.run
+    DEFAULT = "cpp"
 
 
 def engine_name(name: str | None = None) -> str:
@@ -34,6 +38,8 @@ def engine_name(name: str | None = None) -> str:
         name = os.environ.get("CASRNN_ENGINE", DEFAULT)
     if name == "auto":
         name = DEFAULT
+    if name == "cpp" and name not in ENGINES:
+        raise UserError(f"engine 'cpp' is not available: {cpp.extension()[1]}")
     if name not in ENGINES:
         raise UserError(f"unknown engine {name!r}; known engines: {', '.join(ENGINES)}")
     _announce(name)
@@ -43,6 +49,8 @@ def engine_name(name: str | None = None) -> str:
 @functools.cache
 def _announce(name: str) -> None:
     logger.info("recurrence engine: %s", name)
+    if name == "eager" == DEFAULT:
+        logger.info("the faster engine 'cpp' is not available: %s", cpp.extension()[1])
 
 
 def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):

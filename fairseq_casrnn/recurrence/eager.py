@@ -39,7 +39,9 @@ class _Loop(torch.autograd.Function):
     def forward(ctx, cell, gx, weight_hh, h0, c0, extra, last, *params):
         steps, batch, _ = gx.shape
         size = h0.size(-1)
-        gates = gx.detach().contiguous()  # ours to overwrite: nobody keeps the result of a linear map
+        gates = (
+            gx.detach().contiguous()
+        )  # ours to overwrite: nobody keeps the result of a linear map
         weight_t = weight_hh.t().contiguous()
         hs = gx.new_empty(steps + 1, batch, size)
         hs[0] = h0
@@ -66,7 +68,7 @@ class _Loop(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
-        refuse_create_graph()
+        refuse_create_graph("eager")
         cell = ctx.cell
         gates, inner, hs, cs, weight_hh, extra, last, *params = ctx.saved_tensors
         steps, batch, _ = gates.shape
@@ -111,14 +113,16 @@ class _Loop(torch.autograd.Function):
         return None, gates, d_weight, dh, dc, d_extra, None, *d_params
 
 
-def refuse_create_graph() -> None:
+def refuse_create_graph(engine: str = "eager") -> None:
     """Raises UserError in a backward called with ``create_graph=True``, which alone leaves gradients enabled.
 
     ``once_differentiable`` would not do: where the incoming gradient is a constant it lets the second
     derivative pass as zero.
     """
     if torch.is_grad_enabled():
-        raise UserError("engine 'eager' has no second derivatives; use engine='reference' for them")
+        raise UserError(
+            f"engine {engine!r} has no second derivatives; use engine='reference' for them"
+        )
 
 
 def keeps_graph() -> bool:

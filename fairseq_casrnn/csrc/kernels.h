@@ -1,0 +1,50 @@
+// The elementwise part of one time step, for all rows of a batch: one pass over the gates.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace casrnn {
+
+// Where one time step finds things. B rows, H hidden units; all of shape (B, H) and dense unless said.
+template <class T>
+struct Step {
+  int64_t batch, size;
+  int64_t cells;         // S of a mixture, otherwise 1
+  T* gates;              // (B, kBlocks * S * H)
+  T* inner;              // only with Kernel::inner
+  const T* h_prev;
+  const T* c_prev;
+  const T* extra;        // the lower layer's c, or mixture weights (B, S)
+  const T* params;       // (Kernel::params, H)
+  T* h;
+  T* c;
+  // Backward only. dh and dc come in without what reaches h and c from outside, which is grad_h and
+  // grad_c (either may be null), and leave as the gradients of h_prev (not through U) and of c_prev.
+  T* dh;
+  T* dc;
+  const T* grad_h;
+  const T* grad_c;
+  T* d_extra;            // may be null
+  T* d_params;           // (Kernel::grads, H), added to
+};
+
+template <class T>
+struct Kernel {
+  int blocks, products;  // blocks of gates and of U h, per cell of a mixture
+  int params, grads;     // rows of elementwise parameters, and how many of them (the first) are learned
+  bool cell;             // whether there is a c
+  bool inner;            // whether the last block of U h is kept apart
+  bool lower, mixture;   // whether extra is the lower layer's c, or mixture weights
+  void (*forward)(const Step<T>&, int64_t first_row, int64_t last_row);
+  void (*backward)(const Step<T>&, int64_t first_row, int64_t last_row);
+};
+
+// The kernel of that name. Throws c10::Error for a name that is not known.
+template <class T>
+const Kernel<T>& kernel(const std::string& name);
+
+// Instruction set of the kernels: "AVX512", "AVX2" or "DEFAULT".
+const char* instruction_set();
+
+}  // namespace casrnn

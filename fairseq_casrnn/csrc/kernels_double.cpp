@@ -1,0 +1,10 @@
+#include "rows.h"
+
+namespace casrnn {
+
+template <>
+const Kernel<double>& kernel(const std::string& name) {
+  return find_kernel<double>(name);
+}
+
+}  // namespace casrnn

@@ -1,0 +1,139 @@
+// The recurrent product, Y (+)= X · M for one matrix M and many small X.
+#pragma once
+
+#include "vec.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace casrnn {
+
+// Rows of a matrix in memory; the columns are dense.
+template <class T>
+struct Rows {
+  T* data;
+  int64_t stride;
+};
+
+// kRows rows of Y (+)= X · M for the columns of kPanels panels, of which the last has `columns` columns.
+template <class T, int kRows, int kPanels>
+inline void tile(Rows<const T> x, const T* panels, int64_t inner, Rows<T> y, int64_t columns, bool add) {
+  using V = Vec<T>;
+  constexpr int64_t width = V::size();
+  V sums[kRows][kPanels];
+  for (int r = 0; r < kRows; ++r)
+    for (int p = 0; p < kPanels; ++p) sums[r][p] = V(T(0));
+  for (int64_t k = 0; k < inner; ++k) {
+    V m[kPanels];
+    for (int p = 0; p < kPanels; ++p) m[p] = V::loadu(panels + (p * inner + k) * width);
+    for (int r = 0; r < kRows; ++r) {
+      const V value(x.data[r * x.stride + k]);
+      for (int p = 0; p < kPanels; ++p) sums[r][p] = fmadd(value, m[p], sums[r][p]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int p = 0; p < kPanels; ++p) {
+      T* out = y.data + r * y.stride + p * width;
+      if (p + 1 < kPanels || columns == width) {
+        (add ? sums[r][p] + V::loadu(out) : sums[r][p]).store(out);
+      } else {
+        (add ? sums[r][p] + V::loadu(out, columns) : sums[r][p]).store(out, columns);
+      }
+    }
+  }
+}
+
+// A product with a fixed matrix. For large sizes ATen's; for small ones, where a call costs more than
+// the arithmetic, a loop over M kept in panels of one vector's width, padded with zeros.
+template <class T>
+class Product {
+ public:
+  // matrix: (K, N), any strides. rows: of every X.
+  Product(at::Tensor matrix, int64_t rows)
+      : matrix_(std::move(matrix)), rows_(rows), inner_(matrix_.size(0)), columns_(matrix_.size(1)) {
+    small_ = is_small(matrix_, rows);
+    if (small_) pack();
+  }
+
+  static bool is_small(const at::Tensor& matrix, int64_t rows) {
+    return rows * matrix.numel() <= 32 * 1024;
+  }
+
+  bool small() const { return small_; }
+
+  // For small(): x is (rows, K), y is (rows, N).
+  void run(Rows<const T> x, Rows<T> y, bool add) const {
+    constexpr int64_t width = Vec<T>::size();
+    for (int64_t p = 0; p < panels_;) {
+      const int64_t count = std::min<int64_t>(panels_ - p, 2);
+      const int64_t last = std::min(width, columns_ - (p + count - 1) * width);
+      const T* panel = packed_.data() + p * inner_ * width;
+      const Rows<T> out{y.data + p * width, y.stride};
+      if (count == 2) all_rows<2>(x, panel, out, last, add);
+      else all_rows<1>(x, panel, out, last, add);
+      p += count;
+    }
+  }
+
+  // For the others.
+  void run(const at::Tensor& x, at::Tensor y, bool add) const {
+    if (add) at::addmm_out(y, y, x, matrix_);
+    else at::mm_out(y, x, matrix_);
+  }
+
+ private:
+  void pack() {
+    constexpr int64_t width = Vec<T>::size();
+    panels_ = (columns_ + width - 1) / width;
+    packed_.assign(panels_ * inner_ * width, T(0));
+    const T* source = matrix_.template const_data_ptr<T>();
+    const int64_t down = matrix_.stride(0), across = matrix_.stride(1);
+    for (int64_t n = 0; n < columns_; ++n) {
+      T* to = packed_.data() + n / width * inner_ * width + n % width;
+      for (int64_t k = 0; k < inner_; ++k) to[k * width] = source[k * down + n * across];
+    }
+  }
+
+  template <int kPanels>
+  void all_rows(Rows<const T> x, const T* panel, Rows<T> y, int64_t last, bool add) const {
+    int64_t r = 0;
+    for (; r + 4 <= rows_; r += 4) some_rows<4, kPanels>(r, x, panel, y, last, add);
+    for (; r + 2 <= rows_; r += 2) some_rows<2, kPanels>(r, x, panel, y, last, add);
+    if (r < rows_) some_rows<1, kPanels>(r, x, panel, y, last, add);
+  }
+
+  template <int kRows, int kPanels>
+  void some_rows(int64_t r, Rows<const T> x, const T* panel, Rows<T> y, int64_t last, bool add) const {
+    tile<T, kRows, kPanels>({x.data + r * x.stride, x.stride}, panel, inner_,
+                            {y.data + r * y.stride, y.stride}, last, add);
+  }
+
+  at::Tensor matrix_;
+  int64_t rows_, inner_, columns_, panels_ = 0;
+  bool small_;
+  std::vector<T> packed_;
+};
+
+// A sequence of matrices (T, B, N) whose rows are dense, as pointers and as tensors.
+template <class T>
+struct Sequence {
+  at::Tensor all;
+
+  T* at(int64_t t) const { return all.template mutable_data_ptr<T>() + t * all.stride(0); }
+  Rows<T> rows(int64_t t) const { return {at(t), all.stride(1)}; }
+  Rows<const T> const_rows(int64_t t) const { return {at(t), all.stride(1)}; }
+};
+
+// y[ty] (+)= x[tx] · M.
+template <class T>
+void multiply(const Product<T>& m, const Sequence<T>& x, int64_t tx, const Sequence<T>& y, int64_t ty,
+              bool add) {
+  if (m.small()) m.run(x.const_rows(tx), y.rows(ty), add);
+  else m.run(x.all.select(0, tx), y.all.select(0, ty), add);
+}
+
+}  // namespace casrnn
