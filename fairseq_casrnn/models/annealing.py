@@ -10,8 +10,8 @@ from fairseq.logging import metrics
 def follow_epochs(task, model) -> None:
     """Make ``task.begin_epoch`` also set the temperature of ``model``'s mixture layers and log it.
 
-    fairseq calls ``begin_epoch`` at the start of every epoch and after a resume, so the temperature is always
-    that of the running epoch. Models without a temperature leave the task as it is.
+    fairseq calls ``begin_epoch`` at the start of every epoch and after a resume, so the temperature
+    is always that of the running epoch. Models without a temperature leave the task as it is.
     """
     if not temperatures(model) or getattr(task, "_follows_epochs", False):
         return
@@ -29,4 +29,6 @@ def follow_epochs(task, model) -> None:
 
 def temperatures(model) -> list:
     """The temperature buffers of ``model``."""
-    return [buffer for name, buffer in model.named_buffers() if name.split(".")[-1] == "temperature"]
+    return [
+        buffer for name, buffer in model.named_buffers() if name.split(".")[-1] == "temperature"
+    ]

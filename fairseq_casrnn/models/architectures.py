@@ -1,8 +1,8 @@
 """Named architectures for translation.
 
-``<cell>_iwslt``: 2+2 layers, all sizes 256 (CAS-LSTM paper, §4.4). ``cas_lstm_iwslt_247``: hidden and output
-247, about the parameters of the 256-d LSTM. ``<cell>_btec_{3,5,10}``: depth 3, 5, 10, all sizes 50
-(depth-gated LSTM paper, §4.1). ``<cell>_tiny``: for tests.
+``<cell>_iwslt``: 2+2 layers, all sizes 256 (CAS-LSTM paper, §4.4). ``cas_lstm_iwslt_247``: hidden
+and output 247, about the parameters of the 256-d LSTM. ``<cell>_btec_{3,5,10}``: depth 3, 5, 10,
+all sizes 50 (depth-gated LSTM paper, §4.1). ``<cell>_tiny``: for tests.
 """
 
 from __future__ import annotations

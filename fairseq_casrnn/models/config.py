@@ -1,6 +1,8 @@
 """Options shared by the recurrent models, and how a cell's own options join them."""
 
-# No "from __future__ import annotations" here: fairseq reads the fields' types, and not as text.
+# No "from __future__ import annotations" here: fairseq reads the fields' types, and not as text;
+# and it knows Optional[str], but not str | None.
+# ruff: noqa: UP045
 import dataclasses
 from dataclasses import dataclass, field
 from typing import Optional, get_type_hints
@@ -19,7 +21,8 @@ class RecurrentTranslationConfig(FairseqDataclass):
     dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
     encoder_embed_dim: int = field(default=512, metadata={"help": "encoder embedding dimension"})
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "file of pretrained encoder embeddings (GloVe or word2vec text)"}
+        default=None,
+        metadata={"help": "file of pretrained encoder embeddings (GloVe or word2vec text)"},
     )
     encoder_freeze_embed: bool = field(
         default=False, metadata={"help": "do not train the encoder embeddings"}
@@ -33,7 +36,8 @@ class RecurrentTranslationConfig(FairseqDataclass):
     )
     decoder_embed_dim: int = field(default=512, metadata={"help": "decoder embedding dimension"})
     decoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "file of pretrained decoder embeddings (GloVe or word2vec text)"}
+        default=None,
+        metadata={"help": "file of pretrained decoder embeddings (GloVe or word2vec text)"},
     )
     decoder_freeze_embed: bool = field(
         default=False, metadata={"help": "do not train the decoder embeddings"}
@@ -61,13 +65,15 @@ class RecurrentTranslationConfig(FairseqDataclass):
         default=None, metadata={"help": "dropout on the encoder's embeddings (default: --dropout)"}
     )
     encoder_dropout_out: Optional[float] = field(
-        default=None, metadata={"help": "dropout on the encoder's layer outputs (default: --dropout)"}
+        default=None,
+        metadata={"help": "dropout on the encoder's layer outputs (default: --dropout)"},
     )
     decoder_dropout_in: Optional[float] = field(
         default=None, metadata={"help": "dropout on the decoder's embeddings (default: --dropout)"}
     )
     decoder_dropout_out: Optional[float] = field(
-        default=None, metadata={"help": "dropout on the decoder's layer outputs (default: --dropout)"}
+        default=None,
+        metadata={"help": "dropout on the decoder's layer outputs (default: --dropout)"},
     )
     engine: Optional[str] = field(
         default=None, metadata={"help": "recurrence engine: auto, eager or reference"}

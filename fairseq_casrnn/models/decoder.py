@@ -34,7 +34,10 @@ class Attention(nn.Module):
         self.source_size = source_size
 
     def project(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values ``(B, S, H)`` of a source ``(S, B, C)``, see :mod:`..recurrence.attention`."""
+        """Keys and values ``(B, S, H)`` of a source ``(S, B, C)``.
+
+        See :mod:`..recurrence.attention` for what they are.
+        """
         source = source.transpose(0, 1).contiguous()
         keys = torch.matmul(source, self.input_proj.weight)
         values = F.linear(source, self.output_proj.weight[:, : self.source_size])
@@ -46,7 +49,11 @@ class Attention(nn.Module):
         return self.output_proj.weight[:, self.source_size :]
 
     def forward(self, h: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None):
-        """Attend from all steps ``h`` (T, B, H) at once: outputs (T, B, H) and weights (T, B, S)."""
+        """Attend from all steps ``h`` (T, B, H) at once.
+
+        Returns:
+            Outputs ``(T, B, H)`` and weights ``(T, B, S)``.
+        """
         h = h.transpose(0, 1)
         scores = torch.bmm(h, keys.transpose(1, 2))  # (B, T, S)
         if mask is not None:
@@ -62,16 +69,18 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     Args:
         dictionary: target dictionary.
         embed_tokens: ``nn.Embedding`` of the target.
-        rnn: one-directional stack; reads the embedding, with input feeding also the last attention output.
+        rnn: one-directional stack; reads the embedding, with input feeding also the attention
+            output of the step before.
         encoder_layers, encoder_size: L and C of the encoder's final states (C = D*H).
         input_feed: feed the attention output to the next step.
         out_embed_dim: features of the output embedding.
-        dropout_in, dropout_out: on the embeddings; on the attention output and before the vocabulary.
+        dropout_in, dropout_out: on the embeddings; on the attention output and before the
+            vocabulary.
         share_input_output_embed: the output projection is ``embed_tokens``.
         adaptive_softmax_cutoff: list of cutoffs, or None for a full softmax.
 
-    The initial state is the encoder's final state, layer by layer from the top; when the decoder is deeper,
-    its lower layers start from the encoder's bottom layer.
+    The initial state is the encoder's final state, layer by layer from the top; when the decoder
+    is deeper, its lower layers start from the encoder's bottom layer.
     """
 
     def __init__(
@@ -114,14 +123,16 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             self.fc_out = linear(out_embed_dim, len(dictionary))
 
     def forward(self, prev_output_tokens, encoder_out=None, incremental_state=None, **unused):
-        """Logits ``(B, T, V)`` and ``{"attn": [(B, T, S)]}`` for ``prev_output_tokens`` (B, T).
+        """Logits ``(B, T, V)`` and ``{"attn": [(B, T, S)]}`` for ``prev_output_tokens`` ``(B, T)``.
 
         With ``incremental_state`` only the last token is read and T is 1.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return self.output_layer(x), extra
 
-    def extract_features(self, prev_output_tokens, encoder_out=None, incremental_state=None, **unused):
+    def extract_features(
+        self, prev_output_tokens, encoder_out=None, incremental_state=None, **unused
+    ):
         """As :meth:`forward`, without the output layer: ``(B, T, out_embed_dim)``."""
         if incremental_state is not None:
             x, alpha = self.one_step(prev_output_tokens[:, -1:], encoder_out, incremental_state)
@@ -133,9 +144,12 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return x, {"attn": [alpha.transpose(0, 1)], "inner_states": None}
 
     def output_layer(self, features, **unused):
-        """Features ``(B, T, out_embed_dim)`` to logits ``(B, T, V)``; unchanged for an adaptive softmax."""
+        """Features ``(B, T, out_embed_dim)`` to logits ``(B, T, V)``.
+
+        An adaptive softmax works on the features themselves.
+        """
         if self.adaptive_softmax is not None:
-            return features
+            return features.clone()  # fairseq's generator divides in place what it gets
         if self.fc_out is not None:
             return self.fc_out(features)
         return F.linear(features, self.embed_tokens.weight)
@@ -164,6 +178,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             out, alpha = self.attention(h, keys, values, mask)
             return self.dropout_out_module(out), alpha
         h0, c0 = state if self.rnn.has_cell else (state, None)
+        drop = self.dropout_out_module
+        drops_out = self.training or drop.apply_during_inference  # --retain-dropout
         between = (self.rnn.num_layers - 1, *embedded.shape[:2], self.rnn.hidden_size)
         decode = loops.Decode(
             layers=self.layers(),
@@ -174,8 +190,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             values=values,
             mask=mask,
             weight_out=self.attention.weight_out,
-            drop_layers=self.dropout_mask(embedded, between, self.rnn.dropout),
-            drop_out=self.dropout_mask(embedded, between[1:], self.dropout_out_module.p),
+            drop_layers=self.dropout_mask(embedded, between, self.rnn.dropout, self.training),
+            drop_out=self.dropout_mask(embedded, between[1:], drop.p, drops_out),
             temperature=self.rnn.temperature if self.training and self.routes else None,
         )
         reference = engine_name(self.rnn.engine) == "reference"
@@ -195,9 +211,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             layers.append(loops.Layer(cell, w_ih, w_hh, bias, params, attention))
         return layers
 
-    def dropout_mask(self, like, shape, p):
+    @staticmethod
+    def dropout_mask(like, shape, p, active):
         """A scaled dropout mask of ``shape``, or None when nothing is dropped."""
-        if p == 0 or not self.training or shape[0] == 0:
+        if p == 0 or not active or shape[0] == 0:
             return None
         return F.dropout(like.new_ones(shape), p)
 

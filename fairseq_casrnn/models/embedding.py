@@ -1,4 +1,4 @@
-"""Embedding tables, random or read from a file of word vectors as distributed (GloVe, word2vec text)."""
+"""Embedding tables, random or read from word vectors as distributed (GloVe, word2vec text)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def embedding(num_embeddings: int, dim: int, padding_idx: int) -> nn.Embedding:
     return table
 
 
-def build_embedding(dictionary, dim: int, path: str | None = None, freeze: bool = False) -> nn.Embedding:
+def build_embedding(
+    dictionary, dim: int, path: str | None = None, freeze: bool = False
+) -> nn.Embedding:
     """An embedding table for ``dictionary``; words found in ``path`` start with their vectors.
 
     Raises:
@@ -34,18 +36,21 @@ def build_embedding(dictionary, dim: int, path: str | None = None, freeze: bool 
 
 
 def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
-    """Copy the vectors of ``path`` into ``table`` for the words of ``dictionary``; returns how many were found.
+    """Copy the vectors of ``path`` into ``table`` for the words of ``dictionary``.
 
-    The format is one word and its numbers a line, separated by spaces: GloVe as distributed (no header; some
-    tokens of 840B contain spaces), or word2vec's text format (a first line "count dimension"). Of several
-    lines for one word the first counts.
+    The format is one word and its numbers a line, separated by spaces: GloVe as distributed (no
+    header; some tokens of 840B contain spaces), or word2vec's text format (a first line "count
+    dimension"). Of several lines for one word the first counts.
+
+    Returns:
+        How many words were found.
 
     Raises:
         UserError: naming the file and line.
     """
     dim, found = table.embedding_dim, set()
     try:
-        stream = open(path, encoding="utf-8", newline="\n")
+        stream = open(path, encoding="utf-8", newline="\n")  # noqa: SIM115 - closed below
     except OSError as error:
         raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
     with stream, torch.no_grad():
@@ -67,8 +72,9 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
             except ValueError:
                 raise UserError(f"{path}, line {number}: not a word and {dim} numbers") from None
             found.add(index)
-    share = 100 * len(found) / max(len(dictionary) - dictionary.nspecial, 1)
-    logger.info("%s: vectors for %d of %d types (%.1f %%)", path, len(found), len(dictionary), share)
+    types = max(len(dictionary) - dictionary.nspecial, 1)
+    share = 100 * len(found) / types
+    logger.info("%s: vectors for %d of %d types (%.1f %%)", path, len(found), types, share)
     return len(found)
 
 

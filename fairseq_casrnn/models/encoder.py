@@ -13,8 +13,8 @@ from ..layers import RecurrentStack
 class RecurrentEncoder(FairseqEncoder):
     """Embeds the source and runs a :class:`RecurrentStack` over it.
 
-    Source padding may stand left or right: sentences are moved to the front for the recurrence and the
-    outputs moved back, so that attention always refers to the positions of ``src_tokens``.
+    Source padding may stand left or right: sentences are moved to the front for the recurrence and
+    the outputs moved back, so that attention always refers to the positions of ``src_tokens``.
 
     Args:
         dictionary: source dictionary.
@@ -45,9 +45,9 @@ class RecurrentEncoder(FairseqEncoder):
         """Encode ``src_tokens`` (B, S).
 
         Returns:
-            ``encoder_out`` (S, B, C), zero at padding; ``encoder_padding_mask`` (B, S), True at padding, or
-            None without any; ``encoder_hidden``, ``encoder_cell`` (L, B, C), the final states of each layer,
-            both directions side by side (``encoder_cell`` None for a GRU).
+            ``encoder_out`` (S, B, C), zero at padding; ``encoder_padding_mask`` (B, S), True at
+            padding, or None without any; ``encoder_hidden``, ``encoder_cell`` (L, B, C), the final
+            states of each layer, both directions side by side (``encoder_cell`` None for a GRU).
         """
         mask = src_tokens.eq(self.padding_idx)
         if not bool(mask.any()):

@@ -22,7 +22,7 @@ DROPOUTS = ["dropout"] + [f"{s}_dropout_{d}" for s in ("encoder", "decoder") for
 
 
 class RecurrentTranslationModel(FairseqEncoderDecoderModel):
-    """Encoder–decoder over any cell of :data:`fairseq_casrnn.cells.FAMILIES`; see README for the options."""
+    """Encoder–decoder over any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
 
     cell_name = "stacked_lstm"
 
@@ -98,7 +98,11 @@ def dropout(cfg, name: str) -> float:
 
 
 def cutoffs(text: str | None, size: int) -> list[int] | None:
-    """``--adaptive-softmax-cutoff`` as a list. Raises UserError unless it is increasing within the vocabulary."""
+    """``--adaptive-softmax-cutoff`` as a list.
+
+    Raises:
+        UserError: it is not increasing within the vocabulary.
+    """
     if text is None:
         return None
     try:
@@ -122,11 +126,14 @@ def build_embeddings(cfg, task):
     source, target = task.source_dictionary, task.target_dictionary
     shared = cfg.share_all_embeddings or cfg.share_decoder_input_output_embed
     if shared and cfg.adaptive_softmax_cutoff is not None:
-        raise UserError("--adaptive-softmax-cutoff cannot share the output embedding; drop one of them")
+        raise UserError(
+            "--adaptive-softmax-cutoff cannot share the output embedding; drop one of them"
+        )
     if shared and cfg.decoder_embed_dim != cfg.decoder_out_embed_dim:
         raise UserError(
-            "sharing the decoder's input and output embeddings needs --decoder-embed-dim "
-            f"({cfg.decoder_embed_dim}) equal to --decoder-out-embed-dim ({cfg.decoder_out_embed_dim})"
+            f"sharing the decoder's input and output embeddings needs --decoder-embed-dim "
+            f"({cfg.decoder_embed_dim}) equal to --decoder-out-embed-dim "
+            f"({cfg.decoder_out_embed_dim})"
         )
     encoder = build_embedding(
         source, cfg.encoder_embed_dim, cfg.encoder_embed_path, cfg.encoder_freeze_embed
@@ -136,14 +143,20 @@ def build_embeddings(cfg, task):
             target, cfg.decoder_embed_dim, cfg.decoder_embed_path, cfg.decoder_freeze_embed
         )
     if source != target:
-        raise UserError("--share-all-embeddings needs a joined dictionary (fairseq-preprocess --joined-dictionary)")
+        raise UserError(
+            "--share-all-embeddings needs a joined dictionary "
+            "(fairseq-preprocess --joined-dictionary)"
+        )
     if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
-        raise UserError("--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim")
+        raise UserError(
+            "--share-all-embeddings needs --encoder-embed-dim equal to --decoder-embed-dim"
+        )
     if cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
         raise UserError("--share-all-embeddings takes one file of vectors: --encoder-embed-path")
     if cfg.encoder_freeze_embed != cfg.decoder_freeze_embed:
         raise UserError(
-            "--share-all-embeddings needs both or none of --encoder-freeze-embed, --decoder-freeze-embed"
+            "--share-all-embeddings needs both or none of --encoder-freeze-embed, "
+            "--decoder-freeze-embed"
         )
     return encoder, encoder
 

@@ -1,12 +1,14 @@
 """The decoder loop with attention and input feeding: all layers, then attention, step after step.
 
-At each step the bottom layer reads the embedding and the attention output of the step before (input
-feeding, Luong et al. 2015). ``run_reference`` is the specification, under autograd. ``run_eager`` is one
-``autograd.Function`` with hand-written backward: every weight gradient is one product after the loop.
+At each step the bottom layer reads the embedding and the attention output of the step before
+(input feeding, Luong et al. 2015). ``run_reference`` is the specification, under autograd.
+``run_eager`` is one ``autograd.Function`` with hand-written backward: every weight gradient is one
+product after the loop.
 
-Attention is Luong's "general" score with a tanh output: a = softmax(mᵀ W_a h), out = tanh(W_o [Σ a m; h]).
-Both products with the source m are done once, before the loop: ``keys`` = m W_a and ``values`` = m W_ocᵀ, so
-that a step's scores are keysᵀ h and its output tanh(a values + W_oh h).
+Attention is Luong's "general" score with a tanh output: a = softmax(mᵀ W_a h),
+out = tanh(W_o [Σ a m; h]). Both products with the source m are done once, before the loop:
+``keys`` = m W_a and ``values`` = m W_ocᵀ, so that a step's scores are keysᵀ h and its output
+tanh(a values + W_oh h).
 
 Shapes: T target steps, B batch, S source steps, H hidden, L layers.
 """
@@ -18,15 +20,14 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..cells.base import Cell
-from .eager import add_recurrent_, keeps_graph
+from .eager import add_recurrent_, keeps_graph, refuse_create_graph
 
 
 @dataclass
 class Layer:
-    """One decoder layer: its cell and parameters; ``attention`` (S, I) routes a mixture, else None."""
+    """One decoder layer: its cell, parameters and, of a mixture, ``attention`` (S, I), or None."""
 
     cell: Cell
     weight_ih: Tensor
@@ -66,7 +67,11 @@ class Decode:
 
 
 def run_reference(d: Decode) -> tuple[Tensor, Tensor]:
-    """The loop under autograd. Returns the fed outputs ``(T, B, H)`` and the attention ``(T, B, S)``."""
+    """The loop under autograd.
+
+    Returns:
+        The fed outputs ``(T, B, H)`` and the attention ``(T, B, S)``.
+    """
     h, c = list(d.h0), None if d.c0 is None else list(d.c0)
     feed = torch.zeros_like(d.h0[0])
     outputs, alphas = [], []
@@ -120,7 +125,8 @@ def run_eager(d: Decode) -> tuple[Tensor, Tensor]:
     for k, layer in enumerate(d.layers):
         skip = embed_dim if k == 0 else 0
         attention = None if layer.attention is None else layer.attention[:, skip:]
-        tensors += [layer.weight_ih[:, skip:], layer.weight_hh, layer.bias, attention, *layer.params]
+        weights = (layer.weight_ih[:, skip:], layer.weight_hh, layer.bias, attention)
+        tensors += [*weights, *layer.params]
     return _Decode.apply(
         [layer.cell for layer in d.layers],
         (d.mask, d.drop_layers, d.drop_out, d.temperature),
@@ -171,7 +177,7 @@ class _Decode(torch.autograd.Function):
         ]
         mixes = [
             None if layer[3] is None else gx.new_empty(steps, batch, cell.routes)
-            for cell, layer in zip(cells, layers)
+            for cell, layer in zip(cells, layers, strict=True)
         ]
         weights_t = [(w.t().contiguous(), u.t().contiguous()) for w, u, *_ in layers]
         weight_out_t = weight_out.t().contiguous()
@@ -214,23 +220,25 @@ class _Decode(torch.autograd.Function):
             if drop_out is not None:
                 torch.mul(out, drop_out[t], out=feeds[t + 1])
         ctx.cells = cells
+        before_dropout = None if drop_out is None else outs
         ctx.save_for_backward(
             *(mask, drop_layers, drop_out, temperature, keys, values, weight_out, hs, cs, feeds),
-            *(alphas, outs if drop_out is not None else None, ups, *gates, *inners, *mixes, *tensors),
+            *(alphas, before_dropout, ups, *gates, *inners, *mixes, *tensors),
         )
-        ctx.mark_non_differentiable(alphas)
+        ctx.set_materialize_grads(False)
         return feeds[1:].clone(), alphas
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, grad_out, _):
+    def backward(ctx, grad_out, grad_alpha):
+        refuse_create_graph()
         cells = ctx.cells
         depth = len(cells)
         saved = ctx.saved_tensors
-        mask, drop_layers, drop_out, temperature, keys, values, weight_out, hs, cs, feeds = saved[:10]
-        alphas, outs, ups = saved[10:13]
+        _, drop_layers, drop_out, temperature, keys, values, weight_out = saved[:7]
+        hs, cs, feeds, alphas, outs, ups = saved[7:13]
         outs = feeds[1:] if outs is None else outs
-        gates, inners, mixes = (list(saved[13 + i * depth : 13 + (i + 1) * depth]) for i in range(3))
+        per_layer = [list(saved[at : at + depth]) for at in range(13, 13 + 3 * depth, depth)]
+        gates, inners, mixes = per_layer
         layers = split_tensors(cells, saved[13 + 3 * depth :])
         if keeps_graph():
             gates = [g.clone() for g in gates]
@@ -242,14 +250,17 @@ class _Decode(torch.autograd.Function):
         dh = [hs.new_zeros(batch, size) for _ in cells]
         dc = [None if cs is None else hs.new_zeros(batch, size) for _ in cells]
         d_feed = hs.new_zeros(batch, size)
-        d_pre = torch.empty_like(grad_out)  # gradient before the output's tanh, (T, B, H)
+        d_pre = torch.empty_like(outs)  # gradient before the output's tanh, (T, B, H)
         d_scores = torch.empty_like(alphas)
         for t in reversed(range(steps)):
-            d_feed = d_feed.add_(grad_out[t])
+            if grad_out is not None:
+                d_feed.add_(grad_out[t])
             if drop_out is not None:
                 d_feed.mul_(drop_out[t])
             torch.ops.aten.tanh_backward.grad_input(d_feed, outs[t], grad_input=d_pre[t])
             d_alpha = torch.bmm(values, d_pre[t].unsqueeze(-1)).squeeze(-1)
+            if grad_alpha is not None:
+                d_alpha.add_(grad_alpha[t])
             torch.ops.aten._softmax_backward_data.out(
                 d_alpha, alphas[t], -1, alphas.dtype, grad_input=d_scores[t]
             )
@@ -284,7 +295,7 @@ class _Decode(torch.autograd.Function):
                 else:
                     dh[k - 1].addcmul_(dx, drop_layers[k - 1, t])
         d_tensors = []
-        for k, (cell, layer) in enumerate(zip(cells, layers)):
+        for k, (cell, layer) in enumerate(zip(cells, layers, strict=True)):
             x = feeds[:-1] if k == 0 else (hs[k - 1, 1:] if ups is None else ups[k - 1])
             extra = cs[k - 1, 1:] if cell.lower_cell else None
             cell.param_grads(gates[k], None if cs is None else cs[k], extra, d_layers[k])

@@ -1,0 +1,133 @@
+"""Small dictionaries, models built in-process, and batches for them."""
+
+from types import SimpleNamespace
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
+from helpers import Case, randomize
+
+import fairseq_casrnn
+
+fairseq_casrnn.register()
+
+SOURCE, TARGET = 19, 23  # sizes of the dictionaries
+# No two alike that may differ, so that no size can stand for another.
+SIZES = {
+    "encoder_embed_dim": 5,
+    "encoder_hidden_size": 3,
+    "encoder_layers": 2,
+    "decoder_embed_dim": 6,
+    "decoder_hidden_size": 4,
+    "decoder_layers": 2,
+    "decoder_out_embed_dim": 7,
+}
+EQUAL = {name: 4 for name in SIZES if not name.endswith("layers")}
+VARIANTS = {
+    "plain": EQUAL,
+    "sizes": {},
+    "no-input-feed": {"no_input_feed": True},
+    "bidirectional": {"encoder_bidirectional": True},
+    "bidirectional-no-input-feed": {"encoder_bidirectional": True, "no_input_feed": True},
+    "deeper-encoder": {**EQUAL, "encoder_layers": 3, "decoder_layers": 1},
+    "deeper-decoder": {"encoder_layers": 1, "decoder_layers": 3},
+    "shared-target": {"share_decoder_input_output_embed": True, "decoder_out_embed_dim": 6},
+    "shared-all": {**EQUAL, "share_all_embeddings": True},
+    # The tail clusters have 1/4 and 1/16 of the output's features.
+    "adaptive": {"adaptive_softmax_cutoff": "8,15", "decoder_out_embed_dim": 16},
+    "adaptive-equal": {
+        "adaptive_softmax_cutoff": "8,15",
+        "decoder_hidden_size": 16,
+        "decoder_out_embed_dim": 16,
+    },
+}
+
+
+def dictionary(size: int) -> Dictionary:
+    """``size`` entries: fairseq's four and w4, w5, …"""
+    words = Dictionary()
+    for index in range(len(words), size):
+        words.add_symbol(f"w{index}")
+    return words
+
+
+def make_task(source: int = SOURCE, target: int = TARGET):
+    """What a model needs of a translation task. One size for both: a joined dictionary."""
+    source_words = dictionary(source)
+    target_words = source_words if source == target else dictionary(target)
+    return SimpleNamespace(
+        source_dictionary=source_words,
+        target_dictionary=target_words,
+        cfg=SimpleNamespace(left_pad_target=False),
+        begin_epoch=lambda epoch, model: None,
+    )
+
+
+def build(arch: str, task=None, **options):
+    """The model of an architecture, where ``options`` stand for those of the command line."""
+    given = SimpleNamespace(**options)
+    ARCH_CONFIG_REGISTRY[arch](given)
+    name = next(n for n, m in MODEL_DATACLASS_REGISTRY.items() if is_model(n, arch))
+    config = MODEL_DATACLASS_REGISTRY[name](
+        **{"max_source_positions": 1024, "max_target_positions": 1024, **vars(given)}
+    )
+    return ARCH_MODEL_REGISTRY[arch].build_model(config, task or make_task())
+
+
+def is_model(name: str, arch: str) -> bool:
+    """Whether ``arch`` is an architecture of the model ``name``."""
+    return ARCH_MODEL_REGISTRY.get(name) is ARCH_MODEL_REGISTRY[arch]
+
+
+def random_model(case: Case, variant: str = "sizes", seed: int = 0, **options):
+    """A float64 model of ``case`` and ``variant``; all parameters are random, padding's too."""
+    chosen = {"dropout": 0.0, **SIZES, **cell_options(case), **VARIANTS[variant], **options}
+    joined = make_task(TARGET, TARGET) if chosen.get("share_all_embeddings") else None
+    model = build(case.name, joined, **chosen).double()
+    return randomize(model, seed)
+
+
+def cell_options(case: Case) -> dict:
+    """The options of ``case`` as a command line gives them."""
+    options = dict(case.options)
+    if "lam" in options:
+        options["lam"] = "none" if options["lam"] is None else str(options["lam"])
+    return options
+
+
+PAD, EOS = 1, 2
+SOURCE_LENGTHS, TARGET_LENGTHS = (4, 6, 1), (5, 2, 3)  # in no order
+
+
+def tokens(lengths, size: int, left: bool = False, seed: int = 0) -> torch.Tensor:
+    """Random sentences ``(B, max(lengths))`` that end with </s>; padding right or left."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.full((len(lengths), max(lengths)), PAD)
+    for row, length in zip(rows, lengths, strict=True):
+        words = torch.randint(4, size, (length,), generator=generator)
+        words[-1] = EOS
+        start = len(row) - length if left else 0
+        row[start : start + length] = words
+    return rows
+
+
+def source(left: bool = True, seed: int = 0, lengths=SOURCE_LENGTHS) -> torch.Tensor:
+    """A batch of source sentences."""
+    return tokens(lengths, SOURCE, left, seed)
+
+
+def target(seed: int = 1, lengths=TARGET_LENGTHS) -> torch.Tensor:
+    """A batch of previous target tokens: </s> first."""
+    return (
+        tokens(lengths, TARGET, seed=seed)
+        .roll(1, 1)
+        .where(torch.arange(max(lengths)) > 0, torch.tensor(EOS))
+    )
+
+
+def run(model, src=None, prev=None):
+    """Outputs ``(B, T, V)`` and attention ``(B, T, S)``."""
+    src = source() if src is None else src
+    prev = target() if prev is None else prev
+    x, extra = model(src, src.ne(PAD).sum(1), prev)
+    return x, extra["attn"][0]

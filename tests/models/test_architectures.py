@@ -1,0 +1,204 @@
+"""Named architectures, parameter counts, and options on their way to the layers."""
+
+import argparse
+import warnings
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+from helpers import Case, every_family
+
+from fairseq_casrnn.cells import FAMILIES as CELLS
+from fairseq_casrnn.layers import LAYERS
+
+from .common import PAD, TARGET, build, make_task, random_model, run
+
+ASKED = ["stacked_lstm", "stacked_gru", "cas_lstm", "highway_lstm", "dg_lstm", "second_order_lstm"]
+SHAPES = {  # layers, embedding, hidden
+    "_iwslt": (2, 256, 256),
+    "_btec_3": (3, 50, 50),
+    "_btec_5": (5, 50, 50),
+    "_btec_10": (10, 50, 50),
+    "_tiny": (2, 16, 16),
+    "": (1, 512, 512),
+}
+
+
+def parse(*argv):
+    """The configuration that fairseq-train makes of a command line."""
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, ["data", *argv])
+    with warnings.catch_warnings(action="ignore"):  # hydra's, about its own past and future
+        return convert_namespace_to_omegaconf(args)
+
+
+def sizes(model):
+    """Sizes of encoder and decoder: layers, embedding, hidden."""
+    return [
+        (part.rnn.num_layers, part.embed_tokens.embedding_dim, part.rnn.hidden_size)
+        for part in (model.encoder, model.decoder)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arch", "embed", "hidden", "gates", "millions"),
+    [
+        ("stacked_lstm_iwslt", 256, 256, 4, 8.2),
+        ("cas_lstm_iwslt", 256, 256, 5, 8.5),
+        ("cas_lstm_iwslt_247", 256, 247, 5, 8.2),
+    ],
+)
+def test_parameter_counts_of_the_paper(arch, embed, hidden, gates, millions):
+    """CAS-LSTM paper, §4.4: dictionaries of 8848 and 6632, input feeding, untied.
+
+    Counted by hand, too. 247 is "roughly" 8.2 million there, 8.253 exactly.
+    """
+    source, target, e, h = 8848, 6632, embed, hidden
+    lower = 4 * h * (e + h) + 4 * h  # one bias
+    upper = gates * h * (h + h) + gates * h
+    count = (source + target) * e  # embeddings
+    count += 2 * (lower + upper) + 4 * h * h  # encoder, decoder; input feeding
+    count += h * h + 2 * h * h  # attention
+    count += target * h + target  # vocabulary
+    model = build(arch, make_task(source, target))
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
+    assert abs(count / 1e6 - millions) < 0.06
+
+
+@pytest.mark.parametrize("suffix", SHAPES)
+@pytest.mark.parametrize("cell", CELLS)
+def test_every_cell_has_these_architectures(cell, suffix):
+    model = build(cell + suffix)
+    layers, embed, hidden = SHAPES[suffix]
+    assert sizes(model) == [(layers, embed, hidden)] * 2
+    assert model.decoder.fc_out.in_features == hidden
+    assert model.decoder.input_feed
+    assert type(model.encoder.rnn) is type(model.decoder.rnn) is LAYERS[cell]
+
+
+def test_no_cell_is_missing():
+    assert set(ASKED) <= set(CELLS)
+    names = [*ASKED, *(f"{cell}_iwslt" for cell in ASKED), *(f"{cell}_tiny" for cell in ASKED)]
+    names += ["cas_lstm_iwslt_247"]
+    names += [
+        f"{c}_btec_{d}" for c in ("dg_lstm", "stacked_lstm", "stacked_gru") for d in (3, 5, 10)
+    ]
+    assert set(names) <= set(ARCH_MODEL_REGISTRY)
+
+
+def test_247():
+    model = build("cas_lstm_iwslt_247")
+    assert sizes(model) == [(2, 256, 247)] * 2
+    assert model.decoder.fc_out.in_features == 247
+    assert model.decoder.additional_fc is None
+
+
+def test_options_override_the_architecture():
+    chosen = {
+        "encoder_layers": 3,
+        "decoder_layers": 1,
+        "encoder_embed_dim": 5,
+        "decoder_embed_dim": 6,
+        "encoder_hidden_size": 7,
+        "decoder_hidden_size": 8,
+        "decoder_out_embed_dim": 9,
+    }
+    argv = [part for k, v in chosen.items() for part in ("--" + k.replace("_", "-"), str(v))]
+    cfg = parse("--arch", "cas_lstm_iwslt", *argv, "--dropout", "0.25", "--lam", "0.75")
+    model = build_model(cfg.model, make_task())
+    assert sizes(model) == [(3, 5, 7), (1, 6, 8)]
+    assert model.decoder.fc_out.in_features == 9
+    assert model.encoder.rnn.dropout == model.decoder.dropout_in_module.p == 0.25
+    assert [cell.lam for cell in model.encoder.rnn.cells[1:]] == [0.75, 0.75]
+    cfg = parse("--arch", "cas_lstm_iwslt")
+    assert sizes(build_model(cfg.model, make_task())) == [(2, 256, 256)] * 2
+    assert cfg.model.max_source_positions == cfg.task.max_source_positions
+
+
+@pytest.mark.parametrize(
+    ("given", "lam"), [("0.25", 0.25), ("1", 1.0), ("trainable", "trainable"), ("none", None)]
+)
+def test_lam_reaches_the_layers(given, lam):
+    model = build("cas_lstm_tiny", encoder_layers=3, lam=given)
+    cells = [*model.encoder.rnn.cells[1:], *model.decoder.rnn.cells[1:]]
+    assert [cell.lam for cell in cells] == [lam] * 3
+    logits = [name for name, _ in model.named_parameters() if "lam_logit" in name]
+    assert len(logits) == (3 if lam == "trainable" else 0)
+
+
+def test_lam_changes_the_translation():
+    outputs = [run(random_model(Case("cas_lstm", {"lam": lam})))[0] for lam in (0.5, 0.6, None)]
+    assert all((outputs[0] - other).abs().max() > 1e-4 for other in outputs[1:])
+
+
+def test_second_order_options_reach_the_layers():
+    cfg = parse(
+        *("--arch", "second_order_lstm_tiny", "--num-cells", "3", "--temperature", "0.8"),
+        *("--temperature-decay", "0.5", "--temperature-floor", "0.3"),
+    )
+    model = build_model(cfg.model, make_task())
+    for rnn in (model.encoder.rnn, model.decoder.rnn):
+        assert rnn.attention_l0.size(0) == 3
+        taus = []
+        for epoch in (1, 2, 3):
+            model.set_epoch(epoch)
+            taus.append(rnn.temperature.item())
+        assert taus == pytest.approx([0.8, 0.4, 0.3])
+
+
+def test_engine_reaches_the_layers():
+    model = build("cas_lstm_tiny", engine="reference")
+    assert model.encoder.rnn.engine == model.decoder.rnn.engine == "reference"
+
+
+@every_family
+def test_options_of_one_cell_are_not_those_of_another(case):
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+    ARCH_MODEL_REGISTRY[case.name].add_args(parser)
+    known = {action.dest for action in parser._actions}
+    assert ("lam" in known) == (case.name == "cas_lstm")
+    assert ("num_cells" in known) == ("temperature" in known) == (case.name == "second_order_lstm")
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_new_models_start_as_documented(cell):
+    """Embeddings within ±0.1 and zero at padding; the recurrence as the layer starts it."""
+    model = build(f"{cell}_tiny")
+    for part in (model.encoder, model.decoder):
+        weight = part.embed_tokens.weight
+        assert not weight[PAD].any()
+        assert 0.09 < weight.abs().max() <= 0.1
+        assert part.embed_tokens.padding_idx == PAD
+        fresh = LAYERS[cell](part.rnn.input_size, 16, 2)
+        for name, parameter in fresh.named_parameters():
+            if name.startswith("bias"):
+                assert part.rnn.get_parameter(name).equal(parameter), name
+            else:
+                assert part.rnn.get_parameter(name).std() > 0.1, name
+
+
+def test_sharing():
+    model = build("cas_lstm_tiny", share_decoder_input_output_embed=True)
+    assert model.decoder.fc_out is None
+    model.decoder.embed_tokens.weight.data.zero_()
+    assert not model.decoder.output_layer(torch.ones(1, 1, 16)).any()
+    assert model.encoder.embed_tokens is not model.decoder.embed_tokens
+    model = build("cas_lstm_tiny", make_task(TARGET, TARGET), share_all_embeddings=True)
+    assert model.encoder.embed_tokens is model.decoder.embed_tokens
+    assert model.decoder.fc_out is None
+
+
+def test_frozen_embeddings():
+    model = build("cas_lstm_tiny", encoder_freeze_embed=True)
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    assert frozen == ["encoder.embed_tokens.weight"]
+    model = build("cas_lstm_tiny", decoder_freeze_embed=True)
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    assert frozen == ["decoder.embed_tokens.weight"]
+    before = model.decoder.embed_tokens.weight.clone()
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1.0)
+    run(model)[0].sum().backward()
+    optimizer.step()
+    assert model.decoder.embed_tokens.weight.equal(before)

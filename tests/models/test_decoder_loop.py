@@ -1,0 +1,216 @@
+"""The fused decoder loop against the loop under autograd, below the level of models."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from helpers import (
+    DOUBLE,
+    FAMILIES,
+    SINGLE,
+    assert_close,
+    every_case,
+    every_family,
+    gradients,
+    rand,
+    weighted,
+)
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recurrence.attention import Decode, Layer, run_eager, run_reference
+
+T, B, S, E, H, L = 4, 3, 5, 6, 4, 3
+MASK = torch.arange(S).unsqueeze(0) >= torch.tensor([[5], [2], [3]])
+
+
+def dropout_mask(*shape, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.rand(*shape, generator=generator, dtype=torch.float64) > 0.4) / 0.6
+
+
+def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H):
+    """A random problem and the leaves that gradients are taken of."""
+    stack = case.random(E + size, size, layers)
+    decoder_layers = []
+    for k, cell in enumerate(stack.cells):
+        attention = getattr(stack, f"attention_l{k}", None)
+        w_ih, w_hh, bias, params = stack.layer_parameters(k)
+        decoder_layers.append(Layer(cell, w_ih, w_hh, bias, params, attention))
+    state = (layers, B, size)
+    leaves = {
+        "embedded": rand(steps, B, E, seed=1),
+        "h0": rand(*state, seed=2),
+        "c0": rand(*state, seed=3) if stack.has_cell else None,
+        "keys": rand(B, S, size, seed=4),
+        "values": rand(B, S, size, seed=5),
+        "weight_out": rand(size, size, seed=6),
+    }
+    leaves = {k: None if v is None else v.requires_grad_() for k, v in leaves.items()}
+    routed = stack.cells[0].routes and soft
+    decode = Decode(
+        layers=decoder_layers,
+        mask=mask,
+        drop_layers=dropout_mask(layers - 1, steps, B, size, seed=7)
+        if dropout and layers > 1
+        else None,
+        drop_out=dropout_mask(steps, B, size, seed=8) if dropout else None,
+        temperature=torch.tensor(0.7) if routed else None,
+        **leaves,
+    )
+    named = {k: v for k, v in leaves.items() if v is not None} | dict(stack.named_parameters())
+    return decode, named
+
+
+def assert_same(decode, named, loss=weighted, tolerance=DOUBLE):
+    """Outputs, attention and every gradient."""
+    fused, plain = run_eager(decode), run_reference(decode)
+    assert_close(fused, plain, tolerance)
+    grads = [gradients(loss(result), named.values()) for result in (fused, plain)]
+    assert_close(*grads, tolerance, names=list(named))
+
+
+@every_case
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("dropout", [False, True])
+def test_agrees_with_reference(case, layers, dropout):
+    assert_same(*make(case, layers, dropout))
+
+
+@every_family
+@pytest.mark.parametrize(
+    "options",
+    [{"mask": None}, {"soft": False}, {"steps": 1}],
+    ids=["no-padding", "hard", "one-step"],
+)
+def test_agrees_with_reference_in_other_settings(case, options):
+    assert_same(*make(case, **options))
+
+
+@every_family
+def test_each_output_alone_may_be_used(case):
+    decode, named = make(case)
+    assert_same(decode, named, loss=lambda result: weighted(result[:1]))
+    assert_same(decode, named, loss=lambda result: weighted(result[1:]))
+
+
+@every_family
+def test_gradients_that_share_memory(case):
+    """The gradient of a sum is one expanded number."""
+    decode, named = make(case)
+    assert_same(decode, named, loss=lambda result: result[0].sum())
+    assert_same(decode, named, loss=lambda result: weighted([result[0].transpose(0, 2)]))
+
+
+@every_family
+def test_single_precision(case):
+    decode, named = make(case)
+    single = {k: v.detach().float().requires_grad_() for k, v in named.items()}
+    layers = []
+    for k, layer in enumerate(decode.layers):
+        names = [name for name, _ in layer.cell.params]
+        layers.append(
+            Layer(
+                layer.cell,
+                single[f"weight_ih_l{k}"],
+                single[f"weight_hh_l{k}"],
+                single[f"bias_l{k}"],
+                tuple(single[f"{name}_l{k}"] for name in names),
+                single.get(f"attention_l{k}"),
+            )
+        )
+    inputs = {name: single[name] for name in ("embedded", "h0", "keys", "values", "weight_out")}
+    decode = replace(
+        decode,
+        layers=layers,
+        c0=single.get("c0"),
+        drop_layers=decode.drop_layers.float(),
+        drop_out=decode.drop_out.float(),
+        **inputs,
+    )
+    assert_same(decode, single, tolerance=SINGLE)
+
+
+@every_case
+def test_gradcheck(case):
+    decode, named = make(case, layers=2, steps=2, size=2)
+    inputs = [name for name in vars(decode) if name in named]
+
+    def loop(*tensors):
+        # The parameters were changed in place; what is handed over directly is replaced.
+        return run_eager(replace(decode, **dict(zip(inputs, tensors[: len(inputs)], strict=True))))
+
+    parameters = [value for name, value in named.items() if name not in inputs]
+    tensors = [named[name] for name in inputs] + parameters
+    assert torch.autograd.gradcheck(loop, tensors, fast_mode=True)
+
+
+@every_family
+def test_backward_twice_with_retained_graph(case):
+    decode, named = make(case)
+    fused, plain = run_eager(decode), run_reference(decode)
+    for seed in (3, 40):
+        passes = [
+            torch.autograd.grad(weighted(r, seed), named.values(), retain_graph=True)
+            for r in (fused, plain)
+        ]
+        assert_close(*passes, names=list(named))
+    loss = weighted(fused)
+    loss.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+
+
+@every_family
+def test_frozen_inputs(case):
+    """Any single tensor may be the only one that needs a gradient."""
+    decode, named = make(case)
+    expected = dict(zip(named, gradients(weighted(run_eager(decode)), named.values()), strict=True))
+    for name, tensor in named.items():
+        for other in named.values():
+            other.requires_grad_(other is tensor)
+        (grad,) = torch.autograd.grad(weighted(run_eager(decode)), [tensor])
+        assert_close([grad], [expected[name]], names=[name])
+
+
+@every_family
+def test_leaves_its_inputs_alone(case):
+    decode, named = make(case)
+    before = [tensor.detach().clone() for tensor in named.values()]
+    result = run_eager(decode)
+    grads = [rand(*part.shape, seed=i) for i, part in enumerate(result)]
+    kept = [grad.clone() for grad in grads]
+    torch.autograd.backward(result, grads)
+    assert_close([tensor.detach() for tensor in named.values()], before)
+    assert_close(grads, kept)
+
+
+@every_family
+def test_without_gradients(case):
+    decode, _ = make(case)
+    expected = [part.detach() for part in run_reference(decode)]
+    with torch.inference_mode():
+        assert_close([part.clone() for part in run_eager(decode)], expected)
+
+
+@every_family
+def test_second_derivatives_are_refused(case):
+    decode, named = make(case)
+    with pytest.raises(UserError, match="no second derivatives"):
+        torch.autograd.grad(run_eager(decode)[0].sum(), list(named.values()), create_graph=True)
+
+
+def test_changing_an_output_is_an_error_or_harmless():
+    """Never a wrong gradient."""
+    decode, named = make(FAMILIES[0])
+    expected = gradients(weighted(run_reference(decode)[:1]), named.values())
+    out, alpha = run_eager(decode)
+    loss = weighted([out])
+    with torch.no_grad():
+        out.add_(1.0)
+    assert_close(gradients(loss, named.values()), expected)
+    out, alpha = run_eager(decode)
+    loss = weighted([out])
+    with torch.no_grad():
+        alpha.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

@@ -1,0 +1,122 @@
+"""Word vectors as they are distributed: GloVe, and word2vec's text format."""
+
+import logging
+
+import pytest
+import torch
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.models.embedding import build_embedding
+
+from .common import PAD, TARGET, build, dictionary, make_task
+
+WORDS = dictionary(8)  # w4 … w7
+WORDS.add_symbol(". . .")
+WORDS.add_symbol("at")
+WORDS.add_symbol("at name@domain.com")
+WORDS.add_symbol("3.5")
+WORDS.add_symbol("\u2028")
+WORDS.add_symbol("naïve")
+
+
+def load(path, content, dim=3):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return build_embedding(WORDS, dim, str(path)).weight.detach()
+
+
+def row(weight, word):
+    return [round(value, 4) for value in weight[WORDS.index(word)].tolist()]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "vectors.txt"
+
+
+@pytest.mark.parametrize("header", ["", "4 3\n"], ids=["GloVe", "word2vec"])
+@pytest.mark.parametrize("ending", ["\n", " \n", "\r\n"], ids=["newline", "space", "CRLF"])
+def test_every_line_counts_from_the_first(path, header, ending):
+    lines = ["w4 1 2 3", "w7 -1e-1 0.5 .25", "unheard 7 7 7", "naïve 4 5 6"]
+    weight = load(path, header + "".join(line + ending for line in lines))
+    assert row(weight, "w4") == [1, 2, 3]
+    assert row(weight, "w7") == [-0.1, 0.5, 0.25]
+    assert row(weight, "naïve") == [4, 5, 6]
+    assert weight[WORDS.index("w5")].abs().max() <= 0.1
+    assert not weight[PAD].any()
+
+
+def test_words_with_spaces(path):
+    """As in glove.840B."""
+    weight = load(
+        path, "at 1 1 1\nat name@domain.com 2 2 2\n. . . 3 3 3\n3.5 4 4 4\n\u2028 5 5 5\n"
+    )
+    words = ["at", "at name@domain.com", ". . .", "3.5", "\u2028"]
+    assert [row(weight, word)[0] for word in words] == [1, 2, 3, 4, 5]
+
+
+def test_word_with_spaces_in_the_first_line(path):
+    assert row(load(path, ". . . 3 3 3\nw4 1 1 1\n"), ". . .") == [3, 3, 3]
+
+
+def test_the_first_of_equal_words_counts(path):
+    weight = load(path, "w4 1 1 1\nw5 2 2 2\nw4 3 3 3\n")
+    assert row(weight, "w4") == [1, 1, 1]
+    assert row(weight, "w5") == [2, 2, 2]
+
+
+def test_last_line_without_newline(path):
+    assert row(load(path, "w4 1 1 1\nw5 2 2 2"), "w5") == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "dim", "message"),
+    [
+        ("w4 1 2 3 4\nw5 1 2 3 4\n", 3, "line 1: vectors of dimension 4, but the embedding has 3"),
+        ("w4 1 2\n", 3, "line 1: vectors of dimension 2, but the embedding has 3"),
+        ("5 4\nw4 1 2 3 4\n", 3, "line 1: vectors of dimension 4, but the embedding has 3"),
+        ("w4 1 2 3\nw5 1 2\n", 3, "line 2: vectors of dimension 2, but the embedding has 3"),
+        ("w4 1 2 3\nw5 1 x 3\n", 3, "line 2: not a word and 3 numbers"),
+        (b"w4 1 2 3\n\xff\xfe 1 2 3\n", 3, "not valid UTF-8"),
+    ],
+)
+def test_mistakes_name_the_file(path, content, dim, message):
+    with pytest.raises(UserError, match=message) as caught:
+        load(path, content, dim)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_file(path):
+    with pytest.raises(UserError, match=f"cannot read the word vectors {path}: No such file"):
+        build_embedding(WORDS, 3, str(path))
+
+
+def test_says_how_many_were_found(path, caplog):
+    caplog.set_level(logging.INFO)
+    load(path, "w4 1 1 1\nw5 2 2 2\nw4 3 3 3\nelse 1 1 1\n")
+    assert f"{path}: vectors for 2 of {len(WORDS) - WORDS.nspecial} types" in caplog.text
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_models_start_from_the_vectors(tmp_path, frozen):
+    source, target = tmp_path / "source.txt", tmp_path / "target.txt"
+    source.write_text("w5 " + " ".join(["1"] * 16) + "\n")
+    target.write_text("w6 " + " ".join(["2"] * 16) + "\n")
+    model = build(
+        "cas_lstm_tiny",
+        encoder_embed_path=str(source),
+        decoder_embed_path=str(target),
+        encoder_freeze_embed=frozen,
+        decoder_freeze_embed=frozen,
+    )
+    for part, index, value in ((model.encoder, 5, 1.0), (model.decoder, 6, 2.0)):
+        assert part.embed_tokens.weight[index].equal(torch.full((16,), value))
+        assert part.embed_tokens.weight[4].abs().max() <= 0.1
+        assert part.embed_tokens.weight.requires_grad is not frozen
+
+
+def test_shared_embeddings_start_from_the_encoders_vectors(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("w5 " + " ".join(["1"] * 16) + "\n")
+    task = make_task(TARGET, TARGET)
+    model = build("cas_lstm_tiny", task, share_all_embeddings=True, encoder_embed_path=str(path))
+    assert model.decoder.embed_tokens.weight[5].equal(torch.ones(16))

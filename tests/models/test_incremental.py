@@ -1,0 +1,73 @@
+"""Decoding step by step, hypotheses rearranged as beam search does, equals decoding at once."""
+
+import pytest
+import torch
+from helpers import assert_close, every_case
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .common import EOS, TARGET, random_model, source
+
+SENTENCES = 3
+
+
+@st.composite
+def searches(draw):
+    """Steps of a search: for each, the hypotheses that go on, of any number, and their words."""
+    steps, size = [], SENTENCES
+    for _ in range(draw(st.integers(1, 5))):
+        order = draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=6))
+        size = len(order)
+        words = draw(st.lists(st.integers(4, TARGET - 1), min_size=size, max_size=size))
+        steps.append((torch.tensor(order), torch.tensor(words)))
+    return steps
+
+
+def assert_incremental_equals_full(model, search):
+    src = source()
+    encoded = model.encoder(src)
+    state = {}
+    prev = torch.full((SENTENCES, 1), EOS)
+    sentences = torch.arange(SENTENCES)
+    out, extra = model.decoder(prev, encoded, incremental_state=state)
+    for order, words in search:
+        model.decoder.reorder_incremental_state_scripting(state, order)
+        encoded = model.encoder.reorder_encoder_out(encoded, order)
+        sentences = sentences[order]
+        prev = torch.cat([prev[order], words.unsqueeze(1)], dim=1)
+        out, extra = model.decoder(prev, encoded, incremental_state=state)
+        full, full_extra = model.decoder(prev, model.encoder(src[sentences]))
+        assert_close([out, extra["attn"][0]], [full[:, -1:], full_extra["attn"][0][:, -1:]])
+
+
+@every_case
+@pytest.mark.parametrize(
+    "variant", ["sizes", "no-input-feed", "bidirectional", "deeper-decoder", "adaptive-equal"]
+)
+def test_incremental_equals_full(case, variant):
+    model = random_model(case, variant, dropout=0.5).eval()
+
+    @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(searches())
+    def check(search):
+        with torch.no_grad():
+            assert_incremental_equals_full(model, search)
+
+    check()
+
+
+@every_case
+def test_what_the_caller_does_to_an_output_stays_with_the_caller(case):
+    """fairseq's generator divides the logits by its --temperature in place."""
+    for variant in ("plain", "adaptive-equal"):
+        model = random_model(case, variant).eval()
+        encoded, prev = model.encoder(source()), torch.tensor([[EOS, 5, 6]] * SENTENCES)
+        with torch.no_grad():
+            expected = model.decoder(prev, encoded)[0]
+            state, outputs = {}, []
+            for t in range(1, 4):
+                out, extra = model.decoder(prev[:, :t], encoded, incremental_state=state)
+                outputs.append(out.clone())
+                out.div_(3.0)
+                extra["attn"][0].zero_()
+        assert_close([torch.cat(outputs, dim=1)], [expected])
