@@ -71,6 +71,10 @@ FAMILIES = list({case.name: case for case in reversed(CASES)}.values())[::-1]
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 every_family = pytest.mark.parametrize("case", FAMILIES, ids=str)
+every_way = pytest.mark.parametrize(
+    ("case", "way"),
+    [pytest.param(case, way, id=f"{case}-{way}") for case in FAMILIES for way in case.directions],
+)
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 

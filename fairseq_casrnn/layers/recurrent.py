@@ -188,7 +188,7 @@ def check_routing(options: SecondOrderOptions, routing: str, assignment) -> None
             raise UserError(
                 f"assignment must be a list of cells from 0 to {options.num_cells - 1}, one per token"
             )
-    if options.temperature <= 0 or options.temperature_floor <= 0:
+    if not (options.temperature > 0 and options.temperature_floor > 0):
         raise UserError("temperature and temperature_floor must be greater than 0")
     if not 0 < options.temperature_decay <= 1:
         raise UserError(f"temperature_decay is {options.temperature_decay}; it must lie in (0, 1]")

@@ -1,0 +1,244 @@
+"""Layers under autograd: called twice, half used, frozen, transposed, freed."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from helpers import (
+    LENGTHS,
+    SINGLE,
+    B,
+    H,
+    I,
+    T,
+    as_tuple,
+    assert_close,
+    every_case,
+    every_engine,
+    every_family,
+    flat,
+    gradients,
+    rand,
+    rand_state,
+    weighted,
+)
+
+
+def setup(case, engine, **kwargs):
+    """A layer, its arguments, and the leaves whose gradients are looked at."""
+    layer = case.random(I, H, 3, bidirectional=True, engine=engine, **kwargs)
+    x, state = rand(T, B, I).requires_grad_(), rand_state(layer)
+    leaves = [x, *(s.requires_grad_() for s in as_tuple(state)), *layer.parameters()]
+    return layer, (x, state, LENGTHS), leaves
+
+
+@every_family
+@every_engine
+def test_backward_twice(case, engine):
+    """retain_graph leaves everything for the second pass."""
+    layer, arguments, leaves = setup(case, engine)
+    loss = weighted(flat(layer(*arguments)))
+    first = torch.autograd.grad(loss, leaves, retain_graph=True)
+    second = torch.autograd.grad(loss, leaves)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(loss, leaves)
+
+
+@every_family
+@every_engine
+def test_gradients_accumulate(case, engine):
+    """Two backward passes into .grad, and one call whose result is used twice."""
+    layer, arguments, leaves = setup(case, engine)
+    weighted(flat(layer(*arguments))).backward()
+    once = [leaf.grad.clone() for leaf in leaves]
+    weighted(flat(layer(*arguments))).backward()
+    assert_close([leaf.grad for leaf in leaves], [2 * g for g in once])
+    result = flat(layer(*arguments))
+    assert_close(gradients(weighted(result) + weighted(result), leaves), [2 * g for g in once])
+
+
+@every_family
+@every_engine
+def test_a_layer_on_itself(case, engine):
+    """Its output and state go through it again: the gradients of both uses add up."""
+    results = []
+    for name in (engine, "reference"):
+        layer = case.random(H, H, 2, engine=name)
+        x = rand(T, B, H).requires_grad_()
+        output, state = layer(*layer(x, None, LENGTHS), LENGTHS[::-1])
+        leaves = [x, *layer.parameters()]
+        results.append(gradients(weighted([output, *as_tuple(state)]), leaves))
+    assert_close(*results)
+
+
+@every_family
+@every_engine
+def test_parts_of_the_result(case, engine):
+    """Only the output, only h_n or only c_n in the loss: the rest adds nothing."""
+    layer, arguments, leaves = setup(case, engine)
+    count = len(flat(layer(*arguments)))
+    reference, *_ = setup(case, "reference")
+    reference.load_state_dict(layer.state_dict())
+    own = [*leaves[: len(leaves) - len(list(layer.parameters()))], *reference.parameters()]
+    total = 0
+    for i in range(count):
+        grads = gradients(weighted([flat(layer(*arguments))[i]]), leaves)
+        assert_close(grads, gradients(weighted([flat(reference(*arguments))[i]]), own))
+        total = [a + b for a, b in zip(total, grads, strict=True)] if total else grads
+    everything = sum(weighted([part]) for part in flat(layer(*arguments)))
+    assert_close(total, gradients(everything, leaves))
+
+
+@every_family
+@every_engine
+def test_the_last_state_is_the_last_output(case, engine):
+    """h_n of the top layer is the output at each sequence's own end, for the gradients as well."""
+    layer = case.random(I, H, 2, engine=engine)
+    x = rand(T, B, I).requires_grad_()
+    output, *final = flat(layer(x, None, LENGTHS))
+    ends = torch.stack([output[n - 1, b] for b, n in enumerate(LENGTHS)])
+    assert torch.equal(final[0][-1], ends)
+    leaves = [x, *layer.parameters()]
+    from_state = torch.autograd.grad(final[0][-1].sum(), leaves, retain_graph=True)
+    assert_close(from_state, torch.autograd.grad(ends.sum(), leaves))
+
+
+@every_family
+@every_engine
+def test_without_gradients(case, engine):
+    layer, arguments, _ = setup(case, engine)
+    expected = [t.detach() for t in flat(layer(*arguments))]
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            result = flat(layer(*arguments))
+        assert not any(t.requires_grad for t in result)
+        assert_close([t.clone() for t in result], expected)
+
+
+@every_family
+@every_engine
+def test_frozen_parameters(case, engine):
+    """Gradients of x alone, and of one parameter alone, are what they are among all."""
+    layer, arguments, leaves = setup(case, engine)
+    expected = gradients(weighted(flat(layer(*arguments))), leaves)
+    layer.requires_grad_(False)
+    (grad,) = gradients(weighted(flat(layer(*arguments))), leaves[:1])
+    assert_close([grad], expected[:1])
+    x, state, lengths = arguments
+    plain = tuple(s.detach() for s in as_tuple(state))
+    plain = plain if layer.has_cell else plain[0]
+    for leaf, target in zip(leaves, expected, strict=True):
+        if isinstance(leaf, torch.nn.Parameter):
+            leaf.requires_grad_(True)
+            (grad,) = gradients(weighted(flat(layer(x.detach(), plain, lengths))), [leaf])
+            assert_close([grad], [target])
+            leaf.requires_grad_(False)
+
+
+@every_family
+@every_engine
+def test_inputs_of_any_layout(case, engine):
+    """x batch first and transposed, states expanded from one row."""
+    layer = case.random(I, H, 2, engine=engine)
+    x = rand(B, T, I).requires_grad_()
+    parts = tuple(rand(2, 1, H, seed=i).requires_grad_() for i in range(1 + layer.has_cell))
+    wide = tuple(p.expand(2, B, H) for p in parts)
+    dense = tuple(p.repeat(1, B, 1) for p in parts)
+    results = []
+    for value, state in ((x.transpose(0, 1), wide), (x.transpose(0, 1).contiguous(), dense)):
+        result = flat(layer(value, state if layer.has_cell else state[0], LENGTHS))
+        results.append([*result, *gradients(weighted(result), [x, *parts, *layer.parameters()])])
+    assert_close(*results)
+
+
+@every_case
+@every_engine
+@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (1, 3), (4, 1)])
+def test_smallest_shapes(case, engine, steps, batch):
+    results = []
+    for name in (engine, "reference"):
+        layer = case.random(1, 1, 2, bidirectional=True, engine=name)
+        x = rand(steps, batch, 1).requires_grad_()
+        result = flat(layer(x, rand_state(layer, batch)))
+        assert result[0].shape == (steps, batch, 2)
+        results.append([*result, *gradients(weighted(result), [x, *layer.parameters()])])
+    assert_close(*results)
+
+
+@every_case
+@every_engine
+def test_training_in_single_precision_goes_where_double_goes(case, engine):
+    """A few steps of SGD: no engine drifts from the reference in double precision."""
+    ends = []
+    for name, dtype in (("reference", torch.float64), (engine, torch.float32)):
+        layer = case.random(dtype=dtype, engine=name)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        for step in range(4):
+            optimizer.zero_grad()
+            output, _ = layer(rand(T, B, I, seed=step, dtype=dtype), None, LENGTHS)
+            output.square().mean().backward()
+            optimizer.step()
+        ends.append([p.detach().double() for p in layer.parameters()])
+    assert_close(*ends, SINGLE)
+
+
+@every_family
+@every_engine
+@pytest.mark.parametrize("backward", [False, True])
+def test_nothing_is_kept_alive(case, engine, backward):
+    """No reference cycle: with the last name gone, input, output and graph are freed at once."""
+    layer = case.random(I, H, 2, bidirectional=True, engine=engine)
+    gc.collect()
+    gc.disable()
+    try:
+        leaf = rand(T, B, I).requires_grad_()
+        x = leaf * 1  # held by nothing but this name and the graph
+        result = flat(layer(x, None, LENGTHS))
+        alive = [weakref.ref(t) for t in (x, *result)]
+        if backward:
+            weighted(result).backward()
+        del x, result
+        assert [ref() for ref in alive] == [None] * len(alive)
+    finally:
+        gc.enable()
+
+
+@every_family
+@every_engine
+def test_results_survive_later_calls(case, engine):
+    """No buffer is shared between calls, nor between a result and its gradient."""
+    layer, arguments, leaves = setup(case, engine)
+    result = flat(layer(*arguments))
+    before = [t.detach().clone() for t in result]
+    grads = torch.autograd.grad(weighted(result), leaves)
+    kept = [g.clone() for g in grads]
+    other = flat(layer(rand(T, B, I, seed=9), None, None))
+    torch.autograd.grad(weighted(other), leaves[-1])
+    assert all(torch.equal(a, b) for a, b in zip(result, before, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(grads, kept, strict=True))
+
+
+@every_family
+@every_engine
+def test_deterministic(case, engine):
+    layer, arguments, leaves = setup(case, engine)
+    runs = []
+    for _ in range(2):
+        result = flat(layer(*arguments))
+        runs.append([*result, *torch.autograd.grad(weighted(result), leaves)])
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+
+
+@every_family
+@every_engine
+def test_saturated_gates_give_finite_gradients(case, engine):
+    layer = case.random(I, H, 2, engine=engine, dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(1e3)
+    x = rand(T, B, I, dtype=torch.float32).requires_grad_()
+    result = flat(layer(1e3 * x, None, LENGTHS))
+    grads = gradients(weighted(result), [x, *layer.parameters()])
+    assert all(t.isfinite().all() for t in (*result, *grads))

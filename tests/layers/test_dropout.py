@@ -1,0 +1,124 @@
+"""Dropout: on the hidden state passed up between layers, and nowhere else."""
+
+import pytest
+import torch
+from helpers import (
+    LENGTHS,
+    B,
+    Case,
+    H,
+    I,
+    T,
+    as_tuple,
+    assert_close,
+    every_case,
+    every_engine,
+    every_way,
+    flat,
+    rand,
+    rand_state,
+)
+from torch import nn
+
+
+def seeded(layer, *arguments, seed=0):
+    torch.manual_seed(seed)
+    return flat(layer(*arguments))
+
+
+@every_way
+@every_engine
+def test_full_dropout_cuts_the_hidden_path_alone(case, way, engine):
+    """p = 1: the layers above read zeros for h', as if weight_ih were 0, but see the cell below."""
+    layer = case.random(I, H, 3, bidirectional=way, dropout=1.0, engine=engine)
+    cut = case.random(I, H, 3, bidirectional=way, engine=engine)
+    with torch.no_grad():
+        for name, parameter in cut.named_parameters():
+            if name.startswith(("weight_ih", "attention")) and "_l0" not in name:
+                parameter.zero_()
+    arguments = (rand(T, B, I), rand_state(layer), LENGTHS)
+    assert_close(flat(layer(*arguments)), flat(cut(*arguments)))
+
+
+@every_way
+@every_engine
+def test_nothing_else_is_dropped(case, way, engine):
+    """With weight_ih = 0 above the bottom layer there is nothing left that dropout could change."""
+    layer = case.random(I, H, 3, bidirectional=way, dropout=0.5, engine=engine)
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if name.startswith(("weight_ih", "attention")) and "_l0" not in name:
+                parameter.zero_()
+    arguments = (rand(T, B, I), rand_state(layer), LENGTHS)
+    expected = flat(layer.eval()(*arguments))
+    if case.name == "second_order_lstm":  # whose routing is hard in eval
+        layer.dropout = 0.0
+        expected = flat(layer.train()(*arguments))
+        layer.dropout = 0.5
+    assert_close(seeded(layer.train(), *arguments), expected)
+
+
+@every_way
+def test_the_bottom_layer_is_untouched_and_the_others_are_not(case, way):
+    layer = case.random(I, H, 3, bidirectional=way, dropout=0.5)
+    arguments = (rand(T, B, I), rand_state(layer), LENGTHS)
+    first, second = seeded(layer, *arguments), seeded(layer, *arguments, seed=1)
+    for a, b in zip(first[1:], second[1:], strict=True):
+        bottom = layer.num_directions
+        assert_close([a[:bottom]], [b[:bottom]])
+        assert not torch.isclose(a[bottom:], b[bottom:]).flatten(1).all(1).any()
+    assert first[0][:2, 1].all(), "the top layer's output is not dropped"
+
+
+@every_case
+def test_reproducible_by_seed(case):
+    layer = case.random(I, H, 3, bidirectional=True, dropout=0.5)
+    arguments = (rand(T, B, I), None, LENGTHS)
+    assert_close(seeded(layer, *arguments), seeded(layer, *arguments))
+
+
+@every_way
+def test_every_step_and_sequence_draws_anew(case, way):
+    """Without dropout, sequences of the same constant input would be alike."""
+    layer = case.random(I, H, 2, bidirectional=way, dropout=0.5)
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if name.startswith(("weight_hh", "depth_peephole", "peephole", "bias")):
+                parameter.zero_()
+    x = torch.ones(20, 1, I, dtype=torch.float64).expand(20, 4, I)
+    torch.manual_seed(0)
+    output = layer(x)[0]
+    for one, other in ((output[:, 0], output[:, 1]), (output[:-1], output[1:])):
+        assert ((one - other).abs().amax(-1) > 1e-6).float().mean() > 0.9
+
+
+@every_case
+@pytest.mark.parametrize("depth", [1, 3])
+def test_none_in_eval_and_none_with_one_layer(case, depth):
+    layer = case.random(I, H, depth, bidirectional=True, dropout=0.9)
+    plain = case.random(I, H, depth, bidirectional=True)
+    arguments = (rand(T, B, I), rand_state(layer), LENGTHS)
+    for training in (True, False) if depth == 1 else (False,):
+        layer.train(training)
+        plain.train(training)
+        assert_close(seeded(layer, *arguments), flat(plain(*arguments)))
+
+
+@every_case
+def test_zero_is_none(case):
+    """And draws no random number."""
+    layer = case.random(I, H, 2, dropout=0.0)
+    torch.manual_seed(0)
+    layer(rand(T, B, I))
+    after = torch.rand(1)
+    torch.manual_seed(0)
+    assert torch.equal(after, torch.rand(1))
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_full_dropout_is_that_of_torch(both):
+    theirs = nn.LSTM(I, H, 3, bidirectional=both, dropout=1.0).double()
+    ours = Case("stacked_lstm").layer().from_torch_lstm(theirs)
+    state = as_tuple(rand_state(ours))
+    output, (h_n, c_n) = theirs(rand(T, B, I), state)
+    assert_close(flat(ours(rand(T, B, I), state)), (output, h_n, c_n))

@@ -1,0 +1,184 @@
+"""What a user can get wrong with a layer is one sentence that says what to do."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import FAMILIES, B, H, I, T, every_family, rand, rand_state
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.layers import GRU, LAYERS, LSTM, SecondOrderLSTM, build
+
+
+def refused(sentence):
+    """The whole message, a regular expression."""
+    return pytest.raises(UserError, match=f"^{sentence}$")
+
+
+@pytest.mark.parametrize("name", ["input_size", "hidden_size", "num_layers"])
+@pytest.mark.parametrize("value", [0, -3, 1.5, float("nan"), float("inf"), None, "4"])
+@pytest.mark.parametrize("kind", LAYERS.values())
+def test_sizes(kind, name, value):
+    sizes = {"input_size": I, "hidden_size": H, "num_layers": 2, name: value}
+    with refused(f"{name} is {value}; it must be a whole number of at least 1"):
+        kind(**sizes)
+
+
+def test_sizes_of_other_number_types():
+    layer = LSTM(np.int64(I), float(H), np.int32(2))
+    assert (layer.input_size, layer.hidden_size, layer.num_layers) == (I, H, 2)
+    assert layer(rand(T, B, I, dtype=torch.float32))[0].shape == (T, B, H)
+
+
+@every_family
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_dropout(case, value):
+    with refused(rf"dropout is {value}; it must lie in \[0, 1\]"):
+        case.layer(dropout=value)
+
+
+@every_family
+@pytest.mark.parametrize("value", ["independent", "True", 2, None])
+def test_bidirectional(case, value):
+    with refused(f"bidirectional is {value!r}; use False, True or 'interleaved'"):
+        case.layer(bidirectional=value)
+
+
+@pytest.mark.parametrize("case", [c for c in FAMILIES if c.reads_lower_cell], ids=str)
+def test_cells_that_read_the_cell_below_cannot_be_interleaved(case):
+    with refused(
+        f"{case.name} reads the cell of the layer below and cannot be interleaved; "
+        "use bidirectional=True"
+    ):
+        case.layer(I, H, 2, bidirectional="interleaved")
+    case.layer(I, H, 1, bidirectional="interleaved")  # nothing below to read
+
+
+def test_unknown_cell():
+    with refused("unknown cell 'sru'; known cells: .*cas_lstm.*"):
+        build("sru", I, H, 2)
+
+
+@every_family
+@pytest.mark.parametrize("shape", [(T, B, I + 1), (T, B), (I,), (1, T, B, I), (T, B, 1)])
+def test_shape_of_the_input(case, shape):
+    layer = case.layer()
+    text = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
+    with refused(rf"input has shape \({text}\); expected \(time, batch, {I}\)"):
+        layer(torch.zeros(shape))
+    if len(shape) > 1:
+        with refused(r"input has shape .*; expected \(time, batch, 7\)"):
+            layer.step(torch.zeros(shape[1:]), None)
+
+
+@every_family
+@pytest.mark.parametrize("shape", [(0, B, I), (T, 0, I)])
+def test_empty_input(case, shape):
+    with refused(r"input has shape .*; it needs at least one time step and one sequence"):
+        case.layer()(torch.zeros(shape))
+
+
+@every_family
+@pytest.mark.parametrize(
+    ("lengths", "sentence"),
+    [
+        ([3, 5], r"lengths has shape \(2,\); expected \(3,\), one per sequence"),
+        ([[3, 5, 1]], r"lengths has shape \(1, 3\); expected \(3,\), one per sequence"),
+        (4, r"lengths has shape \(\); expected \(3,\), one per sequence"),
+        ([3, 6, 1], r"lengths run from 1 to 6; each must lie in 1…5"),
+        ([3, 0, 1], r"lengths run from 0 to 3; each must lie in 1…5"),
+        ([3, -2, 5], r"lengths run from -2 to 5; each must lie in 1…5"),
+    ],
+)
+def test_lengths(case, lengths, sentence):
+    with refused(sentence):
+        case.layer()(torch.zeros(T, B, I), lengths=lengths)
+
+
+@every_family
+def test_lengths_beside_a_packed_sequence(case):
+    packed = pack_padded_sequence(torch.zeros(T, B, I), [5, 4, 2])
+    with refused("a PackedSequence has its own lengths; leave lengths out"):
+        case.layer()(packed, lengths=[5, 4, 2])
+    other = pack_padded_sequence(torch.zeros(T, B, I + 1), [5, 4, 2])
+    with refused(r"input has shape \(5, 3, 8\); expected \(time, batch, 7\)"):
+        case.layer()(other)
+
+
+@every_family
+@pytest.mark.parametrize("shape", [(2, B, H), (4, B + 1, H), (4, B, H + 1), (B, H), (4, 1, H)])
+def test_shape_of_the_state(case, shape):
+    layer = case.layer(bidirectional=True)
+    state = torch.zeros(shape)
+    good = torch.zeros(4, B, H)
+    for wrong in [(state, state), (good, state), (state, good)] if layer.has_cell else [state]:
+        with refused(rf"the state has shape .*; expected \(4, {B}, {H}\)"):
+            layer(torch.zeros(T, B, I), wrong)
+
+
+def test_form_of_the_state():
+    lstm, gru = LSTM(I, H), GRU(I, H)
+    x, h = torch.zeros(T, B, I), torch.zeros(1, B, H)
+    for wrong in (h, (h,), (h, h, h), torch.zeros(2, 1, B, H)):
+        with refused(r"the state of a LSTM is a pair \(h_0, c_0\)"):
+            lstm(x, wrong)
+        with refused(r"the state of a LSTM is a pair \(h_0, c_0\)"):
+            lstm.step(x[0], wrong)
+    for wrong in ((h, h), [h], (h,)):
+        with refused("the state of a GRU is one tensor, h_0"):
+            gru(x, wrong)
+        with refused("the state of a GRU is one tensor, h_0"):
+            gru.step(x[0], wrong)
+    lstm(x, [h, h])
+    with refused(rf"the state has shape \(2, {B}, {H}\); expected \(1, {B}, {H}\)"):
+        gru.step(x[0], torch.zeros(2, B, H))
+
+
+@pytest.mark.parametrize("value", ["soft", None, ""])
+def test_routing(value):
+    with refused(f"routing is {value!r}; use 'attention' or 'assignment'"):
+        SecondOrderLSTM(I, H, routing=value)
+
+
+def test_the_assignment_belongs_to_its_routing():
+    sentence = "assignment is the token-to-cell table of routing='assignment', and only of that"
+    with refused(sentence):
+        SecondOrderLSTM(I, H, routing="assignment")
+    with refused(sentence):
+        SecondOrderLSTM(I, H, assignment=[0, 1])
+
+
+@pytest.mark.parametrize("table", [[0, 2], [-1, 0], [[0, 1]], [], 1, [0.0, 1.0]])
+def test_the_assignment_is_a_list_of_cells(table):
+    with refused("assignment must be a list of cells from 0 to 1, one per token"):
+        SecondOrderLSTM(I, H, num_cells=2, routing="assignment", assignment=table)
+
+
+def test_routing_by_token_without_tokens():
+    layer = SecondOrderLSTM(I, H, routing="assignment", assignment=[0, 1])
+    with refused("routing by assignment needs the tokens: pass tokens=…"):
+        layer(torch.zeros(T, B, I))
+    with refused("routing by assignment needs the tokens: pass tokens=…"):
+        layer.step(torch.zeros(B, I), None)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan")])
+@pytest.mark.parametrize("name", ["temperature", "temperature_floor"])
+def test_temperature(name, value):
+    with refused("temperature and temperature_floor must be greater than 0"):
+        SecondOrderLSTM(I, H, **{name: value})
+
+
+@pytest.mark.parametrize("value", [0, 1.1, -0.5, float("nan")])
+def test_temperature_decay(value):
+    with refused(rf"temperature_decay is {value}; it must lie in \(0, 1\]"):
+        SecondOrderLSTM(I, H, temperature_decay=value)
+
+
+def test_a_refused_layer_changes_nothing():
+    """A call that fails leaves the layer usable."""
+    layer = LSTM(I, H)
+    expected = layer(rand(T, B, I, dtype=torch.float32))[0]
+    with pytest.raises(UserError):
+        layer(torch.zeros(T, B, I + 2), rand_state(layer))
+    assert torch.equal(layer(rand(T, B, I, dtype=torch.float32))[0], expected)

@@ -1,0 +1,231 @@
+"""Second-order LSTM: soft and hard routing, routing by token, and the annealed temperature."""
+
+import io
+
+import pytest
+import torch
+from cells.equations import run_batch
+from helpers import (
+    LENGTHS,
+    B,
+    H,
+    I,
+    T,
+    assert_close,
+    every_engine,
+    flat,
+    gradients,
+    rand,
+    rand_state,
+    randomize,
+    weighted,
+)
+
+from fairseq_casrnn.layers import LSTM, SecondOrderLSTM
+
+TABLE = [2, 0, 1, 1, 0]  # token -> cell
+
+
+def build(num_layers=2, num_cells=3, **kwargs):
+    return randomize(SecondOrderLSTM(I, H, num_layers, num_cells, **kwargs).double())
+
+
+def with_equal_cells_but(layer, chosen):
+    """A plain LSTM with the parameters of the cell ``chosen`` of a one-layer ``layer``."""
+    plain = LSTM(I, H).double()
+    own = slice(chosen * 4 * H, (chosen + 1) * 4 * H)
+    plain.load_state_dict({key: layer.state_dict()[key][own] for key in plain.state_dict()})
+    return plain
+
+
+@every_engine
+def test_eval_takes_the_cell_with_the_largest_weight(engine):
+    """All inputs of one sequence go to one cell: it then is that cell's LSTM."""
+    layer = build(1, engine=engine).eval()
+    for chosen in range(3):
+        x = rand(T, B, I)
+        x[..., 0] = 5.0  # the only input that the attention reads
+        with torch.no_grad():
+            layer.attention_l0.zero_()
+            layer.attention_l0[:, 0] = torch.tensor([0.1, 0.2, 0.3]).roll(chosen + 1)
+        assert_close(flat(layer(x)), flat(with_equal_cells_but(layer, chosen)(x)))
+
+
+def test_eval_takes_the_first_of_equals():
+    layer = build(1).eval()
+    torch.nn.init.zeros_(layer.attention_l0)
+    assert_close(flat(layer(rand(T, B, I))), flat(with_equal_cells_but(layer, 0)(rand(T, B, I))))
+
+
+@every_engine
+def test_routing_hardens_as_the_temperature_falls(engine):
+    """Training routes softly; towards τ = 0 it becomes what eval does."""
+    layer = build(engine=engine)
+    x = rand(T, B, I)
+    hard = layer.eval()(x)[0]
+    distance = []
+    for tau in (1.0, 0.1, 1e-4):
+        layer.train().temperature.fill_(tau)
+        distance.append((layer(x)[0] - hard).abs().max().item())
+    assert distance[0] > 0.01
+    assert distance[0] > distance[1] > distance[2]
+    assert distance[2] < 1e-6
+
+
+def test_temperature_has_no_say_in_eval():
+    layer = build().eval()
+    first = layer(rand(T, B, I))[0]
+    layer.temperature.fill_(0.01)
+    assert torch.equal(layer(rand(T, B, I))[0], first)
+
+
+def test_mixture_weights():
+    """α = softmax(V x / τ), for every layer and direction from its own input and V."""
+    layer = build(bidirectional=True)
+    layer.temperature.fill_(0.5)
+    for k, suffix, size in ((0, "", I), (0, "_reverse", I), (1, "", H), (1, "_reverse", H)):
+        x = rand(T, B, size)
+        alpha = layer.extra_input(k, suffix, x, None, None)
+        scores = x @ getattr(layer, f"attention_l{k}{suffix}").t()
+        assert_close([alpha], [(2 * scores).exp() / (2 * scores).exp().sum(-1, keepdim=True)])
+        hard = layer.eval().extra_input(k, suffix, x, None, None)
+        assert hard.sum(-1).eq(1).all()
+        assert torch.equal(hard.argmax(-1), scores.argmax(-1))
+        layer.train()
+
+
+def test_attention_learns_in_training_only():
+    layer = build()
+    attentions = [layer.attention_l0, layer.attention_l1]
+    assert all(g.any() for g in gradients(weighted(flat(layer(rand(T, B, I)))), attentions))
+    layer.eval()
+    assert not any(g.any() for g in gradients(weighted(flat(layer(rand(T, B, I)))), attentions))
+
+
+@every_engine
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("table", [TABLE, torch.tensor(TABLE), torch.tensor(TABLE).int()])
+def test_routing_by_token(engine, training, table):
+    """Each token goes to its cell in every layer, in training as in eval."""
+    layer = build(routing="assignment", assignment=table, engine=engine).train(training)
+    x, state = rand(T, 1, I), rand_state(layer, 1)
+    for token, cell in enumerate(TABLE):
+        tokens = torch.full((T, 1), token)
+        expected = run_batch(
+            "second_order_lstm",
+            dict(layer.named_parameters()),
+            x,
+            state,
+            [T],
+            2,
+            H,
+            options={"num_cells": 3, "chosen": cell},
+        )
+        assert_close(flat(layer(x, state, tokens=tokens)), expected)
+
+
+def test_routing_by_token_takes_each_position_by_itself():
+    layer = build(1, routing="assignment", assignment=TABLE)
+    tokens = torch.tensor([[0, 1], [2, 4]])
+    x = rand(2, 2, I)
+    first, state = layer(x[:1], tokens=tokens[:1])
+    second, _ = layer(x[1:], state, tokens=tokens[1:])
+    assert_close([layer(x, tokens=tokens)[0]], [torch.cat([first, second])])
+    for b in range(2):
+        chosen = with_equal_cells_but(layer, TABLE[tokens[0, b]])
+        assert_close([first[:, b]], [chosen(x[:1])[0][:, b]])
+
+
+@every_engine
+def test_routing_by_token_in_both_directions(engine):
+    """The tokens are reversed with their sequence, within its own length."""
+    layer = build(bidirectional=True, routing="assignment", assignment=TABLE, engine=engine)
+    single = build(routing="assignment", assignment=TABLE)
+    own = {k.removesuffix("_reverse"): v for k, v in layer.state_dict().items() if "_rev" in k}
+    single.load_state_dict(own, strict=False)
+    x = rand(T, B, I)
+    tokens = torch.randint(5, (T, B), generator=torch.Generator().manual_seed(0))
+    output, _ = layer(x, None, LENGTHS, tokens)
+    for b, n in enumerate(LENGTHS):
+        backward, _ = single(x[:n, [b]].flip(0), tokens=tokens[:n, [b]].flip(0))
+        assert_close([output[:n, [b], H:]], [backward.flip(0)])
+
+
+def test_routing_by_token_interleaved():
+    layer = build(bidirectional="interleaved", routing="assignment", assignment=TABLE)
+    x = rand(T, B, I)
+    tokens = torch.randint(5, (T, B), generator=torch.Generator().manual_seed(0))
+    output, _ = layer(x, None, LENGTHS, tokens)
+    for b, n in enumerate(LENGTHS):
+        alone, _ = layer(x[:n, [b]], tokens=tokens[:n, [b]])
+        assert_close([output[:n, [b]]], [alone])
+
+
+def test_the_assignment_is_saved_and_copied():
+    table = torch.tensor(TABLE)
+    layer = build(routing="assignment", assignment=table)
+    table.zero_()
+    assert layer.assignment.tolist() == TABLE
+    other = build(routing="assignment", assignment=[0] * 5)
+    other.load_state_dict(layer.state_dict())
+    assert other.assignment.tolist() == TABLE
+    assert layer.assignment.dtype == layer.double().assignment.dtype == torch.int64
+
+
+def taus(layer, epochs):
+    values = []
+    for epoch in epochs:
+        layer.set_epoch(epoch)
+        values.append(layer.temperature.item())
+    return values
+
+
+def test_temperature_by_hand():
+    """τ starts at 1 and is multiplied by 0.9 after each epoch, down to the floor of 0.1."""
+    layer = SecondOrderLSTM(I, H)
+    assert layer.temperature.item() == 1
+    assert taus(layer, [1, 2, 3, 4]) == pytest.approx([1, 0.9, 0.81, 0.729])
+    # 0.9^21 = 0.1094..., 0.9^22 = 0.0985...
+    assert taus(layer, [22, 23, 24, 1000]) == pytest.approx([0.9**21, 0.1, 0.1, 0.1])
+    assert taus(layer, [1, 0]) == [1, 1]
+
+
+def test_temperature_with_other_settings():
+    layer = SecondOrderLSTM(
+        I, H, temperature=2.0, temperature_decay=0.5, temperature_floor=0.3
+    )
+    assert layer.temperature.item() == 2
+    assert taus(layer, [1, 2, 3, 4, 5]) == pytest.approx([2, 1, 0.5, 0.3, 0.3])
+    constant = SecondOrderLSTM(I, H, temperature=0.7, temperature_decay=1.0)
+    assert taus(constant, [1, 9]) == pytest.approx([0.7, 0.7])
+
+
+def test_a_floor_above_the_start_never_heats():
+    layer = SecondOrderLSTM(I, H, temperature=0.05, temperature_floor=0.1)
+    assert taus(layer, [1, 2, 50]) == pytest.approx([0.05] * 3)
+
+
+def test_temperature_is_part_of_the_checkpoint():
+    layer = build()
+    layer.set_epoch(5)
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    assert state["temperature"].item() == pytest.approx(0.9**4)
+    resumed = build()
+    resumed.load_state_dict(state)
+    assert resumed.temperature.item() == pytest.approx(0.9**4)
+    x = rand(T, B, I)
+    assert torch.equal(resumed(x)[0], layer(x)[0])
+    resumed.set_epoch(6)
+    layer.set_epoch(6)
+    assert torch.equal(resumed.temperature, layer.temperature)
+    assert not layer.temperature.requires_grad
+
+
+def test_temperature_leaves_routing_by_token_alone():
+    layer = SecondOrderLSTM(I, H, num_cells=3, routing="assignment", assignment=TABLE)
+    layer.set_epoch(7)
+    assert "temperature" not in layer.state_dict()
+    assert not any("attention" in name for name, _ in layer.named_parameters())

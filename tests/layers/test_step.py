@@ -1,0 +1,118 @@
+"""``layer.step``, as a decoder calls it, is ``layer.forward`` one token at a time."""
+
+import pytest
+import torch
+from helpers import (
+    B,
+    H,
+    I,
+    T,
+    as_tuple,
+    assert_close,
+    every_case,
+    every_engine,
+    every_family,
+    flat,
+    gradients,
+    rand,
+    rand_state,
+    weighted,
+)
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.layers import SecondOrderLSTM
+
+
+def iterate(layer, x, state, **kwargs):
+    """Outputs of all steps, and the last state, as forward returns them."""
+    outputs = []
+    for t in range(x.size(0)):
+        tokens = {key: value[t] for key, value in kwargs.items()}
+        output, state = layer.step(x[t], state, **tokens)
+        outputs.append(output)
+    return (torch.stack(outputs), *as_tuple(state))
+
+
+@every_case
+@every_engine
+@pytest.mark.parametrize("training", [True, False])
+def test_steps_are_the_forward(case, engine, training):
+    layer = case.random(I, H, 3, engine=engine).train(training)
+    x, state = rand(T, B, I).requires_grad_(), rand_state(layer)
+    leaves = [x, *(s.requires_grad_() for s in as_tuple(state)), *layer.parameters()]
+    ours, expected = iterate(layer, x, state), flat(layer(x, state))
+    assert_close(ours, expected)
+    assert_close(*(gradients(weighted(result), leaves) for result in (ours, expected)))
+
+
+@every_family
+def test_steps_go_on_from_a_forward(case):
+    """A prefix at once, the rest step by step; and the reverse."""
+    layer = case.random(I, H, 2).eval()
+    x = rand(T, B, I)
+    expected = flat(layer(x))
+    _, state = layer(x[:3])
+    output, *final = iterate(layer, x[3:], state)
+    assert_close([output, *final], [expected[0][3:], *expected[1:]])
+    state = None
+    for t in range(2):
+        _, state = layer.step(x[t], state)
+    output, *final = flat(layer(x[2:], state))
+    assert_close([output, *final], [expected[0][2:], *expected[1:]])
+
+
+@every_family
+def test_no_state_is_the_zero_state(case):
+    layer = case.random(I, H, 2)
+    x = rand(B, I)
+    assert_close(flat(layer.step(x, None)), flat(layer.step(x, layer.zero_state(B))))
+
+
+@every_family
+def test_the_state_may_be_reordered(case):
+    """As a beam search does: rows go their own way, one of them twice."""
+    layer = case.random(I, H, 2).eval()
+    x = rand(T, B, I)
+    order = [2, 0, 0, 1]
+    _, state = layer(x)
+    parts = tuple(s[:, order] for s in as_tuple(state))
+    output, *final = flat(layer.step(rand(4, I, seed=8), parts if layer.has_cell else parts[0]))
+    for row, b in enumerate(order):
+        alone = tuple(s[:, [b]] for s in as_tuple(state))
+        single = layer.step(rand(4, I, seed=8)[[row]], alone if layer.has_cell else alone[0])
+        single_output, *single_final = flat(single)
+        assert_close([output[[row]]], [single_output])
+        assert_close([s[:, [row]] for s in final], single_final)
+
+
+@every_family
+def test_the_given_state_is_left_as_it_is(case):
+    layer = case.random(I, H, 2)
+    state = rand_state(layer)
+    before = [s.clone() for s in as_tuple(state)]
+    layer.step(rand(B, I), state)
+    assert_close(as_tuple(state), before)
+
+
+@every_family
+def test_dropout_between_the_layers(case):
+    """p = 1 in training as in forward, none in eval."""
+    layer = case.random(I, H, 3, dropout=1.0)
+    x, state = rand(1, B, I), rand_state(layer)
+    for training in (True, False):
+        layer.train(training)
+        assert_close(iterate(layer, x, state), flat(layer(x, state)))
+
+
+def test_routing_by_token():
+    layer = SecondOrderLSTM(I, H, 2, 3, routing="assignment", assignment=[2, 0, 1, 1]).double()
+    x, state, tokens = rand(T, B, I), rand_state(layer), torch.randint(4, (T, B))
+    expected = flat(layer(x, state, tokens=tokens))
+    assert_close(iterate(layer, x, state, tokens=tokens), expected)
+
+
+@pytest.mark.parametrize("way", [True, "interleaved"])
+def test_two_directions_have_no_steps(way):
+    layer = SecondOrderLSTM(I, H, 2, bidirectional=way)
+    with pytest.raises(UserError, match="^a bidirectional stack has no steps: it reads whole"):
+        layer.step(rand(B, I), None)
