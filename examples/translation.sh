@@ -106,47 +106,33 @@ check_number() {
 
 train_main() {
     parse_options train_usage "--arch --seed --seeds --data --out --tiny" "$@"
-    local arch seed device=()
+    local arch seed
     if [ -n "$TINY" ]; then
         ARCHS="cas_lstm_tiny"
         SETTINGS+=(--max-epoch 1)
     fi
-    "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || device=(--cpu)
     for arch in ${ARCH:-$ARCHS}; do
         for seed in ${SEED:-$SEEDS}; do
-            train_one "$arch" "$seed" "$OUT/$arch/seed$seed" ${device[@]+"${device[@]}"}
+            train_one "$arch" "$seed" "$OUT/$arch/seed$seed"
         done
     done
 }
 
-# train_one ARCH SEED RUN [--cpu]
+# train_one ARCH SEED RUN
 train_one() {
     local arch="$1" seed="$2" run="$3"
-    shift 3
     mkdir -p "$run"
     echo "training $arch with seed $seed in $run"
     "$PYTHON" -m fairseq_cli.train "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
         --task translation --arch "$arch" --seed "$seed" --save-dir "$run" \
         --no-progress-bar --log-format simple \
-        "${SETTINGS[@]}" "$@" ${EXTRA[@]+"${EXTRA[@]}"} 2>&1 | tee -a "$run/train.log"
+        "${SETTINGS[@]}" ${EXTRA[@]+"${EXTRA[@]}"} 2>&1 | tee -a "$run/train.log"
 }
 
 evaluate_main() {
     parse_options evaluate_usage \
         "--arch --seed --seeds --data --out --checkpoint --beam --baseline" "$@"
-    local run arch seed found=0
-    for run in "$OUT"/*/seed*; do
-        arch="$(basename "$(dirname "$run")")"
-        seed="${run##*/seed}"
-        [ -f "$run/checkpoint_last.pt" ] || continue
-        [[ -z "$ARCH" || " $ARCH " == *" $arch "* ]] || continue
-        [[ -z "$SEED" || " $SEED " == *" $seed "* ]] || continue
-        found=$((found + 1))
-        "$PYTHON" -m fairseq_casrnn.evaluation.evaluate --data "$DATA" --run "$run" \
-            --results "$OUT/results.jsonl" --arch "$arch" --seed "$seed" \
-            --checkpoint "$AVERAGE" --beam "$BEAM" -- ${EXTRA[@]+"${EXTRA[@]}"}
-    done
-    [ "$found" -gt 0 ] || fail "no trained run of these models in $OUT; run train.sh first"
-    "$PYTHON" -m fairseq_casrnn.evaluation.significance "$OUT/results.jsonl" \
-        --checkpoint "$AVERAGE" --beam "$BEAM" ${BASELINE:+--baseline "$BASELINE"}
+    "$PYTHON" -m fairseq_casrnn.evaluation.evaluate --data "$DATA" --out "$OUT" \
+        ${ARCH:+--arch $ARCH} ${SEED:+--seed $SEED} --checkpoint "$AVERAGE" --beam "$BEAM" \
+        ${BASELINE:+--baseline "$BASELINE"} -- ${EXTRA[@]+"${EXTRA[@]}"}
 }

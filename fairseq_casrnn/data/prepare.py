@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -117,22 +116,22 @@ def _write_text(corpus: Corpus, text: Path, bpe_operations: int) -> None:
 
 
 def binarise(text: Path, kind: str, source: str, target: str, dest: Path, *extra: str) -> None:
-    """Run ``fairseq-preprocess`` on ``text/SPLIT.KIND.LANG``, with a dictionary per language.
+    """Run ``fairseq-preprocess`` on ``text/SPLIT.KIND.LANG``, with a dictionary per language."""
+    # fairseq would send its log to standard output; it is in dest/preprocess.log anyway.
+    logging.getLogger().addHandler(logging.NullHandler())
+    from fairseq import options
+    from fairseq_cli import preprocess
 
-    Raises:
-        UserError: with the last line of fairseq's output, if it fails.
-    """
-    command = [sys.executable, "-m", "fairseq_cli.preprocess", "--destdir", str(dest)]
-    command += ["--source-lang", source, "--target-lang", target]
+    command = ["--destdir", str(dest), "--source-lang", source, "--target-lang", target]
     for name in SPLITS:
         command += [f"--{name}pref", str(text / f"{name}.{kind}")]
-    command += extra
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    if done.returncode != 0:
-        last = (done.stdout.strip().splitlines() or ["no output"])[-1]
-        raise UserError(f"fairseq-preprocess failed: {last}")
+    preprocess.logger.setLevel(logging.INFO)
+    try:
+        preprocess.main(options.get_preprocessing_parser().parse_args([*command, *extra]))
+    finally:
+        for handler in list(preprocess.logger.handlers):  # the log file
+            preprocess.logger.removeHandler(handler)
+            handler.close()
 
 
 def _report(corpus: Corpus, stage: Path) -> None:

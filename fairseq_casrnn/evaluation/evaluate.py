@@ -1,25 +1,28 @@
 """Translate a test set with a trained run and score it: what the recipes' ``evaluate.sh`` calls.
 
-``python -m fairseq_casrnn.evaluation.evaluate --data DIR --run DIR --results FILE``
+``python -m fairseq_casrnn.evaluation.evaluate --data DIR --out DIR`` evaluates ``DIR/ARCH/seedN``.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import logging
 import os
 import re
-import subprocess
 import sys
+import warnings
 from pathlib import Path
-
-import torch
+from typing import TextIO
 
 import fairseq_casrnn
 from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.average import average, find_checkpoints, save
 from fairseq_casrnn.evaluation.bleu import score_generated
+from fairseq_casrnn.evaluation.significance import table
+from fairseq_casrnn.explain import explain
 
 _SPEED = re.compile(r"Translated ([\d,]+) sentences .* in ([\d.]+)s")
 
@@ -46,6 +49,8 @@ def choose_checkpoint(run: Path, which: str) -> Path:
         if not path.exists():
             raise UserError(f"{path} does not exist; train the model first")
         return path
+    if not re.fullmatch(r"(best|last):[1-9]\d*", which):
+        raise UserError(f"--checkpoint must be best, last, best:N or last:N, not '{which}'")
     path = run / f"checkpoint_avg_{which.replace(':', '_')}.pt"
     save(average(find_checkpoints(run, which)), path)
     return path
@@ -54,73 +59,155 @@ def choose_checkpoint(run: Path, which: str) -> Path:
 def generate(
     data: Path, checkpoint: Path, output: Path, beam: int, extra: list[str]
 ) -> float | None:
-    """Run ``fairseq-generate`` on the test set; its output is in ``output`` only if it succeeds.
+    """Run ``fairseq-generate`` on the test set; ``output`` is written whole or not at all.
+
+    Args:
+        data: prepared folder.
+        checkpoint: the model.
+        output: file for what fairseq-generate prints.
+        beam: beam size.
+        extra: further options of fairseq-generate.
 
     Returns:
         Sentences translated per second, as fairseq reports them.
 
     Raises:
-        UserError: with the end of what fairseq printed, if it fails.
+        UserError: a mistake in the options, or a checkpoint that does not fit the data.
     """
-    user_dir = Path(fairseq_casrnn.__file__).parent
-    command = [sys.executable, "-m", "fairseq_cli.generate", str(data / "data-bin")]
-    command += ["--user-dir", str(user_dir), "--path", str(checkpoint), "--beam", str(beam)]
-    command += ["--gen-subset", "test", "--max-tokens", "4000"]
+    command = [str(data / "data-bin"), "--user-dir", str(Path(fairseq_casrnn.__file__).parent)]
+    command += ["--path", str(checkpoint), "--beam", str(beam), "--gen-subset", "test"]
+    command += ["--max-tokens", "4000"]
     if (data / "text" / "bpe.codes").exists():
         command += ["--post-process", "subword_nmt"]
-    if not torch.cuda.is_available():
-        command.append("--cpu")
     part = output.with_name(f"{output.name}.part{os.getpid()}")
     try:
         with open(part, "w", encoding="utf-8") as file:
-            done = subprocess.run(
-                command + extra, stdout=file, stderr=subprocess.PIPE, text=True, check=False
-            )
-        if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-            raise UserError(f"fairseq-generate failed: {last.removeprefix('error: ')}")
+            log = _run_generate([*command, *extra], file)
         os.replace(part, output)
+    except Exception as err:
+        sentence = explain(err)
+        if sentence is None:
+            raise
+        raise UserError(sentence) from err
     finally:
         part.unlink(missing_ok=True)
-    speed = _SPEED.search(done.stderr + output.read_text(encoding="utf-8"))
+    speed = _SPEED.search(log)
     return float(speed[1].replace(",", "")) / float(speed[2]) if speed else None
+
+
+def _run_generate(command: list[str], file: TextIO) -> str:
+    """fairseq-generate in this process, its output in ``file``; returns its log."""
+    # fairseq would send its log to the output file.
+    logging.getLogger().addHandler(logging.NullHandler())
+    from fairseq import options
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from fairseq_cli import generate as fairseq_generate
+
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    logger = logging.getLogger("fairseq_cli.generate")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        args = options.parse_args_and_arch(options.get_generation_parser(), input_args=command)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # hydra's, about fairseq's way of using it
+            config = convert_namespace_to_omegaconf(args)
+        fairseq_generate._main(config, file)
+    finally:
+        logger.removeHandler(handler)
+    return log.getvalue()
+
+
+def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, int, Path]]:
+    """(architecture, seed, folder) of the runs ``out/ARCH/seedN`` that have a checkpoint.
+
+    Args:
+        out: folder that train.sh filled.
+        archs: names to take, in this order; empty for all.
+        seeds: seeds to take; empty for all.
+
+    Raises:
+        UserError: none is left, or a run asked for is missing.
+    """
+    runs = {}
+    for path in sorted(out.glob("*/seed*/checkpoint_last.pt")):
+        run = path.parent
+        seed = run.name.removeprefix("seed")
+        if seed.isdecimal():
+            runs[run.parent.name, int(seed)] = run
+    if not runs:
+        raise UserError(f"{out} holds no trained run; run train.sh first")
+    chosen = [
+        (arch, seed)
+        for arch in archs or sorted({arch for arch, _ in runs})
+        for seed in sorted(seeds or {seed for name, seed in runs if name == arch} or {1})
+    ]
+    for arch, seed in chosen:
+        if (arch, seed) not in runs:
+            raise UserError(
+                f"{out} holds no run of {arch} with seed {seed}; train it first, or choose others "
+                "with --arch and --seed"
+            )
+    return [(arch, seed, runs[arch, seed]) for arch, seed in chosen]
+
+
+def evaluate(
+    data: Path, run: Path, which: str, beam: int, extra: list[str] | None = None
+) -> dict[str, object]:
+    """Translate the test set of ``data`` with a run's checkpoint and score the result.
+
+    Returns:
+        ``checkpoint``, ``beam``, the scores of ``score_generated``, ``sentences_per_second``.
+    """
+    checkpoint = choose_checkpoint(run, which)
+    output = run / f"generated.{checkpoint.stem}.beam{beam}.txt"
+    speed = generate(data, checkpoint, output, beam, extra or [])
+    result = {"checkpoint": which, "beam": beam}
+    result |= score_generated(output, data / "text", languages(data)[1])
+    if speed is not None:
+        result["sentences_per_second"] = round(speed, 1)
+    return result
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.evaluate",
-        description="Translate the test set, print both BLEU scores, append a JSON result line.",
+        description="Translate the test set with trained runs, print and record BLEU scores.",
+        epilog="Options after -- go to fairseq-generate.",
     )
     parser.add_argument("--data", required=True, type=Path, help="prepared folder")
-    parser.add_argument("--run", required=True, type=Path, help="folder of checkpoints")
-    parser.add_argument("--results", required=True, type=Path, help="JSON lines file to append to")
-    parser.add_argument("--arch", required=True, help="name to record")
-    parser.add_argument("--seed", required=True, type=int, help="seed to record")
+    parser.add_argument("--out", required=True, type=Path, help="folder of runs ARCH/seedN")
+    parser.add_argument("--arch", nargs="*", default=[], help="architectures (all)")
+    parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (all)")
     parser.add_argument("--checkpoint", default="best", help="best, last, best:N or last:N")
     parser.add_argument("--beam", type=int, default=10)
-    args, extra = parser.parse_known_args(argv)
-    return run_main(lambda: _evaluate(args, [option for option in extra if option != "--"]))
+    parser.add_argument("--baseline", help="architecture of the paired t-test")
+    argv = sys.argv[1:] if argv is None else argv
+    split = argv.index("--") if "--" in argv else len(argv)
+    args = parser.parse_args(argv[:split])
+    return run_main(lambda: _evaluate_all(args, argv[split + 1 :]))
 
 
-def _evaluate(args: argparse.Namespace, extra: list[str]) -> None:
-    target = languages(args.data)[1]
+def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:
+    languages(args.data)  # before any work: is it a prepared folder?
     if args.beam < 1:
         raise UserError(f"--beam must be at least 1, not {args.beam}")
-    checkpoint = choose_checkpoint(args.run, args.checkpoint)
-    output = args.run / f"generated.{checkpoint.stem}.beam{args.beam}.txt"
-    speed = generate(args.data, checkpoint, output, args.beam, extra)
-    scores = score_generated(output, args.data / "text", target)
-    result = {"arch": args.arch, "seed": args.seed, "checkpoint": args.checkpoint}
-    result |= {"beam": args.beam, **scores}
-    if speed is not None:
-        result["sentences_per_second"] = round(speed, 1)
-    args.results.parent.mkdir(parents=True, exist_ok=True)
-    with open(args.results, "a", encoding="utf-8") as file:
-        file.write(json.dumps(result) + "\n")
-    print(f"{args.arch} seed {args.seed}: BLEU {scores['bleu']:.2f} (tokenised, {output.name})")
-    if "sacrebleu" in scores:
-        print(f"  sacreBLEU {scores['sacrebleu']:.2f} (detokenised, {scores['signature']})")
+    runs = find_runs(args.out, args.arch, args.seed)
+    if args.baseline and args.baseline not in {arch for arch, _, _ in runs}:
+        raise UserError(f"--baseline {args.baseline} is not among the evaluated architectures")
+    scores: dict[str, dict[int, float]] = {}
+    for arch, seed, run in runs:
+        result = evaluate(args.data, run, args.checkpoint, args.beam, extra)
+        with open(args.out / "results.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps({"arch": arch, "seed": seed, **result}) + "\n")
+        print(f"{arch} seed {seed}: BLEU {result['bleu']:.2f} (tokenised)", end="")
+        if "sacrebleu" in result:
+            print(f", sacreBLEU {result['sacrebleu']:.2f} ({result['signature']})", end="")
+        print(flush=True)
+        scores.setdefault(arch, {})[seed] = result["bleu"]
+    print("\n".join(table(scores, args.baseline)))
 
 
 if __name__ == "__main__":

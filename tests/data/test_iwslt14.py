@@ -1,0 +1,124 @@
+import hashlib
+
+import pytest
+from corpora import IWSLT_TESTS, iwslt_files, pairs, write_archive, write_iwslt
+
+from fairseq_casrnn.data import iwslt14
+from fairseq_casrnn.errors import UserError
+
+
+def segments(count=1):
+    return {
+        stem: [(f"Satz {stem} {i}.", f"Line {stem} {i}.") for i in range(count)]
+        for stem in IWSLT_TESTS
+    }
+
+
+def test_tags_are_dropped_or_stripped():
+    lines = [
+        "<url>http://x</url>",
+        "<keywords>a, b</keywords>",
+        "<talkid>7</talkid>",
+        "<title>The title</title>",
+        "<description>About it.</description>",
+        " A sentence with a <b>tag</b>. ",
+        "",
+    ]
+    assert iwslt14.parse_train(lines) == [
+        "The title", "About it.", " A sentence with a <b>tag</b>. ", "",
+    ]  # fmt: skip
+
+
+def test_segments_are_taken_as_they_are():
+    lines = [
+        '<doc docid="1"><title>no</title>',
+        '<seg id="1"> Tom &amp; I </seg>',
+        '  <seg id="12">two</seg>  ',
+        "<description>no</description>",
+    ]
+    assert iwslt14.parse_xml(lines) == ["Tom &amp; I", "  two"]
+
+
+def test_every_23rd_pair_is_for_validation():
+    numbered = [(str(n), f"t{n}") for n in range(1, 70)]
+    parts = iwslt14.split_train(numbered)
+    assert parts["valid"] == (["23", "46", "69"], ["t23", "t46", "t69"])
+    assert parts["train"][0][:23] == [str(n) for n in range(1, 23)] + ["24"]
+    assert len(parts["train"][1]) == 66
+
+
+def test_the_whole_archive(tmp_path):
+    long, odd = ("lang " * 176, "long " * 176), ("eins zwei drei vier", "one")
+    train = [*pairs(50), ("", ""), long, odd, ("Ein’s", "It’s")]
+    tests = segments(2)
+    tests[IWSLT_TESTS[0]][0] = ("Das ’s", "It’s")
+    path = write_archive(tmp_path / "de-en.tgz", iwslt_files(train, tests))
+    corpus = iwslt14.read_corpus(path)
+    # 50 pairs, title, description and the last one are clean; 2 of these 53 are numbers 23, 46.
+    assert corpus.notes == {"training lines": 56, "training lines dropped": 3}
+    assert [len(corpus.splits[name][0]) for name in ("train", "valid", "test")] == [51, 2, 10]
+    assert corpus.splits["train"][1][0] == "a talk , side 1"
+    assert corpus.splits["train"][0][1] == "what it is about , side 0 ."
+    # pair 23 of the clean ones is sentence 21: title and description come first
+    assert corpus.splits["valid"][0][0] == train[20][0].lower()[:-1] + " ."
+    assert corpus.splits["train"][1][-1] == "it ’ s"
+    # ... but ’ becomes ' in the test sets, except in the untouched reference
+    assert corpus.splits["test"][1][0] == "it &apos;s"
+    assert corpus.raw_test[1][0] == "It’s"
+    expected = [line for stem in IWSLT_TESTS for line, _ in tests[stem]]
+    assert corpus.raw_test[0] == expected
+
+
+def test_a_missing_file_is_named(tmp_path):
+    files = iwslt_files(pairs(3), segments())
+    del files["IWSLT14.TEDX.dev2012.de-en.en.xml"]
+    path = write_archive(tmp_path / "a.tgz", files)
+    with pytest.raises(UserError, match=r"holds no IWSLT14\.TEDX\.dev2012\.de-en\.en\.xml"):
+        iwslt14.read_corpus(path)
+
+
+@pytest.mark.parametrize("name", ["train.tags.de-en.en", "IWSLT14.TED.tst2011.de-en.en.xml"])
+def test_sides_of_unequal_length_are_named(tmp_path, name):
+    files = iwslt_files(pairs(3), segments())
+    files[name] += '<seg id="99"> one more </seg>\n'
+    path = write_archive(tmp_path / "a.tgz", files)
+    with pytest.raises(UserError, match=f"but {name} has"):
+        iwslt14.read_corpus(path)
+
+
+def test_invalid_utf8_is_located(tmp_path):
+    files = iwslt_files(pairs(3), segments())
+    files["train.tags.de-en.de"] = files["train.tags.de-en.de"].encode() + b"\xe4\n"
+    path = write_archive(tmp_path / "a.tgz", files)
+    with pytest.raises(UserError, match=r"a\.tgz:train\.tags\.de-en\.de, line 9 is not valid"):
+        iwslt14.read_corpus(path)
+
+
+def test_a_cut_archive_is_refused(tmp_path):
+    path = write_iwslt(tmp_path / "a.tgz")
+    path.write_bytes(path.read_bytes()[:-3000])
+    with pytest.raises(UserError, match=r"a\.tgz is not a complete \.tgz archive"):
+        iwslt14.read_corpus(path)
+    with pytest.raises(UserError, match="--archive"):
+        iwslt14.read_corpus(tmp_path / "none.tgz")
+
+
+def test_download_checks_the_file(tmp_path):
+    source = write_iwslt(tmp_path / "source.tgz")
+    md5 = hashlib.md5(source.read_bytes()).hexdigest()
+    got = iwslt14.download(tmp_path / "out", source.as_uri(), md5)
+    assert got.read_bytes() == source.read_bytes()
+    source.unlink()  # not needed a second time
+    assert iwslt14.download(tmp_path / "out", source.as_uri(), md5) == got
+    with pytest.raises(UserError, match=f"has MD5 {md5}, not 0.*--archive"):
+        iwslt14.download(tmp_path / "out", source.as_uri(), "0" * 32)
+
+
+def test_without_a_connection_the_archive_is_asked_for(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(iwslt14.download, "__defaults__", ((tmp_path / "no").as_uri(), "0"))
+    assert iwslt14.main(["--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: file://")
+    assert "--archive FILE" in error
+    assert not (tmp_path / "out" / "data-bin").exists()
+    assert not list((tmp_path / "out").glob("*de-en*"))

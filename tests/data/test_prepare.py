@@ -1,0 +1,173 @@
+import errno
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+from corpora import pairs, write_multi30k
+
+from fairseq_casrnn.data import multi30k, prepare
+from fairseq_casrnn.data.bpe import apply_bpe, learn_joint_bpe
+from fairseq_casrnn.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("multi30k")
+    raw = write_multi30k(folder / "raw")
+    out = folder / "out"
+    assert multi30k.main(["--raw", str(raw), "--out", str(out), "--bpe-operations", "40"]) == 0
+    return raw, out
+
+
+def lines(path):
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_everything_is_there(prepared):
+    _, out = prepared
+    assert sorted(path.name for path in out.iterdir()) == ["data-bin", "text"]
+    text = out / "text"
+    for split, count in (("train", 120), ("valid", 16), ("test", 13)):
+        for lang in ("de", "en"):
+            assert len(lines(text / f"{split}.tok.{lang}")) == count
+            bpe = lines(text / f"{split}.bpe.{lang}")
+            assert [line.replace("@@ ", "") for line in bpe] == lines(text / f"{split}.tok.{lang}")
+            assert (out / "data-bin" / f"{split}.de-en.{lang}.bin").exists()
+    assert lines(text / "test.raw.de")[0].lower()[:-1] + " ." == lines(text / "test.tok.de")[0]
+    notes = json.loads((text / "prepare.json").read_text())
+    assert notes["train pairs"] == 120
+    assert len(lines(text / "bpe.codes")) == 41
+
+
+def test_dictionaries_are_separate_and_from_training(prepared):
+    from fairseq.data import Dictionary
+
+    _, out = prepared
+    for lang in ("de", "en"):
+        dictionary = Dictionary.load(str(out / "data-bin" / f"dict.{lang}.txt"))
+        types = {
+            token for line in lines(out / "text" / f"train.bpe.{lang}") for token in line.split()
+        }
+        assert types == {s for s in dictionary.symbols[4:] if not s.startswith("madeupword")}
+
+
+def test_a_second_call_does_nothing_unless_forced(prepared, capsys):
+    raw, out = prepared
+    before = (out / "data-bin" / "dict.de.txt").stat().st_mtime_ns
+    command = ["--raw", str(raw), "--out", str(out), "--bpe-operations", "40"]
+    assert multi30k.main(command) == 0
+    assert "already prepared; --force" in capsys.readouterr().out
+    assert (out / "data-bin" / "dict.de.txt").stat().st_mtime_ns == before
+    (out / "checkpoints").mkdir()  # not ours: must survive
+    assert multi30k.main([*command, "--force"]) == 0
+    assert (out / "data-bin" / "dict.de.txt").stat().st_mtime_ns > before
+    (out / "checkpoints").rmdir()
+    assert sorted(path.name for path in out.iterdir()) == ["data-bin", "text"]
+
+
+def test_words_without_bpe(prepared, tmp_path):
+    raw, _ = prepared
+    assert multi30k.main(["--raw", str(raw), "--out", str(tmp_path), "--bpe-operations", "0"]) == 0
+    assert not (tmp_path / "text" / "bpe.codes").exists()
+    words = {line.split()[0] for line in lines(tmp_path / "data-bin" / "dict.en.txt")}
+    assert {"three", "house", "."} <= words
+
+
+def damaged(raw, tmp_path, name, content):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for path in raw.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("test_2016_flickr.en", None, r"holds no test_2016_flickr\.en"),
+        ("test_2016_flickr.en", b"", "is empty"),
+        ("test_2016_flickr.en", b"one line\n", r"test_2016_flickr\.de has 13 lines but .* has 1"),
+        ("test_2016_flickr.de", b"\xff\n" * 13, "line 1 is not valid UTF-8"),
+        ("train.raw.de.gz", b"junk", "not a complete gzip file"),
+    ],
+)
+def test_a_bad_file_leaves_nothing(prepared, tmp_path, capsys, name, content, message):
+    folder = damaged(prepared[0], tmp_path, name, content)
+    out = tmp_path / "out"
+    assert multi30k.main(["--raw", str(folder), "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(error)
+    assert not out.exists()
+
+
+def test_an_error_later_keeps_the_old_result(prepared, monkeypatch, capsys):
+    raw, out = prepared
+    before = (out / "data-bin" / "dict.de.txt").read_bytes()
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "train.bpe.de")
+
+    monkeypatch.setattr(prepare, "encode_files", full)
+    assert multi30k.main(["--raw", str(raw), "--out", str(out), "--force"]) == 2
+    assert capsys.readouterr().err == "error: train.bpe.de: No space left on device\n"
+    assert sorted(path.name for path in out.iterdir()) == ["data-bin", "text"]
+    assert (out / "data-bin" / "dict.de.txt").read_bytes() == before
+
+
+def test_a_limit_on_file_sizes(prepared, tmp_path):
+    """The real thing: a child process that cannot write more than 3 kB to a file."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "fairseq_casrnn.data.multi30k"]
+    done = subprocess.run(
+        [*command, "--raw", str(prepared[0]), "--out", str(out), "--bpe-operations", "40"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert "File too large" in done.stderr
+    assert not list(out.iterdir())
+
+
+def test_a_training_pair_with_an_empty_side_is_dropped(tmp_path):
+    raw = write_multi30k(tmp_path / "raw")
+    for lang in ("de", "en"):
+        (raw / f"train.raw.{lang}.gz").unlink()
+    (raw / "train.de").write_text("Ein Hund.\n\nEine Katze.\n")
+    (raw / "train.en").write_text("A dog.\nNothing.\nA cat.\n")
+    corpus = multi30k.read_corpus(raw)
+    assert corpus.splits["train"] == (["ein hund .", "eine katze ."], ["a dog .", "a cat ."])
+    assert corpus.notes == {"training pairs dropped": 1}
+
+
+def test_bpe_is_learned_jointly(tmp_path):
+    german, english = ["hundehund hunde"] * 3, ["underneath"] * 3
+    learn_joint_bpe((german, english), 6, tmp_path / "codes")
+    merges = lines(tmp_path / "codes")[1:]
+    assert merges[:2] == ["u n", "un d"]  # 4 times each only if both sides count
+    units = apply_bpe(["hundehund underneath"], tmp_path / "codes")[0]
+    assert units.replace("@@ ", "") == "hundehund underneath"
+    assert len(units.split()) < len("hundehundunderneath")
+
+
+def test_too_little_text_for_bpe(tmp_path):
+    with pytest.raises(UserError, match="too small"):
+        learn_joint_bpe((["a b"], ["c"]), 5, tmp_path / "codes")
+
+
+def test_an_empty_split_is_refused():
+    sides = ([p[0] for p in pairs(2)], [p[1] for p in pairs(2)])
+    corpus = prepare.Corpus("de", "en", {"train": sides, "valid": ([], []), "test": sides}, sides)
+    with pytest.raises(UserError, match="no sentence pair is left for valid"):
+        corpus.check()

@@ -1,0 +1,113 @@
+import argparse
+import errno
+
+import pytest
+import torch
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation import average
+
+
+def checkpoint(path, weight, counter=0, **more):
+    model = {"weight": torch.tensor(weight), "counter": torch.tensor(counter)}
+    state = {"model": model, "args": None, "cfg": {"x": argparse.Namespace(a=1)}}
+    torch.save({**state, "last_optimizer_state": {"big": torch.ones(9)}, **more}, path)
+    return path
+
+
+def test_the_mean_of_the_weights(tmp_path):
+    paths = [
+        checkpoint(tmp_path / f"checkpoint{n}.pt", [float(n), -n / 2], counter=n, extra_state=n)
+        for n in (1, 2, 6)
+    ]
+    state = average.average(paths)
+    assert state["model"]["weight"].tolist() == [3.0, -1.5]
+    assert state["model"]["weight"].dtype == torch.float32
+    assert state["model"]["counter"].item() == 6  # integers: the last one's
+    assert state["extra_state"] == 6
+    assert state["last_optimizer_state"] is None
+    assert average.load(paths[0])["model"]["weight"].tolist() == [1.0, -0.5]
+
+
+def test_half_precision_does_not_lose_digits(tmp_path):
+    one, small = torch.tensor([1.0]).half(), torch.tensor([2.0**-11]).half()
+    paths = []
+    for n, weight in enumerate([one, *[small] * 4]):
+        paths.append(tmp_path / f"{n}.pt")
+        torch.save({"model": {"w": weight}}, paths[-1])
+    mean = average.average(paths)["model"]["w"]
+    assert mean.dtype == torch.float16
+    assert mean.item() == torch.tensor((1 + 4 * 2.0**-11) / 5).half().item()
+
+
+def test_which_checkpoints(tmp_path):
+    for name in (
+        "checkpoint9.pt", "checkpoint10.pt", "checkpoint11.pt", "checkpoint_best.pt",
+        "checkpoint_last.pt", "checkpoint_1_500.pt", "checkpoint.best_loss_2.5.pt",
+        "checkpoint.best_loss_10.25.pt", "checkpoint.best_loss_3.125.pt",
+        "checkpoint_avg_last_2.pt",
+    ):  # fmt: skip
+        (tmp_path / name).touch()
+    names = [path.name for path in average.find_checkpoints(tmp_path, "last:2")]
+    assert names == ["checkpoint10.pt", "checkpoint11.pt"]
+    names = [path.name for path in average.find_checkpoints(tmp_path, "best:2")]
+    assert names == ["checkpoint.best_loss_2.5.pt", "checkpoint.best_loss_3.125.pt"]
+    names = [path.name for path in average.find_checkpoints(tmp_path, "best:1", maximize=True)]
+    assert names == ["checkpoint.best_loss_10.25.pt"]
+    with pytest.raises(UserError, match=r"3 checkpoints for last:4.*--keep-last-epochs 4"):
+        average.find_checkpoints(tmp_path, "last:4")
+    for wrong in ("last", "last:0", "worst:3"):
+        with pytest.raises(UserError, match=f"'{wrong}' is neither"):
+            average.find_checkpoints(tmp_path, wrong)
+
+
+class Planted:
+    def __reduce__(self):
+        return (print, ("code ran",))
+
+
+def test_only_data_is_loaded(tmp_path, capsys):
+    path = tmp_path / "planted.pt"
+    torch.save({"model": {}, "x": Planted()}, path)
+    with pytest.raises(UserError, match=r"planted\.pt is refused"):
+        average.load(path)
+    assert "code ran" not in capsys.readouterr().out
+
+
+def test_damaged_files_are_named(tmp_path):
+    good = checkpoint(tmp_path / "good.pt", [1.0] * 999)
+    (tmp_path / "cut.pt").write_bytes(good.read_bytes()[:-2000])
+    (tmp_path / "text.pt").write_text("hello")
+    torch.save([1], tmp_path / "list.pt")
+    for name in ("cut.pt", "text.pt", "list.pt", "none.pt"):
+        with pytest.raises(UserError, match=name):
+            average.load(tmp_path / name)
+
+
+def test_different_models_are_refused(tmp_path):
+    paths = [checkpoint(tmp_path / "a.pt", [1.0]), checkpoint(tmp_path / "b.pt", [1.0, 2.0])]
+    with pytest.raises(UserError, match=r"b\.pt and .*a\.pt are checkpoints of different models"):
+        average.average(paths)
+
+
+def test_command_line(tmp_path, capsys):
+    paths = [checkpoint(tmp_path / f"checkpoint{n}.pt", [float(n)]) for n in (1, 2, 3)]
+    out = tmp_path / "avg.pt"
+    assert average.main(["--run", str(tmp_path), "--which", "last:2", "--output", str(out)]) == 0
+    assert average.load(out)["model"]["weight"].tolist() == [2.5]
+    assert average.main([*map(str, paths), "--output", str(out)]) == 0
+    assert average.load(out)["model"]["weight"].tolist() == [2.0]
+    assert average.main(["--output", str(out)]) == 2
+    assert "give either --run DIR or" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    path = checkpoint(tmp_path / "checkpoint1.pt", [1.0])
+
+    def full(state, target):
+        target.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    assert average.main([str(path), "--output", str(tmp_path / "avg.pt")]) == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint1.pt"]

@@ -1,0 +1,75 @@
+import pytest
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation import evaluate
+
+
+@pytest.fixture
+def out(tmp_path):
+    for name in ("a/seed1", "a/seed10", "a/seed2", "b/seed2", "c/seed1", "b/other"):
+        (tmp_path / name).mkdir(parents=True)
+        if not name.startswith("c"):  # c has no checkpoint yet
+            (tmp_path / name / "checkpoint_last.pt").touch()
+    return tmp_path
+
+
+def found(out, archs=(), seeds=()):
+    return [(arch, seed) for arch, seed, _ in evaluate.find_runs(out, list(archs), list(seeds))]
+
+
+def test_runs_are_found_by_their_folders(out):
+    assert found(out) == [("a", 1), ("a", 2), ("a", 10), ("b", 2)]
+    assert found(out, ["b", "a"], [2]) == [("b", 2), ("a", 2)]
+    assert evaluate.find_runs(out, ["b"], [])[0][2] == out / "b" / "seed2"
+
+
+@pytest.mark.parametrize(
+    ("archs", "seeds", "run"), [(["b"], [1, 2], "b with seed 1"), (["c"], [], "c with seed 1")]
+)
+def test_a_run_asked_for_must_exist(out, archs, seeds, run):
+    with pytest.raises(UserError, match=f"no run of {run}"):
+        found(out, archs, seeds)
+    with pytest.raises(UserError, match=r"holds no trained run; run train\.sh"):
+        found(out / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ("best", r"checkpoint_best\.pt does not exist"),
+        ("first", "not 'first'"),
+        ("last:0", "last:0"),
+    ],
+)
+def test_a_wrong_choice_of_checkpoint(out, which, message):
+    assert evaluate.choose_checkpoint(out / "a/seed1", "last").name == "checkpoint_last.pt"
+    with pytest.raises(UserError, match=message):
+        evaluate.choose_checkpoint(out / "a/seed1", which)
+
+
+def test_the_folder_must_be_prepared(out, capsys):
+    options = ["--data", str(out), "--out", str(out)]
+    assert evaluate.main(options) == 2
+    assert "is not a prepared folder" in capsys.readouterr().err
+    (out / "data-bin").mkdir()
+    (out / "data-bin" / "test.zh-en.zh.idx").touch()
+    assert evaluate.languages(out) == ("zh", "en")
+    assert evaluate.main([*options, "--beam", "0"]) == 2
+    assert "--beam must be at least 1" in capsys.readouterr().err
+    assert evaluate.main([*options, "--baseline", "c"]) == 2
+    assert "--baseline c is not among" in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named(out, capsys):
+    (out / "data-bin").mkdir()
+    for name in ("test.zh-en.zh.idx", "dict.zh.txt", "dict.en.txt"):
+        (out / "data-bin" / name).touch()
+    run = out / "b" / "seed2"
+    (run / "checkpoint_last.pt").write_bytes(b"no checkpoint")
+    options = ["--data", str(out), "--out", str(out), "--arch", "b", "--checkpoint", "last"]
+    assert evaluate.main(options) == 2
+    error = capsys.readouterr().err
+    assert "checkpoint_last.pt" in error
+    assert error.splitlines()[-1].startswith("error: ")
+    assert [path.name for path in run.iterdir()] == ["checkpoint_last.pt"]
+    assert not (out / "results.jsonl").exists()

@@ -1,0 +1,136 @@
+"""The shell recipes from raw data to BLEU, on generated corpora."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from corpora import write_iwslt, write_multi30k, write_tatoeba
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SCRIPTS = [
+    EXAMPLES / recipe / f"{step}.sh"
+    for recipe in ("iwslt14", "multi30k", "tatoeba_zh_en")
+    for step in ("prepare", "train", "evaluate")
+] + [EXAMPLES / "tatoeba_zh_en" / "run_table.sh"]
+
+
+def run(script, *options, cwd="/", status=0):
+    """Run a script of examples/ from elsewhere; its output, or its error if it must fail."""
+    done = subprocess.run(
+        [EXAMPLES / script, *map(str, options)], cwd=cwd, capture_output=True, text=True
+    )
+    assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout if status == 0 else done.stderr
+
+
+def results(out):
+    return [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+
+
+def test_multi30k(tmp_path):
+    write_multi30k(tmp_path / "raw")
+    data, out = tmp_path / "data", tmp_path / "out"
+    # paths are the caller's, relative to where the script is called
+    printed = run(
+        "multi30k/prepare.sh", "--raw=raw", "--out", "data", "--bpe-operations=30", cwd=tmp_path
+    )
+    assert "train pairs: 120" in printed
+
+    run("multi30k/train.sh", "--tiny", "--data", data, "--out", out, "--seed", "3")
+    model = out / "cas_lstm_tiny" / "seed3"
+    assert (model / "checkpoint1.pt").exists()
+    # a second call finds the last checkpoint, and extra options overrule the script's
+    train = ("multi30k/train.sh", "--arch", "cas_lstm_tiny", "--data", data, "--out", out)
+    run(*train, "--seed", "3", "--", "--max-epoch", "2")
+    log = (model / "train.log").read_text()
+    assert "Loaded checkpoint" in log
+    assert log.count("begin training epoch 1\n") == 1
+    assert (model / "checkpoint2.pt").exists()
+
+    printed = run("multi30k/evaluate.sh", "--data", data, "--out", out, "--checkpoint", "last:2")
+    assert "cas_lstm_tiny seed 3: BLEU" in printed
+    (result,) = results(out)
+    assert (result["arch"], result["seed"], result["checkpoint"]) == ("cas_lstm_tiny", 3, "last:2")
+    assert (result["beam"], result["sentences"]) == (10, 13)  # all of them, though 13 % 8 > 0
+    assert "case:lc" in result["signature"]
+    generated = (model / "generated.checkpoint_avg_last_2.beam10.txt").read_text()
+    assert f"BLEU4 = {result['bleu']:.2f}" in generated
+
+
+def test_iwslt14_with_seeds_and_a_test_of_significance(tmp_path):
+    archive = write_iwslt(tmp_path / "de-en.tgz")
+    data, out = tmp_path / "data", tmp_path / "out"
+    options = ("--archive", archive, "--out", data, "--bpe-operations", "30")
+    printed = run("iwslt14/prepare.sh", *options)
+    # 230 pairs, a title and a description; 15 segments
+    assert "valid pairs: 10" in printed
+    assert "train pairs: 222" in printed
+    assert "test pairs: 15" in printed
+
+    run("iwslt14/train.sh", "--tiny", "--seeds", 2, "--data", data, "--out", out)
+    # The same runs under another name: evaluate.sh only records what the folder is called.
+    (out / "a_copy").symlink_to(out / "cas_lstm_tiny")
+    printed = run(
+        "iwslt14/evaluate.sh", "--data", data, "--out", out, "--seeds", 2, "--checkpoint", "best",
+        "--arch", "a_copy,cas_lstm_tiny", "--baseline", "cas_lstm_tiny", "--", "--max-len-b", "20",
+    )  # fmt: skip
+    assert [(r["arch"], r["seed"]) for r in results(out)] == [
+        (arch, seed) for arch in ("a_copy", "cas_lstm_tiny") for seed in (1, 2)
+    ]
+    baseline, other = printed.splitlines()[-2:]
+    assert baseline.startswith("cas_lstm_tiny  ")
+    assert "(2 runs)" in baseline
+    assert other.startswith("a_copy ")
+    assert "p = 0.5 against cas_lstm_tiny (one-tailed, 2 pairs)" in other
+
+
+def test_the_table_of_depths(tmp_path):
+    raw, data, out = write_tatoeba(tmp_path / "cmn.txt"), tmp_path / "data", tmp_path / "out"
+    printed = run("tatoeba_zh_en/prepare.sh", "--raw", raw, "--out", data, "--eval-size", 10)
+    assert "test pairs: 10" in printed
+    assert (data / "text" / "test.tok.zh").read_text().split("\n")[0].endswith(" 。")
+    printed = run(
+        "tatoeba_zh_en/run_table.sh", "--depth", 3, "--data", data, "--out", out,
+        "--checkpoint", "best", "--", "--max-epoch", "1",
+    )  # fmt: skip
+    header, _, row = printed.splitlines()[-3:]
+    assert header == "| Depth | GRU | LSTM | DG-LSTM |"
+    assert row.startswith("| 3 | ")
+    assert "–" not in row
+    assert {r["arch"] for r in results(out)} == {
+        f"{cell}_btec_3" for cell in ("stacked_gru", "stacked_lstm", "dg_lstm")
+    }
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_help_and_unknown_options(script):
+    assert os.access(script, os.X_OK)
+    assert run(script, "--help").startswith(f"usage: {script.name} ")
+    if script.name == "prepare.sh" and "iwslt14" not in str(script):
+        return  # all three hand their options to the same parser
+    error = run(script, "--bogus", status=2)
+    assert error.startswith("error: ")
+    assert "--bogus" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--data", "/nowhere"), "/nowhere is not prepared; run prepare.sh"),
+        (("--seeds", "none"), "--seeds must be a positive number, not 'none'"),
+        (("--seed", "1,x"), "--seed must be a positive number, not 'x'"),
+        (("--out",), "--out needs a value"),
+    ],
+)
+def test_wrong_options_of_train(options, message):
+    assert message in run("multi30k/train.sh", *options, status=2)
+
+
+def test_a_failed_training_fails_the_script(tmp_path):
+    (tmp_path / "data-bin").mkdir()
+    where = ("--data", tmp_path, "--out", tmp_path / "out")
+    done = run("multi30k/train.sh", *where, "--tiny", status=1)
+    assert done == ""  # fairseq-train's own message is in the log and on standard output
