@@ -36,7 +36,7 @@ install: $(STAMP)
 # fairseq has no wheel and must be compiled against the torch it will run with: torch comes first,
 # and pip's build isolation, which would fetch another one, is off. A second run finds the pinned
 # versions in place and only renews the package's own metadata.
-$(STAMP): setup.py pyproject.toml constraints.txt
+$(STAMP): setup.py pyproject.toml constraints.txt $(wildcard fairseq_casrnn/csrc/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	    echo "error: Python >= 3.11 is needed; name one with make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import os, sys, sysconfig as s; \
@@ -53,8 +53,8 @@ $(STAMP): setup.py pyproject.toml constraints.txt
 	@$(PIP) torch torchaudio $(BUILD_TOOLS)
 	@echo "installing into $(VENV): fairseq, compiled from source, about 3 minutes (2 of 3)"
 	@$(PIP) --no-build-isolation fairseq-fixed
-	@echo "installing into $(VENV): fairseq-casrnn and its tools (3 of 3)"
-	@$(PIP) --no-build-isolation -e '.[dev,plots]'
+	@echo "installing into $(VENV): fairseq-casrnn, its C++ engine and its tools (3 of 3)"
+	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation -e '.[dev,plots]'
 	@touch $@
 
 clean:

@@ -16,7 +16,7 @@ import pytest
 import fairseq_casrnn
 
 PACKAGE = Path(fairseq_casrnn.__file__).parent
-CORE = ("__init__.py", "errors.py", "explain.py", "compat.py", "cli.py")
+NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.so", "csrc", "models", "tasks", "criterions")
 
 PROBES = {
     "models": """
@@ -70,11 +70,9 @@ def check(home):
 
 
 def make_copy(folder: Path, version: str = fairseq_casrnn.__version__) -> Path:
-    """A copy of the package's core in ``folder``, with the probes as its models and so on."""
+    """A copy of the package in ``folder``, with the probes as its models and so on."""
     package = folder / "fairseq_casrnn"
-    package.mkdir(parents=True)
-    for name in CORE:
-        shutil.copy(PACKAGE / name, package)
+    shutil.copytree(PACKAGE, package, ignore=NOT_COPIED)
     init = package / "__init__.py"
     init.write_text(init.read_text().replace(fairseq_casrnn.__version__, version))
     for role, source in PROBES.items():
