@@ -1,4 +1,4 @@
-"""Batches that lose no sentence."""
+"""Batches that lose no sentence, and that an interruption does not change."""
 
 import functools
 
@@ -33,3 +33,32 @@ def keep_last_batch() -> None:
 
     batch_by_size._keeps_last_batch = True
     data_utils.batch_by_size = batch_by_size
+
+
+def keep_batches_on_resume() -> None:
+    """Make fairseq resume a training with the batches it was interrupted with.
+
+    It forms the batches once, from a seed to which fairseq 0.12.3 adds the epoch in which it starts:
+    a training that is resumed after its first epoch would go on with other batches, and end
+    elsewhere than without the interruption.
+    """
+    from fairseq.tasks import FairseqTask
+
+    original = FairseqTask.get_batch_iterator
+    if getattr(original, "_keeps_batches", False):
+        return
+
+    @functools.wraps(original)
+    def get_batch_iterator(self, dataset, *args, **kwargs):
+        epoch = kwargs.get("epoch", 1)
+        renewed = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
+        if epoch == 1 or renewed or not self.can_reuse_epoch_itr(dataset):
+            return original(self, dataset, *args, **kwargs)
+        if dataset in self.dataset_to_epoch_iter:  # formed already, in an earlier epoch
+            return original(self, dataset, *args, **kwargs)
+        iterator = original(self, dataset, *args, **{**kwargs, "epoch": 1})
+        iterator.epoch = epoch
+        return iterator
+
+    get_batch_iterator._keeps_batches = True
+    FairseqTask.get_batch_iterator = get_batch_iterator

@@ -1,0 +1,230 @@
+"""fairseq-train and fairseq-validate: every cell, options of training, records, interruptions."""
+
+import math
+import signal
+import sys
+from contextlib import suppress
+from unittest import mock
+
+import pytest
+import torch
+from fairseq.logging import progress_bar
+from fairseq.trainer import Trainer
+from tensorboardX.proto import event_pb2
+
+from .programs import (
+    CELLS,
+    TRAIN,
+    USER_DIR,
+    assert_same_training,
+    checkpoint,
+    fairseq,
+    generate,
+    run,
+    train,
+)
+
+VALIDATE = ["--task", "translation", "--cpu", "--max-tokens", "60", "--log-format", "json"]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_every_cell_trains(trained, data, cell):
+    """Better on the validation set than a model that knows only the frequencies of the words."""
+    done = fairseq("validate", data, *VALIDATE, "--path", trained(cell) / "checkpoint_last.pt")
+    (record,) = done.records("valid_loss")
+    state = checkpoint(trained(cell) / "checkpoint_last.pt")
+    assert state["cfg"]["model"]["_name"] == f"{cell}_tiny"
+    assert float(record["valid_loss"]) == pytest.approx(state["extra_state"]["val_loss"], abs=2e-3)
+    assert float(record["valid_loss"]) < 4.0
+
+
+def test_losses_fall(data, tmp_path):
+    done = train(data, tmp_path, "cas_lstm_tiny", epochs=6)
+    losses = [float(record["train_loss"]) for record in done.records("train_loss")]
+    assert len(losses) == 6
+    assert min(losses) < losses[0] - 0.5
+
+
+# --- annealing ---------------------------------------------------------------------------------
+
+
+def test_temperature_falls_with_the_epochs_and_survives(data, tmp_path):
+    """In the log, in the checkpoint, after a resume; down to the floor."""
+    options = ["--temperature", "0.8", "--temperature-decay", "0.5", "--temperature-floor", "0.15"]
+    expected = {1: 0.8, 2: 0.4, 3: 0.2, 4: 0.15}
+    done = train(data, tmp_path, "second_order_lstm_tiny", *options, epochs=3)
+    resumed = train(data, tmp_path, "second_order_lstm_tiny", *options, epochs=4)
+    logged = [r for d in (done, resumed) for r in d.records("train_temperature")]
+    assert {r["epoch"]: float(r["train_temperature"]) for r in logged} == expected
+    for epoch, temperature in expected.items():
+        model = checkpoint(tmp_path / f"checkpoint{epoch}.pt")["model"]
+        buffers = [v.item() for name, v in model.items() if name.endswith("rnn.temperature")]
+        assert buffers == pytest.approx([temperature] * 2)
+
+
+def test_only_mixtures_log_a_temperature(data, tmp_path):
+    assert train(data, tmp_path, "cas_lstm_tiny", epochs=1).records("train_temperature") == []
+
+
+# --- interruptions -----------------------------------------------------------------------------
+
+
+class Interrupted(BaseException):
+    """Stands for a process that ends at once."""
+
+
+@pytest.mark.parametrize("arch", ["lstm", "cas_lstm_tiny", "second_order_lstm_tiny"])
+def test_resuming_in_the_middle_of_an_epoch_changes_nothing(data, tmp_path, arch):
+    """Bit for bit, dropout included, as fairseq's own lstm does: it seeds every update."""
+    options = ["--save-interval-updates", "3", "--disable-validation"]
+    if arch == "lstm":
+        sizes = ("embed-dim", "hidden-size")
+        options += [p for s in sizes for p in (f"--encoder-{s}", 8, f"--decoder-{s}", 8)]
+        options += ["--decoder-out-embed-dim", 8]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(data, whole, arch, *options)
+    total = checkpoint(whole / "checkpoint_last.pt")["optimizer_history"][-1]["num_updates"]
+    step = Trainer.train_step
+
+    def interrupted(trainer, *args, **kwargs):
+        if trainer.get_num_updates() == total // 2 + 2:
+            raise Interrupted
+        return step(trainer, *args, **kwargs)
+
+    with mock.patch.object(Trainer, "train_step", interrupted), pytest.raises(Interrupted):
+        train(data, parts, arch, *options)
+    last = checkpoint(parts / "checkpoint_last.pt")
+    assert 0 < last["extra_state"]["train_iterator"]["iterations_in_epoch"] < total // 2
+    train(data, parts, arch, *options)
+    assert_same_training(whole / "checkpoint_last.pt", parts / "checkpoint_last.pt")
+
+
+KILL = """
+import os, signal, sys
+from fairseq.logging import progress_bar
+from fairseq.trainer import Trainer
+from fairseq_cli.train import cli_main
+step = Trainer.train_step
+def train_step(trainer, *args, **kwargs):
+    if trainer.get_num_updates() == 8:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(trainer, *args, **kwargs)
+Trainer.train_step = train_step
+cli_main()
+"""
+
+
+def test_resuming_a_killed_process_changes_nothing(data, tmp_path):
+    options = [data, *TRAIN, "--arch", "cas_lstm_tiny", "--max-epoch", "2", "--user-dir", USER_DIR]
+    options += ["--save-interval-updates", "3", "--disable-validation", "--save-dir"]
+    killed = run(sys.executable, "-c", KILL, *options, tmp_path / "killed")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    train(data, tmp_path / "killed", "cas_lstm_tiny", *options[-4:-1])
+    train(data, tmp_path / "whole", "cas_lstm_tiny", *options[-4:-1])
+    assert_same_training(*(tmp_path / n / "checkpoint_last.pt" for n in ("killed", "whole")))
+
+
+# --- several batches, several processes --------------------------------------------------------
+
+
+def test_update_freq(data, tmp_path):
+    """Two batches an update: half the updates, and the gradients are summed."""
+    whole = train(data, tmp_path / "1", "cas_lstm_tiny", epochs=1)
+    pairs = train(data, tmp_path / "2", "cas_lstm_tiny", "--update-freq", "2", epochs=1)
+    updates = [
+        float(done.records("train_num_updates")[-1]["train_num_updates"]) for done in (whole, pairs)
+    ]
+    assert updates[1] == math.ceil(updates[0] / 2) > 2
+    tokens = [float(done.records("train_wpb")[-1]["train_wpb"]) for done in (whole, pairs)]
+    assert tokens[1] * updates[1] == pytest.approx(tokens[0] * updates[0], rel=1e-2)
+
+
+@pytest.mark.parametrize("arch", ["second_order_lstm_tiny"])
+def test_two_processes_equal_two_batches_an_update(data, tmp_path, arch):
+    """Data-parallel training on the CPU (gloo) and one process with --update-freq 2."""
+    import subprocess
+
+    common = [*TRAIN, "--arch", arch, "--max-epoch", "2", "--dropout", "0", "--user-dir", USER_DIR]
+    parallel = [
+        *("--distributed-world-size", "2", "--distributed-backend", "gloo", "--distributed-no-spawn"),
+        *("--distributed-init-method", f"file://{tmp_path}/rendezvous", "--ddp-backend"),
+        *("legacy_ddp", "--save-dir", tmp_path / "parallel"),
+    ]
+    processes = [
+        subprocess.Popen(
+            [str(p) for p in ["fairseq-train", data, *common, *parallel, "--distributed-rank", r]],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for r in (0, 1)
+    ]
+    for process in processes:
+        output, _ = process.communicate()
+        assert process.returncode == 0, output
+    train(data, tmp_path / "one", arch, "--dropout", "0", "--update-freq", "2")
+    ours, theirs = (
+        checkpoint(tmp_path / name / "checkpoint_last.pt") for name in ("parallel", "one")
+    )
+    first = checkpoint(tmp_path / "one" / "checkpoint1.pt")["model"]
+    for name, tensor in theirs["model"].items():
+        torch.testing.assert_close(ours["model"][name], tensor, rtol=1e-3, atol=2e-5, msg=name)
+        if tensor.is_floating_point() and "temperature" not in name:
+            assert (tensor - first[name]).abs().max() > 1e-3, f"{name} was not trained"
+
+
+# --- what else fairseq offers ------------------------------------------------------------------
+
+
+def scalars(folder):
+    """The scalars of TensorBoard's event files in ``folder``: ``{tag: [(step, value)]}``."""
+    found = {}
+    for path in folder.glob("events*"):
+        content = path.read_bytes()
+        while content:
+            length = int.from_bytes(content[:8], "little")
+            event = event_pb2.Event.FromString(content[12 : 12 + length])
+            content = content[16 + length :]
+            for value in event.summary.value:
+                found.setdefault(value.tag, []).append((event.step, value.simple_value))
+    return found
+
+
+def test_tensorboard(data, tmp_path):
+    logs = tmp_path / "logs"
+    done = train(data, tmp_path, "second_order_lstm_tiny", "--tensorboard-logdir", logs)
+    progress_bar._close_writers()  # as at a program's end
+    progress_bar._tensorboard_writers.clear()
+    records = done.records("train_loss")
+    train_log, valid_log = scalars(logs / "train"), scalars(logs / "valid")
+    steps, losses = zip(*train_log["loss"], strict=True)
+    assert losses == pytest.approx([float(r["train_loss"]) for r in records], abs=1e-3)
+    assert list(steps) == [float(r["train_num_updates"]) for r in records]
+    assert [v for _, v in train_log["temperature"]] == pytest.approx([1.0, 0.9])
+    valid = [float(r["valid_loss"]) for r in done.records("valid_loss")]
+    assert [v for _, v in valid_log["loss"]] == pytest.approx(valid, abs=1e-3)
+
+
+def test_adaptive_softmax(data, tmp_path):
+    options = ["--adaptive-softmax-cutoff", "6,10", "--criterion", "adaptive_loss"]
+    options += ["--ddp-backend", "legacy_ddp"]
+    done = train(data, tmp_path, "cas_lstm_tiny", *options, epochs=8)
+    losses = [float(r["valid_loss"]) for r in done.records("valid_loss")]
+    assert losses[-1] < losses[0] - 0.5
+    path = tmp_path / "checkpoint_last.pt"
+    assert checkpoint(path)["cfg"]["model"]["adaptive_softmax_cutoff"] == "6,10"
+    (record,) = fairseq("validate", data, *VALIDATE, "--path", path).records("valid_loss")
+    assert float(record["valid_loss"]) == pytest.approx(losses[-1], abs=2e-3)
+    assert len(generate(data, path, "--beam", "3").lines("H")) == 9
+
+
+def test_checkpoints_load_with_safe_loading_and_nothing_else(trained):
+    with suppress(AttributeError):
+        torch.serialization.clear_safe_globals()
+    try:
+        state = torch.load(trained("cas_lstm") / "checkpoint_last.pt", weights_only=True)
+    finally:
+        from fairseq_casrnn import compat
+
+        compat.allow_checkpoint_globals()
+    assert state["cfg"]["model"]["lam"] == "0.5"
