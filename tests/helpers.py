@@ -1,7 +1,7 @@
-"""What the tests of cells, engines and layers share: the matrix they run over, sizes and tolerances.
+"""What the tests of cells, engines and layers share: the matrix they run over, sizes, tolerances.
 
-The matrix is read from the package's own registries, so that a cell added to ``cells.FAMILIES`` or an
-engine added to ``recurrence.ENGINES`` is tested without a change here.
+The matrix is read from the package's own registries, so that a cell added to ``cells.FAMILIES`` or
+an engine added to ``recurrence.ENGINES`` is tested without a change here.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 
 def randomize(module, seed=0):
-    """Set every parameter of ``module`` to random values of a size at which no gate is saturated."""
+    """Set every parameter of ``module`` to random values at which no gate is saturated."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():

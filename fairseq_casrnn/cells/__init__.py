@@ -1,7 +1,7 @@
-"""The cells: one file each, plain PyTorch, the paper's equations; a cell knows its gates and one step.
+"""The cells, one file each: the paper's equations in plain PyTorch, gates and one step.
 
-To add a cell: write its file and add one line to :data:`FAMILIES`. It then exists as a layer, in every
-role, on every engine and in the tests that run over all cells.
+To add a cell: write its file and add one line to :data:`FAMILIES`. It then exists as a layer, in
+every role, on every engine and in the tests that run over all cells.
 """
 
 from __future__ import annotations

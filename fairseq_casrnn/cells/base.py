@@ -5,18 +5,28 @@ A cell describes ONE layer. It owns no parameters; they are handed to it. The re
 
 Notation: B batch, H hidden size, S cells of a mixture. A "block" is H consecutive columns.
 
-Every step has the same outline. The pre-activations are ``gx = W x_t + b`` (``ih_blocks`` blocks, for
-the whole sequence in one product) and ``gh = U h_{t-1}`` (``hh_blocks`` blocks). ``gh`` is added to the
-first blocks of ``gx``, except its last ``inner_blocks`` blocks, which the cell receives apart (the GRU's
-candidate, where the reset gate multiplies U h and not h).
+Every step has the same outline. The pre-activations are ``gx = W x_t + b`` (``ih_blocks`` blocks,
+for the whole sequence in one product) and ``gh = U h_{t-1}`` (``hh_blocks`` blocks). ``gh`` is
+added to the first blocks of ``gx``, except its last ``inner_blocks`` blocks, which the cell gets
+apart (the GRU's candidate, where the reset gate multiplies U h and not h).
 """
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from ..errors import UserError
+
+
+def at_least_one(label: str, value) -> int:
+    """``value`` as an int. Raises UserError, naming ``label``, unless it is a whole number >= 1."""
+    if not isinstance(value, numbers.Real) or not float(value).is_integer() or value < 1:
+        raise UserError(f"{label} is {value}; it must be a whole number of at least 1")
+    return int(value)
 
 
 @dataclass
@@ -34,8 +44,8 @@ class Cell:
         has_cell: whether the layer has a cell state c beside h.
         lower_cell: whether the step reads the cell state of the layer below, (B, H).
         routes: S, when the step reads mixture weights (B, S); otherwise 0.
-        params: ``(name, rows)`` of the elementwise parameters, shape ``(rows, H)``, or ``(H,)`` when
-            rows is None.
+        params: ``(name, rows)`` of the elementwise parameters, shape ``(rows, H)``, or ``(H,)``
+            when rows is None.
         open_blocks: blocks of the bias that start at 1 (the forget-like gates).
     """
 
@@ -82,7 +92,7 @@ class Cell:
         h: Tensor,
         c: Tensor | None,
     ) -> None:
-        """The same step in place: ``gates`` (gx with gh added) becomes the activated gates; h and c are written.
+        """The same step in place: ``gates`` (gx with gh added) is activated; h and c are written.
 
         ``inner`` holds the blocks of gh that were not added, ``(B, inner_blocks*H)``.
         """
@@ -103,11 +113,13 @@ class Cell:
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The hand-written backward of :meth:`forward_`.
 
-        ``gates`` becomes the gradient of the pre-activations, ``inner`` that of its own blocks; ``dc`` may
-        be overwritten; gradients of ``params`` are added to ``d_params`` here or in :meth:`param_grads`.
+        ``gates`` becomes the gradient of the pre-activations, ``inner`` that of its own blocks;
+        ``dc`` may be overwritten; gradients of ``params`` are added to ``d_params`` here or in
+        :meth:`param_grads`.
 
         Returns:
-            ``(dh_prev, dc_prev, d_extra)``; dh_prev only the part that does not pass through U (else None).
+            ``(dh_prev, dc_prev, d_extra)``; dh_prev only the part that does not pass through U, or
+            None where there is none.
         """
         raise NotImplementedError
 
@@ -135,7 +147,7 @@ def dtanh_(out: Tensor, grad: Tensor) -> Tensor:
 
 
 def grad_through_output(dh: Tensor, dc: Tensor, o: Tensor, c: Tensor) -> Tensor:
-    """Backward of h = o ⊙ tanh(c): adds to ``dc``, overwrites ``o`` with the gradient of its pre-activation."""
+    """Backward of h = o⊙tanh(c): adds to ``dc``; ``o`` becomes its pre-activation's gradient."""
     tanh_c = torch.tanh(c)
     dc.add_(torch.ops.aten.tanh_backward(dh * o, tanh_c))
     dsigmoid_(o, dh * tanh_c)

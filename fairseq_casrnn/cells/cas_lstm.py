@@ -1,4 +1,4 @@
-"""Cell-aware stacked LSTM (CAS-LSTM paper, eq. 7-14): a second forget gate, on the lower layer's cell."""
+"""Cell-aware stacked LSTM (CAS-LSTM paper, eq. 7-14): a second forget gate, on the cell below."""
 
 from __future__ import annotations
 
@@ -100,4 +100,5 @@ class CASCell(Cell):
 
 def at_layer(layer: int, options) -> Cell:
     """The bottom layer is a plain LSTM; the layers above see the cell below."""
-    return LSTMCell() if layer == 0 else CASCell(options.lam)
+    cell = CASCell(options.lam)  # checks lam, even where a single layer makes no use of it
+    return LSTMCell() if layer == 0 else cell

@@ -1,4 +1,4 @@
-"""Depth-gated LSTM (depth-gated LSTM paper, eq. 12-18), with diagonal peepholes as in Graves (2013)."""
+"""Depth-gated LSTM (its paper's eq. 12-18), with diagonal peepholes as in Graves (2013)."""
 
 from __future__ import annotations
 
@@ -71,9 +71,10 @@ class PeepholeCell(Cell):
 
 
 class DGCell(PeepholeCell):
-    """d = σ(W_d h' + p₀⊙c₋ + p₁⊙c' + b_d); c = d⊙c' + f⊙c₋ + i⊙g. Blocks: i f g o d; U has i f g o.
+    """d = σ(W_d h' + p₀⊙c₋ + p₁⊙c' + b_d); c = d⊙c' + f⊙c₋ + i⊙g.
 
-    ``peephole`` as in :class:`PeepholeCell`; ``depth_peephole`` is ``(2, H)``: past cell, lower cell.
+    Blocks: i f g o d; U has i f g o. ``peephole`` is as in :class:`PeepholeCell`;
+    ``depth_peephole`` is ``(2, H)``: past cell, lower cell.
     """
 
     ih_blocks = 5
@@ -83,5 +84,5 @@ class DGCell(PeepholeCell):
 
 
 def at_layer(layer: int, options) -> Cell:
-    """The bottom layer is a peephole LSTM; the layers above see the cell below through the depth gate."""
+    """The bottom layer is a peephole LSTM; the layers above see the cell below."""
     return PeepholeCell() if layer == 0 else DGCell()

@@ -1,4 +1,4 @@
-"""Gated recurrent unit, in cuDNN's form (Cho et al. 2014; the reset gate multiplies U h, as in torch.nn.GRU)."""
+"""Gated recurrent unit (Cho et al. 2014) in cuDNN's form: the reset gate multiplies U h, not h."""
 
 from __future__ import annotations
 

@@ -9,9 +9,10 @@ from .lstm import LSTMCell, activate_, input_grads_
 
 
 class HighwayCell(Cell):
-    """d = σ(W_d h' + p₀⊙c₋ + p₁⊙c' + b_d); c = i⊙g + f⊙c₋ + d⊙c'. Blocks: i f g o d; U has i f g o.
+    """d = σ(W_d h' + p₀⊙c₋ + p₁⊙c' + b_d); c = i⊙g + f⊙c₋ + d⊙c'.
 
-    ``depth_peephole`` is ``(2, H)``: row 0 on the past cell c₋, row 1 on the lower cell c'.
+    Blocks: i f g o d; U has i f g o. ``depth_peephole`` is ``(2, H)``: row 0 on the
+    past cell c₋, row 1 on the lower cell c'.
     """
 
     ih_blocks = 5

@@ -1,4 +1,4 @@
-"""Long short-term memory, the baseline of all (CAS-LSTM paper, eq. 1-6; Hochreiter & Schmidhuber 1997)."""
+"""Long short-term memory, the baseline of all (Hochreiter & Schmidhuber 1997; CAS-LSTM eq. 1-6)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LSTMCell(Cell):
 
 
 def activate_(gates, size):
-    """Activate blocks i f g o (and a fifth sigmoid gate, where there is one) in place; returns the blocks."""
+    """Activate blocks i f g o, and a fifth sigmoid gate if there is one, in place; returns them."""
     gates[:, : 2 * size].sigmoid_()
     gates[:, 2 * size : 3 * size].tanh_()
     gates[:, 3 * size :].sigmoid_()

@@ -19,7 +19,7 @@ class NormalizedLSTMCell(Cell):
 
     def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
         i, f, g, o = activate_(gates, c.size(-1))
-        # A softmax over a pair is the logistic function of the difference: f = 1 - share, i = share.
+        # A softmax over a pair is the logistic function of the difference: i is share, f the rest.
         share = torch.sigmoid(i - f)
         torch.lerp(c_prev, g, share, out=c)
         torch.tanh(c, out=h).mul_(o)

@@ -1,4 +1,4 @@
-"""Second-order attention LSTM (second-order LSTM paper, eq. a-e): S cells, mixed by attention on the input."""
+"""Second-order attention LSTM (its paper's eq. a-e): S cells, mixed by attention on the input."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..errors import UserError
-from .base import Cell, dsigmoid_, dtanh_
+from .base import Cell, at_least_one, dsigmoid_, dtanh_
 
 
 @dataclass
 class SecondOrderOptions:
     """Options of the second-order LSTM."""
 
-    num_cells: int = field(default=2, metadata={"help": "number of cells that the attention mixes (S)"})
+    num_cells: int = field(
+        default=2, metadata={"help": "number of cells that the attention mixes (S)"}
+    )
     temperature: float = field(
         default=1.0, metadata={"help": "temperature of the cells' softmax in the first epoch"}
     )
@@ -27,15 +28,14 @@ class SecondOrderOptions:
 
 
 class SecondOrderCell(Cell):
-    """All S cells read the same (h₋, c₋); h = Σ αₛ hₛ, c = Σ αₛ cₛ. Blocks: S times i f g o, cell-major.
+    """All S cells read the same (h₋, c₋); h = Σ αₛ hₛ, c = Σ αₛ cₛ.
 
-    The mixture weights α = softmax(V x / τ), ``(B, S)``, come as ``extra``; V and τ are the layer's.
+    Blocks: S times i f g o, cell-major. The mixture weights α = softmax(V x / τ), ``(B, S)``, come
+    as ``extra``; V and τ are the layer's.
     """
 
     def __init__(self, num_cells: int = 2):
-        if int(num_cells) != num_cells or num_cells < 1:
-            raise UserError(f"num_cells is {num_cells}; it must be a whole number of at least 1")
-        self.routes = int(num_cells)
+        self.routes = at_least_one("num_cells", num_cells)
         self.ih_blocks = self.hh_blocks = 4 * self.routes
         self.open_blocks = tuple(range(1, self.ih_blocks, 4))
 

@@ -29,7 +29,7 @@ def build(
     options=None,
     engine: str | None = None,
 ) -> RecurrentStack:
-    """A stack of the family ``name``; ``options`` is any object with the family's options as attributes.
+    """A stack of the family ``name``; ``options`` is any object with its options as attributes.
 
     Raises:
         UserError: unknown family, or sizes and options it cannot be built with.

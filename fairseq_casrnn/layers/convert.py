@@ -9,14 +9,15 @@ from ..errors import UserError
 
 
 class LikeTorchLSTM:
-    """Adds ``from_torch_lstm`` and ``to_torch_lstm`` to a layer that can compute what an LSTM does."""
+    """Adds ``from_torch_lstm`` and ``to_torch_lstm`` to a layer that can be a plain LSTM."""
 
     @classmethod
     def from_torch_lstm(cls, lstm: nn.LSTM, **options):
         """A layer with the function of ``lstm``; its two biases are added into one.
 
-        ``options`` go to the constructor, for instance ``lam=0`` for a CASLSTM of several layers, whose
-        vertical gate's weights are then zero. Sizes, dropout, dtype, device and mode are those of ``lstm``.
+        ``options`` go to the constructor, for instance ``lam=0`` for a CASLSTM of several layers,
+        whose vertical gate's weights are then zero. Sizes, dropout, dtype, device and mode are
+        those of ``lstm``.
 
         Raises:
             UserError: this layer cannot compute what ``lstm`` does.
@@ -42,8 +43,8 @@ class LikeTorchLSTM:
         """An ``nn.LSTM`` that computes what this layer does (``bias_hh`` zero).
 
         Raises:
-            UserError: there is none: a cell that is not a plain LSTM, or independent directions in several
-                layers.
+            UserError: there is none: a cell that is not a plain LSTM, or independent directions in
+                several layers.
         """
         if not _is_plain_lstm(self):
             raise UserError(f"torch.nn.LSTM cannot compute what this {type(self).__name__} does")
@@ -102,7 +103,7 @@ def _check_torch(module, kind) -> None:
     if not module.bias or module.proj_size:
         raise UserError("only a torch module with biases and without projections can be converted")
     if module.batch_first:
-        raise UserError("the layers read (time, batch, feature); convert a module with batch_first=False")
+        raise UserError("the layers read (time, batch, feature); set batch_first=False to convert")
 
 
 def _layer_like(cls, module, kind, options):
@@ -123,10 +124,11 @@ def _layer_like(cls, module, kind, options):
 
 
 def _torch_like(kind, layer):
-    """A torch module of the sizes, dropout, dtype, device and mode of ``layer``, without its values."""
+    """A ``kind`` of the sizes, dropout, dtype, device and mode of ``layer``, without its values."""
     if layer.bidirectional is True and layer.num_layers > 1:
         raise UserError(
-            "torch concatenates the directions after every layer; only bidirectional='interleaved' converts"
+            "torch concatenates the directions after every layer; "
+            "only bidirectional='interleaved' converts"
         )
     module = kind(
         layer.input_size,

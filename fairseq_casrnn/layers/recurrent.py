@@ -1,4 +1,4 @@
-"""The recurrent layers by name. See :class:`fairseq_casrnn.layers.stack.RecurrentStack` for what they share."""
+"""The recurrent layers by name; :class:`.stack.RecurrentStack` is what they share."""
 
 from __future__ import annotations
 
@@ -19,47 +19,45 @@ class LSTM(convert.LikeTorchLSTM, RecurrentStack):
     def __init__(
         self, input_size, hidden_size, num_layers=1, bidirectional=False, dropout=0.0, engine=None
     ):
-        super().__init__(
-            "stacked_lstm", input_size, hidden_size, num_layers, bidirectional, dropout, None, engine
-        )
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__("stacked_lstm", *sizes, bidirectional, dropout, engine=engine)
 
 
 class NormalizedLSTM(RecurrentStack):
-    """LSTM with softmax over input and forget gate (sentence-state LSTM paper, eq. 1). Blocks i f g o."""
+    """LSTM with softmax over input and forget gate (S-LSTM paper, eq. 1). Blocks i f g o."""
 
     def __init__(
         self, input_size, hidden_size, num_layers=1, bidirectional=False, dropout=0.0, engine=None
     ):
-        super().__init__(
-            "normalized_lstm", input_size, hidden_size, num_layers, bidirectional, dropout, None, engine
-        )
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__("normalized_lstm", *sizes, bidirectional, dropout, engine=engine)
 
 
 class GRU(RecurrentStack):
-    """Gated recurrent unit as cuDNN has it. Blocks r z n; ``bias_n_l{k}`` is the reset gate's inner bias.
+    """Gated recurrent unit as cuDNN has it. Blocks r z n.
 
-    The state is h alone: ``output, h_n = layer(x, h_0)``.
+    ``bias_n_l{k}`` is the reset gate's inner bias. The state is h alone:
+    ``output, h_n = layer(x, h_0)``.
     """
 
     def __init__(
         self, input_size, hidden_size, num_layers=1, bidirectional=False, dropout=0.0, engine=None
     ):
-        super().__init__(
-            "stacked_gru", input_size, hidden_size, num_layers, bidirectional, dropout, None, engine
-        )
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__("stacked_gru", *sizes, bidirectional, dropout, engine=engine)
 
     @classmethod
     def from_torch_gru(cls, gru: nn.GRU) -> GRU:
-        """The same function as ``gru`` (biased, one layer or one direction, or interleaved)."""
+        """The same function as ``gru``. Raises UserError where there is none."""
         return convert.from_torch_gru(cls, gru)
 
     def to_torch_gru(self) -> nn.GRU:
-        """An ``nn.GRU`` that computes what this layer does. Raises UserError where there is none."""
+        """An ``nn.GRU`` with this layer's function. Raises UserError where there is none."""
         return convert.to_torch_gru(self)
 
 
 class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
-    """Cell-aware stacked LSTM (CAS-LSTM paper, eq. 7-14). Blocks i f g o, and v above the bottom layer.
+    """Cell-aware stacked LSTM (its paper's eq. 7-14). Blocks i f g o, above the bottom also v.
 
     ``lam`` (λ) weights the lower layer's cell: a number in [0, 1], "trainable", or None.
     """
@@ -75,45 +73,45 @@ class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
         engine=None,
     ):
         options = CASOptions(lam=lam)
-        super().__init__(
-            "cas_lstm", input_size, hidden_size, num_layers, bidirectional, dropout, options, engine
-        )
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__("cas_lstm", *sizes, bidirectional, dropout, options, engine)
         self.lam = lam
 
 
 class HighwayLSTM(convert.LikeTorchLSTM, RecurrentStack):
-    """Highway LSTM (CAS-LSTM paper, eq. 17-18). Blocks i f g o d; ``depth_peephole_l{k}`` (2, H)."""
+    """Highway LSTM (CAS-LSTM paper, eq. 17-18). Blocks i f g o, above the bottom also d."""
 
     def __init__(
         self, input_size, hidden_size, num_layers=2, bidirectional=False, dropout=0.0, engine=None
     ):
-        super().__init__(
-            "highway_lstm", input_size, hidden_size, num_layers, bidirectional, dropout, None, engine
-        )
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__("highway_lstm", *sizes, bidirectional, dropout, engine=engine)
 
 
 class DGLSTM(RecurrentStack):
-    """Depth-gated LSTM (depth-gated LSTM paper, eq. 12-18), with peepholes. Blocks i f g o d."""
+    """Depth-gated LSTM (its paper's eq. 12-18), with peepholes. Blocks i f g o, above also d."""
 
     def __init__(
         self, input_size, hidden_size, num_layers=2, bidirectional=False, dropout=0.0, engine=None
     ):
-        super().__init__(
-            "dg_lstm", input_size, hidden_size, num_layers, bidirectional, dropout, None, engine
-        )
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__("dg_lstm", *sizes, bidirectional, dropout, engine=engine)
 
 
 class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
-    """Second-order attention LSTM (second-order LSTM paper, eq. a-e): S cells mixed by α = softmax(V x / τ).
+    """Second-order attention LSTM (its paper's eq. a-e): S cells mixed by α = softmax(V x / τ).
 
-    The temperature τ is a buffer, so part of every checkpoint; :meth:`set_epoch` anneals it. In ``eval()``
-    the routing is hard: each input goes to the cell with the largest weight, the first of equals.
+    The temperature τ is a buffer, so part of every checkpoint; :meth:`set_epoch` anneals it. In
+    ``eval()`` the routing is hard: each input goes to the cell with the largest weight, the first
+    of equals.
 
     Args:
         num_cells: S.
         routing: "attention", or "assignment" to choose the cell by token from a fixed table.
-        assignment: ``(V,)`` cell of each token, for routing by assignment; ``forward`` then needs ``tokens``.
-        temperature, temperature_decay, temperature_floor: τ of the first epoch, its factor per epoch, its floor.
+        assignment: ``(V,)`` cell of each token, for routing by assignment; ``forward`` then needs
+            ``tokens``.
+        temperature, temperature_decay, temperature_floor: τ of the first epoch, its factor per
+            epoch, its floor.
     """
 
     def __init__(
@@ -134,22 +132,17 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
         options = SecondOrderOptions(num_cells, temperature, temperature_decay, temperature_floor)
         check_routing(options, routing, assignment)
         self.routing = routing
-        super().__init__(
-            "second_order_lstm",
-            input_size,
-            hidden_size,
-            num_layers,
-            bidirectional,
-            dropout,
-            options,
-            engine,
-        )
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__("second_order_lstm", *sizes, bidirectional, dropout, options, engine)
         if routing == "assignment":
-            self.register_buffer("assignment", torch.as_tensor(assignment, dtype=torch.long).clone())
+            self.register_buffer(
+                "assignment", torch.as_tensor(assignment, dtype=torch.long).clone()
+            )
         else:
             self.register_buffer("temperature", torch.tensor(float(temperature)))
 
     def parameter_shapes(self, k):
+        """Those of the base; ``attention`` only where it routes."""
         shapes = super().parameter_shapes(k)
         if self.routing == "assignment":
             shapes.pop(f"attention_l{k}")
@@ -180,13 +173,16 @@ def check_routing(options: SecondOrderOptions, routing: str, assignment) -> None
     if routing not in ("attention", "assignment"):
         raise UserError(f"routing is {routing!r}; use 'attention' or 'assignment'")
     if (assignment is not None) != (routing == "assignment"):
-        raise UserError("assignment is the token-to-cell table of routing='assignment', and only of that")
+        raise UserError(
+            "assignment is the token-to-cell table of routing='assignment', and only of that"
+        )
     if assignment is not None:
         table: Tensor = torch.as_tensor(assignment)
         fits = table.dim() == 1 and table.numel() and not table.is_floating_point()
         if not fits or not 0 <= int(table.min()) <= int(table.max()) < options.num_cells:
             raise UserError(
-                f"assignment must be a list of cells from 0 to {options.num_cells - 1}, one per token"
+                f"assignment must be a list of cells from 0 to {options.num_cells - 1}, "
+                "one per token"
             )
     if not (options.temperature > 0 and options.temperature_floor > 0):
         raise UserError("temperature and temperature_floor must be greater than 0")

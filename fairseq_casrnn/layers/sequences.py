@@ -19,7 +19,9 @@ def check_lengths(lengths, steps: int, batch: int, device) -> Tensor | None:
         return None
     lengths = torch.as_tensor(lengths, dtype=torch.long)
     if lengths.shape != (batch,):
-        raise UserError(f"lengths has shape {tuple(lengths.shape)}; expected ({batch},), one per sequence")
+        raise UserError(
+            f"lengths has shape {tuple(lengths.shape)}; expected ({batch},), one per sequence"
+        )
     low, high = (int(v) for v in lengths.aminmax())
     if low < 1 or high > steps:
         raise UserError(f"lengths run from {low} to {high}; each must lie in 1…{steps}")
@@ -32,7 +34,7 @@ def padding_mask(lengths: Tensor, steps: int) -> Tensor:
 
 
 def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Each sequence of ``x`` (T, B, …) reversed within its own length; padding stays where it is."""
+    """Each sequence of ``x`` (T, B, …) reversed within its own length; padding stays."""
     if lengths is None:
         return x.flip(0)
     t = torch.arange(x.size(0), device=x.device).unsqueeze(1)

@@ -1,9 +1,8 @@
-"""A stack of recurrent layers with the habits of ``torch.nn.LSTM``; the base of all recurrent layers."""
+"""A stack of recurrent layers with the habits of ``torch.nn.LSTM``: the base of all layers."""
 
 from __future__ import annotations
 
 import math
-import numbers
 
 import torch
 import torch.nn.functional as F
@@ -12,30 +11,24 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .. import recurrence
 from ..cells import family
+from ..cells.base import at_least_one
 from ..errors import UserError
 from .sequences import check_lengths, padding_mask, repack, reverse, unpack
-
-
-def at_least_one(label: str, value) -> int:
-    """``value`` as an int. Raises UserError, naming ``label``, unless it is a whole number from 1."""
-    if not isinstance(value, numbers.Real) or not float(value).is_integer() or value < 1:
-        raise UserError(f"{label} is {value}; it must be a whole number of at least 1")
-    return int(value)
 
 
 class RecurrentStack(nn.Module):
     """L layers of one family of cells, in one or two directions.
 
     Two directions are two independent stacks that meet only at the top, where their outputs are
-    concatenated; ``bidirectional="interleaved"`` is ``torch.nn.LSTM``'s way instead (concatenation after
-    every layer), for cells that do not read the cell below.
+    concatenated; ``bidirectional="interleaved"`` is ``torch.nn.LSTM``'s way instead (concatenation
+    after every layer), for cells that do not read the cell below.
 
     Args:
         name: key of :data:`fairseq_casrnn.cells.FAMILIES`.
         input_size, hidden_size: features of the input, of every layer's state.
         num_layers: L, at least 1.
         bidirectional: False, True or "interleaved".
-        dropout: probability on the hidden state passed up between layers, never on a cell or in time.
+        dropout: probability on the hidden state passed up between layers, not on a cell or in time.
         options: the family's options dataclass; None for its defaults.
         engine: name of a recurrence engine, None for the default.
 
@@ -63,7 +56,9 @@ class RecurrentStack(nn.Module):
         self.input_size = at_least_one("input_size", input_size)
         self.hidden_size = at_least_one("hidden_size", hidden_size)
         self.num_layers = at_least_one("num_layers", num_layers)
-        self.bidirectional = bidirectional if bidirectional == "interleaved" else bool(bidirectional)
+        self.bidirectional = (
+            bidirectional if bidirectional == "interleaved" else bool(bidirectional)
+        )
         self.dropout, self.engine = dropout, engine
         if engine is not None:
             recurrence.engine_name(engine)
@@ -118,7 +113,7 @@ class RecurrentStack(nn.Module):
         return shapes
 
     def reset_parameters(self) -> None:
-        """Weights and peepholes uniform in ±1/√H; biases 0, those of forget-like gates 1; λ at 0.5."""
+        """Weights and peepholes uniform in ±1/√H; biases 0, of forget-like gates 1; λ at 0.5."""
         bound = 1 / math.sqrt(self.hidden_size)
         with torch.no_grad():
             for key, parameter in self.named_parameters():
@@ -140,7 +135,9 @@ class RecurrentStack(nn.Module):
         extra = tuple(get(key) for key, _ in self.cells[k].params)
         return get("weight_ih"), get("weight_hh"), get("bias"), extra
 
-    def extra_input(self, k: int, suffix: str, x: Tensor, lower_c: Tensor | None, tokens: Tensor | None):
+    def extra_input(
+        self, k: int, suffix: str, x: Tensor, lower_c: Tensor | None, tokens: Tensor | None
+    ) -> Tensor | None:
         """What layer k's cell reads beside its input: the lower layer's cells, or nothing."""
         return lower_c if self.cells[k].lower_cell else None
 
@@ -149,13 +146,14 @@ class RecurrentStack(nn.Module):
 
         Args:
             x: ``(T, B, input_size)``, or a PackedSequence.
-            state: ``(h_0, c_0)``, each ``(L*D, B, H)``, or h_0 alone where there is no c; None for zeros.
-            lengths: ``(B,)`` in any order, or None when nothing is padding. Not with a PackedSequence.
+            state: ``(h_0, c_0)``, each ``(L*D, B, H)``, h_0 alone without c, or None for zeros.
+            lengths: ``(B,)`` in any order, or None when nothing is padding or x is packed.
             tokens: ``(T, B)``, read only by routing by token.
 
         Returns:
-            ``output, (h_n, c_n)`` (``output, h_n`` without c): output ``(T, B, D*H)``, zero at padding, or
-            a PackedSequence if x is one; h_n, c_n ``(L*D, B, H)`` at each sequence's own last step.
+            ``output, (h_n, c_n)`` (``output, h_n`` without c): output ``(T, B, D*H)``, zero at
+            padding, or a PackedSequence if x is one; h_n, c_n ``(L*D, B, H)`` at each sequence's
+            last step.
 
         Raises:
             UserError: shapes that do not fit.
@@ -164,15 +162,16 @@ class RecurrentStack(nn.Module):
         if packed is not None:
             if lengths is not None:
                 raise UserError("a PackedSequence has its own lengths; leave lengths out")
-            x, packed_lengths = unpack(packed)
-            lengths = packed_lengths
+            x, lengths = unpack(packed)
+            packed_lengths = lengths
         self._check_input(x)
         steps, batch, _ = x.shape
         lengths = check_lengths(lengths, steps, batch, x.device)
         mask = None
         if lengths is not None:
             mask = padding_mask(lengths, steps).unsqueeze(-1)
-            x = x.masked_fill(mask, 0.0)  # so that not even NaN at padding reaches a weight's gradient
+            # Not even NaN at padding may reach a weight's gradient.
+            x = x.masked_fill(mask, 0.0)
         states = self._split_state(state, x)
         run = self._interleaved if self.bidirectional == "interleaved" else self._independent
         output, finals = run(x, states, lengths, tokens)
@@ -197,7 +196,7 @@ class RecurrentStack(nn.Module):
             The top layer's h ``(B, H)`` and the new state.
 
         Raises:
-            UserError: a bidirectional stack, whose other direction begins at the end; shapes that do not fit.
+            UserError: a bidirectional stack; shapes that do not fit.
         """
         if self.bidirectional:
             raise UserError("a bidirectional stack has no steps: it reads whole sequences")
@@ -226,14 +225,11 @@ class RecurrentStack(nn.Module):
         return (h, h.clone()) if self.has_cell else h
 
     def _check_input(self, x):
-        if x.dim() != 3 or x.size(-1) != self.input_size:
-            raise UserError(
-                f"input has shape {tuple(x.shape)}; expected (time, batch, {self.input_size})"
-            )
-        if x.size(0) == 0 or x.size(1) == 0:
-            raise UserError(
-                f"input has shape {tuple(x.shape)}; it needs at least one time step and one sequence"
-            )
+        shape = tuple(x.shape)
+        if len(shape) != 3 or shape[-1] != self.input_size:
+            raise UserError(f"input has shape {shape}; expected (time, batch, {self.input_size})")
+        if 0 in shape:
+            raise UserError(f"input has shape {shape}; it needs a time step and a sequence")
 
     def _check_state(self, state, batch):
         if self.has_cell != isinstance(state, (tuple, list)) or (self.has_cell and len(state) != 2):
@@ -248,14 +244,15 @@ class RecurrentStack(nn.Module):
         """The initial (h, c) of each layer and direction, in ``nn.LSTM`` order."""
         if state is None:
             zero = x.new_zeros(x.size(1), self.hidden_size)
-            return [(zero, zero if self.has_cell else None)] * (self.num_layers * self.num_directions)
+            slots = self.num_layers * self.num_directions
+            return [(zero, zero if self.has_cell else None)] * slots
         self._check_state(state, x.size(1))
         return list(zip(*state, strict=True)) if self.has_cell else [(h, None) for h in state]
 
     def _run_layer(self, k, suffix, x, lower_c, state, last, tokens):
         w_ih, w_hh, bias, params = self.layer_parameters(k, suffix)
         extra = self.extra_input(k, suffix, x, lower_c, tokens)
-        gx = F.linear(x, w_ih, bias)  # (T, B, ih_blocks*H): the input's product for the whole sequence
+        gx = F.linear(x, w_ih, bias)  # (T, B, ih_blocks*H), for the whole sequence at once
         cell = self.cells[k]
         return recurrence.run(self.engine, cell, gx, w_hh, state[0], state[1], extra, last, params)
 
@@ -293,6 +290,7 @@ class RecurrentStack(nn.Module):
         return x, finals
 
     def extra_repr(self) -> str:
+        """The sizes and what is not at its default, for ``repr``."""
         parts = [f"{self.input_size}, {self.hidden_size}", f"num_layers={self.num_layers}"]
         if self.bidirectional:
             parts.append(f"bidirectional={self.bidirectional!r}")

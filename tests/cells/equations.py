@@ -162,7 +162,7 @@ def run_sequence(name, P, xs, state, depth, size, bidirectional=False, options=N
 
 
 def run_batch(name, P, x, state, lengths, depth, size, bidirectional=False, options=None):
-    """The stack over a padded batch (T, B, I), one sequence at a time: output, h_n, c_n (or None)."""
+    """The stack over a padded batch, one sequence at a time: output, h_n, and c_n or None."""
     h_0, c_0 = state
     steps, batch, _ = x.shape
     directions = 2 if bidirectional else 1

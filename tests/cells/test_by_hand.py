@@ -1,4 +1,4 @@
-"""Answers known without running the code: a gate shut or open turns one cell into another, or into a number."""
+"""Answers known by hand: a gate shut or open turns one cell into another, or into a number."""
 
 import math
 
@@ -47,7 +47,7 @@ def set_gate(layer, n, value, layers=None):
     with torch.no_grad():
         for k in range(layer.num_layers) if layers is None else layers:
             for suffix in layer.suffixes:
-                w_ih, w_hh, bias, params = layer.layer_parameters(k, suffix)
+                w_ih, w_hh, bias, _ = layer.layer_parameters(k, suffix)
                 for tensor in (w_ih, w_hh):
                     block(tensor, n).zero_()
                 block(bias, n).fill_(value)
@@ -64,7 +64,7 @@ def as_lstm(layer):
 
 
 def assert_is_lstm(layer):
-    """The layer's outputs, and the gradients of x and of the state, are those of the LSTM within it."""
+    """Outputs and gradients of x and of the state are those of the LSTM within the layer."""
     plain = as_lstm(layer)
     results = []
     for module in (layer, plain):
@@ -167,7 +167,7 @@ def test_one_dg_layer_without_peepholes_is_an_lstm(engine):
 
 
 def set_depth_gate(layer, value):
-    """Hold gate d, which has no block in weight_hh, at σ(value) in all layers above the bottom one."""
+    """Hold gate d, which has no block in weight_hh, at σ(value) above the bottom layer."""
     with torch.no_grad():
         for k in range(1, layer.num_layers):
             for suffix in layer.suffixes:
@@ -258,7 +258,7 @@ def test_gru_with_its_update_gate_open_keeps_its_state(engine):
 
 @every_engine
 def test_gru_reset_gate_multiplies_the_inner_bias(engine):
-    """With r shut neither U_n h nor bias_n reaches the candidate (Cho's GRU would keep the bias)."""
+    """With r shut neither U_n h nor bias_n reaches the candidate (Cho's GRU keeps the bias)."""
     layer = randomize(GRU(I, H, engine=engine).double())
     set_gate(layer, 0, SHUT)
     set_gate(layer, 1, SHUT)  # z = 0: h is the candidate

@@ -68,7 +68,7 @@ def check(case, layer, tolerance, lengths=LENGTHS):
 def test_outputs_and_gradients_in_double_precision(case, way, engine):
     layer = case.random(I, H, 3, bidirectional=way, engine=engine)
     grads = check(case, layer, DOUBLE)
-    # The weights of the loss leave nothing out: each parameter takes part, but for what a setting shuts.
+    # The loss leaves nothing out: each parameter takes part, but for the choice among one cell.
     idle = {name for name, grad in grads.items() if not grad.any()}
     assert all(case.options.get("num_cells") == 1 and "attention" in name for name in idle), idle
 

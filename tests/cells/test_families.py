@@ -72,7 +72,7 @@ def test_lam_outside_its_range(given):
         UserError, match=r"^lam is .*; it must be a number in \[0, 1\], 'trainable' or"
     ):
         parse_lam(given)
-    with pytest.raises(UserError, match="^lam is"):
+    with pytest.raises(UserError, match=r"^lam is"):
         layers.CASLSTM(I, H, lam=given)
 
 
@@ -82,7 +82,7 @@ def test_number_of_cells(given):
         UserError, match=rf"^num_cells is {given}; it must be a whole number of at least 1"
     ):
         SecondOrderCell(given)
-    with pytest.raises(UserError, match="^num_cells is"):
+    with pytest.raises(UserError, match=r"^num_cells is"):
         layers.SecondOrderLSTM(I, H, num_cells=given)
 
 
@@ -93,7 +93,7 @@ def test_options_may_come_as_text_of_a_command_line():
 
 
 class ClampedCell(LSTMCell):
-    """An LSTM whose output is halved, with nothing but the step: what a newcomer would write first."""
+    """An LSTM whose output is halved; nothing but the step, as a newcomer would begin."""
 
     def step(self, gx, gh, h, c, extra, params):
         h, c = super().step(gx, gh, h, c, extra, params)

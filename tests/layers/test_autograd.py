@@ -190,7 +190,6 @@ def test_training_in_single_precision_goes_where_double_goes(case, engine):
 def test_nothing_is_kept_alive(case, engine, backward):
     """No reference cycle: with the last name gone, input, output and graph are freed at once."""
     layer = case.random(I, H, 2, bidirectional=True, engine=engine)
-    gc.collect()
     gc.disable()
     try:
         leaf = rand(T, B, I).requires_grad_()

@@ -5,7 +5,6 @@ import torch
 from helpers import (
     LENGTHS,
     B,
-    H,
     I,
     T,
     as_tuple,
@@ -136,7 +135,7 @@ def test_the_input_is_left_as_it_is(case):
 @every_way
 @every_engine
 def test_packed_sequences(case, engine, way):
-    """The output is packed as the input is, for lengths in any order; the rest is as with lengths."""
+    """The output is packed as the input is, in any order; the rest is as with lengths."""
     layer = case.random(bidirectional=way, engine=engine)
 
     @few

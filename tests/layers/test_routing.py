@@ -191,9 +191,7 @@ def test_temperature_by_hand():
 
 
 def test_temperature_with_other_settings():
-    layer = SecondOrderLSTM(
-        I, H, temperature=2.0, temperature_decay=0.5, temperature_floor=0.3
-    )
+    layer = SecondOrderLSTM(I, H, temperature=2.0, temperature_decay=0.5, temperature_floor=0.3)
     assert layer.temperature.item() == 2
     assert taus(layer, [1, 2, 3, 4, 5]) == pytest.approx([2, 1, 0.5, 0.3, 0.3])
     constant = SecondOrderLSTM(I, H, temperature=0.7, temperature_decay=1.0)

@@ -114,5 +114,5 @@ def test_routing_by_token():
 @pytest.mark.parametrize("way", [True, "interleaved"])
 def test_two_directions_have_no_steps(way):
     layer = SecondOrderLSTM(I, H, 2, bidirectional=way)
-    with pytest.raises(UserError, match="^a bidirectional stack has no steps: it reads whole"):
+    with pytest.raises(UserError, match=r"^a bidirectional stack has no steps: it reads whole"):
         layer.step(rand(B, I), None)

@@ -1,4 +1,4 @@
-"""Every engine against ``reference`` at the level of ``recurrence.run``: one layer, one direction."""
+"""Every engine against ``reference`` in ``recurrence.run``: one layer, one direction."""
 
 import logging
 import re
@@ -41,7 +41,7 @@ every_last = pytest.mark.parametrize("last", [None, LAST], ids=["full", "lengths
 
 
 def leaves_of(case, k, dtype=torch.float64, steps=T):
-    """The cell of layer k and random gx, weight_hh, h0, c0, extra, and its elementwise parameters."""
+    """The cell of layer k and random gx, weight_hh, h0, c0, extra and elementwise parameters."""
     cell = case.layer().cells[k]
     extra = rand(steps, B, cell.routes or H, seed=14)
     if cell.routes:
@@ -63,7 +63,7 @@ def present(tensors):
 
 
 def run(engine, cell, leaves, last=LAST, layout=lambda t: t):
-    """Outputs without the Nones. gx is handed over as a fresh tensor, since it is the engine's to overwrite."""
+    """Outputs without the Nones. gx is a fresh tensor each time: the engine may overwrite it."""
     gx, *rest = leaves
     weight_hh, h0, c0, extra, *params = (None if t is None else layout(t) for t in rest)
     gx = layout(gx * 1)
@@ -140,7 +140,7 @@ def test_memory_layout_does_not_matter(case, k, engine, layout):
 @every_cell
 @every_other
 def test_expanded_states(case, k, engine):
-    """One state for all sequences, one row of ``extra`` for all steps, without memory of their own."""
+    """One state for all sequences and one ``extra`` for all steps, expanded."""
     cell, (gx, weight, h0, c0, extra, *params) = leaves_of(case, k)
     h0 = h0[:1].detach().requires_grad_()
     c0 = None if c0 is None else c0[:1].detach().requires_grad_()
@@ -191,7 +191,7 @@ def test_leaves_its_inputs_alone(case, k, engine):
 @every_cell
 @every_other
 def test_backward_twice(case, k, engine):
-    """With retain_graph the second pass finds everything as the first did, for other gradients, too."""
+    """With retain_graph the second pass finds everything as the first did."""
     cell, leaves = leaves_of(case, k)
     ours, theirs = (run(name, cell, leaves) for name in (engine, "reference"))
     for seed in (3, 3, 40):
