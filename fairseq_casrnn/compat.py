@@ -14,7 +14,9 @@ from typing import NoReturn
 import numpy
 import torch
 
-from fairseq_casrnn.batching import keep_last_batch
+from fairseq_casrnn import checks
+from fairseq_casrnn.batching import keep_batches_on_resume, keep_last_batch
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.explain import explain, shorten_choices
 
 
@@ -23,6 +25,8 @@ def install() -> None:
     allow_checkpoint_globals()
     save_whole_files()
     keep_last_batch()
+    keep_batches_on_resume()
+    checks.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
         explain_mistakes()
         # Six lines about hydra's own past and future before each run's first line.
@@ -108,13 +112,32 @@ def explain_mistakes() -> None:
 
     ``CASRNN_TRACEBACK=1`` in the environment shows every traceback.
     """
+    from fairseq.distributed import utils as distributed
+
     if getattr(sys.excepthook, "_explains", False):
         return
+    explained_worker.original = distributed.distributed_main
     sys.excepthook = _explaining(sys.excepthook)
     argparse.ArgumentParser.error = _option_error
+    distributed.distributed_main = explained_worker
     if Path(sys.argv[0]).stem in ("fairseq-hydra-train", "hydra_train"):
         # hydra prints a shortened traceback itself and exits unless told to let errors through.
         os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+
+
+def explained_worker(*args):
+    """Replaces fairseq's ``distributed_main``, which runs in one process for each GPU.
+
+    Of an error there, the first process learns no more than the traceback's text. So what can be
+    explained becomes a UserError, whose sentence it finds in that text.
+    """
+    try:
+        explained_worker.original(*args)
+    except Exception as error:
+        sentence = None if isinstance(error, UserError) else explain(error)
+        if sentence is None:
+            raise
+        raise UserError(sentence) from error
 
 
 def _explaining(previous: Callable) -> Callable:

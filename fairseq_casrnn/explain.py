@@ -8,13 +8,12 @@ its line. A sentence names the file or option and the remedy.
 import difflib
 import errno
 import re
-from collections.abc import Callable
 
+from fairseq_casrnn import mistakes
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.mistakes import Sentence, local
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-Sentence = Callable[[BaseException], str | None]
 
 
 def explain(error: BaseException) -> str | None:
@@ -26,17 +25,6 @@ def explain(error: BaseException) -> str | None:
                 return " ".join(text.split())
         link = link.__cause__
     return None
-
-
-def _local(error: BaseException, function: str, variable: str):
-    """The value of ``variable`` in the innermost frame of ``function`` that ``error`` crossed."""
-    value, traceback = None, error.__traceback__
-    while traceback is not None:
-        frame = traceback.tb_frame
-        if frame.f_code.co_name == function:
-            value = frame.f_locals.get(variable, value)
-        traceback = traceback.tb_next
-    return value
 
 
 def _suggestion(choice: object, known) -> str:
@@ -84,7 +72,7 @@ def _disk_full(error: Exception) -> str | None:
         link = link.__context__
     if link is None:
         return None
-    name = link.filename or _local(error, "save", "filename") or "the output"
+    name = link.filename or local(error, "save", "filename") or "the output"
     reason = link.strerror or "no space left"
     return f"could not write {name} ({reason}); free some space and run the command again"
 
@@ -93,8 +81,8 @@ def _disk_full(error: Exception) -> str | None:
 
 
 def _unreadable_checkpoint(error: Exception) -> str | None:
-    path = _local(error, "load_checkpoint_to_cpu", "path")
-    if path is None or _local(error, "load", "weights_only") is None:  # not from torch.load
+    path = local(error, "load_checkpoint_to_cpu", "path")
+    if path is None or local(error, "load", "weights_only") is None:  # not from torch.load
         return None
     unsafe = re.search(r"unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error), re.I)
     if unsafe:
@@ -111,7 +99,7 @@ def _unreadable_checkpoint(error: Exception) -> str | None:
 def _other_architecture(error: Exception) -> str | None:
     if "Error(s) in loading state_dict" not in str(error):
         return None
-    return _mismatch(_local(error, "load_model_ensemble_and_task", "filename"), str(error))
+    return _mismatch(local(error, "load_model_ensemble_and_task", "filename"), str(error))
 
 
 def _other_architecture_on_resume(error: Exception) -> str | None:
@@ -121,10 +109,12 @@ def _other_architecture_on_resume(error: Exception) -> str | None:
 
 def _mismatch(checkpoint: str | None, details: str) -> str:
     first = re.search(r"size mismatch for ([\w.]+)|in state_dict: \"([\w.]+)\"", details)
-    where = f" (first difference: {first[1] or first[2]})" if first else ""
+    name = (first[1] or first[2]) if first else ""
+    what = "architecture or with another dictionary" if "embed_tokens" in name else "architecture"
+    where = f" (first difference: {name})" if name else ""
     return (
-        f"checkpoint {checkpoint or ''} belongs to a model of another architecture{where}; give "
-        "the options it was trained with, or another --save-dir or --path"
+        f"checkpoint {checkpoint or ''} belongs to a model of another {what}{where}; give the "
+        "options and data it was trained with, or another --save-dir or --path"
     )
 
 
@@ -136,11 +126,11 @@ def _unknown_choice(error: Exception) -> str | None:
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.tasks import TASK_REGISTRY
 
-    option = str(_local(error, "build_x", "registry_name")).replace("_", "-")
+    option = str(local(error, "build_x", "registry_name")).replace("_", "-")
     for what, choice, known in (
-        (option, _local(error, "build_x", "choice"), _local(error, "build_x", "REGISTRY")),
-        ("model", _local(error, "build_model", "model_type"), ARCH_MODEL_REGISTRY),
-        ("task", _local(error, "setup_task", "task_name"), TASK_REGISTRY),
+        (option, local(error, "build_x", "choice"), local(error, "build_x", "REGISTRY")),
+        ("model", local(error, "build_model", "model_type"), ARCH_MODEL_REGISTRY),
+        ("task", local(error, "setup_task", "task_name"), TASK_REGISTRY),
     ):
         if choice is not None and known is not None and choice not in known:
             return f"unknown {what} '{choice}'; {_suggestion(choice, known)}"
@@ -175,6 +165,7 @@ def _in_a_worker(error: Exception) -> str | None:
 
 
 RULES: tuple[tuple[type | tuple[type, ...], Sentence], ...] = (
+    (UserError, mistakes.no_beam),
     (UserError, str),
     (FileNotFoundError, _missing_file),
     (OSError, _missing_model),
@@ -184,6 +175,10 @@ RULES: tuple[tuple[type | tuple[type, ...], Sentence], ...] = (
     (Exception, _other_architecture_on_resume),
     ((KeyError, AssertionError), _unknown_choice),
     (ImportError, _two_versions),
+    *mistakes.RULES,
     ((ValueError, AssertionError), _named_option),
     (Exception, _in_a_worker),
+    # The general ones come last.
+    (OSError, mistakes.system_error),
+    (Exception, mistakes.said_by_fairseq),
 )

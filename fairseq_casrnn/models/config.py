@@ -3,7 +3,9 @@
 # No "from __future__ import annotations" here: fairseq reads the fields' types, and not as text;
 # and it knows Optional[str], but not str | None.
 # ruff: noqa: UP045
+import contextlib
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from typing import Optional, get_type_hints
 
@@ -92,6 +94,18 @@ def config_for(name: str, base: type) -> type:
     ]
     title = name.title().replace("_", "") + base.__name__
     return dataclasses.make_dataclass(title, fields, bases=(base,))
+
+
+@contextlib.contextmanager
+def spelled_as_options(names):
+    """Give UserErrors about ``names``, arguments of a layer, the spelling of the command line."""
+    try:
+        yield
+    except UserError as error:
+        # With word boundaries: temperature_floor is not "temperature" and something.
+        found = rf"\b({'|'.join(names)})\b" if names else r"(?!)"
+        spelled = re.sub(found, lambda match: "--" + match[0].replace("_", "-"), str(error))
+        raise UserError(spelled) from None
 
 
 def check_sizes(cfg, names) -> None:

@@ -8,6 +8,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import AdaptiveSoftmax, FairseqDropout
 from torch import Tensor, nn
 
+from ..errors import UserError
 from ..layers import RecurrentStack
 from ..recurrence import attention as loops
 from ..recurrence import engine_name
@@ -153,6 +154,16 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if self.fc_out is not None:
             return self.fc_out(features)
         return F.linear(features, self.embed_tokens.weight)
+
+    def get_normalized_probs(self, net_output, log_probs, sample=None):
+        """(Log-)probabilities ``(B, T, V)``, as fairseq's criterions and generators ask for them.
+
+        Raises:
+            UserError: a criterion that cannot train an adaptive softmax.
+        """
+        if self.adaptive_softmax is not None and self.training:
+            raise UserError("--adaptive-softmax-cutoff needs --criterion adaptive_loss")
+        return super().get_normalized_probs(net_output, log_probs, sample)
 
     def initial_state(self, encoder_out):
         """The decoder's state before the first step, from the encoder's final states."""

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 
 from .. import layers
 from ..cells import FAMILIES
 from ..errors import UserError
 from .annealing import follow_epochs
-from .config import RecurrentTranslationConfig, check_probabilities, check_sizes, config_for
+from .config import (
+    RecurrentTranslationConfig,
+    check_probabilities,
+    check_sizes,
+    config_for,
+    spelled_as_options,
+)
 from .decoder import RecurrentDecoder
 from .embedding import build_embedding
 from .encoder import RecurrentEncoder
@@ -47,16 +55,18 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
     @classmethod
     def build_rnn(cls, cfg, side, input_size, bidirectional=False):
         """The stack of ``side`` ("encoder" or "decoder")."""
-        return layers.build(
-            cls.cell_name,
-            input_size,
-            getattr(cfg, f"{side}_hidden_size"),
-            getattr(cfg, f"{side}_layers"),
-            bidirectional=bidirectional,
-            dropout=dropout(cfg, f"{side}_dropout_out"),
-            options=cfg,
-            engine=cfg.engine,
-        )
+        own = [field.name for field in dataclasses.fields(FAMILIES[cls.cell_name].options)]
+        with spelled_as_options(own):
+            return layers.build(
+                cls.cell_name,
+                input_size,
+                getattr(cfg, f"{side}_hidden_size"),
+                getattr(cfg, f"{side}_layers"),
+                bidirectional=bidirectional,
+                dropout=dropout(cfg, f"{side}_dropout_out"),
+                options=cfg,
+                engine=cfg.engine,
+            )
 
     @classmethod
     def build_encoder(cls, cfg, dictionary, embed):

@@ -1,0 +1,220 @@
+"""Mistakes with data, sentence lengths and option values, as ``explain`` wants them."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+
+Sentence = Callable[[BaseException], str | None]
+
+
+def local(error: BaseException, function: str, variable: str):
+    """The value of ``variable`` in the innermost frame of ``function`` that ``error`` crossed."""
+    value, traceback = None, error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if frame.f_code.co_name == function:
+            value = frame.f_locals.get(variable, value)
+        traceback = traceback.tb_next
+    return value
+
+
+# --- data --------------------------------------------------------------------------------------
+
+
+def _unknown_languages(error: Exception) -> str | None:
+    paths = local(error, "setup_task", "paths")
+    if not paths or "Could not infer language pair" not in str(error):
+        return None
+    return (
+        f"{paths[0]} holds no binarised translation data (SPLIT.SOURCE-TARGET.*); check the "
+        "folder, or fill it with fairseq-preprocess"
+    )
+
+
+def _odd_lengths(error: AssertionError) -> str | None:
+    source = local(error, "load_langpair_dataset", "src_dataset")
+    target = local(error, "load_langpair_dataset", "tgt_dataset")
+    if source is None or target is None or len(source) == len(target):
+        return None
+    prefix = local(error, "load_langpair_dataset", "prefix")
+    return (
+        f"{prefix}{local(error, 'load_langpair_dataset', 'src')} has {len(source)} sentences but "
+        f"{prefix}{local(error, 'load_langpair_dataset', 'tgt')} has {len(target)}; run "
+        "fairseq-preprocess again, on files of equally many lines"
+    )
+
+
+def _bad_index(error: AssertionError) -> str | None:
+    path = local(error, "make_dataset", "path")
+    if path is None or not str(error).startswith("Index file doesn't match expected format"):
+        return None
+    return (
+        f"{path}.idx is not an index of fairseq-preprocess; run it again, into a new folder, or "
+        "check --dataset-impl"
+    )
+
+
+def _bad_dictionary(error: Exception) -> str | None:
+    name = getattr(local(error, "add_from_file", "f"), "name", None)
+    line = re.search(r"expected '<token> <cnt> \[flags]': \"(.*)\"", str(error), re.DOTALL)
+    twice = re.search(r"Duplicate word found when loading Dictionary: '(.*?)'\. ", str(error))
+    if name is None or not (line or twice):
+        return None
+    what = f"lists '{twice[1]}' twice" if twice else f"has a line without a count, '{line[1]}'"
+    return f"{name} {what}; use the dictionary that fairseq-preprocess wrote"
+
+
+def _existing_dictionary(error: FileExistsError) -> str | None:
+    if local(error, "main", "args") is None or error.filename is not None:
+        return None
+    return f"{error} exists already; give another --destdir, or use it with --srcdict and --tgtdict"
+
+
+def _invalid_utf8(error: UnicodeDecodeError) -> str | None:
+    """In the input of ``fairseq-interactive``, which is decoded some lines ahead."""
+    name, reader = local(error, "buffered_read", "input"), local(error, "buffered_read", "h")
+    if reader is None:
+        return None
+    # Nothing of the line that the reader is waiting for has been given out yet.
+    line = reader.lineno() + 1 + error.object[: error.start].count(b"\n")
+    name = "the input" if name == "-" else name
+    return f"{name}, line {line} is not valid UTF-8; convert it to UTF-8"
+
+
+def system_error(error: OSError) -> str | None:
+    """Any other trouble with a file that the system names."""
+    if found := re.fullmatch(r"file (.*) not found", str(error)):
+        return f"{found[1]} does not exist; check the path"
+    if error.errno is None or error.filename is None:
+        return None
+    return f"{os.fspath(error.filename)} cannot be used ({error.strerror}); check the path"
+
+
+# --- lengths -----------------------------------------------------------------------------------
+
+
+def _nothing_left(error: Exception) -> str | None:
+    if not str(error).startswith("The dataset is empty."):
+        return None
+    return (
+        "no sentence is left to train on, each is longer than --max-source-positions or "
+        "--max-target-positions allow; raise them or split the sentences"
+    )
+
+
+def _longer_than_a_batch(error: AssertionError) -> str | None:
+    lengths = local(error, "batch_by_size", "num_tokens_vec")
+    if not str(error).startswith("Sentences lengths should not exceed") or lengths is None:
+        return None
+    return (
+        f"a sentence of {max(lengths)} tokens does not fit into a batch of --max-tokens "
+        f"{local(error, 'batch_by_size', 'max_tokens')}; raise --max-tokens, or leave long "
+        "sentences out with --max-source-positions and --max-target-positions"
+    )
+
+
+def _longer_than_the_model_allows(error: Exception) -> str | None:
+    found = re.match(r"Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip",
+                     str(error))  # fmt: skip
+    if not found:
+        return None
+    first = local(error, "main", "start_id")  # sentences before this buffer, if interactive
+    where = f"sentence {int(found[1]) + 1 + (first or 0)}"
+    lengths = [int(n) for n in re.findall(r"\d+(?=\)|,|$)", found[2])]
+    lengths = [n for n in lengths if n > 0]  # no target: 0
+    return (
+        f"{where} has {' and '.join(map(str, lengths))} tokens, more than the model's "
+        f"--max-source-positions and --max-target-positions {found[3]}; split it, or leave it "
+        "out with --skip-invalid-size-inputs-valid-test"
+    )
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+def no_beam(error: Exception) -> str | None:
+    """``--beam 0``, of which the first layer complains that there is no sentence."""
+    beam = getattr(local(error, "_generate", "self"), "beam_size", None)
+    return f"--beam is {beam}; it must be at least 1" if beam is not None and beam < 1 else None
+
+
+def _no_task_or_arch(error: KeyError | RuntimeError) -> str | None:
+    """Without ``--task`` or ``--arch``, fairseq's parser fails with hardly a word."""
+    if local(error, "parse_args_and_arch", "parser") is None or error.args not in ((None,), ()):
+        return None
+    what = "--task is missing; give it, for example --task translation"
+    return what if error.args else "--arch is missing; give it, for example --arch cas_lstm"
+
+
+def _no_bf16(error: AttributeError) -> str | None:
+    if "xla_device" not in str(error):
+        return None
+    return "--bf16 and --tpu need a GPU or a TPU; drop the option"
+
+
+def _missing_value(error: Exception) -> str | None:
+    key = getattr(error, "full_key", None)
+    if not key or type(error).__name__ != "MissingMandatoryValue":
+        return None
+    return f"--{key.replace('_', '-')} is missing; give it a value"
+
+
+def _wrong_type(error: Exception) -> str | None:
+    """A value in a YAML file; on the command line argparse finds it first."""
+    key = getattr(error, "full_key", None)
+    if not key or type(error).__name__ != "ValidationError":
+        return None
+    return f"option {key}: {str(error).splitlines()[0]}; give it a value of that type"
+
+
+def _malformed_value(error: Exception) -> str | None:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.doc} is not JSON ({error}); check --eval-bleu-args and its like"
+    if local(error, "literal_eval", "node_or_string") is None:
+        return None
+    return (
+        "an option takes a Python value and cannot be read; write --model-overrides and its like "
+        "as \"{'name': 'text', 'other': 3}\""
+    )
+
+
+def _not_a_model(error: Exception) -> str | None:
+    path = local(error, "load_checkpoint_to_cpu", "path")
+    upgrading = local(error, "_upgrade_state_dict", "state") is not None
+    if "Neither args nor cfg exist" in str(error):
+        path, upgrading = local(error, "load_model_ensemble_and_task", "filename"), True
+    if path is None or not upgrading:
+        return None
+    return f"{path} is not a checkpoint of fairseq-train; check the path"
+
+
+def said_by_fairseq(error: Exception) -> str | None:
+    """A message that fairseq has for its user, raised as the plainest of exceptions."""
+    traceback = error.__traceback__
+    if type(error) not in (Exception, AssertionError) or traceback is None or not str(error):
+        return None
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    module = traceback.tb_frame.f_globals.get("__name__", "")
+    spoken = " " in str(error) and len(str(error)) < 300
+    return str(error) if spoken and module.split(".")[0] in ("fairseq", "fairseq_cli") else None
+
+
+RULES: tuple[tuple[type | tuple[type, ...], Sentence], ...] = (
+    (Exception, _unknown_languages),
+    (AssertionError, _odd_lengths),
+    (AssertionError, _bad_index),
+    ((ValueError, RuntimeError), _bad_dictionary),
+    (FileExistsError, _existing_dictionary),
+    (UnicodeDecodeError, _invalid_utf8),
+    (Exception, _nothing_left),
+    (AssertionError, _longer_than_a_batch),
+    (Exception, _longer_than_the_model_allows),
+    ((KeyError, RuntimeError), _no_task_or_arch),
+    (AttributeError, _no_bf16),
+    (Exception, _missing_value),
+    (Exception, _wrong_type),
+    (Exception, _not_a_model),
+    ((ValueError, SyntaxError), _malformed_value),
+)

@@ -1,0 +1,46 @@
+"""A tiny corpus and a tiny model, to be used wrongly."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .commands import Commands, preprocess, write_corpus
+
+
+@pytest.fixture(scope="module")
+def fairseq(tmp_path_factory):
+    commands = Commands(tmp_path_factory.mktemp("runs"))
+    yield commands
+    commands.close()
+
+
+@pytest.fixture(scope="module")
+def data(fairseq, tmp_path_factory) -> Path:
+    """A binarised corpus; do not change it."""
+    text = write_corpus(tmp_path_factory.mktemp("corpus"))
+    assert preprocess(fairseq, text).status == 0
+    return text / "bin"
+
+
+@pytest.fixture(scope="module")
+def other_data(fairseq, tmp_path_factory) -> Path:
+    """A binarised corpus of more words."""
+    text = write_corpus(tmp_path_factory.mktemp("other"), "abcdefghijklmnopqrstuvwxyz")
+    assert preprocess(fairseq, text).status == 0
+    return text / "bin"
+
+
+@pytest.fixture
+def spoilt(data, tmp_path) -> Path:
+    """A copy of ``data`` to spoil."""
+    return shutil.copytree(data, tmp_path / "spoilt")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(fairseq, data, tmp_path_factory) -> Path:
+    """The checkpoint of a cas_lstm_tiny trained on ``data``."""
+    folder = tmp_path_factory.mktemp("model")
+    done = fairseq.train(data, "--save-dir", folder)
+    assert done.status == 0, done.err
+    return folder / "checkpoint_last.pt"

@@ -1,0 +1,135 @@
+"""Option values that no model can be built with, and mistakes where each GPU has its process."""
+
+import pickle
+from types import SimpleNamespace
+
+import pytest
+from fairseq.data import Dictionary
+from omegaconf import OmegaConf
+
+from fairseq_casrnn import compat, explain
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.models.translation import MODELS
+
+TINY = {
+    f"{side}_{what}": 8 for side in ("encoder", "decoder") for what in ("embed_dim", "hidden_size")
+} | {"decoder_out_embed_dim": 8, "max_source_positions": 10, "max_target_positions": 10}
+
+
+def dictionary(words: str) -> Dictionary:
+    made = Dictionary()
+    for word in words.split():
+        made.add_symbol(word)
+    return made
+
+
+def build(cell: str, **options):
+    """A tiny model of ``cell`` with ``options``, for dictionaries of 8 and 7 words."""
+    task = SimpleNamespace(
+        source_dictionary=dictionary("a b c d"),
+        target_dictionary=dictionary("A B C"),
+        cfg=SimpleNamespace(left_pad_target=False),
+        begin_epoch=lambda epoch, model: None,
+    )
+    model = MODELS[cell]
+    config = OmegaConf.merge(OmegaConf.structured(model.__dataclass), TINY, options)
+    return model.build_model(config, task)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        *(
+            ({f"{side}_{what}": value}, rf"^--{side}-{what.replace('_', '-')} is {value}; it must")
+            for side, what in (
+                ("encoder", "layers"),
+                ("encoder", "hidden_size"),
+                ("encoder", "embed_dim"),
+                ("decoder", "layers"),
+                ("decoder", "hidden_size"),
+                ("decoder", "out_embed_dim"),
+            )
+            for value in (0, -1)
+        ),
+        *(
+            ({name: value}, rf"^--{name.replace('_', '-')} is {value}; it must lie in \[0, 1\]")
+            for name in ("dropout", "encoder_dropout_in", "decoder_dropout_out")
+            for value in (-0.1, 1.1, float("nan"))
+        ),
+        *(
+            ({"adaptive_softmax_cutoff": text}, f"^--adaptive-softmax-cutoff is '{text}'; it must")
+            for text in ("7", "1000", "5,3", "5,5", "0,5", "-1", "five", "")
+        ),
+        ({"engine": "warp"}, "^unknown engine 'warp'; known engines: reference, eager"),
+        ({"share_all_embeddings": True}, "needs a joined dictionary"),
+        (
+            {"share_decoder_input_output_embed": True, "decoder_embed_dim": 9},
+            r"needs --decoder-embed-dim \(9\) equal to --decoder-out-embed-dim \(8\)",
+        ),
+        (
+            {"share_decoder_input_output_embed": True, "adaptive_softmax_cutoff": "5"},
+            "--adaptive-softmax-cutoff cannot share the output embedding",
+        ),
+    ],
+)
+def test_options_of_all_cells(options, sentence):
+    build("stacked_gru")
+    with pytest.raises(UserError, match=sentence):
+        build("stacked_gru", **options)
+
+
+@pytest.mark.parametrize(
+    ("cell", "options", "sentence"),
+    [
+        *(
+            ("cas_lstm", {"lam": lam}, rf"^--lam is '{lam}'; it must be a number in \[0, 1\], 'tr")
+            for lam in ("1.5", "-0.1", "nan", "lots", "")
+        ),
+        ("second_order_lstm", {"num_cells": 0}, "^--num-cells is 0; it must be"),
+        ("second_order_lstm", {"num_cells": -2}, "^--num-cells is -2; it must be"),
+        ("second_order_lstm", {"temperature": 0}, "^--temperature and --temperature-floor must"),
+        ("second_order_lstm", {"temperature": -1}, "^--temperature and --temperature-floor must"),
+        ("second_order_lstm", {"temperature_floor": 0}, "^--temperature and --temperature-fl"),
+        ("second_order_lstm", {"temperature": float("nan")}, "^--temperature and --temperature-fl"),
+        ("second_order_lstm", {"temperature_decay": 0}, r"^--temperature-decay is 0.0; it must l"),
+        ("second_order_lstm", {"temperature_decay": 2}, r"^--temperature-decay is 2.0; it must l"),
+    ],
+)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_options_of_one_cell(cell, options, sentence, layers):
+    """Named as on the command line, and refused even by a model too shallow to use them."""
+    layers = {"encoder_layers": layers, "decoder_layers": layers}
+    build(cell, **layers)
+    with pytest.raises(UserError, match=sentence):
+        build(cell, **layers, **options)
+
+
+# --- one process for each GPU ------------------------------------------------------------------
+
+
+def test_worker_hands_its_sentence_on(monkeypatch):
+    """torch gives the first process the text of the traceback, and nothing else."""
+    import traceback
+
+    def main(*args):
+        raise errors.pop(0)
+
+    errors = [FileNotFoundError(2, "No such file", "/nowhere"), UserError("do"), OSError("bug")]
+    monkeypatch.setattr(compat.explained_worker, "original", main, raising=False)
+
+    class ProcessRaisedException(Exception):
+        pass
+
+    def from_worker() -> ProcessRaisedException:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - each time another one
+            compat.explained_worker(0, None, None, {})
+        return ProcessRaisedException("".join(traceback.format_exception(caught.value)))
+
+    assert explain.explain(from_worker()) == "/nowhere does not exist; check the path"
+    assert explain.explain(from_worker()) == "do"
+    assert explain.explain(from_worker()) is None
+
+
+def test_worker_is_found_by_a_new_process():
+    """Which imports this package for it, before it knows of --user-dir."""
+    assert b"fairseq_casrnn.compat" in pickle.dumps(compat.explained_worker)

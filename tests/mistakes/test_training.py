@@ -1,0 +1,259 @@
+"""Mistakes in ``fairseq-train``: one sentence, a status other than 0, nothing half-written."""
+
+import re
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_casrnn.checks import check_binarised
+from fairseq_casrnn.errors import UserError
+
+from .commands import TRAINING, preprocess, write_corpus
+
+SOURCE = "train.xx-yy.xx"
+
+
+# --- data --------------------------------------------------------------------------------------
+
+
+def an_empty_set(folder: Path) -> None:
+    index = folder / f"{SOURCE}.idx"
+    header = index.read_bytes()[:18]  # magic, version, type
+    index.write_bytes(header + bytes(8))
+    (folder / f"{SOURCE}.bin").write_bytes(b"")
+
+
+def odd_lengths(folder: Path) -> None:
+    for ending in ("idx", "bin"):
+        shutil.copy(folder / f"valid.xx-yy.yy.{ending}", folder / f"train.xx-yy.yy.{ending}")
+
+
+def cut(name: str, size: int):
+    def spoil(folder: Path) -> None:
+        (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+    return spoil
+
+
+def write(name: str, text: str):
+    return lambda folder: (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (an_empty_set, f"{SOURCE}.bin holds no sentence"),
+        (odd_lengths, f"{SOURCE} has 40 sentences but .*train.xx-yy.yy has 6; run fairseq-prepro"),
+        (cut(f"{SOURCE}.bin", -2), f"{SOURCE}.bin is truncated or does not belong to its .idx"),
+        (cut(f"{SOURCE}.idx", 0), f"{SOURCE}.idx is not an index of fairseq-preprocess"),
+        (cut("dict.xx.txt", 8), "xx.bin contains token number .*dict.xx.txt has only . entries"),
+        (write("dict.xx.txt", "hello\n"), "dict.xx.txt has a line without a count, 'hello '"),
+        (write("dict.xx.txt", "a 1\na 2\n"), "dict.xx.txt lists 'a' twice"),
+        (lambda folder: (folder / "dict.xx.txt").unlink(), "dict.xx.txt does not exist"),
+    ],
+)
+def test_spoilt_data(fairseq, spoilt, spoil, sentence):
+    spoil(spoilt)
+    assert re.search(f"{spoilt}/.*{sentence}", fairseq.train(spoilt).sentence)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (cut(f"{SOURCE}.bin", 0), "has 0 bytes instead of"),
+        (cut(f"{SOURCE}.bin", 10), "has 10 bytes instead of"),
+        (cut(f"{SOURCE}.idx", 10), "is not an index"),
+        (cut(f"{SOURCE}.idx", 40), r"\.idx is truncated: it has 40 bytes instead of 506"),
+        (cut(f"{SOURCE}.idx", -1), r"\.idx is truncated: it has 505 bytes instead of 506"),
+        (an_empty_set, "holds no sentence"),
+    ],
+)
+def test_check_of_binarised_data(spoilt, spoil, sentence):
+    path = str(spoilt / SOURCE)
+    check_binarised(path)
+    spoil(spoilt)
+    with pytest.raises(UserError, match=f"{path}.*{sentence}"):
+        check_binarised(path)
+
+
+def test_check_of_tokens(data):
+    dictionary = Dictionary.load(str(data / "dict.xx.txt"))
+    check_binarised(str(data / SOURCE), dictionary)
+    largest = max(i for i, symbol in enumerate(dictionary.symbols) if "madeup" not in symbol)
+    dictionary.symbols = dictionary.symbols[: largest + 1]
+    check_binarised(str(data / SOURCE), dictionary)
+    dictionary.symbols.pop()
+    with pytest.raises(UserError, match=f"token number {largest}, but {data}/dict.xx.txt has only"):
+        check_binarised(str(data / SOURCE), dictionary)
+
+
+def test_no_data(fairseq, data, tmp_path):
+    (tmp_path / "empty").mkdir()
+    sentence = fairseq.train(tmp_path / "nowhere").sentence
+    assert sentence == f"{tmp_path}/nowhere does not exist; check the path"
+    sentence = fairseq.train(tmp_path / "empty").sentence
+    assert f"{tmp_path}/empty holds no binarised translation data" in sentence
+    sentence = fairseq.train(data / "dict.xx.txt").sentence
+    assert sentence == f"{data}/dict.xx.txt cannot be used (Not a directory); check the path"
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--arch cas_lstmm", "invalid choice: 'cas_lstmm'; did you mean cas_lstm or cas_lstm_tiny"),
+        ("--lam 1.5", r"--lam is '1.5'; it must be a number in \[0, 1\]"),
+        ("--encoder-layers 0", "--encoder-layers is 0; it must be at least 1"),
+        ("--engine warp", "unknown engine 'warp'; known engines: reference, eager"),
+        ("--adaptive-softmax-cutoff 5", "-cutoff needs --criterion adaptive_loss"),
+        ("--criterion adaptive_loss", "use `--ddp-backend=legacy_ddp`"),
+        ("--left-pad-target", "drop --left-pad-target"),
+        ("--encoder-embed-path /nowhere.vec", "cannot read the word vectors /nowhere.vec"),
+        ("--max-tokens 3", "a sentence of 7 tokens does not fit into a batch of --max-tokens 3"),
+        ("--max-source-positions 1", "no sentence is left to train on"),
+        ("--max-source-positions 3", r"sentence \d has \d and \d tokens, more than .* \(3, 1024\)"),
+        ("--bf16", "--bf16 and --tpu need a GPU"),
+        ("--restore-file nowhere.pt", "checkpoint nowhere.pt does not exist; check --restore"),
+        ("--finetune-from-model nowhere.pt", "--finetune-from-model nowhere.pt does not exist"),
+    ],
+)
+def test_wrong_option(fairseq, data, options, sentence):
+    assert re.search(sentence, fairseq.train(data, *options.split()).sentence)
+
+
+def test_missing_options(fairseq, data):
+    assert "--arch is missing" in fairseq("train", data, "--cpu", "--max-tokens", 100).sentence
+    done = fairseq("train", data, "--cpu", "--arch", "cas_lstm_tiny")
+    assert "batch size either with --max-tokens or --batch-size" in done.sentence
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("+model.lam=1.5", "--lam is '1.5'"),
+        ("+model.encoder_layers=two", "option encoder_layers: Value 'two' of type 'str' could not"),
+        ("model._name=cas_lstmm", "unknown model 'cas_lstmm'; did you mean cas_lstm"),
+        ("task.data=/nowhere", "/nowhere does not exist"),
+    ],
+)
+def test_wrong_value_for_hydra(fairseq, data, tmp_path, override, sentence):
+    (tmp_path / "tiny.yaml").write_text(f"""\
+common: {{cpu: true}}
+task: {{_name: translation, data: {data}}}
+criterion: {{_name: cross_entropy}}
+dataset: {{max_tokens: 200, num_workers: 0}}
+optimization: {{max_epoch: 1, lr: [0.001]}}
+optimizer: {{_name: adam}}
+lr_scheduler: {{_name: fixed}}
+checkpoint: {{no_save: true, save_dir: {tmp_path}}}
+model: {{_name: cas_lstm}}
+""")
+    config = ["--config-dir", tmp_path, "--config-name", "tiny"]
+    assert sentence in fairseq("hydra-train", *config, override).sentence
+
+
+# --- lengths -----------------------------------------------------------------------------------
+
+
+def test_long_and_empty_lines_in_training(fairseq, tmp_path):
+    """Lines beyond the limits are left out and counted; empty ones are sentences of no word."""
+    text = write_corpus(tmp_path / "text")
+    for name in ("train.xx", "train.yy"):
+        with open(text / name, "a") as file:
+            file.write("\n\n" + "a " * 999 + "a\n" + "a " * 1199 + "a\n")
+    assert preprocess(fairseq, text).status == 0
+    for limit, left_out in ((1200, 1), (500, 2)):
+        done = fairseq.train(text / "bin", "--max-tokens", limit)
+        assert done.status == 0, done.err
+        assert f"{left_out} samples have invalid sizes and will be skipped" in done.out
+
+
+# --- checkpoints -------------------------------------------------------------------------------
+
+
+def test_other_model(fairseq, data, checkpoint):
+    restore = ["--restore-file", checkpoint]
+    sentence = fairseq.train(data, *restore, "--arch", "dg_lstm_tiny").sentence
+    assert f"checkpoint {checkpoint} belongs to a model of another architecture" in sentence
+    finetune = ["--finetune-from-model", checkpoint, "--encoder-hidden-size", 8]
+    assert f"checkpoint {checkpoint} belongs to a" in fairseq.train(data, *finetune).sentence
+
+
+def test_other_dictionary(fairseq, other_data, checkpoint):
+    sentence = fairseq.train(other_data, "--restore-file", checkpoint).sentence
+    assert f"checkpoint {checkpoint} belongs to a model of another architecture" in sentence
+    assert "or with another dictionary (first difference: encoder.embed_tokens" in sentence
+
+
+def test_file_of_another_program(fairseq, data, tmp_path):
+    torch.save({"weights": torch.zeros(1)}, tmp_path / "other.pt")
+    sentence = fairseq.train(data, "--restore-file", tmp_path / "other.pt").sentence
+    assert sentence == f"{tmp_path}/other.pt is not a checkpoint of fairseq-train; check the path"
+
+
+def test_first_run_may_name_the_last_checkpoint(fairseq, data, tmp_path):
+    """As scripts do that give the same command to the first run and to all that resume it."""
+    done = fairseq.train(data, "--restore-file", tmp_path / "checkpoint_last.pt")
+    assert done.status == 0, done.err
+
+
+def test_leftover_of_a_killed_save(fairseq, data, checkpoint, tmp_path):
+    """It is not resumed from, and gone after the next save."""
+    shutil.copy(checkpoint, tmp_path)
+    for name in ("checkpoint_last.pt.tmp", "checkpoint2.pt.tmp"):
+        (tmp_path / name).write_bytes(checkpoint.read_bytes()[:1000])
+    done = fairseq.train(data, "--save-dir", tmp_path, "--max-epoch", 2)
+    assert done.status == 0, done.err
+    assert "(epoch 2 @ 2 updates)" in done.out
+    assert not list(tmp_path.glob("*.tmp"))
+    assert torch.load(tmp_path / "checkpoint_last.pt")["optimizer_history"][-1]["num_updates"] == 4
+
+
+def test_interrupt(fairseq, data, tmp_path):
+    """After Ctrl-C every checkpoint there is can be loaded, and the next run goes on from it."""
+    arguments = ["--save-dir", tmp_path, "--save-interval-updates", 1, "--max-epoch", 1000]
+    done = fairseq.train(data, *arguments, interrupt_after="Saved checkpoint")
+    assert done.status != 0
+    assert "KeyboardInterrupt" in done.err
+    assert not list(tmp_path.glob("*.tmp"))
+    saved = [torch.load(file) for file in tmp_path.glob("checkpoint*.pt")]
+    assert len(saved) >= 2
+
+
+# --- several processes -------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.socket() as connection:
+        connection.bind(("127.0.0.1", 0))
+        return connection.getsockname()[1]
+
+
+def two_processes(fairseq, data, tmp_path, *args):
+    options = ["--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-init-method"]
+    options += [f"tcp://127.0.0.1:{free_port()}", "--distributed-backend", "gloo"]
+    options += ["--ddp-backend", "legacy_ddp", "--save-dir", tmp_path, *args]
+    jobs = [
+        fairseq.job("train", data, *TRAINING.split(), *options, "--distributed-rank", rank)
+        for rank in range(2)
+    ]
+    return fairseq.together(jobs)
+
+
+def test_wrong_option_for_two_processes(fairseq, data, tmp_path):
+    done = two_processes(fairseq, data, tmp_path, "--lam", "1.5")
+    assert all(one.sentence.startswith("--lam is '1.5'") for one in done)
+
+
+def test_mistake_that_one_of_two_processes_finds(fairseq, data, tmp_path):
+    """Only the first reads checkpoints; the other must not wait for it for ever."""
+    (tmp_path / "bad.pt").write_bytes(b"nothing")
+    first, second = two_processes(fairseq, data, tmp_path, "--restore-file", tmp_path / "bad.pt")
+    assert f"checkpoint {tmp_path}/bad.pt cannot be read" in first.sentence
+    assert second.status != 0

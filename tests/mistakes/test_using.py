@@ -1,0 +1,151 @@
+"""Mistakes in ``fairseq-preprocess``, ``-generate``, ``-validate`` and ``-interactive``."""
+
+import pytest
+import torch
+
+from .commands import preprocess, write_corpus
+
+# --- fairseq-preprocess ------------------------------------------------------------------------
+
+
+def append(name: str, content: bytes):
+    def spoil(text):
+        with open(text / name, "ab") as file:
+            file.write(content)
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (append("train.xx", b"a\nb \xff c\n"), "{text}/train.xx, line 42 is not valid UTF-8"),
+        (append("test.yy", b"\xff"), "{text}/test.yy, line 7 is not valid UTF-8"),
+        (append("valid.yy", b"a"), "{text}/valid.xx has 6 lines but {text}/valid.yy has 7"),
+        # A carriage return ends a line, too, as fairseq reads it.
+        (append("train.xx", b"a\rb\n"), "{text}/train.xx has 42 lines but {text}/train.yy has 40"),
+        (lambda text: (text / "test.yy").write_text(""), "{text}/test.yy is empty"),
+        (lambda text: (text / "test.yy").unlink(), "{text}/test.yy does not exist"),
+    ],
+)
+def test_spoilt_text(fairseq, tmp_path, spoil, sentence):
+    text = write_corpus(tmp_path)
+    spoil(text)
+    assert sentence.format(text=text) in preprocess(fairseq, text).sentence
+    assert not (text / "bin").exists()
+
+
+def test_full_disk_while_binarising(fairseq, tmp_path):
+    text = write_corpus(tmp_path)
+    for name in ("valid.xx", "valid.yy"):
+        (text / name).write_text(("a b c d " * 1000 + "\n") * 10)
+    (text / "bin").mkdir()
+    (text / "bin" / "notes").write_text("mine")
+    done = preprocess(fairseq, text, file_size=40_000)
+    assert "(File too large); free some space" in done.sentence
+    assert sorted(file.name for file in (text / "bin").iterdir()) == ["notes", "preprocess.log"]
+
+
+def test_second_preprocessing_into_one_folder(fairseq, data):
+    before = {file: file.read_bytes() for file in data.iterdir() if file.suffix != ".log"}
+    sentence = preprocess(fairseq, data.parent).sentence
+    assert f"{data}/dict.xx.txt exists already; give another --destdir" in sentence
+    assert before == {file: file.read_bytes() for file in before}
+
+
+# --- fairseq-generate and fairseq-validate -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--path nowhere.pt", "checkpoint nowhere.pt does not exist; check --path"),
+        ("--path {checkpoint}:nowhere.pt", "checkpoint nowhere.pt does not exist"),
+        ("--path {data}", "{data} cannot be used (Is a directory)"),
+        ("", "--path required for generation"),
+        ("--path {checkpoint} --gen-subset tset", "there is no 'tset' dataset at {data}"),
+        ("--path {checkpoint} --beam 0", "--beam is 0; it must be at least 1"),
+        ("--path {checkpoint} --bpe subword_nmt", "--bpe-codes is missing"),
+        ("--path {checkpoint} --bpe subword_nmt --bpe-codes /no", "/no does not exist"),
+        ("--path {checkpoint} --model-overrides encoder", "write --model-overrides and its like"),
+    ],
+)
+def test_wrong_option_for_generation(fairseq, data, checkpoint, options, sentence):
+    names = {"data": data, "checkpoint": checkpoint}
+    done = fairseq("generate", data, "--cpu", *options.format(**names).split())
+    assert sentence.format(**names) in done.sentence
+
+
+def test_other_checkpoints_for_generation(fairseq, data, other_data, checkpoint, tmp_path):
+    sentence = fairseq("generate", other_data, "--cpu", "--path", checkpoint).sentence
+    assert f"checkpoint {checkpoint} belongs to a model of another architecture or" in sentence
+    torch.save([1, 2], tmp_path / "list.pt")
+    sentence = fairseq("generate", data, "--cpu", "--path", tmp_path / "list.pt").sentence
+    assert f"{tmp_path}/list.pt is not a checkpoint of fairseq-train" in sentence
+
+
+def test_wrong_option_for_validation(fairseq, data):
+    assert "--task is missing" in fairseq("validate", data, "--path", "nowhere.pt").sentence
+    options = ["--task", "translation", "--max-tokens", 100, "--cpu"]
+    done = fairseq("validate", data, *options, "--path", "nowhere.pt")
+    assert "checkpoint nowhere.pt does not exist" in done.sentence
+
+
+# --- fairseq-interactive -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def interactive(fairseq, data, checkpoint):
+    def run(stdin: bytes, *args):
+        options = ["--cpu", "--beam", 2, "--max-len-b", 3, "--max-len-a", 0]
+        return fairseq("interactive", data, "--path", checkpoint, *options, *args, stdin=stdin)
+
+    return run
+
+
+@pytest.mark.parametrize("buffered", [[], ["--buffer-size", 8, "--batch-size", 4]])
+def test_every_line_is_answered(interactive, buffered):
+    """Empty ones are sentences of no word; one may have 1,000 of them."""
+    lines = ["a b", "", " ", "c " * 999 + "d", "e"]
+    done = interactive("\n".join(lines).encode(), *buffered)
+    assert done.status == 0, done.err
+    sources = [answer.split("\t")[1] for answer in done.answers("S")]
+    assert sources == [line.strip() for line in lines]
+    assert [answer.split("\t")[0] for answer in done.answers("H")] == [f"H-{n}" for n in range(5)]
+
+
+def test_no_line(interactive):
+    done = interactive(b"")
+    assert (done.status, done.answers("H")) == (0, [])
+
+
+def test_line_that_is_too_long(interactive):
+    text = b"a\nb\n" + b"c " * 1024 + b"\nd\n"
+    for buffered in ([], ["--buffer-size", 3]):
+        done = interactive(text, *buffered)
+        assert done.sentence.startswith("sentence 3 has 1025 tokens, more than the model's --max-s")
+    done = interactive(text, "--skip-invalid-size-inputs-valid-test")
+    assert [answer.split("\t")[0] for answer in done.answers("H")] == ["H-0", "H-1", "H-3"]
+    done = interactive(b"c " * 500, "--max-tokens", 100)
+    assert "a sentence of 501 tokens does not fit into a batch of --max-tokens 100" in done.sentence
+
+
+@pytest.mark.parametrize("before", [2, 5000])  # more than is decoded at a time
+def test_invalid_utf8_in_the_input(interactive, tmp_path, before):
+    text = b"a b\n" * before + b"c \xff d\ne\n"
+    (tmp_path / "in").write_bytes(text)
+    expected = f", line {before + 1} is not valid UTF-8; convert it to UTF-8"
+    # Of the many lines before, none is translated then.
+    size = ["--buffer-size", before + 10]
+    assert interactive(text, *size).sentence == "the input" + expected
+    done = interactive(b"", *size, "--input", tmp_path / "in")
+    assert done.sentence == f"{tmp_path}/in{expected}"
+
+
+def test_no_input(interactive, tmp_path):
+    assert (
+        interactive(b"", "--input", "/nowhere").sentence
+        == "/nowhere does not exist; check the path"
+    )
+    done = interactive(b"", "--input", tmp_path)
+    assert done.sentence == f"{tmp_path} cannot be used (Is a directory); check the path"
