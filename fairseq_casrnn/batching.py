@@ -38,9 +38,9 @@ def keep_last_batch() -> None:
 def keep_batches_on_resume() -> None:
     """Make fairseq resume a training with the batches it was interrupted with.
 
-    It forms the batches once, from a seed to which fairseq 0.12.3 adds the epoch in which it starts:
-    a training that is resumed after its first epoch would go on with other batches, and end
-    elsewhere than without the interruption.
+    It forms the batches once, from a seed to which fairseq 0.12.3 adds the epoch in which it
+    starts: a training that is resumed after its first epoch would go on with other batches, and
+    end elsewhere than without the interruption.
     """
     from fairseq.tasks import FairseqTask
 

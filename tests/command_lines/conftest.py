@@ -40,12 +40,12 @@ def data(corpus) -> Path:
 
 @pytest.fixture(scope="session")
 def trained(data, tmp_path_factory):
-    """``trained(cell)``: folder of a tiny model's checkpoints after two epochs."""
+    """``trained(cell)``: folder of a tiny model's checkpoints after eight epochs."""
 
     @functools.cache
     def folder(cell):
         path = tmp_path_factory.mktemp(cell)
-        train(data, path, f"{cell}_tiny")
+        train(data, path, f"{cell}_tiny", "--lr", "0.02", "--dropout", "0.1", epochs=8)
         return path
 
     return folder

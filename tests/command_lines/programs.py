@@ -34,8 +34,10 @@ class Done:
     log: str
 
     def lines(self, kind: str) -> list[list[str]]:
-        """Lines "kind-number<tab>…" of the output without their kind, in the order of the numbers."""
-        found = [line.split("\t") for line in self.output.splitlines() if line.startswith(f"{kind}-")]
+        """Lines "kind-number<tab>…" of the output, without their kind, sorted by number."""
+        found = [
+            line.split("\t") for line in self.output.splitlines() if line.startswith(f"{kind}-")
+        ]
         return sorted(([int(n[2:]), *rest] for n, *rest in found), key=lambda line: line[0])
 
     def records(self, key: str) -> list[dict]:

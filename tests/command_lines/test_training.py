@@ -2,6 +2,7 @@
 
 import math
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from unittest import mock
@@ -139,14 +140,18 @@ def test_update_freq(data, tmp_path):
     assert tokens[1] * updates[1] == pytest.approx(tokens[0] * updates[0], rel=1e-2)
 
 
-@pytest.mark.parametrize("arch", ["second_order_lstm_tiny"])
-def test_two_processes_equal_two_batches_an_update(data, tmp_path, arch):
+def test_two_processes_equal_two_batches_an_update(data, tmp_path):
     """Data-parallel training on the CPU (gloo) and one process with --update-freq 2."""
-    import subprocess
-
+    arch = "second_order_lstm_tiny"
     common = [*TRAIN, "--arch", arch, "--max-epoch", "2", "--dropout", "0", "--user-dir", USER_DIR]
     parallel = [
-        *("--distributed-world-size", "2", "--distributed-backend", "gloo", "--distributed-no-spawn"),
+        *(
+            "--distributed-world-size",
+            "2",
+            "--distributed-backend",
+            "gloo",
+            "--distributed-no-spawn",
+        ),
         *("--distributed-init-method", f"file://{tmp_path}/rendezvous", "--ddp-backend"),
         *("legacy_ddp", "--save-dir", tmp_path / "parallel"),
     ]

@@ -1,0 +1,249 @@
+"""fairseq-generate, -interactive and -score, held against the model's own probabilities."""
+
+import math
+import re
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_casrnn.evaluation import average
+
+from .programs import CELLS, USER_DIR, checkpoint, fairseq, generate, run, train
+
+COUNT = 9  # sentences of the test set
+LN2 = math.log(2)
+
+
+class Model:
+    """Log-probabilities and attention of one checkpoint or the mean of several, in one pass."""
+
+    def __init__(self, *paths):
+        self.models, _, self.task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(path) for path in paths]
+        )
+        self.target = self.task.target_dictionary
+
+    def __call__(self, source: str, words: list[int]):
+        """Log-probabilities ``(T+1, V)`` and attention ``(T+1, S)`` for T target words."""
+        src = self.task.source_dictionary.encode_line(source, add_if_not_exist=False).long()
+        prev = torch.tensor([[self.target.eos(), *words]])
+        probs, attention = [], []
+        with torch.no_grad():
+            for model in self.models:
+                out = model.eval()(src.unsqueeze(0), torch.tensor([len(src)]), prev)
+                probs.append(model.get_normalized_probs(out, log_probs=False)[0])
+                attention.append(out[1]["attn"][0][0])
+        return torch.stack(probs).mean(0).log(), torch.stack(attention).mean(0)
+
+    def words(self, text: str) -> list[int]:
+        return [self.target.index(word) for word in text.split()]
+
+    def scores(self, source: str, words: list[int]) -> list[float]:
+        """Log-probabilities of base 2 of the words and of </s>."""
+        lprobs, _ = self(source, words)
+        steps = [*words, self.target.eos()]
+        return (lprobs[range(len(steps)), steps] / LN2).tolist()
+
+
+@pytest.fixture
+def last(trained):
+    """``last(cell)``: the path of a trained tiny model."""
+    return lambda cell: trained(cell) / "checkpoint_last.pt"
+
+
+def floats(text: str) -> list[float]:
+    return [float(part) for part in text.split()]
+
+
+def assert_scores_are_the_models(done, model, kind="H"):
+    """Word by word, and their mean; of hypotheses (H) or of references (T)."""
+    texts = {number: line[-1] for number, *line in done.lines(kind)}
+    sources = dict(done.lines("S"))
+    for (number, score, _), (_, positions) in zip(done.lines("H"), done.lines("P"), strict=True):
+        expected = model.scores(sources[number], model.words(texts[number]))
+        assert floats(positions) == pytest.approx(expected, abs=1e-3)
+        assert float(score) == pytest.approx(sum(expected) / len(expected), abs=1e-3)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_beam_search(data, last, cell):
+    done = generate(data, last(cell), "--beam", "10")
+    assert [number for number, *_ in done.lines("H")] == list(range(COUNT))
+    assert re.search(r"Generate test with beam=10: BLEU4 = ", done.output)
+    assert len({text for *_, text in done.lines("H")}) > 3  # it learnt to look at the source
+    assert_scores_are_the_models(done, Model(last(cell)))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_beam_of_one_is_greedy(data, last, cell):
+    model, done = Model(last(cell)), generate(data, last(cell), "--beam", "1", "--max-len-b", "9")
+    never = [model.target.pad()]
+    for (number, source), (same, _, text) in zip(done.lines("S"), done.lines("H"), strict=True):
+        words = []
+        while len(words) < 9:
+            lprobs = model(source, words)[0][-1]
+            lprobs[never if words else [*never, model.target.eos()]] = -math.inf
+            best = int(lprobs.argmax())
+            if best == model.target.eos():
+                break
+            words.append(best)
+        assert number == same
+        assert model.words(text) == words
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_score_reference(data, last, cell):
+    done = generate(data, last(cell), "--score-reference")
+    assert [line[-1] for line in done.lines("T")] == [line[-1] for line in done.lines("H")]
+    assert_scores_are_the_models(done, Model(last(cell)), kind="T")
+
+
+def test_nbest(data, last):
+    done = generate(data, last("cas_lstm"), "--beam", "5", "--nbest", "3")
+    assert [number for number, *_ in done.lines("H")] == [n for n in range(COUNT) for _ in range(3)]
+    for number in range(COUNT):
+        scores, texts = zip(
+            *(line[1:] for line in done.lines("H") if line[0] == number), strict=True
+        )
+        assert [float(s) for s in scores] == sorted(map(float, scores), reverse=True)
+        assert len(set(texts)) == 3
+    single = generate(data, last("cas_lstm"), "--beam", "5")
+    assert done.lines("H")[::3] == single.lines("H")
+
+
+def test_sampling(data, last):
+    def sample(*options, seed=1):
+        options = ["--sampling", "--beam", "2", "--nbest", "2", "--seed", str(seed), *options]
+        return generate(data, last("second_order_lstm"), *options)
+
+    first, again, other = sample(), sample(), sample(seed=2)
+    assert first.lines("H") == again.lines("H") != other.lines("H")
+    assert_scores_are_the_models_of_each(first, Model(last("second_order_lstm")))
+    best, greedy = (
+        sample("--sampling-topk", "1"),
+        generate(data, last("second_order_lstm"), "--beam", "1"),
+    )
+    assert [line[-1] for line in best.lines("H")[::2]] == [line[-1] for line in greedy.lines("H")]
+
+
+def assert_scores_are_the_models_of_each(done, model):
+    """As above, where a sentence has several hypotheses: sampling ranks nothing."""
+    sources = dict(done.lines("S"))
+    for (number, _, text), (_, positions) in zip(done.lines("H"), done.lines("P"), strict=True):
+        expected = model.scores(sources[number], model.words(text))[: len(positions.split())]
+        assert floats(positions) == pytest.approx(expected, abs=1e-3)
+
+
+def test_prefix(data, last):
+    done = generate(data, last("dg_lstm"), "--beam", "4", "--prefix-size", "2")
+    free = generate(data, last("dg_lstm"), "--beam", "4")
+    starts = [line[-1].split()[:2] for line in done.lines("H")]
+    references = [line[-1].split()[:2] for line in done.lines("T")]
+    assert starts == references
+    assert [line[-1].split()[:2] for line in free.lines("H")] != references
+    assert_scores_are_the_models(done, Model(last("dg_lstm")))
+
+
+@pytest.mark.parametrize("cell", ["cas_lstm", "second_order_lstm"])
+def test_soft_alignment_is_the_attention(data, last, cell):
+    done = generate(data, last(cell), "--beam", "4", "--print-alignment", "soft")
+    model = Model(last(cell))
+    lines = zip(done.lines("S"), done.lines("H"), done.lines("A"), strict=True)
+    for (_, source), (_, _, text), (_, alignment) in lines:
+        rows = torch.tensor([[float(p) for p in row.split(",")] for row in alignment.split()])
+        _, attention = model(source, model.words(text))
+        torch.testing.assert_close(rows, attention, atol=1e-4, rtol=0)
+        torch.testing.assert_close(rows.sum(1), torch.ones(len(rows)), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("options", [["--beam", "4"], ["--score-reference"]])
+def test_hard_alignment(data, last, options):
+    """The word of the source that each word of the target attends to most."""
+    done = generate(data, last("cas_lstm"), "--print-alignment", *options)
+    model = Model(last("cas_lstm"))
+    lines = zip(done.lines("S"), done.lines("H"), done.lines("A"), strict=True)
+    for (_, source), (_, _, text), (_, alignment) in lines:
+        words = model.words(text)
+        _, attention = model(source, words)
+        best = attention[: len(words), :-1].argmax(1)  # </s> is no word, on either side
+        assert alignment == " ".join(f"{s}-{t}" for t, s in enumerate(best.tolist()))
+
+
+@pytest.mark.parametrize("options", [["--beam", "4"], ["--score-reference"]])
+def test_ensemble_of_two_cells(data, last, options):
+    paths = last("cas_lstm"), last("second_order_lstm")
+    done = generate(data, ":".join(map(str, paths)), *options)
+    assert_scores_are_the_models(
+        done, Model(*paths), "T" if "--score-reference" in options else "H"
+    )
+    single = generate(data, paths[0], *options)
+    assert [line[1] for line in single.lines("H")] != [line[1] for line in done.lines("H")]
+
+
+def test_ensemble_of_models_with_another_state(data, last):
+    """A GRU, which has no cells, beside a CAS-LSTM."""
+    paths = last("stacked_gru"), last("cas_lstm")
+    done = generate(data, ":".join(map(str, paths)), "--beam", "4")
+    assert_scores_are_the_models(done, Model(*paths))
+
+
+@pytest.mark.parametrize("buffer", ["1", "4"])
+def test_interactive(corpus, data, last, buffer):
+    options = ["--beam", "4", "--max-len-b", "12", "--batch-size", "1", "--buffer-size", buffer]
+    done = fairseq(
+        *("interactive", data, "--cpu", "--path", last("cas_lstm"), *options),
+        *("--input", corpus / "test.xx", "-s", "xx", "-t", "yy"),
+    )
+    expected = generate(data, last("cas_lstm"), "--beam", "4")
+    assert [line[-1] for line in done.lines("H")] == [line[-1] for line in expected.lines("H")]
+    numbers = re.findall(r"^H-(\d+)", done.output, re.MULTILINE)
+    assert numbers == [str(n) for n in range(COUNT)]
+
+
+def test_score(data, last, tmp_path):
+    done = generate(data, last("cas_lstm"), "--beam", "4")
+    for kind in ("H", "T"):
+        lines = [line[-1] for line in done.lines(kind)]
+        (tmp_path / kind).write_text("".join(line + "\n" for line in lines))
+    scored = fairseq("score", "--sys", tmp_path / "H", "--ref", tmp_path / "T").output
+    (expected,) = re.findall(r"BLEU4 = .*", done.output)
+    assert re.findall(r"BLEU4 = .*", scored) == [expected]
+    perfect = fairseq("score", "--sys", tmp_path / "T", "--ref", tmp_path / "T").output
+    assert "BLEU4 = 100.00" in perfect
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_averaged_checkpoints(data, trained, tmp_path, cell):
+    output = tmp_path / "average.pt"
+    argv = ["--run", str(trained(cell)), "--which", "last:2", "--output", str(output)]
+    assert average.main(argv) == 0
+    first, second, mean = (
+        checkpoint(path)["model"]
+        for path in (trained(cell) / "checkpoint7.pt", trained(cell) / "checkpoint8.pt", output)
+    )
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, (first[name] + second[name]) / 2, msg=name)
+    assert len(generate(data, output, "--beam", "4").lines("H")) == COUNT
+
+
+def test_console_scripts(data, last, tmp_path):
+    """The programs themselves, with --user-dir as the README gives it."""
+    options = ["--user-dir", USER_DIR, "--cpu", "--path", last("cas_lstm"), "--beam", "10"]
+    done = run("fairseq-generate", data, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    expected = generate(data, last("cas_lstm"), "--beam", "10", "--max-len-b", "200")
+    hypotheses = [line for line in done.stdout.splitlines() if line.startswith("H-")]
+    assert sorted(h.split("\t")[2] for h in hypotheses) == sorted(
+        line[-1] for line in expected.lines("H")
+    )
+
+
+def test_models_without_input_feeding_and_of_other_shapes(data, tmp_path):
+    """Trained and searched with, as the others."""
+    options = ["--no-input-feed", "--encoder-bidirectional", "--decoder-layers", "3"]
+    options += ["--decoder-hidden-size", "12", "--share-decoder-input-output-embed"]
+    train(data, tmp_path, "highway_lstm_tiny", *options, "--encoder-embed-dim", "9", epochs=1)
+    path = tmp_path / "checkpoint_last.pt"
+    done = generate(data, path, "--beam", "10")
+    assert_scores_are_the_models(done, Model(path))

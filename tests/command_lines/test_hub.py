@@ -1,0 +1,99 @@
+"""Translation from Python: ``from_pretrained`` with a tokenizer and BPE."""
+
+import shutil
+
+import pytest
+import torch
+from fairseq.models import MODEL_REGISTRY
+from subword_nmt.learn_bpe import learn_bpe
+
+from .conftest import WORDS, write_corpus
+from .programs import fairseq, train
+
+pytestmark = [  # fairseq's own
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    """A folder as one would hand it on: the model, the dictionaries, the BPE codes."""
+    corpus, folder = tmp_path_factory.mktemp("bpe"), tmp_path_factory.mktemp("model")
+    write_corpus(corpus)
+    with open(corpus / "both", "w") as both:
+        for name in ("train.xx", "train.yy"):
+            both.write((corpus / name).read_text())
+    with open(corpus / "both") as text, open(folder / "bpecodes", "w") as codes:
+        learn_bpe(text, codes, 8)
+    apply_bpe(corpus, folder / "bpecodes")
+    prefixes = [p for s in ("train", "valid") for p in (f"--{s}pref", corpus / f"bpe.{s}")]
+    fairseq("preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", corpus / "bin")
+    options = ["-s", "xx", "-t", "yy", "--lr", "0.02"]
+    train(corpus / "bin", corpus / "run", "cas_lstm_tiny", *options, epochs=3)
+    shutil.copy(corpus / "run" / "checkpoint_last.pt", folder / "model.pt")
+    for side in ("xx", "yy"):
+        shutil.copy(corpus / "bin" / f"dict.{side}.txt", folder)
+    return folder
+
+
+def apply_bpe(corpus, codes):
+    from subword_nmt.apply_bpe import BPE
+
+    with open(codes) as file:
+        bpe = BPE(file)
+    for split in ("train", "valid"):
+        for side in ("xx", "yy"):
+            lines = (corpus / f"{split}.{side}").read_text().splitlines()
+            # A full stop, so that the tokenizer has something to do.
+            text = "".join(bpe.process_line(line + " .") + "\n" for line in lines)
+            (corpus / f"bpe.{split}.{side}").write_text(text)
+
+
+@pytest.fixture(scope="module")
+def hub(model_dir):
+    model = MODEL_REGISTRY["cas_lstm"]
+    return model.from_pretrained(str(model_dir), tokenizer="moses", bpe="subword_nmt").eval()
+
+
+SENTENCE = " ".join(list(WORDS)[:4])
+
+
+def test_text_goes_in_as_it_is_written(hub):
+    assert hub.tokenize(SENTENCE + ".") == SENTENCE + " ."
+    pieces = hub.apply_bpe(SENTENCE + " .").split()
+    assert any(piece.endswith("@@") for piece in pieces)
+    tokens = hub.encode(SENTENCE + ".")
+    assert hub.src_dict.string(tokens) == " ".join(pieces)  # no unknown word among them
+
+
+def test_translate(hub, model_dir, tmp_path):
+    """The same as fairseq-interactive's."""
+    sentences = [SENTENCE + ".", " ".join(reversed(SENTENCE.split())) + "."]
+    translations = hub.translate(sentences, beam=4, max_len_b=12)
+    (tmp_path / "input").write_text("".join(sentence + "\n" for sentence in sentences))
+    done = fairseq(
+        *("interactive", model_dir, "--path", model_dir / "model.pt", "--cpu", "--beam", "4"),
+        *("-s", "xx", "-t", "yy", "--tokenizer", "moses", "--bpe", "subword_nmt"),
+        *("--bpe-codes", model_dir / "bpecodes", "--input", tmp_path / "input"),
+        *("--max-len-b", "12"),
+    )
+    assert translations == [line[-1] for line in done.lines("D")]
+    assert hub.translate(sentences[0], beam=4, max_len_b=12) == translations[0]
+    assert not any("@@" in text for text in translations)
+
+
+def test_a_model_from_python_is_the_trained_one(hub, model_dir):
+    state = torch.load(model_dir / "model.pt", weights_only=True)["model"]
+    (model,) = hub.models
+    assert type(model) is MODEL_REGISTRY["cas_lstm"]
+    for name, tensor in model.state_dict().items():
+        assert tensor.equal(state[name]), name
+
+
+def test_two_beams_and_scores(hub):
+    tokens = hub.encode(SENTENCE + ".")
+    hypotheses = hub.generate(tokens, beam=5, max_len_b=12)
+    scores = [float(hypothesis["score"]) for hypothesis in hypotheses]
+    assert len(scores) == 5
+    assert scores == sorted(scores, reverse=True)

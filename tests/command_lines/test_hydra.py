@@ -1,0 +1,33 @@
+"""fairseq-hydra-train with the YAML file of examples/hydra."""
+
+from pathlib import Path
+
+from .programs import USER_DIR, checkpoint, generate, run
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "hydra"
+SMALL = [
+    *(f"model.{side}_{size}=12" for side in ("encoder", "decoder") for size in ("embed_dim",)),
+    *("model.encoder_hidden_size=12", "model.decoder_hidden_size=12"),
+    *("model.decoder_out_embed_dim=12", "dataset.max_tokens=100", "dataset.num_workers=0"),
+    *("common.cpu=true", "optimization.max_epoch=1"),
+]
+
+
+def hydra_train(data, folder, *overrides):
+    command = ["fairseq-hydra-train", "--config-dir", EXAMPLES, "--config-name", "cas_lstm"]
+    command += [f"common.user_dir={USER_DIR}", f"task.data={data}"]
+    command += [f"checkpoint.save_dir={folder}/checkpoints", *SMALL, *overrides]
+    return run(*command, cwd=folder)
+
+
+def test_the_example_trains_and_its_checkpoint_translates(data, tmp_path):
+    done = hydra_train(data, tmp_path, "model.lam=0.25", "+model.no_input_feed=true")
+    assert done.returncode == 0, done.stdout + done.stderr
+    path = tmp_path / "checkpoints" / "checkpoint_last.pt"
+    model = checkpoint(path)["cfg"]["model"]
+    assert model["_name"] == "cas_lstm"
+    assert float(model["lam"]) == 0.25
+    assert model["encoder_layers"] == model["decoder_layers"] == 2
+    assert model["no_input_feed"] is True
+    assert model["max_source_positions"] == 1024
+    assert len(generate(data, path, "--beam", "4").lines("H")) == 9
