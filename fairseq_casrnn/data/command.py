@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import logging
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from fairseq_casrnn.errors import UserError
@@ -19,6 +23,26 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with status 2."""
         self.exit(2, f"error: {message}; see --help\n")
+
+
+@contextlib.contextmanager
+def captured_log() -> Iterator[io.StringIO]:
+    """Collect everything that is logged at INFO and above; print neither it nor warnings.
+
+    fairseq's programs print their whole configuration, and hydra and torch warn of how fairseq
+    uses them: of no use beside the few lines of a recipe.
+    """
+    log, root = io.StringIO(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:] = [logging.StreamHandler(log)]
+    root.setLevel(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield log
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 def run_main(main: Callable[[], None]) -> int:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import shutil
 import tempfile
@@ -23,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
+from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.data.text import check_parallel, write_lines
 from fairseq_casrnn.errors import UserError
 
@@ -117,21 +117,19 @@ def _write_text(corpus: Corpus, text: Path, bpe_operations: int) -> None:
 
 def binarise(text: Path, kind: str, source: str, target: str, dest: Path, *extra: str) -> None:
     """Run ``fairseq-preprocess`` on ``text/SPLIT.KIND.LANG``, with a dictionary per language."""
-    # fairseq would send its log to standard output; it is in dest/preprocess.log anyway.
-    logging.getLogger().addHandler(logging.NullHandler())
-    from fairseq import options
-    from fairseq_cli import preprocess
-
     command = ["--destdir", str(dest), "--source-lang", source, "--target-lang", target]
     for name in SPLITS:
         command += [f"--{name}pref", str(text / f"{name}.{kind}")]
-    preprocess.logger.setLevel(logging.INFO)
-    try:
-        preprocess.main(options.get_preprocessing_parser().parse_args([*command, *extra]))
-    finally:
-        for handler in list(preprocess.logger.handlers):  # the log file
-            preprocess.logger.removeHandler(handler)
-            handler.close()
+    with captured_log():  # it is in dest/preprocess.log as well
+        from fairseq import options
+        from fairseq_cli import preprocess
+
+        try:
+            preprocess.main(options.get_preprocessing_parser().parse_args([*command, *extra]))
+        finally:
+            for handler in list(preprocess.logger.handlers):  # the log file
+                preprocess.logger.removeHandler(handler)
+                handler.close()
 
 
 def _report(corpus: Corpus, stage: Path) -> None:

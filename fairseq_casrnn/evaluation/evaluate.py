@@ -6,23 +6,20 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import logging
 import os
 import re
 import sys
-import warnings
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 import fairseq_casrnn
-from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.command import Parser, captured_log, run_main
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.average import average, find_checkpoints, save
 from fairseq_casrnn.evaluation.bleu import score_generated
 from fairseq_casrnn.evaluation.significance import table
-from fairseq_casrnn.explain import explain
+from fairseq_casrnn.explain import explain, shorten_choices
 
 _SPEED = re.compile(r"Translated ([\d,]+) sentences .* in ([\d.]+)s")
 
@@ -97,26 +94,20 @@ def generate(
 
 def _run_generate(command: list[str], file: TextIO) -> str:
     """fairseq-generate in this process, its output in ``file``; returns its log."""
-    # fairseq would send its log to the output file.
-    logging.getLogger().addHandler(logging.NullHandler())
-    from fairseq import options
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-    from fairseq_cli import generate as fairseq_generate
+    with captured_log() as log:
+        from fairseq import options
+        from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+        from fairseq_cli import generate as fairseq_generate
 
-    log = io.StringIO()
-    handler = logging.StreamHandler(log)
-    logger = logging.getLogger("fairseq_cli.generate")
-    logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
-    try:
-        args = options.parse_args_and_arch(options.get_generation_parser(), input_args=command)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # hydra's, about fairseq's way of using it
-            config = convert_namespace_to_omegaconf(args)
-        fairseq_generate._main(config, file)
-    finally:
-        logger.removeHandler(handler)
-    return log.getvalue()
+        parser = options.get_generation_parser()
+        parser.error = _option_error  # its own prints hundreds of options first
+        args = options.parse_args_and_arch(parser, input_args=command)
+        fairseq_generate._main(convert_namespace_to_omegaconf(args), file)
+        return log.getvalue()
+
+
+def _option_error(message: str) -> NoReturn:
+    raise UserError(f"fairseq-generate: {shorten_choices(message)}")
 
 
 def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, int, Path]]:

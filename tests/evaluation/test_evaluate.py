@@ -60,16 +60,21 @@ def test_the_folder_must_be_prepared(out, capsys):
     assert "--baseline c is not among" in capsys.readouterr().err
 
 
-def test_a_checkpoint_that_cannot_be_read_is_named(out, capsys):
+def test_mistakes_that_fairseq_finds(out, capsys):
     (out / "data-bin").mkdir()
     for name in ("test.zh-en.zh.idx", "dict.zh.txt", "dict.en.txt"):
         (out / "data-bin" / name).touch()
     run = out / "b" / "seed2"
     (run / "checkpoint_last.pt").write_bytes(b"no checkpoint")
     options = ["--data", str(out), "--out", str(out), "--arch", "b", "--checkpoint", "last"]
+    assert evaluate.main([*options, "--", "--bogus", "3"]) == 2
+    assert capsys.readouterr().err == (
+        "error: fairseq-generate: unrecognized arguments: --bogus 3\n"
+    )
     assert evaluate.main(options) == 2
     error = capsys.readouterr().err
     assert "checkpoint_last.pt" in error
-    assert error.splitlines()[-1].startswith("error: ")
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
     assert [path.name for path in run.iterdir()] == ["checkpoint_last.pt"]
     assert not (out / "results.jsonl").exists()
