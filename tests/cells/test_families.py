@@ -73,7 +73,7 @@ def test_lam_outside_its_range(given):
     ):
         parse_lam(given)
     with pytest.raises(UserError, match=r"^lam is"):
-        layers.CASLSTM(I, H, lam=given)
+        layers.CASLSTM(I, H, num_layers=1, lam=given)  # where it would have no effect
 
 
 @pytest.mark.parametrize("given", [0, -1, 1.5])

@@ -1,6 +1,6 @@
 """Every engine against ``reference`` in ``recurrence.run``: one layer, one direction."""
 
-import logging
+import math
 import re
 from itertools import combinations
 
@@ -23,7 +23,6 @@ from helpers import (
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.layers import LSTM
 
 LAST = torch.tensor(LENGTHS) - 1
 every_cell = pytest.mark.parametrize(
@@ -40,21 +39,21 @@ every_other = pytest.mark.parametrize("engine", [name for name in ENGINES if nam
 every_last = pytest.mark.parametrize("last", [None, LAST], ids=["full", "lengths"])
 
 
-def leaves_of(case, k, dtype=torch.float64, steps=T):
+def leaves_of(case, k, dtype=torch.float64, steps=T, batch=B, size=H):
     """The cell of layer k and random gx, weight_hh, h0, c0, extra and elementwise parameters."""
     cell = case.layer().cells[k]
-    extra = rand(steps, B, cell.routes or H, seed=14)
+    extra = rand(steps, batch, cell.routes or size, seed=14)
     if cell.routes:
         extra = extra.softmax(-1)
     leaves = [
-        rand(steps, B, cell.ih_blocks * H, seed=10),
-        rand(cell.hh_blocks * H, H, seed=11) / 2,
-        rand(B, H, seed=12),
-        rand(B, H, seed=13) if cell.has_cell else None,
+        rand(steps, batch, cell.ih_blocks * size, seed=10),
+        rand(cell.hh_blocks * size, size, seed=11) / math.sqrt(size),
+        rand(batch, size, seed=12),
+        rand(batch, size, seed=13) if cell.has_cell else None,
         extra if cell.routes or cell.lower_cell else None,
     ]
     for i, (_, rows) in enumerate(cell.params):
-        leaves.append(rand(*((rows, H) if rows else (H,)), seed=20 + i))
+        leaves.append(rand(*((rows, size) if rows else (size,)), seed=20 + i))
     return cell, [None if t is None else t.to(dtype).requires_grad_() for t in leaves]
 
 
@@ -108,6 +107,23 @@ def test_any_part_of_the_outputs_may_be_used(case, k, engine, last):
     for size in range(1, count):
         for chosen in combinations(range(count), size):
             assert_same(engine, cell, leaves, last=last, chosen=chosen)
+
+
+@pytest.mark.parametrize(
+    ("case", "k"), [pytest.param(c, 1, id=str(c)) for c in FAMILIES + CASES[-1:]]
+)
+@every_other
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize(
+    ("steps", "batch", "size"), [(2, 1, 1), (3, 2, 5), (2, 3, 19), (3, 37, 40)]
+)
+def test_sizes(case, k, engine, dtype, steps, batch, size):
+    """Whatever remains when elements are taken several at a time, and when rows are shared out."""
+    steps, batch, _ = shape
+    cell, leaves = leaves_of(case, k, dtype, *shape)
+    last = torch.arange(batch) % steps
+    tolerance = SINGLE if dtype == torch.float32 else None
+    assert_same(engine, cell, leaves, tolerance=tolerance, last=last)
 
 
 @every_cell
@@ -275,52 +291,3 @@ def test_second_derivatives_are_right_or_refused(case, k, engine):
         assert re.search("second derivative|double backward", str(error))  # noqa: PT017
     else:
         assert_close(actual, expected)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_layer_runs_on_the_engine_it_is_given(engine, monkeypatch):
-    used = []
-    for name, function in list(recurrence.ENGINES.items()):
-
-        def spy(*args, name=name, function=function):
-            used.append(name)
-            return function(*args)
-
-        monkeypatch.setitem(recurrence.ENGINES, name, spy)
-    x = rand(T, B, 2, dtype=torch.float32)
-    LSTM(2, H, engine=engine)(x)
-    monkeypatch.setenv("CASRNN_ENGINE", engine)
-    for choice in (None, "auto"):
-        LSTM(2, H, engine=choice)(x)
-    assert used == [engine] * 3
-
-
-def test_default_engine(monkeypatch):
-    monkeypatch.delenv("CASRNN_ENGINE", raising=False)
-    assert recurrence.engine_name() in ENGINES
-    assert recurrence.engine_name("auto") == recurrence.engine_name()
-    default = recurrence.engine_name()
-    monkeypatch.setenv("CASRNN_ENGINE", "auto")
-    assert recurrence.engine_name() == default
-    monkeypatch.setenv("CASRNN_ENGINE", "reference")
-    assert recurrence.engine_name("eager") == "eager"  # what a layer asks for goes before
-
-
-def test_unknown_engine(monkeypatch):
-    with pytest.raises(
-        UserError, match=r"unknown engine 'warp'; known engines: .*reference.*eager"
-    ):
-        LSTM(2, H, engine="warp")
-    monkeypatch.setenv("CASRNN_ENGINE", "warp")
-    with pytest.raises(UserError, match="unknown engine 'warp'"):
-        LSTM(2, H)(rand(T, B, 2, dtype=torch.float32))
-
-
-def test_the_engine_is_logged_once(caplog):
-    recurrence._announce.cache_clear()
-    with caplog.at_level(logging.INFO, logger="fairseq_casrnn"):
-        layer = LSTM(2, H, num_layers=3, engine="reference")
-        for _ in range(2):
-            layer(rand(T, B, 2, dtype=torch.float32))
-    lines = [r.getMessage() for r in caplog.records if "engine" in r.getMessage()]
-    assert lines == ["recurrence engine: reference"]

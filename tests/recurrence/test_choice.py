@@ -1,0 +1,60 @@
+"""Which engine runs: the layer's, the environment's or the default; and that it is said once."""
+
+import logging
+
+import pytest
+import torch
+from helpers import ENGINES, B, H, T, rand
+
+from fairseq_casrnn import recurrence
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.layers import LSTM
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_layer_runs_on_the_engine_it_is_given(engine, monkeypatch):
+    used = []
+    for name, function in list(recurrence.ENGINES.items()):
+
+        def spy(*args, name=name, function=function):
+            used.append(name)
+            return function(*args)
+
+        monkeypatch.setitem(recurrence.ENGINES, name, spy)
+    x = rand(T, B, 2, dtype=torch.float32)
+    LSTM(2, H, engine=engine)(x)
+    monkeypatch.setenv("CASRNN_ENGINE", engine)
+    for choice in (None, "auto"):
+        LSTM(2, H, engine=choice)(x)
+    assert used == [engine] * 3
+
+
+def test_default_engine(monkeypatch):
+    monkeypatch.delenv("CASRNN_ENGINE", raising=False)
+    assert recurrence.engine_name() in ENGINES
+    assert recurrence.engine_name("auto") == recurrence.engine_name()
+    default = recurrence.engine_name()
+    monkeypatch.setenv("CASRNN_ENGINE", "auto")
+    assert recurrence.engine_name() == default
+    monkeypatch.setenv("CASRNN_ENGINE", "reference")
+    assert recurrence.engine_name("eager") == "eager"  # what a layer asks for goes before
+
+
+def test_unknown_engine(monkeypatch):
+    with pytest.raises(
+        UserError, match=r"unknown engine 'warp'; known engines: .*reference.*eager"
+    ):
+        LSTM(2, H, engine="warp")
+    monkeypatch.setenv("CASRNN_ENGINE", "warp")
+    with pytest.raises(UserError, match="unknown engine 'warp'"):
+        LSTM(2, H)(rand(T, B, 2, dtype=torch.float32))
+
+
+def test_the_engine_is_logged_once(caplog):
+    recurrence._announce.cache_clear()
+    with caplog.at_level(logging.INFO, logger="fairseq_casrnn"):
+        layer = LSTM(2, H, num_layers=3, engine="reference")
+        for _ in range(2):
+            layer(rand(T, B, 2, dtype=torch.float32))
+    lines = [r.getMessage() for r in caplog.records if "engine" in r.getMessage()]
+    assert lines == ["recurrence engine: reference"]
