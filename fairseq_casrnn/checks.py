@@ -202,9 +202,13 @@ def _versions(folder: Path) -> dict[Path, int]:
 
 
 def _load_checkpoint(original, cfg, trainer, **kwargs):
+    """fairseq trains a new model where ``--restore-file`` names no file."""
+    from fairseq.file_io import PathManager
+
     # checkpoint_last.pt may be missing: scripts give it to the first run and to the next ones.
     name = cfg.restore_file
-    if not os.path.basename(name).startswith("checkpoint_last") and not os.path.exists(name):
+    last = os.path.basename(name).startswith("checkpoint_last")
+    if not last and not trainer.checkpoint_suffix and not PathManager.isfile(name):
         raise UserError(
             f"checkpoint {name} does not exist; check --restore-file, or drop it to train a new "
             "model"

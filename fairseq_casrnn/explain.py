@@ -72,7 +72,9 @@ def _disk_full(error: Exception) -> str | None:
         link = link.__context__
     if link is None:
         return None
-    name = link.filename or local(error, "save", "filename") or "the output"
+    folder = getattr(local(error, "main", "args"), "destdir", None)  # of fairseq-preprocess
+    name = link.filename2 or link.filename or local(error, "save", "filename") or folder
+    name = str(name or "the output").removesuffix(".tmp")
     reason = link.strerror or "no space left"
     return f"could not write {name} ({reason}); free some space and run the command again"
 

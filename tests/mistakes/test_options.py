@@ -133,3 +133,10 @@ def test_worker_hands_its_sentence_on(monkeypatch):
 def test_worker_is_found_by_a_new_process():
     """Which imports this package for it, before it knows of --user-dir."""
     assert b"fairseq_casrnn.compat" in pickle.dumps(compat.explained_worker)
+
+
+def test_full_disk_while_copying_names_the_copy(tmp_path):
+    """Python names the file that is read first."""
+    error = OSError(28, "No space left on device", "checkpoint1.pt", None, "checkpoint_best.pt.tmp")
+    sentence = explain.explain(error)
+    assert sentence.startswith("could not write checkpoint_best.pt (No space left on device); free")

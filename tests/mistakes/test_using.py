@@ -42,7 +42,7 @@ def test_full_disk_while_binarising(fairseq, tmp_path):
     (text / "bin").mkdir()
     (text / "bin" / "notes").write_text("mine")
     done = preprocess(fairseq, text, file_size=40_000)
-    assert "(File too large); free some space" in done.sentence
+    assert f"could not write {text}/bin (File too large); free some space" in done.sentence
     assert sorted(file.name for file in (text / "bin").iterdir()) == ["notes", "preprocess.log"]
 
 
