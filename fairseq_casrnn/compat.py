@@ -1,17 +1,20 @@
 """What fairseq needs from outside to work safely with today's torch; installed at registration."""
 
 import argparse
+import collections
 import contextlib
 import functools
 import os
 import shutil
 import sys
+import typing
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import numpy
+import omegaconf
 import torch
 
 from fairseq_casrnn import checks
@@ -23,12 +26,14 @@ from fairseq_casrnn.explain import explain, shorten_choices
 def install() -> None:
     """Make fairseq load its own checkpoints safely, save them whole, and explain user mistakes."""
     allow_checkpoint_globals()
+    hand_checkpoints_on()
     save_whole_files()
     keep_last_batch()
     keep_batches_on_resume()
     checks.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
         explain_mistakes()
+        checks.install_for_program(sys.argv[0])
         # Six lines about hydra's own past and future before each run's first line.
         warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
         warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
@@ -52,6 +57,34 @@ def allow_checkpoint_globals() -> None:
             (reconstruct, "numpy.core.multiarray._reconstruct"),  # written with numpy 1
         ]
     )
+
+
+def hand_checkpoints_on() -> None:
+    """Let the first of several processes give the others a checkpoint that it has loaded.
+
+    fairseq does so through ``torch.save`` and ``torch.load`` in memory, when the options are a
+    container of OmegaConf already and tensors are placeholders. Safe loading does not know these
+    classes; they are allowed for that one load, and not for files.
+    """
+    from fairseq.distributed import utils as distributed
+
+    original = distributed._broadcast_object_slow
+    if getattr(original, "_knows_options", False):
+        return
+    allowed = [
+        *(collections.defaultdict, dict, float, int, list, str, typing.Any),
+        *(omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.nodes.AnyNode),
+        *(omegaconf.base.ContainerMetadata, omegaconf.base.Metadata),
+        distributed._TensorPlaceholder,
+    ]
+
+    @functools.wraps(original)
+    def broadcast(*args, **kwargs):
+        with torch.serialization.safe_globals(allowed):
+            return original(*args, **kwargs)
+
+    broadcast._knows_options = True
+    distributed._broadcast_object_slow = broadcast
 
 
 def save_whole_files() -> None:

@@ -1,6 +1,7 @@
 """fairseq-train and fairseq-validate: every cell, options of training, records, interruptions."""
 
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -140,42 +141,43 @@ def test_update_freq(data, tmp_path):
     assert tokens[1] * updates[1] == pytest.approx(tokens[0] * updates[0], rel=1e-2)
 
 
-def test_two_processes_equal_two_batches_an_update(data, tmp_path):
-    """Data-parallel training on the CPU (gloo) and one process with --update-freq 2."""
-    arch = "second_order_lstm_tiny"
-    common = [*TRAIN, "--arch", arch, "--max-epoch", "2", "--dropout", "0", "--user-dir", USER_DIR]
-    parallel = [
-        *(
-            "--distributed-world-size",
-            "2",
-            "--distributed-backend",
-            "gloo",
-            "--distributed-no-spawn",
-        ),
-        *("--distributed-init-method", f"file://{tmp_path}/rendezvous", "--ddp-backend"),
-        *("legacy_ddp", "--save-dir", tmp_path / "parallel"),
-    ]
-    processes = [
-        subprocess.Popen(
-            [str(p) for p in ["fairseq-train", data, *common, *parallel, "--distributed-rank", r]],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for r in (0, 1)
-    ]
-    for process in processes:
-        output, _ = process.communicate()
-        assert process.returncode == 0, output
-    train(data, tmp_path / "one", arch, "--dropout", "0", "--update-freq", "2")
-    ours, theirs = (
-        checkpoint(tmp_path / name / "checkpoint_last.pt") for name in ("parallel", "one")
+def parallel_processes(data, folder, options):
+    """fairseq-train in two processes on the CPU."""
+    parallel = {
+        "world-size": 2,
+        "backend": "gloo",
+        "init-method": f"file://{folder}/rendezvous",
+    }
+    command = ["fairseq-train", data, *options, "--ddp-backend", "legacy_ddp"]
+    command += [part for k, v in parallel.items() for part in (f"--distributed-{k}", v)]
+    command += ["--distributed-no-spawn", "--distributed-rank"]
+    env = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else None
+    logs = [folder / f"log{rank}" for rank in (0, 1)]
+    processes = []
+    for rank, log in enumerate(logs):
+        with open(log, "w") as file:
+            argv = [str(part) for part in [*command, rank]]
+            processes.append(subprocess.Popen(argv, stdout=file, stderr=file, env=env))
+    for process, log in zip(processes, logs, strict=True):
+        assert process.wait() == 0, log.read_text()
+
+
+def test_two_processes_equal_two_batches_an_update(data, trained, tmp_path):
+    """Without Adam, which would make much of the rounding of a gradient next to zero."""
+    start = trained("second_order_lstm") / "checkpoint_last.pt"
+    options = ["--optimizer", "sgd", "--lr", "0.5", "--dropout", "0", "--max-epoch", "2"]
+    options += ["--finetune-from-model", start]
+    both = [*TRAIN, "--arch", "second_order_lstm_tiny", *options, "--user-dir", USER_DIR]
+    parallel_processes(data, tmp_path, [*both, "--save-dir", tmp_path / "two"])
+    train(data, tmp_path / "one", "second_order_lstm_tiny", *options, "--update-freq", "2")
+    ours, theirs, before = (
+        checkpoint(path)["model"]
+        for path in (*(tmp_path / n / "checkpoint_last.pt" for n in ("two", "one")), start)
     )
-    first = checkpoint(tmp_path / "one" / "checkpoint1.pt")["model"]
-    for name, tensor in theirs["model"].items():
-        torch.testing.assert_close(ours["model"][name], tensor, rtol=1e-3, atol=2e-5, msg=name)
-        if tensor.is_floating_point() and "temperature" not in name:
-            assert (tensor - first[name]).abs().max() > 1e-3, f"{name} was not trained"
+    for name, tensor in theirs.items():
+        learnt = (tensor - before[name]).abs().max()
+        assert learnt > 1e-5, f"{name} was not trained"
+        assert (ours[name] - tensor).abs().max() < 0.02 * learnt, name
 
 
 # --- what else fairseq offers ------------------------------------------------------------------
