@@ -114,10 +114,8 @@ def test_any_part_of_the_outputs_may_be_used(case, k, engine, last):
 )
 @every_other
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize(
-    ("steps", "batch", "size"), [(2, 1, 1), (3, 2, 5), (2, 3, 19), (3, 37, 40)]
-)
-def test_sizes(case, k, engine, dtype, steps, batch, size):
+@pytest.mark.parametrize("shape", [(2, 1, 1), (3, 2, 5), (2, 3, 19), (3, 37, 40)], ids=str)
+def test_sizes(case, k, engine, dtype, shape):
     """Whatever remains when elements are taken several at a time, and when rows are shared out."""
     steps, batch, _ = shape
     cell, leaves = leaves_of(case, k, dtype, *shape)
