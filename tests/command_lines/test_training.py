@@ -103,7 +103,6 @@ def test_resuming_in_the_middle_of_an_epoch_changes_nothing(data, tmp_path, arch
 
 KILL = """
 import os, signal, sys
-from fairseq.logging import progress_bar
 from fairseq.trainer import Trainer
 from fairseq_cli.train import cli_main
 step = Trainer.train_step
