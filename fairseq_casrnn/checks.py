@@ -30,11 +30,16 @@ def install() -> None:
 
     _wrap(indexed_dataset, "make_dataset", _make_dataset)
     _wrap(checkpoint_utils, "load_checkpoint", _load_checkpoint)
-    program = Path(sys.argv[0]).stem.removeprefix("fairseq-")
+
+
+def install_for_program(path: str) -> None:
+    """What concerns one of fairseq's programs only; ``path`` is ``sys.argv[0]`` of any of them."""
+    program = Path(path).stem.removeprefix("fairseq-")
     if program == "preprocess":
-        name = "fairseq_cli.preprocess"
-        _wrap(sys.modules.get(name) or sys.modules["__main__"], "main", _preprocess)
-    if program == "interactive" and hasattr(sys.stdin, "reconfigure"):
+        # Its functions are those of __main__ when it was started with python -m.
+        module = sys.modules.get("fairseq_cli.preprocess") or sys.modules["__main__"]
+        _wrap(module, "main", _preprocess)
+    if program == "interactive":
         # As fairseq reads a file. In the C locale Python lets invalid bytes pass, as characters
         # that no dictionary holds.
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
