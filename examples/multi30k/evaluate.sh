@@ -3,7 +3,7 @@
 set -euo pipefail
 
 RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-AVERAGE="last:5"
+AVERAGE="best"
 
 source "$RECIPE/../translation.sh"
 evaluate_main "$@"
