@@ -9,6 +9,7 @@ from contextlib import suppress
 from unittest import mock
 
 import pytest
+import sacrebleu
 import torch
 from fairseq.logging import progress_bar
 from fairseq.trainer import Trainer
@@ -209,6 +210,21 @@ def test_tensorboard(data, tmp_path):
     assert [v for _, v in train_log["temperature"]] == pytest.approx([1.0, 0.9])
     valid = [float(r["valid_loss"]) for r in done.records("valid_loss")]
     assert [v for _, v in valid_log["loss"]] == pytest.approx(valid, abs=1e-3)
+
+
+def test_bleu_while_training(data, tmp_path):
+    """As fairseq-generate computes it, of the greedy translations."""
+    options = ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 12}']
+    options += ["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"]
+    options += ["--eval-tokenized-bleu", "--lr", "0.02"]
+    done = train(data, tmp_path, "cas_lstm_tiny", *options, epochs=6)
+    logged = float(done.records("valid_bleu")[-1]["valid_bleu"])
+    last = tmp_path / "checkpoint_last.pt"
+    again = generate(data, last, "--beam", "1", "--gen-subset", "valid")
+    texts, references = ([line[-1] for line in again.lines(kind)] for kind in ("H", "T"))
+    expected = sacrebleu.corpus_bleu(texts, [references], tokenize="none").score
+    assert logged == pytest.approx(expected, abs=0.02)
+    assert logged > 1
 
 
 def test_adaptive_softmax(data, tmp_path):

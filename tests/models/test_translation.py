@@ -41,7 +41,7 @@ every_other = pytest.mark.parametrize("engine", [name for name in ENGINES if nam
 def test_shapes_distribution_and_gradients(case, variant):
     model = random_model(case, variant)
     src, prev = source(), target()
-    net_output = model(src, src.ne(PAD).sum(1), prev)
+    net_output = model.eval()(src, src.ne(PAD).sum(1), prev)
     lprobs = model.get_normalized_probs(net_output, log_probs=True).detach()
     attn = net_output[1]["attn"][0]
     assert lprobs.shape == (*prev.shape, TARGET)
@@ -49,7 +49,7 @@ def test_shapes_distribution_and_gradients(case, variant):
     ones = torch.ones(prev.shape)
     assert_close([lprobs.exp().sum(-1).float(), attn.sum(-1).float()], [ones, ones], SINGLE)
     # Every parameter matters: nothing is built and then left aside.
-    outputs = [run(model)[0]]
+    outputs = [run(model.train())[0]]
     if model.decoder.adaptive_softmax is not None:
         words = (3 * torch.arange(prev.numel()) % TARGET).view_as(prev)  # of all clusters
         outputs = list(model.decoder.adaptive_softmax(outputs[0], words)[0])
