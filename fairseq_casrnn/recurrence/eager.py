@@ -1,8 +1,8 @@
 """Engine ``eager``: one ``autograd.Function`` for all cells.
 
-The recurrent product and the cell's in-place elementwise maths are all that the time loop does, forward
-and backward. Activated gates are kept over the pre-activations, the states in one buffer that both passes
-share, and the gradient of the recurrent weight is a single product after the loop.
+The recurrent product and the cell's in-place elementwise maths are all that the time loop does,
+forward and backward. Activated gates are kept over the pre-activations, the states in one buffer
+that both passes share, and the gradient of the recurrent weight is a single product after the loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
 
 
 def add_recurrent_(cell: Cell, gates, inner, h, weight_t):
-    """Add U h to the additive blocks of ``gates``, write the others to ``inner``. ``weight_t``: (H, hh_blocks*H)."""
+    """Add U h to the additive blocks of ``gates``, write the others to ``inner``.
+
+    ``weight_t`` is ``(H, hh_blocks*H)``.
+    """
     if inner is None:
         width = weight_t.size(1)
         out = gates if width == gates.size(1) else gates[:, :width]
@@ -39,9 +42,7 @@ class _Loop(torch.autograd.Function):
     def forward(ctx, cell, gx, weight_hh, h0, c0, extra, last, *params):
         steps, batch, _ = gx.shape
         size = h0.size(-1)
-        gates = (
-            gx.detach().contiguous()
-        )  # ours to overwrite: nobody keeps the result of a linear map
+        gates = gx.detach().contiguous()  # ours to overwrite: nobody keeps a linear map's result
         weight_t = weight_hh.t().contiguous()
         hs = gx.new_empty(steps + 1, batch, size)
         hs[0] = h0
@@ -114,10 +115,10 @@ class _Loop(torch.autograd.Function):
 
 
 def refuse_create_graph(engine: str = "eager") -> None:
-    """Raises UserError in a backward called with ``create_graph=True``, which alone leaves gradients enabled.
+    """Raises UserError in a backward called with ``create_graph=True``.
 
-    ``once_differentiable`` would not do: where the incoming gradient is a constant it lets the second
-    derivative pass as zero.
+    Nothing else leaves gradients enabled there. ``once_differentiable`` would not do: where the
+    incoming gradient is a constant it lets the second derivative pass as zero.
     """
     if torch.is_grad_enabled():
         raise UserError(
@@ -132,7 +133,7 @@ def keeps_graph() -> bool:
 
 
 def merge_last(grad, grad_last, last, like):
-    """Gradients of the whole sequence and of the state at ``last``, as (grad (T, B, H), grad of step T-1).
+    """Gradients of all states and of those at ``last``, as (grad (T, B, H), grad of step T-1).
 
     Without lengths the latter starts the backward loop; with lengths it is added where it belongs.
     """

@@ -145,6 +145,13 @@ def test_no_state_is_the_zero_state(case):
     assert not torch.allclose(layer(x)[0], layer(x, rand_state(layer, 2))[0])
 
 
+def test_the_parts_of_the_zero_state_are_apart():
+    """What is written into h does not stand in c."""
+    h, c = LSTM(I, H).zero_state(2)
+    h.fill_(1.0)
+    assert not c.any()
+
+
 def test_every_family_is_built_by_its_own_class():
     for case in FAMILIES:
         layer = case.layer()

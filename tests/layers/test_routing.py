@@ -152,9 +152,13 @@ def test_routing_by_token_in_both_directions(engine):
 
 
 def test_routing_by_token_interleaved():
-    layer = build(bidirectional="interleaved", routing="assignment", assignment=TABLE)
+    """One layer is as with independent directions; with more, a batch of one equals its row."""
     x = rand(T, B, I)
     tokens = torch.randint(5, (T, B), generator=torch.Generator().manual_seed(0))
+    settings = {"routing": "assignment", "assignment": TABLE}
+    one, same = (build(1, bidirectional=way, **settings) for way in ("interleaved", True))
+    assert_close(flat(one(x, None, LENGTHS, tokens)), flat(same(x, None, LENGTHS, tokens)))
+    layer = build(bidirectional="interleaved", **settings)
     output, _ = layer(x, None, LENGTHS, tokens)
     for b, n in enumerate(LENGTHS):
         alone, _ = layer(x[:n, [b]], tokens=tokens[:n, [b]])

@@ -191,12 +191,27 @@ def test_gradients_on_strided_outputs(case, k, engine):
 
 @every_cell
 @every_other
-def test_leaves_its_inputs_alone(case, k, engine):
+def test_constant_input(case, k, engine):
+    """One row of gx for all steps and sequences, expanded, cannot be overwritten."""
+    cell, leaves = leaves_of(case, k)
+    row = leaves[0].detach()[:1, :1]
+    leaves[0] = row.expand(T, B, -1)
+    ours, theirs = (
+        recurrence.run(name, cell, *leaves[:5], None, tuple(leaves[5:]))
+        for name in (engine, "reference")
+    )
+    assert_close(present(ours), present(theirs))
+
+
+@every_cell
+@every_other
+@every_last
+def test_leaves_its_inputs_alone(case, k, engine, last):
     cell, leaves = leaves_of(case, k)
     before = [t.detach().clone() for t in present(leaves)]
-    weights = [rand(*t.shape, seed=5) for t in run(engine, cell, leaves)]
+    weights = [rand(*t.shape, seed=5) for t in run(engine, cell, leaves, last)]
     kept = [w.clone() for w in weights]
-    result = run(engine, cell, leaves)
+    result = run(engine, cell, leaves, last)
     torch.autograd.backward(result, weights)
     assert_close([t.detach() for t in present(leaves)], before)
     assert_close(weights, kept)
