@@ -43,6 +43,7 @@ inline void output_backward(V& o, Unit<V>& u) {
 template <int blocks, int products, int params = 0, int grads = params>
 struct Shape {
   static constexpr int kBlocks = blocks, kProducts = products, kParams = params, kGrads = grads;
+  static constexpr int kAdded = products;  // of the blocks of U h, how many are added to the gates
   static constexpr bool kCell = true, kLower = false, kInner = false;
 };
 
@@ -186,6 +187,7 @@ struct Peephole : Shape<kDepth ? 5 : 4, 4, kDepth ? 5 : 3> {
 // Blocks r z n; U h of the candidate comes apart, as inner. Parameter row: its bias.
 struct Gru : Shape<3, 3, 1> {
   static constexpr bool kCell = false, kInner = true;
+  static constexpr int kAdded = 2;
   template <class V>
   static void forward(V* a, Unit<V>& u) {
     u.inner = u.inner + u.p[0];  // kept with its bias, for the backward

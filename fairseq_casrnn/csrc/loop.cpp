@@ -17,114 +17,161 @@ T* data(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.mutable_data_ptr<T>() : nullptr;
 }
 
-// One layer's buffers as pointers, and its recurrent products.
+// Shapes of a layer's loop, and its buffers as pointers.
 template <class T>
 struct Loop {
   const Kernel<T>& kernel;
-  int64_t steps, batch, size, cells;
+  int64_t steps, batch, size, cells, gates;
   int64_t added;  // columns of U h that are added to the gates; the others make inner
-  Sequence<T> gates, products, inner, hs, cs, extra;
-  T* params;
+  int64_t apart;  // the number of those others
 
   explicit Loop(const Layer& layer)
       : kernel(casrnn::kernel<T>(layer.name)),
-        steps(layer.gates.size(0)),
-        batch(layer.gates.size(1)),
+        steps(layer.hs.size(0) - 1),
+        batch(layer.hs.size(1)),
         size(layer.hs.size(2)),
-        cells(kernel.mixture ? layer.extra.size(2) : 1),
+        cells(kernel.mixture && layer.extra.defined() ? layer.extra.size(2) : 1),
+        gates(kernel.blocks * cells * size),
         added((kernel.products * cells - kernel.inner) * size),
-        gates{layer.gates},
-        products{layer.gates.narrow(2, 0, added)},
-        inner{layer.inner},
-        hs{layer.hs},
-        cs{layer.cs},
-        extra{layer.extra},
-        params(data<T>(layer.params)) {
-    TORCH_CHECK(layer.gates.size(2) == kernel.blocks * cells * size, "gates have the wrong width");
-    TORCH_CHECK(layer.weight_hh.size(0) == kernel.products * cells * size &&
-                layer.weight_hh.size(1) == size, "weight_hh has the wrong shape");
+        apart(kernel.inner ? size : 0) {
+    check("weight_hh", layer.weight_hh_t, {size, added + apart});
+    check("x", layer.x, {steps, batch, layer.x.defined() ? layer.weight_ih_t.size(0) : 0});
+    check("weight_ih", layer.weight_ih_t, {layer.x.defined() ? layer.x.size(2) : 0, gates});
+    check("bias", layer.bias, {gates});
+    check("gx", layer.gates, {steps, batch, gates});
+    check("the initial c", layer.cs, layer.hs.sizes());
+    check("extra", layer.extra, {steps, batch, kernel.mixture ? cells : size});
+    check("params", layer.params, {kernel.params, size});
+    TORCH_CHECK(layer.cs.defined() == kernel.cell, "c is missing, or there is none");
+    TORCH_CHECK(layer.extra.defined() == (kernel.lower || kernel.mixture), "extra is missing, or unused");
+    TORCH_CHECK(layer.params.defined() == (kernel.params > 0), "params are missing, or unused");
   }
 
-  Step<T> at(int64_t t) const {
+  // The kernels look at no bounds.
+  static void check(const char* what, const at::Tensor& tensor, at::IntArrayRef shape) {
+    TORCH_CHECK(!tensor.defined() || tensor.sizes() == shape, what, " has shape ", tensor.sizes(),
+                "; expected ", shape);
+  }
+
+  // Step t, whose gates stand at index `slot`.
+  Step<T> at(const Layer& layer, int64_t t, int64_t slot) const {
     Step<T> s{};
     s.batch = batch, s.size = size, s.cells = cells;
-    s.gates = gates.at(t);
-    s.params = params;
-    s.h_prev = hs.at(t), s.h = hs.at(t + 1);
-    if (kernel.cell) s.c_prev = cs.at(t), s.c = cs.at(t + 1);
-    if (kernel.inner) s.inner = inner.at(t);
-    if (extra.all.defined()) s.extra = extra.at(t);
+    s.gates = data<T>(layer.gates) + slot * batch * gates;
+    s.params = data<T>(layer.params);
+    const int64_t state = batch * size;
+    s.h_prev = data<T>(layer.hs) + t * state;
+    s.h = data<T>(layer.hs) + (t + 1) * state;
+    if (kernel.cell) s.c_prev = data<T>(layer.cs) + t * state;
+    if (kernel.cell) s.c = data<T>(layer.cs) + (t + 1) * state;
+    if (kernel.inner) s.inner = data<T>(layer.inner) + slot * state;
+    if (layer.extra.defined()) s.extra = data<T>(layer.extra) + t * layer.extra.stride(0);
     return s;
+  }
+
+  // How many steps' input products to do at once: so many that they fill the matrix units, and so few
+  // that their gates are still in the cache when the recurrent product is added to them.
+  int64_t block(const Layer& layer) const {
+    constexpr int64_t kCache = 1 << 20;
+    const int64_t weight = layer.x.size(2) * gates * int64_t(sizeof(T));
+    const int64_t rows = std::max<int64_t>(kCache / (gates * int64_t(sizeof(T))), weight > kCache ? 512 : 256);
+    return std::clamp<int64_t>(rows / batch, 1, steps);
   }
 };
 
+// A transposed view costs a small product half as much again, at every step.
 template <class T>
-void forward_as(Layer& layer) {
+Product<T> recurrent_product(const Loop<T>& loop, at::Tensor matrix) {
+  if (loop.steps > 1 && !Product<T>::is_small(matrix, loop.batch)) matrix = matrix.contiguous();
+  return Product<T>(matrix, loop.batch);
+}
+
+template <class T>
+void forward_as(Layer& layer, bool keep) {
   const Loop<T> loop(layer);
-  const at::Tensor weight_t = layer.weight_t.defined() ? layer.weight_t : layer.weight_hh.t();
-  const int64_t inner = loop.kernel.inner ? loop.size : 0;
-  auto part = [&](int64_t first, int64_t count) {
-    at::Tensor columns = weight_t.narrow(1, first, count);
-    // A transposed view costs a small product half as much again, at every step.
-    if (loop.steps > 1 && !Product<T>::is_small(columns, loop.batch)) columns = columns.contiguous();
-    return Product<T>(columns, loop.batch);
-  };
-  const Product<T> outer_product = part(0, loop.added), inner_product = part(loop.added, inner);
-  for (int64_t t = 0; t < loop.steps; ++t) {
-    multiply(outer_product, loop.hs, t, loop.products, t, true);
-    if (inner) multiply(inner_product, loop.hs, t, loop.inner, t, false);
-    loop.kernel.forward(loop.at(t), 0, loop.batch);
+  int64_t block = loop.steps;
+  at::Tensor x;  // (T * B, I)
+  if (layer.x.defined()) {
+    x = layer.x.view({-1, layer.x.size(2)});
+    block = loop.block(layer);
+    const int64_t slots = keep ? loop.steps : block;
+    layer.gates = at::empty({slots, loop.batch, loop.gates}, layer.hs.options());
+    if (loop.apart) layer.inner = at::empty({slots, loop.batch, loop.size}, layer.hs.options());
+  }
+  const auto product = recurrent_product(loop, layer.weight_hh_t);
+  const at::Tensor products = at::empty({loop.batch, loop.added + loop.apart}, layer.hs.options());
+  for (int64_t first = 0; first < loop.steps; first += block) {
+    const int64_t count = std::min(block, loop.steps - first);
+    const int64_t slot = keep ? first : 0;
+    if (x.defined()) {
+      at::Tensor sums = layer.gates.view({-1, loop.gates});
+      sums = sums.narrow(0, slot * loop.batch, count * loop.batch);
+      at::mm_out(sums, x.narrow(0, first * loop.batch, count * loop.batch), layer.weight_ih_t);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      Step<T> s = loop.at(layer, first + i, slot + i);
+      s.products = data<T>(products);
+      s.bias = data<T>(layer.bias);
+      s.keep = keep;
+      // Not added to the gates by the product itself, which makes small products up to a third slower.
+      product.run(layer.hs, first + i, products, false);
+      loop.kernel.forward(s, 0, loop.batch);
+    }
   }
 }
 
-// The gradient of U: one product of all steps' gate gradients with all states.
-void weight_gradient(const Layer& layer, Gradients& grads, int64_t added) {
+// The gradients of W, x and U, each one product over all steps.
+void weight_gradients(const Layer& layer, Gradients& grads, int64_t added, int64_t apart) {
+  const at::Tensor d_gates = layer.gates.flatten(0, 1);
   const at::Tensor states = layer.hs.narrow(0, 0, layer.gates.size(0)).flatten(0, 1);
-  const int64_t rest = layer.weight_hh.size(0) - added;
-  grads.weight_hh = at::empty_like(layer.weight_hh);
+  grads.weight_hh = at::empty({added + apart, states.size(1)}, states.options());
   at::Tensor part = grads.weight_hh.narrow(0, 0, added);
-  at::mm_out(part, layer.gates.flatten(0, 1).narrow(1, 0, added).t(), states);
-  if (rest) {
-    part = grads.weight_hh.narrow(0, added, rest);
+  at::mm_out(part, d_gates.narrow(1, 0, added).t(), states);
+  if (apart) {
+    part = grads.weight_hh.narrow(0, added, apart);
     at::mm_out(part, layer.inner.flatten(0, 1).t(), states);
   }
+  if (!layer.x.defined()) return;
+  grads.weight_ih = at::mm(d_gates.t(), layer.x.flatten(0, 1));
+  if (grads.wants_x) grads.x = at::mm(d_gates, layer.weight_ih_t.t()).view_as(layer.x);
 }
 
 template <class T>
 void backward_as(Layer& layer, Gradients& grads) {
   const Loop<T> loop(layer);
-  const auto& kernel = loop.kernel;
-  const int64_t inner = kernel.inner ? loop.size : 0;
-  const Product<T> outer_product(layer.weight_hh.narrow(0, 0, loop.added), loop.batch);
-  const Product<T> inner_product(layer.weight_hh.narrow(0, loop.added, inner), loop.batch);
-  const Sequence<T> dh{grads.dh.unsqueeze(0)}, grad_hs{grads.grad_hs}, grad_cs{grads.grad_cs};
+  const at::Tensor weight_hh = layer.weight_hh_t.t();
+  const auto outer = recurrent_product(loop, weight_hh.narrow(0, 0, loop.added));
+  const auto inner = recurrent_product(loop, weight_hh.narrow(0, loop.added, loop.apart));
+  const at::Tensor added = layer.gates.narrow(2, 0, loop.added);
   if (grads.wants_extra && layer.extra.defined()) grads.extra = at::empty_like(layer.extra);
-  if (kernel.grads) grads.params = at::zeros({kernel.grads, loop.size}, layer.gates.options());
+  if (loop.kernel.grads) grads.params = at::zeros({loop.kernel.grads, loop.size}, layer.hs.options());
+  if (layer.x.defined()) grads.bias = at::zeros({loop.gates}, layer.hs.options());
   for (int64_t t = loop.steps - 1; t >= 0; --t) {
-    Step<T> s = loop.at(t);
-    s.dh = dh.at(0);
+    Step<T> s = loop.at(layer, t, t);
+    s.dh = data<T>(grads.dh);
     s.dc = data<T>(grads.dc);
-    if (grad_hs.all.defined()) s.grad_h = grad_hs.at(t);
-    if (grad_cs.all.defined()) s.grad_c = grad_cs.at(t);
-    if (grads.extra.defined()) s.d_extra = Sequence<T>{grads.extra}.at(t);
+    if (grads.grad_hs.defined()) s.grad_h = data<T>(grads.grad_hs) + t * loop.batch * loop.size;
+    if (grads.grad_cs.defined()) s.grad_c = data<T>(grads.grad_cs) + t * loop.batch * loop.size;
+    if (grads.extra.defined()) s.d_extra = data<T>(grads.extra) + t * grads.extra.stride(0);
     s.d_params = data<T>(grads.params);
-    kernel.backward(s, 0, loop.batch);
+    s.d_bias = data<T>(grads.bias);
+    loop.kernel.backward(s, 0, loop.batch);
     // A cell without c leaves in dh what does not pass through U.
-    multiply(outer_product, loop.products, t, dh, 0, !kernel.cell);
-    if (inner) multiply(inner_product, loop.inner, t, dh, 0, true);
+    outer.run(added, t, grads.dh, !loop.kernel.cell);
+    if (loop.apart) inner.run(layer.inner, t, grads.dh, true);
   }
-  weight_gradient(layer, grads, loop.added);
+  weight_gradients(layer, grads, loop.added, loop.apart);
 }
 
 }  // namespace
 
-void forward(Layer& layer) {
-  AT_DISPATCH_FLOATING_TYPES(layer.gates.scalar_type(), "casrnn::forward",
-                             [&] { forward_as<scalar_t>(layer); });
+void forward(Layer& layer, bool keep) {
+  AT_DISPATCH_FLOATING_TYPES(layer.hs.scalar_type(), "casrnn::forward",
+                             [&] { forward_as<scalar_t>(layer, keep); });
 }
 
 void backward(Layer& layer, Gradients& grads) {
-  AT_DISPATCH_FLOATING_TYPES(layer.gates.scalar_type(), "casrnn::backward",
+  AT_DISPATCH_FLOATING_TYPES(layer.hs.scalar_type(), "casrnn::backward",
                              [&] { backward_as<scalar_t>(layer, grads); });
 }
 

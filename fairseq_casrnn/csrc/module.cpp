@@ -1,10 +1,10 @@
 // What Python sees of the engine; fairseq_casrnn/recurrence/cpp.py is its only caller.
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/version.h>
 
+#include <cstring>
 #include <optional>
 
 #include "kernels.h"
@@ -21,44 +21,73 @@ Tensor dense(const Maybe& tensor) {
 }
 
 // A buffer (T + 1, B, H) whose first row of states is `first`.
-Tensor states(const Tensor& gates, const Tensor& first) {
-  Tensor all = at::empty({gates.size(0) + 1, first.size(0), first.size(1)}, gates.options());
-  all.select(0, 0).copy_(first);
+Tensor states(int64_t steps, const Tensor& first) {
+  Tensor all = at::empty({steps + 1, first.size(0), first.size(1)}, first.options());
+  if (first.is_contiguous()) std::memcpy(all.mutable_data_ptr(), first.const_data_ptr(), first.nbytes());
+  else all.select(0, 0).copy_(first);
   return all;
 }
 
-// Returns (hs, cs, inner), hs and cs (T + 1, B, H) with the initial state first; overwrites gates.
-std::tuple<Tensor, Tensor, Tensor> run_forward(
-    const std::string& name, const Tensor& gates, const Tensor& weight_hh, const Maybe& weight_t,
-    const Tensor& h0, const Maybe& c0, const Maybe& extra, const Maybe& params) {
+// Either x with weight_ih_t and bias, or gates, which are overwritten.
+// Returns (hs, cs, gates, inner); hs and cs are (T + 1, B, H) with the initial state first.
+std::tuple<Tensor, Tensor, Tensor, Tensor> run_forward(
+    const std::string& name, const Maybe& x, const Maybe& weight_ih_t, const Maybe& bias,
+    const Maybe& gates, const Tensor& weight_hh_t, const Tensor& h0, const Maybe& c0,
+    const Maybe& extra, const Maybe& params, bool keep) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   Layer layer;
   layer.name = name;
-  layer.gates = gates;
-  layer.weight_hh = weight_hh;
-  layer.weight_t = dense(weight_t);
+  layer.x = dense(x);
+  if (x.has_value()) layer.weight_ih_t = *weight_ih_t;
+  layer.bias = dense(bias);
+  layer.weight_hh_t = weight_hh_t;
+  layer.gates = gates.value_or(Tensor());
   layer.extra = dense(extra);
   layer.params = dense(params);
-  layer.hs = states(gates, h0);
-  if (c0.has_value()) layer.cs = states(gates, *c0);
-  else layer.inner = at::empty({gates.size(0), h0.size(0), h0.size(1)}, gates.options());
-  forward(layer);
-  return {layer.hs, layer.cs, layer.inner};
+  const int64_t steps = (x.has_value() ? *x : *gates).size(0);
+  layer.hs = states(steps, h0);
+  if (c0.has_value()) layer.cs = states(steps, *c0);
+  else if (gates.has_value()) layer.inner = at::empty({steps, h0.size(0), h0.size(1)}, h0.options());
+  forward(layer, keep);
+  return {layer.hs, layer.cs, layer.gates, layer.inner};
 }
 
-// Returns the gradients (weight_hh, h0, c0, extra, params); overwrites gates and inner.
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> run_backward(
-    const std::string& name, const Tensor& gates, const Maybe& inner, const Tensor& hs, const Maybe& cs,
-    const Tensor& weight_hh, const Maybe& extra, const Maybe& params, const Maybe& grad_hs,
-    const Maybe& grad_cs, const Maybe& dh, const Maybe& dc, bool wants_extra) {
+// One step without gradients, of x (B, I), h and c (B, H), extra (B, H) or (B, S). Returns (h, c).
+std::tuple<Tensor, Tensor> run_step(const std::string& name, const Tensor& x, const Tensor& weight_ih_t,
+                                    const Tensor& bias, const Tensor& weight_hh_t, const Tensor& h,
+                                    const Maybe& c, const Maybe& extra, const Maybe& params) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   Layer layer;
   layer.name = name;
+  layer.x = x.contiguous().unsqueeze(0);
+  layer.weight_ih_t = weight_ih_t;
+  layer.bias = bias.contiguous();
+  layer.weight_hh_t = weight_hh_t;
+  if (extra.has_value()) layer.extra = extra->contiguous().unsqueeze(0);
+  layer.params = dense(params);
+  layer.hs = states(1, h);
+  if (c.has_value()) layer.cs = states(1, *c);
+  forward(layer, false);
+  return {layer.hs.select(0, 1), c.has_value() ? layer.cs.select(0, 1) : Tensor()};
+}
+
+// Returns the gradients (x, weight_ih, bias, weight_hh, h0, c0, extra, params); overwrites gates and
+// inner. The gradients of the gates' sums are left in gates.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> run_backward(
+    const std::string& name, const Maybe& x, const Maybe& weight_ih_t, const Tensor& gates,
+    const Maybe& inner, const Tensor& hs, const Maybe& cs, const Tensor& weight_hh_t,
+    const Maybe& extra, const Maybe& params, const Maybe& grad_hs, const Maybe& grad_cs,
+    const Maybe& dh, const Maybe& dc, bool wants_x, bool wants_extra) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  Layer layer;
+  layer.name = name;
+  layer.x = dense(x);
+  if (x.has_value()) layer.weight_ih_t = *weight_ih_t;
   layer.gates = gates;
   layer.inner = dense(inner);
   layer.hs = hs;
   layer.cs = dense(cs);
-  layer.weight_hh = weight_hh.contiguous();
+  layer.weight_hh_t = weight_hh_t;
   layer.extra = dense(extra);
   layer.params = dense(params);
   auto start = [&](const Maybe& last) {  // always a buffer of our own
@@ -70,9 +99,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> run_backward(
   grads.grad_cs = dense(grad_cs);
   grads.dh = start(dh);
   if (cs.has_value()) grads.dc = start(dc);
+  grads.wants_x = wants_x;
   grads.wants_extra = wants_extra;
   backward(layer, grads);
-  return {grads.weight_hh, grads.dh, grads.dc, grads.extra, grads.params};
+  return {grads.x, grads.weight_ih, grads.bias, grads.weight_hh,
+          grads.dh, grads.dc, grads.extra, grads.params};
 }
 
 }  // namespace
@@ -81,10 +112,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
+  m.attr("interface") = 2;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
   m.def("forward", &run_forward, release());
   m.def("backward", &run_backward, release());
+  m.def("step", &run_step, release());
 }
 
 }  // namespace casrnn

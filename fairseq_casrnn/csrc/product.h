@@ -63,26 +63,16 @@ class Product {
     return rows * matrix.numel() <= 32 * 1024;
   }
 
-  bool small() const { return small_; }
-
-  // For small(): x is (rows, K), y is (rows, N).
-  void run(Rows<const T> x, Rows<T> y, bool add) const {
-    constexpr int64_t width = Vec<T>::size();
-    for (int64_t p = 0; p < panels_;) {
-      const int64_t count = std::min<int64_t>(panels_ - p, 2);
-      const int64_t last = std::min(width, columns_ - (p + count - 1) * width);
-      const T* panel = packed_.data() + p * inner_ * width;
-      const Rows<T> out{y.data + p * width, y.stride};
-      if (count == 2) all_rows<2>(x, panel, out, last, add);
-      else all_rows<1>(x, panel, out, last, add);
-      p += count;
+  // y (+)= xs[t] · M, with xs (T, rows, K) and y (rows, N), whose rows are dense.
+  void run(const at::Tensor& xs, int64_t t, at::Tensor y, bool add) const {
+    if (small_) {
+      const T* x = xs.template const_data_ptr<T>() + t * xs.stride(0);
+      run_small({x, xs.stride(1)}, {y.template mutable_data_ptr<T>(), y.stride(0)}, add);
+    } else if (add) {
+      at::addmm_out(y, y, xs.select(0, t), matrix_);
+    } else {
+      at::mm_out(y, xs.select(0, t), matrix_);
     }
-  }
-
-  // For the others.
-  void run(const at::Tensor& x, at::Tensor y, bool add) const {
-    if (add) at::addmm_out(y, y, x, matrix_);
-    else at::mm_out(y, x, matrix_);
   }
 
  private:
@@ -95,6 +85,19 @@ class Product {
     for (int64_t n = 0; n < columns_; ++n) {
       T* to = packed_.data() + n / width * inner_ * width + n % width;
       for (int64_t k = 0; k < inner_; ++k) to[k * width] = source[k * down + n * across];
+    }
+  }
+
+  void run_small(Rows<const T> x, Rows<T> y, bool add) const {
+    constexpr int64_t width = Vec<T>::size();
+    for (int64_t p = 0; p < panels_;) {
+      const int64_t count = std::min<int64_t>(panels_ - p, 2);
+      const int64_t last = std::min(width, columns_ - (p + count - 1) * width);
+      const T* panel = packed_.data() + p * inner_ * width;
+      const Rows<T> out{y.data + p * width, y.stride};
+      if (count == 2) all_rows<2>(x, panel, out, last, add);
+      else all_rows<1>(x, panel, out, last, add);
+      p += count;
     }
   }
 
@@ -117,23 +120,5 @@ class Product {
   bool small_;
   std::vector<T> packed_;
 };
-
-// A sequence of matrices (T, B, N) whose rows are dense, as pointers and as tensors.
-template <class T>
-struct Sequence {
-  at::Tensor all;
-
-  T* at(int64_t t) const { return all.template mutable_data_ptr<T>() + t * all.stride(0); }
-  Rows<T> rows(int64_t t) const { return {at(t), all.stride(1)}; }
-  Rows<const T> const_rows(int64_t t) const { return {at(t), all.stride(1)}; }
-};
-
-// y[ty] (+)= x[tx] · M.
-template <class T>
-void multiply(const Product<T>& m, const Sequence<T>& x, int64_t tx, const Sequence<T>& y, int64_t ty,
-              bool add) {
-  if (m.small()) m.run(x.const_rows(tx), y.rows(ty), add);
-  else m.run(x.all.select(0, tx), y.all.select(0, ty), add);
-}
 
 }  // namespace casrnn

@@ -10,24 +10,63 @@
 
 namespace casrnn {
 
+// The sums of kBlocks gates of some units: W x, the bias where it is not in it yet, and U h for the
+// first kAdded of them.
+template <int kBlocks, int kAdded, class L, class T>
+inline void load_sums(const L& lanes, const T* gates, const T* bias, const T* products, int64_t size,
+                      Vec<T>* a) {
+  for (int k = 0; k < kBlocks; ++k) {
+    a[k] = lanes.load(gates + k * size);
+    if (bias) a[k] = a[k] + lanes.load(bias + k * size);
+    if (k < kAdded) a[k] = a[k] + lanes.load(products + k * size);
+  }
+}
+
+template <int kBlocks, class L, class T>
+inline void load_gates(const L& lanes, const T* gates, int64_t size, Vec<T>* a) {
+  for (int k = 0; k < kBlocks; ++k) a[k] = lanes.load(gates + k * size);
+}
+
+template <int kBlocks, class L, class T>
+inline void store_gates(const L& lanes, T* gates, int64_t size, const Vec<T>* a) {
+  for (int k = 0; k < kBlocks; ++k) lanes.store(gates + k * size, a[k]);
+}
+
+// sums += a, where there are sums to make.
+template <int kBlocks, class L, class T>
+inline void accumulate(const L& lanes, T* sums, int64_t size, const Vec<T>* a) {
+  if (!sums) return;
+  for (int k = 0; k < kBlocks; ++k) {
+    T* sum = sums + k * size;
+    lanes.store(sum, lanes.load(sum) + a[k]);
+  }
+}
+
+template <class T>
+inline T* shifted(T* start, int64_t by) {
+  return start ? start + by : nullptr;
+}
+
 template <class Cell, bool kFull, class T>
 inline void forward_units(const Step<T>& s, int64_t row, int64_t j, int64_t n) {
   using V = Vec<T>;
   const Lanes<T, kFull> lanes{n};
   const int64_t at = row * s.size + j;
   T* gates = s.gates + row * Cell::kBlocks * s.size + j;
+  const T* products = s.products + row * Cell::kProducts * s.size + j;
   V a[Cell::kBlocks];
   Unit<V> u;
-  for (int k = 0; k < Cell::kBlocks; ++k) a[k] = lanes.load(gates + k * s.size);
-  for (int k = 0; k < Cell::kParams; ++k) u.p[k] = lanes.load(s.params + k * s.size + j);
+  load_sums<Cell::kBlocks, Cell::kAdded>(lanes, gates, shifted(s.bias, j), products, s.size, a);
+  load_gates<Cell::kParams>(lanes, s.params + j, s.size, u.p);
   if constexpr (Cell::kCell) u.c_prev = lanes.load(s.c_prev + at);
   else u.h_prev = lanes.load(s.h_prev + at);
   if constexpr (Cell::kLower) u.lower = lanes.load(s.extra + at);
-  if constexpr (Cell::kInner) u.inner = lanes.load(s.inner + at);
+  if constexpr (Cell::kInner) u.inner = lanes.load(products + Cell::kAdded * s.size);
   Cell::forward(a, u);
-  for (int k = 0; k < Cell::kBlocks; ++k) lanes.store(gates + k * s.size, a[k]);
   lanes.store(s.h + at, u.h);
   if constexpr (Cell::kCell) lanes.store(s.c + at, u.c);
+  if (!s.keep) return;
+  store_gates<Cell::kBlocks>(lanes, gates, s.size, a);
   if constexpr (Cell::kInner) lanes.store(s.inner + at, u.inner);
 }
 
@@ -39,8 +78,8 @@ inline void backward_units(const Step<T>& s, int64_t row, int64_t j, int64_t n) 
   T* gates = s.gates + row * Cell::kBlocks * s.size + j;
   V a[Cell::kBlocks];
   Unit<V> u;
-  for (int k = 0; k < Cell::kBlocks; ++k) a[k] = lanes.load(gates + k * s.size);
-  for (int k = 0; k < Cell::kParams; ++k) u.p[k] = lanes.load(s.params + k * s.size + j);
+  load_gates<Cell::kBlocks>(lanes, gates, s.size, a);
+  load_gates<Cell::kParams>(lanes, s.params + j, s.size, u.p);
   u.dh = lanes.load(s.dh + at);
   if (s.grad_h) u.dh = u.dh + lanes.load(s.grad_h + at);
   if constexpr (Cell::kCell) {
@@ -54,11 +93,9 @@ inline void backward_units(const Step<T>& s, int64_t row, int64_t j, int64_t n) 
   if constexpr (Cell::kLower) u.lower = lanes.load(s.extra + at);
   if constexpr (Cell::kInner) u.inner = lanes.load(s.inner + at);
   Cell::backward(a, u);
-  for (int k = 0; k < Cell::kBlocks; ++k) lanes.store(gates + k * s.size, a[k]);
-  for (int k = 0; k < Cell::kGrads; ++k) {
-    T* sum = s.d_params + k * s.size + j;
-    lanes.store(sum, lanes.load(sum) + u.dp[k]);
-  }
+  store_gates<Cell::kBlocks>(lanes, gates, s.size, a);
+  accumulate<Cell::kBlocks>(lanes, shifted(s.d_bias, j), s.size, a);
+  accumulate<Cell::kGrads>(lanes, shifted(s.d_params, j), s.size, u.dp);
   if constexpr (Cell::kCell) lanes.store(s.dc + at, u.dc);
   else lanes.store(s.dh + at, u.dh);
   if constexpr (Cell::kLower) {
@@ -97,16 +134,17 @@ struct Mixture {
   static void forward_units(const Step<T>& s, int64_t row, int64_t j, int64_t n) {
     using V = Vec<T>;
     const Lanes<T, kFull> lanes{n};
+    const int64_t at = row * s.size + j, block = kBlocks * s.size;
     const T* alpha = s.extra + row * s.cells;
-    T* gates = s.gates + row * s.cells * kBlocks * s.size + j;
-    const int64_t at = row * s.size + j;
     Unit<V> u;
     u.c_prev = lanes.load(s.c_prev + at);
     V h(T(0)), c(T(0)), a[kBlocks];
-    for (int64_t i = 0; i < s.cells; ++i, gates += kBlocks * s.size) {
-      for (int k = 0; k < kBlocks; ++k) a[k] = lanes.load(gates + k * s.size);
+    for (int64_t i = 0; i < s.cells; ++i) {
+      const int64_t cell = (row * s.cells + i) * block + j;
+      load_sums<kBlocks, kBlocks>(lanes, s.gates + cell, shifted(s.bias, i * block + j),
+                                  s.products + cell, s.size, a);
       Lstm::forward(a, u);
-      for (int k = 0; k < kBlocks; ++k) lanes.store(gates + k * s.size, a[k]);
+      if (s.keep) store_gates<kBlocks>(lanes, s.gates + cell, s.size, a);
       h = fmadd(V(alpha[i]), u.h, h);
       c = fmadd(V(alpha[i]), u.c, c);
     }
@@ -119,23 +157,24 @@ struct Mixture {
   static void backward_units(const Step<T>& s, int64_t row, int64_t j, int64_t n, T* d_alpha) {
     using V = Vec<T>;
     const Lanes<T, kFull> lanes{n};
+    const int64_t at = row * s.size + j, block = kBlocks * s.size;
     const T* alpha = s.extra + row * s.cells;
-    T* gates = s.gates + row * s.cells * kBlocks * s.size + j;
-    const int64_t at = row * s.size + j;
     V dh = lanes.load(s.dh + at), dc = lanes.load(s.dc + at), dc_prev(T(0)), a[kBlocks];
     if (s.grad_h) dh = dh + lanes.load(s.grad_h + at);
     if (s.grad_c) dc = dc + lanes.load(s.grad_c + at);
     Unit<V> u;
     u.c_prev = lanes.load(s.c_prev + at);
-    for (int64_t i = 0; i < s.cells; ++i, gates += kBlocks * s.size, d_alpha += V::size()) {
-      for (int k = 0; k < kBlocks; ++k) a[k] = lanes.load(gates + k * s.size);
+    for (int64_t i = 0; i < s.cells; ++i, d_alpha += V::size()) {
+      T* gates = s.gates + (row * s.cells + i) * block + j;
+      load_gates<kBlocks>(lanes, gates, s.size, a);
       u.c = fmadd(a[1], u.c_prev, a[0] * a[2]);
       u.h = a[3] * tanh(u.c);
       fmadd(dh, u.h, fmadd(dc, u.c, V::loadu(d_alpha))).store(d_alpha);
       u.dh = V(alpha[i]) * dh;
       u.dc = V(alpha[i]) * dc;
       Lstm::backward(a, u);
-      for (int k = 0; k < kBlocks; ++k) lanes.store(gates + k * s.size, a[k]);
+      store_gates<kBlocks>(lanes, gates, s.size, a);
+      accumulate<kBlocks>(lanes, shifted(s.d_bias, i * block + j), s.size, a);
       dc_prev = dc_prev + u.dc;
     }
     lanes.store(s.dc + at, dc_prev);

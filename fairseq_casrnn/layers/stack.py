@@ -252,7 +252,7 @@ class RecurrentStack(nn.Module):
     def _run_layer(self, k, suffix, x, lower_c, state, last, tokens):
         w_ih, w_hh, bias, params = self.layer_parameters(k, suffix)
         extra = self.extra_input(k, suffix, x, lower_c, tokens)
-        gx = F.linear(x, w_ih, bias)  # (T, B, ih_blocks*H), for the whole sequence at once
+        gx = recurrence.InputProduct(x, w_ih, bias)  # for the whole sequence at once
         cell = self.cells[k]
         return recurrence.run(self.engine, cell, gx, w_hh, state[0], state[1], extra, last, params)
 

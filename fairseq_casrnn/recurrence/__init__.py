@@ -6,8 +6,8 @@
 ``cpp``                 the same loop in C++, where it was compiled at installation
 ======================  =======================================================================
 
-The engine is chosen by ``engine=`` of a layer, else by the environment variable ``CASRNN_ENGINE``, else
-the best one available.
+The engine is chosen by ``engine=`` of a layer, else by the environment variable ``CASRNN_ENGINE``,
+else the best one available.
 """
 
 from __future__ import annotations
@@ -16,13 +16,19 @@ import functools
 import logging
 import os
 
+import torch
+import torch.nn.functional as F
+
 from ..errors import UserError
 from . import cpp, eager, reference
+from .inputs import InputProduct
 
 logger = logging.getLogger(__name__)
 
 ENGINES = {"reference": reference.run, "eager": eager.run}
 DEFAULT = "eager"
+TAKES_INPUT = {"cpp"}
+"""The engines that take an :class:`InputProduct` as it is."""
 if cpp.extension()[0] is not None:
     ENGINES["cpp"] = cpp.run
     DEFAULT = "cpp"
@@ -59,7 +65,8 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     Args:
         engine: name of the engine, or None for the default.
         cell: a :class:`fairseq_casrnn.cells.Cell`.
-        gx: ``(T, B, ih_blocks*H)``, W x + b for all steps. The engine may overwrite it.
+        gx: ``(T, B, ih_blocks*H)``, W x + b for all steps, which the engine may overwrite; or an
+            :class:`InputProduct`, for the engine to compute.
         weight_hh: ``(hh_blocks*H, H)``.
         h0, c0: ``(B, H)`` initial state (c0 None for a cell without c).
         extra: ``(T, B, H)`` the lower layer's cells, or ``(T, B, S)`` mixture weights, or None.
@@ -69,4 +76,34 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     Returns:
         ``hs, cs`` of shape ``(T, B, H)`` and ``h_n, c_n`` of shape ``(B, H)``; the c's may be None.
     """
-    return ENGINES[engine_name(engine)](cell, gx, weight_hh, h0, c0, extra, last, params)
+    name = engine_name(engine)
+    if isinstance(gx, InputProduct) and name not in TAKES_INPUT:
+        gx = gx.compute()
+    return ENGINES[name](cell, gx, weight_hh, h0, c0, extra, last, params)
+
+
+def stepper(engine, cell, weight_ih, bias, weight_hh, params=()):
+    """A function that makes one step of a layer after another, without gradients, for decoders.
+
+    It may keep a copy of the weights in another layout, so it is made anew after they change.
+    Making it costs about as much as a few steps.
+
+    Args:
+        engine, cell, weight_hh, params: as in :func:`run`.
+        weight_ih: ``(ih_blocks*H, I)``.
+        bias: ``(ih_blocks*H,)``.
+
+    Returns:
+        ``step(x, h, c=None, extra=None)``, which gives h and c, ``(B, H)`` each (c None without
+        cells), from x ``(B, I)``, h and c ``(B, H)`` and extra ``(B, H)`` or ``(B, S)``.
+    """
+    weights = (weight_ih, bias, weight_hh, *params)
+    if engine_name(engine) == "cpp" and cpp.supports(cell, *weights):
+        return cpp.Stepper(cell, weight_ih, bias, weight_hh, params)
+
+    @torch.no_grad()
+    def step(x, h, c=None, extra=None):
+        gx, gh = F.linear(x, weight_ih, bias), F.linear(h, weight_hh)
+        return cell.step(gx, gh, h, c, extra, params)
+
+    return step

@@ -1,6 +1,7 @@
-"""Engine ``cpp``: the loop of :mod:`.eager` in C++ (``fairseq_casrnn/csrc``), compiled when the package is installed.
+"""Engine ``cpp``: the loop of :mod:`.eager` in C++ (``csrc/``), compiled at installation.
 
-It runs float32 and float64 on the CPU; for anything else, or a cell without a kernel, ``eager`` steps in.
+It runs float32 and float64 on the CPU; for anything else, and for a cell without a kernel,
+``eager`` steps in.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..cells.lstm import LSTMCell
 from ..cells.normalized_lstm import NormalizedLSTMCell
 from ..cells.second_order_lstm import SecondOrderCell
 from . import eager
+from .inputs import InputProduct
 from .reference import at_last
 
 KERNELS: dict[type[Cell], str] = {
@@ -34,16 +36,22 @@ KERNELS: dict[type[Cell], str] = {
 """The kernel of each cell; by exact class, for a subclass may compute something else."""
 
 
+INTERFACE = 2
+"""Number of the interface between this file and ``csrc/module.cpp``; both change together."""
+
+
 @functools.cache
 def extension():
     """``(module, None)``, or ``(None, why not)`` when there is no compiled extension to use."""
     name = f"{__package__.rpartition('.')[0]}._cpp"
     try:
         module = importlib.import_module(name)
+    except ModuleNotFoundError:
+        return None, "it was not compiled at installation"
     except ImportError as error:
-        if isinstance(error, ModuleNotFoundError):
-            return None, "it was not compiled at installation"
-        return None, f"it cannot be loaded: {error}"
+        return None, f"it cannot be loaded ({error}); install again"
+    if getattr(module, "interface", None) != INTERFACE:
+        return None, "it was compiled from another version of this package; install again"
     built, here = (".".join(v.split(".")[:2]) for v in (module.torch_version, torch.__version__))
     if built != here:
         return None, f"it was compiled for torch {built} and this is torch {here}; install again"
@@ -52,7 +60,7 @@ def extension():
 
 def supports(cell: Cell, *tensors) -> bool:
     """Whether the compiled loop can run ``cell`` on ``tensors`` (None among them is ignored)."""
-    if type(cell) not in KERNELS:
+    if type(cell) not in KERNELS or torch.is_autocast_enabled("cpu"):
         return False
     dtype = tensors[0].dtype
     return dtype in (torch.float32, torch.float64) and all(
@@ -62,27 +70,66 @@ def supports(cell: Cell, *tensors) -> bool:
 
 def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
-    if not supports(cell, gx, weight_hh, h0, c0, extra, *params):
+    fused = isinstance(gx, InputProduct)
+    inputs = (None, gx.x, gx.weight, gx.bias) if fused else (gx, None, None, None)
+    tensors = (*inputs, weight_hh, h0, c0, extra)
+    if not supports(cell, weight_hh, *tensors, *params):
+        gx = gx.compute() if fused else gx
         return eager.run(cell, gx, weight_hh, h0, c0, extra, last, params)
-    hs, cs, h_n, c_n = _Loop.apply(cell, gx, weight_hh, h0, c0, extra, last, *params)
+    if torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (*tensors, *params)
+    ):
+        hs, cs, h_n, c_n = _Loop.apply(cell, last, *tensors, *params)
+    else:
+        hs, cs, *_ = forward(cell, *tensors, params, keep=False)
+        hs, cs, h_n, c_n = outputs(hs, cs, last)
     if cell.has_cell:
         return hs, cs, h_n, c_n
     return hs, None, h_n, None
 
 
+def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep):
+    """The compiled forward.
+
+    Returns:
+        hs, cs ``(T+1, B, H)``, gates and inner as the backward wants them, the kernel's parameters.
+    """
+    # The result of a linear map is ours to overwrite, for nobody keeps it.
+    gates = None if gx is None else gx.detach().contiguous()
+    weight_ih_t = None if x is None else weight_ih.t()
+    name, rows = kernel_params(cell, h0.size(-1), params, h0)
+    module, _ = extension()
+    made = module.forward(
+        name, x, weight_ih_t, bias, gates, weight_hh.t(), h0, c0, extra, rows, keep
+    )
+    return *made, rows
+
+
+def outputs(hs, cs, last):
+    """What an engine returns, from the buffers that start with the initial state."""
+    hs, cs = hs[1:], None if cs is None else cs[1:]
+    c_n = None if cs is None else at_last(cs, last).clone()
+    return hs, cs, at_last(hs, last).clone(), c_n
+
+
 def kernel_params(cell: Cell, size: int, params, like):
-    """The kernel's name and its elementwise parameters as one ``(rows, size)`` tensor or None."""
+    """The kernel's name and its elementwise parameters, as one tensor ``(rows, size)`` or None."""
     name = KERNELS[type(cell)]
     if isinstance(cell, CASCell):
-        past, lower = cell.weights(params)
         if cell.trainable:
-            return "cas_trained", torch.stack([past, lower])
-        rows = torch.tensor([[past], [lower]], dtype=like.dtype)
-        return name, rows.expand(2, size).contiguous()
-    rows = [p.view(-1, size) for p in params]
+            return "cas_trained", torch.stack(cell.weights(params))
+        return name, constant_rows(*cell.weights(params), size, like.dtype)
+    rows = [p.reshape(-1, size) for p in params]
     if len(rows) < 2:
         return name, rows[0] if rows else None
     return name, torch.cat(rows)
+
+
+@functools.lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def constant_rows(past: float, lower: float, size: int, dtype):
+    """``(2, size)``: λ as the kernel reads it where it is a number."""
+    return torch.tensor([[past], [lower]], dtype=dtype).repeat(1, size)
 
 
 def param_grads(cell: Cell, d_rows, rows, params):
@@ -96,36 +143,55 @@ def param_grads(cell: Cell, d_rows, rows, params):
     return tuple(part.view_as(p) for part, p in zip(parts, params, strict=True))
 
 
+class Stepper:
+    """One step after another, for decoding: see :func:`fairseq_casrnn.recurrence.stepper`."""
+
+    def __init__(self, cell: Cell, weight_ih, bias, weight_hh, params=()):
+        weight_ih, bias, weight_hh = weight_ih.detach(), bias.detach(), weight_hh.detach()
+        name, rows = kernel_params(cell, weight_hh.size(1), [p.detach() for p in params], bias)
+        # A transposed view would make each step's products half as slow again.
+        weights = weight_ih.t().contiguous(), bias, weight_hh.t().contiguous()
+        self.name, self.weights, self.rows = name, weights, rows
+        self.step = extension()[0].step
+
+    def __call__(self, x, h, c=None, extra=None):
+        """h and c after the step, ``(B, H)`` each."""
+        return self.step(self.name, x, *self.weights, h, c, extra, self.rows)
+
+
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, cell, gx, weight_hh, h0, c0, extra, last, *params):
-        module, _ = extension()
-        gates = (
-            gx.detach().contiguous()
-        )  # ours to overwrite: nobody keeps the result of a linear map
-        name, rows = kernel_params(cell, h0.size(-1), params, gates)
-        hs, cs, inner = module.forward(name, gates, weight_hh, None, h0, c0, extra, rows)
-        ctx.cell, ctx.name = cell, name
-        ctx.save_for_backward(gates, inner, hs, cs, weight_hh, extra, last, rows, *params)
+    def forward(ctx, cell, last, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, *params):
+        hs, cs, gates, inner, rows = forward(
+            cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep=True
+        )
+        ctx.cell = cell
+        ctx.save_for_backward(
+            x, weight_ih, gates, inner, hs, cs, weight_hh, extra, last, rows, *params
+        )
         ctx.set_materialize_grads(False)
-        out_c = None if cs is None else cs[1:]
-        c_n = None if cs is None else at_last(out_c, last).clone()
-        return hs[1:], out_c, at_last(hs[1:], last).clone(), c_n
+        return outputs(hs, cs, last)
 
     @staticmethod
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
         eager.refuse_create_graph("cpp")
         cell = ctx.cell
-        gates, inner, hs, cs, weight_hh, extra, last, rows, *params = ctx.saved_tensors
+        x, weight_ih, gates, inner, hs, cs, weight_hh, extra, last, rows, *params = (
+            ctx.saved_tensors
+        )
         grad_hs, dh_n = eager.merge_last(grad_hs, grad_hn, last, hs)
         grad_cs, dc_n = eager.merge_last(grad_cs, grad_cn, last, hs)
         if eager.keeps_graph():  # a second backward must find the activated gates again
             gates = gates.clone()
             inner = None if inner is None else inner.clone()
+        name = "cas_trained" if params and isinstance(cell, CASCell) else KERNELS[type(cell)]
+        weight_ih_t = None if x is None else weight_ih.t()
+        wants_x, wants_extra = ctx.needs_input_grad[3], ctx.needs_input_grad[9]
         module, _ = extension()
-        d_weight, dh, dc, d_extra, d_rows = module.backward(
-            ctx.name, gates, inner, hs, cs, weight_hh, extra, rows, grad_hs, grad_cs, dh_n, dc_n,
-            ctx.needs_input_grad[5],
+        dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_extra, d_rows = module.backward(
+            name, x, weight_ih_t, gates, inner, hs, cs, weight_hh.t(), extra, rows,
+            grad_hs, grad_cs, dh_n, dc_n, wants_x, wants_extra,
         )  # fmt: skip
+        d_gx = gates if x is None else None
         d_params = param_grads(cell, d_rows, rows, params)
-        return None, gates, d_weight, dh, dc, d_extra, None, *d_params
+        return None, None, d_gx, dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_extra, *d_params

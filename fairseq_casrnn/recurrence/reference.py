@@ -1,4 +1,7 @@
-"""Engine ``reference``: the cell's own step under autograd, any dtype. All other engines are compared with it."""
+"""Engine ``reference``: the cell's own step under autograd, any dtype.
+
+All other engines are compared with it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
 
 
 def at_last(states, last):
-    """States ``(T, B, H)`` at each sequence's own last step, ``(B, H)``; ``last`` ``(B,)`` or None for T-1."""
+    """States ``(T, B, H)`` at each sequence's own last step, ``(B, H)``.
+
+    ``last`` is ``(B,)``, or None for T-1.
+    """
     if states is None or last is None:
         return None if states is None else states[-1]
     return states[last, torch.arange(last.numel(), device=last.device)]
