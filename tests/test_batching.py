@@ -1,6 +1,7 @@
 import numpy
 import pytest
-from fairseq.data import data_utils
+from fairseq.data import FairseqDataset, data_utils
+from fairseq.tasks import FairseqTask
 
 import fairseq_casrnn  # noqa: F401
 
@@ -23,3 +24,38 @@ def test_a_generator_of_indices_loses_none_either():
         (i for i in range(11)), lambda index: 1, max_tokens=100, required_batch_size_multiple=8
     )
     assert sum(len(batch) for batch in batches) == 11
+
+
+class Shuffled(FairseqDataset):
+    """Twenty sentences of one token in random order."""
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        return index
+
+    def collater(self, samples):
+        return samples
+
+    def num_tokens(self, index):
+        return 1
+
+    def ordered_indices(self):
+        return numpy.random.permutation(20)
+
+
+def batches_of(start, **options):
+    """The first epoch number and the batches of a training that starts in epoch ``start``."""
+    iterator = FairseqTask(None).get_batch_iterator(
+        Shuffled(), max_sentences=4, seed=5, epoch=start, **options
+    )
+    return iterator.epoch, [list(batch) for batch in iterator.frozen_batches]
+
+
+def test_batches_do_not_depend_on_the_epoch_a_training_is_resumed_in():
+    first, batches = batches_of(1)
+    assert first == 1
+    assert batches_of(3) == (3, batches)
+    # Unless the user wants other ones in each epoch.
+    assert batches_of(3, update_epoch_batch_itr=True)[1] != batches
