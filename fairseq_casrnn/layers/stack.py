@@ -112,9 +112,12 @@ class RecurrentStack(nn.Module):
             shapes[f"attention_l{k}"] = (cell.routes, self.layer_input_size(k))
         return shapes
 
-    def reset_parameters(self) -> None:
-        """Weights and peepholes uniform in ±1/√H; biases 0, of forget-like gates 1; λ at 0.5."""
-        bound = 1 / math.sqrt(self.hidden_size)
+    def reset_parameters(self, bound: float | None = None) -> None:
+        """Weights and peepholes uniform in ±bound; biases 0, of forget-like gates 1; λ at 0.5.
+
+        ``bound`` is 1/√H unless given, as in ``nn.LSTM``.
+        """
+        bound = 1 / math.sqrt(self.hidden_size) if bound is None else bound
         with torch.no_grad():
             for key, parameter in self.named_parameters():
                 if key.startswith(("bias", "lam_logit")):

@@ -26,6 +26,8 @@ SIZES = [
     for side in ("encoder", "decoder")
     for what in ("embed_dim", "hidden_size", "layers")
 ] + ["decoder_out_embed_dim"]
+# As fairseq's lstm. With 256 units, ±1/√H delays the epoch in which attention begins to align.
+INITIAL_RANGE = 0.1
 DROPOUTS = ["dropout"] + [f"{s}_dropout_{d}" for s in ("encoder", "decoder") for d in ("in", "out")]
 
 
@@ -57,7 +59,7 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
         """The stack of ``side`` ("encoder" or "decoder")."""
         own = [field.name for field in dataclasses.fields(FAMILIES[cls.cell_name].options)]
         with spelled_as_options(own):
-            return layers.build(
+            rnn = layers.build(
                 cls.cell_name,
                 input_size,
                 getattr(cfg, f"{side}_hidden_size"),
@@ -67,6 +69,8 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
                 options=cfg,
                 engine=cfg.engine,
             )
+        rnn.reset_parameters(INITIAL_RANGE)
+        return rnn
 
     @classmethod
     def build_encoder(cls, cfg, dictionary, embed):

@@ -202,3 +202,12 @@ def test_frozen_embeddings():
     run(model)[0].sum().backward()
     optimizer.step()
     assert model.decoder.embed_tokens.weight.equal(before)
+
+
+def test_weights_start_in_the_range_of_fairseqs_lstm():
+    model = build("cas_lstm_iwslt")
+    for rnn in (model.encoder.rnn, model.decoder.rnn):
+        largest = {name: float(p.detach().abs().max()) for name, p in rnn.named_parameters()}
+        assert all(0.09 < largest[name] <= 0.1 for name in largest if name.startswith("weight"))
+        forget = rnn.bias_l1.detach().view(5, -1)
+        assert forget[1].eq(1).all() and forget[4].eq(1).all() and forget[0].eq(0).all()
