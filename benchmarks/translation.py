@@ -1,0 +1,120 @@
+"""Speed of training and beam search, through fairseq's trainer and generator, beside its ``lstm``.
+
+    python benchmarks/translation.py DATA_BIN [--threads 1] [--archs cas_lstm_iwslt,…]
+
+All models have 2+2 layers and sizes of 256 and see the same batches. They take turns in one process,
+round after round, and the median round counts; the ratio is to fairseq's ``lstm`` in the same run.
+Every hypothesis of the beam search has the same fixed length, so that untrained models do equal
+work. Prints one Markdown row a model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+
+import torch
+from fairseq import options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.trainer import Trainer
+
+import fairseq_casrnn  # noqa: F401  (registers the models)
+
+PEER = "lstm"
+PEER_SIZES = [
+    f"--{side}-{what}={value}"
+    for side in ("encoder", "decoder")
+    for what, value in (("layers", 2), ("embed-dim", 256), ("hidden-size", 256))
+] + ["--decoder-out-embed-dim=256"]
+TRAINING = ["--optimizer=adam", "--lr=1e-3", "--clip-norm=1", "--dropout=0.3", "--seed=1"]
+TRAINING += ["--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1", "--num-workers=0"]
+
+
+def build(arch: str, data: str, max_tokens: int):
+    """A task and a trainer for ``arch``, as fairseq-train would build them."""
+    argv = [data, "--arch", arch, "--max-tokens", str(max_tokens), *TRAINING]
+    argv += PEER_SIZES if arch == PEER else []
+    argv += [] if torch.cuda.is_available() else ["--cpu"]
+    args = options.parse_args_and_arch(options.get_training_parser(), argv)
+    cfg = convert_namespace_to_omegaconf(args)
+    torch.manual_seed(1)
+    task = tasks.setup_task(cfg.task)
+    model, criterion = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+    return task, Trainer(cfg, task, model, criterion)
+
+
+def batches(task, trainer, count: int) -> list:
+    """The first ``count`` shuffled training batches."""
+    task.load_dataset("train", combine=False, epoch=1)
+    iterator = trainer.get_train_iterator(epoch=1, load_dataset=False).next_epoch_itr(shuffle=True)
+    return [next(iterator) for _ in range(count)]
+
+
+def train(trainer, samples) -> float:
+    """Target words per second over ``samples``."""
+    words = sum(sample["ntokens"] for sample in samples)
+    start = time.perf_counter()
+    for sample in samples:
+        trainer.train_step([sample])
+    return words / (time.perf_counter() - start)
+
+
+def decode(task, trainer, samples, beam: int, length: int) -> float:
+    """Sentences per second of beam search with hypotheses of exactly ``length`` tokens."""
+    model = trainer.model.eval()
+    settings = argparse.Namespace(beam=beam, max_len_a=0, max_len_b=length, min_len=length)
+    generator = task.build_generator([model], settings)
+    sentences = sum(len(sample["id"]) for sample in samples)
+    start = time.perf_counter()
+    for sample in samples:
+        task.inference_step(generator, [model], sample)
+    return sentences / (time.perf_counter() - start)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", help="data-bin of a translation recipe")
+    parser.add_argument("--archs", default="stacked_lstm_iwslt,cas_lstm_iwslt,cas_lstm_iwslt_247")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--updates", type=int, default=6, help="updates a round")
+    parser.add_argument("--max-tokens", type=int, default=4000)
+    parser.add_argument("--beam", type=int, default=10)
+    parser.add_argument("--length", type=int, default=15, help="tokens of every hypothesis")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"warning: the machine is busy (load {load:.1f}); the figures are of little worth")
+    archs = [PEER, *args.archs.split(",")]
+    built = {arch: build(arch, args.data, args.max_tokens) for arch in archs}
+    samples = batches(*built[PEER], args.updates)
+    small = [batches(*build(PEER, args.data, 800), 2)]
+    speeds = {arch: ([], []) for arch in archs}
+    for number in range(args.rounds + 1):
+        for arch in archs:
+            task, trainer = built[arch]
+            words = train(trainer, samples)
+            sentences = decode(task, trainer, small[0], args.beam, args.length)
+            if number > 0:  # the first round warms up
+                speeds[arch][0].append(words)
+                speeds[arch][1].append(sentences)
+    medians = {
+        arch: [statistics.median(values) for values in pair] for arch, pair in speeds.items()
+    }
+    print(f"{args.threads} threads, {args.max_tokens} tokens a batch, {args.rounds} rounds")
+    print("| model | training words/s | ratio | decoding sentences/s | ratio |")
+    print("|---|---|---|---|---|")
+    for arch, (words, sentences) in medians.items():
+        peer = medians[PEER]
+        print(
+            f"| {arch} | {words:.0f} | {words / peer[0]:.2f} "
+            f"| {sentences:.1f} | {sentences / peer[1]:.2f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
