@@ -46,7 +46,7 @@ def compiled_engine() -> dict:
                 super().build_extensions()
             except Exception as error:  # whatever it is, the package works without
                 skip(error)
-                self.extensions = []
+                self.extensions = []  # nothing to copy
 
     folder = "fairseq_casrnn/csrc"
     native = "native" if platform.machine() in ("x86_64", "AMD64") else ""
@@ -57,7 +57,6 @@ def compiled_engine() -> dict:
         sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.cpp")),
         depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.h")),
         extra_compile_args=flags + ([f"-march={march}"] if march else []),
-        optional=True,
     )
     return {"ext_modules": [extension], "cmdclass": {"build_ext": OptionalBuild}}
 
