@@ -2,10 +2,10 @@
 
     python benchmarks/translation.py DATA_BIN [--threads 1] [--archs cas_lstm_iwslt,…]
 
-All models have 2+2 layers and sizes of 256 and see the same batches. They take turns in one process,
-round after round, and the median round counts; the ratio is to fairseq's ``lstm`` in the same run.
-Every hypothesis of the beam search has the same fixed length, so that untrained models do equal
-work. Prints one Markdown row a model.
+All models have 2+2 layers and sizes of 256 and see the same batches. They take turns, round after
+round, and the median round counts; the ratio is to fairseq's ``lstm`` in the same run. Every
+hypothesis of the beam search has the same fixed length, so that untrained models do equal work.
+Prints one Markdown row a model.
 """
 
 from __future__ import annotations
