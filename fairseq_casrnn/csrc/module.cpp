@@ -1,4 +1,5 @@
 // What Python sees of the engine; fairseq_casrnn/recurrence/cpp.py is its only caller.
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/utils/pybind.h>
@@ -15,6 +16,12 @@ namespace {
 
 using at::Tensor;
 using Maybe = std::optional<Tensor>;
+
+// No autograd in here, and no autocast: sums over time keep their precision.
+struct Quiet {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
+};
 
 Tensor dense(const Maybe& tensor) {
   return tensor.has_value() ? tensor->contiguous() : Tensor();
@@ -34,7 +41,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> run_forward(
     const std::string& name, const Maybe& x, const Maybe& weight_ih_t, const Maybe& bias,
     const Maybe& gates, const Tensor& weight_hh_t, const Tensor& h0, const Maybe& c0,
     const Maybe& extra, const Maybe& params, bool keep) {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const Quiet quiet;
   Layer layer;
   layer.name = name;
   layer.x = dense(x);
@@ -56,7 +63,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> run_forward(
 std::tuple<Tensor, Tensor> run_step(const std::string& name, const Tensor& x, const Tensor& weight_ih_t,
                                     const Tensor& bias, const Tensor& weight_hh_t, const Tensor& h,
                                     const Maybe& c, const Maybe& extra, const Maybe& params) {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const Quiet quiet;
   Layer layer;
   layer.name = name;
   layer.x = x.contiguous().unsqueeze(0);
@@ -78,7 +85,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> run_b
     const Maybe& inner, const Tensor& hs, const Maybe& cs, const Tensor& weight_hh_t,
     const Maybe& extra, const Maybe& params, const Maybe& grad_hs, const Maybe& grad_cs,
     const Maybe& dh, const Maybe& dc, bool wants_x, bool wants_extra) {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const Quiet quiet;
   Layer layer;
   layer.name = name;
   layer.x = dense(x);

@@ -77,6 +77,13 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
         ``hs, cs`` of shape ``(T, B, H)`` and ``h_n, c_n`` of shape ``(B, H)``; the c's may be None.
     """
     name = engine_name(engine)
+    device = weight_hh.device.type
+    if device in ("cpu", "cuda") and torch.is_autocast_enabled(device):
+        # The input's product as autocast likes; sums over time in the parameters' precision.
+        gx = gx.compute() if isinstance(gx, InputProduct) else gx
+        inputs = [None if t is None else t.to(weight_hh.dtype) for t in (gx, h0, c0, extra)]
+        with torch.autocast(device, enabled=False):
+            return run(name, cell, inputs[0], weight_hh, *inputs[1:], last, params)
     if isinstance(gx, InputProduct) and name not in TAKES_INPUT:
         gx = gx.compute()
     return ENGINES[name](cell, gx, weight_hh, h0, c0, extra, last, params)

@@ -60,7 +60,7 @@ def extension():
 
 def supports(cell: Cell, *tensors) -> bool:
     """Whether the compiled loop can run ``cell`` on ``tensors`` (None among them is ignored)."""
-    if type(cell) not in KERNELS or torch.is_autocast_enabled("cpu"):
+    if type(cell) not in KERNELS:
         return False
     dtype = tensors[0].dtype
     return dtype in (torch.float32, torch.float64) and all(

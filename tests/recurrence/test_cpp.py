@@ -1,0 +1,348 @@
+"""What only the compiled engine has; that it computes what the others do is in test_engines.py."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from helpers import (
+    CASES,
+    DOUBLE,
+    FAMILIES,
+    SINGLE,
+    assert_close,
+    every_case,
+    every_family,
+    gradients,
+    rand,
+    weighted,
+)
+
+from fairseq_casrnn import recurrence
+from fairseq_casrnn.cells.lstm import LSTMCell
+from fairseq_casrnn.layers import CASLSTM, LSTM
+from fairseq_casrnn.recurrence import InputProduct, cpp, eager
+
+compiled = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
+ROOT = Path(__file__).resolve().parents[2]
+PRECISIONS = pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, DOUBLE), (torch.float32, SINGLE)], ids=["f64", "f32"]
+)
+
+
+def layer_of(case, steps, batch, size, dtype, inputs=3):
+    """The top cell of a stack of two; x, weight_ih, bias, weight_hh, h0, c0, extra, *params."""
+    cell = case.layer().cells[1]
+    extra = None
+    if cell.routes:
+        extra = rand(steps, batch, cell.routes, seed=6).softmax(-1)
+    elif cell.lower_cell:
+        extra = rand(steps, batch, size, seed=6)
+    tensors = [
+        rand(steps, batch, inputs, seed=1),
+        rand(cell.ih_blocks * size, inputs, seed=2),
+        rand(cell.ih_blocks * size, seed=3),
+        rand(cell.hh_blocks * size, size, seed=4) / size**0.5,
+        rand(batch, size, seed=5),
+        rand(batch, size, seed=7) if cell.has_cell else None,
+        extra,
+    ]
+    for i, (_, rows) in enumerate(cell.params):
+        tensors.append(rand(*((size,) if rows is None else (rows, size)), seed=8 + i))
+    return cell, [None if t is None else t.to(dtype).requires_grad_() for t in tensors]
+
+
+def run_only(engine, cell, tensors, last=None):
+    """Outputs, with the input's product left to the engine."""
+    x, w_ih, bias, w_hh, h0, c0, extra, *params = tensors
+    gx = InputProduct(x, w_ih, bias)
+    result = recurrence.run(engine, cell, gx, w_hh, h0, c0, extra, last, tuple(params))
+    return [t for t in result if t is not None]
+
+
+def run(engine, cell, tensors, last=None):
+    """Outputs and all gradients."""
+    result = run_only(engine, cell, tensors, last)
+    return result, gradients(weighted(result), [t for t in tensors if t is not None])
+
+
+@compiled
+@every_family
+@PRECISIONS
+@pytest.mark.parametrize("size", [1, 5, 13, 16, 33])
+@pytest.mark.parametrize("batch", [1, 3, 10])
+def test_sizes_that_are_no_multiple_of_a_vector(case, dtype, tolerance, size, batch):
+    cell, tensors = layer_of(case, 4, batch, size, dtype)
+    last = torch.arange(batch) % 4
+    for ours, theirs in zip(*(run(e, cell, tensors, last) for e in ("cpp", "eager")), strict=True):
+        assert_close(ours, theirs, tolerance)
+
+
+@compiled
+@every_case
+@PRECISIONS
+def test_many_steps_of_large_products(case, dtype, tolerance):
+    """Products by the matrix library, and the input's in more than one block of steps."""
+    steps, batch, size = 70, 16, 65
+    cell, tensors = layer_of(case, steps, batch, size, dtype)
+    with torch.no_grad():
+        tensors[1] *= 0.3
+    (ours, d_ours), (theirs, d_theirs) = (run(e, cell, tensors) for e in ("cpp", "eager"))
+    assert_close(ours, theirs, tolerance)
+    assert_close(d_ours, d_theirs, {"rtol": tolerance["rtol"], "atol": 100 * tolerance["atol"]})
+    with torch.no_grad():  # the gates of one block are then overwritten by the next
+        assert_close(run_only("cpp", cell, tensors), [t.detach() for t in theirs], tolerance)
+
+
+@every_case
+@pytest.mark.parametrize("engine", recurrence.ENGINES)
+@pytest.mark.parametrize("size", [5, 64])
+def test_stepper_walks_through_a_sequence(case, engine, size):
+    cell, tensors = layer_of(case, 6, 3, size, torch.float64, inputs=7)
+    x, w_ih, bias, w_hh, h, c, extra, *params = tensors
+    hs, cs, *_ = recurrence.run(
+        "reference", cell, InputProduct(x, w_ih, bias), w_hh, h, c, extra, None, tuple(params)
+    )
+    before = [None if t is None else t.detach().clone() for t in tensors]
+    step = recurrence.stepper(engine, cell, w_ih, bias, w_hh, tuple(params))
+    for t in range(x.size(0)):
+        h, c = step(x[t], h, c, None if extra is None else extra[t])
+        assert not h.requires_grad
+        assert_close([h], [hs[t]])
+        assert (c is None) == (cs is None)
+        if c is not None:
+            assert_close([c], [cs[t]])
+    assert_close([t for t in tensors if t is not None], [t for t in before if t is not None])
+
+
+def activations(a):
+    """tanh(a) and σ(a) as the compiled LSTM computes them: c = i ⊙ g with the other factor at 1."""
+    a = a.view(1, -1, 1)
+    big, none = torch.full_like(a, 40.0), torch.full_like(a, -40.0)
+    zero, no_weight = torch.zeros_like(a[0]), a.new_zeros(4, 1)
+    return [
+        recurrence.run("cpp", LSTMCell(), torch.cat(gates, -1), no_weight, zero, zero)[1].flatten()
+        for gates in ((big, none, a, big), (a, none, big, big))
+    ]
+
+
+@compiled
+def test_accuracy_of_activations():
+    near = torch.logspace(-20, 0, 500)
+    a = torch.cat([torch.linspace(-30, 30, 6001), near, -near])
+    exact = [torch.tanh(a.double()), torch.sigmoid(a.double())]
+    for ours, true in zip(activations(a), exact, strict=True):
+        error = (ours.double() - true).abs()
+        assert error.max() < 3e-7
+        assert (error / true.abs().clamp(min=1e-30)).max() < 1e-6  # near 0, too
+
+
+@compiled
+def test_activations_far_out():
+    a = torch.tensor([-1e30, -1e4, -100.0, 100.0, 1e4, 1e30, -float("inf"), float("inf")])
+    tanh, sigmoid = activations(a)
+    assert torch.equal(tanh, torch.sign(a))
+    assert_close([sigmoid], [(a > 0).float()], {"rtol": 0, "atol": 1e-30})
+    for values in activations(torch.tensor([float("nan")])):
+        assert values.isnan().all()
+
+
+@compiled
+@every_family
+@PRECISIONS
+def test_saturated_gates_give_finite_gradients(case, dtype, tolerance):
+    cell, tensors = layer_of(case, 5, 4, 9, dtype)
+    with torch.no_grad():
+        tensors[1] *= 100
+        tensors[3] *= 100
+    ours, grads = run("cpp", cell, tensors)
+    assert all(t.isfinite().all() for t in (*ours, *grads))
+    assert_close(ours, run("reference", cell, tensors)[0], tolerance)
+
+
+@compiled
+@every_family
+def test_nan_stays_in_its_row(case):
+    cell, tensors = layer_of(case, 5, 4, 9, torch.float32)
+    clean, _ = run("cpp", cell, tensors)
+    with torch.no_grad():
+        tensors[0][2, 1] = float("nan")
+    (hs, *_), _ = run("cpp", cell, tensors)
+    assert hs[2:, 1].isnan().all()
+    others = [0, 2, 3]
+    assert_close(
+        [hs[:, others], hs[:2]], [clean[0][:, others], clean[0][:2]], {"rtol": 0, "atol": 0}
+    )
+
+
+@compiled
+@pytest.mark.parametrize("which", range(7))
+def test_shapes_that_do_not_fit_are_errors(which):
+    case = next(c for c in FAMILIES if c.name == "cas_lstm")
+    cell, tensors = layer_of(case, 5, 4, 9, torch.float32)
+    if which == 0:  # a shorter x makes a shorter sequence, which the extra input does not fit
+        tensors[0] = tensors[0][:-1]
+    else:
+        tensors[which] = tensors[which][..., :-1]
+    with pytest.raises(RuntimeError, match=r"has shape .* expected"):
+        run("cpp", cell, tensors)
+
+
+@every_family
+@pytest.mark.parametrize("engine", recurrence.ENGINES)
+def test_autocast_keeps_states_in_single_precision(case, engine):
+    cell, tensors = layer_of(case, 6, 3, 5, torch.float32)
+    expected, d_expected = run(engine, cell, tensors)
+    tensors[0] = tensors[0].detach().bfloat16().requires_grad_()  # as another module left it
+    with torch.autocast("cpu", torch.bfloat16):
+        result = run_only(engine, cell, tensors)
+    assert all(t.dtype == torch.float32 for t in result)
+    grads = gradients(weighted(result), [t for t in tensors if t is not None])
+    assert_close(result, expected, {"rtol": 0.1, "atol": 0.1})
+    assert_close([g.float() for g in grads], d_expected, {"rtol": 0.2, "atol": 0.5})
+
+
+class Plus(LSTMCell):
+    """An LSTM whose output is one larger."""
+
+    def step(self, *args):
+        h, c = super().step(*args)
+        return h + 1, c
+
+    def forward_(self, *args):
+        super().forward_(*args)
+        args[-2].add_(1)
+
+
+@pytest.fixture
+def eager_runs(monkeypatch):
+    """Counts the runs that ``cpp`` leaves to ``eager``."""
+    runs, original = [], eager.run
+
+    def spy(*args):
+        runs.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(eager, "run", spy)
+    return runs
+
+
+@compiled
+def test_other_dtypes_run_on_eager(eager_runs):
+    layer, x = CASLSTM(3, 5, engine="cpp").bfloat16(), rand(4, 2, 3, dtype=torch.bfloat16)
+    output, _ = layer(x)
+    assert len(eager_runs) == 2
+    assert output.dtype == torch.bfloat16
+    output.sum().backward()
+    expected, _ = layer.float()(x.float())
+    assert len(eager_runs) == 2
+    assert_close([output.float()], [expected], {"rtol": 0.05, "atol": 0.02})
+
+
+@compiled
+def test_other_devices_run_on_eager(eager_runs):
+    layer = LSTM(3, 5, engine="cpp").to("meta")
+    assert layer(torch.zeros(4, 2, 3, device="meta"))[0].shape == (4, 2, 5)
+    assert len(eager_runs) == 1
+
+
+@compiled
+def test_a_changed_cell_runs_on_eager(eager_runs):
+    gx, weight, zero = rand(4, 2, 20), rand(20, 5), rand(2, 5)
+    ours, theirs = (
+        recurrence.run(e, Plus(), gx.clone(), weight, zero, zero) for e in ("cpp", "reference")
+    )
+    assert eager_runs
+    assert_close(ours, theirs)
+    step = recurrence.stepper("cpp", Plus(), rand(20, 3), rand(20), weight)
+    assert step(rand(2, 3), zero, zero)[0].min() > 0  # tanh is above -1
+
+
+@pytest.fixture
+def import_as(monkeypatch):
+    """Makes the import of the extension give what it is told, and ``extension()`` look again."""
+
+    def set_result(result):
+        def import_module(name):
+            assert name == "fairseq_casrnn._cpp"
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        monkeypatch.setattr(cpp.importlib, "import_module", import_module)
+        cpp.extension.cache_clear()
+        return cpp.extension()
+
+    yield set_result
+    cpp.extension.cache_clear()
+
+
+def test_reasons_not_to_use_the_extension(import_as):
+    good = SimpleNamespace(interface=cpp.INTERFACE, torch_version=torch.__version__)
+    assert import_as(good) == (good, None)
+    for result, reason in (
+        (ModuleNotFoundError("no"), "it was not compiled at installation"),
+        (ImportError("undefined symbol: x"), r"cannot be loaded \(undefined symbol: x\)"),
+        (SimpleNamespace(interface=0), "compiled from another version"),
+        (
+            SimpleNamespace(interface=cpp.INTERFACE, torch_version="1.4.0"),
+            "compiled for torch 1.4 ",
+        ),
+    ):
+        module, why = import_as(result)
+        assert module is None
+        assert re.search(reason, why)
+
+
+WITHOUT = """
+import logging, sys
+sys.modules["fairseq_casrnn._cpp"] = None  # makes its import fail
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+import torch
+from fairseq_casrnn import layers, recurrence
+for _ in range(2):
+    layers.LSTM(2, 3)(torch.zeros(4, 1, 2))
+print(sorted(recurrence.ENGINES))
+try:
+    layers.LSTM(2, 3, engine="cpp")
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_without_the_extension_eager_runs_and_says_why():
+    env = {k: v for k, v in os.environ.items() if k != "CASRNN_ENGINE"}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=env,
+    )
+    assert done.stdout.splitlines() == [
+        "recurrence engine: eager",
+        "the faster engine 'cpp' is not available: it was not compiled at installation",
+        "['eager', 'reference']",
+        "engine 'cpp' is not available: it was not compiled at installation",
+    ]
+
+
+def test_building_without_a_compiler_succeeds(tmp_path):
+    env = {**os.environ, "CC": "no-such-compiler", "CXX": "no-such-compiler"}
+    build = [sys.executable, "setup.py", "-q", "build_ext", "-b", tmp_path, "-t", tmp_path]
+    done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT, env=env)
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if line.startswith("fairseq-casrnn:")]
+    assert len(said) == 1
+    assert "engine 'cpp' not compiled" in said[0]
+    assert "no-such-compiler" in said[0]
+    assert not list(tmp_path.rglob("*.so"))
+
+
+def test_every_cell_has_a_kernel():
+    assert {type(cell) for case in CASES for cell in case.layer().cells} == set(cpp.KERNELS)
