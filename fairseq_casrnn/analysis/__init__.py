@@ -1,0 +1,1 @@
+"""What models learnt: pictures, measurements of states and gates."""

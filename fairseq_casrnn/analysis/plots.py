@@ -1,0 +1,245 @@
+"""Pictures of a training run and of a translation, as PNG.
+
+    python -m fairseq_casrnn.analysis.plots learning-curve train.log curve.png
+    python -m fairseq_casrnn.analysis.plots attention checkpoint_best.pt data-bin \\
+        --bpe-codes codes --sentence "um halb vier" attention.png
+
+Needs matplotlib (``pip install 'fairseq-casrnn[plots]'``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import UserError
+
+# fairseq's log: "time | level | tag | stats"; the stats as "loss 1.2 | …", "loss=1.2, …" or JSON.
+_LINE = re.compile(r"\| INFO \| (train_inner|train|valid\w*) \| (.*)")
+_STAT = re.compile(r"(?:^|[ ,|])(loss|nll_loss|num_updates)[ =]([\d.]+)")
+_INK, _MUTED, _TRAIN, _VALID = "#222222", "#777777", "#9ab6d6", "#c8442c"
+
+
+def read_log(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
+    """Losses in a log that ``fairseq-train --log-file`` wrote, in any ``--log-format``.
+
+    Args:
+        path: the log; after a resumed run the later value of an update counts.
+
+    Returns:
+        ``{"train_inner": …, "train": …, "valid": …}``, each a list of (updates, bits per token) by
+        update: within an epoch, of whole epochs, of validation. Where the criterion logs the
+        negative log-likelihood beside its loss (label smoothing), it is the former.
+
+    Raises:
+        UserError: no such file, or no losses in it.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"cannot read the log {path}: {error.strerror}") from error
+    curves: dict[str, dict[int, float]] = {"train_inner": {}, "train": {}, "valid": {}}
+    for tag, stats in _LINE.findall(text):
+        values = _json_stats(tag, stats) if stats.startswith("{") else dict(_STAT.findall(stats))
+        loss = values.get("nll_loss", values.get("loss"))
+        if loss is not None and "num_updates" in values:
+            name = "valid" if tag.startswith("valid") else tag
+            curves[name][int(values["num_updates"])] = float(loss)
+    if not any(curves.values()):
+        raise UserError(f"{path} holds no losses; is it the file of fairseq-train --log-file?")
+    return {name: sorted(curve.items()) for name, curve in curves.items()}
+
+
+def _json_stats(tag: str, stats: str) -> dict:
+    """The stats of ``--log-format json``, whose keys carry the tag except within an epoch."""
+    try:
+        values = json.loads(stats)
+    except json.JSONDecodeError:  # a line cut short by an interruption
+        return {}
+    return {key.removeprefix(f"{tag}_"): value for key, value in values.items()}
+
+
+def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
+    """Plot training and validation loss in bits per token by update, from fairseq's ``log``.
+
+    Raises:
+        UserError: as :func:`read_log`; matplotlib is missing; ``png`` cannot be written.
+    """
+    curves = read_log(log)
+    train = curves["train_inner"] if len(curves["train_inner"]) > 1 else curves["train"]
+    figure, axes = _figure(6.4, 4.0)
+    lines = [(train, _TRAIN, "training"), (curves["valid"], _VALID, "validation")]
+    for curve, color, label in lines:
+        if curve:
+            updates, losses = zip(*curve, strict=True)
+            axes.plot(updates, losses, color=color, label=label, lw=2, marker="o", ms=4)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("updates", color=_MUTED)
+    axes.set_ylabel("loss, bits per token", color=_MUTED)
+    axes.grid(axis="y", which="major", color="#e4e4e4", lw=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    if curves["valid"]:
+        updates, loss = curves["valid"][-1]
+        text = f"Validation perplexity {2**loss:.3g} after {updates:,} updates"
+        axes.set_title(text, loc="left", color=_INK, fontsize=11)
+    _save(figure, png)
+
+
+def attention_map(
+    source: Sequence[str],
+    target: Sequence[str],
+    weights: Sequence[Sequence[float]],
+    png: str | os.PathLike,
+) -> None:
+    """Draw which source tokens each target token attended to.
+
+    Args:
+        source: S tokens, subwords marked with ``@@``.
+        target: T tokens, likewise.
+        weights: (T, S), each row summing to 1.
+        png: file to write. Lines separate words, not the subwords of one word.
+
+    Raises:
+        UserError: matplotlib is missing; ``png`` cannot be written.
+    """
+    rows, columns = len(target), len(source)
+    figure, axes = _figure(1.6 + 0.42 * columns, 1.5 + 0.32 * rows)
+    axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(columns), [token.removesuffix("@@") for token in source])
+    axes.tick_params(axis="x", labelrotation=55)
+    for label in axes.get_xticklabels():
+        label.set(ha="left", rotation_mode="anchor")
+    axes.set_yticks(range(rows), [token.removesuffix("@@") for token in target])
+    axes.tick_params(length=0, labelsize=10, labelcolor=_INK, top=False, bottom=False)
+    axes.xaxis.tick_top()
+    axes.tick_params(axis="x", length=0)
+    for tokens, line in ((source, axes.axvline), (target, axes.axhline)):
+        for i, token in enumerate(tokens[:-1]):
+            if not token.endswith("@@"):
+                line(i + 0.5, color="#d0d0d0", lw=0.8)
+    axes.spines[:].set_color("#d0d0d0")
+    _save(figure, png)
+
+
+def attend(
+    checkpoint: str | os.PathLike, data: str | os.PathLike, sentence: str, beam: int = 10
+) -> tuple[list[str], list[str], list[list[float]]]:
+    """Translate one sentence and look at the attention.
+
+    Args:
+        checkpoint: a translation model that fairseq-train saved.
+        data: its folder of binarised data, which has the dictionaries.
+        sentence: tokens separated by spaces, segmented as the training data was.
+        beam: beam size.
+
+    Returns:
+        Source tokens (S), target tokens (T), both with ``</s>``; weights (T, S).
+
+    Raises:
+        UserError: the checkpoint is missing, or the model gives no attention.
+    """
+    from fairseq import checkpoint_utils
+    from fairseq.dataclass.configs import GenerationConfig
+
+    if not Path(checkpoint).is_file():
+        raise UserError(f"there is no checkpoint {checkpoint}; train first")
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)}
+    )
+    for model in models:
+        model.eval()
+    ids = task.source_dictionary.encode_line(sentence, add_if_not_exist=False).long()
+    batch = task.build_dataset_for_inference([ids], [len(ids)]).collater(
+        [{"id": 0, "source": ids, "target": None}]
+    )
+    generator = task.build_generator(models, GenerationConfig(beam=beam))
+    best = task.inference_step(generator, models, batch)[0][0]
+    if best["attention"] is None or best["attention"].numel() == 0:
+        raise UserError(f"the model of {checkpoint} has no attention to draw")
+    source = [task.source_dictionary[i] for i in ids.tolist()]
+    target = [task.target_dictionary[i] for i in best["tokens"].tolist()]
+    return source, target, best["attention"].t().tolist()
+
+
+def _figure(width: float, height: float):
+    """A figure of this size in inches and its axes, on no display."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UserError(
+            "pictures need matplotlib; install it with pip install 'fairseq-casrnn[plots]'"
+        ) from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.tick_params(colors=_MUTED)
+    axes.spines[:].set_color(_MUTED)
+    return figure, axes
+
+
+def _save(figure, png: str | os.PathLike) -> None:
+    """Write the figure to ``png``, whole or not at all."""
+    draft = f"{png}.tmp"
+    try:
+        figure.savefig(draft, format="png", dpi=150)
+        os.replace(draft, png)
+    except OSError as error:
+        Path(draft).unlink(missing_ok=True)
+        raise UserError(f"cannot write {png}: {error.strerror}") from error
+
+
+def segment(sentence: str, codes: str | os.PathLike) -> str:
+    """``sentence`` cut into subwords with the BPE merges in the file ``codes``.
+
+    Raises:
+        UserError: no such file.
+    """
+    from subword_nmt.apply_bpe import BPE
+
+    try:
+        with open(codes, encoding="utf-8") as merges:
+            return BPE(merges).process_line(sentence)
+    except OSError as error:
+        raise UserError(f"cannot read the BPE codes {codes}: {error.strerror}") from error
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m fairseq_casrnn.analysis.plots")
+    commands = parser.add_subparsers(dest="command", required=True)
+    curve = commands.add_parser("learning-curve", help="training and validation loss by update")
+    curve.add_argument("log", help="written by fairseq-train --log-file")
+    attention = commands.add_parser("attention", help="attention of one translated sentence")
+    attention.add_argument("checkpoint")
+    attention.add_argument("data", help="folder of binarised data")
+    attention.add_argument("--sentence", required=True, help="source sentence, tokenised")
+    attention.add_argument("--bpe-codes", help="merges of subword-nmt to cut it with")
+    attention.add_argument("--beam", type=int, default=10)
+    for command in (curve, attention):
+        command.add_argument("png", help="file to write")
+    args = parser.parse_args(argv)
+    try:
+        if args.command == "learning-curve":
+            learning_curve(args.log, args.png)
+        else:
+            sentence = args.sentence
+            if args.bpe_codes is not None:
+                sentence = segment(sentence, args.bpe_codes)
+            attention_map(*attend(args.checkpoint, args.data, sentence, args.beam), args.png)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

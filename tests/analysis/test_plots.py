@@ -1,0 +1,124 @@
+"""Pictures: what is read from fairseq's logs, and where the ink goes."""
+
+import sys
+
+import pytest
+
+from fairseq_casrnn.analysis import plots
+from fairseq_casrnn.errors import UserError
+
+SIMPLE = """\
+2026-01-01 10:00:00 | INFO | fairseq_cli.train | num. shared model params: 100 (num. trained: 100)
+2026-01-01 10:00:01 | INFO | train_inner | epoch 001:     10 / 20 loss=7.279, ppl=155.32, wps=69, num_updates=10, lr=0.003, gnorm=0.88
+2026-01-01 10:00:02 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 5.341 | ppl 40.54 | wps 14449.2 | num_updates 20
+2026-01-01 10:00:02 | INFO | train | epoch 001 | loss 6.44 | ppl 86.85 | ups 3.83 | num_updates 20 | lr 0.0037
+2026-01-01 10:00:03 | INFO | train_inner | epoch 002:     10 / 20 loss=4.5, ppl=22.6, num_updates=30, lr=0.003
+2026-01-01 10:00:04 | INFO | valid | epoch 002 | valid on 'valid' subset | loss 3 | ppl 8 | num_updates 40 | best_loss 3
+"""  # noqa: E501
+JSON = """\
+2026-01-01 10:00:01 | INFO | train_inner | {"epoch": 1, "update": 0.5, "loss": "7.279", "ppl": "155.32", "num_updates": "10"}
+2026-01-01 10:00:02 | INFO | valid | {"epoch": 1, "valid_loss": "5.341", "valid_ppl": "40.54", "valid_num_updates": "20"}
+2026-01-01 10:00:02 | INFO | train | {"epoch": 1, "train_loss": "6.44", "train_ppl": "86.85", "train_num_updates": "20"}
+2026-01-01 10:00:03 | INFO | train_inner | {"epoch": 2, "update": 1.5, "loss": "4.5", "num_updates": "30"}
+2026-01-01 10:00:04 | INFO | valid | {"epoch": 2, "valid_loss": "3", "valid_num_updates": "40", "valid_best_loss": "3"}
+2026-01-01 10:00:05 | INFO | train_inner | {"epoch": 2, "upda
+"""  # noqa: E501
+
+
+def log_file(tmp_path, text):
+    path = tmp_path / "train.log"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("text", [SIMPLE, JSON], ids=["simple", "json"])
+def test_losses_by_update(tmp_path, text):
+    assert plots.read_log(log_file(tmp_path, text)) == {
+        "train_inner": [(10, 7.279), (30, 4.5)],
+        "train": [(20, 6.44)],
+        "valid": [(20, 5.341), (40, 3.0)],
+    }
+
+
+def test_after_a_resumption_the_later_value_counts(tmp_path):
+    again = SIMPLE.replace("loss 5.341", "loss 5.2").replace("loss=4.5", "loss=4.4")
+    curves = plots.read_log(log_file(tmp_path, SIMPLE + again))
+    assert curves["valid"] == [(20, 5.2), (40, 3.0)]
+    assert curves["train_inner"] == [(10, 7.279), (30, 4.4)]
+
+
+def test_the_likelihood_is_preferred_to_a_smoothed_loss(tmp_path):
+    line = "t | INFO | valid | epoch 001 | valid on 'valid' subset | loss 5.9 | nll_loss 4.7 | ppl 26 | num_updates 3\n"  # noqa: E501
+    assert plots.read_log(log_file(tmp_path, line))["valid"] == [(3, 4.7)]
+
+
+def test_a_log_without_losses_is_refused(tmp_path):
+    with pytest.raises(UserError, match="no losses"):
+        plots.read_log(log_file(tmp_path, "nothing here\n"))
+    with pytest.raises(UserError, match=r"absent\.log"):
+        plots.read_log(tmp_path / "absent.log")
+
+
+def pixels(path):
+    image = pytest.importorskip("matplotlib.image")
+    return image.imread(path)[..., :3]
+
+
+def test_learning_curve_draws_both_curves(tmp_path):
+    png = tmp_path / "curve.png"
+    plots.learning_curve(log_file(tmp_path, SIMPLE), png)
+    image = pixels(png)
+    for color in (plots._TRAIN, plots._VALID):
+        rgb = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        assert (abs(image - rgb).max(axis=-1) < 0.02).sum() > 100
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
+
+
+def test_attention_is_drawn_with_the_target_down_and_the_source_across(tmp_path):
+    png = tmp_path / "attention.png"
+    weights = [[0, 0, 1], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
+    plots.attention_map(["halb", "vier", "</s>"], ["half", "past", "three", "</s>"], weights, png)
+    image = pixels(png)
+    blue = (image[..., 2] > 0.3) & (image[..., 0] < 0.1)  # the upper end of the colour map
+    rows, columns = blue.nonzero()
+    height, width = blue.shape
+    assert len(rows) > 1000
+    assert columns.min() > width / 2
+    assert rows.max() < height / 2
+
+
+def test_subword_marks_are_not_drawn_as_word_boundaries(tmp_path):
+    images = []
+    for middle in ("vier", "vier@@"):
+        png = tmp_path / f"{middle}.png"
+        plots.attention_map([middle, "zehn"], ["a"], [[0.5, 0.5]], png)
+        images.append(pixels(png))
+    assert images[0].shape == images[1].shape  # the mark itself is not shown
+    assert (images[0] != images[1]).any()  # the line between words is
+
+
+def test_without_matplotlib_the_remedy_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    log = log_file(tmp_path, SIMPLE)
+    assert plots.main(["learning-curve", str(log), str(tmp_path / "curve.png")]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    assert "fairseq-casrnn[plots]" in message
+    assert not (tmp_path / "curve.png").exists()
+
+
+def test_mistakes_on_the_command_line_are_one_sentence(tmp_path, capsys):
+    png = str(tmp_path / "x.png")
+    log = str(log_file(tmp_path, SIMPLE))
+    absent = str(tmp_path / "absent")
+    for arguments, named in (
+        (["learning-curve", absent, png], absent),
+        (["learning-curve", log, str(tmp_path / "no" / "x.png")], "x.png"),
+        (["attention", absent, absent, png, "--sentence", "halb vier"], "no checkpoint"),
+        (["attention", absent, absent, png, "--sentence", "a", "--bpe-codes", absent], "codes"),
+    ):
+        assert plots.main(arguments) == 2
+        message = capsys.readouterr().err
+        assert message.startswith("error: ")
+        assert named in message
+        assert message.count("\n") == 1
