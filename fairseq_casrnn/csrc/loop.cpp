@@ -82,7 +82,7 @@ struct Loop {
 // A transposed view costs a small product half as much again, at every step.
 template <class T>
 Product<T> recurrent_product(const Loop<T>& loop, at::Tensor matrix) {
-  if (loop.steps > 1 && !Product<T>::is_small(matrix, loop.batch)) matrix = matrix.contiguous();
+  if (loop.steps > 1 && !Product<T>::is_small(matrix, loop.batch)) matrix = dense_copy<T>(matrix);
   return Product<T>(matrix, loop.batch);
 }
 
