@@ -7,11 +7,11 @@ root="$(cd "$here/../.." && pwd)"
 
 # Chosen for few minutes on one or two cores; every step below may be tried with other values.
 SENTENCES=50000
-MAX_UPDATE=1500
+MAX_UPDATE=3000
 BPE_MERGES=300
 ARCH=cas_lstm
 MODEL=(
-    --encoder-layers 2 --encoder-bidirectional --encoder-embed-dim 128 --encoder-hidden-size 64
+    --encoder-layers 2 --encoder-bidirectional --encoder-embed-dim 128 --encoder-hidden-size 128
     --decoder-layers 1 --decoder-embed-dim 128 --decoder-hidden-size 128 --decoder-out-embed-dim 128
     --no-input-feed --share-all-embeddings --dropout 0
 )
@@ -119,7 +119,7 @@ train() {
     # The progress bar is on stderr; of the log, on stdout, only what a reader follows is shown.
     fairseq-train "$out/data/data-bin" --user-dir fairseq_casrnn --save-dir "$out/checkpoints" \
         --arch "$ARCH" "${MODEL[@]}" \
-        --optimizer adam --adam-betas "(0.9, 0.98)" --lr 0.016 --clip-norm 1 \
+        --optimizer adam --adam-betas "(0.9, 0.98)" --lr 0.004 --clip-norm 1 \
         --lr-scheduler polynomial_decay --warmup-updates 100 --total-num-update "$MAX_UPDATE" \
         --max-update "$MAX_UPDATE" --max-tokens 1000 --seed 1 --cpu --num-workers 0 \
         --save-interval-updates 100 --keep-interval-updates 1 --no-epoch-checkpoints \
