@@ -4,8 +4,8 @@
 
 All layers of one setting take turns in one process, round after round, and the median round counts,
 so that a slow moment of the machine falls on all alike; only ratios within one run mean anything.
-Prints Markdown tables: milliseconds, tokens a second, the time over nn.LSTM's, and the same per unit
-of arithmetic (a cell with five gates multiplies more than one with four).
+Prints Markdown tables: milliseconds, tokens a second, the time over nn.LSTM's, and the same per
+unit of arithmetic (a cell with five gates multiplies more than one with four).
 
 nn.LSTM concatenates its two directions after every layer and so computes more than two independent
 stacks; beside bidirectional layers it is therefore built as two one-directional ones.
