@@ -76,6 +76,8 @@ every_way = pytest.mark.parametrize(
     [pytest.param(case, way, id=f"{case}-{way}") for case in FAMILIES for way in case.directions],
 )
 every_engine = pytest.mark.parametrize("engine", ENGINES)
+# For what is compared with the reference engine.
+every_other = pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
 
 
 def randomize(module, seed=0):

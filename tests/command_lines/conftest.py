@@ -1,10 +1,11 @@
 """One generated corpus and one tiny model of each cell for all tests of a process."""
 
-import functools
+import os
 import random
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from .programs import fairseq, train
 
@@ -23,29 +24,45 @@ def write_corpus(folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory) -> Path:
-    """A folder with the text of train, valid and test in the "languages" xx and yy."""
-    folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder)
-    return folder
+def shared(tmp_path_factory):
+    """``shared(name, make)``: a folder that ``make(folder)`` fills once for all test processes."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
 
-
-@pytest.fixture(scope="session")
-def data(corpus) -> Path:
-    """The corpus as fairseq-preprocess leaves it."""
-    prefixes = [part for s in ("train", "valid", "test") for part in (f"--{s}pref", corpus / s)]
-    fairseq("preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", corpus / "bin")
-    return corpus / "bin"
-
-
-@pytest.fixture(scope="session")
-def trained(data, tmp_path_factory):
-    """``trained(cell)``: folder of a tiny model's checkpoints after eight epochs."""
-
-    @functools.cache
-    def folder(cell):
-        path = tmp_path_factory.mktemp(cell)
-        train(data, path, f"{cell}_tiny", "--lr", "0.02", "--dropout", "0.1", epochs=8)
+    def folder(name, make):
+        path, part = root / name, root / f"{name}.part"
+        with FileLock(root / f"{name}.lock"):
+            if not path.exists():
+                part.mkdir()
+                make(part)
+                part.rename(path)
         return path
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def corpus(shared) -> Path:
+    """A folder with the text of train, valid and test in the "languages" xx and yy."""
+    return shared("corpus", write_corpus)
+
+
+@pytest.fixture(scope="session")
+def data(shared, corpus) -> Path:
+    """The corpus as fairseq-preprocess leaves it."""
+    prefixes = [part for s in ("train", "valid", "test") for part in (f"--{s}pref", corpus / s)]
+
+    def preprocess(folder):
+        fairseq("preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", folder)
+
+    return shared("bin", preprocess)
+
+
+@pytest.fixture(scope="session")
+def trained(data, shared):
+    """``trained(cell)``: folder of a tiny model's checkpoints after ten epochs."""
+    options = ["--lr", "0.03", "--dropout", "0"]
+    return lambda cell: shared(
+        cell, lambda path: train(data, path, f"{cell}_tiny", *options, epochs=10)
+    )

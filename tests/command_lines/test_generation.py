@@ -220,7 +220,7 @@ def test_averaged_checkpoints(data, trained, tmp_path, cell):
     assert average.main(argv) == 0
     first, second, mean = (
         checkpoint(path)["model"]
-        for path in (trained(cell) / "checkpoint7.pt", trained(cell) / "checkpoint8.pt", output)
+        for path in (trained(cell) / "checkpoint9.pt", trained(cell) / "checkpoint10.pt", output)
     )
     for name, tensor in mean.items():
         torch.testing.assert_close(tensor, (first[name] + second[name]) / 2, msg=name)

@@ -17,6 +17,7 @@ from helpers import (
     every_case,
     every_engine,
     every_family,
+    every_other,
     flat,
     gradients,
     rand,
@@ -60,7 +61,7 @@ def test_gradients_accumulate(case, engine):
 
 
 @every_family
-@every_engine
+@every_other
 def test_a_layer_on_itself(case, engine):
     """Its output and state go through it again: the gradients of both uses add up."""
     results = []
@@ -74,7 +75,7 @@ def test_a_layer_on_itself(case, engine):
 
 
 @every_family
-@every_engine
+@every_other
 def test_parts_of_the_result(case, engine):
     """Only the output, only h_n or only c_n in the loss: the rest adds nothing."""
     layer, arguments, leaves = setup(case, engine)
@@ -153,8 +154,8 @@ def test_inputs_of_any_layout(case, engine):
     assert_close(*results)
 
 
-@every_case
-@every_engine
+@every_family
+@every_other
 @pytest.mark.parametrize(("steps", "batch"), [(1, 1), (1, 3), (4, 1)])
 def test_smallest_shapes(case, engine, steps, batch):
     results = []

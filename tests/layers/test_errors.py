@@ -16,12 +16,12 @@ def refused(sentence):
 
 
 @pytest.mark.parametrize("name", ["input_size", "hidden_size", "num_layers"])
-@pytest.mark.parametrize("value", [0, -3, 1.5, float("nan"), float("inf"), None, "4"])
 @pytest.mark.parametrize("kind", LAYERS.values())
-def test_sizes(kind, name, value):
-    sizes = {"input_size": I, "hidden_size": H, "num_layers": 2, name: value}
-    with refused(f"{name} is {value}; it must be a whole number of at least 1"):
-        kind(**sizes)
+def test_sizes(kind, name):
+    for value in (0, -3, 1.5, float("nan"), float("inf"), None, "4"):
+        sizes = {"input_size": I, "hidden_size": H, "num_layers": 2, name: value}
+        with refused(f"{name} is {value}; it must be a whole number of at least 1"):
+            kind(**sizes)
 
 
 def test_sizes_of_other_number_types():
