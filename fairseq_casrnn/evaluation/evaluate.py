@@ -89,7 +89,8 @@ def generate(
     finally:
         part.unlink(missing_ok=True)
     speed = _SPEED.search(log)
-    return float(speed[1].replace(",", "")) / float(speed[2]) if speed else None
+    seconds = float(speed[2]) if speed else 0.0  # rounded: 0.0 for a few short sentences
+    return float(speed[1].replace(",", "")) / seconds if seconds else None
 
 
 def _run_generate(command: list[str], file: TextIO) -> str:

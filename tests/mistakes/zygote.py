@@ -43,6 +43,8 @@ def run(job: dict) -> int:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_size"], job["file_size"]))
     if job.get("interrupt_after"):
+        # What runs the tests in the background may have had Ctrl-C ignored, and that is inherited.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         threading.Thread(target=interrupt, args=(job,), daemon=True).start()
     # As Python has it in the C locale; for the whole process.
     sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
