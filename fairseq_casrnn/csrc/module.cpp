@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "decoder.h"
 #include "kernels.h"
 #include "loop.h"
 
@@ -113,18 +114,85 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> run_b
           grads.dh, grads.dc, grads.extra, grads.params};
 }
 
+// The fields of a DecoderLayer, in their order.
+using LayerFields = std::tuple<std::string, Maybe, Tensor, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Tensor,
+                               Maybe, Maybe, Maybe>;
+
+// Keys, values, mask, source, weight_out_t, drop_out, feeds, outs, alphas, temperature.
+using DecoderFields = std::tuple<Tensor, Tensor, Maybe, Maybe, Tensor, Maybe, Tensor, Maybe, Maybe,
+                                 std::optional<double>>;
+
+Tensor plain(const Maybe& tensor) { return tensor.value_or(Tensor()); }
+
+Decoder make_decoder(const std::vector<LayerFields>& layers, const DecoderFields& fields) {
+  Decoder decoder;
+  for (const auto& [name, w_ih_t, w_hh_t, bias, params, attention, gates, inner, mixes, hs, cs, drop, up] :
+       layers)
+    decoder.layers.push_back({name, plain(w_ih_t), w_hh_t, dense(bias), dense(params), plain(attention),
+                              plain(gates), plain(inner), plain(mixes), hs, plain(cs), dense(drop),
+                              plain(up)});
+  const auto& [keys, values, mask, source, weight_out_t, drop_out, feeds, outs, alphas, temperature] = fields;
+  decoder.keys = keys.contiguous();
+  decoder.values = values.contiguous();
+  decoder.mask = dense(mask);
+  decoder.source = dense(source);
+  decoder.weight_out_t = weight_out_t;
+  decoder.drop_out = dense(drop_out);
+  decoder.feeds = feeds;
+  decoder.outs = plain(outs);
+  decoder.alphas = plain(alphas);
+  decoder.temperature = temperature;
+  return decoder;
+}
+
+void run_decode_forward(const std::vector<LayerFields>& layers, const DecoderFields& fields) {
+  const Quiet quiet;
+  Decoder decoder = make_decoder(layers, fields);
+  decode_forward(decoder, true);
+}
+
+// dh, dc: (B, H) by layer, zeros; become the gradients of the initial state. mixes, bias, params: by
+// layer, the latter two added to.
+void run_decode_backward(const std::vector<LayerFields>& layers, const DecoderFields& fields,
+                         const Maybe& grad_out, const Maybe& grad_alpha, const Tensor& d_pre,
+                         const Tensor& d_scores, const std::vector<Tensor>& dh,
+                         const std::vector<Tensor>& dc, const std::vector<Maybe>& mixes,
+                         const std::vector<Maybe>& bias, const std::vector<Maybe>& params) {
+  const Quiet quiet;
+  Decoder decoder = make_decoder(layers, fields);
+  DecoderGradients grads{dense(grad_out), dense(grad_alpha), d_pre, d_scores, dh, dc, {}, {}, {}};
+  for (const auto& tensor : mixes) grads.mixes.push_back(plain(tensor));
+  for (const auto& tensor : bias) grads.bias.push_back(plain(tensor));
+  for (const auto& tensor : params) grads.params.push_back(plain(tensor));
+  decode_backward(decoder, grads);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 2;  // INTERFACE there
+  m.attr("interface") = 3;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
   m.def("forward", &run_forward, release());
   m.def("backward", &run_backward, release());
   m.def("step", &run_step, release());
+  m.def("decode_forward", &run_decode_forward, release());
+  m.def("decode_backward", &run_decode_backward, release());
+  py::class_<DecoderSteps>(m, "DecoderSteps")
+      .def(py::init([](const std::vector<LayerFields>& layers, const DecoderFields& fields) {
+        return DecoderSteps(make_decoder(layers, fields));
+      }))
+      .def("reorder", [](DecoderSteps& steps, const Tensor& order) {
+        const Quiet quiet;
+        steps.reorder(order);
+      })
+      .def("step", [](DecoderSteps& steps, const Tensor& gx, const Maybe& routed) {
+        const Quiet quiet;
+        return steps.step(gx, plain(routed));
+      }, release());
 }
 
 }  // namespace casrnn

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..layers import RecurrentStack
-from ..recurrence import attention as loops
-from ..recurrence import engine_name
+from ..recurrence import decoding
+from ..recurrence.attention import Decode, Layer, attend
+from .encoder import by_row
 
 
 def linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
@@ -181,32 +182,33 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
     def all_steps(self, tokens, encoder_out):
         """Outputs ``(T, B, H)`` and attention ``(T, B, S)`` for all target positions."""
-        embedded, state = self.embed(tokens), self.initial_state(encoder_out)
-        keys, values = self.attention.project(encoder_out["encoder_out"])
-        mask = encoder_out["encoder_padding_mask"]
+        encoder_out = by_row(encoder_out)
+        embedded = self.embed(tokens)
         if not self.input_feed:
-            h, _ = self.rnn(embedded, state)
-            out, alpha = self.attention(h, keys, values, mask)
+            h, _ = self.rnn(embedded, self.initial_state(encoder_out))
+            keys, values = self.attention.project(encoder_out["encoder_out"])
+            out, alpha = self.attention(h, keys, values, encoder_out["encoder_padding_mask"])
             return self.dropout_out_module(out), alpha
-        h0, c0 = state if self.rnn.has_cell else (state, None)
-        drop = self.dropout_out_module
-        drops_out = self.training or drop.apply_during_inference  # --retain-dropout
+        decode = self.decode(embedded, encoder_out)
         between = (self.rnn.num_layers - 1, *embedded.shape[:2], self.rnn.hidden_size)
-        decode = loops.Decode(
-            layers=self.layers(),
-            embedded=embedded,
-            h0=h0,
-            c0=c0,
-            keys=keys,
-            values=values,
-            mask=mask,
-            weight_out=self.attention.weight_out,
-            drop_layers=self.dropout_mask(embedded, between, self.rnn.dropout, self.training),
-            drop_out=self.dropout_mask(embedded, between[1:], drop.p, drops_out),
-            temperature=self.rnn.temperature if self.training and self.routes else None,
-        )
-        reference = engine_name(self.rnn.engine) == "reference"
-        return (loops.run_reference if reference else loops.run_eager)(decode)
+        rnn, drop = self.rnn, self.dropout_out_module
+        decode.drop_layers = self.dropout_mask(embedded, between, rnn.dropout, self.training)
+        decode.drop_out = self.dropout_mask(embedded, between[1:], drop.p, self.drops_out)
+        decode.temperature = rnn.temperature if self.training and self.routes else None
+        return decoding.run(rnn.engine, decode)
+
+    def decode(self, embedded, encoder_out) -> Decode:
+        """The loop over ``embedded`` (T, B, E), without dropout and with hard routing."""
+        state = self.initial_state(encoder_out)
+        h0, c0 = state if self.rnn.has_cell else (state, None)
+        keys, values = self.attention.project(encoder_out["encoder_out"])
+        mask, weight_out = encoder_out["encoder_padding_mask"], self.attention.weight_out
+        return Decode(self.layers(), embedded, h0, c0, keys, values, mask, weight_out)
+
+    @property
+    def drops_out(self) -> bool:
+        """Whether dropout is active: in training, and with fairseq's --retain-dropout."""
+        return self.training or self.dropout_out_module.apply_during_inference
 
     @property
     def routes(self) -> bool:
@@ -219,7 +221,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         for k, cell in enumerate(self.rnn.cells):
             w_ih, w_hh, bias, params = self.rnn.layer_parameters(k)
             attention = getattr(self.rnn, f"attention_l{k}", None)
-            layers.append(loops.Layer(cell, w_ih, w_hh, bias, params, attention))
+            layers.append(Layer(cell, w_ih, w_hh, bias, params, attention))
         return layers
 
     @staticmethod
@@ -231,33 +233,54 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
     def one_step(self, tokens, encoder_out, incremental_state):
         """One target position, with the state kept in ``incremental_state``."""
+        embedded = self.embed(tokens)
         cached = self.get_incremental_state(incremental_state, "state")
         if not cached:
-            state = self.initial_state(encoder_out)
-            hidden, cell = state if self.rnn.has_cell else (state, None)
-            keys, values = self.attention.project(encoder_out["encoder_out"])
-            cached = {"hidden": hidden, "cell": cell, "keys": keys, "values": values}
-            cached["mask"] = encoder_out["encoder_padding_mask"]
-            cached["feed"] = torch.zeros_like(hidden[0]) if self.input_feed else None
-        x = self.embed(tokens)[0]
+            cached = self.first_state(embedded, encoder_out)
+        if "steps" in cached:
+            out, alpha = cached["steps"].step(embedded[0])
+        else:
+            out, alpha, cached = self.plain_step(embedded[0], cached)
+        self.set_incremental_state(incremental_state, "state", cached)
+        return out.unsqueeze(0), alpha.unsqueeze(0)
+
+    def first_state(self, embedded, encoder_out) -> dict:
+        """What :meth:`one_step` keeps, before the first step: compiled steps, or tensors."""
+        d, rows = self.decode(embedded, encoder_out), encoder_out["rows"]
+        if rows is not None:
+            d.h0 = d.h0.index_select(1, rows)
+            d.c0 = None if d.c0 is None else d.c0.index_select(1, rows)
+        if not self.drops_out:
+            steps = decoding.steps(self.rnn.engine, d, rows, self.input_feed)
+            if steps is not None:
+                return {"steps": steps}
+        if rows is not None:
+            d.keys, d.values = d.keys.index_select(0, rows), d.values.index_select(0, rows)
+            d.mask = None if d.mask is None else d.mask.index_select(0, rows)
+        feed = torch.zeros_like(d.h0[0]) if self.input_feed else None
+        tensors = {"keys": d.keys, "values": d.values, "mask": d.mask, "feed": feed}
+        return {**tensors, "hidden": d.h0, "cell": d.c0}
+
+    def plain_step(self, x, cached: dict):
+        """A step in PyTorch operations: output ``(B, H)``, weights ``(B, S)``, what to keep."""
         if self.input_feed:
             x = torch.cat([x, cached["feed"]], dim=-1)
         state = (cached["hidden"], cached["cell"]) if self.rnn.has_cell else cached["hidden"]
         h, state = self.rnn.step(x, state)
         hidden, cell = state if self.rnn.has_cell else (state, None)
-        out, alpha = loops.attend(
-            h, cached["keys"], cached["values"], cached["mask"], self.attention.weight_out
-        )
+        keys, values, mask = cached["keys"], cached["values"], cached["mask"]
+        out, alpha = attend(h, keys, values, mask, self.attention.weight_out)
         out = self.dropout_out_module(out)
-        cached = {**cached, "hidden": hidden, "cell": cell}
-        cached["feed"] = out if self.input_feed else None
-        self.set_incremental_state(incremental_state, "state", cached)
-        return out.unsqueeze(0), alpha.unsqueeze(0)
+        feed = out if self.input_feed else None
+        return out, alpha, {**cached, "hidden": hidden, "cell": cell, "feed": feed}
 
     def reorder_incremental_state(self, incremental_state, new_order):
         """Rearrange the cached state to the hypotheses ``new_order``."""
         cached = self.get_incremental_state(incremental_state, "state")
         if not cached:
+            return
+        if "steps" in cached:
+            cached["steps"].reorder(new_order)
             return
         batch_dim = {"hidden": 1, "cell": 1}
         cached = {

@@ -47,7 +47,8 @@ class RecurrentEncoder(FairseqEncoder):
         Returns:
             ``encoder_out`` (S, B, C), zero at padding; ``encoder_padding_mask`` (B, S), True at
             padding, or None without any; ``encoder_hidden``, ``encoder_cell`` (L, B, C), the final
-            states of each layer, both directions side by side (``encoder_cell`` None for a GRU).
+            states of each layer, both directions side by side (``encoder_cell`` None for a GRU);
+            ``rows``, None: see :meth:`reorder_encoder_out`.
         """
         mask = src_tokens.eq(self.padding_idx)
         if not bool(mask.any()):
@@ -68,6 +69,7 @@ class RecurrentEncoder(FairseqEncoder):
             "encoder_padding_mask": mask,
             "encoder_hidden": self.side_by_side(hidden),
             "encoder_cell": None if cell is None else self.side_by_side(cell),
+            "rows": None,
         }
 
     def side_by_side(self, state: Tensor) -> Tensor:
@@ -77,16 +79,32 @@ class RecurrentEncoder(FairseqEncoder):
         return state.reshape(state.size(0), batch, -1)
 
     def reorder_encoder_out(self, encoder_out: dict, new_order: Tensor) -> dict:
-        """The encoder's output with its sentences rearranged to ``new_order`` (B',)."""
-        batch_dim = {"encoder_padding_mask": 0}
-        return {
-            key: value if value is None else value.index_select(batch_dim.get(key, 1), new_order)
-            for key, value in encoder_out.items()
-        }
+        """The encoder's output with its sentences rearranged to ``new_order`` (B',).
+
+        Nothing is copied: ``rows`` says which sentence each row of the batch reads. Beam search
+        rearranges at every step, and the hypotheses of a sentence share it.
+        """
+        rows = encoder_out["rows"]
+        rows = new_order if rows is None else rows.index_select(0, new_order)
+        return {**encoder_out, "rows": rows}
 
     def max_positions(self) -> int:
         """Longest source accepted."""
         return self.max_source_positions
+
+
+def by_row(encoder_out: dict) -> dict:
+    """The encoder's output with a copy of its sentence for each row of a rearranged batch."""
+    rows = encoder_out["rows"]
+    if rows is None:
+        return encoder_out
+    batch_dim = {"encoder_padding_mask": 0}
+    copies = {
+        key: value if value is None else value.index_select(batch_dim.get(key, 1), rows)
+        for key, value in encoder_out.items()
+        if key != "rows"
+    }
+    return {**copies, "rows": None}
 
 
 def rolled(x: Tensor, shift: Tensor) -> Tensor:

@@ -59,6 +59,11 @@ def _announce(name: str) -> None:
         logger.info("the faster engine 'cpp' is not available: %s", cpp.extension()[1])
 
 
+def autocast(device: str) -> bool:
+    """Whether torch.autocast is active for this type of device."""
+    return device in ("cpu", "cuda") and torch.is_autocast_enabled(device)
+
+
 def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     """Run one layer in one direction over a padded batch.
 
@@ -78,7 +83,7 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     """
     name = engine_name(engine)
     device = weight_hh.device.type
-    if device in ("cpu", "cuda") and torch.is_autocast_enabled(device):
+    if autocast(device):
         # The input's product as autocast likes; sums over time in the parameters' precision.
         gx = gx.compute() if isinstance(gx, InputProduct) else gx
         inputs = [None if t is None else t.to(weight_hh.dtype) for t in (gx, h0, c0, extra)]

@@ -1,5 +1,6 @@
-"""The fused decoder loop against the loop under autograd, below the level of models."""
+"""The fused decoder loops against the loop under autograd, below the level of models."""
 
+import functools
 from dataclasses import replace
 
 import pytest
@@ -16,11 +17,19 @@ from helpers import (
     weighted,
 )
 
+from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recurrence.attention import Decode, Layer, run_eager, run_reference
+from fairseq_casrnn.recurrence import decoding
+from fairseq_casrnn.recurrence.attention import Decode, Layer, run_reference
 
 T, B, S, E, H, L = 4, 3, 5, 6, 4, 3
 MASK = torch.arange(S).unsqueeze(0) >= torch.tensor([[5], [2], [3]])
+
+
+@pytest.fixture(params=[name for name in recurrence.ENGINES if name != "reference"])
+def fused(request):
+    """The loop of an engine, to be compared with the reference's."""
+    return functools.partial(decoding.run, request.param)
 
 
 def dropout_mask(*shape, seed):
@@ -61,19 +70,19 @@ def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H):
     return decode, named
 
 
-def assert_same(decode, named, loss=weighted, tolerance=DOUBLE):
+def assert_same(fused, decode, named, loss=weighted, tolerance=DOUBLE):
     """Outputs, attention and every gradient."""
-    fused, plain = run_eager(decode), run_reference(decode)
-    assert_close(fused, plain, tolerance)
-    grads = [gradients(loss(result), named.values()) for result in (fused, plain)]
+    results = fused(decode), run_reference(decode)
+    assert_close(*results, tolerance)
+    grads = [gradients(loss(result), named.values()) for result in results]
     assert_close(*grads, tolerance, names=list(named))
 
 
 @every_case
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("dropout", [False, True])
-def test_agrees_with_reference(case, layers, dropout):
-    assert_same(*make(case, layers, dropout))
+def test_agrees_with_reference(fused, case, layers, dropout):
+    assert_same(fused, *make(case, layers, dropout))
 
 
 @every_family
@@ -82,27 +91,59 @@ def test_agrees_with_reference(case, layers, dropout):
     [{"mask": None}, {"soft": False}, {"steps": 1}],
     ids=["no-padding", "hard", "one-step"],
 )
-def test_agrees_with_reference_in_other_settings(case, options):
-    assert_same(*make(case, **options))
+def test_agrees_with_reference_in_other_settings(fused, case, options):
+    assert_same(fused, *make(case, **options))
 
 
 @every_family
-def test_each_output_alone_may_be_used(case):
+@pytest.mark.parametrize("size", [1, 5, 16, 33, 70])
+def test_sizes_that_are_no_multiple_of_a_vector(fused, case, size):
+    """The largest is past what the compiled loop multiplies itself."""
+    decode, named = make(case, size=size)
+    with torch.no_grad():
+        for tensor in named.values():
+            tensor /= max(1, size / 4) ** 0.5
+    assert_same(fused, decode, named, tolerance={"rtol": 1e-9, "atol": 1e-9})
+
+
+@every_family
+@pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
+@pytest.mark.parametrize("size", [5, 70])
+def test_compiled_steps(case, size):
+    """Rows that share a sentence, and change places, against the loop over rows of their own."""
+    decode, _ = make(case, dropout=False, soft=False, size=size)
+    embedded, order = decode.embedded, torch.tensor([2, 0, 0, 1])
+    source = torch.tensor([1, 1, 0])
+    with torch.no_grad():
+        own = {name: getattr(decode, name)[source] for name in ("keys", "values", "mask")}
+        steps = decoding.steps("cpp", decode, source, input_feed=True)
+        plain = run_reference(replace(decode, **own))
+        for t in range(2):
+            assert_close(steps.step(embedded[t]), [part[t] for part in plain])
+        steps.reorder(torch.tensor([1, 2, 0]))
+        steps.reorder(torch.tensor([1, 2, 2, 0]))  # together: order
+        last = steps.step(embedded[2][order])
+        assert_close(last, [part[2][order] for part in plain])
+        assert_close([steps.step(embedded[3][order])[0]], [plain[0][3][order]])
+
+
+@every_family
+def test_each_output_alone_may_be_used(fused, case):
     decode, named = make(case)
-    assert_same(decode, named, loss=lambda result: weighted(result[:1]))
-    assert_same(decode, named, loss=lambda result: weighted(result[1:]))
+    assert_same(fused, decode, named, loss=lambda result: weighted(result[:1]))
+    assert_same(fused, decode, named, loss=lambda result: weighted(result[1:]))
 
 
 @every_family
-def test_gradients_that_share_memory(case):
+def test_gradients_that_share_memory(fused, case):
     """The gradient of a sum is one expanded number."""
     decode, named = make(case)
-    assert_same(decode, named, loss=lambda result: result[0].sum())
-    assert_same(decode, named, loss=lambda result: weighted([result[0].transpose(0, 2)]))
+    assert_same(fused, decode, named, loss=lambda result: result[0].sum())
+    assert_same(fused, decode, named, loss=lambda result: weighted([result[0].transpose(0, 2)]))
 
 
 @every_family
-def test_single_precision(case):
+def test_single_precision(fused, case):
     decode, named = make(case)
     single = {k: v.detach().float().requires_grad_() for k, v in named.items()}
     layers = []
@@ -127,17 +168,17 @@ def test_single_precision(case):
         drop_out=decode.drop_out.float(),
         **inputs,
     )
-    assert_same(decode, single, tolerance=SINGLE)
+    assert_same(fused, decode, single, tolerance=SINGLE)
 
 
 @every_case
-def test_gradcheck(case):
+def test_gradcheck(fused, case):
     decode, named = make(case, layers=2, steps=2, size=2)
     inputs = [name for name in vars(decode) if name in named]
 
     def loop(*tensors):
         # The parameters were changed in place; what is handed over directly is replaced.
-        return run_eager(replace(decode, **dict(zip(inputs, tensors[: len(inputs)], strict=True))))
+        return fused(replace(decode, **dict(zip(inputs, tensors[: len(inputs)], strict=True))))
 
     parameters = [value for name, value in named.items() if name not in inputs]
     tensors = [named[name] for name in inputs] + parameters
@@ -145,38 +186,38 @@ def test_gradcheck(case):
 
 
 @every_family
-def test_backward_twice_with_retained_graph(case):
+def test_backward_twice_with_retained_graph(fused, case):
     decode, named = make(case)
-    fused, plain = run_eager(decode), run_reference(decode)
+    result, plain = fused(decode), run_reference(decode)
     for seed in (3, 40):
         passes = [
             torch.autograd.grad(weighted(r, seed), named.values(), retain_graph=True)
-            for r in (fused, plain)
+            for r in (result, plain)
         ]
         assert_close(*passes, names=list(named))
-    loss = weighted(fused)
+    loss = weighted(result)
     loss.backward()
     with pytest.raises(RuntimeError, match="second time"):
         loss.backward()
 
 
 @every_family
-def test_frozen_inputs(case):
+def test_frozen_inputs(fused, case):
     """Any single tensor may be the only one that needs a gradient."""
     decode, named = make(case)
-    expected = dict(zip(named, gradients(weighted(run_eager(decode)), named.values()), strict=True))
+    expected = dict(zip(named, gradients(weighted(fused(decode)), named.values()), strict=True))
     for name, tensor in named.items():
         for other in named.values():
             other.requires_grad_(other is tensor)
-        (grad,) = torch.autograd.grad(weighted(run_eager(decode)), [tensor])
+        (grad,) = torch.autograd.grad(weighted(fused(decode)), [tensor])
         assert_close([grad], [expected[name]], names=[name])
 
 
 @every_family
-def test_leaves_its_inputs_alone(case):
+def test_leaves_its_inputs_alone(fused, case):
     decode, named = make(case)
     before = [tensor.detach().clone() for tensor in named.values()]
-    result = run_eager(decode)
+    result = fused(decode)
     grads = [rand(*part.shape, seed=i) for i, part in enumerate(result)]
     kept = [grad.clone() for grad in grads]
     torch.autograd.backward(result, grads)
@@ -185,30 +226,30 @@ def test_leaves_its_inputs_alone(case):
 
 
 @every_family
-def test_without_gradients(case):
+def test_without_gradients(fused, case):
     decode, _ = make(case)
     expected = [part.detach() for part in run_reference(decode)]
     with torch.inference_mode():
-        assert_close([part.clone() for part in run_eager(decode)], expected)
+        assert_close([part.clone() for part in fused(decode)], expected)
 
 
 @every_family
-def test_second_derivatives_are_refused(case):
+def test_second_derivatives_are_refused(fused, case):
     decode, named = make(case)
     with pytest.raises(UserError, match="no second derivatives"):
-        torch.autograd.grad(run_eager(decode)[0].sum(), list(named.values()), create_graph=True)
+        torch.autograd.grad(fused(decode)[0].sum(), list(named.values()), create_graph=True)
 
 
-def test_changing_an_output_is_an_error_or_harmless():
+def test_changing_an_output_is_an_error_or_harmless(fused):
     """Never a wrong gradient."""
     decode, named = make(FAMILIES[0])
     expected = gradients(weighted(run_reference(decode)[:1]), named.values())
-    out, alpha = run_eager(decode)
+    out, alpha = fused(decode)
     loss = weighted([out])
     with torch.no_grad():
         out.add_(1.0)
     assert_close(gradients(loss, named.values()), expected)
-    out, alpha = run_eager(decode)
+    out, alpha = fused(decode)
     loss = weighted([out])
     with torch.no_grad():
         alpha.add_(1.0)

@@ -16,8 +16,9 @@ from helpers import (
 )
 
 from fairseq_casrnn import recurrence
+from fairseq_casrnn.models import decoder
 from fairseq_casrnn.models.decoder import Attention
-from fairseq_casrnn.recurrence import attention as loops
+from fairseq_casrnn.recurrence import decoding
 
 from .common import (
     PAD,
@@ -232,8 +233,8 @@ def test_without_input_feeding_no_loop_over_attention(case, monkeypatch):
     model = random_model(case, "no-input-feed").train()
     monkeypatch.setattr(Attention, "forward", count("attention", forward))
     monkeypatch.setattr(recurrence, "run", count("engine", engine))
-    for name in ("run_eager", "run_reference", "attend"):
-        monkeypatch.setattr(loops, name, forbidden)
+    monkeypatch.setattr(decoding, "run", forbidden)
+    monkeypatch.setattr(decoder, "attend", forbidden)
     monkeypatch.setattr(type(model.decoder.rnn), "step", forbidden)
     out, _ = run(model)
     out.sum().backward()

@@ -1,0 +1,347 @@
+#include "product.h"  // first: it chooses the instruction set
+
+#include "decoder.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "attend.h"
+#include "kernels.h"
+
+namespace casrnn {
+namespace {
+
+using at::Tensor;
+
+template <class T>
+T* data(const Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data_ptr<T>() : nullptr;
+}
+
+// The part of `tensor`, (T, ...), that belongs to step t.
+template <class T>
+T* data(const Tensor& tensor, int64_t t) {
+  return tensor.defined() ? tensor.mutable_data_ptr<T>() + t * tensor.stride(0) : nullptr;
+}
+
+// The kernels look at no bounds.
+void check(const char* what, const Tensor& tensor, at::IntArrayRef shape) {
+  TORCH_CHECK(!tensor.defined() || tensor.sizes() == shape, what, " has shape ", tensor.sizes(),
+              "; expected ", shape);
+}
+
+struct Sizes {
+  int64_t steps, batch, size;
+};
+
+template <class T>
+class LayerLoop {
+ public:
+  LayerLoop(DecoderLayer& layer, const Sizes& sizes)
+      : layer(layer),
+        kernel(casrnn::kernel<T>(layer.name)),
+        sizes_(sizes),
+        cells_(layer.mixes.defined() ? layer.mixes.size(2) : 1),
+        added_((kernel.products * cells_ - kernel.inner) * sizes.size),
+        apart_(kernel.inner ? sizes.size : 0) {
+    const auto [steps, batch, size] = sizes;
+    const int64_t gates = kernel.blocks * cells_ * size;
+    check("weight_ih", layer.weight_ih_t, {size, gates});
+    check("weight_hh", layer.weight_hh_t, {size, added_ + apart_});
+    check("bias", layer.bias, {gates});
+    check("params", layer.params, {kernel.params, size});
+    check("gates", layer.gates, {steps, batch, gates});
+    check("inner", layer.inner, {steps, batch, size});
+    check("mixes", layer.mixes, {steps, batch, cells_});
+    check("attention", layer.attention, {cells_, size});
+    for (const auto* states : {&layer.hs, &layer.cs}) check("a state", *states, {steps + 1, batch, size});
+    for (const auto* scaled : {&layer.drop, &layer.up}) check("a mask", *scaled, {steps, batch, size});
+    TORCH_CHECK(layer.cs.defined() == kernel.cell, "c is missing, or there is none");
+    TORCH_CHECK(layer.inner.defined() == kernel.inner, "inner is missing, or unused");
+    TORCH_CHECK(layer.mixes.defined() == kernel.mixture, "mixes are missing, or unused");
+    TORCH_CHECK(layer.params.defined() == (kernel.params > 0), "params are missing, or unused");
+    TORCH_CHECK(layer.drop.defined() == layer.up.defined(), "a dropout mask without its result");
+  }
+
+  // x: what the layer reads, (T, B, H); lower: the layer below, or null.
+  void forward(const Tensor& x, const LayerLoop* lower, int64_t t, std::optional<double> temperature,
+               bool keep) {
+    if (!hh_) {
+      if (layer.weight_ih_t.defined()) ih_.emplace(forward_weight(layer.weight_ih_t), sizes_.batch);
+      hh_.emplace(forward_weight(layer.weight_hh_t), sizes_.batch);
+      products_ = at::empty({sizes_.batch, added_ + apart_}, layer.hs.options());
+    }
+    // The bottom layer's gates come with a product in them, the others' are to be made.
+    if (ih_) ih_->run(x, t, layer.gates.select(0, t), lower == nullptr);
+    hh_->run(layer.hs, t, products_, false);
+    if (kernel.mixture) route(x, lower == nullptr, t, temperature);
+    Step<T> s = at(lower, t);
+    s.products = data<T>(products_);
+    s.bias = data<T>(layer.bias);
+    s.keep = keep;
+    kernel.forward(s, 0, sizes_.batch);
+    if (layer.up.defined())
+      map(data<T>(layer.up, t), data<T>(layer.hs, t + 1), data<T>(layer.drop, t),
+          sizes_.batch * sizes_.size, [](Vec<T> a, Vec<T> b) { return a * b; });
+  }
+
+  // dh, dc: of this step's state, then of the one before; dx: (B, H), made. upper: the layer above, or
+  // null, whose dx and gradient of the lower cell come to this one. d_mix: (T, B, S), made.
+  void backward(const LayerLoop* lower, LayerLoop* upper, int64_t t, const DecoderGradients& grads, int64_t k,
+                std::optional<double> temperature) {
+    if (!outer_) {
+      const Tensor weight_hh = layer.weight_hh_t.t();
+      outer_.emplace(weight_hh.narrow(0, 0, added_), sizes_.batch);
+      inner_.emplace(weight_hh.narrow(0, added_, apart_), sizes_.batch);
+      input_.emplace(layer.weight_ih_t.t(), sizes_.batch);
+      d_added_ = layer.gates.narrow(2, 0, added_);
+      const int64_t extra = kernel.mixture ? cells_ : sizes_.size;
+      if (kernel.mixture || kernel.lower) d_extra_ = at::empty({sizes_.batch, extra}, layer.hs.options());
+      if (!dx.defined()) dx = at::empty({sizes_.batch, sizes_.size}, layer.hs.options());
+    }
+    Step<T> s = at(lower, t);
+    s.dh = data<T>(grads.dh[k]);
+    if (kernel.cell) s.dc = data<T>(grads.dc[k]);
+    if (upper) {
+      if (layer.drop.defined())
+        map(data<T>(upper->dx), data<T>(upper->dx), data<T>(layer.drop, t), sizes_.batch * sizes_.size,
+            [](Vec<T> a, Vec<T> b) { return a * b; });
+      s.grad_h = data<T>(upper->dx);
+      if (upper->kernel.lower) s.grad_c = data<T>(upper->d_extra_);
+    }
+    s.d_extra = data<T>(d_extra_);
+    s.d_params = data<T>(grads.params[k]);
+    s.d_bias = data<T>(grads.bias[k]);
+    kernel.backward(s, 0, sizes_.batch);
+    // A cell without c leaves in dh what does not pass through U.
+    outer_->run(d_added_, t, grads.dh[k], !kernel.cell);
+    if (apart_) inner_->run(layer.inner, t, grads.dh[k], true);
+    input_->run(layer.gates, t, dx, false);
+    if (kernel.mixture) unroute(grads.mixes[k], t, temperature);
+  }
+
+  DecoderLayer& layer;
+  const Kernel<T>& kernel;
+  Tensor dx;
+
+ private:
+  // A transposed view costs a small product half as much again, at every step.
+  Tensor forward_weight(const Tensor& weight_t) const {
+    const bool copy = sizes_.steps > 1 && !Product<T>::is_small(weight_t, sizes_.batch);
+    return copy ? dense_copy<T>(weight_t) : weight_t;
+  }
+
+  Step<T> at(const LayerLoop* lower, int64_t t) const {
+    Step<T> s{};
+    s.batch = sizes_.batch, s.size = sizes_.size, s.cells = cells_;
+    s.gates = data<T>(layer.gates, t);
+    s.inner = data<T>(layer.inner, t);
+    s.params = data<T>(layer.params);
+    s.h_prev = data<T>(layer.hs, t);
+    s.h = data<T>(layer.hs, t + 1);
+    s.c_prev = data<T>(layer.cs, t);
+    s.c = data<T>(layer.cs, t + 1);
+    if (kernel.lower) s.extra = data<T>(lower->layer.cs, t + 1);
+    if (kernel.mixture) s.extra = data<T>(layer.mixes, t);
+    return s;
+  }
+
+  void route(const Tensor& x, bool begun, int64_t t, std::optional<double> temperature) {
+    Tensor scores = layer.mixes.select(0, t);
+    if (layer.attention.defined()) {
+      const Tensor weight = layer.attention.t();
+      if (begun) at::addmm_out(scores, scores, x.select(0, t), weight);
+      else at::mm_out(scores, x.select(0, t), weight);
+    }
+    T* row = data<T>(layer.mixes, t);
+    for (int64_t b = 0; b < sizes_.batch; ++b, row += cells_) {
+      if (temperature) {
+        softmax(row, cells_, T(*temperature));
+      } else {
+        const int64_t best = std::max_element(row, row + cells_) - row;
+        for (int64_t i = 0; i < cells_; ++i) row[i] = i == best;
+      }
+    }
+  }
+
+  // Routing's share of dx.
+  void unroute(const Tensor& d_mixes, int64_t t, std::optional<double> temperature) {
+    T* d_scores = data<T>(d_mixes, t);
+    const T* d_alpha = data<T>(d_extra_);
+    const T* alpha = data<T>(layer.mixes, t);
+    if (!temperature) {  // a choice has no gradient
+      std::fill_n(d_scores, sizes_.batch * cells_, T(0));
+      return;
+    }
+    for (int64_t at = 0; at < sizes_.batch * cells_; at += cells_)
+      softmax_backward(d_scores + at, alpha + at, d_alpha + at, cells_, T(*temperature));
+    at::addmm_out(dx, dx, d_mixes.select(0, t), layer.attention);
+  }
+
+  const Sizes sizes_;
+  const int64_t cells_;
+  const int64_t added_, apart_;  // columns of U h that are added to the gates, and the others
+  std::optional<Product<T>> ih_, hh_, outer_, inner_, input_;
+  Tensor products_, d_added_, d_extra_;
+};
+
+template <class T>
+class Loop {
+ public:
+  explicit Loop(Decoder& decoder)
+      : d_(decoder), sizes_{d_.alphas.size(0), d_.feeds.size(1), d_.feeds.size(2)} {
+    const auto [steps, batch, size] = sizes_;
+    const int64_t rows = d_.source.defined() ? d_.keys.size(0) : batch;
+    const int64_t positions = d_.keys.size(1);
+    check("keys", d_.keys, {rows, positions, size});
+    check("values", d_.values, {rows, positions, size});
+    check("mask", d_.mask, {rows, positions});
+    check("source", d_.source, {batch});
+    check("weight_out", d_.weight_out_t, {size, size});
+    check("drop_out", d_.drop_out, {steps, batch, size});
+    check("feeds", d_.feeds, {steps + 1, batch, size});
+    check("outs", d_.outs, {steps, batch, size});
+    check("alphas", d_.alphas, {steps, batch, positions});
+    layers_.reserve(d_.layers.size());
+    for (auto& layer : d_.layers) {
+      layers_.emplace_back(layer, sizes_);
+      states_.push_back(layer.hs.narrow(0, 1, steps));
+    }
+  }
+
+  void forward(bool keep) {
+    const bool copy = sizes_.steps > 1 && !Product<T>::is_small(d_.weight_out_t, sizes_.batch);
+    const Product<T> out(copy ? dense_copy<T>(d_.weight_out_t) : d_.weight_out_t, sizes_.batch);
+    for (int64_t t = 0; t < sizes_.steps; ++t) {
+      for (size_t k = 0; k < layers_.size(); ++k)
+        layers_[k].forward(input(k), below(k), t, d_.temperature, keep);
+      const Tensor& states = states_.back();
+      out.run(states, t, d_.outs.select(0, t), false);
+      for (int64_t b = 0; b < sizes_.batch; ++b)
+        source(b).forward(row(states, t, b), alpha(d_.alphas, t, b), row(d_.outs, t, b));
+      if (d_.drop_out.defined())
+        map(data<T>(d_.feeds, t + 1), data<T>(d_.outs, t), data<T>(d_.drop_out, t),
+            sizes_.batch * sizes_.size, [](Vec<T> a, Vec<T> b) { return a * b; });
+    }
+  }
+
+  void backward(DecoderGradients& grads) {
+    const int64_t depth = layers_.size();
+    const Product<T> out(d_.weight_out_t.t(), sizes_.batch);
+    Tensor& d_feed = layers_[0].dx = at::zeros({sizes_.batch, sizes_.size}, d_.feeds.options());
+    std::vector<T> d_alpha(d_.keys.size(1));
+    for (int64_t t = sizes_.steps - 1; t >= 0; --t) {
+      for (int64_t b = 0; b < sizes_.batch; ++b)
+        output_backward(grads, t, b, data<T>(d_feed) + b * sizes_.size, d_alpha);
+      out.run(grads.d_pre, t, grads.dh.back(), true);
+      for (int64_t k = depth - 1; k >= 0; --k)
+        layers_[k].backward(below(k), k + 1 < depth ? &layers_[k + 1] : nullptr, t, grads, k,
+                            d_.temperature);
+    }
+  }
+
+ private:
+  const Tensor& input(size_t k) const {
+    if (k == 0) return d_.feeds;
+    const auto& lower = d_.layers[k - 1];
+    return lower.up.defined() ? lower.up : states_[k - 1];
+  }
+
+  const LayerLoop<T>* below(size_t k) const { return k == 0 ? nullptr : &layers_[k - 1]; }
+
+  T* row(const Tensor& steps, int64_t t, int64_t b) const { return data<T>(steps, t) + b * sizes_.size; }
+  T* alpha(const Tensor& steps, int64_t t, int64_t b) const {
+    return data<T>(steps, t) + b * d_.keys.size(1);
+  }
+
+  Source<T> source(int64_t b) const {
+    const int64_t r = d_.source.defined() ? d_.source.template const_data_ptr<int64_t>()[b] : b;
+    const int64_t at = r * d_.keys.stride(0);
+    const bool* mask = d_.mask.defined() ? d_.mask.template const_data_ptr<bool>() : nullptr;
+    return {data<T>(d_.keys) + at, data<T>(d_.values) + at,
+            mask ? mask + r * d_.keys.size(1) : nullptr, d_.keys.size(1), sizes_.size};
+  }
+
+  // From the gradient of row b's fed output to those of the scores and of the top layer's h.
+  void output_backward(DecoderGradients& grads, int64_t t, int64_t b, T* d_feed, std::vector<T>& d_alpha) {
+    const int64_t n = sizes_.size;
+    if (grads.out.defined())
+      map(d_feed, d_feed, row(grads.out, t, b), n, [](Vec<T> a, Vec<T> g) { return a + g; });
+    if (d_.drop_out.defined())
+      map(d_feed, d_feed, row(d_.drop_out, t, b), n, [](Vec<T> a, Vec<T> m) { return a * m; });
+    T* d_pre = row(grads.d_pre, t, b);
+    map(d_pre, d_feed, row(d_.outs, t, b), n,
+        [](Vec<T> g, Vec<T> y) { return g * (Vec<T>(T(1)) - y * y); });
+    if (grads.alpha.defined()) std::copy_n(alpha(grads.alpha, t, b), d_alpha.size(), d_alpha.data());
+    else std::fill(d_alpha.begin(), d_alpha.end(), T(0));
+    source(b).backward(alpha(d_.alphas, t, b), d_pre, d_alpha.data(), alpha(grads.d_scores, t, b),
+                       data<T>(grads.dh.back()) + b * n);
+  }
+
+  Decoder& d_;
+  const Sizes sizes_;
+  std::vector<LayerLoop<T>> layers_;
+  std::vector<Tensor> states_;  // h of each layer after each step
+};
+
+}  // namespace
+
+void decode_forward(Decoder& decoder, bool keep) {
+  AT_DISPATCH_FLOATING_TYPES(decoder.feeds.scalar_type(), "casrnn::decode_forward",
+                             [&] { Loop<scalar_t>(decoder).forward(keep); });
+}
+
+void decode_backward(Decoder& decoder, DecoderGradients& grads) {
+  AT_DISPATCH_FLOATING_TYPES(decoder.feeds.scalar_type(), "casrnn::decode_backward",
+                             [&] { Loop<scalar_t>(decoder).backward(grads); });
+}
+
+DecoderSteps::DecoderSteps(Decoder decoder) : decoder_(std::move(decoder)), size_(decoder_.feeds.size(2)) {}
+
+void DecoderSteps::reorder(const Tensor& order) {
+  order_ = order_.defined() ? order_.index_select(0, order) : order;
+  if (decoder_.source.defined()) decoder_.source = decoder_.source.index_select(0, order);
+  else decoder_.source = order;
+}
+
+// What stands after the last step, in the pending order, becomes what stands before the next.
+void DecoderSteps::advance(Tensor& states, int64_t batch) const {
+  if (!states.defined()) return;
+  Tensor now = states.select(0, 1);
+  if (states.size(1) != batch) states = at::empty({2, batch, size_}, states.options());
+  Tensor before = states.select(0, 0);
+  if (order_.defined()) at::index_select_out(before, now, 0, order_);
+  else before.copy_(now);
+}
+
+std::tuple<Tensor, Tensor> DecoderSteps::step(const Tensor& gx, const Tensor& routed) {
+  const int64_t batch = gx.size(0);
+  TORCH_CHECK(!order_.defined() || order_.size(0) == batch, "the step is for ", batch, " rows, not ",
+              order_.size(0));
+  for (auto& layer : decoder_.layers) {
+    if (begun_) advance(layer.hs, batch), advance(layer.cs, batch);
+    if (layer.gates.defined() && layer.gates.size(1) == batch) continue;
+    const auto options = layer.hs.options();
+    if (&layer != &decoder_.layers[0])
+      layer.gates = at::empty({1, batch, layer.bias.size(0)}, options);
+    if (!layer.cs.defined()) layer.inner = at::empty({1, batch, size_}, options);
+    if (layer.mixes.defined()) layer.mixes = at::empty({1, batch, layer.mixes.size(2)}, options);
+  }
+  if (begun_) advance(decoder_.feeds, batch);
+  decoder_.layers[0].gates = gx.unsqueeze(0);
+  if (routed.defined()) decoder_.layers[0].mixes = routed.unsqueeze(0);
+  decoder_.outs = decoder_.feeds.narrow(0, 1, 1);
+  decoder_.alphas = at::empty({1, batch, decoder_.keys.size(1)}, gx.options());
+  decode_forward(decoder_, false);
+  order_ = Tensor();
+  begun_ = true;
+  return {decoder_.outs.select(0, 0).clone(), decoder_.alphas.select(0, 0)};
+}
+
+}  // namespace casrnn

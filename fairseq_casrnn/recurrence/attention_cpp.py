@@ -1,0 +1,157 @@
+"""The decoder loop of :mod:`.attention` in C++ (``csrc/decoder.cpp``), also step by step."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import cpp
+from .attention import Decode
+from .attention_loop import Buffers, Grads, Loops
+
+
+def supports(d: Decode) -> bool:
+    """Whether the compiled loop can run ``d``."""
+    shared = (d.embedded, d.h0, d.c0, d.keys, d.values, d.weight_out, d.drop_layers, d.drop_out)
+    return cpp.extension()[0] is not None and all(
+        cpp.supports(
+            layer.cell, *shared, layer.weight_ih, layer.weight_hh, layer.attention, *layer.params
+        )
+        for layer in d.layers
+    )
+
+
+def fields(b: Buffers):
+    """The buffers as the compiled loop takes them: a tuple for each layer, and one for the rest."""
+    layers = []
+    for k, cell in enumerate(b.cells):
+        drop = up = None
+        if b.ups is not None and k + 1 < len(b.cells):
+            drop, up = b.drop_layers[k], b.ups[k]
+        layers.append(
+            (
+                kernel_name(cell, b.params[k]),
+                b.weight_ih[k].t(),
+                b.weight_hh[k].t(),
+                None if k == 0 else b.bias[k],
+                b.rows[k],
+                b.attention[k],
+                b.gates[k],
+                b.inners[k],
+                b.mixes[k],
+                b.hs[k],
+                None if b.cs is None else b.cs[k],
+                drop,
+                up,
+            )
+        )
+    temperature = None if b.temperature is None else float(b.temperature)
+    weight_out_t = b.weight_out.t()
+    return layers, (
+        *(b.keys, b.values, b.mask, None, weight_out_t, b.drop_out, b.feeds, b.outs, b.alphas),
+        temperature,
+    )
+
+
+def kernel_name(cell, params) -> str:
+    """Of a CAS cell another with a trainable λ."""
+    name = cpp.KERNELS[type(cell)]
+    return "cas_trained" if name == "cas" and params else name
+
+
+def forward(b: Buffers) -> None:
+    """The forward loop."""
+    size = b.hs.size(-1)
+    b.rows = [
+        cpp.kernel_params(cell, size, params, b.hs)[1]
+        for cell, params in zip(b.cells, b.params, strict=True)
+    ]
+    cpp.extension()[0].decode_forward(*fields(b))
+
+
+def backward(b: Buffers, g: Grads) -> None:
+    """The backward loop."""
+    d_rows = [
+        torch.zeros_like(rows) if params else None
+        for rows, params in zip(b.rows, b.params, strict=True)
+    ]
+    g.bias = [None] + [torch.zeros_like(bias) for bias in b.bias[1:]]
+    dc = [] if g.dc is None else list(g.dc)
+    cpp.extension()[0].decode_backward(
+        *fields(b), g.out, g.alpha, g.d_pre, g.d_scores, list(g.dh), dc, g.mixes, g.bias, d_rows
+    )
+    g.params = [
+        cpp.param_grads(cell, *pair, params)
+        for cell, *pair, params in zip(b.cells, d_rows, b.rows, b.params, strict=True)
+    ]
+
+
+COMPILED = Loops(forward, backward)
+
+
+class Steps:
+    """One step after another, without gradients, for beam search.
+
+    Rows of the batch may share a sentence: keys and values are kept once a sentence.
+
+    Args:
+        d: as for the loop, but of ``embedded`` only the width counts; h0 and c0 are by row, keys,
+            values and mask by sentence; there is no dropout and no temperature.
+        source: ``(B,)`` int64, the sentence of each row, or None when they are the same.
+        input_feed: whether the bottom layer reads the attention output.
+    """
+
+    def __init__(self, d: Decode, source: Tensor | None, input_feed: bool = True):
+        embed_dim, bottom = d.embedded.size(-1), d.layers[0]
+        # A transposed view would make each step's products half as slow again.
+        self.weight = bottom.weight_ih[:, :embed_dim].t().contiguous()
+        self.bias = bottom.bias
+        self.routing = None if bottom.attention is None else bottom.attention[:, :embed_dim]
+        layers = []
+        for k, layer in enumerate(d.layers):
+            skip = embed_dim if k == 0 else 0
+            fed = k > 0 or input_feed
+            w_ih = layer.weight_ih[:, skip:].t().contiguous() if fed else None
+            attention = mixes = None
+            if layer.attention is not None:
+                attention = layer.attention[:, skip:] if fed else None
+                mixes = d.h0.new_empty(1, d.h0.size(1), layer.cell.routes)
+            _, rows = cpp.kernel_params(layer.cell, d.h0.size(-1), layer.params, d.h0)
+            layers.append(
+                (
+                    kernel_name(layer.cell, layer.params),
+                    w_ih,
+                    layer.weight_hh.t().contiguous(),
+                    None if k == 0 else layer.bias,
+                    rows,
+                    attention,
+                    None,
+                    None,
+                    mixes,
+                    first_of_two(d.h0[k]),
+                    None if d.c0 is None else first_of_two(d.c0[k]),
+                    None,
+                    None,
+                )
+            )
+        feeds = first_of_two(torch.zeros_like(d.h0[0]))
+        weight_out_t = d.weight_out.t().contiguous()
+        shared = (d.keys, d.values, d.mask, source, weight_out_t, None, feeds, None, None, None)
+        self.steps = cpp.extension()[0].DecoderSteps(layers, shared)
+
+    def step(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
+        """Attention output ``(B, H)`` and weights ``(B, S)`` after embeddings ``(B, E)``."""
+        routed = None if self.routing is None else F.linear(embedded, self.routing)
+        return self.steps.step(torch.addmm(self.bias, embedded, self.weight), routed)
+
+    def reorder(self, order: Tensor) -> None:
+        """The next step's rows continue the rows ``order`` (B',) of the last one."""
+        self.steps.reorder(order)
+
+
+def first_of_two(state: Tensor) -> Tensor:
+    """A buffer ``(2, B, H)`` with ``state`` (B, H) at its first place."""
+    buffer = state.new_empty(2, *state.shape)
+    buffer[0] = state
+    return buffer

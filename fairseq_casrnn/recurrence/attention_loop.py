@@ -1,0 +1,418 @@
+"""The decoder loop of :mod:`.attention` as one ``autograd.Function`` with hand-written backward.
+
+What the forward loop fills and the backward loop reads lies in :class:`Buffers`. The loops
+themselves are exchangeable: ``EAGER`` here, the compiled ones in :mod:`.attention_cpp`. What can be
+done for all steps at once, hoisted products before and weight gradients after, is done here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..cells.base import Cell
+from .attention import Decode, mix
+from .eager import add_recurrent_, keeps_graph, refuse_create_graph
+
+Maybe = Tensor | None
+
+
+@dataclass
+class Buffers:
+    """Inputs and state of the loop; shapes as in :class:`.attention.Decode`, lists by layer.
+
+    Attributes:
+        weight_ih, attention: the bottom layer's without the embedding's columns.
+        params: the cells' elementwise parameters, in the cells' order.
+        hs, cs: ``(L, T+1, B, H)``, the initial state first (cs None without cells).
+        feeds: ``(T+1, B, H)``, what the bottom layer reads at each step, first zeros.
+        outs: ``(T, B, H)``, attention outputs before dropout.
+        alphas: ``(T, B, S)``.
+        gates: ``(T, B, ih_blocks*H)``: the bottom layer's come with the embedding's product.
+        inners: ``(T, B, inner_blocks*H)`` or None.
+        mixes: ``(T, B, S)`` mixture weights or None; the bottom layer's come with ``routed``, the
+            embedding's part of the scores.
+        ups: ``(L-1, T, B, H)``, the states passed up after dropout, or None without dropout.
+        rows: for the compiled loop: the elementwise parameters as its kernels read them.
+    """
+
+    keys: Tensor
+    values: Tensor
+    mask: Maybe
+    weight_out: Tensor
+    drop_layers: Maybe
+    drop_out: Maybe
+    temperature: Maybe
+    hs: Tensor
+    cs: Maybe
+    feeds: Tensor
+    outs: Tensor
+    alphas: Tensor
+    ups: Maybe
+    cells: list[Cell]
+    weight_ih: list[Tensor]
+    weight_hh: list[Tensor]
+    bias: list[Tensor]
+    attention: list[Maybe]
+    gates: list[Tensor]
+    inners: list[Maybe]
+    mixes: list[Maybe]
+    params: list[tuple[Tensor, ...]]
+    rows: list[Maybe] = field(default_factory=list)
+
+    def x(self, k: int) -> Tensor:
+        """What layer k reads at each step, ``(T, B, H)``; of the bottom one the fed part."""
+        if k == 0:
+            return self.feeds[:-1]
+        return self.hs[k - 1, 1:] if self.ups is None else self.ups[k - 1]
+
+    def states(self, k: int, t: int):
+        """``c_prev, c`` of layer k at step t, None without cells."""
+        return (None, None) if self.cs is None else (self.cs[k, t], self.cs[k, t + 1])
+
+    def extra(self, k: int, t: int):
+        """The lower layer's cell or the mixture weights that layer k reads at step t, or None."""
+        if self.cells[k].lower_cell:
+            return self.cs[k - 1, t + 1]
+        return None if self.mixes[k] is None else self.mixes[k][t]
+
+    def pack(self) -> tuple[list[Maybe], list]:
+        """All tensors in one list, and what :meth:`unpack` needs to find them again."""
+        tensors, layout = [], []
+        for value in vars(self).values():
+            values = value if isinstance(value, list) else [value]
+            if values and isinstance(values[0], Cell):
+                layout.append(value)
+                continue
+            if values and isinstance(values[0], tuple):
+                layout.append([len(part) for part in values])
+                tensors += [tensor for part in values for tensor in part]
+                continue
+            layout.append(len(values) if isinstance(value, list) else None)
+            tensors += values
+        return tensors, layout
+
+    @classmethod
+    def unpack(cls, tensors, layout) -> Buffers:
+        """The inverse of :meth:`pack`."""
+        rest = iter(tensors)
+        values = []
+        for item in layout:
+            if item is None:
+                values.append(next(rest))
+            elif isinstance(item, int):
+                values.append([next(rest) for _ in range(item)])
+            elif isinstance(item[0], Cell):
+                values.append(item)
+            else:
+                values.append([tuple(next(rest) for _ in range(count)) for count in item])
+        return cls(*values)
+
+
+@dataclass
+class Grads:
+    """What the backward loop is given and makes.
+
+    Attributes:
+        out, alpha: gradients of feeds[1:] and alphas from outside, or None.
+        dh, dc: ``(L, B, H)``, of the initial state when the loop is done.
+        d_pre: ``(T, B, H)``, of the attention output before its tanh.
+        d_scores: ``(T, B, S)``, of the attention's scores.
+        mixes: ``(T, B, S)`` by layer, of the routing's scores, or None.
+        bias: ``(ih_blocks*H,)`` by layer.
+        params: by layer, as ``Buffers.params``.
+    """
+
+    out: Maybe
+    alpha: Maybe
+    dh: Tensor
+    dc: Maybe
+    d_pre: Tensor
+    d_scores: Tensor
+    mixes: list[Maybe]
+    bias: list[Maybe]
+    params: list[tuple[Tensor, ...]]
+
+
+class Loops(NamedTuple):
+    """A forward loop, which fills Buffers, and a backward loop, which fills Grads.
+
+    The backward overwrites the gates and inners by the gradients of their pre-activations.
+    """
+
+    forward: callable
+    backward: callable
+
+
+def run(d: Decode, loops: Loops) -> tuple[Tensor, Tensor]:
+    """The loop as one autograd function; as :func:`.attention.run_reference`."""
+    embed_dim = d.embedded.size(-1)
+    bottom = d.layers[0]
+    # The embedding's part of the bottom layer's product, for all steps at once; and of its routing.
+    gx = F.linear(d.embedded, bottom.weight_ih[:, :embed_dim], bottom.bias)
+    routed = None
+    if bottom.attention is not None:
+        routed = F.linear(d.embedded, bottom.attention[:, :embed_dim])
+    tensors = []
+    for k, layer in enumerate(d.layers):
+        skip = embed_dim if k == 0 else 0
+        attention = None if layer.attention is None else layer.attention[:, skip:]
+        tensors += [layer.weight_ih[:, skip:], layer.weight_hh, layer.bias, attention]
+        tensors += layer.params
+    return _Decode.apply(
+        loops,
+        [layer.cell for layer in d.layers],
+        (d.mask, d.drop_layers, d.drop_out, d.temperature),
+        gx,
+        routed,
+        d.h0,
+        d.c0,
+        d.keys,
+        d.values,
+        d.weight_out,
+        *tensors,
+    )
+
+
+def split_tensors(cells, tensors):
+    """Undo the flattening of run: lists by layer of w_ih, w_hh, bias, attention, params."""
+    layers, at = [], 0
+    for cell in cells:
+        count = 4 + len(cell.params)
+        *weights, params = *tensors[at : at + 4], tuple(tensors[at + 4 : at + count])
+        layers.append((*weights, params))
+        at += count
+    return [list(column) for column in zip(*layers, strict=True)]
+
+
+def allocate(cells, constants, gx, routed, h0, c0, keys, values, weight_out, tensors) -> Buffers:
+    """The buffers of a forward pass, with the initial state and the hoisted products in them."""
+    mask, drop_layers, drop_out, temperature = constants
+    weight_ih, weight_hh, bias, attention, params = split_tensors(cells, tensors)
+    steps, batch, _ = gx.shape
+    depth, size = len(cells), h0.size(-1)
+    hs = gx.new_empty(depth, steps + 1, batch, size)
+    hs[:, 0] = h0
+    cs = None
+    if c0 is not None:
+        cs = torch.empty_like(hs)
+        cs[:, 0] = c0
+    feeds = gx.new_empty(steps + 1, batch, size)
+    feeds[0] = 0
+    mixes = [
+        None if weight is None else gx.new_empty(steps, batch, cell.routes)
+        for cell, weight in zip(cells, attention, strict=True)
+    ]
+    if routed is not None:
+        mixes[0] = routed.detach().clone()
+    # The result of a linear map is ours to overwrite, for nobody keeps it.
+    gates = [gx.detach().contiguous()]
+    return Buffers(
+        keys=keys,
+        values=values,
+        mask=mask,
+        weight_out=weight_out,
+        drop_layers=drop_layers,
+        drop_out=drop_out,
+        temperature=temperature,
+        hs=hs,
+        cs=cs,
+        feeds=feeds,
+        outs=feeds[1:] if drop_out is None else gx.new_empty(steps, batch, size),
+        alphas=gx.new_empty(steps, batch, keys.size(1)),
+        ups=None if drop_layers is None else hs.new_empty(depth - 1, steps, batch, size),
+        cells=cells,
+        weight_ih=weight_ih,
+        weight_hh=weight_hh,
+        bias=bias,
+        attention=attention,
+        gates=gates + [gx.new_empty(steps, batch, cell.ih_blocks * size) for cell in cells[1:]],
+        inners=[
+            gx.new_empty(steps, batch, cell.inner_blocks * size) if cell.inner_blocks else None
+            for cell in cells
+        ],
+        mixes=mixes,
+        params=params,
+    )
+
+
+class _Decode(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, loops, cells, constants, gx, routed, h0, c0, keys, values, weight_out, *rest):
+        b = allocate(cells, constants, gx, routed, h0, c0, keys, values, weight_out, rest)
+        loops.forward(b)
+        tensors, ctx.layout = b.pack()
+        ctx.loops = loops
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        return b.feeds[1:].clone(), b.alphas
+
+    @staticmethod
+    def backward(ctx, grad_out, grad_alpha):
+        refuse_create_graph()
+        b = Buffers.unpack(ctx.saved_tensors, ctx.layout)
+        if keeps_graph():
+            b.gates = [g.clone() for g in b.gates]
+            b.inners = [None if i is None else i.clone() for i in b.inners]
+        first = b.hs[:, 0]
+        g = Grads(
+            out=grad_out,
+            alpha=grad_alpha,
+            dh=torch.zeros_like(first, memory_format=torch.contiguous_format),
+            dc=None if b.cs is None else torch.zeros_like(first),
+            d_pre=torch.empty_like(b.outs),
+            d_scores=torch.empty_like(b.alphas),
+            mixes=[None if m is None else torch.empty_like(m) for m in b.mixes],
+            bias=[None for _ in b.cells],
+            params=[tuple(torch.zeros_like(p) for p in params) for params in b.params],
+        )
+        ctx.loops.backward(b, g)
+        d_tensors = []
+        for k in range(len(b.cells)):
+            x = b.x(k)
+            d_w, d_u = weight_grads(b.cells[k], b.gates[k], b.inners[k], x, b.hs[k, :-1])
+            d_attention = None if g.mixes[k] is None else time_product(g.mixes[k], x)
+            # The bottom layer's bias is in gx.
+            d_tensors += [d_w, d_u, None if k == 0 else g.bias[k], d_attention, *g.params[k]]
+        top = b.hs[-1, 1:]
+        d_keys = torch.bmm(g.d_scores.permute(1, 2, 0), top.transpose(0, 1))  # (B,S,T) x (B,T,H)
+        d_values = torch.bmm(b.alphas.permute(1, 2, 0), g.d_pre.transpose(0, 1))
+        d_weight_out = time_product(g.d_pre, top)
+        return (
+            *(None, None, None, b.gates[0], g.mixes[0], g.dh, g.dc, d_keys, d_values, d_weight_out),
+            *d_tensors,
+        )
+
+
+def eager_forward(b: Buffers) -> None:
+    """The forward loop in PyTorch operations."""
+    weights_t = [
+        (w.t().contiguous(), u.t().contiguous())
+        for w, u in zip(b.weight_ih, b.weight_hh, strict=True)
+    ]
+    weight_out_t = b.weight_out.t().contiguous()
+    for t in range(b.alphas.size(0)):
+        for k, cell in enumerate(b.cells):
+            x, (w_t, u_t) = b.x(k)[t], weights_t[k]
+            gates, inner = b.gates[k][t], None if b.inners[k] is None else b.inners[k][t]
+            if k == 0:
+                gates.addmm_(x, w_t)
+            else:
+                torch.addmm(b.bias[k], x, w_t, out=gates)
+            add_recurrent_(cell, gates, inner, b.hs[k, t], u_t)
+            if b.mixes[k] is not None:
+                scores = F.linear(x, b.attention[k])
+                b.mixes[k][t] = mix(scores + b.mixes[k][t] if k == 0 else scores, b.temperature)
+            c_prev, c = b.states(k, t)
+            h = b.hs[k, t + 1]
+            cell.forward_(gates, inner, b.hs[k, t], c_prev, b.extra(k, t), b.params[k], h, c)
+            if b.ups is not None and k + 1 < len(b.cells):
+                torch.mul(h, b.drop_layers[k, t], out=b.ups[k, t])
+        eager_attend(b, t, weight_out_t)
+
+
+def eager_attend(b: Buffers, t: int, weight_out_t: Tensor) -> None:
+    """Attention from the top layer's state at step t, and what it feeds to step t+1."""
+    top = b.hs[-1, t + 1]
+    scores = torch.bmm(b.keys, top.unsqueeze(-1)).squeeze(-1)
+    if b.mask is not None:
+        scores.masked_fill_(b.mask, float("-inf"))
+    torch.softmax(scores, -1, out=b.alphas[t])
+    out = torch.mm(top, weight_out_t, out=b.outs[t])
+    out.unsqueeze(1).baddbmm_(b.alphas[t].unsqueeze(1), b.values)
+    out.tanh_()
+    if b.drop_out is not None:
+        torch.mul(out, b.drop_out[t], out=b.feeds[t + 1])
+
+
+def eager_backward(b: Buffers, g: Grads) -> None:
+    """The backward loop in PyTorch operations."""
+    depth = len(b.cells)
+    dh, dc = list(g.dh), [None] * depth if g.dc is None else list(g.dc)
+    d_feed = torch.zeros_like(b.feeds[0])
+    for t in reversed(range(b.alphas.size(0))):
+        eager_attend_backward(b, g, t, d_feed, dh[-1])
+        for k in reversed(range(depth)):
+            dx = eager_layer_backward(b, g, t, k, dh, dc)
+            if k == 0:
+                d_feed = dx
+            elif b.drop_layers is None:
+                dh[k - 1].add_(dx)
+            else:
+                dh[k - 1].addcmul_(dx, b.drop_layers[k - 1, t])
+    g.dh = torch.stack(dh)
+    g.dc = None if b.cs is None else torch.stack(dc)
+    for k, cell in enumerate(b.cells):
+        lower = b.cs[k - 1, 1:] if cell.lower_cell else None
+        cell.param_grads(b.gates[k], None if b.cs is None else b.cs[k], lower, g.params[k])
+        g.bias[k] = None if k == 0 else b.gates[k].sum((0, 1))
+
+
+def eager_attend_backward(b: Buffers, g: Grads, t: int, d_feed: Tensor, dh: Tensor) -> None:
+    """Backward of eager_attend; adds to ``dh``, the gradient of the top layer's state."""
+    if g.out is not None:
+        d_feed.add_(g.out[t])
+    if b.drop_out is not None:
+        d_feed.mul_(b.drop_out[t])
+    torch.ops.aten.tanh_backward.grad_input(d_feed, b.outs[t], grad_input=g.d_pre[t])
+    d_alpha = torch.bmm(b.values, g.d_pre[t].unsqueeze(-1)).squeeze(-1)
+    if g.alpha is not None:
+        d_alpha.add_(g.alpha[t])
+    torch.ops.aten._softmax_backward_data.out(
+        d_alpha, b.alphas[t], -1, b.alphas.dtype, grad_input=g.d_scores[t]
+    )
+    dh.addmm_(g.d_pre[t], b.weight_out)
+    dh.unsqueeze(1).baddbmm_(g.d_scores[t].unsqueeze(1), b.keys)
+
+
+def eager_layer_backward(b: Buffers, g: Grads, t: int, k: int, dh: list, dc: list) -> Tensor:
+    """Backward of layer k at step t: updates ``dh`` and ``dc``, returns the gradient of its x."""
+    cell, w_hh = b.cells[k], b.weight_hh[k]
+    gates, inner = b.gates[k][t], None if b.inners[k] is None else b.inners[k][t]
+    c_prev, c = b.states(k, t)
+    extra, h_prev = b.extra(k, t), b.hs[k, t]
+    direct, dc[k], d_extra = cell.backward_(
+        dh[k], dc[k], gates, inner, h_prev, c_prev, c, extra, b.params[k], g.params[k]
+    )
+    split = (cell.hh_blocks - cell.inner_blocks) * h_prev.size(-1)
+    dh[k] = torch.mm(gates[:, :split], w_hh[:split])
+    if inner is not None:
+        dh[k].addmm_(inner, w_hh[split:])
+    if direct is not None:
+        dh[k].add_(direct)
+    dx = torch.mm(gates, b.weight_ih[k])
+    if b.mixes[k] is not None:
+        g.mixes[k][t] = unmix(d_extra, extra, b.temperature)
+        dx.addmm_(g.mixes[k][t], b.attention[k])
+    elif d_extra is not None:
+        dc[k - 1].add_(d_extra)
+    return dx
+
+
+EAGER = Loops(eager_forward, eager_backward)
+
+
+def unmix(d_alpha: Tensor, alpha: Tensor, temperature: Maybe) -> Tensor:
+    """Gradient of the scores from that of the weights; hard routing has none."""
+    if temperature is None:
+        return torch.zeros_like(alpha)
+    inner = (d_alpha * alpha).sum(-1, keepdim=True)
+    return alpha * (d_alpha - inner) / temperature.to(alpha.dtype)
+
+
+def time_product(a: Tensor, b: Tensor) -> Tensor:
+    """Σ over time and batch of aᵀ b, for ``(T, B, M)`` and ``(T, B, N)``: ``(M, N)``."""
+    return torch.mm(a.reshape(-1, a.size(-1)).t(), b.reshape(-1, b.size(-1)))
+
+
+def weight_grads(cell: Cell, d_gates: Tensor, inner: Maybe, x: Tensor, h_prev: Tensor):
+    """Gradients of weight_ih and weight_hh from those of the pre-activations, one product each."""
+    split = (cell.hh_blocks - cell.inner_blocks) * h_prev.size(-1)
+    d_u = time_product(d_gates[:, :, :split], h_prev)
+    if inner is not None:
+        d_u = torch.cat([d_u, time_product(inner, h_prev)])
+    return time_product(d_gates, x), d_u

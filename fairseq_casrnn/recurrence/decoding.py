@@ -1,0 +1,50 @@
+"""Chooses how the decoder loop of :mod:`.attention` is run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from . import attention_cpp, autocast, engine_name
+from .attention import Decode, run_reference
+from .attention_cpp import COMPILED, Steps
+from .attention_loop import EAGER
+from .attention_loop import run as run_fused
+
+
+def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
+    """:func:`.attention.run_reference`, by the engine of that name (None: the default)."""
+    name, device = engine_name(engine), d.h0.device.type
+    if autocast(device):  # sums over time in the parameters' precision
+        with torch.autocast(device, enabled=False):
+            return run(name, in_dtype(d, d.layers[0].weight_hh.dtype))
+    if name == "reference":
+        return run_reference(d)
+    compiled = name == "cpp" and attention_cpp.supports(d)
+    return run_fused(d, COMPILED if compiled else EAGER)
+
+
+def steps(engine: str | None, d: Decode, source: Tensor | None, input_feed: bool) -> Steps | None:
+    """The loop step by step for beam search; see :class:`.attention_cpp.Steps`.
+
+    None where there is no compiled loop for it, or where gradients are wanted.
+    """
+    if torch.is_grad_enabled() or autocast(d.h0.device.type):
+        return None
+    if engine_name(engine) != "cpp" or not attention_cpp.supports(d):
+        return None
+    return Steps(d, source, input_feed)
+
+
+def in_dtype(d: Decode, dtype: torch.dtype) -> Decode:
+    """``d`` with its floating-point tensors, other than the layers', in ``dtype``."""
+    return replace(
+        d,
+        **{
+            name: value.to(dtype)
+            for name, value in vars(d).items()
+            if torch.is_tensor(value) and value.is_floating_point() and name != "temperature"
+        },
+    )
