@@ -69,7 +69,6 @@ DEV = [
     "pytest>=8",
     "pytest-xdist>=3.5",
     "ruff>=0.12",
-    "scipy>=1.11",
     "tensorboardX>=2.6",
 ]
 
@@ -93,8 +92,10 @@ setup(
     install_requires=[
         "fairseq-fixed==0.12.3.1",
         "numpy>=1.26",
+        "regex>=2023.10",
         "sacrebleu>=2.4",
         "sacremoses>=0.1",
+        "scipy>=1.11",
         "sentencepiece>=0.2",
         "subword-nmt>=0.3.8",
         "torch>=2.6",

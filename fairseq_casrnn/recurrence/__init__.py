@@ -40,14 +40,15 @@ def engine_name(name: str | None = None) -> str:
     Raises:
         UserError: no engine of that name.
     """
+    asked = "engine"
     if name in (None, "auto"):
-        name = os.environ.get("CASRNN_ENGINE", DEFAULT)
-    if name == "auto":
+        asked, name = "environment variable CASRNN_ENGINE: engine", os.environ.get("CASRNN_ENGINE")
+    if name in (None, "auto"):
         name = DEFAULT
     if name == "cpp" and name not in ENGINES:
-        raise UserError(f"engine 'cpp' is not available: {cpp.extension()[1]}")
+        raise UserError(f"{asked} 'cpp' is not available: {cpp.extension()[1]}")
     if name not in ENGINES:
-        raise UserError(f"unknown engine {name!r}; known engines: {', '.join(ENGINES)}")
+        raise UserError(f"{asked} {name!r} is unknown; choose from {', '.join(ENGINES)}")
     _announce(name)
     return name
 

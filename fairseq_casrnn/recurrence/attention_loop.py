@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..cells.base import Cell
 from .attention import Decode, mix
-from .eager import add_recurrent_, keeps_graph, refuse_create_graph
+from .eager import add_recurrent_, keeps_graph, refuse_create_graph, without_autocast
 
 Maybe = Tensor | None
 
@@ -252,6 +252,7 @@ class _Decode(torch.autograd.Function):
         return b.feeds[1:].clone(), b.alphas
 
     @staticmethod
+    @without_autocast
     def backward(ctx, grad_out, grad_alpha):
         refuse_create_graph()
         b = Buffers.unpack(ctx.saved_tensors, ctx.layout)

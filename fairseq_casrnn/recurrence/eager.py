@@ -7,6 +7,8 @@ that both passes share, and the gradient of the recurrent weight is a single pro
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from ..cells.base import Cell
@@ -35,6 +37,18 @@ def add_recurrent_(cell: Cell, gates, inner, h, weight_t):
     split = weight_t.size(1) - inner.size(1)
     gates[:, :split].addmm_(h, weight_t[:, :split])
     torch.mm(h, weight_t[:, split:], out=inner)
+
+
+def without_autocast(backward):
+    """Make ``backward`` compute in its tensors' own precision, also where autocast is active."""
+
+    @functools.wraps(backward)
+    def wrapped(ctx, *grads):
+        device = ctx.saved_tensors[0].device.type
+        with torch.autocast(device, enabled=False):
+            return backward(ctx, *grads)
+
+    return wrapped
 
 
 class _Loop(torch.autograd.Function):
@@ -68,6 +82,7 @@ class _Loop(torch.autograd.Function):
         return hs[1:], out_c, at_last(hs[1:], last).clone(), c_n
 
     @staticmethod
+    @without_autocast
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
         refuse_create_graph("eager")
         cell = ctx.cell

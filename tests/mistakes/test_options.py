@@ -60,7 +60,7 @@ def build(cell: str, **options):
             ({"adaptive_softmax_cutoff": text}, f"^--adaptive-softmax-cutoff is '{text}'; it must")
             for text in ("7", "1000", "5,3", "5,5", "0,5", "-1", "five", "")
         ),
-        ({"engine": "warp"}, "^unknown engine 'warp'; known engines: reference, eager"),
+        ({"engine": "warp"}, "^engine 'warp' is unknown; choose from reference, eager"),
         ({"share_all_embeddings": True}, "needs a joined dictionary"),
         (
             {"share_decoder_input_output_embed": True, "decoder_embed_dim": 9},

@@ -110,7 +110,7 @@ def test_no_data(fairseq, data, tmp_path):
         ("--arch cas_lstmm", "invalid choice: 'cas_lstmm'; did you mean cas_lstm or cas_lstm_tiny"),
         ("--lam 1.5", r"--lam is '1.5'; it must be a number in \[0, 1\]"),
         ("--encoder-layers 0", "--encoder-layers is 0; it must be at least 1"),
-        ("--engine warp", "unknown engine 'warp'; known engines: reference, eager"),
+        ("--engine warp", "engine 'warp' is unknown; choose from reference, eager"),
         ("--adaptive-softmax-cutoff 5", "-cutoff needs --criterion adaptive_loss"),
         ("--criterion adaptive_loss", "use `--ddp-backend=legacy_ddp`"),
         ("--left-pad-target", "drop --left-pad-target"),

@@ -70,6 +70,22 @@ def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H):
     return decode, named
 
 
+def in_single(decode, single):
+    """``decode`` with the tensors of ``single``, which are of single precision."""
+    layers = []
+    for k, layer in enumerate(decode.layers):
+        names = [f"{name}_l{k}" for name in ("weight_ih", "weight_hh", "bias")]
+        params = tuple(single[f"{name}_l{k}"] for name, _ in layer.cell.params)
+        weights = [single[name] for name in names]
+        layers.append(Layer(layer.cell, *weights, params, single.get(f"attention_l{k}")))
+    inputs = {name: single[name] for name in ("embedded", "h0", "keys", "values", "weight_out")}
+    masks = {
+        name: None if mask is None else mask.float()
+        for name, mask in (("drop_layers", decode.drop_layers), ("drop_out", decode.drop_out))
+    }
+    return replace(decode, layers=layers, c0=single.get("c0"), **inputs, **masks)
+
+
 def assert_same(fused, decode, named, loss=weighted, tolerance=DOUBLE):
     """Outputs, attention and every gradient."""
     results = fused(decode), run_reference(decode)
@@ -146,29 +162,7 @@ def test_gradients_that_share_memory(fused, case):
 def test_single_precision(fused, case):
     decode, named = make(case)
     single = {k: v.detach().float().requires_grad_() for k, v in named.items()}
-    layers = []
-    for k, layer in enumerate(decode.layers):
-        names = [name for name, _ in layer.cell.params]
-        layers.append(
-            Layer(
-                layer.cell,
-                single[f"weight_ih_l{k}"],
-                single[f"weight_hh_l{k}"],
-                single[f"bias_l{k}"],
-                tuple(single[f"{name}_l{k}"] for name in names),
-                single.get(f"attention_l{k}"),
-            )
-        )
-    inputs = {name: single[name] for name in ("embedded", "h0", "keys", "values", "weight_out")}
-    decode = replace(
-        decode,
-        layers=layers,
-        c0=single.get("c0"),
-        drop_layers=decode.drop_layers.float(),
-        drop_out=decode.drop_out.float(),
-        **inputs,
-    )
-    assert_same(fused, decode, single, tolerance=SINGLE)
+    assert_same(fused, in_single(decode, single), single, tolerance=SINGLE)
 
 
 @every_case
@@ -183,6 +177,24 @@ def test_gradcheck(fused, case):
     parameters = [value for name, value in named.items() if name not in inputs]
     tensors = [named[name] for name in inputs] + parameters
     assert torch.autograd.gradcheck(loop, tensors, fast_mode=True)
+
+
+@every_family
+@pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
+def test_autocast(fused, case, inside):
+    """Everything keeps its precision, wherever the backward is called."""
+    decode, named = make(case, dropout=False)
+    single = {name: value.detach().float().requires_grad_() for name, value in named.items()}
+    decode = in_single(decode, single)
+    expected = run_reference(decode)
+    d_expected = gradients(weighted(expected), single.values())
+    with torch.autocast("cpu", torch.bfloat16):
+        result = fused(replace(decode, embedded=decode.embedded.bfloat16()))
+    assert all(part.dtype == torch.float32 for part in result)
+    with torch.autocast("cpu", torch.bfloat16, enabled=inside):
+        grads = gradients(weighted(result), single.values())
+    assert_close(result, expected, {"rtol": 0.05, "atol": 0.05})
+    assert_close(grads, d_expected, {"rtol": 0.1, "atol": 0.3}, names=list(single))
 
 
 @every_family

@@ -194,14 +194,16 @@ def test_shapes_that_do_not_fit_are_errors(which):
 
 @every_family
 @pytest.mark.parametrize("engine", recurrence.ENGINES)
-def test_autocast_keeps_states_in_single_precision(case, engine):
+@pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
+def test_autocast_keeps_states_in_single_precision(case, engine, inside):
     cell, tensors = layer_of(case, 6, 3, 5, torch.float32)
     expected, d_expected = run(engine, cell, tensors)
     tensors[0] = tensors[0].detach().bfloat16().requires_grad_()  # as another module left it
     with torch.autocast("cpu", torch.bfloat16):
         result = run_only(engine, cell, tensors)
     assert all(t.dtype == torch.float32 for t in result)
-    grads = gradients(weighted(result), [t for t in tensors if t is not None])
+    with torch.autocast("cpu", torch.bfloat16, enabled=inside):  # where the backward is called
+        grads = gradients(weighted(result), [t for t in tensors if t is not None])
     assert_close(result, expected, {"rtol": 0.1, "atol": 0.1})
     assert_close([g.float() for g in grads], d_expected, {"rtol": 0.2, "atol": 0.5})
 
