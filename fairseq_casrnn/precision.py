@@ -1,0 +1,71 @@
+"""``--float32-matmul-precision`` for all of fairseq's programs: torch's own switch.
+
+With "medium" torch may compute products of float32 matrices in bfloat16 inside (on CPUs that have
+AMX), with "high" and "medium" in TF32 (on GPUs). Inputs, sums, gates and states stay float32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import logging
+import os
+
+import torch
+
+from .errors import UserError
+
+logger = logging.getLogger(__name__)
+
+CHOICES = ("highest", "high", "medium")
+VARIABLE = "CASRNN_FLOAT32_MATMUL_PRECISION"
+"""Says the same where there is no command line: for fairseq-hydra-train and worker processes."""
+
+
+def install() -> None:
+    """Obey the environment variable, and give fairseq's parsers the option.
+
+    Raises:
+        UserError: the variable holds no precision.
+    """
+    from fairseq import options
+    from fairseq.dataclass.configs import CommonConfig
+
+    asked = os.environ.get(VARIABLE)
+    if asked:
+        if asked not in CHOICES:
+            raise UserError(
+                f"environment variable {VARIABLE} is {asked!r}; choose from {', '.join(CHOICES)}"
+            )
+        torch.set_float32_matmul_precision(asked)
+    original = options.gen_parser_from_dataclass
+    if getattr(original, "_adds_precision", False):
+        return
+
+    @functools.wraps(original)
+    def with_option(parser, dataclass, *args, **kwargs):
+        original(parser, dataclass, *args, **kwargs)
+        if isinstance(dataclass, CommonConfig):
+            add_option(parser)
+
+    with_option._adds_precision = True
+    options.gen_parser_from_dataclass = with_option
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--float32-matmul-precision``, which takes effect when it is parsed."""
+    parser.add_argument(
+        "--float32-matmul-precision",
+        choices=CHOICES,
+        action=_SetPrecision,
+        help="precision inside products of float32 matrices (torch.set_float32_matmul_precision)",
+    )
+
+
+class _SetPrecision(argparse.Action):
+    def __call__(self, parser, namespace, value, option_string=None):
+        setattr(namespace, self.dest, value)
+        if os.environ.get(VARIABLE) != value:  # fairseq parses its command line several times
+            logger.info("float32 matmul precision: %s", value)
+        os.environ[VARIABLE] = value  # processes started from here do the same
+        torch.set_float32_matmul_precision(value)
