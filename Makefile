@@ -3,8 +3,11 @@
 #   make demo    train a small German-English translator and try it (4 minutes after installing)
 #   make test    run the test suite
 #   make lint    check style
+#   make bench   measure speed and memory, beside fairseq's own lstm and torch.nn.LSTM, into
+#                benchmarks/results/; on an idle machine, half an hour
 #
 # Variables:
+#   DATA         data-bin of a translation recipe for make bench; random sentences without
 #   PYTHON       interpreter to build .venv from (default: the first suitable one on PATH)
 #   TORCH_INDEX  where to look for torch besides PyPI; empty for none. The default has the CPU
 #                build, which is a tenth of the size; with an NVIDIA GPU it is empty.
@@ -19,7 +22,7 @@ PIP := $(VENV)/bin/python -m pip install --disable-pip-version-check -q -c const
 BUILD_TOOLS := numpy cython setuptools wheel
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint install clean
+.PHONY: demo test lint bench install clean
 
 demo: $(STAMP)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/quickstart/run.sh
@@ -30,6 +33,9 @@ test: $(STAMP)
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+bench: $(STAMP)
+	$(VENV)/bin/python benchmarks/run.py $(DATA)
 
 install: $(STAMP)
 

@@ -1,20 +1,22 @@
 """Speed of training and beam search, through fairseq's trainer and generator, beside its ``lstm``.
 
-    python benchmarks/translation.py DATA_BIN [--threads 1] [--archs cas_lstm_iwslt,…]
+    python benchmarks/translation.py [DATA_BIN] [--threads 1] [--archs cas_lstm_iwslt,…]
 
-All models have 2+2 layers and sizes of 256 and see the same batches. They take turns, round after
-round, and the median round counts; the ratio is to fairseq's ``lstm`` in the same run. Every
-hypothesis of the beam search has the same fixed length, so that untrained models do equal work.
-Prints one Markdown row a model.
+Without DATA_BIN on random sentences of Multi30k's lengths and vocabularies. All models have 2+2
+layers and sizes of 256 and see the same batches. They take turns, round after round, and the
+median round counts; the ratio is to fairseq's ``lstm`` in the same run. Every hypothesis of the
+beam search has the same fixed length, so that untrained models do equal work.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
+import tempfile
 import time
 
+import machine
+import synthetic
 import torch
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -73,10 +75,26 @@ def decode(task, trainer, samples, beam: int, length: int) -> float:
     return sentences / (time.perf_counter() - start)
 
 
+def compare(data: str, archs: list[str], args) -> dict[str, tuple[float, float]]:
+    """Words a second of training and sentences a second of decoding, medians, of each model."""
+    built = {arch: build(arch, data, args.max_tokens) for arch in archs}
+    samples = batches(*built[PEER], args.updates)
+    small = batches(*build(PEER, data, 800), 2)
+    speeds = {arch: ([], []) for arch in archs}
+    for number in range(args.rounds + 1):
+        for arch in archs:
+            task, trainer = built[arch]
+            pair = train(trainer, samples), decode(task, trainer, small, args.beam, args.length)
+            if number > 0:  # the first round warms up
+                for values, value in zip(speeds[arch], pair, strict=True):
+                    values.append(value)
+    return {arch: tuple(map(statistics.median, pair)) for arch, pair in speeds.items()}
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", help="data-bin of a translation recipe")
+    parser.add_argument("data", nargs="?", help="data-bin of a translation recipe")
     parser.add_argument("--archs", default="stacked_lstm_iwslt,cas_lstm_iwslt,cas_lstm_iwslt_247")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
@@ -84,36 +102,24 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=4000)
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--length", type=int, default=15, help="tokens of every hypothesis")
+    parser.add_argument("--precision", default="highest", help="highest, high or medium")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        print(f"warning: the machine is busy (load {load:.1f}); the figures are of little worth")
+    torch.set_float32_matmul_precision(args.precision)
+    busy = machine.warn_if_busy(args.threads)
     archs = [PEER, *args.archs.split(",")]
-    built = {arch: build(arch, args.data, args.max_tokens) for arch in archs}
-    samples = batches(*built[PEER], args.updates)
-    small = [batches(*build(PEER, args.data, 800), 2)]
-    speeds = {arch: ([], []) for arch in archs}
-    for number in range(args.rounds + 1):
-        for arch in archs:
-            task, trainer = built[arch]
-            words = train(trainer, samples)
-            sentences = decode(task, trainer, small[0], args.beam, args.length)
-            if number > 0:  # the first round warms up
-                speeds[arch][0].append(words)
-                speeds[arch][1].append(sentences)
-    medians = {
-        arch: [statistics.median(values) for values in pair] for arch, pair in speeds.items()
-    }
-    print(f"{args.threads} threads, {args.max_tokens} tokens a batch, {args.rounds} rounds")
-    print("| model | training words/s | ratio | decoding sentences/s | ratio |")
-    print("|---|---|---|---|---|")
-    for arch, (words, sentences) in medians.items():
-        peer = medians[PEER]
-        print(
-            f"| {arch} | {words:.0f} | {words / peer[0]:.2f} "
-            f"| {sentences:.1f} | {sentences / peer[1]:.2f} |"
-        )
+    with tempfile.TemporaryDirectory() as folder:
+        speeds = compare(args.data or synthetic.write(folder), archs, args)
+    print(f"\n## Translation, {args.threads} threads, {args.precision} precision\n\n{busy}", end="")
+    print(f"{args.max_tokens} tokens a batch of training; beam {args.beam}.\n")
+    rows = []
+    for arch, (words, sentences) in speeds.items():
+        ratios = [
+            f"{ours / theirs:.2f}" for ours, theirs in zip(speeds[arch], speeds[PEER], strict=True)
+        ]
+        rows.append([arch, f"{words:.0f}", ratios[0], f"{sentences:.1f}", ratios[1]])
+    columns = ["model", "training words/s", "ratio", "decoding sentences/s", "ratio"]
+    print(machine.table(columns, rows))
 
 
 if __name__ == "__main__":

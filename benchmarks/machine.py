@@ -1,0 +1,84 @@
+"""What the benchmarks share: the machine's name, whether it is idle, what it can multiply."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def name() -> str:
+    """The processor and the number of cores, as "AMD EPYC 9B14, 2 cores"; the GPU, if any."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        found = re.search(r"^model name\s*: (.*)$", cpuinfo.read_text(), re.MULTILINE)
+        model = found[1] if found else model
+    return f"{' '.join(model.split())}, {os.cpu_count()} cores, {instructions()}"
+
+
+def instructions() -> str:
+    """The vector instructions that torch uses, and whether there is a matrix unit."""
+    cpuinfo = Path("/proc/cpuinfo")
+    matrix = " and AMX" if cpuinfo.exists() and "amx_tile" in cpuinfo.read_text() else ""
+    return torch.backends.cpu.get_cpu_capability() + matrix
+
+
+def folder() -> Path:
+    """Where results of this machine go: ``benchmarks/results/<name>``, made if need be."""
+    path = RESULTS / re.sub(r"[^a-z0-9]+", "-", name().lower()).strip("-")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def warn_if_busy(threads: int) -> str:
+    """A warning when other processes are running, for then nothing measured means much."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= cores - threads + 0.5:
+        return ""
+    return f"**The machine was busy: load {load:.1f} on {cores} cores.**\n\n"
+
+
+def synchronize() -> None:
+    """Wait for the GPU."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def median_seconds(jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Median seconds of each job. They take turns, after two rounds to warm up.
+
+    So a slow moment of the machine falls on all alike; only ratios within one run mean anything.
+    """
+    times = {key: [] for key in jobs}
+    for _ in range(rounds + 2):
+        for key, job in jobs.items():
+            synchronize()
+            start = time.perf_counter()
+            job()
+            synchronize()
+            times[key].append(time.perf_counter() - start)
+    return {key: statistics.median(seconds[2:]) for key, seconds in times.items()}
+
+
+def ceiling(rows: int, inner: int, columns: int, device: str, rounds: int = 20) -> float:
+    """Floating-point operations per second of one product of these sizes."""
+    a, b = torch.randn(rows, inner, device=device), torch.randn(inner, columns, device=device)
+    seconds = median_seconds({"product": lambda: torch.mm(a, b)}, rounds)["product"]
+    return 2 * rows * inner * columns / seconds
+
+
+def table(columns: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,0 +1,68 @@
+"""Peak memory of ``fairseq-train``, beside fairseq's ``lstm`` of equal sizes.
+
+    python benchmarks/memory.py [DATA_BIN] [--archs cas_lstm_iwslt,…]
+
+Each model is trained for a few updates in a process of its own, whose largest resident set counts;
+from it is subtracted that of a process that only imports everything. Prints a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import machine
+import synthetic
+from translation import PEER, PEER_SIZES, TRAINING
+
+USER_DIR = Path(__file__).parents[1] / "fairseq_casrnn"
+
+
+def peak(*command: str) -> float:
+    """Megabytes of the largest resident set of a Python process; its exit must be 0."""
+    with open(os.devnull, "w") as nowhere:
+        redirect = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), 1)]
+        process = os.posix_spawn(
+            sys.executable, [sys.executable, *command], os.environ, file_actions=redirect
+        )
+        _, status, usage = os.wait4(process, 0)
+    if status:
+        sys.exit(f"error: {' '.join(command)} failed")
+    return usage.ru_maxrss / 1024
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", nargs="?", help="data-bin of a translation recipe")
+    parser.add_argument("--archs", default="stacked_lstm_iwslt,cas_lstm_iwslt")
+    parser.add_argument("--updates", type=int, default=30)
+    parser.add_argument("--max-tokens", type=int, default=4000)
+    args = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    idle = peak("-c", "import fairseq_casrnn, fairseq_cli.train")
+    rows, megabytes = [], {}
+    with tempfile.TemporaryDirectory() as run:
+        data = args.data or synthetic.write(run)
+        for arch in [PEER, *args.archs.split(",")]:
+            megabytes[arch] = peak(
+                *("-m", "fairseq_cli.train", data, "--user-dir", str(USER_DIR)),
+                *("--arch", arch, *TRAINING, *(PEER_SIZES if arch == PEER else [])),
+                *("--max-tokens", str(args.max_tokens), "--max-update", str(args.updates)),
+                *("--no-save", "--save-dir", run, "--disable-validation", "--cpu"),
+                *("--log-format", "none"),
+            )
+            ratio = (megabytes[arch] - idle) / (megabytes[PEER] - idle)
+            rows.append(
+                [arch, f"{megabytes[arch]:.0f}", f"{megabytes[arch] - idle:.0f}", f"{ratio:.2f}"]
+            )
+    print(f"\n## Peak memory of training, {args.max_tokens} tokens a batch\n")
+    columns = ["model", "MB in all", f"MB above an idle process ({idle:.0f})", "ratio"]
+    print(machine.table(columns, rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Speed of the recurrent layers beside ``torch.nn.LSTM`` of the same sizes.
+
+    python benchmarks/recurrent_layers.py [--threads 1] [--cells cas_lstm,dg_lstm] [--engines cpp,reference]
+
+Prints Markdown tables: milliseconds, tokens a second, the time over nn.LSTM's, the same per unit of
+arithmetic (a cell with five gates multiplies more than one with four), and the share of the
+machine's own speed at such products, measured in the same run. Engine ``reference`` is the plain
+loop over time that one writes by hand.
+
+nn.LSTM concatenates its two directions after every layer and so computes more than two independent
+stacks; beside bidirectional layers it is therefore built as two one-directional ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+import machine
+import torch
+from torch import nn
+
+from fairseq_casrnn import layers, recurrence
+
+SETTINGS = {  # H, B, T, two directions
+    "256": (256, 64, 30, False),
+    "300bi": (300, 64, 30, True),
+    "650": (650, 20, 35, False),
+    "1024": (1024, 64, 50, False),
+}
+DEPTH = 2
+CELLS = "stacked_lstm,cas_lstm,highway_lstm,dg_lstm,normalized_lstm,stacked_gru,second_order_lstm"
+COLUMNS = ["layer", "ms", "tokens/s", "over nn.LSTM", "per unit of arithmetic", "of the ceiling"]
+
+
+class Both(nn.Module):
+    """Two nn.LSTMs, one of which reads backwards; their outputs side by side."""
+
+    def __init__(self, *sizes):
+        super().__init__()
+        self.stacks = nn.ModuleList([nn.LSTM(*sizes), nn.LSTM(*sizes)])
+
+    def forward(self, x):
+        """``(T, B, 2H)`` in a tuple, as nn.LSTM's output stands in one."""
+        forth, back = self.stacks
+        return (torch.cat([forth(x)[0], back(x.flip(0))[0].flip(0)], dim=-1),)
+
+
+def contenders(cells: list[str], engines: list[str], size: int, both: bool) -> dict[str, nn.Module]:
+    """nn.LSTM and every cell on every engine, by name; the plain loop only for the first cell."""
+    sizes = (size, size, DEPTH)
+    models = {"nn.LSTM": Both(*sizes) if both else nn.LSTM(*sizes)}
+    for cell in cells:
+        for engine in engines if cell == cells[0] else engines[:1]:
+            name = f"{cell} ({engine})"
+            models[name] = layers.build(cell, *sizes, bidirectional=both, engine=engine)
+    return models
+
+
+def arithmetic(model: nn.Module) -> int:
+    """Multiplications of one token: every weight matrix's elements."""
+    return sum(p.numel() for name, p in model.named_parameters() if "weight" in name)
+
+
+def forward(model: nn.Module, x, grad) -> None:
+    """One inference."""
+    with torch.no_grad():
+        model(x)
+
+
+def train(model: nn.Module, x, grad) -> None:
+    """One forward and backward, to the input and all parameters."""
+    for tensor in (x, *model.parameters()):
+        tensor.grad = None
+    model(x)[0].backward(grad)
+
+
+def compare(setting: str, cells: list[str], engines: list[str], rounds: int, device: str) -> str:
+    """Both tables of a setting, as Markdown."""
+    size, batch, steps, both = SETTINGS[setting]
+    torch.manual_seed(1)
+    models = contenders(cells, engines, size, both)
+    for model in models.values():
+        model.to(device)
+    x = torch.randn(steps, batch, size, device=device, requires_grad=True)
+    grad = torch.randn(steps, batch, size * (1 + both), device=device)
+    ceiling = machine.ceiling(batch, size, 4 * size, device)
+    sizes = f"H {size}{' bidirectional' * both}, B {batch}, T {steps}, {DEPTH} layers"
+    text = f"{sizes}. Ceiling, one step's product: {ceiling / 1e9:.0f} GFLOP/s.\n"
+    for work, title, passes in ((train, "Training", 3), (forward, "Inference", 1)):
+        jobs = {name: partial(work, model, x, grad) for name, model in models.items()}
+        seconds = machine.median_seconds(jobs, rounds)
+        rows = []
+        for name, model in models.items():
+            ratio = seconds[name] / seconds["nn.LSTM"]
+            unit = ratio * arithmetic(models["nn.LSTM"]) / arithmetic(model)
+            share = 2 * passes * arithmetic(model) * steps * batch / seconds[name] / ceiling
+            rate = steps * batch / seconds[name]
+            figures = [f"{1e3 * seconds[name]:.1f}", f"{rate:,.0f}"]
+            rows.append([name, *figures, f"{ratio:.2f}", f"{unit:.2f}", f"{share:.0%}"])
+        text += f"\n{title}:\n\n" + machine.table(COLUMNS, rows)
+    return text
+
+
+def main() -> None:
+    """Run the settings asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cells", default=CELLS, help="comma-separated families of cells")
+    engines = f"{recurrence.DEFAULT},reference"
+    parser.add_argument("--engines", default=engines, help="the first for all cells")
+    parser.add_argument("--settings", default="256,300bi,650", help=", ".join(SETTINGS))
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--precision", default="highest", help="highest, high or medium")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.set_float32_matmul_precision(args.precision)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    print(f"\n## Layers, {args.threads} threads, {args.precision} precision\n")
+    print(machine.warn_if_busy(args.threads), end="")
+    for setting in args.settings.split(","):
+        cells, engines = args.cells.split(","), args.engines.split(",")
+        print(compare(setting, cells, engines, args.rounds, device), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""How the cost of a training step grows with T, B, H, L and S: a table and log-log curves.
+
+    python benchmarks/scaling.py [--threads 1] [--out DIR]
+
+One size at a time is doubled, the others stay at those of BASE. Writes DIR/scaling.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+import machine
+import torch
+from recurrent_layers import train
+from torch import nn
+
+from fairseq_casrnn import layers
+
+BASE = {"T": 32, "B": 32, "H": 256, "L": 2, "S": 2}
+VALUES = {
+    "T": (8, 16, 32, 64, 128),
+    "B": (4, 8, 16, 32, 64),
+    "H": (16, 64, 128, 256, 512),
+    "L": (1, 2, 4, 8),
+    "S": (1, 2, 4, 8),
+}
+
+
+def models(sizes: dict, device: str) -> dict[str, nn.Module]:
+    """nn.LSTM, CAS and second-order LSTM of these sizes."""
+    shape = (sizes["H"], sizes["H"], sizes["L"])
+    made = {
+        "nn.LSTM": nn.LSTM(*shape),
+        "cas_lstm": layers.CASLSTM(*shape),
+        "second_order_lstm": layers.SecondOrderLSTM(*shape, num_cells=sizes["S"]),
+    }
+    return {name: model.to(device) for name, model in made.items()}
+
+
+def milliseconds(axis: str, rounds: int, device: str) -> dict[str, list[float]]:
+    """Of each model, at each of the axis's values."""
+    curves: dict[str, list[float]] = {}
+    for value in VALUES[axis]:
+        sizes = {**BASE, axis: value}
+        shape = (sizes["T"], sizes["B"], sizes["H"])
+        x = torch.randn(*shape, device=device, requires_grad=True)
+        made = models(sizes, device)
+        if axis == "S":  # nothing else has cells to mix
+            made = {"second_order_lstm": made["second_order_lstm"]}
+        jobs = {name: partial(train, m, x, torch.ones_like(x)) for name, m in made.items()}
+        for name, seconds in machine.median_seconds(jobs, rounds).items():
+            curves.setdefault(name, []).append(1e3 * seconds)
+    return curves
+
+
+def draw(results: dict[str, dict[str, list[float]]], path: Path, title: str) -> None:
+    """One panel an axis, both scales logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, len(results), figsize=(3.2 * len(results), 3), sharey=True)
+    for panel, (axis, curves) in zip(panels, results.items(), strict=True):
+        for name, values in curves.items():
+            panel.loglog(VALUES[axis], values, marker="o", markersize=3, label=name)
+        panel.set_xlabel(axis)
+        panel.set_xticks(VALUES[axis], [str(value) for value in VALUES[axis]])
+        panel.minorticks_off()
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("ms, forward and backward")
+    panels[0].legend(fontsize=7)
+    others = ", ".join(f"{axis} {value}" for axis, value in BASE.items())
+    figure.suptitle(f"{title}; otherwise {others}", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path, help="folder of the plot (default: this machine's)")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(1)
+    others = ", ".join(f"{axis} {value}" for axis, value in BASE.items())
+    print(f"\n## Scaling, {args.threads} threads: ms of a training step; otherwise {others}\n")
+    print(machine.warn_if_busy(args.threads), end="")
+    results = {axis: milliseconds(axis, args.rounds, device) for axis in VALUES}
+    for axis, curves in results.items():
+        columns = [axis, *map(str, VALUES[axis])]
+        rows = [[name, *(f"{ms:.2f}" for ms in values)] for name, values in curves.items()]
+        print(machine.table(columns, rows))
+    path = (args.out or machine.folder()) / "scaling.png"
+    draw(results, path, f"{machine.name()}, {args.threads} threads")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The benchmarks run, at sizes that measure nothing."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+import machine  # noqa: E402
+import recurrent_layers as layers  # noqa: E402
+import scaling  # noqa: E402
+import synthetic  # noqa: E402
+import translation  # noqa: E402
+
+
+def rows(text):
+    return [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_layers(monkeypatch, both):
+    monkeypatch.setattr(layers, "SETTINGS", {"tiny": (8, 2, 3, both)})
+    text = layers.compare("tiny", ["cas_lstm", "stacked_gru"], ["eager", "reference"], 1, "cpu")
+    names = ["| nn.LSTM", "| cas_lstm (eager)", "| cas_lstm (reference)", "| stacked_gru (eager)"]
+    assert [row[0] for row in rows(text)] == 2 * ["| layer", "| ---", *names]
+    assert rows(text)[2][3:5] == ["1.00", "1.00"]
+
+
+def test_arithmetic_counts_what_a_token_is_multiplied_with():
+    assert layers.arithmetic(torch.nn.LSTM(3, 5, 2)) == 4 * 5 * (3 + 5 + 5 + 5)
+    assert layers.arithmetic(layers.Both(3, 5, 1)) == 2 * 4 * 5 * (3 + 5)
+
+
+def test_scaling(monkeypatch, tmp_path):
+    monkeypatch.setattr(scaling, "BASE", {"T": 2, "B": 2, "H": 4, "L": 1, "S": 1})
+    monkeypatch.setattr(scaling, "VALUES", {"T": (1, 2), "S": (1, 3)})
+    results = {axis: scaling.milliseconds(axis, 1, "cpu") for axis in scaling.VALUES}
+    assert set(results["T"]) == {"nn.LSTM", "cas_lstm", "second_order_lstm"}
+    assert [len(values) for values in results["S"].values()] == [2]
+    scaling.draw(results, tmp_path / "scaling.png", "tiny")
+    assert (tmp_path / "scaling.png").stat().st_size > 1000
+
+
+def test_translation(monkeypatch, tmp_path):
+    monkeypatch.setattr(synthetic, "WORDS", {"de": 40, "en": 30})
+    tiny = [option.replace("256", "8") for option in translation.PEER_SIZES]
+    monkeypatch.setattr(translation, "PEER_SIZES", tiny)
+    data = synthetic.write(str(tmp_path), sentences=60)
+    args = SimpleNamespace(max_tokens=200, updates=2, rounds=1, beam=2, length=3)
+    speeds = translation.compare(data, ["lstm", "cas_lstm_tiny"], args)
+    assert list(speeds) == ["lstm", "cas_lstm_tiny"]
+    assert all(value > 0 for pair in speeds.values() for value in pair)
+
+
+def test_median_takes_turns_and_forgets_the_first_rounds():
+    order = []
+    jobs = {name: lambda name=name: order.append(name) for name in "ab"}
+    assert set(machine.median_seconds(jobs, 3)) == {"a", "b"}
+    assert order == ["a", "b"] * 5
