@@ -1,6 +1,6 @@
 """Speed of the recurrent layers beside ``torch.nn.LSTM`` of the same sizes.
 
-    python benchmarks/recurrent_layers.py [--threads 1] [--cells cas_lstm,dg_lstm] [--engines cpp,reference]
+    python benchmarks/recurrent_layers.py [--threads 1] [--cells cas_lstm,dg_lstm] [--engines cpp]
 
 Prints Markdown tables: milliseconds, tokens a second, the time over nn.LSTM's, the same per unit of
 arithmetic (a cell with five gates multiplies more than one with four), and the share of the
