@@ -28,8 +28,8 @@ def install() -> None:
     from fairseq import checkpoint_utils
     from fairseq.data import indexed_dataset
 
-    _wrap(indexed_dataset, "make_dataset", _make_dataset)
-    _wrap(checkpoint_utils, "load_checkpoint", _load_checkpoint)
+    wrap(indexed_dataset, "make_dataset", _make_dataset)
+    wrap(checkpoint_utils, "load_checkpoint", _load_checkpoint)
 
 
 def install_for_program(path: str) -> None:
@@ -38,14 +38,15 @@ def install_for_program(path: str) -> None:
     if program == "preprocess":
         # Its functions are those of __main__ when it was started with python -m.
         module = sys.modules.get("fairseq_cli.preprocess") or sys.modules["__main__"]
-        _wrap(module, "main", _preprocess)
+        wrap(module, "main", _preprocess)
     if program == "interactive":
         # As fairseq reads a file. In the C locale Python lets invalid bytes pass, as characters
         # that no dictionary holds.
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
 
 
-def _wrap(module, name: str, check) -> None:
+def wrap(module, name: str, check) -> None:
+    """Put ``check(original, *args, **kwargs)`` in the place of ``module.name``, once."""
     original = getattr(module, name, None)
     if original is None or getattr(original, "_checks", False):
         return

@@ -7,6 +7,7 @@ import functools
 import os
 import shutil
 import sys
+import types
 import typing
 import warnings
 from collections.abc import Callable
@@ -27,6 +28,7 @@ def install() -> None:
     """Make fairseq load its own checkpoints safely, save them whole, and explain user mistakes."""
     allow_checkpoint_globals()
     hand_checkpoints_on()
+    keep_numpy_names()
     save_whole_files()
     keep_last_batch()
     keep_batches_on_resume()
@@ -86,6 +88,15 @@ def hand_checkpoints_on() -> None:
 
     broadcast._knows_options = True
     distributed._broadcast_object_slow = broadcast
+
+
+def keep_numpy_names() -> None:
+    """Give numpy back the one name that fairseq needs and numpy 2.4 no longer has.
+
+    Without it ``--sample-break-mode eos`` and sampling from a language model fail.
+    """
+    if not hasattr(numpy, "compat"):
+        numpy.compat = types.SimpleNamespace(long=int)
 
 
 def save_whole_files() -> None:

@@ -1,14 +1,22 @@
-"""Named architectures for translation.
+"""Named architectures.
 
-``<cell>_iwslt``: 2+2 layers, all sizes 256 (CAS-LSTM paper, §4.4). ``cas_lstm_iwslt_247``: hidden
-and output 247, about the parameters of the 256-d LSTM. ``<cell>_btec_{3,5,10}``: depth 3, 5, 10,
-all sizes 50 (depth-gated LSTM paper, §4.1). ``<cell>_tiny``: for tests.
+Translation: ``<cell>_iwslt``: 2+2 layers, all sizes 256 (CAS-LSTM paper, §4.4).
+``cas_lstm_iwslt_247``: hidden and output 247, about the parameters of the 256-d LSTM.
+``<cell>_btec_{3,5,10}``: depth 3, 5, 10, all sizes 50 (depth-gated LSTM paper, §4.1).
+``<cell>_tiny``: for tests.
+
+Language models: ``<cell>_lm_ptb``: two layers of 200, no dropout (depth-gated LSTM paper, §4.2).
+``<cell>_lm_wikitext2``: 300 → 600, dropout 0.5, and ``<cell>_lm_dyck_{4,6,8}``: 30 → 3m for nesting
+to depth m, no dropout (second-order LSTM paper, §4.3); ``<cell>_lm_dyck`` is that of m = 4.
+``<cell>_lm_tiny``: for tests.
 """
 
 from __future__ import annotations
 
 from fairseq.models import register_model_architecture
 
+from ..cells import FAMILIES
+from . import language_model  # noqa: F401
 from .translation import MODELS  # the models must be registered before their architectures
 
 EMBED = ("encoder_embed_dim", "decoder_embed_dim")
@@ -33,3 +41,25 @@ for _cell in MODELS:
     for _depth in (3, 5, 10):
         register(_cell, f"{_cell}_btec_{_depth}", hidden=50, layers=_depth)
 register("cas_lstm", "cas_lstm_iwslt_247", hidden=247, layers=2, embed=256)
+
+
+def register_lm(
+    cell: str, suffix: str, embed: int, hidden: int, layers: int, dropout: float
+) -> None:
+    """Register ``<cell>_lm_<suffix>``: ``<cell>_lm`` with these sizes and dropout."""
+    sizes = {"decoder_embed_dim": embed, "decoder_hidden_size": hidden, "decoder_layers": layers}
+
+    def architecture(args):
+        for name, value in {**sizes, "dropout": dropout}.items():
+            setattr(args, name, getattr(args, name, value))
+
+    register_model_architecture(f"{cell}_lm", f"{cell}_lm_{suffix}")(architecture)
+
+
+for _cell in FAMILIES:
+    register_lm(_cell, "ptb", embed=200, hidden=200, layers=2, dropout=0.0)
+    register_lm(_cell, "wikitext2", embed=300, hidden=600, layers=1, dropout=0.5)
+    register_lm(_cell, "tiny", embed=12, hidden=16, layers=2, dropout=0.0)
+    for _depth in (4, 6, 8):  # m, the deepest nesting
+        register_lm(_cell, f"dyck_{_depth}", embed=30, hidden=3 * _depth, layers=1, dropout=0.0)
+    register_lm(_cell, "dyck", embed=30, hidden=12, layers=1, dropout=0.0)

@@ -5,22 +5,14 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from fairseq.models import FairseqIncrementalDecoder
-from fairseq.modules import AdaptiveSoftmax, FairseqDropout
+from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..errors import UserError
 from ..layers import RecurrentStack
 from ..recurrence import decoding
 from ..recurrence.attention import Decode, Layer, attend
 from .encoder import by_row
-
-
-def linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
-    """A linear layer uniform in ±0.1."""
-    layer = nn.Linear(in_features, out_features, bias)
-    for parameter in layer.parameters():
-        nn.init.uniform_(parameter, -0.1, 0.1)
-    return layer
+from .head import VocabularyHead, linear
 
 
 class Attention(nn.Module):
@@ -65,7 +57,7 @@ class Attention(nn.Module):
         return out.transpose(0, 1), alpha.transpose(0, 1)
 
 
-class RecurrentDecoder(FairseqIncrementalDecoder):
+class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
     """Target embeddings → recurrent stack → attention → vocabulary.
 
     Args:
@@ -116,13 +108,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             if rnn.has_cell:
                 self.encoder_cell_proj = linear(encoder_size, hidden)
         self.additional_fc = linear(hidden, out_embed_dim) if hidden != out_embed_dim else None
-        self.adaptive_softmax = self.fc_out = None
-        if adaptive_softmax_cutoff is not None:
-            self.adaptive_softmax = AdaptiveSoftmax(
-                len(dictionary), out_embed_dim, adaptive_softmax_cutoff, dropout=dropout_out
-            )
-        elif not share_input_output_embed:
-            self.fc_out = linear(out_embed_dim, len(dictionary))
+        shared, cutoffs = share_input_output_embed, adaptive_softmax_cutoff
+        self.build_head(len(dictionary), out_embed_dim, shared, cutoffs, dropout_out)
 
     def forward(self, prev_output_tokens, encoder_out=None, incremental_state=None, **unused):
         """Logits ``(B, T, V)`` and ``{"attn": [(B, T, S)]}`` for ``prev_output_tokens`` ``(B, T)``.
@@ -144,27 +131,6 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if self.additional_fc is not None:
             x = self.dropout_out_module(self.additional_fc(x))
         return x, {"attn": [alpha.transpose(0, 1)], "inner_states": None}
-
-    def output_layer(self, features, **unused):
-        """Features ``(B, T, out_embed_dim)`` to logits ``(B, T, V)``.
-
-        An adaptive softmax works on the features themselves.
-        """
-        if self.adaptive_softmax is not None:
-            return features.clone()  # fairseq's generator divides in place what it gets
-        if self.fc_out is not None:
-            return self.fc_out(features)
-        return F.linear(features, self.embed_tokens.weight)
-
-    def get_normalized_probs(self, net_output, log_probs, sample=None):
-        """(Log-)probabilities ``(B, T, V)``, as fairseq's criterions and generators ask for them.
-
-        Raises:
-            UserError: a criterion that cannot train an adaptive softmax.
-        """
-        if self.adaptive_softmax is not None and self.training:
-            raise UserError("--adaptive-softmax-cutoff needs --criterion adaptive_loss")
-        return super().get_normalized_probs(net_output, log_probs, sample)
 
     def initial_state(self, encoder_out):
         """The decoder's state before the first step, from the encoder's final states."""

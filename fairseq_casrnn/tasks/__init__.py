@@ -1,1 +1,3 @@
-"""fairseq tasks that fairseq lacks."""
+"""fairseq tasks that fairseq lacks; importing this registers them."""
+
+from . import stateful_language_modeling  # noqa: F401

@@ -1,0 +1,146 @@
+"""A corpus as parallel streams, read piece by piece: batches over which a state can flow.
+
+N tokens make S streams of consecutive tokens, one per batch row of all workers; their lengths
+differ by one at most. Of a stream, every token but the first is predicted, once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from fairseq.data import FairseqDataset
+from torch import Tensor
+
+from fairseq_casrnn.errors import UserError
+
+SHORTEST_PIECE = 5  # of jittered lengths
+
+
+class Piece(NamedTuple):
+    """Inputs ``start`` to ``stop - 1`` of one stream; what an index of the data set is."""
+
+    stream: int
+    start: int
+    stop: int
+
+
+class StreamDataset(FairseqDataset):
+    """One text cut into streams.
+
+    An item is the :class:`Piece` that it is asked for, so the data set does not change from epoch
+    to epoch. Only the streams' number must be set, with :meth:`cut`, before items are read.
+
+    Args:
+        tokens: ``(N,)``, the whole text.
+        pad: index of the padding symbol.
+    """
+
+    def __init__(self, tokens: Tensor, pad: int):
+        self.tokens, self.pad = tokens, pad
+        self.cut(1)
+
+    def cut(self, streams: int) -> None:
+        """Cut the text into that many streams, the first ones a token longer than the others.
+
+        Raises:
+            UserError: there are not two tokens for each stream.
+        """
+        total = len(self.tokens)
+        if total < 2 * streams:
+            raise UserError(
+                f"the data has {total} tokens, too few for {streams} streams (--batch-size times "
+                "workers); each needs two at least: lower --batch-size"
+            )
+        bounds = np.arange(streams + 1) * (total // streams)
+        bounds += np.minimum(np.arange(streams + 1), total % streams)
+        self.bounds = bounds
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Predicted tokens of each stream."""
+        return np.diff(self.bounds) - 1
+
+    def __len__(self):
+        return len(self.bounds) - 1
+
+    def size(self, index):
+        """Predicted tokens of stream ``index``."""
+        return int(self.sizes[index])
+
+    num_tokens = size
+
+    def __getitem__(self, piece: Piece):
+        stream, start, stop = piece
+        first, end = int(self.bounds[stream]), int(self.bounds[stream + 1])
+        text = self.tokens[first + start : min(first + stop + 1, end)].long()
+        return {"id": stream, "start": start, "stop": stop, "source": text[:-1], "target": text[1:]}
+
+    def collater(self, samples):
+        """A batch of one piece of several streams, padded on the right.
+
+        ``start`` and ``stop`` say which; ``stop`` may lie beyond the end of a stream.
+        """
+        if not samples:
+            return {}
+        rows = len(samples)
+        width = max(len(sample["target"]) for sample in samples)
+        source = torch.full((rows, max(width, 1)), self.pad)
+        target = source.clone()
+        for row, sample in enumerate(samples):
+            length = len(sample["target"])
+            source[row, :length] = sample["source"]
+            target[row, :length] = sample["target"]
+        lengths = torch.tensor([len(sample["target"]) for sample in samples])
+        return {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "nsentences": rows,
+            "ntokens": int(lengths.sum()),
+            "net_input": {"src_tokens": source, "src_lengths": lengths},
+            "target": target,
+            "start": samples[0]["start"],
+            "stop": samples[0]["stop"],
+        }
+
+    def batches(self, workers: int, lengths: list[int]) -> list[list[Piece]]:
+        """The pieces of all streams, for one batch of each of ``workers`` workers in turn.
+
+        Batch i is for worker i mod ``workers``, as fairseq deals them out; each worker keeps its
+        streams.
+        """
+        rows = len(self) // workers
+        batches, start = [], 0
+        for length in lengths:
+            for worker in range(workers):
+                streams = range(worker * rows, (worker + 1) * rows)
+                batches.append([Piece(stream, start, start + length) for stream in streams])
+            start += length
+        return batches
+
+
+def piece_lengths(steps: int, bptt: int, jitter: float, seed: tuple[int, int]) -> list[int]:
+    """Lengths of the pieces of a stream with ``steps`` predicted tokens; they sum to ``steps``.
+
+    Args:
+        steps: of the longest stream.
+        bptt: mean length.
+        jitter: standard deviation; 0 for pieces that are all of length ``bptt``. Otherwise the
+            mean is halved for one piece in twenty (Merity et al. 2018, §5).
+        seed: run's seed and epoch.
+    """
+    lengths, rng = [], np.random.default_rng(seed)
+    left = steps
+    while left:
+        length = bptt
+        if jitter:
+            mean = bptt if rng.random() < 0.95 else bptt / 2
+            length = max(min(SHORTEST_PIECE, bptt), round(rng.normal(mean, jitter)))
+        lengths.append(min(length, left))
+        left -= lengths[-1]
+    return lengths
+
+
+def whole_text(dataset) -> Tensor:
+    """All sentences of an indexed data set one after the other, ``(N,)``, int32."""
+    return torch.from_numpy(np.concatenate([np.asarray(s, np.int32) for s in dataset]))

@@ -1,0 +1,58 @@
+"""From a decoder's features to the vocabulary: a full, a tied or an adaptive softmax."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from fairseq.modules import AdaptiveSoftmax
+from torch import nn
+
+from ..errors import UserError
+
+
+def linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
+    """A linear layer uniform in ±0.1."""
+    layer = nn.Linear(in_features, out_features, bias)
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -0.1, 0.1)
+    return layer
+
+
+class VocabularyHead:
+    """What fairseq asks of a decoder about its output; a mixin, before fairseq's own decoder."""
+
+    def build_head(self, size: int, features: int, shared: bool, cutoffs, dropout: float) -> None:
+        """Make the output layer.
+
+        Args:
+            size: of the vocabulary.
+            features: of the output embedding.
+            shared: the output embedding is ``self.embed_tokens``.
+            cutoffs: of the adaptive softmax, or None for a full one.
+            dropout: of the adaptive softmax's clusters.
+        """
+        self.adaptive_softmax = self.fc_out = None
+        if cutoffs is not None:
+            self.adaptive_softmax = AdaptiveSoftmax(size, features, cutoffs, dropout=dropout)
+        elif not shared:
+            self.fc_out = linear(features, size)
+
+    def output_layer(self, features, **unused):
+        """Features ``(B, T, out_embed_dim)`` to logits ``(B, T, V)``.
+
+        An adaptive softmax works on the features themselves.
+        """
+        if self.adaptive_softmax is not None:
+            return features.clone()  # fairseq's generator divides in place what it gets
+        if self.fc_out is not None:
+            return self.fc_out(features)
+        return F.linear(features, self.embed_tokens.weight)
+
+    def get_normalized_probs(self, net_output, log_probs, sample=None):
+        """(Log-)probabilities ``(B, T, V)``, as fairseq's criterions and generators ask for them.
+
+        Raises:
+            UserError: a criterion that cannot train an adaptive softmax.
+        """
+        if self.adaptive_softmax is not None and self.training:
+            raise UserError("--adaptive-softmax-cutoff needs --criterion adaptive_loss")
+        return super().get_normalized_probs(net_output, log_probs, sample)

@@ -1,0 +1,231 @@
+"""Language models: a decoder without attention, one fairseq model ``<cell>_lm`` for each cell."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from fairseq.models import FairseqIncrementalDecoder, FairseqLanguageModel, register_model
+from fairseq.modules import FairseqDropout
+from torch import nn
+
+from .. import layers
+from ..cells import FAMILIES
+from ..errors import UserError
+from ..layers import RecurrentStack
+from .annealing import follow_epochs
+from .config import check_probabilities, check_sizes, config_for, spelled_as_options
+from .embedding import build_embedding
+from .head import VocabularyHead, linear
+from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
+from .routing import read_assignment
+from .translation import cutoffs, dropout
+
+DROPOUTS = ["dropout", "decoder_dropout_in", "decoder_dropout_between", "decoder_dropout_out"]
+
+
+class Carried:
+    """A recurrent state on its way from one batch to the next.
+
+    A decoder that is given one starts from its ``state`` and leaves the final state in it,
+    detached. It is an object of its own because data-parallel wrappers copy dicts and lists.
+
+    Attributes:
+        state: ``(h, c)``, each ``(L, B, H)``; h alone for cells without c; None for zeros.
+    """
+
+    def __init__(self, state=None):
+        self.state = state
+
+
+class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
+    """Embeddings → recurrent stack → vocabulary.
+
+    Args:
+        dictionary: of both input and output.
+        embed_tokens: ``nn.Embedding``.
+        rnn: one-directional stack; its own dropout is the one between layers.
+        out_embed_dim: features of the output embedding; a linear layer leads there where it is
+            not the hidden size.
+        dropout_in, dropout_out: on the embeddings; on the top layer's output.
+        share_input_output_embed: the output projection is ``embed_tokens``.
+        adaptive_softmax_cutoff: list of cutoffs, or None for a full softmax.
+        max_target_positions: longest input accepted.
+    """
+
+    def __init__(
+        self,
+        dictionary,
+        embed_tokens: nn.Embedding,
+        rnn: RecurrentStack,
+        out_embed_dim: int,
+        dropout_in: float = 0.1,
+        dropout_out: float = 0.1,
+        share_input_output_embed: bool = False,
+        adaptive_softmax_cutoff=None,
+        max_target_positions: int = 100000,
+    ):
+        super().__init__(dictionary)
+        self.embed_tokens, self.rnn = embed_tokens, rnn
+        self.max_target_positions = int(max_target_positions)
+        self.dropout_in_module = FairseqDropout(dropout_in, module_name=type(self).__name__)
+        self.dropout_out_module = FairseqDropout(dropout_out, module_name=type(self).__name__)
+        hidden = rnn.hidden_size
+        self.additional_fc = linear(hidden, out_embed_dim) if hidden != out_embed_dim else None
+        shared, clusters = share_input_output_embed, adaptive_softmax_cutoff
+        self.build_head(len(dictionary), out_embed_dim, shared, clusters, dropout_out)
+
+    def forward(self, prev_output_tokens, incremental_state=None, carried=None, **unused):
+        """Logits ``(B, T, V)`` and a dict for ``prev_output_tokens`` ``(B, T)``.
+
+        Padding must be on the right. With ``incremental_state`` only the last token is read and T
+        is 1; with ``carried``, a :class:`Carried`, the state continues that of the batch before.
+        """
+        x, extra = self.extract_features(prev_output_tokens, incremental_state, carried)
+        return self.output_layer(x), extra
+
+    def extract_features(self, prev_output_tokens, incremental_state=None, carried=None, **unused):
+        """As :meth:`forward`, without the output layer: ``(B, T, out_embed_dim)``."""
+        if incremental_state is not None:
+            x = self.one_step(prev_output_tokens[:, -1], incremental_state).unsqueeze(1)
+        else:
+            tokens = prev_output_tokens.t().contiguous()  # (T, B)
+            embedded = self.dropout_in_module(self.embed_tokens(tokens))
+            state = None if carried is None else carried.state
+            x, state = self.rnn(embedded, state, tokens=tokens)
+            if carried is not None:
+                carried.state = detached(state)
+            x = x.transpose(0, 1).contiguous()  # (B, T, H)
+        x = self.dropout_out_module(x)
+        if self.additional_fc is not None:
+            x = self.dropout_out_module(self.additional_fc(x))
+        return x, {"attn": None, "inner_states": None}
+
+    def one_step(self, tokens, incremental_state):
+        """The top layer's h ``(B, H)`` after ``tokens`` ``(B,)``; keeps the state."""
+        cached = self.get_incremental_state(incremental_state, "state")
+        state = None
+        if cached:
+            state = (cached["hidden"], cached["cell"]) if self.rnn.has_cell else cached["hidden"]
+        x = self.dropout_in_module(self.embed_tokens(tokens))
+        h, state = self.rnn.step(x, state, tokens)
+        hidden, cell = state if self.rnn.has_cell else (state, None)
+        self.set_incremental_state(incremental_state, "state", {"hidden": hidden, "cell": cell})
+        return h
+
+    def reorder_incremental_state(self, incremental_state, new_order):
+        """Rearrange the cached state to the hypotheses ``new_order``."""
+        cached = self.get_incremental_state(incremental_state, "state")
+        if cached:
+            cached = {
+                key: value if value is None else value.index_select(1, new_order)
+                for key, value in cached.items()
+            }
+            self.set_incremental_state(incremental_state, "state", cached)
+
+    def max_positions(self) -> int:
+        """Longest input accepted."""
+        return self.max_target_positions
+
+
+def detached(state):
+    """``state`` without its history: (h, c), or h alone."""
+    return state.detach() if torch.is_tensor(state) else tuple(part.detach() for part in state)
+
+
+class RecurrentLanguageModel(FairseqLanguageModel):
+    """Language model over any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
+
+    cell_name = "stacked_lstm"
+
+    @classmethod
+    def build_model(cls, cfg, task):
+        """A new model for ``cfg`` (the dataclass of the architecture) and a language model task.
+
+        Raises:
+            UserError: option values that contradict each other or lie out of range.
+        """
+        check_sizes(cfg, ["decoder_embed_dim", "decoder_hidden_size", "decoder_layers"])
+        check_probabilities(cfg, DROPOUTS)
+        dictionary, out_embed_dim = task.source_dictionary, output_size(cfg)
+        check_output(cfg, task, out_embed_dim)
+        embed = build_embedding(
+            dictionary, cfg.decoder_embed_dim, cfg.decoder_embed_path, cfg.decoder_freeze_embed
+        )
+        decoder = RecurrentLanguageDecoder(
+            dictionary,
+            embed,
+            cls.build_rnn(cfg, dictionary),
+            out_embed_dim,
+            dropout_in=dropout(cfg, "decoder_dropout_in"),
+            dropout_out=dropout(cfg, "decoder_dropout_out"),
+            share_input_output_embed=cfg.share_decoder_input_output_embed,
+            adaptive_softmax_cutoff=cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
+            max_target_positions=cfg.max_target_positions or cfg.tokens_per_sample,
+        )
+        model = cls(decoder)
+        follow_epochs(task, model)
+        return model
+
+    @classmethod
+    def build_rnn(cls, cfg, dictionary) -> RecurrentStack:
+        """The recurrent stack of ``cfg``."""
+        own = [field.name for field in dataclasses.fields(FAMILIES[cls.cell_name].options)]
+        sizes = (cfg.decoder_embed_dim, cfg.decoder_hidden_size, cfg.decoder_layers)
+        between = dropout(cfg, "decoder_dropout_between")
+        path = getattr(cfg, "assignment_path", None)
+        with spelled_as_options(own):
+            if path is None:
+                return layers.build(
+                    cls.cell_name, *sizes, dropout=between, options=cfg, engine=cfg.engine
+                )
+            return layers.SecondOrderLSTM(
+                *sizes,
+                num_cells=cfg.num_cells,
+                dropout=between,
+                routing="assignment",
+                assignment=read_assignment(path, dictionary, cfg.num_cells),
+                engine=cfg.engine,
+            )
+
+
+def output_size(cfg) -> int:
+    """Features of the output embedding: as given, or what needs no further layer."""
+    if cfg.decoder_out_embed_dim is not None:
+        check_sizes(cfg, ["decoder_out_embed_dim"])
+        return cfg.decoder_out_embed_dim
+    shared = cfg.share_decoder_input_output_embed
+    return cfg.decoder_embed_dim if shared else cfg.decoder_hidden_size
+
+
+def check_output(cfg, task, out_embed_dim: int) -> None:
+    """Raises UserError for an output layer that cannot be."""
+    if len(task.target_dictionary) != len(task.source_dictionary):
+        raise UserError("recurrent language models have one dictionary; drop "
+                        "--output-dictionary-size")  # fmt: skip
+    if not cfg.share_decoder_input_output_embed:
+        return
+    if cfg.adaptive_softmax_cutoff is not None:
+        raise UserError(
+            "--adaptive-softmax-cutoff cannot share the output embedding; drop one of them"
+        )
+    if cfg.decoder_embed_dim != out_embed_dim:
+        raise UserError(
+            f"sharing the input and output embeddings needs --decoder-embed-dim "
+            f"({cfg.decoder_embed_dim}) equal to --decoder-out-embed-dim ({out_embed_dim})"
+        )
+
+
+def register(cell: str) -> type:
+    """Register the model ``<cell>_lm``."""
+    base = LANGUAGE_MODEL_CONFIGS.get(cell, RecurrentLanguageModelConfig)
+    name = f"{cell}_lm"
+    model = type(
+        name.title().replace("_", "") + "Model",
+        (RecurrentLanguageModel,),
+        {"cell_name": cell, "__doc__": f"Language model with {cell}.", "__module__": __name__},
+    )
+    return register_model(name, dataclass=config_for(cell, base))(model)
+
+
+LANGUAGE_MODELS = {f"{cell}_lm": register(cell) for cell in FAMILIES}

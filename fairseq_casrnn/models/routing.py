@@ -1,0 +1,47 @@
+"""Routing of tokens to the cells of a second-order LSTM by a fixed table."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import UserError
+
+
+def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
+    """The table of a file with a token and its cell, 0 to S-1, on each line.
+
+    Tokens of the dictionary that the file leaves out go to cell 0; other tokens are passed over.
+
+    Args:
+        path: the file.
+        dictionary: ``fairseq.data.Dictionary`` with V entries.
+        num_cells: S.
+
+    Returns:
+        ``(V,)``, the cell of each entry.
+
+    Raises:
+        UserError: no such file, a malformed line, a token twice, no token of the dictionary.
+    """
+    table, seen = torch.zeros(len(dictionary), dtype=torch.long), set()
+    try:
+        with open(path, encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                token, _, cell = line.rstrip("\n").rpartition(" ")
+                if not token or not cell.isdecimal() or int(cell) >= num_cells:
+                    raise UserError(
+                        f"{path}, line {number} is not a token and its cell, 0 to {num_cells - 1}"
+                    )
+                if token in seen:
+                    raise UserError(f"{path}, line {number} assigns '{token}' again; drop one line")
+                seen.add(token)
+                if token in dictionary.indices:
+                    table[dictionary.indices[token]] = int(cell)
+    except OSError as error:
+        raise UserError(f"cannot read the assignment {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not valid UTF-8; convert it first") from None
+    if not seen & dictionary.indices.keys():
+        raise UserError(f"{path} assigns no token of the dictionary; make it for this data")
+    return table

@@ -1,0 +1,295 @@
+"""Language modelling over a continuous text: the state of a batch is where the next one starts."""
+
+# No "from __future__ import annotations": fairseq reads the fields' types, and not as text.
+import logging
+import os
+from dataclasses import dataclass, field
+
+import torch
+from fairseq import checkpoint_utils, utils
+from fairseq.data import MonolingualDataset, TokenBlockDataset, data_utils, iterators
+from fairseq.distributed import utils as distributed
+from fairseq.tasks import register_task
+from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
+
+from .. import checks
+from ..cells.base import at_least_one
+from ..data.streams import StreamDataset, piece_lengths, whole_text
+from ..errors import UserError
+from ..models.language_model import Carried
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class StatefulLanguageModelingConfig(LanguageModelingConfig):
+    """Options of the task beside those of fairseq's ``language_modeling``."""
+
+    bptt: int = field(
+        default=70, metadata={"help": "time steps that gradients flow back, and of a batch"}
+    )
+    bptt_jitter: float = field(
+        default=0.0,
+        metadata={"help": "standard deviation of the batches' time steps while training"},
+    )
+    sentence_reset: bool = field(
+        default=False,
+        metadata={"help": "each sentence by itself, from an all-zero state and after </s>"},
+    )
+
+
+class Progress:
+    """How far the streams of one data set have been read, and their state there.
+
+    Attributes:
+        start: steps before the last batch.
+        stop: steps after it.
+        before, after: the state there, as :class:`Carried` holds it; None for zeros.
+    """
+
+    def __init__(self, start: int = 0, stop: int = 0, before=None, after=None):
+        self.start, self.stop, self.before, self.after = start, stop, before, after
+
+    def state_at(self, start: int, device):
+        """The state to begin with at ``start``; None for zeros, as at the text's start.
+
+        A batch may come twice in a row: after an overflow of half precision, say.
+        """
+        if start == 0:
+            return None
+        for position, state in ((self.stop, self.after), (self.start, self.before)):
+            if position == start and state is not None:
+                return map_state(lambda part: part.to(device), state)
+        logger.warning("no state is known for step %d of the text; starting from zeros", start)
+        return None
+
+
+class WithState:
+    """Batches of streams whose state flows from each to the next without the task's help."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __iter__(self):
+        carried = Carried()
+        for sample in self.batches:
+            yield with_carried(sample, carried)
+
+
+def with_carried(sample: dict, carried: Carried) -> dict:
+    """``sample`` whose model starts from ``carried`` and leaves its state there."""
+    return {**sample, "net_input": {**sample["net_input"], "carried": carried}}
+
+
+@register_task("stateful_language_modeling", dataclass=StatefulLanguageModelingConfig)
+class StatefulLanguageModelingTask(LanguageModelingTask):
+    """Language modelling over streams, see :mod:`fairseq_casrnn.data.streams`.
+
+    Each batch row reads one stream from its start to its end; an epoch starts from zeros, and so
+    does every validation, which leaves the training's state alone. With ``--sentence-reset``,
+    batches are of whole sentences instead, each starting from zeros.
+    """
+
+    def __init__(self, args, dictionary, output_dictionary=None, targets=None):
+        super().__init__(args, dictionary, output_dictionary, targets)
+        at_least_one("--bptt", args.bptt)
+        if args.bptt_jitter < 0:
+            raise UserError(f"--bptt-jitter is {args.bptt_jitter}; it must be at least 0")
+        if self.targets != ["future"]:
+            raise UserError("this task predicts the next token; drop --self-target, --past-target")
+        self.progress = {"training": Progress(), "evaluation": Progress()}
+        self.training_data = None
+        self.training_states = None  # of all workers, when a checkpoint is about to be written
+
+    # --- data ----------------------------------------------------------------------------------
+
+    def load_dataset(self, split, epoch=1, combine=False, **kwargs):
+        """Load the split ``split``.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        paths = utils.split_paths(self.args.data)
+        path = os.path.join(paths[(epoch - 1) % len(paths)], split)
+        sentences = data_utils.load_indexed_dataset(
+            path, self.dictionary, self.args.dataset_impl, combine=combine
+        )
+        if sentences is None:
+            raise FileNotFoundError(f"Dataset not found: {split} ({path})")
+        if self.args.sentence_reset:
+            self.datasets[split] = self.sentence_dataset(sentences)
+            return
+        self.datasets[split] = StreamDataset(whole_text(sentences), self.dictionary.pad())
+        if split.startswith("train"):
+            self.training_data = self.datasets[split]
+
+    def sentence_dataset(self, sentences) -> MonolingualDataset:
+        """The sentences one by one: </s> w₁ … wₙ predicts w₁ … wₙ </s>."""
+        pad, eos = self.dictionary.pad(), self.dictionary.eos()
+        blocks = TokenBlockDataset(
+            sentences, sentences.sizes, None, pad, eos, break_mode="eos", include_targets=True
+        )
+        vocabulary = (self.dictionary, self.output_dictionary)
+        return MonolingualDataset(
+            blocks, blocks.sizes, *vocabulary, shuffle=True, targets=["future"]
+        )
+
+    def get_batch_iterator(self, dataset, *args, **kwargs):
+        """Batches of ``dataset``; those of streams are never shuffled."""
+        if not isinstance(dataset, StreamDataset):
+            return super().get_batch_iterator(dataset, *args, **kwargs)
+        training = dataset is self.training_data
+        return self.stream_iterator(dataset, *args, training=training, **kwargs)
+
+    def stream_iterator(
+        self,
+        dataset,
+        max_tokens=None,
+        max_sentences=None,
+        seed=1,
+        num_shards=1,
+        shard_id=0,
+        num_workers=0,
+        epoch=1,
+        data_buffer_size=0,
+        training=False,
+        **unused,
+    ):
+        """The pieces of all streams in order, those of worker ``shard_id``; the same every epoch
+        unless ``training`` with jitter.
+
+        Raises:
+            UserError: no ``--batch-size``; a text too short for it.
+        """
+        if max_sentences is None or max_tokens is not None:
+            raise UserError(
+                "--batch-size is the number of streams of each worker; give it, and no --max-tokens"
+            )
+        bptt, streams = self.args.bptt, max_sentences * num_shards
+        if training and len(dataset.tokens) < streams * bptt:
+            raise UserError(
+                f"the training data has {len(dataset.tokens)} tokens, fewer than --batch-size "
+                f"times --bptt ({streams} x {bptt}); lower one of them"
+            )
+        dataset.cut(streams)
+        jitter = self.args.bptt_jitter if training else 0.0
+        lengths = piece_lengths(int(dataset.sizes.max()), bptt, jitter, (seed, epoch))
+        return iterators.EpochBatchIterator(
+            dataset=dataset,
+            collate_fn=dataset.collater,
+            batch_sampler=dataset.batches(num_shards, lengths),
+            seed=seed,
+            num_shards=num_shards,
+            shard_id=shard_id,
+            num_workers=num_workers,
+            epoch=epoch,
+            buffer_size=data_buffer_size,
+            disable_shuffling=True,
+            reuse_dataloader=False,
+            persistent_workers=False,
+        )
+
+    def eval_lm_dataloader(self, dataset, max_tokens=None, batch_size=None, **kwargs):
+        """Batches for ``fairseq-eval-lm``; of streams, one unless ``--batch-size`` is given."""
+        if self.args.sentence_reset:
+            return super().eval_lm_dataloader(dataset, max_tokens, batch_size, **kwargs)
+        if kwargs.get("num_shards", 1) > 1 or kwargs.get("context_window"):
+            raise UserError("the state flows through the whole text; drop --num-shards, "
+                            "--distributed-world-size and --context-window")  # fmt: skip
+        iterator = self.stream_iterator(dataset, max_sentences=batch_size or 1)
+        return WithState(iterator.next_epoch_itr(shuffle=False))
+
+    # --- the state -----------------------------------------------------------------------------
+
+    def train_step(self, sample, model, *args, **kwargs):
+        """As fairseq's, from the state that the batch before left."""
+        return self.carry_on("training", sample, super().train_step, model, *args, **kwargs)
+
+    def valid_step(self, sample, model, criterion):
+        """As fairseq's, from the state that the batch before left."""
+        return self.carry_on("evaluation", sample, super().valid_step, model, criterion)
+
+    def carry_on(self, what: str, sample, step, *args, **kwargs):
+        """Call ``step`` on ``sample`` with the state of ``progress[what]``; keep the new one."""
+        if "start" not in sample:  # sentences
+            return step(sample, *args, **kwargs)
+        start, stop = sample["start"], sample["stop"]
+        before = self.progress[what].state_at(start, sample["target"].device)
+        carried = Carried(before)
+        result = step(with_carried(sample, carried), *args, **kwargs)
+        self.progress[what] = Progress(start, stop, before, carried.state)
+        return result
+
+    def before_checkpoint(self, workers: int) -> None:
+        """Collect the states of all workers; called by each of them before one saves."""
+        after = self.progress["training"].after
+        if after is None:
+            self.training_states = []
+            return
+        parts = [part.cpu() for part in state_parts(after)]
+        if workers > 1:
+            group = distributed.get_data_parallel_group()
+            all_parts = distributed.all_gather_list(parts, group=group, max_size=1 << 28)
+            parts = [torch.cat(same, dim=1) for same in zip(*all_parts, strict=True)]
+        self.training_states = parts
+
+    def get_checkpoint_dict(self) -> dict:
+        """What fairseq puts into a checkpoint: steps read, and the state of all streams there."""
+        if self.training_data is None:  # sentences
+            return {}
+        if self.training_states is None:
+            self.before_checkpoint(1)
+        content = {
+            "step": self.progress["training"].stop,
+            "steps": int(self.training_data.sizes.max()),
+            "state": self.training_states,
+        }
+        self.training_states = None
+        return {type(self).__name__: content}
+
+    def set_checkpoint_dict(self, content: dict) -> None:
+        """Continue from a checkpoint's ``content``.
+
+        Raises:
+            UserError: it is of the middle of an epoch with another number of streams.
+        """
+        state, dataset = content["state"], self.training_data
+        if not state or dataset is None:
+            return
+        if state[0].size(1) != len(dataset):
+            if content["step"] == content["steps"]:  # a new epoch begins, from zeros
+                return
+            raise UserError(
+                f"the checkpoint is of the middle of an epoch with {state[0].size(1)} streams, but "
+                f"--batch-size times workers is {len(dataset)}; give the numbers it was made with, "
+                "or --reset-dataloader to begin the epoch anew"
+            )
+        group = distributed.get_data_parallel_group()
+        rows = len(dataset) // distributed.get_world_size(group)
+        first = rows * distributed.get_rank(group)
+        own = [part[:, first : first + rows].contiguous() for part in state]
+        after = own[0] if len(own) == 1 else tuple(own)
+        self.progress["training"] = Progress(stop=content["step"], after=after)
+
+
+def map_state(function, state):
+    """``function`` of each part of a state: (h, c), or h alone."""
+    return function(state) if torch.is_tensor(state) else tuple(map(function, state))
+
+
+def state_parts(state) -> tuple:
+    """The parts of a state."""
+    return (state,) if torch.is_tensor(state) else tuple(state)
+
+
+def _save_checkpoint(original, cfg, trainer, *args, **kwargs):
+    """Only the first worker saves; the others' states are collected while all are here."""
+    if isinstance(trainer.task, StatefulLanguageModelingTask) and not cfg.no_save:
+        trainer.task.before_checkpoint(trainer.data_parallel_world_size)
+    return original(cfg, trainer, *args, **kwargs)
+
+
+checks.wrap(checkpoint_utils, "save_checkpoint", _save_checkpoint)
