@@ -1,12 +1,18 @@
 """The ``casrnn`` command."""
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn import __version__
 from fairseq_casrnn.errors import UserError
+
+# Each module has add_arguments(parser) and run(args), and imports torch in its functions only.
+COMMANDS = {
+    "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,6 +34,16 @@ def _parser() -> argparse.ArgumentParser:
         "user-dir", help="print the folder to give to fairseq's --user-dir"
     )
     user_dir.set_defaults(run=_user_dir)
+    groups = {(): commands}
+    for name, (module, text) in COMMANDS.items():
+        *group, command = name.split()
+        if tuple(group) not in groups:
+            inner = commands.add_parser(*group, help=f"casrnn {group[0]} --help lists what")
+            groups[tuple(group)] = inner.add_subparsers(metavar="WHAT", required=True)
+        child = groups[tuple(group)].add_parser(command, help=text, description=text)
+        module = importlib.import_module(module)
+        module.add_arguments(child)
+        child.set_defaults(run=module.run)
     return parser
 
 

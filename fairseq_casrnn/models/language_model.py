@@ -94,7 +94,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
             state = None if carried is None else carried.state
             x, state = self.rnn(embedded, state, tokens=tokens)
             if carried is not None:
-                carried.state = detached(state)
+                carried.state = map_state(torch.Tensor.detach, state)
             x = x.transpose(0, 1).contiguous()  # (B, T, H)
         x = self.dropout_out_module(x)
         if self.additional_fc is not None:
@@ -128,9 +128,14 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return self.max_target_positions
 
 
-def detached(state):
-    """``state`` without its history: (h, c), or h alone."""
-    return state.detach() if torch.is_tensor(state) else tuple(part.detach() for part in state)
+def map_state(function, state):
+    """``function`` of each part of a state: (h, c), or h alone."""
+    return function(state) if torch.is_tensor(state) else tuple(map(function, state))
+
+
+def state_parts(state) -> tuple:
+    """The parts of a state as a tuple of one or two."""
+    return (state,) if torch.is_tensor(state) else tuple(state)
 
 
 class RecurrentLanguageModel(FairseqLanguageModel):

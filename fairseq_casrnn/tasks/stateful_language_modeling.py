@@ -16,7 +16,7 @@ from .. import checks
 from ..cells.base import at_least_one
 from ..data.streams import StreamDataset, piece_lengths, whole_text
 from ..errors import UserError
-from ..models.language_model import Carried
+from ..models.language_model import Carried, map_state, state_parts
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         if self.targets != ["future"]:
             raise UserError("this task predicts the next token; drop --self-target, --past-target")
         self.progress = {"training": Progress(), "evaluation": Progress()}
-        self.training_data = None
+        self.training_data, self.worker = None, (0, 1)  # of how many
         self.training_states = None  # of all workers, when a checkpoint is about to be written
 
     # --- data ----------------------------------------------------------------------------------
@@ -174,6 +174,8 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
                 f"the training data has {len(dataset.tokens)} tokens, fewer than --batch-size "
                 f"times --bptt ({streams} x {bptt}); lower one of them"
             )
+        if training:
+            self.worker = (shard_id, num_shards)
         dataset.cut(streams)
         jitter = self.args.bptt_jitter if training else 0.0
         lengths = piece_lengths(int(dataset.sizes.max()), bptt, jitter, (seed, epoch))
@@ -229,12 +231,13 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         if after is None:
             self.training_states = []
             return
-        parts = [part.cpu() for part in state_parts(after)]
+        parts = state_parts(after)
         if workers > 1:
             group = distributed.get_data_parallel_group()
-            all_parts = distributed.all_gather_list(parts, group=group, max_size=1 << 28)
-            parts = [torch.cat(same, dim=1) for same in zip(*all_parts, strict=True)]
-        self.training_states = parts
+            parts = [
+                torch.cat(distributed.all_gather(part.contiguous(), group), 1) for part in parts
+            ]
+        self.training_states = [part.cpu() for part in parts]
 
     def get_checkpoint_dict(self) -> dict:
         """What fairseq puts into a checkpoint: steps read, and the state of all streams there."""
@@ -267,22 +270,12 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
                 f"--batch-size times workers is {len(dataset)}; give the numbers it was made with, "
                 "or --reset-dataloader to begin the epoch anew"
             )
-        group = distributed.get_data_parallel_group()
-        rows = len(dataset) // distributed.get_world_size(group)
-        first = rows * distributed.get_rank(group)
+        worker, workers = self.worker
+        rows = len(dataset) // workers
+        first = rows * worker
         own = [part[:, first : first + rows].contiguous() for part in state]
         after = own[0] if len(own) == 1 else tuple(own)
         self.progress["training"] = Progress(stop=content["step"], after=after)
-
-
-def map_state(function, state):
-    """``function`` of each part of a state: (h, c), or h alone."""
-    return function(state) if torch.is_tensor(state) else tuple(map(function, state))
-
-
-def state_parts(state) -> tuple:
-    """The parts of a state."""
-    return (state,) if torch.is_tensor(state) else tuple(state)
 
 
 def _save_checkpoint(original, cfg, trainer, *args, **kwargs):

@@ -1,0 +1,224 @@
+"""Perplexity of a language model, over a continuous text or sentence by sentence."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fairseq_casrnn.errors import UserError
+
+BATCH_TOKENS = 2048  # of one batch; its probabilities take BATCH_TOKENS * V * 4 bytes
+
+
+@dataclass
+class Scores:
+    """Log-probabilities of a text.
+
+    Args:
+        log_probs: ``(N,)`` natural logarithms by token of the text; NaN where none is predicted.
+        lengths: tokens of each sentence, line end included; they sum to N.
+    """
+
+    log_probs: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that were predicted."""
+        return int(np.count_nonzero(~np.isnan(self.log_probs)))
+
+    @property
+    def loss(self) -> float:
+        """Mean negative log-likelihood of a token, in nats."""
+        return -float(np.nansum(self.log_probs)) / self.tokens
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss)."""
+        return math.exp(self.loss)
+
+    def sentences(self) -> np.ndarray:
+        """Log-probability of each sentence; of the first of a stream without its first token."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        return np.add.reduceat(np.nan_to_num(self.log_probs), starts)
+
+    def __str__(self):
+        return (
+            f"tokens {self.tokens}, loss {self.loss:.4f} nats ({self.loss / math.log(2):.4f} bits),"
+            f" perplexity {self.perplexity:.2f}"
+        )
+
+
+def load(path: str | os.PathLike, data: str | os.PathLike):
+    """A language model in ``eval()`` and its task, from a checkpoint.
+
+    Args:
+        path: the checkpoint.
+        data: folder with its ``dict.txt``.
+
+    Raises:
+        UserError: it is no checkpoint, not of a language model, or of another dictionary.
+    """
+    import torch
+    from fairseq import checkpoint_utils
+    from fairseq.models import FairseqLanguageModel
+
+    import fairseq_casrnn
+    from fairseq_casrnn.explain import explain
+
+    fairseq_casrnn.register()
+    if not Path(path).is_file():
+        raise UserError(f"checkpoint {path} does not exist; check --path")
+    if not (Path(data) / "dict.txt").is_file():
+        raise UserError(f"{data} holds no dict.txt; give the folder that fairseq-preprocess wrote")
+    try:
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(path)], arg_overrides={"data": str(data)}
+        )
+    except Exception as error:
+        sentence = explain(error)
+        if sentence is None:
+            raise
+        raise UserError(sentence) from error
+    if not isinstance(model, FairseqLanguageModel):
+        raise UserError(f"checkpoint {path} is of {type(model).__name__}, not a language model")
+    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), task
+
+
+def read_sentences(data: str | os.PathLike, subset: str, dictionary) -> list:
+    """The sentences of a binarised split, each a tensor that ends with ``</s>``.
+
+    Raises:
+        UserError: there is no such split.
+    """
+    from fairseq.data import data_utils
+
+    sentences = data_utils.load_indexed_dataset(str(Path(data) / subset), dictionary)
+    if sentences is None:
+        raise UserError(f"there is no '{subset}' in {data}; check the folder and --subset")
+    return [sentence.long().clone() for sentence in sentences]  # not a view of the file
+
+
+def log_probs(model, source, target, **options):
+    """Log-probabilities ``(B, T)`` of ``target`` after ``source``, ``(B, T)`` each."""
+    import torch
+
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        target = target.to(device)
+        output = model(source.to(device), **options)
+        table = model.get_normalized_probs(output, log_probs=True, sample={"target": target})
+        return table.gather(-1, target.unsqueeze(-1)).squeeze(-1).double().cpu()
+
+
+def score_streams(model, dictionary, sentences: Sequence, streams: int = 1) -> Scores:
+    """Scores of one continuous text, cut into ``streams`` whose first token is not predicted.
+
+    Raises:
+        UserError: fewer than two tokens a stream.
+    """
+    import torch
+
+    from fairseq_casrnn.data.streams import StreamDataset, piece_lengths
+    from fairseq_casrnn.models.language_model import Carried
+
+    text = StreamDataset(torch.cat(list(sentences)), dictionary.pad())
+    text.cut(streams)
+    scores = np.full(len(text.tokens), np.nan)
+    steps = piece_lengths(int(text.sizes.max()), max(1, BATCH_TOKENS // streams), 0.0, (0, 0))
+    carried = Carried()
+    for pieces in text.batches(1, steps):
+        batch = text.collater([text[piece] for piece in pieces])
+        found = log_probs(model, batch["net_input"]["src_tokens"], batch["target"], carried=carried)
+        for (stream, start, _), row, target in zip(pieces, found, batch["target"], strict=True):
+            length = int(target.ne(dictionary.pad()).sum())
+            first = int(text.bounds[stream]) + start + 1
+            scores[first : first + length] = row[:length].numpy()
+    return Scores(scores, np.array([len(sentence) for sentence in sentences]))
+
+
+def sentence_batches(lengths: np.ndarray, most: int = BATCH_TOKENS) -> Iterator[np.ndarray]:
+    """Indices of sentences of similar length, at most ``most`` tokens with padding."""
+    order, start = np.argsort(lengths, kind="stable"), 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and lengths[order[stop]] * (stop + 1 - start) <= most:
+            stop += 1
+        yield order[start:stop]
+        start = stop
+
+
+def padded(sentences: Iterable, dictionary):
+    """Inputs </s> w₁ … wₙ and targets w₁ … wₙ </s>, ``(B, T)`` each, padded on the right."""
+    from torch.nn.utils.rnn import pad_sequence
+
+    target = pad_sequence(list(sentences), batch_first=True, padding_value=dictionary.pad())
+    source = target.roll(1, 1)
+    source[:, 0] = dictionary.eos()
+    return source, target
+
+
+def score_sentences(model, dictionary, sentences: Sequence) -> Scores:
+    """Scores of sentences, each by itself after ``</s>``; every token is predicted."""
+    lengths = np.array([len(sentence) for sentence in sentences])
+    starts = np.cumsum(lengths) - lengths
+    scores = np.full(int(lengths.sum()), np.nan)
+    for batch in sentence_batches(lengths):
+        found = log_probs(model, *padded([sentences[i] for i in batch], dictionary))
+        for i, row in zip(batch, found, strict=True):
+            scores[starts[i] : starts[i] + lengths[i]] = row[: lengths[i]].numpy()
+    return Scores(scores, lengths)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``casrnn perplexity``."""
+    parser.add_argument("data", type=Path, help="folder that fairseq-preprocess wrote")
+    parser.add_argument("--path", required=True, type=Path, help="checkpoint")
+    parser.add_argument("--subset", default="test", help="split to score (default: test)")
+    parser.add_argument(
+        "--sentence-reset", action="store_true", help="each sentence by itself, after </s>"
+    )
+    parser.add_argument(
+        "--streams", type=int, default=1, help="cut the text into that many (default: 1)"
+    )
+    parser.add_argument(
+        "--scores",
+        type=Path,
+        metavar="FILE",
+        help="write each sentence's tokens and log-probability",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print tokens, loss and perplexity. Raises UserError."""
+    if args.streams < 1:
+        raise UserError(f"--streams is {args.streams}; it must be at least 1")
+    model, task = load(args.path, args.data)
+    dictionary = task.source_dictionary
+    sentences = read_sentences(args.data, args.subset, dictionary)
+    if args.sentence_reset:
+        scores = score_sentences(model, dictionary, sentences)
+    else:
+        scores = score_streams(model, dictionary, sentences, args.streams)
+    if args.scores is not None:
+        write_scores(args.scores, scores)
+    print(scores)
+
+
+def write_scores(path: Path, scores: Scores) -> None:
+    """A line "tokens<TAB>log-probability" for each sentence; the file is written whole or not."""
+    draft = path.with_name(f"{path.name}.tmp")
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            for length, score in zip(scores.lengths, scores.sentences(), strict=True):
+                file.write(f"{length}\t{score:.6f}\n")
+        os.replace(draft, path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise UserError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,200 @@
+"""The task stateful_language_modeling, through fairseq's programs."""
+
+import math
+import re
+import socket
+
+import pytest
+import torch
+from command_lines.programs import assert_same_training, fairseq
+from fairseq import checkpoint_utils
+from fairseq.data import data_utils
+from mistakes.commands import Commands
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.tasks.stateful_language_modeling import Progress
+
+from .conftest import TRAIN, train
+
+
+@torch.no_grad()
+def independent(checkpoint, data, subset, sentences=False, streams=1):
+    """(tokens, perplexity) from one forward pass over each stream or sentence, in double."""
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)}
+    )
+    model.double().eval()
+    text = [s.long() for s in data_utils.load_indexed_dataset(str(data / subset), task.dictionary)]
+    eos = torch.tensor([task.dictionary.eos()])
+    rows = [torch.cat([eos, sentence]) for sentence in text]
+    if not sentences:
+        rows = torch.cat(text).tensor_split(streams)
+    total, count = 0.0, 0
+    for row in rows:
+        logits = model(row[None, :-1])[0][0].double()
+        total -= float(logits.log_softmax(-1).gather(1, row[1:, None]).sum())
+        count += len(row) - 1
+    return count, math.exp(total / count)
+
+
+def size(data, subset):
+    """Tokens of the text, line ends counted."""
+    lines = (data.parent / subset).read_text().splitlines()
+    return sum(len(line.split()) + 1 for line in lines)
+
+
+def evaluated(done):
+    """(tokens, perplexity) that fairseq-eval-lm logged."""
+    tokens = re.search(r"Evaluated ([\d,]+) tokens", done.log)[1]
+    return int(tokens.replace(",", "")), float(re.search(r"Perplexity: ([\d.]+)", done.log)[1])
+
+
+@pytest.mark.parametrize("sentences", [False, True])
+def test_validation_counts_every_token_once(data, tmp_path, sentences):
+    """The logged loss is the exact one, though the batches are ragged and the state flows."""
+    options = ["--sentence-reset"] if sentences else []
+    done = train(data, tmp_path, *options, "--dropout", 0, epochs=1)
+    valid = done.records("valid_loss")[-1]
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    count, perplexity = independent(checkpoint, data, "valid", sentences, streams=4)
+    saved = torch.load(checkpoint)["extra_state"]
+    assert saved["val_loss"] == pytest.approx(math.log2(perplexity), abs=6e-4)  # three digits
+    assert float(valid["valid_ppl"]) == pytest.approx(perplexity, abs=0.006)
+    training = done.records("train_loss")[-1]
+    updates = int(training["train_num_updates"])
+    skipped = 0 if sentences else 4  # the first token of each stream
+    assert count == size(data, "valid") - skipped
+    seen = float(training["train_wpb"]) * updates
+    assert seen == pytest.approx(size(data, "train") - skipped, abs=0.06 * updates)
+
+
+@pytest.mark.parametrize("options", [[], ["--batch-size", 3], ["--sentence-reset"]])
+def test_eval_lm(data, checkpoint, options):
+    arguments = ["--task", "stateful_language_modeling", "--cpu", "--path", checkpoint, "--bptt", 7]
+    done = fairseq(
+        "eval_lm", data, *arguments, "--gen-subset", "test", "--num-workers", 0, *options
+    )
+    streams = 3 if "--batch-size" in options else 1
+    exact = independent(checkpoint, data, "test", "--sentence-reset" in options, streams)
+    assert evaluated(done) == (exact[0], pytest.approx(exact[1], abs=0.006))
+
+
+def test_fairseqs_own_task(data, tmp_path):
+    """language_modeling by sentences trains, validates and evaluates these models, too."""
+    own = ["--task", "language_modeling", "--sample-break-mode", "eos", "--batch-size", 8]
+    train_options = ["--cpu", "--optimizer", "adam", "--lr", 0.01, "--num-workers", 0]
+    save = ["--max-epoch", 1, "--save-dir", tmp_path, "--arch", "second_order_lstm_lm_tiny"]
+    log = ["--log-format", "json"]
+    done = fairseq("train", data, *own, *train_options, *save, *log)
+    assert done.records("valid_loss")
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    arguments = ["--cpu", "--path", checkpoint, "--gen-subset", "test", "--num-workers", 0]
+    done = fairseq("eval_lm", data, *own, *arguments)
+    exact = independent(checkpoint, data, "test", sentences=True)
+    assert evaluated(done) == (exact[0], pytest.approx(exact[1], abs=0.006))
+
+
+@pytest.mark.parametrize("task", ["stateful_language_modeling", "language_modeling"])
+def test_sampling(data, checkpoint, task):
+    sample = ["--sampling", "--beam", 2, "--nbest", 2, "--max-len-b", 5, "--batch-size", 4]
+    arguments = ["--task", task, "--cpu", "--path", checkpoint, "--num-workers", 0]
+    if task == "language_modeling":
+        arguments += ["--sample-break-mode", "eos"]
+        done = fairseq("generate", data, *arguments, *sample, "--gen-subset", "test")
+    else:
+        arguments += ["--sentence-reset", "--gen-subset", "test"]
+        done = fairseq("generate", data, *arguments, *sample)
+    assert len(done.lines("H")) == 2 * 9
+
+
+@pytest.mark.parametrize("jitter", [0, 2])
+def test_resume_in_the_middle_of_an_epoch(data, tmp_path, jitter):
+    """Position and state are in the checkpoint: the end is that of an uninterrupted run."""
+    options = ["--bptt-jitter", jitter, "--arch", "dg_lstm_lm_tiny"]
+    train(data, tmp_path / "whole", *options, epochs=2)
+    train(data, tmp_path / "parts", *options, "--max-update", 5)
+    broken = torch.load(tmp_path / "parts" / "checkpoint_last.pt")["extra_state"]
+    assert broken["train_iterator"]["iterations_in_epoch"] == 5
+    kept = broken["StatefulLanguageModelingTask"]
+    assert [tuple(part.shape) for part in kept["state"]] == [(2, 4, 16)] * 2
+    assert all(part.abs().max() > 0 for part in kept["state"])
+    train(data, tmp_path / "parts", *options, epochs=2)
+    names = ("whole", "parts")
+    assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in names))
+
+
+def test_an_epoch_starts_from_zeros(data, tmp_path):
+    """Resumed at an epoch's start, where no state is kept, the run is the same as well."""
+    train(data, tmp_path / "whole", epochs=2)
+    train(data, tmp_path / "parts", epochs=1)
+    train(data, tmp_path / "parts", "--validate-interval-updates", 3, epochs=2)
+    names = ("whole", "parts")
+    assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in names))
+
+
+def test_resume_with_another_number_of_streams(data, tmp_path):
+    train(data, tmp_path, "--max-update", 5)
+    with pytest.raises(
+        UserError, match="middle of an epoch with 4 streams, but --batch-size times"
+    ):
+        train(data, tmp_path, "--batch-size", 3)
+
+
+def test_two_workers(data, tmp_path):
+    """Two workers with two streams each do what one does with four; also after an interruption."""
+    options = [*TRAIN, "--dropout", 0, "--max-epoch", 2]
+    commands = Commands(tmp_path)
+
+    def two(save, *more):
+        with socket.socket() as connection:
+            connection.bind(("127.0.0.1", 0))
+            address = f"tcp://127.0.0.1:{connection.getsockname()[1]}"
+        workers = ["--distributed-world-size", 2, "--distributed-no-spawn", "--batch-size", 2]
+        workers += ["--distributed-init-method", address, "--distributed-backend", "gloo"]
+        workers += ["--ddp-backend", "legacy_ddp", "--save-dir", tmp_path / save, *more]
+        jobs = [
+            commands.job("train", data, *options, *workers, "--distributed-rank", rank)
+            for rank in range(2)
+        ]
+        for done in commands.together(jobs):
+            assert done.status == 0, done.err[-2000:]
+        return torch.load(tmp_path / save / "checkpoint_last.pt")
+
+    one = commands("train", data, *options, "--save-dir", tmp_path / "one")
+    assert one.status == 0, one.err[-2000:]
+    whole = two("two")
+    assert two("parts", "--max-update", 5)["extra_state"]["train_iterator"]["epoch"] == 1
+    two("parts")
+    commands.close()
+    assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in ("two", "parts")))
+    single = torch.load(tmp_path / "one" / "checkpoint_last.pt")
+    for name, tensor in single["model"].items():
+        torch.testing.assert_close(whole["model"][name], tensor, rtol=1e-4, atol=1e-5)
+    losses = [saved["extra_state"]["val_loss"] for saved in (whole, single)]
+    assert losses[0] == pytest.approx(losses[1], abs=1.5e-3)
+
+
+def test_state_of_a_batch_that_comes_twice():
+    first, second = torch.zeros(1, 2, 3), torch.ones(1, 2, 3)
+    progress = Progress(6, 12, first, second)
+    assert progress.state_at(12, "cpu") is not first
+    assert torch.equal(progress.state_at(12, "cpu"), second)
+    assert torch.equal(progress.state_at(6, "cpu"), first)
+    assert progress.state_at(0, "cpu") is None
+    assert progress.state_at(18, "cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--bptt", "0"], "--bptt is 0"),
+        (["--bptt-jitter", "-1"], "--bptt-jitter is -1"),
+        (["--max-tokens", "100"], "--batch-size is the number of streams"),
+        (["--bptt", "1000"], r"fewer than --batch-size times --bptt \(4 x 1000\)"),
+        (["--batch-size", "40", "--bptt", "1"], "too few for 40 streams"),
+        (["--past-target"], "drop --self-target, --past-target"),
+    ],
+)
+def test_mistakes(data, tmp_path, options, message):
+    with pytest.raises(UserError, match=message):
+        train(data, tmp_path, *options)

@@ -1,0 +1,68 @@
+"""Texts as streams."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_casrnn.data.streams import StreamDataset, piece_lengths
+from fairseq_casrnn.errors import UserError
+
+PAD = 1
+
+
+@given(
+    total=st.integers(8, 90),
+    rows=st.integers(1, 2),
+    workers=st.integers(1, 2),
+    bptt=st.integers(1, 9),
+    jitter=st.sampled_from([0, 2.0]),
+)
+def test_every_token_but_the_first_of_a_stream_is_predicted_once(
+    total, rows, workers, bptt, jitter
+):
+    text = StreamDataset(torch.arange(10, 10 + total), PAD)
+    text.cut(rows * workers)
+    lengths = piece_lengths(int(text.sizes.max()), bptt, jitter, (1, 1))
+    batches = text.batches(workers, lengths)
+    assert len(batches) == workers * len(lengths)
+    seen, predicted = {}, []
+    for number, pieces in enumerate(batches):
+        batch = text.collater([text[piece] for piece in pieces])
+        source, target = batch["net_input"]["src_tokens"], batch["target"]
+        assert source.shape == target.shape
+        assert len(target) == rows
+        assert batch["ntokens"] == int(target.ne(PAD).sum())
+        for row, inputs, outputs in zip(batch["id"].tolist(), source, target, strict=True):
+            assert row // rows == number % workers  # a stream stays with its worker
+            real = outputs.ne(PAD)
+            assert torch.equal(outputs[real], inputs[real] + 1)
+            assert torch.equal(real, inputs.ne(PAD))
+            if real.any():
+                assert inputs[0] == seen.get(row, inputs[0])  # where the piece before ended
+                seen[row] = outputs[real][-1]
+            predicted += outputs[real].tolist()
+    firsts = 10 + text.bounds[:-1]
+    assert sorted(predicted) == sorted(set(range(10, 10 + total)) - set(firsts.tolist()))
+
+
+def test_lengths_of_streams_differ_by_one_at_most():
+    text = StreamDataset(torch.arange(11), PAD)
+    text.cut(4)
+    assert text.sizes.tolist() == [2, 2, 2, 1]
+    with pytest.raises(UserError, match="11 tokens, too few for 6 streams"):
+        text.cut(6)
+
+
+def test_lengths_of_pieces():
+    assert piece_lengths(15, 6, 0, (1, 1)) == [6, 6, 3]
+    first, again, other = (piece_lengths(100_000, 70, 5.0, (1, e)) for e in (1, 1, 2))
+    assert first == again != other
+    lengths = np.array(first[:-1])
+    assert sum(first) == 100_000
+    assert lengths.min() >= 5
+    halved = lengths < 52
+    assert 0.02 < halved.mean() < 0.09
+    assert abs(lengths[~halved].mean() - 70) < 1
+    assert abs(lengths[~halved].std() - 5) < 1
