@@ -1,0 +1,180 @@
+"""Texts for language models: ``python -m fairseq_casrnn.data.monolingual CORPUS --raw DIR``.
+
+A prepared folder ``OUT`` holds ``OUT/text/{train,valid,test}.txt`` and ``OUT/data-bin``, which
+``fairseq-train`` reads. Both are built in a temporary folder inside ``OUT`` and renamed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.data.text import decode_lines, read_bytes, write_lines
+from fairseq_casrnn.errors import UserError
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A published corpus and its known totals.
+
+    Attributes:
+        title: its name in messages.
+        files: for each split the names its file may have.
+        lines: of each split.
+        tokens: of each split, line ends counted.
+        types: of the training text, the line end counted.
+        where: where to get it.
+    """
+
+    title: str
+    files: tuple[tuple[str, ...], ...]
+    lines: tuple[int, ...]
+    tokens: tuple[int, ...]
+    types: int
+    where: str
+
+
+CORPORA = {
+    "ptb": Corpus(
+        "the Penn Treebank",
+        tuple((f"ptb.{split}.txt", f"{split}.txt") for split in SPLITS),
+        (42068, 3370, 3761),
+        (929589, 73760, 82430),
+        10000,
+        "Mikolov's text is in simple-examples/data of http://www.fit.vutbr.cz/~imikolov/rnnlm/",
+    ),
+    "wikitext2": Corpus(
+        "WikiText-2",
+        tuple((f"wiki.{split}.tokens", f"{split}.txt") for split in SPLITS),
+        (36718, 3760, 4358),
+        (2088628, 217646, 245569),
+        33278,
+        "the word-level files are in wikitext-2-v1.zip (Merity et al. 2016)",
+    ),
+}
+
+
+def read_corpus(corpus: Corpus, raw: Path, any_size: bool = False) -> dict[str, list[str]]:
+    """The lines of the three splits, checked against the known totals unless ``any_size``.
+
+    Raises:
+        UserError: a file is missing, empty or another one than it should be.
+    """
+    splits = {}
+    for split, names, *totals in zip(
+        SPLITS, corpus.files, corpus.lines, corpus.tokens, strict=True
+    ):
+        path = next((raw / name for name in names if (raw / name).is_file()), None)
+        if path is None:
+            raise UserError(f"{raw} holds no {' or '.join(names)}; {corpus.where}")
+        lines = decode_lines(read_bytes(path), path)
+        if not any(line.strip() for line in lines):
+            raise UserError(f"{path} is empty; {corpus.where}")
+        splits[split] = lines
+        counts = [len(lines), sum(len(line.split()) + 1 for line in lines)]
+        if not any_size and counts != totals:
+            raise UserError(
+                f"{path} has {counts[0]:,} lines and {counts[1]:,} tokens with line ends, but "
+                f"{split} of {corpus.title} has {totals[0]:,} and {totals[1]:,}; {corpus.where} "
+                "(--any-size takes other texts)"
+            )
+    types = len({word for line in splits["train"] for word in line.split()}) + 1
+    if not any_size and types != corpus.types:
+        raise UserError(
+            f"the training text has {types:,} types, but that of {corpus.title} has "
+            f"{corpus.types:,}; {corpus.where} (--any-size takes other texts)"
+        )
+    return splits
+
+
+def binarise(text: Path, dest: Path) -> None:
+    """``fairseq-preprocess`` of ``text/SPLIT.txt``; the dictionary is not padded with words."""
+    command = ["--only-source", "--destdir", str(dest), "--padding-factor", "1"]
+    for split in SPLITS:
+        command += [f"--{split}pref", str(text / f"{split}.txt")]
+    with captured_log():  # it is in dest/preprocess.log as well
+        from fairseq import options
+        from fairseq_cli import preprocess
+
+        try:
+            preprocess.main(options.get_preprocessing_parser().parse_args(command))
+        finally:
+            for handler in list(preprocess.logger.handlers):  # the log file
+                preprocess.logger.removeHandler(handler)
+                handler.close()
+
+
+@contextmanager
+def prepared_folder(out: Path):
+    """A temporary folder to fill with ``text`` and ``data-bin``; they are moved to ``out`` then."""
+    out.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
+    try:
+        yield stage
+        # data-bin marks a finished folder: the old one goes first, the new one comes last.
+        for name in ("data-bin", "text"):
+            if (out / name).exists():
+                os.replace(out / name, stage / f"old-{name}")
+        for name in ("text", "data-bin"):
+            os.replace(stage / name, out / name)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """``--out`` and ``--force``."""
+    parser.add_argument("--out", required=True, type=Path, help="folder to fill")
+    parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
+
+
+def is_prepared(args: argparse.Namespace) -> bool:
+    """Whether there is nothing to do; says so."""
+    if (args.out / "data-bin").exists() and not args.force:
+        print(f"{args.out} is already prepared; --force prepares it again")
+        return True
+    return False
+
+
+def prepare(make_splits: Callable[[], dict[str, list[str]]], args: argparse.Namespace) -> None:
+    """Write and binarise the splits; ``args`` are those of :func:`add_output_arguments`."""
+    if is_prepared(args):
+        return
+    splits = make_splits()
+    with prepared_folder(args.out) as stage:
+        for split, lines in splits.items():
+            write_lines(stage / "text" / f"{split}.txt", lines)
+            tokens = sum(len(line.split()) + 1 for line in lines)
+            print(f"{split}: {len(lines)} lines, {tokens} tokens with line ends")
+        binarise(stage / "text", stage / "data-bin")
+        with open(stage / "data-bin" / "dict.txt", encoding="utf-8") as types:
+            print(f"dictionary: {sum(1 for _ in types) + 4} entries, 4 of them special")
+    print(f"prepared {args.out / 'data-bin'}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(
+        prog="python -m fairseq_casrnn.data.monolingual",
+        description="A text for language models: check and binarise.",
+    )
+    parser.add_argument("corpus", choices=CORPORA)
+    parser.add_argument("--raw", required=True, type=Path, help="folder with the three text files")
+    parser.add_argument("--any-size", action="store_true", help="take other texts than the known")
+    add_output_arguments(parser)
+    args = parser.parse_args(argv)
+    corpus = CORPORA[args.corpus]
+    return run_main(lambda: prepare(lambda: read_corpus(corpus, args.raw, args.any_size), args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Perplexity of trained language models: what the recipes' ``evaluate.sh`` calls.
+
+``python -m fairseq_casrnn.evaluation.evaluate_lm --data DIR --out DIR`` evaluates
+``DIR/ARCH/seedN``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation import perplexity
+from fairseq_casrnn.evaluation.evaluate import choose_checkpoint, find_runs
+from fairseq_casrnn.evaluation.significance import mean_deviation
+
+SUBSETS = ("valid", "test")
+
+
+def evaluate(data: Path, run: Path, which: str, sentences: bool) -> dict[str, object]:
+    """Score validation and test set with a run's checkpoint.
+
+    Args:
+        data: prepared folder.
+        run: folder of checkpoints.
+        which: best, last, best:N or last:N.
+        sentences: each sentence by itself, else one continuous text.
+
+    Returns:
+        ``checkpoint``, ``mode``, ``parameters``, and for each split perplexity and ``_tokens``.
+    """
+    binarised = data / "data-bin"
+    path = choose_checkpoint(run, which)
+    with captured_log():
+        model, task = perplexity.load(path, binarised)
+    dictionary = task.source_dictionary
+    result: dict[str, object] = {"checkpoint": which}
+    result["mode"] = "sentences" if sentences else "continuous"
+    result["parameters"] = sum(parameter.numel() for parameter in model.parameters())
+    score = perplexity.score_sentences if sentences else perplexity.score_streams
+    for subset in SUBSETS:
+        with captured_log():
+            text = perplexity.read_sentences(binarised, subset, dictionary)
+        scores = score(model, dictionary, text)
+        result |= {subset: round(scores.perplexity, 4), f"{subset}_tokens": scores.tokens}
+    return result
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(
+        prog="python -m fairseq_casrnn.evaluation.evaluate_lm",
+        description="Print and record the perplexity of trained runs.",
+    )
+    parser.add_argument("--data", required=True, type=Path, help="prepared folder")
+    parser.add_argument("--out", required=True, type=Path, help="folder of runs ARCH/seedN")
+    parser.add_argument("--arch", nargs="*", default=[], help="architectures (all)")
+    parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (all)")
+    parser.add_argument("--checkpoint", default="best", help="best, last, best:N or last:N")
+    parser.add_argument("--sentence-reset", action="store_true", help="each sentence by itself")
+    args = parser.parse_args(argv)
+    return run_main(lambda: _evaluate_all(args))
+
+
+def _evaluate_all(args: argparse.Namespace) -> None:
+    if not (args.data / "data-bin" / "dict.txt").is_file():
+        raise UserError(f"{args.data} is not a prepared folder (no data-bin with a dict.txt in it)")
+    found: dict[str, list[float]] = {}
+    for arch, seed, run in find_runs(args.out, args.arch, args.seed):
+        result = evaluate(args.data, run, args.checkpoint, args.sentence_reset)
+        with open(args.out / "results.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps({"arch": arch, "seed": seed, **result}) + "\n")
+        print(
+            f"{arch} seed {seed}: perplexity {result['valid']:.2f} valid, {result['test']:.2f} test"
+            f" ({result['test_tokens']} tokens, {result['mode']}, {result['parameters']:,} "
+            "parameters)",
+            flush=True,
+        )
+        found.setdefault(arch, []).append(float(result["test"]))
+    for arch, values in found.items():
+        mean, deviation = mean_deviation(values)
+        spread = "" if deviation is None else f" ± {deviation:.2f}"
+        print(f"{arch}  test {mean:.2f}{spread}  ({len(values)} run{'s' * (len(values) > 1)})")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
