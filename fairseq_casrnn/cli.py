@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn import __version__
+from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
 
 # Each module has add_arguments(parser) and run(args), and imports torch in its functions only.
 COMMANDS = {
+    "analyze dyck": ("fairseq_casrnn.analysis.dyck", "how well a model closes brackets"),
+    "data dyck": ("fairseq_casrnn.data.dyck", "strings of brackets of bounded depth"),
     "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),
 }
 
@@ -19,7 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run ``casrnn`` with ``argv`` (default: the command line's) and return its exit status."""
     args = _parser().parse_args(argv)
     try:
-        args.run(args)
+        with captured_log():  # fairseq and matplotlib say much
+            args.run(args)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

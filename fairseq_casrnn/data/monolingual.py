@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,11 +97,18 @@ def read_corpus(corpus: Corpus, raw: Path, any_size: bool = False) -> dict[str, 
     return splits
 
 
-def binarise(text: Path, dest: Path) -> None:
-    """``fairseq-preprocess`` of ``text/SPLIT.txt``; the dictionary is not padded with words."""
+def binarise(text: Path, dest: Path, files: Sequence[str] = SPLITS) -> None:
+    """``fairseq-preprocess`` of ``text/NAME.txt``; the dictionary is not padded with words.
+
+    Args:
+        text: folder of the text files.
+        dest: folder to fill.
+        files: names for train, valid and test; several are joined by commas.
+    """
     command = ["--only-source", "--destdir", str(dest), "--padding-factor", "1"]
-    for split in SPLITS:
-        command += [f"--{split}pref", str(text / f"{split}.txt")]
+    for split, names in zip(SPLITS, files, strict=True):
+        paths = ",".join(str(text / f"{name}.txt") for name in names.split(","))
+        command += [f"--{split}pref", paths]
     with captured_log():  # it is in dest/preprocess.log as well
         from fairseq import options
         from fairseq_cli import preprocess

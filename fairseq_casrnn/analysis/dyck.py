@@ -1,0 +1,208 @@
+"""How well a language model closes brackets: ``casrnn analyze dyck``.
+
+A closing prediction is right when at least 0.8 of the probability of closing brackets is on the
+right one (Hewitt et al. 2020). Only positions whose next token closes are scored, by the distance
+between the bracket and its partner: the long-distance prediction accuracy, LDPA. WCPA is the worst
+of all distances.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from fairseq_casrnn.data.dyck import brackets
+from fairseq_casrnn.errors import UserError
+
+SHARE = 0.8
+
+
+def closing_tokens(dictionary) -> dict[int, int]:
+    """For each closing bracket of the dictionary, the opening one; indices.
+
+    Raises:
+        UserError: the dictionary is not one of brackets.
+    """
+    indices = dictionary.indices
+    closing = {}
+    for left in indices:
+        right = f"{left[1:]})"
+        if left.startswith("(") and len(left) > 1 and right in indices:
+            closing[indices[right]] = indices[left]
+    words = len(dictionary) - dictionary.nspecial
+    if not closing or 2 * len(closing) != words:
+        pairs = " ".join(brackets(1)[0])
+        raise UserError(f"the data holds other tokens than pairs of brackets such as {pairs}")
+    return closing
+
+
+def distances(targets, closing: dict[int, int]):
+    """Distances between closing brackets and their partners.
+
+    Args:
+        targets: ``(B, T)`` int tensor of strings, each from its start.
+        closing: of :func:`closing_tokens`.
+
+    Returns:
+        ``(B, T)`` numpy array: 0 where no bracket closes.
+    """
+    opening, found = set(closing.values()), np.zeros(tuple(targets.shape), dtype=np.int64)
+    for row, tokens in enumerate(targets.tolist()):
+        stack = []
+        for t, token in enumerate(tokens):
+            if token in opening:
+                stack.append(t)
+            elif token in closing and stack:
+                found[row, t] = t - stack.pop()
+    return found
+
+
+def count_right(log_probs, targets, closing: dict[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Right predictions and all predictions of closing brackets by distance.
+
+    Args:
+        log_probs: ``(B, T, V)``, logarithms up to a constant of each position.
+        targets: ``(B, T)``.
+        closing: of :func:`closing_tokens`.
+
+    Returns:
+        ``(D,)`` each, for the distances 0 to D-1.
+    """
+    import torch
+
+    far = torch.from_numpy(distances(targets, closing))
+    scored = far > 0
+    at = scored.to(log_probs.device)
+    columns = torch.tensor(sorted(closing), device=log_probs.device)
+    share = log_probs[at][:, columns].float().softmax(-1)  # (N, K)
+    gold = columns.unsqueeze(0) == targets.to(columns.device)[at].unsqueeze(1)
+    right = (share[gold] >= SHARE).cpu().numpy()
+    found = far[scored].numpy()
+    size = int(found.max(initial=0)) + 1
+    return np.bincount(found[right], minlength=size), np.bincount(found, minlength=size)
+
+
+def add_counts(total: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """The sum of two arrays of which one may be longer."""
+    size = max(len(total), len(more))
+    return np.pad(total, (0, size - len(total))) + np.pad(more, (0, size - len(more)))
+
+
+def worst(right: np.ndarray, seen: np.ndarray) -> tuple[float, int]:
+    """WCPA and the (shortest) distance where it is; (nan, 0) where nothing closes."""
+    at = np.flatnonzero(seen)
+    if not len(at):
+        return float("nan"), 0
+    accuracy = right[at] / seen[at]
+    return float(accuracy.min()), int(at[accuracy.argmin()])
+
+
+def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.ndarray]:
+    """Loss, tokens and closing predictions of a model on strings.
+
+    Returns:
+        Negative log-likelihood of all tokens in nats, their number, and :func:`count_right`.
+    """
+    import torch
+
+    from fairseq_casrnn.evaluation.perplexity import padded, sentence_batches
+
+    closing, device = closing_tokens(dictionary), next(model.parameters()).device
+    loss, tokens, right, seen = 0.0, 0, np.zeros(1, np.int64), np.zeros(1, np.int64)
+    for batch in sentence_batches(np.array([len(sentence) for sentence in sentences]), 20000):
+        source, target = (t.to(device) for t in padded([sentences[i] for i in batch], dictionary))
+        with torch.no_grad():
+            table = model.get_normalized_probs(
+                model(source), log_probs=True, sample={"target": target}
+            )
+        real = target.ne(dictionary.pad())
+        loss -= float(table.gather(-1, target.unsqueeze(-1)).squeeze(-1)[real].double().sum())
+        tokens += int(real.sum())
+        more = count_right(table, target.cpu(), closing)
+        right, seen = add_counts(right, more[0]), add_counts(seen, more[1])
+    return loss, tokens, right, seen
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``casrnn analyze dyck``."""
+    parser.add_argument("data", type=Path, help="folder that casrnn data dyck filled")
+    parser.add_argument("--path", required=True, type=Path, help="checkpoint")
+    parser.add_argument(
+        "--subset", default="test", help="test (default), valid, train or test1, the longer strings"
+    )
+    parser.add_argument("--csv", type=Path, help="file for accuracies by distance")
+    parser.add_argument("--png", type=Path, help="file for a plot of them")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print perplexity, floor and WCPA; write table and plot. Raises UserError."""
+    from fairseq_casrnn.evaluation.perplexity import load, read_sentences
+
+    split = read_notes(args.data, args.subset)
+    model, task = load(args.path, args.data / "data-bin")
+    dictionary = task.source_dictionary
+    sentences = read_sentences(args.data / "data-bin", args.subset, dictionary)
+    loss, tokens, right, seen = measure(model, dictionary, sentences)
+    if args.csv is not None:
+        write_csv(args.csv, right, seen)
+    if args.png is not None:
+        plot(args.png, right, seen)
+    perplexity, (wcpa, distance) = float(np.exp(loss / tokens)), worst(right, seen)
+    above = 100 * (perplexity / split["floor"] - 1)
+    own = 100 * (perplexity / split["floor_of_samples"] - 1)
+    print(
+        f"{args.subset}: {tokens} tokens, perplexity {perplexity:.4f}; the source's "
+        f"{split['floor']:.4f} ({above:+.2f} %), on these strings {split['floor_of_samples']:.4f} "
+        f"({own:+.2f} %)"
+    )
+    print(
+        f"closing brackets: {int(right.sum())} of {int(seen.sum())} right, "
+        f"WCPA {wcpa:.3f} (at distance {distance}, {int(seen[distance])} brackets)"
+    )
+
+
+def read_notes(data: Path, subset: str) -> dict:
+    """What ``dyck.json`` says of a split. Raises UserError where there is none."""
+    path = data / "text" / "dyck.json"
+    try:
+        splits = json.loads(path.read_text(encoding="utf-8"))["splits"]
+    except (OSError, ValueError, KeyError):
+        raise UserError(f"{path} cannot be read; give a folder of casrnn data dyck") from None
+    if subset not in splits:
+        raise UserError(f"{data} has no '{subset}'; --subset is one of {', '.join(splits)}")
+    return splits[subset]
+
+
+def write_csv(path: Path, right: np.ndarray, seen: np.ndarray) -> None:
+    """Columns distance, right, all, accuracy. Raises UserError where it cannot be written."""
+    draft = path.with_name(f"{path.name}.tmp")
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write("distance,right,all,accuracy\n")
+            for distance in np.flatnonzero(seen):
+                counts = int(right[distance]), int(seen[distance])
+                file.write(f"{distance},{counts[0]},{counts[1]},{counts[0] / counts[1]:.6f}\n")
+        os.replace(draft, path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def plot(png: Path, right: np.ndarray, seen: np.ndarray) -> None:
+    """Draw accuracy by distance. Raises UserError: no matplotlib, or no such folder."""
+    from fairseq_casrnn.analysis import plots
+
+    figure, axes = plots._figure(6.4, 4.0)
+    at = np.flatnonzero(seen)
+    axes.plot(at, right[at] / seen[at], lw=1, marker=".", ms=3, color="#c8442c")
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xlabel("distance to the opening bracket")
+    axes.set_ylabel(f"closing predictions with ≥ {SHARE} on the right bracket")
+    axes.spines[["top", "right"]].set_visible(False)
+    wcpa, distance = worst(right, seen)
+    axes.set_title(f"WCPA {wcpa:.3f}, at distance {distance}", loc="left", fontsize=11)
+    plots._save(figure, png)

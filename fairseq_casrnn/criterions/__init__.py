@@ -1,0 +1,3 @@
+"""Criterions that fairseq lacks; importing this registers them."""
+
+from . import dyck  # noqa: F401

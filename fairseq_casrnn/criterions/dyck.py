@@ -1,0 +1,67 @@
+"""Cross entropy that also logs, while validating, how well brackets are closed."""
+
+# No "from __future__ import annotations": fairseq reads the fields' types, and not as text.
+import math
+
+import numpy as np
+from fairseq.criterions import register_criterion
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
+from fairseq.logging import metrics
+
+from ..analysis.dyck import closing_tokens, count_right, worst
+
+
+@register_criterion("dyck_cross_entropy", dataclass=CrossEntropyCriterionConfig)
+class DyckCrossEntropy(CrossEntropyCriterion):
+    """``cross_entropy`` for strings of brackets; validation logs ``wcpa``, see analysis.dyck.
+
+    Batches must be of whole strings (``--sentence-reset``, or ``--sample-break-mode eos``).
+    """
+
+    def __init__(self, task, sentence_avg):
+        super().__init__(task, sentence_avg)
+        self.closing = closing_tokens(task.source_dictionary)
+
+    def compute_loss(self, model, net_output, sample, reduce=True):
+        """As that of the base; keeps the counts of closing predictions when not training."""
+        if not model.training:
+            targets = model.get_targets(sample, net_output).cpu()
+            self.counts = count_right(net_output[0], targets, self.closing)
+        return super().compute_loss(model, net_output, sample, reduce)
+
+    def forward(self, model, sample, reduce=True):
+        """As that of the base."""
+        self.counts = None
+        loss, sample_size, logging_output = super().forward(model, sample, reduce)
+        if self.counts is not None:
+            right, seen = self.counts
+            at = np.flatnonzero(seen)
+            logging_output["closed"] = [(int(d), int(right[d]), int(seen[d])) for d in at]
+        return loss, sample_size, logging_output
+
+    @staticmethod
+    def reduce_metrics(logging_outputs) -> None:
+        """Aggregate; counts go into one hidden sum for each distance."""
+        CrossEntropyCriterion.reduce_metrics(logging_outputs)
+        counted = [counts for log in logging_outputs for counts in log.get("closed", ())]
+        for distance, right, seen in counted:
+            metrics.log_scalar_sum(f"_right_{distance}", right)
+            metrics.log_scalar_sum(f"_seen_{distance}", seen)
+        if counted:
+            metrics.log_derived("wcpa", _wcpa)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """No: which distances occur differs from batch to batch."""
+        return False
+
+
+def _wcpa(meters) -> float:
+    """WCPA over all batches that the sums in ``meters`` are of."""
+    at = [int(name.removeprefix("_seen_")) for name in meters if name.startswith("_seen_")]
+    right, seen = np.zeros(max(at) + 1), np.zeros(max(at) + 1)
+    for distance in at:
+        right[distance] = meters[f"_right_{distance}"].sum
+        seen[distance] = meters[f"_seen_{distance}"].sum
+    value = worst(right, seen)[0]
+    return value if math.isnan(value) else round(value, 4)

@@ -1,0 +1,231 @@
+"""Dyck languages: the source, the files, the measures."""
+
+import itertools
+import json
+import math
+import random
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from command_lines.programs import fairseq
+from fairseq.data import Dictionary
+from fairseq.logging import metrics
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.analysis import dyck as analysis
+from fairseq_casrnn.criterions.dyck import DyckCrossEntropy
+from fairseq_casrnn.data.dyck import Source, brackets, draw
+from fairseq_casrnn.errors import UserError
+
+
+def all_strings(k, m, low, high):
+    """Each string with its probability without regard to the length, by enumeration."""
+    pairs = dict(brackets(k))
+    found = {}
+
+    def extend(tokens, stack, probability):
+        if len(tokens) >= high:
+            return
+        share = 0.5 / k if len(stack) < m else 0
+        if not stack and low <= len(tokens) + 1:
+            found[" ".join(tokens)] = probability * 0.5
+        if stack:
+            close = 0.5 if len(stack) < m else 1.0
+            extend([*tokens, stack[-1]], stack[:-1], probability * close)
+        for left, right in pairs.items():
+            if share:
+                extend([*tokens, left], [*stack, right], probability * share)
+
+    extend([], [], 1.0)
+    return found
+
+
+@pytest.mark.parametrize(("k", "m", "low", "high"), [(2, 2, 1, 9), (1, 3, 5, 9), (3, 1, 4, 7)])
+def test_against_enumeration(k, m, low, high):
+    """Probabilities, entropy and expected length from a list of all strings."""
+    strings, source = all_strings(k, m, low, high), Source(k, m, low, high)
+    total = sum(strings.values())
+    assert source.reach[0, 0] == pytest.approx(total)
+    entropy = length = 0.0
+    for text, probability in strings.items():
+        share = probability / total
+        assert source.log_prob(text.split()) == pytest.approx(math.log(share))
+        entropy -= share * math.log(share)
+        length += share * (len(text.split()) + 1)
+    assert source.entropy() == pytest.approx((entropy, length))
+    assert source.floor() == pytest.approx(math.exp(entropy / length))
+
+
+@pytest.mark.parametrize(("m", "floor"), [(4, 2.520), (6, 2.611), (8, 2.661)])
+def test_floor_without_a_length_limit(m, floor):
+    """By hand: 3/2 bits everywhere but at depth m, where the walk is 1/(2m+1) of the time."""
+    source = Source(2, m, 1, 6000)
+    assert source.floor() == pytest.approx(2 ** (1.5 * 2 * m / (2 * m + 1)), rel=1e-9)
+    assert source.floor() == pytest.approx(floor, abs=5e-4)
+    assert source.entropy()[1] == pytest.approx(2 * m + 1)
+
+
+def test_samples_have_the_distribution():
+    source, count = Source(2, 2, 3, 7), 20000
+    rng = random.Random(1)
+    found = Counter(" ".join(source.sample(rng)) for _ in range(count))
+    strings = all_strings(2, 2, 3, 7)
+    total = sum(strings.values())
+    assert found.keys() == strings.keys()
+    chi2 = sum(
+        (found[text] - count * p / total) ** 2 / (count * p / total) for text, p in strings.items()
+    )
+    assert abs(chi2 - (len(strings) - 1)) < 5 * math.sqrt(2 * len(strings))
+
+
+def test_draws_are_seeded_and_disjoint(capsys):
+    source = Source(2, 3, 1, 11)
+
+    def splits(seed):
+        taken = set()
+        first = [" ".join(s) for s in draw(source, 50, f"{seed} a", taken)]
+        return first, [" ".join(s) for s in draw(source, 50, f"{seed} b", taken)]
+
+    first, second = splits(1)
+    assert not set(first) & set(second)
+    assert len(set(first)) < 50  # the shortest ones come again and again
+    assert splits(1) == (first, second) != splits(2)
+    assert "drawn again, because they had occurred" in capsys.readouterr().out
+    unique = [" ".join(s) for s in draw(source, 50, "1", set(), unique=True)]
+    assert len(set(unique)) == 50
+
+
+@pytest.mark.parametrize(
+    "text", ["(a", "a)", "(a b)", "(a a) (a a)", "(a (a (a a) a) a)", "", "(c c)", "(a a) a)"]
+)
+def test_strings_that_are_none(text):
+    """Of depth 2 and lengths 3 to 3 there are only two."""
+    source = Source(2, 2, 3, 3)
+    assert source.log_prob(["(a", "a)"]) == pytest.approx(math.log(0.5))
+    with pytest.raises(UserError, match="is no string of this source"):
+        source.log_prob(text.split())
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    out = tmp_path_factory.mktemp("dyck")
+    sizes = ["--train", "60", "--valid", "20", "--test", "20", "--lengths", "9:30"]
+    assert cli.main(["data", "dyck", "--m", "3", "--out", str(out), *sizes]) == 0
+    return out
+
+
+def test_files(data, capsys):
+    notes = json.loads((data / "text" / "dyck.json").read_text())
+    seen = set()
+    for split, size, low, high in (
+        ("train", 60, 9, 30),
+        ("valid", 20, 9, 30),
+        ("test", 20, 9, 30),
+        ("test1", 20, 31, 90),
+    ):
+        lines = (data / "text" / f"{split}.txt").read_text().splitlines()
+        assert len(lines) == size
+        assert all(low <= len(line.split()) + 1 <= high for line in lines)
+        assert not seen & set(lines)
+        seen |= set(lines)
+        about = notes["splits"][split]
+        assert about["lengths"] == [low, high]
+        assert about["floor"] == pytest.approx(Source(2, 3, low, high).floor())
+        assert (data / "data-bin" / f"{split}.bin").exists()
+    assert len((data / "data-bin" / "dict.txt").read_text().splitlines()) == 4
+    assert cli.main(["data", "dyck", "--out", str(data)]) == 0
+    assert "already prepared" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--m", "0"], "--k is 2 and --m is 0; both must be at least 1"),
+        (["--lengths", "9:8"], "lengths 9:8 are no range"),
+        (["--lengths", "4:4"], "no string has a length from 4 to 4"),
+        (["--test", "0"], "--test is 0"),
+        (["--lengths", "1:3"], "too few different strings have lengths 1:3"),
+    ],
+)
+def test_wrong_options(tmp_path, capsys, options, message):
+    assert cli.main(["data", "dyck", "--out", str(tmp_path / "out"), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out" / "data-bin").exists()
+
+
+def dictionary():
+    words = Dictionary()
+    for token in itertools.chain(*brackets(2)):
+        words.add_symbol(token)
+    return words
+
+
+def test_distances_and_right_predictions():
+    """By hand: (a (b b) a) closes at distances 1 and 3, (b b) at 1."""
+    words = dictionary()
+    closing = analysis.closing_tokens(words)
+    a, a_, b, b_ = (words.index(token) for token in itertools.chain(*brackets(2)))
+    assert closing == {a_: a, b_: b}
+    targets = torch.tensor([[a, b, b_, a_, 2], [b, b_, 2, 1, 1]])
+    assert analysis.distances(targets, closing).tolist() == [[0, 0, 1, 3, 0], [0, 1, 0, 0, 0]]
+    share = torch.full((2, 5, len(words)), 0.01)  # most of the mass is on other tokens
+    share[0, 2, b_], share[0, 2, a_] = 0.08, 0.02  # 0.8 of that on closing brackets
+    share[0, 3, a_], share[0, 3, b_] = 0.07, 0.02
+    share[1, 1, b_], share[1, 1, a_] = 0.02, 0.08
+    share[0, 2, 2], share[1, 1, a] = 0.8, 0.5
+    right, seen = analysis.count_right((share * 1.001).log(), targets, closing)
+    assert (right.tolist(), seen.tolist()) == ([0, 1, 0, 0], [0, 2, 0, 1])
+    assert analysis.worst(right, seen) == (0.0, 3)
+    assert analysis.worst(np.array([0, 1, 0, 1]), seen) == (0.5, 1)
+    words.add_symbol("c")
+    with pytest.raises(UserError, match="holds other tokens than pairs of brackets"):
+        analysis.closing_tokens(words)
+
+
+def test_training_logs_wcpa_and_analysis_agrees(data, tmp_path, capsys):
+    """What validation logs is what casrnn analyze dyck finds; also after a resume."""
+    options = ["--task", "stateful_language_modeling", "--sentence-reset", "--cpu"]
+    options += ["--criterion", "dyck_cross_entropy", "--arch", "second_order_lstm_lm_dyck"]
+    options += ["--batch-size", "7", "--optimizer", "adam", "--lr", "0.03", "--num-workers", "0"]
+    options += ["--log-format", "json", "--save-dir", tmp_path]
+    fairseq("train", data / "data-bin", *options, "--max-epoch", 2)
+    done = fairseq("train", data / "data-bin", *options, "--max-epoch", 25)
+    valid = done.records("valid_wcpa")[-1]
+    assert [r["train_temperature"] for r in done.records("train_temperature")][:2] == [
+        "0.81",
+        "0.729",
+    ]
+    arguments = ["analyze", "dyck", data, "--path", tmp_path / "checkpoint_last.pt"]
+    arguments += ["--subset", "valid", "--csv", tmp_path / "a.csv", "--png", tmp_path / "a.png"]
+    assert cli.main([str(argument) for argument in arguments]) == 0
+    printed = capsys.readouterr().out
+    assert f"WCPA {float(valid['valid_wcpa']):.3f}" in printed
+    perplexity = float(re.search(r"perplexity ([\d.]+)", printed)[1])
+    assert math.log2(perplexity) == pytest.approx(float(valid["valid_loss"]), abs=6e-4)
+    rows = [line.split(",") for line in (tmp_path / "a.csv").read_text().splitlines()[1:]]
+    assert float(valid["valid_wcpa"]) == pytest.approx(min(float(r[3]) for r in rows), abs=1e-4)
+    text = (data / "text" / "valid.txt").read_text().split()
+    assert sum(int(r[2]) for r in rows) == sum(token.endswith(")") for token in text)
+    assert sum(int(r[1]) for r in rows) > 0
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_wcpa_of_several_batches():
+    """The worst of the sums over batches, not a mean of the batches' worst."""
+    log = {"loss": 1.0, "ntokens": 1, "sample_size": 1}
+    with metrics.aggregate(new_root=True) as total:
+        for closed in ([(1, 1, 1), (3, 0, 2)], [], [(3, 3, 3), (5, 4, 5)]):
+            DyckCrossEntropy.reduce_metrics([{**log, "closed": closed}])
+    assert total.get_smoothed_values()["wcpa"] == 0.6
+
+
+def test_wrong_analysis(data, tmp_path, capsys):
+    assert cli.main(["analyze", "dyck", str(tmp_path), "--path", "x"]) == 2
+    assert "give a folder of casrnn data dyck" in capsys.readouterr().err
+    assert cli.main(["analyze", "dyck", str(data), "--path", "x", "--subset", "dev"]) == 2
+    assert "--subset is one of train, valid, test, test1" in capsys.readouterr().err
+    assert cli.main(["analyze", "dyck", str(data), "--path", "x"]) == 2
+    assert "checkpoint x does not exist" in capsys.readouterr().err

@@ -1,0 +1,110 @@
+"""casrnn perplexity, and the scores behind it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.evaluation import perplexity
+from fairseq_casrnn.evaluation.evaluate_lm import evaluate
+
+from .common import dictionary, random_model, random_tokens
+from .test_stateful_task import independent
+
+
+@torch.no_grad()
+def test_scores_of_sentences():
+    """As one by one, whatever their order and the batches."""
+    model, words = random_model("cas_lstm"), dictionary()
+    sentences = [
+        torch.cat([row[:n], torch.tensor([2])])
+        for n, row in zip((3, 0, 7, 1, 3), random_tokens(5, 7), strict=True)
+    ]
+    scores = perplexity.score_sentences(model, words, sentences)
+    expected = []
+    for sentence in sentences:
+        source = torch.cat([torch.tensor([2]), sentence[:-1]])
+        table = model(source[None])[0][0].log_softmax(-1)
+        expected.append(float(table.gather(1, sentence[:, None]).sum()))
+    assert scores.tokens == sum(len(sentence) for sentence in sentences)
+    assert scores.sentences() == pytest.approx(expected, rel=1e-5)
+    assert scores.loss == pytest.approx(-sum(expected) / scores.tokens, rel=1e-5)
+    assert scores.perplexity == pytest.approx(math.exp(scores.loss))
+
+
+def test_batches_of_sentences():
+    lengths = np.array([5, 1, 9, 3, 3, 40])
+    batches = list(perplexity.sentence_batches(lengths, most=12))
+    assert sorted(np.concatenate(batches)) == list(range(6))
+    assert all(len(b) == 1 or lengths[b].max() * len(b) <= 12 for b in batches)
+    assert len(batches) < 6
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_streams(monkeypatch, streams):
+    """In pieces as in one pass; the first token of each stream has no score."""
+    monkeypatch.setattr(perplexity, "BATCH_TOKENS", 8)
+    model, words = random_model("dg_lstm"), dictionary()
+    text = random_tokens(1, 29)[0]
+    scores = perplexity.score_streams(model, words, text.split([9, 11, 9]), streams)
+    expected = []
+    for stream in text.tensor_split(streams):
+        table = model(stream[None, :-1])[0][0].log_softmax(-1)
+        expected += [math.nan, *table.gather(1, stream[1:, None]).squeeze(1).tolist()]
+    assert scores.log_probs == pytest.approx(np.array(expected), rel=1e-5, nan_ok=True)
+    assert scores.tokens == 29 - streams
+    assert sum(scores.sentences()) == pytest.approx(-scores.loss * scores.tokens)
+
+
+@pytest.mark.parametrize("options", [[], ["--sentence-reset"], ["--streams", "3"]])
+def test_command(data, checkpoint, tmp_path, capsys, options):
+    scores = tmp_path / "scores"
+    command = ["perplexity", data, "--path", checkpoint, "--scores", scores, *options]
+    assert cli.main([str(part) for part in command]) == 0
+    streams = 3 if "--streams" in options else 1
+    count, value = independent(checkpoint, data, "test", "--sentence-reset" in options, streams)
+    assert capsys.readouterr().out == (
+        f"tokens {count}, loss {math.log(value):.4f} nats ({math.log2(value):.4f} bits), "
+        f"perplexity {value:.2f}\n"
+    )
+    rows = [line.split("\t") for line in scores.read_text().splitlines()]
+    lines = (data.parent / "test").read_text().splitlines()
+    assert [int(row[0]) for row in rows] == [len(line.split()) + 1 for line in lines]
+    loss = -sum(float(row[1]) for row in rows) / count
+    assert math.exp(loss) == pytest.approx(value, rel=1e-6)
+
+
+def test_evaluation_of_runs(data, checkpoint, tmp_path):
+    (tmp_path / "data-bin").symlink_to(data)
+    result = evaluate(tmp_path, checkpoint.parent, "last", sentences=True)
+    for subset in ("valid", "test"):
+        count, value = independent(checkpoint, data, subset, sentences=True)
+        assert result[f"{subset}_tokens"] == count
+        assert result[subset] == pytest.approx(value, abs=1e-4)
+    assert result["mode"] == "sentences"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["{data}", "--path", "x.pt"], "checkpoint x.pt does not exist"),
+        (["{tmp}", "--path", "{checkpoint}"], "{tmp} holds no dict.txt"),
+        (["{data}", "--path", "{data}/dict.txt"], "dict.txt cannot be read: it is truncated"),
+        (["{data}", "--path", "{checkpoint}", "--subset", "dev"], "there is no 'dev' in {data}"),
+        (["{data}", "--path", "{checkpoint}", "--streams", "0"], "--streams is 0"),
+        (["{data}", "--path", "{checkpoint}", "--streams", "99"], "too few for 99 streams"),
+        (["{other}", "--path", "{checkpoint}"], "or with another dictionary"),
+        (["{data}", "--path", "{checkpoint}", "--scores", "/no/file"], "cannot write /no/file"),
+    ],
+)
+def test_mistakes(data, checkpoint, tmp_path, capsys, options, message):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "dict.txt").write_text("a 1\nb 1\n")
+    names = {"data": data, "checkpoint": checkpoint, "tmp": tmp_path, "other": other}
+    assert cli.main(["perplexity", *(option.format(**names) for option in options)]) == 2
+    error = capsys.readouterr().err
+    assert message.format(**names) in error
+    assert error.count("\n") == 1
