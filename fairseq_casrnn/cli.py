@@ -12,6 +12,10 @@ from fairseq_casrnn.errors import UserError
 
 # Each module has add_arguments(parser) and run(args), and imports torch in its functions only.
 COMMANDS = {
+    "analyze syneval": (
+        "fairseq_casrnn.analysis.syneval",
+        "grammatical against ungrammatical sentences",
+    ),
     "analyze dyck": ("fairseq_casrnn.analysis.dyck", "how well a model closes brackets"),
     "data dyck": ("fairseq_casrnn.data.dyck", "strings of brackets of bounded depth"),
     "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),

@@ -136,6 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--csv", type=Path, help="file for accuracies by distance")
     parser.add_argument("--png", type=Path, help="file for a plot of them")
+    parser.add_argument("--results", type=Path, help="file to append a JSON line to")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -151,17 +152,27 @@ def run(args: argparse.Namespace) -> None:
         write_csv(args.csv, right, seen)
     if args.png is not None:
         plot(args.png, right, seen)
-    perplexity, (wcpa, distance) = float(np.exp(loss / tokens)), worst(right, seen)
-    above = 100 * (perplexity / split["floor"] - 1)
-    own = 100 * (perplexity / split["floor_of_samples"] - 1)
+    result = {"perplexity": float(np.exp(loss / tokens)), "tokens": tokens, **split}
+    result["wcpa"], result["wcpa_distance"] = worst(right, seen)
+    result |= {"closed": int(seen.sum()), "right": int(right.sum())}
+    report(args.subset, result, int(seen[result["wcpa_distance"]]))
+    if args.results is not None:
+        run_name = {"path": str(args.path), "subset": args.subset}
+        with open(args.results, "a", encoding="utf-8") as file:
+            file.write(json.dumps(run_name | result) + "\n")
+
+
+def report(subset: str, result: dict, brackets_there: int) -> None:
+    """Print perplexity beside the floors, and WCPA."""
+    perplexity, floor, own = (result[key] for key in ("perplexity", "floor", "floor_of_samples"))
     print(
-        f"{args.subset}: {tokens} tokens, perplexity {perplexity:.4f}; the source's "
-        f"{split['floor']:.4f} ({above:+.2f} %), on these strings {split['floor_of_samples']:.4f} "
-        f"({own:+.2f} %)"
+        f"{subset}: {result['tokens']} tokens, perplexity {perplexity:.4f}; the source's "
+        f"{floor:.4f} ({100 * (perplexity / floor - 1):+.2f} %), on these strings {own:.4f} "
+        f"({100 * (perplexity / own - 1):+.2f} %)"
     )
     print(
-        f"closing brackets: {int(right.sum())} of {int(seen.sum())} right, "
-        f"WCPA {wcpa:.3f} (at distance {distance}, {int(seen[distance])} brackets)"
+        f"closing brackets: {result['right']} of {result['closed']} right, WCPA "
+        f"{result['wcpa']:.3f} (at distance {result['wcpa_distance']}, {brackets_there} brackets)"
     )
 
 

@@ -6,7 +6,7 @@ Translation: ``<cell>_iwslt``: 2+2 layers, all sizes 256 (CAS-LSTM paper, §4.4)
 ``<cell>_tiny``: for tests.
 
 Language models: ``<cell>_lm_ptb``: two layers of 200, no dropout (depth-gated LSTM paper, §4.2).
-``<cell>_lm_wikitext2``: 300 → 600, dropout 0.5, and ``<cell>_lm_dyck_{4,6,8}``: 30 → 3m for nesting
+``<cell>_lm_wikitext2``: 300 → 600, dropout 0.5, and ``<cell>_lm_dyck_{2,…,10}``: 30 → 3m for nesting
 to depth m, no dropout (second-order LSTM paper, §4.3); ``<cell>_lm_dyck`` is that of m = 4.
 ``<cell>_lm_tiny``: for tests.
 """
@@ -60,6 +60,6 @@ for _cell in FAMILIES:
     register_lm(_cell, "ptb", embed=200, hidden=200, layers=2, dropout=0.0)
     register_lm(_cell, "wikitext2", embed=300, hidden=600, layers=1, dropout=0.5)
     register_lm(_cell, "tiny", embed=12, hidden=16, layers=2, dropout=0.0)
-    for _depth in (4, 6, 8):  # m, the deepest nesting
+    for _depth in range(2, 11):  # m, the deepest nesting
         register_lm(_cell, f"dyck_{_depth}", embed=30, hidden=3 * _depth, layers=1, dropout=0.0)
     register_lm(_cell, "dyck", embed=30, hidden=12, layers=1, dropout=0.0)

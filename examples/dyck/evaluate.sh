@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Perplexity beside the source's, and accuracy of closing brackets by distance, of trained models.
+set -euo pipefail
+
+RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+source "$RECIPE/../language_model.sh"
+source "$RECIPE/common.sh"
+
+case " $* " in *" -h "* | *" --help "*)
+    cat <<END
+usage: evaluate.sh [--m 4,6,8] [--data DIR] [--out DIR]
+
+Evaluates all runs in DIR/mN on test and on test1, the longer strings; writes ldpa.SUBSET.csv and
+.png into each run's folder and appends a JSON line to DIR/results.jsonl.
+END
+    exit 0
+    ;;
+esac
+dyck_options "$@"
+[ ${#REST[@]} -eq 0 ] || fail "unknown option ${REST[0]}; see --help"
+found=""
+for m in $DEPTHS; do
+    for run in "$BASE_OUT/m$m"/*/seed*; do
+        [ -f "$run/checkpoint_best.pt" ] || continue
+        found=1
+        for subset in test test1; do
+            echo "${run#"$BASE_OUT/"} $subset"
+            "$PYTHON" -m fairseq_casrnn.cli analyze dyck "$BASE_DATA/m$m" --subset "$subset" \
+                --path "$run/checkpoint_best.pt" --csv "$run/ldpa.$subset.csv" \
+                --png "$run/ldpa.$subset.png" --results "$BASE_OUT/results.jsonl"
+        done
+    done
+done
+[ -n "$found" ] || fail "$BASE_OUT holds no trained run; run train.sh first"

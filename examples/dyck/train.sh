@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Train language models on the Dyck languages that prepare.sh generated.
+set -euo pipefail
+
+RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+SEEDS="1"
+TINY_ARCH="second_order_lstm_lm_tiny"
+SETTINGS=(
+    # the second-order LSTM paper's; each string from an all-zero state
+    --sentence-reset --batch-size 10 --criterion dyck_cross_entropy
+    --optimizer adam --lr 1e-4
+    --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --lr-patience 3 --patience 6
+    --max-epoch 200 --no-epoch-checkpoints --log-interval 500
+)
+
+ARCHS="stacked_lstm_lm_dyck_M second_order_lstm_lm_dyck_M, M each of --m 4,6,8"
+source "$RECIPE/../language_model.sh"
+source "$RECIPE/common.sh"
+dyck_options "$@"
+for m in $DEPTHS; do
+    case " ${REST[*]-} " in *" -h "* | *" --help "*) lm_train_usage; exit 0 ;; esac
+    (
+        ARCHS="stacked_lstm_lm_dyck_$m second_order_lstm_lm_dyck_$m"
+        lm_train_main --data "$BASE_DATA/m$m" --out "$BASE_OUT/m$m" ${REST[@]+"${REST[@]}"}
+    )
+done

@@ -1,0 +1,258 @@
+"""Syntactic evaluation on minimal pairs (Marvin & Linzen 2018): ``casrnn analyze syneval``.
+
+A model is right about a pair when it gives the grammatical sentence the strictly greater
+log-probability. A tie is wrong; it is counted apart, since it mostly means that both sentences are
+the same after unknown words became ``<unk>``.
+
+The file has tab-separated lines: construction, case, and two sentences, the grammatical one first;
+or three for negative polarity items: grammatical, intrusive, ungrammatical.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fairseq_casrnn.data.text import decode_lines, read_bytes
+from fairseq_casrnn.errors import UserError
+
+BATCH_TOKENS = 2048
+
+# The constructions of the file, with animate and inanimate nouns together: 19 categories.
+NAMES = {
+    "simple_agrmt": "agreement: simple",
+    "sent_comp": "agreement: in a sentential complement",
+    "vp_coord": "agreement: short VP coordination",
+    "long_vp_coord": "agreement: long VP coordination",
+    "prep": "agreement: across a prepositional phrase",
+    "subj_rel": "agreement: across a subject relative clause",
+    "obj_rel_across": "agreement: across an object relative clause",
+    "obj_rel_no_comp_across": "agreement: across an object relative clause, no that",
+    "obj_rel_within": "agreement: in an object relative clause",
+    "obj_rel_no_comp_within": "agreement: in an object relative clause, no that",
+    "simple_reflexives": "reflexive: simple",
+    "reflexive_sent_comp": "reflexive: in a sentential complement",
+    "reflexives_across": "reflexive: across a relative clause",
+    "simple_npi": "NPI: simple",
+    "npi_across": "NPI: across a relative clause",
+}
+OF_THREE = (
+    (0, 1, "grammatical vs. intrusive"),
+    (1, 2, "intrusive vs. ungrammatical"),
+    (0, 2, "grammatical vs. ungrammatical"),
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sentences, the better one first, and the category they belong to."""
+
+    category: str
+    better: str
+    worse: str
+
+
+@dataclass
+class Accuracy:
+    """Results of one category: pairs, how many were right, how many were ties (and so wrong)."""
+
+    pairs: int = 0
+    right: int = 0
+    ties: int = 0
+
+    @property
+    def share(self) -> float:
+        """Right pairs among all."""
+        return self.right / self.pairs
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """The pairs of a tsv file, plain, ``.gz`` or ``.xz``; of three sentences all three pairs.
+
+    Raises:
+        UserError: no such file; a malformed line, which the message numbers.
+    """
+    data = read_bytes(path)
+    if path.suffix == ".xz":
+        try:
+            data = lzma.decompress(data)
+        except lzma.LZMAError as error:
+            raise UserError(f"{path} is not a complete xz file ({error})") from None
+    pairs = []
+    for number, line in enumerate(decode_lines(data, path), 1):
+        columns = [column.strip() for column in line.split("\t")]
+        if len(columns) not in (4, 5) or not all(columns):
+            raise UserError(
+                f"{path}, line {number} has not four or five columns (construction, case and two "
+                "or three sentences), separated by tabs"
+            )
+        construction, _, *sentences = columns
+        name = construction.removesuffix("_inanim").removesuffix("_anim")
+        name = NAMES.get(name, name)
+        if len(sentences) == 2:
+            pairs.append(Pair(name, *sentences))
+        else:
+            pairs += [
+                Pair(f"{name}, {what}", sentences[i], sentences[j]) for i, j, what in OF_THREE
+            ]
+    if not pairs:
+        raise UserError(f"{path} is empty; give the file of minimal pairs")
+    return pairs
+
+
+def compare(pairs: Sequence[Pair], scores: dict[str, float]) -> dict[str, Accuracy]:
+    """Accuracies by category, in the order in which categories first occur."""
+    table: dict[str, Accuracy] = {}
+    for pair in pairs:
+        accuracy = table.setdefault(pair.category, Accuracy())
+        better, worse = scores[pair.better], scores[pair.worse]
+        accuracy.pairs += 1
+        accuracy.right += better > worse
+        accuracy.ties += better == worse
+    return table
+
+
+def encode(sentence: str, dictionary, end: bool) -> tuple[int, ...]:
+    """Indices of the words, with ``</s>`` behind if ``end``."""
+    words = [dictionary.index(word) for word in sentence.split()]
+    return (*words, dictionary.eos()) if end else tuple(words)
+
+
+def score(model, dictionary, sentences: Sequence[str], end: bool = True) -> dict[str, float]:
+    """Log-probability of each sentence after ``</s>``, in nats.
+
+    Sentences that begin alike share their probabilities, so that the vocabulary's softmax, the
+    costly part, is computed once for each different beginning in a batch.
+
+    Args:
+        model: a language model in ``eval()``.
+        dictionary: its dictionary.
+        sentences: words separated by spaces.
+        end: whether the end of the sentence counts.
+    """
+    encoded = {sentence: encode(sentence, dictionary, end) for sentence in sentences}
+    different = sorted(set(encoded.values()))  # so that like beginnings come together
+    found: dict[tuple[int, ...], float] = {}
+    for batch in batches(different):
+        found.update(zip(batch, score_batch(model, dictionary, batch), strict=True))
+    return {sentence: found[tokens] for sentence, tokens in encoded.items()}
+
+
+def batches(sentences: Sequence[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
+    """Consecutive sentences, at most BATCH_TOKENS with padding."""
+    batch: list[tuple[int, ...]] = []
+    longest = 0
+    for sentence in sentences:
+        longest = max(longest, len(sentence))
+        if batch and longest * (len(batch) + 1) > BATCH_TOKENS:
+            yield batch
+            batch, longest = [], len(sentence)
+        batch.append(sentence)
+    if batch:
+        yield batch
+
+
+def beginnings(batch: Sequence[tuple[int, ...]], steps: int) -> np.ndarray:
+    """``(B, T)``: the same number where two sentences are the same before position t."""
+    numbers: dict[tuple[int, int], int] = {}
+    table = np.zeros((len(batch), steps), dtype=np.int64)
+    for row, sentence in enumerate(batch):
+        here = 0
+        for t, token in enumerate(sentence[:-1]):
+            here = numbers.setdefault((here, token), len(numbers) + 1)
+            table[row, t + 1] = here
+    return table
+
+
+def score_batch(model, dictionary, batch: Sequence[tuple[int, ...]]) -> list[float]:
+    """Log-probabilities of a few sentences."""
+    import torch
+
+    from fairseq_casrnn.evaluation.perplexity import padded
+
+    device = next(model.parameters()).device
+    source, target = padded([torch.tensor(sentence) for sentence in batch], dictionary)
+    real = target.ne(dictionary.pad())
+    with torch.no_grad():
+        features = model.extract_features(source.to(device))[0]  # (B, T, H)
+        numbers = torch.from_numpy(beginnings(batch, target.size(1)))[real]
+        different, inverse = numbers.unique(return_inverse=True)
+        first = torch.zeros(len(different), dtype=torch.long)
+        first[inverse.flip(0)] = torch.arange(len(inverse)).flip(0)  # any of each
+        rows = features[real.to(device)][first.to(device)].unsqueeze(0)
+        table = model.get_normalized_probs((model.output_layer(rows), None), log_probs=True)[0]
+        found = table[inverse.to(device), target[real].to(device)].double().cpu()
+    scores = torch.zeros(target.shape, dtype=torch.float64)
+    scores[real] = found
+    return scores.sum(1).tolist()
+
+
+def lines_of_table(tables: dict[str, dict[str, Accuracy]]) -> list[str]:
+    """A table: a line for each category, for each model its accuracy and its ties."""
+    first = next(iter(tables.values()))
+    width = max(len(name) for name in [*first, "category"])
+    head = f"{'category':<{width}}  {'pairs':>6}"
+    lines = [head + "".join(f"  {name:>10}  {'ties':>5}" for name in tables)]
+    total = {name: Accuracy() for name in tables}
+    for category, accuracy in first.items():
+        line = f"{category:<{width}}  {accuracy.pairs:>6}"
+        for name, table in tables.items():
+            own = table[category]
+            line += f"  {own.share:>10.3f}  {own.ties:>5}"
+            total[name].pairs += own.pairs
+            total[name].right += own.right
+            total[name].ties += own.ties
+        lines.append(line)
+    pairs = next(iter(total.values())).pairs
+    end = "".join(f"  {own.share:>10.3f}  {own.ties:>5}" for own in total.values())
+    return [*lines, f"{'all':<{width}}  {pairs:>6}{end}"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``casrnn analyze syneval``."""
+    parser.add_argument("pairs", type=Path, help="EMNLP2018_templates.tsv, also .gz or .xz")
+    parser.add_argument("--data", required=True, type=Path, help="folder with the dict.txt")
+    parser.add_argument("--path", required=True, type=Path, help="checkpoint")
+    parser.add_argument("--baseline", type=Path, help="checkpoint of a model to put beside it")
+    parser.add_argument(
+        "--without-end", action="store_true", help="do not count the end of the sentence, </s>"
+    )
+    parser.add_argument("--csv", type=Path, help="file for the table")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the table. Raises UserError."""
+    from fairseq_casrnn.evaluation.perplexity import load
+
+    pairs = read_pairs(args.pairs)
+    sentences = {sentence for pair in pairs for sentence in (pair.better, pair.worse)}
+    tables = {}
+    for name, path in (("baseline", args.baseline), ("model", args.path)):
+        if path is not None:
+            model, task = load(path, args.data)
+            scores = score(model, task.source_dictionary, sorted(sentences), not args.without_end)
+            tables[name] = compare(pairs, scores)
+    if args.csv is not None:
+        write_csv(args.csv, tables)
+    print("\n".join(lines_of_table(tables)))
+
+
+def write_csv(path: Path, tables: dict[str, dict[str, Accuracy]]) -> None:
+    """Columns model, category, pairs, right, ties. Raises UserError where it cannot be written."""
+    draft = path.with_name(f"{path.name}.tmp")
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write("model,category,pairs,right,ties\n")
+            for name, table in tables.items():
+                for category, own in table.items():
+                    file.write(f'{name},"{category}",{own.pairs},{own.right},{own.ties}\n')
+        os.replace(draft, path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise UserError(f"cannot write {path}: {error.strerror}") from error

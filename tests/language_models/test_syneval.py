@@ -1,0 +1,108 @@
+"""Syntactic evaluation on generated pairs."""
+
+import lzma
+
+import pytest
+import torch
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.analysis import syneval
+from fairseq_casrnn.analysis.syneval import Accuracy, Pair
+from fairseq_casrnn.errors import UserError
+
+from .common import dictionary, random_model
+
+LINES = [
+    "simple_agrmt\tsing\tw4 w5\tw4 w6",
+    "prep_anim\tx\tw4 w5 w6 w7\tw4 w5 w6 w8",
+    "prep_inanim\tx\tw9 w5 w6\tw9 w5 w7",
+    "simple_npi_anim\tpast\tw4 w5 w6\tw5 w5 w6\tw6 w5 w6",
+    "simple_agrmt\tplur\tw4 nobody\tw4 knows",
+]
+
+
+def test_pairs_and_categories(tmp_path):
+    for name, pack in (("pairs.tsv", bytes), ("pairs.tsv.xz", lzma.compress)):
+        path = tmp_path / name
+        path.write_bytes(pack("\n".join(LINES).encode() + b"\n"))
+        pairs = syneval.read_pairs(path)
+        assert pairs[0] == Pair("agreement: simple", "w4 w5", "w4 w6")
+        assert [pair.category for pair in pairs[1:3]] == [pairs[1].category] * 2
+        assert pairs[3:6] == [
+            Pair("NPI: simple, grammatical vs. intrusive", "w4 w5 w6", "w5 w5 w6"),
+            Pair("NPI: simple, intrusive vs. ungrammatical", "w5 w5 w6", "w6 w5 w6"),
+            Pair("NPI: simple, grammatical vs. ungrammatical", "w4 w5 w6", "w6 w5 w6"),
+        ]
+
+
+def test_there_are_nineteen_categories(tmp_path):
+    lines = []
+    for name in syneval.NAMES:
+        sentences = ["a", "b", "c"] if "npi" in name else ["a", "b"]
+        lines += ["\t".join([name + noun, "x", *sentences]) for noun in ("_anim", "_inanim", "")]
+    (tmp_path / "t.tsv").write_text("\n".join(lines))
+    assert len({pair.category for pair in syneval.read_pairs(tmp_path / "t.tsv")}) == 19
+
+
+def test_a_tie_is_wrong():
+    pairs = [Pair("x", "a", "b"), Pair("x", "b", "a"), Pair("y", "a", "c"), Pair("x", "a", "c")]
+    table = syneval.compare(pairs, {"a": -1.0, "b": -2.0, "c": -1.0})
+    assert table == {"x": Accuracy(3, 1, 1), "y": Accuracy(1, 0, 1)}
+    assert table["x"].share == pytest.approx(1 / 3)
+    lines = syneval.lines_of_table({"baseline": table, "model": table})
+    assert lines[-1].split() == ["all", "4", "0.250", "2", "0.250", "2"]
+
+
+@pytest.mark.parametrize("end", [True, False])
+@pytest.mark.parametrize("options", [{}, {"adaptive_softmax_cutoff": "9,15"}])
+@torch.no_grad()
+def test_scores(monkeypatch, end, options):
+    """As sentence by sentence in full, though beginnings are shared and batches are small."""
+    monkeypatch.setattr(syneval, "BATCH_TOKENS", 20)
+    model, words = (
+        random_model("second_order_lstm", decoder_hidden_size=16, **options),
+        dictionary(),
+    )
+    sentences = [column for line in LINES for column in line.split("\t")[2:]]
+    scores = syneval.score(model, words, sentences, end)
+    for sentence in sentences:
+        tokens = torch.tensor(syneval.encode(sentence, words, end))
+        assert len(tokens) == len(sentence.split()) + end
+        source = torch.cat([torch.tensor([2]), tokens[:-1]])[None]
+        table = model.get_normalized_probs(model(source), log_probs=True)[0]
+        expected = table.gather(1, tokens[:, None]).sum()
+        assert scores[sentence] == pytest.approx(float(expected), rel=1e-5)
+    assert scores["w4 nobody"] == scores["w4 knows"]  # both unknown
+
+
+def test_command(data, checkpoint, tmp_path, capsys):
+    (tmp_path / "t.tsv").write_text("\n".join(LINES))
+    command = ["analyze", "syneval", tmp_path / "t.tsv", "--data", data, "--path", checkpoint]
+    command += ["--baseline", checkpoint, "--csv", tmp_path / "table.csv"]
+    assert cli.main([str(part) for part in command]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["category", "pairs", "baseline", "ties", "model", "ties"]
+    assert len(lines) == 1 + 5 + 1
+    assert lines[1].split()[:3] == ["agreement:", "simple", "2"]
+    assert lines[1].split()[4] == "1"
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 1 + 2 * 5
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a\tb\tc\td\na\tb\tc\n", "t.tsv, line 2 has not four or five columns"),
+        (b"a\tb\tc\t \n", "line 1 has not four or five columns"),
+        (b"", "is empty"),
+        (b"a\tb\tc\t\xff\n", "line 1 is not valid UTF-8"),
+    ],
+)
+def test_malformed_files(tmp_path, content, message):
+    (tmp_path / "t.tsv").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        syneval.read_pairs(tmp_path / "t.tsv")
+    (tmp_path / "t.tsv.xz").write_bytes(b"no xz")
+    with pytest.raises(UserError, match="is not a complete xz file"):
+        syneval.read_pairs(tmp_path / "t.tsv.xz")
+    with pytest.raises(UserError, match="does not exist"):
+        syneval.read_pairs(tmp_path / "none.tsv")
