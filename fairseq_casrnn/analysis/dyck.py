@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fairseq_casrnn.data.dyck import brackets
 from fairseq_casrnn.errors import UserError
 
 SHARE = 0.8
@@ -35,8 +34,7 @@ def closing_tokens(dictionary) -> dict[int, int]:
             closing[indices[right]] = indices[left]
     words = len(dictionary) - dictionary.nspecial
     if not closing or 2 * len(closing) != words:
-        pairs = " ".join(brackets(1)[0])
-        raise UserError(f"the data holds other tokens than pairs of brackets such as {pairs}")
+        raise UserError("the data holds other tokens than pairs of brackets such as (a a)")
     return closing
 
 

@@ -6,7 +6,7 @@ Translation: ``<cell>_iwslt``: 2+2 layers, all sizes 256 (CAS-LSTM paper, §4.4)
 ``<cell>_tiny``: for tests.
 
 Language models: ``<cell>_lm_ptb``: two layers of 200, no dropout (depth-gated LSTM paper, §4.2).
-``<cell>_lm_wikitext2``: 300 → 600, dropout 0.5, and ``<cell>_lm_dyck_{2,…,10}``: 30 → 3m for nesting
+``<cell>_lm_wikitext2``: 300 → 600, dropout 0.5; ``<cell>_lm_dyck_{2,…,10}``: 30 → 3m for nesting
 to depth m, no dropout (second-order LSTM paper, §4.3); ``<cell>_lm_dyck`` is that of m = 4.
 ``<cell>_lm_tiny``: for tests.
 """

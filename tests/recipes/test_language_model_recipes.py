@@ -1,5 +1,6 @@
 """The recipes of language models from raw data to perplexity, on generated texts."""
 
+import dataclasses
 import json
 import subprocess
 from pathlib import Path
@@ -7,9 +8,15 @@ from pathlib import Path
 import pytest
 from language_models.common import write_text
 
+from fairseq_casrnn.data import monolingual
+from fairseq_casrnn.errors import UserError
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SCRIPTS = sorted(
-    script for recipe in ("ptb", "wikitext2", "dyck") for script in (EXAMPLES / recipe).glob("*.sh")
+    script
+    for recipe in ("ptb", "wikitext2", "dyck")
+    for script in (EXAMPLES / recipe).glob("*.sh")
+    if script.name != "common.sh"
 )
 
 
@@ -28,35 +35,61 @@ def write_raw(folder, names):
     return folder
 
 
-def test_ptb(tmp_path):
-    raw = write_raw(tmp_path / "raw", [f"ptb.{s}.txt" for s in ("train", "valid", "test")])
-    data, out = tmp_path / "data", tmp_path / "out"
-    message = run("ptb/prepare.sh", "--raw", raw, "--out", data, status=2)
-    assert "ptb.train.txt has 60 lines and" in message
-    assert "but train of the Penn Treebank has 42,068 and 929,589" in message
-    assert not data.exists()
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    return write_raw(tmp_path_factory.mktemp("ptb") / "raw", ["train.txt", "valid.txt", "test.txt"])
+
+
+@pytest.fixture(scope="module")
+def data(raw, tmp_path_factory):
+    data = tmp_path_factory.mktemp("prepared")
     printed = run("ptb/prepare.sh", "--raw", raw, "--out", data, "--any-size")
     assert "train: 60 lines" in printed
     assert "dictionary: 23 entries, 4 of them special" in printed
-    run("ptb/train.sh", "--tiny", "--data", data, "--out", out)
-    printed = run("ptb/evaluate.sh", "--data", data, "--out", out)
-    (result,) = map(json.loads, (out / "results.jsonl").read_text().splitlines())
+    return data
+
+
+def test_ptb(raw, data, tmp_path):
+    run("ptb/train.sh", "--tiny", "--data", data, "--out", tmp_path)
+    printed = run("ptb/evaluate.sh", "--data", data, "--out", tmp_path)
+    (result,) = map(json.loads, (tmp_path / "results.jsonl").read_text().splitlines())
     assert result["mode"] == "sentences"
-    assert result["test_tokens"] == len((raw / "ptb.test.txt").read_text().split()) + 9
+    assert result["test_tokens"] == len((raw / "test.txt").read_text().split()) + 9
     assert f"dg_lstm_lm_tiny seed 1: perplexity {result['valid']:.2f} valid" in printed
     assert f"dg_lstm_lm_tiny  test {result['test']:.2f}  (1 run)" in printed
 
 
-def test_wikitext2(tmp_path):
-    raw = write_raw(tmp_path / "raw", [f"wiki.{s}.tokens" for s in ("train", "valid", "test")])
-    data, out = tmp_path / "data", tmp_path / "out"
-    run("wikitext2/prepare.sh", "--raw", raw, "--out", data, "--any-size")
+def test_wikitext2(raw, data, tmp_path):
     small = ["--batch-size", 2, "--bptt", 10, "--num-cells", 3]
-    run("wikitext2/train.sh", "--tiny", "--data", data, "--out", out, "--", *small)
-    printed = run("wikitext2/evaluate.sh", "--data", data, "--out", out)
-    tokens = len((raw / "wiki.test.tokens").read_text().split()) + 9 - 1
+    run("wikitext2/train.sh", "--tiny", "--data", data, "--out", tmp_path, "--", *small)
+    printed = run("wikitext2/evaluate.sh", "--data", data, "--out", tmp_path)
+    tokens = len((raw / "test.txt").read_text().split()) + 9 - 1
     assert "second_order_lstm_lm_tiny seed 1" in printed
     assert f"({tokens} tokens, continuous" in printed
+
+
+def test_texts_are_checked(raw, tmp_path, capsys, monkeypatch):
+    """Against the known totals: a file missing, of other size, of other types; prepared twice."""
+    arguments = ["wikitext2", "--raw", str(raw), "--out", str(tmp_path / "out")]
+    assert monolingual.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert f"{raw}/train.txt has 60 lines and" in error
+    assert "but train of WikiText-2 has 36,718 and 2,088,628" in error
+    assert not (tmp_path / "out").exists()
+    counts = [
+        (len(text.splitlines()), len(text.split()) + len(text.splitlines()))
+        for text in ((raw / f"{split}.txt").read_text() for split in monolingual.SPLITS)
+    ]
+    lines, tokens = zip(*counts, strict=True)
+    own = dataclasses.replace(monolingual.CORPORA["ptb"], lines=lines, tokens=tokens, types=20)
+    assert len(monolingual.read_corpus(own, raw)["train"]) == 60
+    with pytest.raises(UserError, match="the training text has 20 types, but that of the Penn"):
+        monolingual.read_corpus(dataclasses.replace(own, types=21), raw)
+    with pytest.raises(UserError, match=r"holds no ptb\.train\.txt or train\.txt"):
+        monolingual.read_corpus(own, tmp_path)
+    (tmp_path / "train.txt").write_text(" \n")
+    with pytest.raises(UserError, match=r"train\.txt is empty"):
+        monolingual.read_corpus(own, tmp_path)
 
 
 def test_dyck(tmp_path):
@@ -77,7 +110,6 @@ def test_dyck(tmp_path):
     "script", SCRIPTS, ids=lambda script: f"{script.parent.name}/{script.name}"
 )
 def test_help_and_wrong_options(script):
-    if script.name == "common.sh":
-        return
     assert run(script, "--help").startswith("usage: ")
-    assert "error: " in run(script, "--no-such-option", status=2)
+    if script.name != "prepare.sh":
+        assert "error: " in run(script, "--no-such-option", status=2)
