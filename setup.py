@@ -95,6 +95,7 @@ setup(
         "regex>=2023.10",
         "sacrebleu>=2.4",
         "sacremoses>=0.1",
+        "scikit-learn>=1.4",
         "scipy>=1.11",
         "sentencepiece>=0.2",
         "subword-nmt>=0.3.8",

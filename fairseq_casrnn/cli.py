@@ -12,6 +12,10 @@ from fairseq_casrnn.errors import UserError
 
 # Each module has add_arguments(parser) and run(args), and imports torch in its functions only.
 COMMANDS = {
+    "data clusters": (
+        "fairseq_casrnn.data.clusters",
+        "tokens for the cells of a second-order LSTM, by k-means on embeddings",
+    ),
     "analyze syneval": (
         "fairseq_casrnn.analysis.syneval",
         "grammatical against ungrammatical sentences",

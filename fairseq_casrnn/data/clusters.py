@@ -1,0 +1,59 @@
+"""Tokens assigned to the cells of a second-order LSTM by clustering: ``casrnn data clusters``.
+
+The embeddings of a trained language model are clustered by k-means, one cluster for each cell
+(second-order LSTM paper, §3.2.1). The file is what ``--assignment-path`` reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import Counter
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError
+
+
+def cluster(vectors, count: int, seed: int = 1) -> list[int]:
+    """The cluster, 0 to ``count - 1``, of each row of ``vectors`` ``(N, E)``.
+
+    Raises:
+        UserError: fewer rows than clusters.
+    """
+    from sklearn.cluster import KMeans
+
+    if not 1 <= count <= len(vectors):
+        raise UserError(f"--num-cells is {count}; it must lie between 1 and {len(vectors)} tokens")
+    return KMeans(count, n_init=4, random_state=seed).fit(vectors).labels_.tolist()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``casrnn data clusters``."""
+    parser.add_argument("data", type=Path, help="folder with the dict.txt")
+    parser.add_argument("--path", required=True, type=Path, help="checkpoint of a language model")
+    parser.add_argument("--num-cells", type=int, default=2, help="clusters (default: 2)")
+    parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: 1)")
+    parser.add_argument("--out", required=True, type=Path, help="file for lines 'token cell'")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the assignment. Raises UserError."""
+    from fairseq_casrnn.evaluation.perplexity import load
+
+    model, task = load(args.path, args.data)
+    dictionary = task.source_dictionary
+    vectors = model.decoder.embed_tokens.weight.detach().float().cpu().numpy()
+    indices = [i for i in range(len(dictionary)) if i not in (dictionary.bos(), dictionary.pad())]
+    cells = cluster(vectors[indices], args.num_cells, args.seed)
+    draft = args.out.with_name(f"{args.out.name}.tmp")
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            file.writelines(
+                f"{dictionary[i]} {cell}\n" for i, cell in zip(indices, cells, strict=True)
+            )
+        os.replace(draft, args.out)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise UserError(f"cannot write {args.out}: {error.strerror}") from error
+    sizes = ", ".join(str(size) for _, size in sorted(Counter(cells).items()))
+    print(f"{len(indices)} tokens in {args.num_cells} clusters of {sizes}")

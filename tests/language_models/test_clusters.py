@@ -1,0 +1,34 @@
+"""Assignment of tokens to cells by clustering embeddings."""
+
+import numpy as np
+import pytest
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.data.clusters import cluster
+from fairseq_casrnn.errors import UserError
+
+from .conftest import train
+
+
+def test_clusters_are_found():
+    rng = np.random.default_rng(0)
+    vectors = np.concatenate([rng.normal(center, 0.1, (5, 3)) for center in (0, 5, 9)])
+    cells = cluster(vectors, 3)
+    assert [len(set(cells[i : i + 5])) for i in (0, 5, 10)] == [1, 1, 1]
+    assert set(cells) == {0, 1, 2}
+    with pytest.raises(UserError, match="--num-cells is 16; it must lie between 1 and 15"):
+        cluster(vectors, 16)
+
+
+def test_command_and_training(data, checkpoint, tmp_path, capsys):
+    """What the command writes, --assignment-path reads; </s> and <unk> have their cells, too."""
+    out = tmp_path / "cells"
+    command = ["data", "clusters", data, "--path", checkpoint, "--num-cells", 3, "--out", out]
+    assert cli.main([str(part) for part in command]) == 0
+    assert "21 tokens in 3 clusters of " in capsys.readouterr().out
+    tokens = [line.split()[0] for line in out.read_text().splitlines()]
+    assert {"</s>", "<unk>", "w4", "w22"} <= set(tokens)
+    options = ["--arch", "second_order_lstm_lm_tiny", "--num-cells", 3, "--assignment-path", out]
+    done = train(data, tmp_path / "model", *options, epochs=1)
+    assert done.records("valid_loss")
+    assert not done.records("train_temperature")  # nothing to anneal
