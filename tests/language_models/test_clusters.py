@@ -25,7 +25,7 @@ def test_command_and_training(data, checkpoint, tmp_path, capsys):
     out = tmp_path / "cells"
     command = ["data", "clusters", data, "--path", checkpoint, "--num-cells", 3, "--out", out]
     assert cli.main([str(part) for part in command]) == 0
-    assert "21 tokens in 3 clusters of " in capsys.readouterr().out
+    assert "22 tokens in 3 clusters of " in capsys.readouterr().out
     tokens = [line.split()[0] for line in out.read_text().splitlines()]
     assert {"</s>", "<unk>", "w4", "w22"} <= set(tokens)
     options = ["--arch", "second_order_lstm_lm_tiny", "--num-cells", 3, "--assignment-path", out]

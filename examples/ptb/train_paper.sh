@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Train language models on the Penn Treebank as the depth-gated LSTM paper does: no dropout.
+set -euo pipefail
+
+RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+ARCHS="dg_lstm_lm_ptb"
+SEEDS="1"
+TINY_ARCH="dg_lstm_lm_tiny"
+SETTINGS=(
+    # each sentence from an all-zero state; separate embeddings, no dropout
+    --sentence-reset --batch-size 20
+    # SGD, halved when validation stalls; the loss is a mean over tokens (see train.sh)
+    --optimizer sgd --lr 20 --clip-norm 0.25
+    --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --stop-min-lr 0.1
+    --max-epoch 40 --patience 4 --keep-last-epochs 5 --log-interval 200
+)
+
+source "$RECIPE/../language_model.sh"
+lm_train_main "$@"
