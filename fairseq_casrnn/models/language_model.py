@@ -51,6 +51,8 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         share_input_output_embed: the output projection is ``embed_tokens``.
         adaptive_softmax_cutoff: list of cutoffs, or None for a full softmax.
         max_target_positions: longest input accepted.
+        locked_dropout: drop the same features of a sequence at all its steps (Gal & Ghahramani
+            2016), on the embeddings and on the output.
     """
 
     def __init__(
@@ -64,9 +66,10 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         share_input_output_embed: bool = False,
         adaptive_softmax_cutoff=None,
         max_target_positions: int = 100000,
+        locked_dropout: bool = False,
     ):
         super().__init__(dictionary)
-        self.embed_tokens, self.rnn = embed_tokens, rnn
+        self.embed_tokens, self.rnn, self.locked_dropout = embed_tokens, rnn, locked_dropout
         self.max_target_positions = int(max_target_positions)
         self.dropout_in_module = FairseqDropout(dropout_in, module_name=type(self).__name__)
         self.dropout_out_module = FairseqDropout(dropout_out, module_name=type(self).__name__)
@@ -90,16 +93,22 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
             x = self.one_step(prev_output_tokens[:, -1], incremental_state).unsqueeze(1)
         else:
             tokens = prev_output_tokens.t().contiguous()  # (T, B)
-            embedded = self.dropout_in_module(self.embed_tokens(tokens))
+            embedded = self.drop(self.dropout_in_module, self.embed_tokens(tokens))
             state = None if carried is None else carried.state
             x, state = self.rnn(embedded, state, tokens=tokens)
             if carried is not None:
                 carried.state = map_state(torch.Tensor.detach, state)
             x = x.transpose(0, 1).contiguous()  # (B, T, H)
-        x = self.dropout_out_module(x)
+        x = self.drop(self.dropout_out_module, x, time=1)
         if self.additional_fc is not None:
-            x = self.dropout_out_module(self.additional_fc(x))
+            x = self.drop(self.dropout_out_module, self.additional_fc(x), time=1)
         return x, {"attn": None, "inner_states": None}
+
+    def drop(self, module: FairseqDropout, x, time: int = 0):
+        """``module`` of ``x``, or with locked dropout one mask for all of its ``time`` steps."""
+        if not self.locked_dropout:
+            return module(x)
+        return x * module(torch.ones_like(x.narrow(time, 0, 1)))
 
     def one_step(self, tokens, incremental_state):
         """The top layer's h ``(B, H)`` after ``tokens`` ``(B,)``; keeps the state."""
@@ -167,6 +176,7 @@ class RecurrentLanguageModel(FairseqLanguageModel):
             share_input_output_embed=cfg.share_decoder_input_output_embed,
             adaptive_softmax_cutoff=cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
             max_target_positions=cfg.max_target_positions or cfg.tokens_per_sample,
+            locked_dropout=cfg.locked_dropout,
         )
         model = cls(decoder)
         follow_epochs(task, model)

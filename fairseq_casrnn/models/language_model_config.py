@@ -46,6 +46,10 @@ class RecurrentLanguageModelConfig(FairseqDataclass):
     decoder_dropout_out: Optional[float] = field(
         default=None, metadata={"help": "dropout on the top layer's output (default: --dropout)"}
     )
+    locked_dropout: bool = field(
+        default=False,
+        metadata={"help": "on embeddings and output, drop the same features at all time steps"},
+    )
     engine: Optional[str] = field(
         default=None, metadata={"help": "recurrence engine: auto, cpp, eager or reference"}
     )

@@ -109,6 +109,23 @@ def test_dropout_acts_in_between_and_out():
     assert torch.equal(model(random_tokens(2, 4))[0], model(random_tokens(2, 4))[0])
 
 
+def test_locked_dropout():
+    """The same features of a row are dropped at all steps, others in another row."""
+    model = random_model("stacked_lstm", dropout=0.5, decoder_hidden_size=40, locked_dropout=True)
+    torch.manual_seed(0)
+    features = model.train().extract_features(random_tokens(2, 5))[0]  # (B, T, H)
+    dropped = features.eq(0)
+    assert torch.equal(dropped.all(1), dropped.any(1))
+    assert 0.2 < dropped.double().mean() < 0.8
+    assert not torch.equal(dropped[0], dropped[1])
+    embedded = model.decoder.drop(model.decoder.dropout_in_module, torch.ones(4, 3, 40))
+    assert torch.equal(embedded[0], embedded[3])
+    assert set(embedded.unique().tolist()) == {0.0, 2.0}
+    plain = random_model("stacked_lstm", decoder_hidden_size=40)
+    tokens = random_tokens(2, 5)
+    assert torch.equal(model.eval()(tokens)[0], plain(tokens)[0])
+
+
 @every_cell
 def test_carried_state(cell):
     """A text in three pieces gives what it gives in one, and no gradient flows between them."""
