@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from ..cells import FAMILIES, family
+from .pooling import Pooling
 from .recurrent import CASLSTM, DGLSTM, GRU, LSTM, HighwayLSTM, NormalizedLSTM, SecondOrderLSTM
+from .sentence_state import SentenceStateLSTM
+from .shortcut import ShortcutStackedLSTM
 from .stack import RecurrentStack
 
 LAYERS = {
@@ -55,7 +58,10 @@ __all__ = [
     "LSTM",
     "HighwayLSTM",
     "NormalizedLSTM",
+    "Pooling",
     "RecurrentStack",
     "SecondOrderLSTM",
+    "SentenceStateLSTM",
+    "ShortcutStackedLSTM",
     "build",
 ]

@@ -1,0 +1,196 @@
+"""Sentence-state LSTM: all words and the sentence exchange information at once, step by step."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..cells.base import at_least_one
+from ..errors import UserError
+from .sequences import check_lengths, padding_mask
+
+
+class SentenceStateLSTM(nn.Module):
+    """Sentence-state LSTM (Zhang, Liu and Song 2018, eq. 2-3).
+
+    Every word i has a state (hᵢ, cᵢ), every sentence node a state (g, c_g); each step computes all
+    of them from those of the step before. With ξᵢ = [h_{i−w}, …, h_{i+w}] and all gates
+    σ(W_hh ξᵢ + W_ih xᵢ + W_gh g + b), softmax over all gates but o, and u with tanh:
+
+        cᵢ = i⊙u + Σₖ lₖ⊙c_{i−k} + f⊙cᵢ + Σₖ rₖ⊙c_{i+k} + Σⱼ sⱼ⊙c_gⱼ        hᵢ = o⊙tanh(cᵢ)
+
+    and for a sentence node, h̄ the mean over the words, softmax over the words and all nodes:
+
+        f̂ᵢ = σ(W_f g + U_f hᵢ + b_f)     f̂_gⱼ = σ(W_g gⱼ + U_g h̄ + b_g)     o = σ(W_o g + U_o h̄ + b_o)
+        c_g = Σⱼ f_gⱼ⊙c_gⱼ + Σᵢ fᵢ⊙cᵢ                                    g = o⊙tanh(c_g)
+
+    h⁰ and g⁰ are the learned vector ``h0``, the cells start at zero. Beyond the sentence, and so at
+    padding, h and c are zero.
+
+    Args:
+        input_size, hidden_size: I, H.
+        num_steps: how often the states are renewed.
+        window: w, how many words to either side a word reads.
+        num_sentence_nodes: K.
+        recompute: keep only the states of each step and compute the gates again in the backward:
+            a fraction of the memory for a third more time.
+
+    Parameters, with G = 2w + K + 4 gates **i l_w…l_1 f r_1…r_w s_1…s_K o u**: ``weight_hh``
+    (G·H, (2w+1)·H), ``weight_ih`` (G·H, I), ``weight_gh`` (G·H, K·H), ``bias`` (G·H); for the
+    nodes, one after another, blocks **g f o**: ``weight_sg`` (K·3H, H) on the nodes' states,
+    ``weight_sh`` (K·3H, H) on (h̄, hᵢ, h̄), ``bias_s`` (K·3H); ``h0`` (H).
+
+    Raises:
+        UserError: a size below 1.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_steps: int,
+        window: int = 1,
+        num_sentence_nodes: int = 1,
+        recompute: bool = False,
+    ):
+        super().__init__()
+        self.input_size = at_least_one("input_size", input_size)
+        self.hidden_size = at_least_one("hidden_size", hidden_size)
+        self.num_steps = at_least_one("num_steps", num_steps)
+        self.window = at_least_one("window", window)
+        self.num_sentence_nodes = at_least_one("num_sentence_nodes", num_sentence_nodes)
+        self.recompute = recompute
+        self.output_size = self.hidden_size
+        self.node_size = self.num_sentence_nodes * self.hidden_size
+        size, nodes = self.hidden_size, self.num_sentence_nodes
+        rows = (2 * self.window + nodes + 4) * size
+        self.weight_hh = nn.Parameter(torch.empty(rows, (2 * self.window + 1) * size))
+        self.weight_ih = nn.Parameter(torch.empty(rows, self.input_size))
+        self.weight_gh = nn.Parameter(torch.empty(rows, nodes * size))
+        self.bias = nn.Parameter(torch.empty(rows))
+        self.weight_sg = nn.Parameter(torch.empty(nodes * 3 * size, size))
+        self.weight_sh = nn.Parameter(torch.empty(nodes * 3 * size, size))
+        self.bias_s = nn.Parameter(torch.empty(nodes * 3 * size))
+        self.h0 = nn.Parameter(torch.empty(size))
+        self.reset_parameters()
+
+    def reset_parameters(self, bound: float | None = None) -> None:
+        """Weights and ``h0`` uniform in ±bound (1/√H unless given); biases 0, of f gates 1."""
+        bound = 1 / math.sqrt(self.hidden_size) if bound is None else bound
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if name.startswith("bias"):
+                    parameter.zero_()
+                else:
+                    parameter.uniform_(-bound, bound)
+            size = self.hidden_size
+            forget = 1 + self.window  # behind i, l_w…l_1
+            self.bias[forget * size : (forget + 1) * size] = 1.0
+            self.bias_s.view(-1, 3, size)[:, 0] = 1.0
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Run all steps over a batch.
+
+        Args:
+            x: ``(T, B, input_size)``.
+            lengths: ``(B,)`` in any order, or None when nothing is padding.
+
+        Returns:
+            The words' states ``(T, B, H)``, zero at padding, and the sentence nodes' ``(B, K*H)``.
+
+        Raises:
+            UserError: shapes that do not fit.
+        """
+        shape = tuple(x.shape)
+        if len(shape) != 3 or shape[-1] != self.input_size or 0 in shape:
+            raise UserError(
+                f"input has shape {shape}; expected (time, batch, {self.input_size}), not empty"
+            )
+        steps, batch, _ = shape
+        lengths = check_lengths(lengths, steps, batch, x.device)
+        if lengths is None:
+            real = x.new_ones(steps, 1, 1)
+        else:
+            padding = padding_mask(lengths, steps).unsqueeze(-1)
+            x = x.masked_fill(padding, 0.0)  # not even NaN there may reach a weight's gradient
+            real = (~padding).to(x.dtype)
+        gx = F.linear(x, self.weight_ih, self.bias)  # (T, B, G*H), for all steps at once
+        h = self.h0.to(gx.dtype) * real.to(gx.dtype).expand(-1, batch, -1)
+        g = self.h0.to(gx.dtype).expand(batch, self.num_sentence_nodes, -1)
+        state = (h, torch.zeros_like(h), g, torch.zeros_like(g))
+        for _ in range(self.num_steps):
+            if self.recompute and torch.is_grad_enabled():
+                state = checkpoint(self.step, gx, real, *state, use_reentrant=False)
+            else:
+                state = self.step(gx, real, *state)
+        return state[0], state[2].flatten(1)
+
+    def step(self, gx: Tensor, real: Tensor, h: Tensor, c: Tensor, g: Tensor, c_g: Tensor):
+        """All states of one step from those of the step before.
+
+        Args:
+            gx: ``(T, B, G*H)``, W_ih x + b.
+            real: ``(T, B, 1)`` or ``(T, 1, 1)``, 1 at words and 0 at padding.
+            h, c: ``(T, B, H)``, zero at padding.
+            g, c_g: ``(B, K, H)``.
+
+        Returns:
+            The new h, c, g, c_g.
+        """
+        new_h, new_c = self._words(gx, h, c, g, c_g)
+        new_g, new_c_g = self._nodes(real, h, c, g, c_g)
+        return new_h * real, new_c * real, new_g, new_c_g
+
+    def _words(self, gx, h, c, g, c_g):
+        """Eq. 2."""
+        size, nodes, span = self.hidden_size, self.num_sentence_nodes, 2 * self.window + 1
+        gates = gx + F.linear(torch.cat(self._around(h), -1), self.weight_hh)
+        gates = gates + F.linear(g.flatten(1), self.weight_gh)  # (B, G*H) for every word
+        mixing, o, u = gates.split([(1 + span + nodes) * size, size, size], dim=-1)
+        # σ first and softmax after: the exponents lie in (0, 1), so nothing can overflow.
+        weights = mixing.sigmoid().exp().unflatten(-1, (-1, size))  # (T, B, 1+span+K, H)
+        cells = [u.tanh(), *self._around(c)]
+        total = sum(weights[..., k, :] * cell for k, cell in enumerate(cells))
+        total = total + (weights[..., 1 + span :, :] * c_g).sum(-2)
+        new_c = total / weights.sum(-2)
+        return o.sigmoid() * new_c.tanh(), new_c
+
+    def _around(self, states: Tensor) -> list[Tensor]:
+        """``states`` (T, B, H) of the words i−w, …, i+w, zero beyond the sentence."""
+        padded = F.pad(states, (0, 0, 0, 0, self.window, self.window))
+        return [padded[k : k + states.size(0)] for k in range(2 * self.window + 1)]
+
+    def _nodes(self, real, h, c, g, c_g):
+        """Eq. 3, for all K nodes."""
+        size, nodes = self.hidden_size, self.num_sentence_nodes
+        w_g, w_f, w_o = self.weight_sg.view(nodes, 3, size, size).unbind(1)  # (K, H, H) each
+        u_g, u_f, u_o = self.weight_sh.view(nodes, 3, size, size).unbind(1)
+        b_g, b_f, b_o = self.bias_s.view(nodes, 3, size).unbind(1)  # (K, H) each
+        mean = h.sum(0) / real.sum(0)  # (B, H)
+
+        def apart(x, weight):  # every node's own weight on a common input: (…, K, H)
+            return F.linear(x, weight.flatten(0, 1)).unflatten(-1, (nodes, size))
+
+        def own(weight):  # every node's own weight on its own state: (B, K, H)
+            return torch.einsum("bki,khi->bkh", g, weight)
+
+        f_words = apart(h, u_f) + own(w_f) + b_f  # (T, B, K, H)
+        # Of node k for node j: (B, k, j, H).
+        f_nodes = torch.einsum("bji,khi->bkjh", g, w_g) + (apart(mean, u_g) + b_g).unsqueeze(2)
+        o = (own(w_o) + apart(mean, u_o) + b_o).sigmoid()
+        f_words = f_words.sigmoid().exp() * real.unsqueeze(-1)
+        f_nodes = f_nodes.sigmoid().exp()
+        total = (f_words * c.unsqueeze(2)).sum(0) + (f_nodes * c_g.unsqueeze(1)).sum(2)
+        new_c_g = total / (f_words.sum(0) + f_nodes.sum(2))
+        return o * new_c_g.tanh(), new_c_g
+
+    def extra_repr(self) -> str:
+        """The sizes, for ``repr``."""
+        return (
+            f"{self.input_size}, {self.hidden_size}, num_steps={self.num_steps}, "
+            f"window={self.window}, num_sentence_nodes={self.num_sentence_nodes}"
+        )

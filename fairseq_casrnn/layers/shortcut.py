@@ -1,0 +1,122 @@
+"""Stacked bidirectional LSTMs whose layers read all layers below (shortcut connections)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..cells.base import at_least_one
+from ..errors import UserError
+from .recurrent import LSTM
+
+CONNECTIONS = ("shortcut", "residual", "word", "none")
+
+
+class ShortcutStackedLSTM(nn.Module):
+    """Shortcut-stacked bidirectional LSTM (Nie and Bansal 2017, eq. 1-3).
+
+    Layer i is a bidirectional LSTM. With the words w and the outputs h¹, …, hⁱ⁻¹ below, it reads
+
+    ============  =================================================
+    ``shortcut``  [w, h¹, …, hⁱ⁻¹]
+    ``residual``  [w, h¹ + … + hⁱ⁻¹], the layers being of one size
+    ``word``      [w, hⁱ⁻¹]
+    ``none``      hⁱ⁻¹, as a plain stack
+    ============  =================================================
+
+    and the bottom layer reads w.
+
+    Args:
+        input_size: features of w.
+        hidden_sizes: hidden size of each layer, in each direction.
+        connection: one of the above.
+        dropout: on the words and outputs that a layer reads from below it, not on the first's.
+        engine: name of a recurrence engine, None for the default.
+
+    Parameters: those of :class:`.LSTM` under ``layers.{i}.``, for instance
+    ``layers.0.weight_ih_l0_reverse``.
+
+    Raises:
+        UserError: no layer, a size below 1, an unknown connection, ``residual`` with unequal sizes.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_sizes: Sequence[int],
+        connection: str = "shortcut",
+        dropout: float = 0.0,
+        engine: str | None = None,
+    ):
+        super().__init__()
+        if connection not in CONNECTIONS:
+            raise UserError(f"connection is {connection!r}; use one of {', '.join(CONNECTIONS)}")
+        if not 0.0 <= dropout <= 1.0:
+            raise UserError(f"dropout is {dropout}; it must lie in [0, 1]")
+        sizes = [at_least_one("a hidden size", size) for size in hidden_sizes]
+        if not sizes:
+            raise UserError("hidden_sizes is empty; give the hidden size of each layer")
+        if connection == "residual" and len(set(sizes)) > 1:
+            raise UserError(
+                f"hidden_sizes are {sizes}; residual connections add the layers' outputs and need "
+                "equal sizes"
+            )
+        self.input_size = at_least_one("input_size", input_size)
+        self.hidden_sizes, self.connection, self.dropout = tuple(sizes), connection, dropout
+        self.output_size = 2 * sizes[-1]
+        self.layers = nn.ModuleList(
+            LSTM(self.layer_input_size(i), size, bidirectional=True, engine=engine)
+            for i, size in enumerate(sizes)
+        )
+
+    def layer_input_size(self, i: int) -> int:
+        """Features that layer i reads."""
+        if i == 0:
+            return self.input_size
+        below = [2 * size for size in self.hidden_sizes[:i]]
+        return {
+            "shortcut": self.input_size + sum(below),
+            "residual": self.input_size + below[-1],
+            "word": self.input_size + below[-1],
+            "none": below[-1],
+        }[self.connection]
+
+    def layer_input(self, x: Tensor, outputs: list[Tensor]) -> Tensor:
+        """What the layer above ``outputs`` reads; ``x`` are the words, all ``(T, B, …)``."""
+        if not outputs:
+            return x
+        if self.connection == "shortcut":
+            y = torch.cat([x, *outputs], dim=-1)
+        elif self.connection == "residual":
+            y = torch.cat([x, sum(outputs)], dim=-1)
+        elif self.connection == "word":
+            y = torch.cat([x, outputs[-1]], dim=-1)
+        else:
+            y = outputs[-1]
+        return nn.functional.dropout(y, self.dropout, self.training)
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None):
+        """Run all layers.
+
+        Args:
+            x: ``(T, B, input_size)``.
+            lengths: ``(B,)`` in any order, or None when nothing is padding.
+
+        Returns:
+            ``output, (h_n, c_n)`` of the last layer: output ``(T, B, 2H)``, zero at padding; h_n,
+            c_n ``(2, B, H)``.
+
+        Raises:
+            UserError: shapes that do not fit.
+        """
+        outputs: list[Tensor] = []
+        for layer in self.layers:
+            output, state = layer(self.layer_input(x, outputs), lengths=lengths)
+            outputs.append(output)
+        return output, state
+
+    def extra_repr(self) -> str:
+        """The sizes, for ``repr``."""
+        return f"{self.input_size}, {list(self.hidden_sizes)}, connection={self.connection!r}"

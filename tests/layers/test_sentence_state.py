@@ -1,0 +1,189 @@
+"""Sentence-state LSTM: against a word-by-word reference, by hand, and what padding may not do."""
+
+import math
+
+import pytest
+import torch
+from helpers import DOUBLE, LENGTHS, assert_close, gradients, rand, randomize, weighted
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.layers import SentenceStateLSTM
+
+from .sentence_state_reference import sentence_state_lstm
+
+I, H = 3, 4
+SHAPES = [(1, 1), (2, 1), (1, 2), (3, 3)]  # window, nodes
+every_shape = pytest.mark.parametrize(("window", "nodes"), SHAPES)
+
+
+def layer_of(window=1, nodes=1, steps=3, **kwargs):
+    layer = SentenceStateLSTM(I, H, steps, window, nodes, **kwargs)
+    return randomize(layer.double())
+
+
+def parameters(layer):
+    return dict(layer.named_parameters())
+
+
+@every_shape
+def test_equals_the_reference(window, nodes):
+    """Values and gradients of every parameter, on a batch with padding."""
+    layer, x = layer_of(window, nodes), rand(5, 3, I).requires_grad_()
+    lengths = torch.tensor(LENGTHS)
+    output, g = layer(x, lengths)
+    ours = gradients(weighted([output, g]), [x, *layer.parameters()])
+    expected, expected_g = [], []
+    for b, length in enumerate(LENGTHS):
+        h, node = sentence_state_lstm(parameters(layer), x[:length, b], 3, window, nodes)
+        expected.append(torch.cat([h, h.new_zeros(5 - length, H)]))
+        expected_g.append(node)
+    expected, expected_g = torch.stack(expected, 1), torch.stack(expected_g)
+    assert output.shape == (5, 3, H)
+    assert g.shape == (3, nodes * H)
+    assert_close([output, g], [expected, expected_g])
+    theirs = gradients(weighted([expected, expected_g]), [x, *layer.parameters()])
+    assert all(grad.abs().max() > 0 for grad in theirs)
+    assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_gradcheck(recompute):
+    layer, lengths = layer_of(2, 2, steps=2, recompute=recompute), torch.tensor([2, 3])
+    names, values = zip(*layer.named_parameters(), strict=True)
+
+    def run(x, *values):
+        given = dict(zip(names, values, strict=True))
+        return torch.func.functional_call(layer, given, (x, lengths))
+
+    x = rand(3, 2, I).requires_grad_()
+    assert torch.autograd.gradcheck(run, (x, *values))
+
+
+def test_recomputing_changes_nothing():
+    layer, x = layer_of(), rand(5, 3, I)
+    first = gradients(weighted(layer(x, torch.tensor(LENGTHS))), layer.parameters())
+    layer.recompute = True
+    second = gradients(weighted(layer(x, torch.tensor(LENGTHS))), layer.parameters())
+    assert all(a.equal(b) for a, b in zip(first, second, strict=True))
+
+
+def test_parameters():
+    layer = SentenceStateLSTM(I, H, 5)
+    shapes = {name: tuple(p.shape) for name, p in layer.named_parameters()}
+    assert shapes == {
+        "weight_hh": (7 * H, 3 * H),
+        "weight_ih": (7 * H, I),
+        "weight_gh": (7 * H, H),
+        "bias": (7 * H,),
+        "weight_sg": (3 * H, H),
+        "weight_sh": (3 * H, H),
+        "bias_s": (3 * H,),
+        "h0": (H,),
+    }
+    assert layer.bias.view(7, H)[:, 0].tolist() == [0, 0, 1, 0, 0, 0, 0]  # i l f r s o u
+    assert layer.bias_s.view(3, H)[:, 0].tolist() == [1, 0, 0]  # g f o
+    wide = SentenceStateLSTM(I, H, 5, window=2, num_sentence_nodes=3)
+    assert wide.weight_hh.shape == (11 * H, 5 * H)  # i l2 l1 f r1 r2 s1 s2 s3 o u
+    assert wide.weight_gh.shape == (11 * H, 3 * H)
+    assert wide.bias.view(11, H)[:, 0].tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+
+
+def test_one_word_one_step_by_hand():
+    """All weights zero but a few: σ(0) = 1/2 for every gate, five shares of 1/5."""
+    layer = SentenceStateLSTM(1, 1, 1).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.zero_()
+        layer.weight_ih[6] = 2.0  # u
+    output, g = layer(torch.tensor([[[0.3]]], dtype=torch.float64))
+    assert output.item() == pytest.approx(0.5 * math.tanh(math.tanh(0.6) / 5))
+    assert g.item() == 0  # the cells were zero before the first step
+    layer.num_steps = 2
+    first, u = math.tanh(0.6) / 5, math.tanh(0.6)
+    output, g = layer(torch.tensor([[[0.3]]], dtype=torch.float64))
+    assert output.item() == pytest.approx(0.5 * math.tanh((u + first) / 5))  # i and f
+    assert g.item() == pytest.approx(0.5 * math.tanh(first / 2))  # one word and the node
+
+
+def test_a_gate_beyond_the_sentence_takes_its_share():
+    """l of the first word counts in the softmax, though the cell there is zero."""
+    layer = SentenceStateLSTM(1, 1, 2).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.zero_()
+        layer.bias[6] = 1.0  # u
+        layer.bias[1] = 50.0  # l: σ = 1
+    output, _ = layer(torch.zeros(2, 1, 1, dtype=torch.float64))
+    total, u = math.e + 4 * math.exp(0.5), math.tanh(1)
+    share, share_l = math.exp(0.5) / total, math.e / total
+    c = share * u
+    first = share * (u + c + c)  # i, f, r; nothing on the left
+    second = share * (u + c) + share_l * c  # i, f; the first word on the left
+    assert output[:, 0, 0].tolist() == pytest.approx(
+        [0.5 * math.tanh(first), 0.5 * math.tanh(second)]
+    )
+
+
+@every_shape
+def test_padding_and_order_of_the_batch_do_not_show(window, nodes):
+    layer, x = layer_of(window, nodes), rand(5, 3, I)
+    lengths = torch.tensor(LENGTHS)
+    output, g = layer(x, lengths)
+    spoilt = x.clone()
+    for b, length in enumerate(LENGTHS):
+        spoilt[length:, b] = torch.nan
+        assert not output[length:, b].any()
+        alone, alone_g = layer(x[:length, b : b + 1])
+        assert_close([output[:length, b], g[b]], [alone[:, 0], alone_g[0]])
+    again, again_g = layer(spoilt, lengths)
+    assert again.equal(output)
+    assert again_g.equal(g)
+    grads = torch.autograd.grad(again.sum() + again_g.sum(), list(layer.parameters()))
+    assert all(grad.isfinite().all() for grad in grads)
+    order = torch.tensor([2, 0, 1])
+    shuffled, shuffled_g = layer(x[:, order], lengths[order])
+    assert_close([shuffled, shuffled_g], [output[:, order], g[order]])
+    longer = torch.cat([x, rand(2, 3, I, seed=9)])
+    more, more_g = layer(longer, lengths)
+    assert_close([more[:5], more_g], [output, g], DOUBLE)
+
+
+@pytest.mark.parametrize("window", [1, 2])
+def test_what_a_word_can_reach(window):
+    """A step passes it on to its neighbours; from the third on, the sentence node to everyone."""
+    layer, x = layer_of(window), rand(9, 1, I)
+    changed = x.clone()
+    changed[0] += 1
+    for steps, reached in ((1, 1), (2, 1 + window), (3, 9)):
+        layer.num_steps = steps
+        differs = (layer(x)[0] - layer(changed)[0]).abs().sum((1, 2)) > 0
+        assert differs.tolist() == [i < reached for i in range(9)]
+
+
+def test_one_word_and_a_wide_window():
+    output, g = layer_of(window=4)(rand(1, 2, I))
+    assert output.isfinite().all()
+    assert g.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((0, 4, 1), "input_size"),
+        ((3, 0, 1), "hidden_size"),
+        ((3, 4, 0), "num_steps"),
+        ((3, 4, 1, 0), "window"),
+        ((3, 4, 1, 1, 0), "num_sentence_nodes"),
+    ],
+)
+def test_sizes_below_one(arguments, name):
+    with pytest.raises(UserError, match=f"{name} is 0"):
+        SentenceStateLSTM(*arguments)
+
+
+def test_shapes_that_do_not_fit():
+    layer = SentenceStateLSTM(I, H, 1)
+    with pytest.raises(UserError, match=r"shape \(2, 3, 5\); expected \(time, batch, 3\)"):
+        layer(torch.zeros(2, 3, 5))
+    with pytest.raises(UserError, match="lengths run from 0 to 2"):
+        layer(torch.zeros(2, 2, I), torch.tensor([0, 2]))
