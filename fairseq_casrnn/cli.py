@@ -22,6 +22,10 @@ COMMANDS = {
     ),
     "analyze dyck": ("fairseq_casrnn.analysis.dyck", "how well a model closes brackets"),
     "data dyck": ("fairseq_casrnn.data.dyck", "strings of brackets of bounded depth"),
+    "predict": (
+        "fairseq_casrnn.evaluation.predict",
+        "classify lines of text with a trained sentence encoder",
+    ),
     "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),
 }
 

@@ -1,3 +1,3 @@
 """Criterions that fairseq lacks; importing this registers them."""
 
-from . import dyck  # noqa: F401
+from . import dyck, sentence_classification  # noqa: F401

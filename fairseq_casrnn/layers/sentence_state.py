@@ -25,8 +25,8 @@ class SentenceStateLSTM(nn.Module):
 
     and for a sentence node, h̄ the mean over the words, softmax over the words and all nodes:
 
-        f̂ᵢ = σ(W_f g + U_f hᵢ + b_f)     f̂_gⱼ = σ(W_g gⱼ + U_g h̄ + b_g)     o = σ(W_o g + U_o h̄ + b_o)
-        c_g = Σⱼ f_gⱼ⊙c_gⱼ + Σᵢ fᵢ⊙cᵢ                                    g = o⊙tanh(c_g)
+        f̂ᵢ = σ(W_f g + U_f hᵢ + b_f)   f̂_gⱼ = σ(W_g gⱼ + U_g h̄ + b_g)   o = σ(W_o g + U_o h̄ + b_o)
+        c_g = Σⱼ f_gⱼ⊙c_gⱼ + Σᵢ fᵢ⊙cᵢ                                g = o⊙tanh(c_g)
 
     h⁰ and g⁰ are the learned vector ``h0``, the cells start at zero. Beyond the sentence, and so at
     padding, h and c are zero.

@@ -1,3 +1,3 @@
 """fairseq models, one file a role; importing this registers them."""
 
-from . import architectures, language_model, translation  # noqa: F401
+from . import architectures, language_model, sentence_encoder, translation  # noqa: F401

@@ -12,23 +12,23 @@ from ..errors import UserError
 logger = logging.getLogger(__name__)
 
 
-def embedding(num_embeddings: int, dim: int, padding_idx: int) -> nn.Embedding:
-    """A table uniform in ±0.1, zero at padding."""
+def embedding(num_embeddings: int, dim: int, padding_idx: int, bound: float = 0.1) -> nn.Embedding:
+    """A table uniform in ±bound, zero at padding."""
     table = nn.Embedding(num_embeddings, dim, padding_idx=padding_idx)
-    nn.init.uniform_(table.weight, -0.1, 0.1)
+    nn.init.uniform_(table.weight, -bound, bound)
     nn.init.zeros_(table.weight[padding_idx])
     return table
 
 
 def build_embedding(
-    dictionary, dim: int, path: str | None = None, freeze: bool = False
+    dictionary, dim: int, path: str | None = None, freeze: bool = False, bound: float = 0.1
 ) -> nn.Embedding:
     """An embedding table for ``dictionary``; words found in ``path`` start with their vectors.
 
     Raises:
         UserError: the file is missing, malformed, or of another dimension.
     """
-    table = embedding(len(dictionary), dim, dictionary.pad())
+    table = embedding(len(dictionary), dim, dictionary.pad(), bound)
     if path:
         load_vectors(table, dictionary, path)
     table.weight.requires_grad_(not freeze)

@@ -1,3 +1,3 @@
 """fairseq tasks that fairseq lacks; importing this registers them."""
 
-from . import stateful_language_modeling  # noqa: F401
+from . import sentence_classification, stateful_language_modeling  # noqa: F401

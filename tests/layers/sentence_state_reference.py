@@ -26,7 +26,7 @@ def sentence_state_lstm(p, x, num_steps, window=1, nodes=1):
 
     words = range(len(x))
     zero = torch.zeros_like(p["h0"])
-    h, c = {i: p["h0"] for i in words}, {i: zero for i in words}
+    h, c = dict.fromkeys(words, p["h0"]), dict.fromkeys(words, zero)
     g, c_g = [p["h0"]] * nodes, [zero] * nodes
     for _ in range(num_steps):
         new_h, new_c = {}, {}

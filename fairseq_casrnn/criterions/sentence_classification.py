@@ -1,0 +1,142 @@
+"""Cross-entropy over classes, with class weights and an L2 penalty."""
+
+# No "from __future__ import annotations" here: fairseq reads the fields' types.
+# ruff: noqa: UP045
+import math
+from dataclasses import dataclass, field
+from typing import Optional
+
+import numpy
+import torch
+import torch.nn.functional as F
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+
+from ..errors import UserError
+from ..evaluation import confusion
+
+
+@dataclass
+class SentenceClassificationCriterionConfig(FairseqDataclass):
+    """Options of the criterion."""
+
+    class_weights: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "weights of the classes in the loss: NAME:WEIGHT,NAME:WEIGHT (others 1), or "
+            "balanced, for weights inversely proportional to their frequency in training"
+        },
+    )
+    l2: float = field(
+        default=0.0,
+        metadata={"help": "add L2/2 times the squares of all weights but the embeddings'"},
+    )
+
+
+@register_criterion("sentence_classification", dataclass=SentenceClassificationCriterionConfig)
+class SentenceClassificationCriterion(FairseqCriterion):
+    """Cross-entropy; logs accuracy and macro-F1, and keeps the confusion matrix.
+
+    Raises:
+        UserError: weights of unknown classes, negative ones, a negative ``--l2``.
+    """
+
+    def __init__(self, task, class_weights: Optional[str] = None, l2: float = 0.0):
+        super().__init__(task)
+        if not hasattr(task, "classes"):
+            raise UserError(
+                "--criterion sentence_classification needs --task sentence_classification"
+            )
+        if l2 < 0:
+            raise UserError(f"--l2 is {l2}; it must be at least 0")
+        self.l2, self.class_weights, self.weight = l2, class_weights, None
+        if class_weights and class_weights != "balanced":
+            self.weight = torch.tensor(parse_weights(class_weights, task.classes))
+
+    def forward(self, model, sample, reduce=True):
+        """The summed loss of a batch, its size, and what is logged."""
+        logits, target = model(**sample["net_input"]), sample["target"]  # (B, classes), (B,)
+        weight = self._weights(logits)
+        loss = F.cross_entropy(logits.float(), target, weight, reduction="sum")
+        count = target.size(0)
+        logged = {
+            "loss": loss.detach(),
+            "ntokens": sample["ntokens"],
+            "nsentences": count,
+            "sample_size": count,
+            "confusion": confusion_matrix(target, logits.argmax(-1), logits.size(-1)),
+        }
+        if self.l2 and model.training:
+            loss = loss + count * self.l2 / 2 * squares(model)
+        return loss, count, logged
+
+    def _weights(self, logits):
+        if self.class_weights == "balanced" and self.weight is None:
+            if "train" not in self.task.datasets:  # validation of a checkpoint
+                return None
+            self.weight = balanced(self.task.datasets["train"], len(self.task.classes))
+        return None if self.weight is None else self.weight.to(logits.device, torch.float)
+
+    @staticmethod
+    def reduce_metrics(logging_outputs) -> None:
+        """Add the logged numbers of some batches to fairseq's meters."""
+        total = sum(log.get("sample_size", 0) for log in logging_outputs)
+        loss = sum(log.get("loss", 0) for log in logging_outputs)
+        if not total:
+            return
+        metrics.log_scalar("loss", loss / total / math.log(2), total, round=3)
+        matrix = sum(log["confusion"] for log in logging_outputs if "confusion" in log)
+        metrics.log_scalar_sum("_confusion", matrix.double().cpu())
+        for name in ("accuracy", "macro_f1"):
+            metrics.log_derived(name, derived(getattr(confusion, name)))
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Yes, the confusion matrix too."""
+        return True
+
+
+def derived(score):
+    """A function of fairseq's meters that applies ``score`` to the confusion matrix."""
+    return lambda meters: round(score(meters["_confusion"].sum.tolist()), 2)
+
+
+def confusion_matrix(target, predicted, classes: int):
+    """Counts ``(classes, classes)``, rows by true class."""
+    flat = torch.bincount(target * classes + predicted, minlength=classes * classes)
+    return flat.view(classes, classes)
+
+
+def squares(model):
+    """Sum of the squares of all trained parameters but the embeddings."""
+    return sum(
+        parameter.square().sum()
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and "embed_tokens" not in name
+    )
+
+
+def parse_weights(text: str, classes: list) -> list:
+    """``--class-weights`` as a list. Raises UserError for an unknown class or a bad number."""
+    weights = dict.fromkeys(classes, 1.0)
+    for piece in text.split(","):
+        name, _, value = piece.rpartition(":")
+        try:
+            weight = float(value)
+        except ValueError:
+            weight = -1.0
+        if name not in weights or weight < 0:
+            raise UserError(
+                f"--class-weights has '{piece}'; give balanced, or CLASS:WEIGHT with the classes "
+                f"{', '.join(classes)}"
+            )
+        weights[name] = weight
+    return list(weights.values())
+
+
+def balanced(dataset, classes: int):
+    """N / (classes · count) for each class of a data set, 0 for one that does not occur."""
+    base = getattr(dataset, "base", dataset)  # of a mix
+    counts = torch.from_numpy(numpy.bincount(base.labels, minlength=classes))
+    return counts.sum() / (classes * counts).clamp(min=1) * (counts > 0)

@@ -1,0 +1,148 @@
+"""Sentences, or pairs of them, with labels, as a fairseq data set; and a mix of two such sets."""
+
+from __future__ import annotations
+
+import numpy
+import torch
+from fairseq.data import FairseqDataset, data_utils
+
+
+class SentenceDataset(FairseqDataset):
+    """One or two sentences each, and their class.
+
+    Args:
+        inputs: one or two data sets of token tensors with ``sizes``, equally long.
+        labels: ``(N,)`` class numbers, or None where they are unknown.
+        pad: padding token.
+        shuffle: whether sentences of one length come in random order.
+        truncate: longest sentence kept; a longer one loses what stands before its last token.
+    """
+
+    def __init__(self, inputs, labels, pad: int, shuffle: bool = True, truncate: int | None = None):
+        self.inputs, self.labels, self.pad = list(inputs), labels, pad
+        self.shuffle, self.truncate = shuffle, truncate
+        lengths = [numpy.asarray(sentences.sizes) for sentences in self.inputs]
+        if truncate:
+            lengths = [numpy.minimum(sizes, truncate) for sizes in lengths]
+        self.lengths = lengths
+        self.sizes = numpy.max(lengths, axis=0)  # of the longer of two sentences
+
+    def __len__(self):
+        return len(self.sizes)
+
+    def __getitem__(self, index):
+        return {
+            "id": int(index),
+            "inputs": [self._sentence(sentences[index]) for sentences in self.inputs],
+            "label": None if self.labels is None else int(self.labels[index]),
+        }
+
+    def _sentence(self, tokens):
+        if self.truncate and len(tokens) > self.truncate:
+            tokens = torch.cat([tokens[: self.truncate - 1], tokens[-1:]])
+        return tokens.long()
+
+    def collater(self, samples):
+        """A batch.
+
+        Its ``net_input`` has ``src_tokens`` (B, T) and, for pairs, ``pair_tokens`` (B, T'), padded
+        on the right; ``target`` is (B,).
+        """
+        if not samples:
+            return {}
+        columns = zip(*(sample["inputs"] for sample in samples), strict=True)
+        tokens = [data_utils.collate_tokens(list(column), self.pad) for column in columns]
+        batch = {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "nsentences": len(samples),
+            "ntokens": sum(len(tokens) for sample in samples for tokens in sample["inputs"]),
+            "net_input": dict(zip(("src_tokens", "pair_tokens"), tokens, strict=False)),
+        }
+        if samples[0]["label"] is not None:
+            batch["target"] = torch.tensor([sample["label"] for sample in samples])
+        return batch
+
+    def num_tokens(self, index):
+        """Length of the longer sentence, which ``--max-tokens`` counts."""
+        return int(self.sizes[index])
+
+    def num_tokens_vec(self, indices):
+        """The same for many."""
+        return self.sizes[indices]
+
+    def size(self, index):
+        """Length of the longer sentence, which the maximal positions limit."""
+        return int(self.sizes[index])
+
+    def ordered_indices(self):
+        """All indices, sorted by length, in random order among equals: batches of one length."""
+        count = len(self)
+        indices = numpy.random.permutation(count) if self.shuffle else numpy.arange(count)
+        for lengths in reversed(self.lengths):
+            indices = indices[numpy.argsort(lengths[indices], kind="stable")]
+        return indices
+
+
+class MixedDataset(FairseqDataset):
+    """A data set and, in each epoch, a fresh random part of another one.
+
+    Args:
+        base: all of it is in every epoch.
+        extra: of this one, ``fraction``, without replacement; other ones in the next epoch.
+        fraction: between 0 and 1.
+        seed: of the choice, together with the epoch's number.
+    """
+
+    def __init__(
+        self, base: SentenceDataset, extra: SentenceDataset, fraction: float, seed: int = 1
+    ):
+        self.base, self.extra, self.seed = base, extra, seed
+        self.count = max(1, round(fraction * len(extra)))
+        self.set_epoch(1)
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self):
+        """No: every epoch has other sentences."""
+        return False
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the extra sentences of the 1-based ``epoch``."""
+        choice = numpy.random.RandomState([self.seed, epoch])
+        self.chosen = numpy.sort(choice.choice(len(self.extra), self.count, replace=False))
+        self.sizes = numpy.concatenate([self.base.sizes, self.extra.sizes[self.chosen]])
+        columns = zip(self.base.lengths, self.extra.lengths, strict=True)
+        self.lengths = [numpy.concatenate([own, new[self.chosen]]) for own, new in columns]
+
+    def __len__(self):
+        return len(self.base) + self.count
+
+    def __getitem__(self, index):
+        own = len(self.base)
+        sample = self.base[index] if index < own else self.extra[self.chosen[index - own]]
+        return {**sample, "id": int(index)}
+
+    collater = property(lambda self: self.base.collater)
+    num_tokens = SentenceDataset.num_tokens
+    num_tokens_vec = SentenceDataset.num_tokens_vec
+    size = SentenceDataset.size
+    ordered_indices = SentenceDataset.ordered_indices
+    shuffle = True
+
+
+class Recoded:
+    """Sentences of another dictionary, in the numbers of ours.
+
+    Args:
+        sentences: data set of token tensors with ``sizes``.
+        theirs, ours: the dictionaries; a word that ours lacks becomes <unk>.
+    """
+
+    def __init__(self, sentences, theirs, ours):
+        self.sentences, self.sizes = sentences, sentences.sizes
+        self.table = torch.tensor([ours.index(symbol) for symbol in theirs.symbols])
+
+    def __len__(self):
+        return len(self.sentences)
+
+    def __getitem__(self, index):
+        return self.table[self.sentences[index].long()]

@@ -1,0 +1,135 @@
+"""What stands between embedding and pooling in a sentence encoder.
+
+A body turns embedded words x ``(T, B, E)``, padded at the end, with ``lengths`` (B,) and ``tokens``
+(T, B) into states ``(T, B, output_size)`` and sentence nodes ``(B, node_size)`` or None. What it
+gives for a sentence does not depend on the padding or on the other sentences.
+"""
+
+from __future__ import annotations
+
+import torch
+from fairseq.modules import SinusoidalPositionalEmbedding
+from torch import Tensor, nn
+
+from ..errors import UserError
+from ..layers import RecurrentStack, SentenceStateLSTM, ShortcutStackedLSTM
+from ..layers.sequences import padding_mask
+
+
+class RecurrentBody(nn.Module):
+    """A :class:`.RecurrentStack`."""
+
+    node_size = 0
+
+    def __init__(self, rnn: RecurrentStack):
+        super().__init__()
+        self.rnn = rnn
+        self.output_size, self.directions = rnn.output_size, rnn.num_directions
+
+    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
+        """The top layer's states."""
+        return self.rnn(x, lengths=lengths, tokens=tokens)[0], None
+
+
+class ShortcutBody(nn.Module):
+    """A :class:`.ShortcutStackedLSTM`."""
+
+    node_size, directions = 0, 2
+
+    def __init__(self, rnn: ShortcutStackedLSTM):
+        super().__init__()
+        self.rnn, self.output_size = rnn, rnn.output_size
+
+    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
+        """The last layer's states."""
+        return self.rnn(x, lengths=lengths)[0], None
+
+
+class SentenceStateBody(nn.Module):
+    """A :class:`.SentenceStateLSTM`."""
+
+    directions = 1
+
+    def __init__(self, rnn: SentenceStateLSTM):
+        super().__init__()
+        self.rnn, self.output_size, self.node_size = rnn, rnn.output_size, rnn.node_size
+
+    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
+        """The words' last states, and the sentence nodes'."""
+        return self.rnn(x, lengths)
+
+
+class ConvolutionBody(nn.Module):
+    """Convolutions of several widths side by side, ReLU (Kim 2014); in one layer or more.
+
+    Each position has an output: the filter's window around it, zero beyond the sentence. So a
+    sentence shorter than the filters has one, too.
+
+    Args:
+        input_size: E.
+        widths: words that the filters span.
+        filters: number of filters of each width.
+        layers: how many such layers; dropout on the inputs of those above the first.
+        dropout: its probability.
+    """
+
+    node_size, directions = 0, 1
+
+    def __init__(self, input_size: int, widths, filters: int, layers: int = 1, dropout: float = 0):
+        super().__init__()
+        self.output_size = len(widths) * filters
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            nn.ModuleList(
+                nn.Conv1d(self.output_size if k else input_size, filters, width) for width in widths
+            )
+            for k in range(layers)
+        )
+
+    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
+        """The top layer's filters at each position."""
+        padding = padding_mask(lengths, x.size(0)).t().unsqueeze(1)  # (B, 1, T)
+        x = x.permute(1, 2, 0)  # (B, E, T)
+        for k, filters in enumerate(self.layers):
+            x = (self.dropout(x) if k else x).masked_fill(padding, 0.0)
+            x = torch.cat([convolve(around(x, convolve)) for convolve in filters], dim=1).relu()
+        return x.permute(2, 0, 1), None
+
+
+def around(x: Tensor, convolve: nn.Conv1d) -> Tensor:
+    """``x`` (B, C, T) with zeros on both sides, so that ``convolve`` gives T outputs."""
+    width = convolve.kernel_size[0]
+    return nn.functional.pad(x, ((width - 1) // 2, width // 2))
+
+
+class TransformerBody(nn.Module):
+    """torch's transformer encoder, normalised before each part, on sinusoidal positions.
+
+    Args:
+        size: E, the embeddings' and all layers' size.
+        heads, inner, layers: attention heads, size of the feed-forward parts, number of layers.
+        dropout: everywhere.
+    """
+
+    node_size, directions = 0, 1
+
+    def __init__(self, size: int, heads: int, inner: int, layers: int, dropout: float):
+        super().__init__()
+        if size % heads:
+            raise UserError(
+                f"--encoder-embed-dim is {size}; it must be a multiple of "
+                f"--encoder-attention-heads, {heads}"
+            )
+        self.output_size, self.scale = size, size**0.5
+        self.positions = SinusoidalPositionalEmbedding(size, padding_idx=0, init_size=512)
+        layer = nn.TransformerEncoderLayer(size, heads, inner, dropout, norm_first=True)
+        self.layers = nn.TransformerEncoder(
+            layer, layers, nn.LayerNorm(size), enable_nested_tensor=False
+        )
+
+    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
+        """The last layer's outputs."""
+        padding = padding_mask(lengths, x.size(0)).t()  # (B, T)
+        positions = self.positions((~padding).long())  # padding_idx 0: numbered from 1
+        x = self.scale * x + positions.transpose(0, 1).to(x.dtype)
+        return self.layers(x, src_key_padding_mask=padding), None

@@ -1,0 +1,133 @@
+"""Options of the sentence encoders."""
+
+# No "from __future__ import annotations" here: fairseq reads the fields' types, and not as text;
+# and it knows Optional[str], but not str | None.
+# ruff: noqa: UP045
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.dataclass import FairseqDataclass
+
+
+@dataclass
+class SentenceConfig(FairseqDataclass):
+    """Embedding, pooling, features and classifier: what all sentence encoders share."""
+
+    dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
+    encoder_dropout_in: Optional[float] = field(
+        default=None, metadata={"help": "dropout on the embeddings (default: --dropout)"}
+    )
+    encoder_dropout_out: Optional[float] = field(
+        default=None,
+        metadata={"help": "dropout between the encoder's layers (default: --dropout)"},
+    )
+    mlp_dropout: Optional[float] = field(
+        default=None,
+        metadata={"help": "dropout on the classifier's input and layers (default: --dropout)"},
+    )
+    encoder_embed_dim: int = field(default=300, metadata={"help": "embedding dimension"})
+    encoder_embed_path: Optional[str] = field(
+        default=None,
+        metadata={"help": "file of pretrained embeddings (GloVe or word2vec text)"},
+    )
+    encoder_freeze_embed: bool = field(
+        default=False, metadata={"help": "do not train the embeddings"}
+    )
+    encoder_embed_range: float = field(
+        default=0.25,
+        metadata={"help": "embeddings without a pretrained vector start within plus or minus this"},
+    )
+    pooling: str = field(
+        default="max",
+        metadata={"help": "max, mean, last, attention, or node (of sentence_state_lstm)"},
+    )
+    features: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "what the classifier reads: single [s], nli [s1, s2, |s1-s2|, s1*s2] or "
+            "paraphrase [|s1-s2|, s1*s2] (default: single for one sentence, nli for two)"
+        },
+    )
+    mlp_layers: int = field(default=1, metadata={"help": "hidden layers of the classifier, or 0"})
+    mlp_size: int = field(default=300, metadata={"help": "size of its hidden layers"})
+    mlp_activation: str = field(default="relu", metadata={"help": "relu or tanh"})
+    mlp_batch_norm: bool = field(
+        default=False, metadata={"help": "batch normalisation in its hidden layers"}
+    )
+
+
+@dataclass
+class RecurrentSentenceConfig(SentenceConfig):
+    """With one of the recurrent stacks."""
+
+    encoder_hidden_size: int = field(
+        default=300, metadata={"help": "hidden size of the encoder, of each direction"}
+    )
+    encoder_layers: int = field(default=1, metadata={"help": "number of encoder layers"})
+    encoder_bidirectional: bool = field(
+        default=False, metadata={"help": "two independent stacks, one for each direction"}
+    )
+    encoder_interleaved: bool = field(
+        default=False,
+        metadata={"help": "two directions that meet after every layer, as in torch.nn.LSTM"},
+    )
+    engine: Optional[str] = field(
+        default=None, metadata={"help": "recurrence engine: auto, cpp, eager or reference"}
+    )
+
+
+@dataclass
+class SentenceStateConfig(SentenceConfig):
+    """With the sentence-state LSTM."""
+
+    pooling: str = field(
+        default="node", metadata={"help": "node (the sentence's state), max, mean, attention, last"}
+    )
+    encoder_hidden_size: int = field(default=300, metadata={"help": "hidden size"})
+    num_steps: int = field(default=9, metadata={"help": "recurrent steps"})
+    window: int = field(default=1, metadata={"help": "neighbours read on each side"})
+    num_sentence_nodes: int = field(default=1, metadata={"help": "sentence nodes"})
+    no_boundaries: bool = field(
+        default=False, metadata={"help": "do not put <s> and </s> around the sentence"}
+    )
+    recompute: bool = field(
+        default=False, metadata={"help": "compute gates again in the backward: saves memory"}
+    )
+
+
+@dataclass
+class ShortcutConfig(SentenceConfig):
+    """With the shortcut-stacked LSTM."""
+
+    hidden_sizes: str = field(
+        default="512,1024,2048", metadata={"help": "hidden size of each layer and direction"}
+    )
+    connection: str = field(
+        default="shortcut", metadata={"help": "shortcut, residual, word or none"}
+    )
+    engine: Optional[str] = field(
+        default=None, metadata={"help": "recurrence engine: auto, cpp, eager or reference"}
+    )
+
+
+@dataclass
+class ConvolutionConfig(SentenceConfig):
+    """With convolutions (Kim 2014)."""
+
+    encoder_layers: int = field(default=1, metadata={"help": "number of convolution layers"})
+    filter_widths: str = field(default="3,4,5", metadata={"help": "words that the filters span"})
+    num_filters: int = field(default=100, metadata={"help": "filters of each width"})
+
+
+@dataclass
+class TransformerConfig(SentenceConfig):
+    """With a transformer encoder."""
+
+    pooling: str = field(
+        default="mean", metadata={"help": "mean, max, attention, or last (at </s>)"}
+    )
+    encoder_layers: int = field(default=6, metadata={"help": "number of encoder layers"})
+    encoder_attention_heads: int = field(default=6, metadata={"help": "attention heads"})
+    encoder_ffn_embed_dim: int = field(
+        default=600, metadata={"help": "size of the feed-forward layers"}
+    )

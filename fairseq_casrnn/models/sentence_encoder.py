@@ -1,0 +1,402 @@
+"""Sentence encoders and classifiers: embedding → body → pooling → features φ → MLP → classes.
+
+One fairseq model for each kind of body: ``<cell>_sentence_encoder`` for every cell,
+``sentence_state_lstm_…``, ``shortcut_lstm_…``, ``cnn_…``, ``transformer_sentence_encoder``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+
+from .. import layers
+from ..cells import FAMILIES
+from ..errors import UserError
+from ..layers import Pooling, SentenceStateLSTM, ShortcutStackedLSTM
+from .annealing import follow_epochs
+from .config import check_probabilities, check_sizes, config_for, spelled_as_options
+from .embedding import build_embedding
+from .sentence_bodies import (
+    ConvolutionBody,
+    RecurrentBody,
+    SentenceStateBody,
+    ShortcutBody,
+    TransformerBody,
+)
+from .sentence_config import (
+    ConvolutionConfig,
+    RecurrentSentenceConfig,
+    SentenceStateConfig,
+    ShortcutConfig,
+    TransformerConfig,
+)
+
+SIZES = (
+    *("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "num_filters", "mlp_size"),
+    *("num_steps", "window", "num_sentence_nodes", "encoder_attention_heads"),
+    "encoder_ffn_embed_dim",
+)
+DROPOUTS = ("dropout", "encoder_dropout_in", "encoder_dropout_out", "mlp_dropout")
+FEATURES = {"single": 1, "nli": 4, "paraphrase": 2}  # sentence vectors' worth
+ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
+
+
+class SentenceEncoder(nn.Module):
+    """One vector for each sentence.
+
+    Args:
+        embed_tokens: ``nn.Embedding`` with a padding index.
+        body: see :mod:`.sentence_bodies`.
+        pooling: kind of :class:`.Pooling`.
+        dropout: on the embeddings.
+        begin: index of <s>, put before each sentence; None for no <s>.
+        end: index of </s> if it is to be taken away from sentences that have words, else None.
+    """
+
+    def __init__(self, embed_tokens, body, pooling, dropout=0.0, begin=None, end=None):
+        super().__init__()
+        self.embed_tokens, self.body = embed_tokens, body
+        self.pool = Pooling(pooling, body.output_size, body.directions, body.node_size)
+        self.dropout = FairseqDropout(dropout, module_name="SentenceEncoder")
+        self.begin, self.end = begin, end
+        self.output_size = self.pool.output_size
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Sentence vectors ``(B, output_size)`` of ``tokens`` (B, T), padded at the end."""
+        pad = self.embed_tokens.padding_idx
+        if self.begin is not None:
+            tokens = torch.cat([tokens.new_full((len(tokens), 1), self.begin), tokens], dim=1)
+        lengths = tokens.ne(pad).sum(1).clamp(min=1)
+        if self.end is not None:
+            last = tokens.gather(1, lengths.unsqueeze(1) - 1).squeeze(1)
+            lengths = lengths - (last.eq(self.end) & lengths.gt(1)).long()
+        tokens = tokens[:, : int(lengths.max())].t()  # (T, B)
+        x = self.dropout(self.embed_tokens(tokens))
+        states, node = self.body(x, lengths, tokens)
+        return self.pool(states, lengths, node)
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation that takes a single sentence with the running statistics."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise ``x`` (B, C)."""
+        if self.training and len(x) == 1:
+            self.eval()
+            try:
+                return super().forward(x)
+            finally:
+                self.train()
+        return super().forward(x)
+
+
+class Classifier(nn.Sequential):
+    """Multi-layer perceptron: dropout, then (linear, batch norm, activation, dropout)*, linear."""
+
+    def __init__(self, input_size, size, depth, classes, activation, batch_norm, dropout):
+        if activation not in ACTIVATIONS:
+            raise UserError(f"--mlp-activation is '{activation}'; use relu or tanh")
+        parts: list[nn.Module] = [nn.Dropout(dropout)]
+        for _ in range(depth):
+            parts.append(nn.Linear(input_size, size))
+            parts += [BatchNorm(size)] if batch_norm else []
+            parts += [ACTIVATIONS[activation](), nn.Dropout(dropout)]
+            input_size = size
+        super().__init__(*parts, nn.Linear(input_size, classes))
+
+
+def features(kind: str, first: Tensor, second: Tensor | None = None) -> Tensor:
+    """φ of one or two sentence vectors ``(B, C)``: ``(B, FEATURES[kind] * C)``."""
+    if kind == "single":
+        return first
+    contrast = [(first - second).abs(), first * second]
+    return torch.cat(contrast if kind == "paraphrase" else [first, second, *contrast], dim=-1)
+
+
+class SentenceClassifier(BaseFairseqModel):
+    """A sentence encoder, shared by both sentences of a pair, and a classifier.
+
+    Subclasses make the body in :meth:`build_body`.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, kind: str, classifier: Classifier):
+        super().__init__()
+        self.encoder, self.features, self.classifier = encoder, kind, classifier
+
+    @classmethod
+    def build_body(cls, cfg):
+        """The body for ``cfg``."""
+        raise NotImplementedError
+
+    @classmethod
+    def build_model(cls, cfg, task):
+        """A new model for ``cfg`` (the dataclass of the architecture) and the task.
+
+        Raises:
+            UserError: option values that contradict each other or lie out of range.
+        """
+        check_sizes(cfg, [name for name in SIZES if hasattr(cfg, name)])
+        check_probabilities(cfg, DROPOUTS)
+        if cfg.encoder_embed_range <= 0:
+            raise UserError(
+                f"--encoder-embed-range is {cfg.encoder_embed_range}; it must be greater than 0"
+            )
+        if cfg.mlp_layers < 0:
+            raise UserError(f"--mlp-layers is {cfg.mlp_layers}; it must be at least 0")
+        if not hasattr(task, "classes"):
+            raise UserError(
+                "sentence encoders need --task sentence_classification, which knows the classes"
+            )
+        kind = choose_features(cfg.features, task.pairs)
+        words = task.source_dictionary
+        embed = build_embedding(
+            words,
+            cfg.encoder_embed_dim,
+            cfg.encoder_embed_path,
+            cfg.encoder_freeze_embed,
+            cfg.encoder_embed_range,
+        )
+        body = cls.build_body(cfg)
+        encoder = SentenceEncoder(
+            embed,
+            body,
+            cfg.pooling,
+            dropout(cfg, "encoder_dropout_in"),
+            **cls.boundaries(cfg, words),
+        )
+        classifier = Classifier(
+            FEATURES[kind] * encoder.output_size,
+            cfg.mlp_size,
+            cfg.mlp_layers,
+            len(task.classes),
+            cfg.mlp_activation,
+            cfg.mlp_batch_norm,
+            dropout(cfg, "mlp_dropout"),
+        )
+        model = cls(encoder, kind, classifier)
+        follow_epochs(task, model)
+        return model
+
+    @classmethod
+    def boundaries(cls, cfg, words) -> dict:
+        """Which of <s>, </s> are added or removed; fairseq's data ends each sentence with </s>."""
+        return {}
+
+    def forward(self, src_tokens: Tensor, pair_tokens: Tensor | None = None, **unused) -> Tensor:
+        """Logits ``(B, classes)`` of sentences (B, T), or of pairs with ``pair_tokens`` (B, T')."""
+        first = self.encoder(src_tokens)
+        second = None if pair_tokens is None else self.encoder(pair_tokens)
+        return self.classifier(features(self.features, first, second))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Anneal the temperature of layers that have one."""
+        for module in self.encoder.modules():
+            if hasattr(module, "set_epoch"):
+                module.set_epoch(epoch)
+
+    def max_positions(self):
+        """Any length."""
+        return None
+
+    @classmethod
+    def from_pretrained(
+        cls, model_name_or_path, checkpoint_file=None, data_name_or_path=None, **kwargs
+    ):
+        """Load a trained classifier to ask it from Python; see :class:`.SentenceHub`.
+
+        Args:
+            model_name_or_path: folder of the checkpoint, or the checkpoint itself.
+            checkpoint_file: its name there (default: checkpoint_best.pt, else model.pt, else
+                checkpoint_last.pt).
+            data_name_or_path: folder with ``input0/dict.txt`` and ``label/dict.txt`` (default: the
+                model's folder, else the data it was trained on).
+            kwargs: options of the task or model to override.
+
+        Raises:
+            UserError: no checkpoint there, one of another kind, or no dictionaries.
+        """
+        from .sentence_hub import SentenceHub
+
+        return SentenceHub.load(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+
+
+def choose_features(kind: str | None, pairs: bool) -> str:
+    """``--features``, or its default. Raises UserError when it does not fit the data."""
+    kind = kind or ("nli" if pairs else "single")
+    if kind not in FEATURES:
+        raise UserError(f"--features is '{kind}'; use {', '.join(FEATURES)}")
+    if pairs != (kind != "single"):
+        raise UserError(
+            f"--features {kind} takes {'one sentence' if kind == 'single' else 'two sentences'}, "
+            f"but the data has {'two' if pairs else 'one'}; drop the option"
+        )
+    return kind
+
+
+def dropout(cfg, name: str) -> float:
+    """The option ``name``, or ``--dropout`` where it is not given."""
+    value = getattr(cfg, name)
+    return cfg.dropout if value is None else value
+
+
+def directions(cfg) -> bool | str:
+    """``bidirectional`` of the recurrent stack."""
+    return "interleaved" if cfg.encoder_interleaved else cfg.encoder_bidirectional
+
+
+def numbers(text: str, option: str) -> list[int]:
+    """A comma-separated list of positive numbers. Raises UserError, naming ``option``."""
+    pieces = str(text).strip("[]()").split(",")
+    if not all(piece.strip().isdigit() and int(piece) for piece in pieces):
+        raise UserError(f"{option} is '{text}'; give positive numbers, separated by commas")
+    return [int(piece) for piece in pieces]
+
+
+class RecurrentSentenceClassifier(SentenceClassifier):
+    """With a stack of any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
+
+    cell_name = "stacked_lstm"
+
+    @classmethod
+    def build_body(cls, cfg):
+        """The recurrent stack."""
+        own = [field.name for field in dataclasses.fields(FAMILIES[cls.cell_name].options)]
+        with spelled_as_options(own):
+            rnn = layers.build(
+                cls.cell_name,
+                cfg.encoder_embed_dim,
+                cfg.encoder_hidden_size,
+                cfg.encoder_layers,
+                bidirectional="interleaved"
+                if cfg.encoder_interleaved
+                else cfg.encoder_bidirectional,
+                dropout=dropout(cfg, "encoder_dropout_out"),
+                options=cfg,
+                engine=cfg.engine,
+            )
+        return RecurrentBody(rnn)
+
+
+class SentenceStateClassifier(SentenceClassifier):
+    """With the sentence-state LSTM, <s> and </s> around each sentence."""
+
+    @classmethod
+    def build_body(cls, cfg):
+        """The sentence-state LSTM."""
+        return SentenceStateBody(
+            SentenceStateLSTM(
+                cfg.encoder_embed_dim,
+                cfg.encoder_hidden_size,
+                cfg.num_steps,
+                cfg.window,
+                cfg.num_sentence_nodes,
+                cfg.recompute,
+            )
+        )
+
+    @classmethod
+    def boundaries(cls, cfg, words):
+        """Both, or none."""
+        return {"end": words.eos()} if cfg.no_boundaries else {"begin": words.bos()}
+
+
+class ShortcutClassifier(SentenceClassifier):
+    """With the shortcut-stacked LSTM."""
+
+    @classmethod
+    def build_body(cls, cfg):
+        """The stack."""
+        with spelled_as_options(["hidden_sizes", "connection"]):
+            return ShortcutBody(
+                ShortcutStackedLSTM(
+                    cfg.encoder_embed_dim,
+                    numbers(cfg.hidden_sizes, "hidden_sizes"),
+                    cfg.connection,
+                    dropout(cfg, "encoder_dropout_out"),
+                    cfg.engine,
+                )
+            )
+
+
+class ConvolutionClassifier(SentenceClassifier):
+    """With convolutions over words."""
+
+    @classmethod
+    def build_body(cls, cfg):
+        """The convolutions."""
+        return ConvolutionBody(
+            cfg.encoder_embed_dim,
+            numbers(cfg.filter_widths, "--filter-widths"),
+            cfg.num_filters,
+            cfg.encoder_layers,
+            dropout(cfg, "encoder_dropout_out"),
+        )
+
+
+class TransformerClassifier(SentenceClassifier):
+    """With a transformer encoder."""
+
+    @classmethod
+    def build_body(cls, cfg):
+        """The transformer."""
+        return TransformerBody(
+            cfg.encoder_embed_dim,
+            cfg.encoder_attention_heads,
+            cfg.encoder_ffn_embed_dim,
+            cfg.encoder_layers,
+            dropout(cfg, "encoder_dropout_out"),
+        )
+
+
+def register(name: str, base: type, config: type, **attributes) -> type:
+    """Register the model ``<name>_sentence_encoder`` and, for tests, ``…_tiny``."""
+    arch = f"{name}_sentence_encoder"
+    model = type(
+        arch.title().replace("_", ""),
+        (base,),
+        {"__doc__": f"Sentences with {name}.", "__module__": __name__, **attributes},
+    )
+    model = register_model(arch, dataclass=config)(model)
+
+    def tiny(args):
+        for key, value in TINY.items():
+            if key in config.__dataclass_fields__:
+                setattr(args, key, getattr(args, key, value))
+
+    register_model_architecture(arch, f"{arch}_tiny")(tiny)
+    return model
+
+
+TINY = {
+    "encoder_embed_dim": 8,
+    "encoder_hidden_size": 8,
+    "encoder_layers": 2,
+    "mlp_size": 8,
+    "num_steps": 3,
+    "hidden_sizes": "4,8",
+    "num_filters": 4,
+    "encoder_attention_heads": 2,
+    "encoder_ffn_embed_dim": 16,
+}
+MODELS: dict[str, type] = {
+    cell: register(
+        cell,
+        RecurrentSentenceClassifier,
+        config_for(cell, RecurrentSentenceConfig),
+        cell_name=cell,
+    )
+    for cell in FAMILIES
+}
+MODELS |= {
+    name: register(name, base, config)
+    for name, base, config in (
+        ("sentence_state_lstm", SentenceStateClassifier, SentenceStateConfig),
+        ("shortcut_lstm", ShortcutClassifier, ShortcutConfig),
+        ("cnn", ConvolutionClassifier, ConvolutionConfig),
+        ("transformer", TransformerClassifier, TransformerConfig),
+    )
+}

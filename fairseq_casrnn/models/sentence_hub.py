@@ -1,0 +1,151 @@
+"""A trained sentence classifier for use from Python: text in, classes or vectors out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+
+CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
+
+
+class Prediction(NamedTuple):
+    """A class and its probability."""
+
+    label: str
+    probability: float
+
+
+class SentenceHub(nn.Module):
+    """What ``from_pretrained`` of a sentence encoder returns.
+
+    Attributes:
+        model: the :class:`.SentenceClassifier`, in ``eval()`` mode.
+        task: the ``sentence_classification`` task.
+        classes: names of the classes, in the order of the logits.
+    """
+
+    def __init__(self, model, task):
+        super().__init__()
+        self.model, self.task, self.classes = model.eval(), task, task.classes
+
+    @classmethod
+    def load(cls, path, checkpoint_file=None, data=None, **overrides) -> SentenceHub:
+        """See :meth:`.SentenceClassifier.from_pretrained`."""
+        from fairseq import checkpoint_utils
+
+        file = find_checkpoint(Path(path), checkpoint_file)
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
+        cfg = state.get("cfg")
+        if cfg is None or cfg.task._name != "sentence_classification":
+            raise UserError(f"{file} is no sentence classifier; check the path")
+        # The vectors are in the checkpoint; the file they came from may be gone.
+        overrides = {
+            "data": find_dictionaries(file.parent, data, cfg.task.data),
+            "encoder_embed_path": None,
+            **overrides,
+        }
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(file)], arg_overrides=overrides
+        )
+        return cls(model, task)
+
+    def predict(self, sentences: Sequence, batch_size: int = 32) -> list[Prediction]:
+        """The most probable class of each sentence.
+
+        Args:
+            sentences: strings, or pairs of strings if the model compares two sentences.
+            batch_size: how many to compute at once.
+
+        Raises:
+            UserError: pairs where single sentences are needed, or the other way round.
+        """
+        best = self.probabilities(sentences, batch_size).max(-1)
+        return [
+            Prediction(self.classes[int(number)], float(value))
+            for value, number in zip(best.values, best.indices, strict=True)
+        ]
+
+    def probabilities(self, sentences: Sequence, batch_size: int = 32) -> Tensor:
+        """Probabilities ``(N, classes)``; arguments and errors as for :meth:`predict`."""
+        items = [self._tokens(item) for item in sentences]
+        logits = self._run(items, lambda batch: self.model(**batch), batch_size, len(self.classes))
+        return logits.float().softmax(-1)
+
+    def encode(self, sentences: Sequence[str], batch_size: int = 32) -> Tensor:
+        """Sentence vectors ``(N, C)``, of each sentence on its own also where pairs are compared.
+
+        Raises:
+            UserError: something that is no string.
+        """
+        for sentence in sentences:
+            if not isinstance(sentence, str):
+                raise UserError(f"encode takes strings, not {sentence!r}")
+        items = [(self.task.encode_text(sentence),) for sentence in sentences]
+        encoder = self.model.encoder
+        size = encoder.output_size
+        return self._run(items, lambda batch: encoder(batch["src_tokens"]), batch_size, size)
+
+    def _tokens(self, item) -> tuple[Tensor, ...]:
+        parts = (item,) if isinstance(item, str) else tuple(item)
+        if len(parts) != (2 if self.task.pairs else 1):
+            what = "pairs of sentences" if self.task.pairs else "single sentences"
+            raise UserError(f"this model takes {what}, not {item!r}")
+        return tuple(self.task.encode_text(part) for part in parts)
+
+    @torch.inference_mode()
+    def _run(self, items, function, batch_size: int, width: int) -> Tensor:
+        """``function`` of the items' batches, its rows in the items' order: ``(N, width)``."""
+        device = self.model.encoder.embed_tokens.weight.device
+        if not items:
+            return torch.empty(0, width, device=device)
+        columns = [list(column) for column in zip(*items, strict=True)]
+        lengths = [[len(tokens) for tokens in column] for column in columns]
+        dataset = self.task.build_dataset_for_inference(
+            columns[0], lengths[0], pair_tokens=columns[1] if len(columns) > 1 else None
+        )
+        order, rows = dataset.ordered_indices(), []
+        for start in range(0, len(order), batch_size):
+            batch = dataset.collater([dataset[i] for i in order[start : start + batch_size]])
+            rows.append(function({k: v.to(device) for k, v in batch["net_input"].items()}))
+        result = torch.empty(len(items), rows[0].size(-1), dtype=rows[0].dtype, device=device)
+        result[torch.as_tensor(order, device=device)] = torch.cat(rows)
+        return result
+
+
+def find_checkpoint(path: Path, name: str | None) -> Path:
+    """The checkpoint meant by a folder or file, and a name in the folder.
+
+    Raises:
+        UserError: there is none.
+    """
+    if path.is_file():
+        return path
+    for candidate in (name,) if name else CHECKPOINTS:
+        if (path / candidate).is_file():
+            return path / candidate
+    wanted = name or " or ".join(CHECKPOINTS)
+    raise UserError(f"there is no checkpoint at {path} ({wanted}); check the path")
+
+
+def find_dictionaries(beside: Path, given: str | None, trained_on: str) -> str:
+    """The folder with ``input0/dict.txt`` and ``label/dict.txt``.
+
+    Raises:
+        UserError: they are in none of the places.
+    """
+    places = [given] if given else [str(beside), trained_on]
+    for place in places:
+        files = [os.path.join(place, part, "dict.txt") for part in ("input0", "label")]
+        if all(map(os.path.isfile, files)):
+            return str(place)
+    raise UserError(
+        f"input0/dict.txt and label/dict.txt are not in {' nor in '.join(map(str, places))}; name "
+        "the folder of the training data (--data), or copy them to the checkpoint"
+    )

@@ -1,0 +1,271 @@
+"""Classification of sentences or of pairs of sentences."""
+
+# No "from __future__ import annotations" here: fairseq reads the fields' types.
+# ruff: noqa: UP045
+import json
+import logging
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+import numpy
+import torch
+from fairseq.data import Dictionary, ListDataset, data_utils
+from fairseq.dataclass import FairseqDataclass
+from fairseq.tasks import FairseqTask, register_task
+from omegaconf import II, MISSING
+
+from ..data.classification import MixedDataset, Recoded, SentenceDataset
+from ..errors import UserError
+from ..evaluation.confusion import summary
+
+logger = logging.getLogger(__name__)
+FILLER = re.compile(r"madeupword\d{4}")  # with these fairseq-preprocess pads a dictionary
+
+
+@dataclass
+class SentenceClassificationConfig(FairseqDataclass):
+    """Options of the task."""
+
+    data: str = field(
+        default=MISSING,
+        metadata={"help": "folder with input0/, label/ and, for pairs, input1/"},
+    )
+    max_positions: int = field(default=100000, metadata={"help": "longest sentence, in tokens"})
+    truncate: Optional[int] = field(
+        default=None, metadata={"help": "cut sentences to that many tokens"}
+    )
+    mix: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "DIR:FRACTION, add that part of another corpus' training set to ours, chosen "
+            "anew in each epoch"
+        },
+    )
+    tokenizer: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "how to split raw text when predicting: space or moses (default: as the "
+            "data folder's text.json says, else space)"
+        },
+    )
+    lowercase: Optional[bool] = field(
+        default=None, metadata={"help": "lower-case raw text when predicting (default: likewise)"}
+    )
+    pairs: Optional[bool] = field(
+        default=None,
+        metadata={"help": "whether there are two sentences (default: whether there is an input1/)"},
+    )
+    seed: int = II("common.seed")
+    save_dir: str = II("checkpoint.save_dir")
+    no_save: bool = II("checkpoint.no_save")
+
+
+@register_task("sentence_classification", dataclass=SentenceClassificationConfig)
+class SentenceClassificationTask(FairseqTask):
+    """Classes for sentences, or for pairs whose sentences are encoded each on its own.
+
+    The data folder is that of fairseq's ``sentence_prediction``: ``input0/``, ``input1/`` (only for
+    pairs) and ``label/``, each filled by ``fairseq-preprocess --only-source``; both inputs share
+    the dictionary ``input0/dict.txt``. A class is one word of ``label/dict.txt``.
+
+    Args:
+        cfg: the options.
+        dictionary: of the words.
+        label_dictionary: of the classes.
+    """
+
+    def __init__(self, cfg, dictionary, label_dictionary):
+        super().__init__(cfg)
+        self.dictionary, self.label_dictionary = dictionary, label_dictionary
+        self.pairs = bool(cfg.pairs)
+        special = label_dictionary.nspecial
+        self.classes = [
+            symbol for symbol in label_dictionary.symbols[special:] if not FILLER.fullmatch(symbol)
+        ]
+        if len(self.classes) < 2:
+            raise UserError(
+                f"{os.path.join(cfg.data, 'label', 'dict.txt')} lists {len(self.classes)} "
+                "class(es); training data of at least two classes is needed"
+            )
+
+    @classmethod
+    def setup_task(cls, cfg, **kwargs):
+        """The task for a data folder.
+
+        Raises:
+            UserError: the folder does not hold what it should.
+        """
+        words, labels = (load_dictionary(cfg.data, part) for part in ("input0", "label"))
+        # What is found here becomes part of the checkpoint's options.
+        if cfg.pairs is None:
+            cfg.pairs = os.path.isdir(os.path.join(cfg.data, "input1"))
+        note = read_text_note(cfg.data)
+        for name, value in (("tokenizer", "space"), ("lowercase", False)):
+            if getattr(cfg, name) is None:
+                setattr(cfg, name, note.get(name, value))
+        if cfg.tokenizer not in ("space", "moses"):
+            raise UserError(f"--tokenizer is '{cfg.tokenizer}'; use space or moses")
+        if cfg.truncate is not None and cfg.truncate < 1:
+            raise UserError(f"--truncate is {cfg.truncate}; it must be at least 1")
+        task = cls(cfg, words, labels)
+        logger.info("[input] dictionary: %d types", len(words))
+        logger.info("[label] classes: %s", ", ".join(task.classes))
+        return task
+
+    # --- data ----------------------------------------------------------------------------------
+
+    def load_dataset(self, split: str, combine: bool = False, **kwargs):
+        """Load ``split``, with a part of another corpus if ``--mix`` says so and it is train's.
+
+        Raises:
+            UserError: a file is missing, the parts differ in length, or a class is unknown.
+        """
+        dataset = self._load(self.cfg.data, split)
+        if self.cfg.mix and split == "train":
+            folder, fraction = parse_mix(self.cfg.mix)
+            extra = self._load(folder, split)
+            dataset = MixedDataset(dataset, extra, fraction, self.cfg.seed)
+            logger.info("mixing in %d of %d sentences of %s", dataset.count, len(extra), folder)
+        self.datasets[split] = dataset
+        return dataset
+
+    def _load(self, folder: str, split: str) -> SentenceDataset:
+        parts = ("input0", "input1") if self.pairs else ("input0",)
+        words = self.dictionary
+        theirs = words if folder == self.cfg.data else load_dictionary(folder, "input0")
+        inputs = [load_part(folder, part, split, theirs) for part in parts]
+        labels = self._labels(folder, split)
+        for part, sentences in zip((*parts[1:], "label"), [*inputs[1:], labels], strict=True):
+            if len(sentences) != len(inputs[0]):
+                raise UserError(
+                    f"{folder}/input0/{split} has {len(inputs[0])} sentences but "
+                    f"{folder}/{part}/{split} has {len(sentences)}; run fairseq-preprocess again, "
+                    "on files of equally many lines"
+                )
+        if theirs != words:
+            inputs = [Recoded(sentences, theirs, words) for sentences in inputs]
+        logger.info("%s: %d sentences%s", split, len(labels), " (pairs)" if self.pairs else "")
+        return SentenceDataset(
+            inputs, labels, words.pad(), shuffle=split == "train", truncate=self.cfg.truncate
+        )
+
+    def _labels(self, folder: str, split: str) -> numpy.ndarray:
+        """The class numbers of a split, in the order of :attr:`classes`."""
+        own = folder == self.cfg.data
+        dictionary = self.label_dictionary if own else load_dictionary(folder, "label")
+        dataset = load_part(folder, "label", split, dictionary)
+        eos, classes = dictionary.eos(), {name: n for n, name in enumerate(self.classes)}
+        numbers = numpy.array([classes.get(symbol, -1) for symbol in dictionary.symbols])
+        labels = numpy.empty(len(dataset), dtype=numpy.int64)
+        for i in range(len(dataset)):
+            tokens = [int(token) for token in dataset[i] if token != eos]
+            if len(tokens) != 1:
+                raise UserError(
+                    f"{folder}/label/{split}, sentence {i + 1} has {len(tokens)} words for a "
+                    "label; write each label as one word"
+                )
+            labels[i] = numbers[tokens[0]]
+            if labels[i] < 0:
+                name = dictionary[tokens[0]] if tokens[0] != dictionary.unk() else "its label"
+                raise UserError(
+                    f"{folder}/label/{split}, sentence {i + 1}: {name} is none of the classes seen "
+                    f"in training ({', '.join(self.classes)}); correct or remove it"
+                )
+        return labels
+
+    def encode_text(self, line: str) -> torch.Tensor:
+        """Raw text as tokens, split and lower-cased as the training text was."""
+        if self.cfg.tokenizer == "moses":
+            from ..data.text import moses_tokenize
+
+            line = moses_tokenize(line, "en")
+        words = line.lower().split() if self.cfg.lowercase else line.split()
+        tokens = [self.dictionary.index(word) for word in words] + [self.dictionary.eos()]
+        if self.cfg.truncate and len(tokens) > self.cfg.truncate:
+            tokens = [*tokens[: self.cfg.truncate - 1], tokens[-1]]
+        return torch.tensor(tokens)
+
+    def build_dataset_for_inference(self, src_tokens, src_lengths, pair_tokens=None, **kwargs):
+        """A data set without labels, of lists of token tensors."""
+        inputs = [src_tokens] if pair_tokens is None else [src_tokens, pair_tokens]
+        sets = [ListDataset(tokens, numpy.array([len(t) for t in tokens])) for tokens in inputs]
+        return SentenceDataset(sets, None, self.dictionary.pad(), shuffle=False)
+
+    # --- training ------------------------------------------------------------------------------
+
+    def post_validate(self, model, stats, agg) -> None:
+        """After a validation: log the confusion matrix and write it beside the checkpoints."""
+        if "_confusion" not in agg:
+            return
+        result = summary(agg["_confusion"].sum.long().tolist(), self.classes)
+        logger.info("confusion (rows: true class): %s", json.dumps(result["confusion"]))
+        first = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+        if self.cfg.no_save or not first or not os.path.isdir(self.cfg.save_dir or ""):
+            return
+        result["num_updates"] = stats.get("num_updates")
+        write_json(Path(self.cfg.save_dir) / "validation.json", result)
+
+    def max_positions(self):
+        """Longest sentence accepted."""
+        return self.cfg.max_positions
+
+    @property
+    def source_dictionary(self):
+        """Dictionary of the words."""
+        return self.dictionary
+
+    @property
+    def target_dictionary(self):
+        """None: classes are not words."""
+        return None
+
+
+def load_dictionary(folder: str, part: str) -> Dictionary:
+    """``folder/part/dict.txt``. Raises UserError where it is missing."""
+    path = os.path.join(folder, part, "dict.txt")
+    if not os.path.isfile(path):
+        raise UserError(
+            f"{path} does not exist; fill {folder} with a recipe's prepare.sh, or its folders "
+            "input0, input1 and label with fairseq-preprocess --only-source"
+        )
+    return Dictionary.load(path)
+
+
+def load_part(folder: str, part: str, split: str, dictionary: Dictionary):
+    """The binarised ``folder/part/split``. Raises UserError where it is missing."""
+    path = os.path.join(folder, part, split)
+    dataset = data_utils.load_indexed_dataset(path, dictionary)
+    if dataset is None:
+        raise UserError(f"there is no {path}; check the data folder and the subset's name")
+    return dataset
+
+
+def read_text_note(folder: str) -> dict:
+    """What ``text.json`` of a data folder says about its text, if it is there."""
+    path = Path(folder) / "text.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def parse_mix(text: str) -> tuple[str, float]:
+    """Folder and fraction of ``--mix``. Raises UserError when it is not DIR:FRACTION."""
+    folder, _, share = text.rpartition(":")
+    try:
+        fraction = float(share)
+    except ValueError:
+        fraction = 0.0
+    if not folder or not 0 < fraction <= 1:
+        raise UserError(
+            f"--mix is '{text}'; give a prepared folder and a part of it, as DIR:0.15, between 0 "
+            "and 1"
+        )
+    return folder, fraction
+
+
+def write_json(path: Path, content) -> None:
+    """Write a JSON file whole or not at all."""
+    part = path.with_name(path.name + ".tmp")
+    part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(part, path)
