@@ -99,23 +99,32 @@ class SentenceHub(nn.Module):
             raise UserError(f"this model takes {what}, not {item!r}")
         return tuple(self.task.encode_text(part) for part in parts)
 
-    @torch.inference_mode()
     def _run(self, items, function, batch_size: int, width: int) -> Tensor:
         """``function`` of the items' batches, its rows in the items' order: ``(N, width)``."""
-        device = self.model.encoder.embed_tokens.weight.device
         if not items:
-            return torch.empty(0, width, device=device)
+            return torch.empty(0, width)
         columns = [list(column) for column in zip(*items, strict=True)]
         lengths = [[len(tokens) for tokens in column] for column in columns]
         dataset = self.task.build_dataset_for_inference(
             columns[0], lengths[0], pair_tokens=columns[1] if len(columns) > 1 else None
         )
+        return self._run_dataset(dataset, function, batch_size)
+
+    def of_dataset(self, dataset, batch_size: int = 32) -> Tensor:
+        """Probabilities ``(N, classes)`` of a data set that the task loaded."""
+        logits = self._run_dataset(dataset, lambda batch: self.model(**batch), batch_size)
+        return logits.float().softmax(-1)
+
+    @torch.inference_mode()
+    def _run_dataset(self, dataset, function, batch_size: int) -> Tensor:
+        device = self.model.encoder.embed_tokens.weight.device
         order, rows = dataset.ordered_indices(), []
         for start in range(0, len(order), batch_size):
             batch = dataset.collater([dataset[i] for i in order[start : start + batch_size]])
             rows.append(function({k: v.to(device) for k, v in batch["net_input"].items()}))
-        result = torch.empty(len(items), rows[0].size(-1), dtype=rows[0].dtype, device=device)
-        result[torch.as_tensor(order, device=device)] = torch.cat(rows)
+        rows = torch.cat(rows)
+        result = torch.empty_like(rows)
+        result[torch.as_tensor(order, device=device)] = rows
         return result
 
 

@@ -18,6 +18,7 @@ from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING
 
 from ..data.classification import MixedDataset, Recoded, SentenceDataset
+from ..data.words import TOKENIZERS, words
 from ..errors import UserError
 from ..evaluation.confusion import summary
 
@@ -47,8 +48,8 @@ class SentenceClassificationConfig(FairseqDataclass):
     tokenizer: Optional[str] = field(
         default=None,
         metadata={
-            "help": "how to split raw text when predicting: space or moses (default: as the "
-            "data folder's text.json says, else space)"
+            "help": "how to split raw text when predicting: space, clitics or moses (default: as "
+            "the data folder's text.json says, else space)"
         },
     )
     lowercase: Optional[bool] = field(
@@ -106,8 +107,8 @@ class SentenceClassificationTask(FairseqTask):
         for name, value in (("tokenizer", "space"), ("lowercase", False)):
             if getattr(cfg, name) is None:
                 setattr(cfg, name, note.get(name, value))
-        if cfg.tokenizer not in ("space", "moses"):
-            raise UserError(f"--tokenizer is '{cfg.tokenizer}'; use space or moses")
+        if cfg.tokenizer not in TOKENIZERS:
+            raise UserError(f"--tokenizer is '{cfg.tokenizer}'; use {', '.join(TOKENIZERS)}")
         if cfg.truncate is not None and cfg.truncate < 1:
             raise UserError(f"--truncate is {cfg.truncate}; it must be at least 1")
         task = cls(cfg, words, labels)
@@ -178,12 +179,8 @@ class SentenceClassificationTask(FairseqTask):
 
     def encode_text(self, line: str) -> torch.Tensor:
         """Raw text as tokens, split and lower-cased as the training text was."""
-        if self.cfg.tokenizer == "moses":
-            from ..data.text import moses_tokenize
-
-            line = moses_tokenize(line, "en")
-        words = line.lower().split() if self.cfg.lowercase else line.split()
-        tokens = [self.dictionary.index(word) for word in words] + [self.dictionary.eos()]
+        split = words(line, self.cfg.tokenizer, self.cfg.lowercase)
+        tokens = [self.dictionary.index(word) for word in split] + [self.dictionary.eos()]
         if self.cfg.truncate and len(tokens) > self.cfg.truncate:
             tokens = [*tokens[: self.cfg.truncate - 1], tokens[-1]]
         return torch.tensor(tokens)

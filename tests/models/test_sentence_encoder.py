@@ -94,7 +94,7 @@ def test_last_pooling_is_the_final_state(name):
 
 
 def test_boundaries_of_the_sentence_state_lstm():
-    """<s> in front, </s> behind; without boundaries the words alone, or </s> where there is none."""
+    """<s> in front, </s> behind; without boundaries the words alone, or </s> if there is none."""
     model = encoder("sentence_state_lstm").eval()
     sentence = torch.tensor([[5, 6, 7, EOS]])
     embed, rnn = model.encoder.embed_tokens, model.encoder.body.rnn

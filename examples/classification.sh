@@ -1,0 +1,156 @@
+# What the scripts of the classification recipes share; to be sourced, not run.
+#
+# A script sets RECIPE (its folder) and what it needs of SYSTEMS, SEEDS, SETTINGS (options of
+# fairseq-train) and FEATURES, and calls prepare_main, train_main or evaluate_main.
+# Runs lie in OUT/SYSTEM/seedN.
+
+source "$(dirname "${BASH_SOURCE[0]}")/translation.sh"
+
+AVERAGE="best"
+SUBSET="test"
+HIDDEN="${HIDDEN:-300}"
+
+# system NAME: sets OPTIONS to the architecture and sizes of a system that the papers compare. A
+# name that is none of them is taken as an architecture.
+system() {
+    local hidden=(--encoder-hidden-size "$HIDDEN")
+    local both=("${hidden[@]}" --encoder-bidirectional --encoder-layers)
+    local stack=("${hidden[@]}" --encoder-interleaved --encoder-layers)
+    local three="$HIDDEN,$HIDDEN,$HIDDEN"
+    case "$1" in
+        lstm) OPTIONS=(stacked_lstm "${hidden[@]}") ;;
+        bilstm) OPTIONS=(stacked_lstm "${both[@]}" 1) ;;
+        bilstm_att) OPTIONS=(stacked_lstm "${both[@]}" 1 --pooling attention) ;;
+        bilstm2) OPTIONS=(stacked_lstm "${stack[@]}" 2) ;;
+        bilstm3) OPTIONS=(stacked_lstm "${stack[@]}" 3) ;;
+        cas2) OPTIONS=(cas_lstm "${hidden[@]}" --encoder-layers 2) ;;
+        cas3) OPTIONS=(cas_lstm "${hidden[@]}" --encoder-layers 3) ;;
+        bicas2) OPTIONS=(cas_lstm "${both[@]}" 2) ;;
+        bicas3) OPTIONS=(cas_lstm "${both[@]}" 3) ;;
+        bihighway2) OPTIONS=(highway_lstm "${both[@]}" 2) ;;
+        bidg2) OPTIONS=(dg_lstm "${both[@]}" 2) ;;
+        shortcut) OPTIONS=(shortcut_lstm --hidden-sizes "$three") ;;
+        residual) OPTIONS=(shortcut_lstm --hidden-sizes "$three" --connection residual) ;;
+        slstm) OPTIONS=(sentence_state_lstm "${hidden[@]}" --num-steps 9) ;;
+        slstm_att) OPTIONS=(sentence_state_lstm "${hidden[@]}" --num-steps 9 --pooling attention) ;;
+        cnn) OPTIONS=(cnn) ;;
+        transformer) OPTIONS=(transformer) ;;
+        *_sentence_encoder*) OPTIONS=("$1"); return ;;
+        *) fail "unknown system $1; see --help" ;;
+    esac
+    OPTIONS[0]="${OPTIONS[0]}_sentence_encoder"
+}
+
+train_usage() {
+    cat <<END
+usage: train.sh [options] [-- options of fairseq-train]
+
+  --arch NAME[,NAME…]  systems to train (default: $SYSTEMS): lstm bilstm bilstm_att bilstm2 bilstm3
+                       cas2 cas3 bicas2 bicas3 bihighway2 bidg2 shortcut residual slstm slstm_att
+                       cnn transformer, or an architecture ending in _sentence_encoder
+  --seed N[,N…]        seeds (default: $SEEDS)
+  --seeds N            seeds 1 to N
+  --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
+  --out DIR            runs go to DIR/NAME/seedN (default: $RECIPE/out)
+  --tiny               one epoch of cas_lstm_sentence_encoder_tiny, to see that everything works
+
+The systems' sizes are those of the papers with HIDDEN ($HIDDEN, an environment variable) units; they
+stand in examples/classification.sh, the settings at the top of train.sh, and options after --
+override both. An interrupted run continues when it is called again.
+END
+}
+
+evaluate_usage() {
+    cat <<END
+usage: evaluate.sh [options]
+
+  --arch NAME[,NAME…]  systems (default: all in --out)
+  --seed N[,N…]        seeds (default: all in --out)
+  --seeds N            seeds 1 to N
+  --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
+  --out DIR            folder of the runs (default: $RECIPE/out)
+  --checkpoint WHICH   best, last, or the average of N: last:N, best:N (default: best)
+  --baseline NAME      system the paired t-test compares the others with
+
+Prints the confusion matrix, accuracy and macro-F1 of the $SUBSET set, keeps them and every prediction in the
+run's folder, appends one JSON line a run to DIR/results.jsonl and ends with mean ± deviation.
+END
+}
+
+train_main() {
+    parse_options train_usage "--arch --seed --seeds --data --out --tiny" "$@"
+    local name seed
+    if [ -n "$TINY" ]; then
+        SYSTEMS="cas_lstm_sentence_encoder_tiny"
+        SETTINGS+=(--max-epoch 1)
+    fi
+    for name in ${ARCH:-$SYSTEMS}; do
+        system "$name"
+    done
+    for name in ${ARCH:-$SYSTEMS}; do
+        for seed in ${SEED:-$SEEDS}; do
+            train_one "$name" "$seed" "$OUT/$name/seed$seed"
+        done
+    done
+}
+
+# train_one NAME SEED RUN
+train_one() {
+    local run="$3"
+    system "$1"
+    mkdir -p "$run"
+    echo "training $1 with seed $2 in $run"
+    "$PYTHON" -m fairseq_cli.train "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
+        --task sentence_classification --criterion sentence_classification \
+        --seed "$2" --save-dir "$run" --no-progress-bar --log-format simple --log-interval 100 \
+        --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric \
+        --no-epoch-checkpoints --required-batch-size-multiple 1 --num-workers 0 \
+        --arch "${OPTIONS[@]}" ${FEATURES:+--features $FEATURES} \
+        "${SETTINGS[@]}" ${EXTRA[@]+"${EXTRA[@]}"} 2>&1 | tee -a "$run/train.log"
+}
+
+evaluate_main() {
+    parse_options evaluate_usage "--arch --seed --seeds --data --out --checkpoint --baseline" "$@"
+    "$PYTHON" -m fairseq_casrnn.evaluation.classify --data "$DATA" --out "$OUT" \
+        ${ARCH:+--arch $ARCH} ${SEED:+--seed $SEED} --checkpoint "$AVERAGE" --subset "$SUBSET" \
+        ${BASELINE:+--baseline "$BASELINE"}
+}
+
+# parse_table_options USAGE OWN "$@": for scripts that prepare, train and evaluate several folders.
+# Sets RAW, DATA, OUT, CHOSEN (the value of the option OWN, as words), TRAIN, EVALUATE and REST.
+parse_table_options() {
+    local usage="$1" own="$2"
+    shift 2
+    RAW="" DATA="$RECIPE/data" OUT="$RECIPE/out" CHOSEN="" TRAIN=() EVALUATE=() REST=()
+    while [ $# -gt 0 ]; do
+        case "$1" in
+            -h | --help) "$usage"; exit 0 ;;
+            --) REST=("$@"); break ;;
+            --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
+            --tiny) TRAIN+=(--tiny); shift; continue ;;
+            --raw | --data | --out | --arch | --seed | --seeds | "$own") ;;
+            *) fail "unknown option $1; see --help" ;;
+        esac
+        [ $# -ge 2 ] || fail "$1 needs a value; see --help"
+        case "$1" in
+            --raw) RAW="$2" ;;
+            --data) DATA="$2" ;;
+            --out) OUT="$2" ;;
+            "$own") CHOSEN="${2//,/ }" ;;
+            *) TRAIN+=("$1" "$2"); EVALUATE+=("$1" "$2") ;;
+        esac
+        shift 2
+    done
+    [ -n "$RAW" ] || fail "--raw is missing; see --help"
+}
+
+# train_and_evaluate NAME: in the folder NAME of DATA and of OUT.
+train_and_evaluate() {
+    local where=(--data "$DATA/$1" --out "$OUT/$1")
+    "$RECIPE/train.sh" "${where[@]}" ${TRAIN[@]+"${TRAIN[@]}"} ${REST[@]+"${REST[@]}"}
+    "$RECIPE/evaluate.sh" "${where[@]}" ${EVALUATE[@]+"${EVALUATE[@]}"}
+}
+
+show_table() {
+    "$PYTHON" -m fairseq_casrnn.evaluation.set_table "$OUT"
+}

@@ -1,0 +1,253 @@
+"""From labelled sentences to a finished, binarised data folder, or to nothing at all.
+
+A prepared folder ``OUT`` holds ``OUT/data-bin`` with ``input0/``, ``label/`` and, for pairs,
+``input1/`` as ``fairseq-preprocess --only-source`` writes them, ``text.json`` (how raw text is
+split) and ``prepare.json`` (counts). It is built in a temporary folder and renamed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from fairseq_casrnn.data.text import read_bytes
+from fairseq_casrnn.data.words import TOKENIZERS, words
+from fairseq_casrnn.errors import UserError
+
+
+class Example(NamedTuple):
+    """A label and one or two sentences: text, or lists of words that are split already."""
+
+    label: str
+    sentences: tuple[str | list[str], ...]
+
+
+@dataclass
+class Labelled:
+    """Splits of a corpus.
+
+    Args:
+        splits: examples of ``train``, ``valid``, ``test``, and further ones (``valid1``, …).
+        notes: numbers worth keeping (examples dropped, …), printed and put in prepare.json.
+    """
+
+    splits: dict[str, list[Example]]
+    notes: dict[str, object] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise UserError for an empty split, or a label that training does not have."""
+        known = {example.label for example in self.splits["train"]}
+        for name, examples in self.splits.items():
+            if not examples:
+                raise UserError(f"no sentence is left for {name}; check the input files")
+            for number, example in enumerate(examples, start=1):
+                if example.label not in known:
+                    raise UserError(
+                        f"{name}, sentence {number}: label {example.label} is not seen in training "
+                        f"({', '.join(sorted(known))}); correct or remove it"
+                    )
+
+
+def add_arguments(
+    parser: argparse.ArgumentParser, tokenizer: str = "space", lowercase: bool = True
+) -> None:
+    """Options shared by all corpora."""
+    parser.add_argument("--out", required=True, type=Path, help="folder to fill")
+    parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
+    parser.add_argument(
+        "--tokenizer", choices=TOKENIZERS, default=tokenizer, help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--lowercase",
+        action=argparse.BooleanOptionalAction,
+        default=lowercase,
+        help="lower-case the text (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--min-count",
+        type=int,
+        default=1,
+        help="rarer words of the training set become <unk> (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--vocabulary",
+        choices=("train", "all"),
+        default="train",
+        help="words that get an embedding: those of the training set, or of all splits, which is "
+        "of use with pretrained vectors (default: %(default)s)",
+    )
+
+
+def prepare(make_corpus: Callable[[], Labelled], args: argparse.Namespace) -> None:
+    """Read the corpus, binarise it and move it into place under ``args.out``.
+
+    Raises:
+        UserError: anything wrong with the data; nothing new is left under ``args.out`` then.
+    """
+    out = args.out
+    if (out / "data-bin").exists() and not args.force:
+        print(f"{out} is already prepared; --force prepares it again")
+        return
+    if args.min_count < 1:
+        raise UserError(f"--min-count is {args.min_count}; it must be at least 1")
+    corpus = make_corpus()
+    corpus.check()
+    out.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
+    try:
+        notes = {**corpus.notes, **write(corpus, stage / "data-bin", args)}
+        for key, value in notes.items():
+            print(f"{key}: {value}")
+        write_json(stage / "data-bin" / "prepare.json", notes)
+        text = {"tokenizer": args.tokenizer, "lowercase": args.lowercase}
+        write_json(stage / "data-bin" / "text.json", text)
+        if (out / "data-bin").exists():
+            os.replace(out / "data-bin", stage / "old")
+        os.replace(stage / "data-bin", out / "data-bin")
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    print(f"prepared {out / 'data-bin'}")
+
+
+def write(corpus: Labelled, folder: Path, args: argparse.Namespace) -> dict[str, object]:
+    """Binarise into ``folder``; returns what to report."""
+    split = {
+        name: [
+            (example.label, [as_words(text, args) for text in example.sentences])
+            for example in examples
+        ]
+        for name, examples in corpus.splits.items()
+    }
+    counted = split.values() if args.vocabulary == "all" else [split["train"]]
+    vocabulary = Counter(
+        word for examples in counted for _, texts in examples for text in texts for word in text
+    )
+    dictionary = make_dictionary(vocabulary, args.min_count)
+    labels = make_dictionary(Counter(label for label, _ in split["train"]))
+    parts = len(split["train"][0][1])
+    for part in range(parts):
+        sentences = {name: [texts[part] for _, texts in pairs] for name, pairs in split.items()}
+        binarise(sentences, dictionary, folder / f"input{part}")
+    binarise({n: [[label] for label, _ in pairs] for n, pairs in split.items()}, labels,
+             folder / "label")  # fmt: skip
+    notes: dict[str, object] = {f"{name} sentences": len(pairs) for name, pairs in split.items()}
+    if parts > 1:
+        notes = {key.replace("sentences", "pairs"): value for key, value in notes.items()}
+    seen = [label for label, _ in split["train"]]
+    notes["classes"] = ", ".join(f"{name} {n}" for name, n in Counter(seen).most_common())
+    return notes | {"dictionary": len(dictionary)}
+
+
+def as_words(text: str | list[str], args: argparse.Namespace) -> list[str]:
+    """The words of a sentence, which may be split already."""
+    if isinstance(text, str):
+        return words(text, args.tokenizer, args.lowercase)
+    return [word.lower() for word in text] if args.lowercase else text
+
+
+def make_dictionary(counts: Counter, min_count: int = 1):
+    """A ``fairseq.data.Dictionary``, the most frequent first."""
+    from fairseq.data import Dictionary
+
+    dictionary = Dictionary()
+    for word in sorted(counts):
+        dictionary.add_symbol(word, counts[word])
+    dictionary.finalize(threshold=min_count, padding_factor=1)
+    return dictionary
+
+
+def binarise(splits: dict[str, Sequence[Sequence[str]]], dictionary, folder: Path) -> None:
+    """Write ``SPLIT.bin``, ``SPLIT.idx`` and ``dict.txt``, each sentence ended by </s>."""
+    import torch
+    from fairseq.data import indexed_dataset
+
+    folder.mkdir(parents=True)
+    dictionary.save(str(folder / "dict.txt"))
+    for name, sentences in splits.items():
+        prefix = str(folder / name)
+        builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", vocab_size=len(dictionary))
+        for sentence in sentences:
+            tokens = [dictionary.index(word) for word in sentence]
+            builder.add_item(torch.IntTensor([*tokens, dictionary.eos()]))
+        builder.finalize(f"{prefix}.idx")
+
+
+def write_json(path: Path, content) -> None:
+    """Write a JSON file."""
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+# --- what the readers share --------------------------------------------------------------------
+
+
+def decode_mixed(data: bytes) -> list[str]:
+    """Lines of a text of no one encoding: each is UTF-8, else Windows-1252, else Latin-1."""
+    lines = []
+    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        for encoding in ("utf-8", "cp1252", "latin-1"):
+            try:
+                lines.append(line.decode(encoding).rstrip("\r"))
+                break
+            except UnicodeDecodeError:
+                continue
+    if lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def read_mixed(path: Path) -> list[str]:
+    """:func:`decode_mixed` of a file. Raises UserError where it is missing or has no text."""
+    lines = decode_mixed(read_bytes(path))
+    if not any(line.strip() for line in lines):
+        raise UserError(f"{path} is empty; a corpus with at least one sentence is needed")
+    return lines
+
+
+def find(raw: Path, names: Sequence[str], where: str) -> Path:
+    """The first of ``names`` that is a file in ``raw``.
+
+    Raises:
+        UserError: there is none; ``where`` says where to get it.
+    """
+    if not raw.is_dir():
+        raise UserError(f"{raw} is not a folder; {where} and name its folder with --raw")
+    for name in names:
+        if (raw / name).is_file():
+            return raw / name
+    raise UserError(f"{raw} holds no {' nor '.join(names)}; {where}")
+
+
+def hold_out(examples: list[Example], count: int, seed: int) -> tuple[list, list]:
+    """``(rest, held out)``, chosen at random by ``seed``, both in the order they had.
+
+    Raises:
+        UserError: less than one or all would be held out.
+    """
+    if not 0 < count < len(examples):
+        raise UserError(
+            f"{count} of {len(examples)} sentences cannot be held out for validation; choose "
+            "another --valid-size"
+        )
+    chosen = set(random.Random(seed).sample(range(len(examples)), count))
+    rest = [example for i, example in enumerate(examples) if i not in chosen]
+    return rest, [examples[i] for i in sorted(chosen)]
+
+
+def add_hold_out(parser: argparse.ArgumentParser, size: int) -> None:
+    """``--valid-size`` and ``--split-seed``."""
+    parser.add_argument(
+        "--valid-size",
+        type=int,
+        default=size,
+        help="training examples held out for validation (default: %(default)s)",
+    )
+    parser.add_argument("--split-seed", type=int, default=1, help="seed of the choice (1)")

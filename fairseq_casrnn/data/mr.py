@@ -1,0 +1,62 @@
+"""Movie reviews, one sentence each: ``python -m fairseq_casrnn.data.mr``.
+
+Reads ``rt-polarity.neg`` and ``rt-polarity.pos`` of the sentence polarity dataset v1.0
+(https://www.cs.cornell.edu/people/pabo/movie-review-data/): 5,331 sentences each, no fixed split.
+A shuffle by ``--split-seed`` makes ten folds of equal shares of both; fold K is the test set, the
+next one validation, the other eight are for training.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.labelled import Example, Labelled, add_arguments, find, prepare, read_mixed
+from fairseq_casrnn.errors import UserError
+
+WHERE = (
+    "get the sentence polarity dataset from "
+    "https://www.cs.cornell.edu/people/pabo/movie-review-data/"
+)
+FILES = {"negative": "rt-polarity.neg", "positive": "rt-polarity.pos"}
+FOLDS = 10
+
+
+def read_corpus(raw: Path, fold: int, seed: int) -> Labelled:
+    """The splits of a fold. Raises UserError for a missing file or a fold that there is not."""
+    if not 0 <= fold < FOLDS:
+        raise UserError(f"--fold is {fold}; it must lie in 0…{FOLDS - 1}")
+    folds: list[list[Example]] = [[] for _ in range(FOLDS)]
+    dealt = 0  # the second file goes on where the first ends, so that folds differ by one at most
+    for label, name in FILES.items():
+        lines = [line for line in read_mixed(find(raw, (name,), WHERE)) if line.strip()]
+        random.Random(seed).shuffle(lines)
+        for line in lines:
+            folds[dealt % FOLDS].append(Example(label, (line,)))
+            dealt += 1
+    test, valid = folds[fold], folds[(fold + 1) % FOLDS]
+    train = [example for part in folds if part not in (test, valid) for example in part]
+    notes = {"fold": fold, "split seed": seed}
+    return Labelled({"train": train, "valid": valid, "test": test}, notes)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(
+        prog="python -m fairseq_casrnn.data.mr",
+        description="Movie reviews: split 80/10/10 or by folds, binarise.",
+    )
+    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
+    parser.add_argument("--fold", type=int, default=0, help="fold to test on, 0 to 9 (0)")
+    parser.add_argument("--split-seed", type=int, default=1, help="seed of the folds (1)")
+    add_arguments(parser, tokenizer="clitics")
+    args = parser.parse_args(argv)
+    return run_main(
+        lambda: prepare(lambda: read_corpus(args.raw, args.fold, args.split_seed), args)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""Natural language inference, SNLI and MultiNLI: ``python -m fairseq_casrnn.data.nli``.
+
+Reads the official files (``snli_1.0_train.jsonl`` or ``.txt``, https://nlp.stanford.edu/projects/snli/;
+``multinli_1.0_train.jsonl`` or ``.txt``, https://cims.nyu.edu/~sbowman/multinli/), whose binary
+parses give the words, or SNLI as plain lines (``s1.train``, ``s2.train``, ``labels.train``, …).
+Pairs without a gold label ("-") are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.labelled import (
+    Example,
+    Labelled,
+    add_arguments,
+    add_hold_out,
+    find,
+    hold_out,
+    prepare,
+)
+from fairseq_casrnn.data.text import check_parallel, read_lines
+from fairseq_casrnn.data.words import ASCII_SPACE
+from fairseq_casrnn.errors import UserError
+
+LABELS = ("entailment", "neutral", "contradiction")
+FILES = {
+    "snli": {"train": "snli_1.0_train", "valid": "snli_1.0_dev", "test": "snli_1.0_test"},
+    "multinli": {
+        "train": "multinli_1.0_train",
+        "valid": "multinli_1.0_dev_matched",
+        "test": "multinli_1.0_dev_mismatched",
+    },
+}
+PLAIN = {"train": "train", "valid": "dev", "test": "test"}
+WHERE = {
+    "snli": "get snli_1.0.zip from https://nlp.stanford.edu/projects/snli/",
+    "multinli": "get multinli_1.0.zip from https://cims.nyu.edu/~sbowman/multinli/",
+}
+COLUMNS = ("gold_label", "sentence1_binary_parse", "sentence2_binary_parse")
+
+
+def leaves(parse: str) -> list[str]:
+    """The words of a binary parse."""
+    return [piece for piece in ASCII_SPACE.split(parse) if piece not in ("", "(", ")")]
+
+
+def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:
+    """``COLUMNS`` of each line of a .jsonl file. Raises UserError for a line that lacks one."""
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            entry = json.loads(line)
+            yield tuple(str(entry[name]) for name in COLUMNS)
+        except (ValueError, TypeError):
+            raise UserError(f"{path}, line {number} is not JSON; get the file again") from None
+        except KeyError as key:
+            raise UserError(f"{path}, line {number} has no {key}; get the file again") from None
+
+
+def txt_rows(path: Path) -> Iterator[tuple[str, str, str]]:
+    """``COLUMNS`` of each line of a tab-separated .txt file, whose first line names them."""
+    header, *lines = read_lines(path)
+    names = header.split("\t")
+    for name in COLUMNS:
+        if name not in names:
+            raise UserError(f"{path}, line 1 names no column {name}; get the official file")
+    chosen = [names.index(name) for name in COLUMNS]
+    for number, line in enumerate(lines, start=2):
+        cells = line.split("\t")
+        if len(cells) <= max(chosen):
+            raise UserError(
+                f"{path}, line {number} has {len(cells)} columns instead of {len(names)}; get the "
+                "file again"
+            )
+        yield tuple(cells[i] for i in chosen)
+
+
+def plain_rows(raw: Path, split: str) -> Iterator[tuple[str, str, str]]:
+    """(label, words, words) of ``labels.SPLIT``, ``s1.SPLIT``, ``s2.SPLIT``."""
+    paths = [raw / f"{part}.{split}" for part in ("labels", "s1", "s2")]
+    columns = [read_lines(path) for path in paths]
+    for column, path in zip(columns[1:], paths[1:], strict=True):
+        check_parallel(columns[0], column, paths[0], path)
+    yield from zip(*columns, strict=True)
+
+
+def read_split(raw: Path, corpus: str, split: str) -> tuple[list[Example], int]:
+    """Labelled pairs of a split and how many had no gold label.
+
+    Raises:
+        UserError: no file of any format, or a malformed line.
+    """
+    if (raw / f"s1.{PLAIN[split]}").is_file():
+        rows, where = plain_rows(raw, PLAIN[split]), f"{raw}/labels.{PLAIN[split]}"
+    else:
+        stem = FILES[corpus][split]
+        path = find(raw, (f"{stem}.jsonl", f"{stem}.txt"), WHERE[corpus])
+        rows, where = (jsonl_rows if path.suffix == ".jsonl" else txt_rows)(path), str(path)
+    examples, dropped = [], 0
+    for label, first, second in rows:
+        if label == "-":
+            dropped += 1
+            continue
+        if label not in LABELS:
+            raise UserError(f"{where}: '{label}' is not one of {', '.join(LABELS)} or -")
+        examples.append(Example(label, (leaves(first), leaves(second))))
+    return examples, dropped
+
+
+def read_corpus(raw: Path, corpus: str, train_on_dev: bool, valid_size: int, seed: int) -> Labelled:
+    """The splits; with ``train_on_dev``, training and validation are parts of the dev set."""
+    splits, notes = {}, {}
+    for split in ("valid", "test") if train_on_dev else ("train", "valid", "test"):
+        splits[split], notes[f"{split} pairs without a gold label, dropped"] = read_split(
+            raw, corpus, split
+        )
+    if train_on_dev:
+        splits["train"], splits["valid"] = hold_out(splits["valid"], valid_size, seed)
+        notes["reduced data"] = "trained on a part of the development set"
+    return Labelled({name: splits[name] for name in ("train", "valid", "test")}, notes)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(
+        prog="python -m fairseq_casrnn.data.nli", description="SNLI or MultiNLI, binarised."
+    )
+    parser.add_argument("--raw", required=True, type=Path, help="folder of the files")
+    parser.add_argument("--corpus", choices=tuple(FILES), default="snli", help="default: snli")
+    parser.add_argument(
+        "--train-on-dev",
+        action="store_true",
+        help="without the training set: train on the dev set, less --valid-size for validation",
+    )
+    add_hold_out(parser, 1000)
+    add_arguments(parser)
+    args = parser.parse_args(argv)
+    options = (args.raw, args.corpus, args.train_on_dev, args.valid_size, args.split_seed)
+    return run_main(lambda: prepare(lambda: read_corpus(*options), args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The 16 review sets of Liu et al. (2017): ``python -m fairseq_casrnn.data.reviews16``.
+
+Reads ``SET.task.train`` and ``SET.task.test`` (fdu-mtl, http://nlp.fudan.edu.cn/data/), lines
+"0 or 1, tab, review". 200 reviews of each training set are held out for validation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.labelled import (
+    Example,
+    Labelled,
+    add_arguments,
+    add_hold_out,
+    find,
+    hold_out,
+    prepare,
+    read_mixed,
+)
+from fairseq_casrnn.errors import UserError
+
+LABELS = {"0": "negative", "1": "positive"}
+WHERE = "get fdu-mtl-dataset from http://nlp.fudan.edu.cn/data/"
+SETS = (
+    *("books", "electronics", "dvd", "kitchen_housewares", "apparel", "camera_photo"),
+    *("health_personal_care", "music", "toys_games", "video", "baby", "magazines", "software"),
+    *("sports_outdoors", "imdb", "MR"),
+)
+
+
+def read_reviews(path: Path) -> list[Example]:
+    """The reviews of a file. Raises UserError for a line without a label."""
+    examples = []
+    for number, line in enumerate(read_mixed(path), start=1):
+        label, tab, text = line.partition("\t")
+        if not tab or label.strip() not in LABELS:
+            raise UserError(
+                f"{path}, line {number} is not 0 or 1, a tab and a review; get the file again"
+            )
+        examples.append(Example(LABELS[label.strip()], (text,)))
+    return examples
+
+
+def read_corpus(raw: Path, name: str, valid_size: int, seed: int) -> Labelled:
+    """The splits of one set."""
+    train, test = (
+        read_reviews(find(raw, (f"{name}.task.{split}",), WHERE)) for split in ("train", "test")
+    )
+    train, valid = hold_out(train, valid_size, seed)
+    return Labelled({"train": train, "valid": valid, "test": test}, {"split seed": seed})
+
+
+def prepare_all(args: argparse.Namespace) -> None:
+    """Prepare the chosen sets, each in a folder of its own."""
+    for name in args.set:
+        one = copy.copy(args)
+        one.out = args.out / name
+        print(f"set {name}", flush=True)
+        prepare(lambda n=name: read_corpus(args.raw, n, args.valid_size, args.split_seed), one)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(prog="python -m fairseq_casrnn.data.reviews16", description="16 review sets.")
+    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
+    parser.add_argument(
+        "--set", nargs="+", choices=SETS, default=SETS, metavar="SET", help=f"of {', '.join(SETS)}"
+    )
+    add_hold_out(parser, 200)
+    add_arguments(parser)
+    args = parser.parse_args(argv)
+    return run_main(lambda: prepare_all(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

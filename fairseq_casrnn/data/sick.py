@@ -1,0 +1,41 @@
+"""SICK entailment: ``python -m fairseq_casrnn.data.sick``.
+
+Reads ``SICK_train.txt``, ``SICK_trial.txt``, ``SICK_test_annotated.txt`` of SemEval-2014 task 1
+(https://alt.qcri.org/semeval2014/task1/): 4,500, 500 and 4,927 pairs, three classes.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.labelled import Labelled, add_arguments, find, prepare
+from fairseq_casrnn.data.tables import read_pairs
+
+FILES = {"train": "SICK_train.txt", "valid": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+LABELS = {name.upper(): name for name in ("entailment", "neutral", "contradiction")}
+WHERE = "get SICK from https://alt.qcri.org/semeval2014/task1/"
+
+
+def read_corpus(raw: Path) -> Labelled:
+    """The official split; columns pair_ID, sentence_A, sentence_B, relatedness, judgment."""
+    return Labelled(
+        {
+            split: read_pairs(find(raw, (name,), WHERE), (4, 1, 2), LABELS, width=5)
+            for split, name in FILES.items()
+        }
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(prog="python -m fairseq_casrnn.data.sick", description="SICK, binarised.")
+    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
+    add_arguments(parser, tokenizer="moses")
+    args = parser.parse_args(argv)
+    return run_main(lambda: prepare(lambda: read_corpus(args.raw), args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

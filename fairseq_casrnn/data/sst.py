@@ -1,0 +1,113 @@
+"""Stanford Sentiment Treebank: ``python -m fairseq_casrnn.data.sst``.
+
+Reads the bracketed trees ``train.txt``, ``dev.txt``, ``test.txt`` of trainDevTestTrees_PTB.zip
+(https://nlp.stanford.edu/sentiment/). Every phrase of a training tree is a training sample, as in
+the papers; validation and test have whole sentences alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.labelled import Example, Labelled, add_arguments, find, prepare
+from fairseq_casrnn.data.text import read_lines
+from fairseq_casrnn.data.words import ASCII_SPACE
+from fairseq_casrnn.errors import UserError
+
+FILES = {"train": ("train.txt",), "valid": ("dev.txt", "valid.txt"), "test": ("test.txt",)}
+WHERE = "get trainDevTestTrees_PTB.zip from https://nlp.stanford.edu/sentiment/"
+FIVE = ("very_negative", "negative", "neutral", "positive", "very_positive")
+TWO = ("negative", "negative", None, "positive", "positive")
+ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+Phrase = tuple[int, list[str]]
+
+
+def phrases(line: str) -> list[Phrase]:
+    """(rating 0-4, words) of every node of a tree, the whole sentence first.
+
+    Raises:
+        ValueError: the line is no tree.
+    """
+    nodes: list[tuple[int, int]] = []  # rating, first word of each node that is open
+    found: list[tuple[int, Phrase]] = []
+    words: list[str] = []
+    pieces = iter(ASCII_SPACE.split(line.replace("(", " ( ").replace(")", " ) ").strip()))
+    for piece in pieces:
+        if found and not nodes:
+            raise ValueError("text behind the tree")
+        if piece == "(":
+            nodes.append((rating(next(pieces, "")), len(words)))
+        elif piece == ")":
+            if not nodes or nodes[-1][1] == len(words):
+                raise ValueError("a bracket too many, or a node without words")
+            value, start = nodes.pop()
+            found.append((start - len(words), (value, words[start:])))
+        elif not nodes:
+            raise ValueError("text in front of the tree")
+        else:
+            words.append(ESCAPES.get(piece, piece).replace("\\/", "/").replace("\\*", "*"))
+    if nodes or not found:
+        raise ValueError("a bracket is missing")
+    return [phrase for _, phrase in reversed(found)]
+
+
+def rating(text: str) -> int:
+    """A node's rating. Raises ValueError when it is none of 0 to 4."""
+    if text not in "01234" or not text:
+        raise ValueError(f"'{text}' is no rating from 0 to 4")
+    return int(text)
+
+
+def read_trees(path: Path) -> Iterator[list[Phrase]]:
+    """The nodes of each tree of a file. Raises UserError for a line that is none."""
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield phrases(line)
+        except ValueError as error:
+            raise UserError(
+                f"{path}, line {number} is not a bracketed tree ({error}); get the file again"
+            ) from None
+
+
+def read_corpus(raw: Path, classes: int, sentences_only: bool = False) -> Labelled:
+    """The splits with five classes, or with two, where neutral ones are left out."""
+    names = FIVE if classes == 5 else TWO
+    splits = {}
+    for split, files in FILES.items():
+        every = split == "train" and not sentences_only
+        splits[split] = [
+            Example(names[value], (text,))
+            for nodes in read_trees(find(raw, files, WHERE))
+            for value, text in (nodes if every else nodes[:1])
+            if names[value] is not None
+        ]
+    return Labelled(splits)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(
+        prog="python -m fairseq_casrnn.data.sst",
+        description="Stanford Sentiment Treebank: phrases of the training trees, binarised.",
+    )
+    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the trees; {WHERE}")
+    parser.add_argument(
+        "--classes", type=int, choices=(2, 5), default=2, help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--sentences-only", action="store_true", help="train on whole sentences alone"
+    )
+    add_arguments(parser)
+    args = parser.parse_args(argv)
+    return run_main(
+        lambda: prepare(lambda: read_corpus(args.raw, args.classes, args.sentences_only), args)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""TREC question types: ``python -m fairseq_casrnn.data.trec``.
+
+Reads ``train_5500.label`` and ``TREC_10.label`` (https://cogcomp.seas.upenn.edu/Data/QA/QC/):
+``COARSE:fine question`` lines, 5,452 for training and 500 for test. Six coarse or 50 fine classes.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.labelled import (
+    Example,
+    Labelled,
+    add_arguments,
+    add_hold_out,
+    find,
+    hold_out,
+    prepare,
+    read_mixed,
+)
+from fairseq_casrnn.errors import UserError
+
+WHERE = "get the files from https://cogcomp.seas.upenn.edu/Data/QA/QC/"
+LINE = re.compile(r"([A-Z]+):(\w+) (.*\S)\s*")
+
+
+def read_questions(path: Path, fine: bool = False) -> list[Example]:
+    """The questions of a file. Raises UserError for a line without a type."""
+    examples = []
+    for number, line in enumerate(read_mixed(path), start=1):
+        found = LINE.fullmatch(line)
+        if not found:
+            raise UserError(
+                f"{path}, line {number} is not TYPE:subtype and a question; get the file again"
+            )
+        label = f"{found[1]}:{found[2]}" if fine else found[1]
+        examples.append(Example(label, (found[3],)))
+    return examples
+
+
+def read_corpus(raw: Path, fine: bool, valid_size: int, seed: int) -> Labelled:
+    """The splits; validation is held out of the training questions."""
+    train = read_questions(find(raw, ("train_5500.label",), WHERE), fine)
+    test = read_questions(find(raw, ("TREC_10.label",), WHERE), fine)
+    train, valid = hold_out(train, valid_size, seed)
+    notes: dict[str, object] = {"split seed": seed}
+    if fine:  # a rare class may be held out altogether
+        known = {example.label for example in train}
+        kept = [example for example in valid if example.label in known]
+        notes["validation questions of a class not in training, dropped"] = len(valid) - len(kept)
+        valid = kept
+    return Labelled({"train": train, "valid": valid, "test": test}, notes)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(prog="python -m fairseq_casrnn.data.trec", description="TREC questions.")
+    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
+    parser.add_argument("--fine", action="store_true", help="fine classes instead of six coarse")
+    add_hold_out(parser, 500)
+    add_arguments(parser)
+    args = parser.parse_args(argv)
+    return run_main(
+        lambda: prepare(
+            lambda: read_corpus(args.raw, args.fine, args.valid_size, args.split_seed), args
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

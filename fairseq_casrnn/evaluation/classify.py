@@ -1,0 +1,125 @@
+"""Classify a test set with trained runs: what the classification recipes' ``evaluate.sh`` calls.
+
+``python -m fairseq_casrnn.evaluation.classify --data DIR --out DIR`` evaluates ``DIR/NAME/seedN``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.confusion import as_table, summary
+from fairseq_casrnn.evaluation.evaluate import choose_checkpoint, find_runs
+from fairseq_casrnn.evaluation.predict import load
+from fairseq_casrnn.evaluation.significance import table
+
+TRAINED = re.compile(r"done training in ([\d.]+) seconds")
+
+
+def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict:
+    """Classify ``subset`` of a prepared folder.
+
+    Returns:
+        What :func:`.confusion.summary` gives, ``seconds`` and ``predictions``, (true, predicted,
+        probability) in the order of the data.
+
+    Raises:
+        UserError: a checkpoint or data that cannot be used.
+    """
+    hub = load(checkpoint, str(data / "data-bin"))
+    with captured_log():
+        dataset = hub.task.load_dataset(subset)
+        start = time.perf_counter()
+        probabilities = hub.of_dataset(dataset, batch_size)
+        seconds = time.perf_counter() - start
+    best = probabilities.max(-1)
+    truth, predicted = dataset.labels.tolist(), best.indices.tolist()
+    classes = hub.classes
+    matrix = [[0] * len(classes) for _ in classes]
+    for t, p in zip(truth, predicted, strict=True):
+        matrix[t][p] += 1
+    rows = zip(truth, predicted, best.values.tolist(), strict=True)
+    return {
+        **summary(matrix, classes),
+        "seconds": round(seconds, 2),
+        "predictions": [(classes[t], classes[p], round(value, 4)) for t, p, value in rows],
+    }
+
+
+def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 64) -> dict:
+    """Classify with a run's checkpoint, keep the result in the run's folder, return its numbers.
+
+    ``SUBSET.json`` gets the scores and the confusion matrix, ``SUBSET.predictions.tsv`` a line
+    "true, predicted, probability" for each sentence.
+    """
+    result = classify(data, choose_checkpoint(run, which), subset, batch_size)
+    lines = ("\t".join(map(str, row)) + "\n" for row in result.pop("predictions"))
+    replace(run / f"{subset}.predictions.tsv", "".join(lines))
+    replace(run / f"{subset}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    confusion = result.pop("confusion")
+    print("\n".join(as_table([list(row.values()) for row in confusion.values()], list(confusion))))
+    log = run / "train.log"
+    if log.is_file():
+        times = TRAINED.findall(log.read_text(encoding="utf-8", errors="replace"))
+        result["train_seconds"] = round(sum(map(float, times)), 1)
+    return {"checkpoint": which, "subset": subset, **result}
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_name(f"{path.name}.part{os.getpid()}")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(
+        prog="python -m fairseq_casrnn.evaluation.classify",
+        description="Classify the test set with trained runs, print and record accuracy.",
+    )
+    parser.add_argument("--data", required=True, type=Path, help="prepared folder")
+    parser.add_argument("--out", required=True, type=Path, help="folder of runs NAME/seedN")
+    parser.add_argument("--arch", nargs="*", default=[], help="names of runs (all)")
+    parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (all)")
+    parser.add_argument("--checkpoint", default="best", help="best, last, best:N or last:N")
+    parser.add_argument("--subset", default="test", help="test, valid, …")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--baseline", help="run of the paired t-test")
+    args = parser.parse_args(argv)
+    return run_main(lambda: evaluate_all(args))
+
+
+def evaluate_all(args: argparse.Namespace) -> None:
+    """Evaluate the runs and print mean ± deviation of the accuracy over the seeds."""
+    if args.batch_size < 1:
+        raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
+    runs = find_runs(args.out, args.arch, args.seed)
+    if args.baseline and args.baseline not in {arch for arch, _, _ in runs}:
+        raise UserError(f"--baseline {args.baseline} is not among the evaluated runs")
+    scores: dict[str, dict[int, float]] = {}
+    for arch, seed, run in runs:
+        result = evaluate(args.data, run, args.checkpoint, args.subset, args.batch_size)
+        with open(args.out / "results.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps({"arch": arch, "seed": seed, **result}) + "\n")
+        print(
+            f"{arch} seed {seed}: accuracy {result['accuracy']:.2f}, macro-F1 "
+            f"{result['macro_f1']:.2f} on {result['sentences']} sentences of {args.subset}",
+            flush=True,
+        )
+        scores.setdefault(arch, {})[seed] = result["accuracy"]
+    print("\n".join(table(scores, args.baseline)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""A table over several data sets: ``python -m fairseq_casrnn.evaluation.set_table OUT``.
+
+Reads ``OUT/SET/results.jsonl`` as ``evaluate.sh`` leaves them; of several results of one run the
+last counts. Each row is a set, each column a model: mean accuracy, training seconds and, in
+brackets, test seconds; the last row is the average over the sets (as in the S-LSTM paper, Table 5).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from statistics import fmean
+
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.text import read_lines
+from fairseq_casrnn.errors import UserError
+
+FIELDS = ("accuracy", "train_seconds", "seconds")
+
+
+def read_results(out: Path) -> dict[str, dict[str, list[float | None]]]:
+    """For each set and model the means of ``FIELDS`` over the seeds.
+
+    Raises:
+        UserError: no results, or a line that is none.
+    """
+    found: dict[str, dict[str, dict[int, dict]]] = {}
+    for path in sorted(out.glob("*/results.jsonl")):
+        for number, line in enumerate(read_lines(path), start=1):
+            try:
+                entry = json.loads(line)
+                runs = found.setdefault(path.parent.name, {}).setdefault(entry["arch"], {})
+                runs[entry["seed"]] = {"accuracy": entry["accuracy"], **entry}
+            except (ValueError, TypeError, KeyError):
+                raise UserError(f"{path}, line {number} is no result of evaluate.sh") from None
+    if not found:
+        raise UserError(f"{out} holds no SET/results.jsonl; run evaluate.sh first")
+    return {
+        name: {
+            arch: [mean(run.get(field) for run in runs.values()) for field in FIELDS]
+            for arch, runs in models.items()
+        }
+        for name, models in found.items()
+    }
+
+
+def mean(values) -> float | None:
+    """Mean of those that are there."""
+    there = [value for value in values if value is not None]
+    return fmean(there) if there else None
+
+
+def table(results) -> list[str]:
+    """Lines of a Markdown table. A model's average stands only where it has every set."""
+    models = sorted({arch for row in results.values() for arch in row})
+    lines = [" | ".join(["| set", *models]) + " |", "|---" * (len(models) + 1) + "|"]
+    rows = dict(sorted(results.items()))
+    averages = {
+        arch: [mean(row[arch][i] for row in rows.values()) for i in range(len(FIELDS))]
+        for arch in models
+        if all(arch in row for row in rows.values())
+    }
+    for name, row in {**rows, "**average**": averages}.items():
+        lines.append(" | ".join([f"| {name}", *(cell(row.get(arch)) for arch in models)]) + " |")
+    return lines
+
+
+def cell(values: list[float | None] | None) -> str:
+    """Accuracy, training seconds (test seconds)."""
+    if values is None:
+        return "–"
+    accuracy, training, test = values
+    text = f"{accuracy:.2f}"
+    if training is not None:
+        text += f", {training:.0f} s"
+    return text if test is None else f"{text} ({test:.2f} s)"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(
+        prog="python -m fairseq_casrnn.evaluation.set_table", description="Table over data sets."
+    )
+    parser.add_argument("out", type=Path, help="folder with SET/results.jsonl")
+    args = parser.parse_args(argv)
+    return run_main(lambda: print("\n".join(table(read_results(args.out)))))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,361 @@
+"""Readers of the classification corpora: known counts, labels, words; and malformed files."""
+
+import json
+
+import numpy
+import pytest
+from fairseq.data import Dictionary, data_utils
+from labelled_corpora import (
+    write_mr,
+    write_mrpc,
+    write_nli,
+    write_plain_nli,
+    write_quora,
+    write_reviews,
+    write_rte,
+    write_sick,
+    write_sst,
+    write_trec,
+)
+
+from fairseq_casrnn.data import mr, nli, paraphrase, reviews16, rte, sick, sst, trec
+from fairseq_casrnn.data.words import words
+
+
+def read_back(folder, part="input0", split="train"):
+    """The lines of a binarised set."""
+    dictionary = Dictionary.load(str(folder / "data-bin" / part / "dict.txt"))
+    path = str(folder / "data-bin" / part / split)
+    dataset = data_utils.load_indexed_dataset(path, dictionary)
+    assert all(tokens[-1] == dictionary.eos() for tokens in dataset)
+    return [" ".join(dictionary[int(t)] for t in tokens[:-1]) for tokens in dataset]
+
+
+def note(folder, name="prepare"):
+    return json.loads((folder / "data-bin" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def fails(main, capsys, *argv):
+    """The one sentence of a command that leaves nothing behind."""
+    assert main([str(arg) for arg in argv]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def run(module, raw, out, *argv):
+    assert module.main(["--raw", str(raw), "--out", str(out), *map(str, argv)]) == 0
+    return out
+
+
+# --- SST ---------------------------------------------------------------------------------------
+
+TREE = "(3 (2 The) (4 (1 (2 so-so) (0 -LRB-film-RRB-)) (3 9\\/11\u00a0)))"
+
+
+def test_phrases_of_a_tree():
+    assert sst.phrases("(3 (2 It) (4 (3 's) (1 -LRB-)))") == [
+        (3, ["It", "'s", "("]),
+        (4, ["'s", "("]),
+        (1, ["("]),
+        (3, ["'s"]),
+        (2, ["It"]),
+    ]
+    assert sst.phrases("(2 9\\/11\u00a0a)") == [(2, ["9/11\u00a0a"])]  # no space of ASCII
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["(3 (2 a) (1 b)", "(3 a))", "(7 a)", "( a)", "(3 )", "a b", "(3 a) b", "(3 (2 a)) (2 b)"],
+)
+def test_what_is_no_tree(line):
+    with pytest.raises(ValueError, match="bracket|rating|text"):
+        sst.phrases(line)
+
+
+def test_sst_counts_phrases_as_the_papers(tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    line = "(4 (1 bad) (3 (2 but) (4 good)))\n"  # five nodes; four that are not neutral
+    (raw / "train.txt").write_text(line + "(2 so)\n" + line.replace("4", "0"))
+    (raw / "dev.txt").write_text("(2 so)\n(3 well)\n")
+    (raw / "test.txt").write_text("(0 (2 so) (1 bad))\n")
+    two, five = (run(sst, raw, tmp_path / n, "--classes", n) for n in "25")
+    assert (note(two)["train sentences"], note(two)["valid sentences"]) == (8, 1)
+    assert (note(five)["train sentences"], note(five)["valid sentences"]) == (11, 2)
+    assert read_back(two)[:4] == ["bad but good", "but good", "good", "bad"]
+    assert read_back(two, "label")[:4] == ["positive", "positive", "positive", "negative"]
+    assert read_back(two, "input0", "test") == ["so bad"]
+    assert set(read_back(five, "label")) == set(sst.FIVE)
+    only = run(sst, raw, tmp_path / "only", "--sentences-only")
+    assert read_back(only) == ["bad but good", "bad but good"]
+
+
+def test_malformed_tree_is_named(tmp_path, capsys):
+    raw = write_sst(tmp_path / "raw")
+    with open(raw / "train.txt", "a") as file:
+        file.write("(3 (2 a) b\n")
+    error = fails(sst.main, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert f"{raw}/train.txt, line 61 is not a bracketed tree" in error
+    assert not (tmp_path / "out").exists()
+
+
+# --- MR ----------------------------------------------------------------------------------------
+
+
+def test_folds_cover_everything_once(tmp_path):
+    raw = write_mr(tmp_path / "raw", each=24)
+    outs = [run(mr, raw, tmp_path / f"{k}", "--fold", k) for k in range(10)]
+    tests = [line for out in outs for line in read_back(out, split="test")]
+    every = (
+        read_back(outs[0]) + read_back(outs[0], split="valid") + read_back(outs[0], split="test")
+    )
+    assert sorted(tests) == sorted(every)
+    assert len(tests) == 48
+    assert read_back(outs[0], split="valid") == read_back(outs[1], split="test")
+    for out in outs:
+        assert 3 <= sum(len(read_back(out, split=s)) for s in ("valid", "test")) / 2 <= 5
+    text = " ".join(every)
+    assert "it 's" in text
+    assert "café" in text
+    assert note(outs[0], "text") == {"tokenizer": "clitics", "lowercase": True}
+
+
+def test_wrong_fold(tmp_path, capsys):
+    raw = write_mr(tmp_path / "raw")
+    error = fails(mr.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--fold", 10)
+    assert "--fold is 10; it must lie in 0…9" in error
+
+
+# --- TREC --------------------------------------------------------------------------------------
+
+
+def test_trec(tmp_path):
+    raw = write_trec(tmp_path / "raw")
+    coarse = run(trec, raw, tmp_path / "coarse", "--valid-size", 10)
+    assert (note(coarse)["train sentences"], note(coarse)["valid sentences"]) == (70, 10)
+    assert set(read_back(coarse, "label", "test")) == {"NUM", "HUM"}
+    fine = run(trec, raw, tmp_path / "fine", "--valid-size", 10, "--fine")
+    assert set(read_back(fine, "label")) == {"NUM:date", "NUM:count", "HUM:ind"}
+
+
+def test_question_without_type(tmp_path, capsys):
+    raw = write_trec(tmp_path / "raw")
+    with open(raw / "TREC_10.label", "a") as file:
+        file.write("What is it ?\n")
+    error = fails(trec.main, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert "TREC_10.label, line 13 is not TYPE:subtype and a question" in error
+
+
+# --- NLI ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["jsonl", "txt"])
+@pytest.mark.parametrize("corpus", ["snli", "multinli"])
+def test_nli_formats(tmp_path, corpus, form):
+    raw = write_nli(tmp_path / "raw", corpus, form)
+    out = run(nli, raw, tmp_path / "out", "--corpus", corpus)
+    found = note(out)
+    assert found["train pairs"] == 72
+    assert found["train pairs without a gold label, dropped"] == 12
+    first, second = read_back(out), read_back(out, "input1")
+    labels = read_back(out, "label")
+    for a, b, label in zip(first, second, labels, strict=True):
+        assert "(" not in a
+        assert (label == "entailment") == (a == b)
+    assert not (out / "data-bin" / "input1" / "other").exists()
+
+
+def test_plain_snli_on_its_development_set(tmp_path):
+    raw = write_plain_nli(tmp_path / "raw")
+    out = run(nli, raw, tmp_path / "out", "--train-on-dev", "--valid-size", 20)
+    found = note(out)
+    assert (found["train pairs"], found["valid pairs"], found["test pairs"]) == (40, 20, 60)
+    assert found["reduced data"] == "trained on a part of the development set"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 85 is not JSON"),
+        ("[1]", "line 85 is not JSON"),
+        ('{"gold_label": "neutral"}', "line 85 has no 'sentence1_binary_parse'"),
+    ],
+)
+def test_malformed_jsonl_is_named(tmp_path, capsys, line, message):
+    raw = write_nli(tmp_path / "raw")
+    with open(raw / "snli_1.0_train.jsonl", "a") as file:
+        file.write(line + "\n")
+    error = fails(nli.main, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert f"snli_1.0_train.jsonl, {message}" in error
+
+
+def test_malformed_txt_is_named(tmp_path, capsys):
+    raw = write_nli(tmp_path / "raw", form="txt")
+    with open(raw / "snli_1.0_train.txt", "a") as file:
+        file.write("neutral\n")
+    error = fails(nli.main, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert "snli_1.0_train.txt, line 86 has 1 columns" in error
+
+
+def test_unequal_plain_files(tmp_path, capsys):
+    raw = write_plain_nli(tmp_path / "raw")
+    with open(raw / "s2.dev", "a") as file:
+        file.write("more\n")
+    error = fails(nli.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--train-on-dev")
+    assert "labels.dev has 60 lines but" in error
+
+
+def test_wrong_encoding(tmp_path, capsys):
+    raw = write_nli(tmp_path / "raw")
+    with open(raw / "snli_1.0_train.jsonl", "ab") as file:
+        file.write(b"\xff\n")
+    error = fails(nli.main, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert "line 85 is not valid UTF-8" in error
+
+
+# --- tables of pairs ---------------------------------------------------------------------------
+
+
+def test_quora(tmp_path):
+    out = run(paraphrase, write_quora(tmp_path / "raw"), tmp_path / "out")
+    assert [note(out)[f"{s} pairs"] for s in ("train", "valid", "test")] == [60, 9, 11]
+    assert read_back(out, "label")[:2] == ["different", "same"]
+    assert read_back(out)[1].endswith(" .")  # Moses
+    assert read_back(out)[1] == read_back(out, "input1")[1]
+
+
+def test_mrpc(tmp_path):
+    raw = write_mrpc(tmp_path / "raw")
+    out = run(paraphrase, raw, tmp_path / "out", "--corpus", "mrpc", "--valid-size", 10)
+    assert [note(out)[f"{s} pairs"] for s in ("train", "valid", "test")] == [50, 10, 11]
+    assert read_back(out)[0].startswith("&quot; ")
+
+
+def test_sick(tmp_path):
+    out = run(sick, write_sick(tmp_path / "raw"), tmp_path / "out")
+    assert [note(out)[f"{s} pairs"] for s in ("train", "valid", "test")] == [60, 9, 11]
+    assert read_back(out, "label")[:3] == ["entailment", "neutral", "contradiction"]
+
+
+def test_rte(tmp_path):
+    out = run(rte, write_rte(tmp_path / "raw"), tmp_path / "out", "--valid-size", 10)
+    assert [note(out)[f"{s} pairs"] for s in ("train", "valid", "test")] == [50, 10, 11]
+    assert set(read_back(out, "label")) == {"entailment", "not_entailment"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1\ta\tb\tmaybe", "train.tsv, line 62: 'maybe' is no label (these are entailment, not"),
+        ("1\ta\tentailment", "train.tsv, line 62 has 3 columns instead of 4"),
+    ],
+)
+def test_malformed_pairs_are_named(tmp_path, capsys, line, message):
+    raw = write_rte(tmp_path / "raw")
+    with open(raw / "train.tsv", "a") as file:
+        file.write(line + "\n")
+    assert message in fails(rte.main, capsys, "--raw", raw, "--out", tmp_path / "out")
+
+
+# --- reviews -----------------------------------------------------------------------------------
+
+
+def test_reviews(tmp_path):
+    raw = write_reviews(tmp_path / "raw")
+    out = run(reviews16, raw, tmp_path / "out", "--set", "books", "MR", "--valid-size", 8)
+    for name in ("books", "MR"):
+        assert note(out / name)["train sentences"] == 52
+        assert note(out / name)["valid sentences"] == 8
+        assert note(out / name)["test sentences"] == 12
+    assert read_back(out / "books", split="test")[0] == "good café – fine"
+
+
+def test_review_without_label(tmp_path, capsys):
+    raw = write_reviews(tmp_path / "raw")
+    with open(raw / "MR.task.train", "a") as file:
+        file.write("5\tgood\n")
+    error = fails(reviews16.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--set", "MR")
+    assert "MR.task.train, line 61 is not 0 or 1, a tab and a review" in error
+
+
+# --- what all share ----------------------------------------------------------------------------
+
+
+def test_the_layout_is_that_of_fairseq_preprocess(tmp_path):
+    """Byte for byte, for the same dictionary."""
+    from command_lines.programs import fairseq
+
+    out = run(mr, write_mr(tmp_path / "raw", 20), tmp_path / "out")
+    for part in ("input0", "label"):
+        ours = out / "data-bin" / part
+        for split in ("train", "valid", "test"):
+            lines = read_back(out, part, split)
+            (tmp_path / f"{split}.{part}").write_text("".join(f"{line}\n" for line in lines))
+        prefixes = [
+            arg
+            for s in ("train", "valid", "test")
+            for arg in (f"--{s}pref", tmp_path / f"{s}.{part}")
+        ]
+        options = ["--only-source", "--srcdict", ours / "dict.txt", "--destdir", tmp_path / part]
+        fairseq("preprocess", *prefixes, *options)
+        for split in ("train", "valid", "test"):
+            for ending in ("bin", "idx"):
+                theirs = (tmp_path / part / f"{split}.{ending}").read_bytes()
+                assert theirs == (ours / f"{split}.{ending}").read_bytes()
+
+
+def test_the_dictionary(tmp_path):
+    raw = write_mr(tmp_path / "raw", 30)
+    with open(raw / "rt-polarity.neg", "a") as file:
+        file.write("unheard of\n")
+    rare = Dictionary.load(
+        str(run(mr, raw, tmp_path / "a", "--min-count", 2) / "data-bin/input0/dict.txt")
+    )
+    every = Dictionary.load(
+        str(run(mr, raw, tmp_path / "b", "--vocabulary", "all") / "data-bin/input0/dict.txt")
+    )
+    assert "unheard" not in rare
+    assert "unheard" in every
+    assert numpy.all(numpy.diff(every.count[4:]) <= 0)
+
+
+def test_labels_of_the_test_set_must_be_known(tmp_path, capsys):
+    raw = write_trec(tmp_path / "raw")
+    with open(raw / "TREC_10.label", "a") as file:
+        file.write("ENTY:food What is it ?\n")
+    error = fails(trec.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--valid-size", 9)
+    assert "test, sentence 13: label ENTY is not seen in training (HUM, NUM)" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_files_say_where_to_get_them(tmp_path, capsys):
+    error = fails(sst.main, capsys, "--raw", tmp_path, "--out", tmp_path / "out")
+    assert f"{tmp_path} holds no train.txt; get trainDevTestTrees_PTB.zip from https://" in error
+    error = fails(sst.main, capsys, "--raw", tmp_path / "no", "--out", tmp_path / "out")
+    assert "is not a folder" in error
+
+
+def test_prepared_once(tmp_path, capsys):
+    raw = write_mr(tmp_path / "raw")
+    run(mr, raw, tmp_path / "out")
+    capsys.readouterr()
+    run(mr, raw, tmp_path / "out", "--lowercase")
+    assert "is already prepared" in capsys.readouterr().out
+    run(mr, raw, tmp_path / "out", "--force", "--no-lowercase")
+    assert note(tmp_path / "out", "text")["lowercase"] is False
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["data-bin"]
+
+
+@pytest.mark.parametrize(
+    ("line", "tokenizer", "lower", "expected"),
+    [
+        ("  It's\tOK\u00a0now ", "space", False, ["It's", "OK\u00a0now"]),
+        ("It's what you'd DON'T", "clitics", True, ["it", "'s", "what", "you", "'d", "do", "n't"]),
+        ("It's OK.", "moses", True, ["it", "&apos;s", "ok", "."]),
+        ("", "space", True, []),
+    ],
+)
+def test_words(line, tokenizer, lower, expected):
+    assert words(line, tokenizer, lower) == expected
