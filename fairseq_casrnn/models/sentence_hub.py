@@ -115,7 +115,7 @@ class SentenceHub(nn.Module):
         logits = self._run_dataset(dataset, lambda batch: self.model(**batch), batch_size)
         return logits.float().softmax(-1)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _run_dataset(self, dataset, function, batch_size: int) -> Tensor:
         device = self.model.encoder.embed_tokens.weight.device
         order, rows = dataset.ordered_indices(), []

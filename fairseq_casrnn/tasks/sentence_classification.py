@@ -55,10 +55,6 @@ class SentenceClassificationConfig(FairseqDataclass):
     lowercase: Optional[bool] = field(
         default=None, metadata={"help": "lower-case raw text when predicting (default: likewise)"}
     )
-    pairs: Optional[bool] = field(
-        default=None,
-        metadata={"help": "whether there are two sentences (default: whether there is an input1/)"},
-    )
     seed: int = II("common.seed")
     save_dir: str = II("checkpoint.save_dir")
     no_save: bool = II("checkpoint.no_save")
@@ -81,7 +77,12 @@ class SentenceClassificationTask(FairseqTask):
     def __init__(self, cfg, dictionary, label_dictionary):
         super().__init__(cfg)
         self.dictionary, self.label_dictionary = dictionary, label_dictionary
-        self.pairs = bool(cfg.pairs)
+        # What the folder says of its text is kept in the checkpoint, which may go elsewhere.
+        note = {
+            "pairs": os.path.isdir(os.path.join(cfg.data, "input1")),
+            **read_text_note(cfg.data),
+        }
+        self.state.merge_state_dict({"text": {"tokenizer": "space", "lowercase": False, **note}})
         special = label_dictionary.nspecial
         self.classes = [
             symbol for symbol in label_dictionary.symbols[special:] if not FILLER.fullmatch(symbol)
@@ -100,14 +101,7 @@ class SentenceClassificationTask(FairseqTask):
             UserError: the folder does not hold what it should.
         """
         words, labels = (load_dictionary(cfg.data, part) for part in ("input0", "label"))
-        # What is found here becomes part of the checkpoint's options.
-        if cfg.pairs is None:
-            cfg.pairs = os.path.isdir(os.path.join(cfg.data, "input1"))
-        note = read_text_note(cfg.data)
-        for name, value in (("tokenizer", "space"), ("lowercase", False)):
-            if getattr(cfg, name) is None:
-                setattr(cfg, name, note.get(name, value))
-        if cfg.tokenizer not in TOKENIZERS:
+        if cfg.tokenizer not in (None, *TOKENIZERS):
             raise UserError(f"--tokenizer is '{cfg.tokenizer}'; use {', '.join(TOKENIZERS)}")
         if cfg.truncate is not None and cfg.truncate < 1:
             raise UserError(f"--truncate is {cfg.truncate}; it must be at least 1")
@@ -115,6 +109,11 @@ class SentenceClassificationTask(FairseqTask):
         logger.info("[input] dictionary: %d types", len(words))
         logger.info("[label] classes: %s", ", ".join(task.classes))
         return task
+
+    @property
+    def pairs(self) -> bool:
+        """Whether there are two sentences."""
+        return bool(self.state.text["pairs"])
 
     # --- data ----------------------------------------------------------------------------------
 
@@ -179,7 +178,10 @@ class SentenceClassificationTask(FairseqTask):
 
     def encode_text(self, line: str) -> torch.Tensor:
         """Raw text as tokens, split and lower-cased as the training text was."""
-        split = words(line, self.cfg.tokenizer, self.cfg.lowercase)
+        text = self.state.text
+        tokenizer = self.cfg.tokenizer or text["tokenizer"]
+        lowercase = text["lowercase"] if self.cfg.lowercase is None else self.cfg.lowercase
+        split = words(line, tokenizer, lowercase)
         tokens = [self.dictionary.index(word) for word in split] + [self.dictionary.eos()]
         if self.cfg.truncate and len(tokens) > self.cfg.truncate:
             tokens = [*tokens[: self.cfg.truncate - 1], tokens[-1]]

@@ -1,0 +1,246 @@
+"""Sentence classification by fairseq's command lines, ``casrnn predict`` and from Python."""
+
+import io
+import json
+import shutil
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.models import MODEL_REGISTRY
+from labelled_corpora import sentences, write_mr, write_sick, write_trec
+from sklearn.metrics import f1_score
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.data import mr, sick, trec
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.classify import classify
+
+from .programs import checkpoint, fairseq
+
+pytestmark = [  # fairseq's own
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning"),
+]
+TRAIN = [
+    *("--task", "sentence_classification", "--criterion", "sentence_classification", "--cpu"),
+    *("--batch-size", "8", "--required-batch-size-multiple", "1", "--num-workers", "0"),
+    *("--optimizer", "adam", "--lr", "0.02", "--seed", "3", "--dropout", "0"),
+    *("--log-format", "json", "--log-interval", "1"),
+    *("--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric"),
+]
+
+
+def prepare(module, raw, out, *argv):
+    assert module.main(["--raw", str(raw), "--out", str(out), *map(str, argv)]) == 0
+    return out / "data-bin"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mr")
+    return prepare(mr, write_mr(folder / "raw", 50), folder)
+
+
+@pytest.fixture(scope="module")
+def pair_data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sick")
+    return prepare(sick, write_sick(folder / "raw"), folder)
+
+
+def train(data, out, name="cas_lstm", epochs=1, *args):
+    arch = f"{name}_sentence_encoder_tiny"
+    options = ["--arch", arch, "--save-dir", out, "--max-epoch", epochs]
+    return fairseq("train", data, *TRAIN, *options, *args)
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run")
+    train(data, out, "cas_lstm", 6)
+    return out
+
+
+def test_learns_and_keeps_the_confusion_matrix(trained, data):
+    result = json.loads((trained / "validation.json").read_text())
+    assert result["accuracy"] > 90
+    assert result["sentences"] == 10
+    rows = result["confusion"]
+    right = sum(rows[name][name] for name in rows)
+    assert result["accuracy"] == pytest.approx(100 * right / 10)
+    assert (trained / "checkpoint_best.pt").exists()
+    found = classify(data.parent, trained / "checkpoint_best.pt", "test", batch_size=3)
+    truth, predicted, _ = zip(*found["predictions"], strict=True)
+    assert found["macro_f1"] == round(100 * f1_score(truth, predicted, average="macro"), 2)
+    assert found["sentences"] == 10
+
+
+def test_validate(trained, data):
+    """fairseq-validate finds the accuracy that training logged."""
+    done = fairseq(
+        "validate", data, "--task", "sentence_classification", "--path",
+        trained / "checkpoint_best.pt", "--cpu", "--batch-size", 4, "--num-workers", 0,
+        "--log-format", "json",
+    )  # fmt: skip
+    (record,) = done.records("valid_accuracy")
+    best = checkpoint(trained / "checkpoint_best.pt")["extra_state"]["best"]
+    assert float(record["valid_accuracy"]) == best
+
+
+def test_early_stopping_on_accuracy(data, tmp_path):
+    done = train(data, tmp_path, "cas_lstm", 40, "--patience", 2)
+    assert "early stop since valid performance hasn't improved for last 2 runs" in done.log
+    extra = checkpoint(tmp_path / "checkpoint_last.pt")["extra_state"]
+    assert extra["train_iterator"]["epoch"] < 20
+
+
+def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
+    """Also with a fresh mix in each epoch."""
+    mix = ["--mix", f"{data}:0.3"]
+    train(data, tmp_path / "whole", "cas_lstm", 3, *mix)
+    for epochs in (1, 3):
+        train(data, tmp_path / "parts", "cas_lstm", epochs, *mix)
+    whole, parts = (
+        checkpoint(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "parts")
+    )
+    for name, tensor in whole["model"].items():
+        assert tensor.equal(parts["model"][name]), name
+
+
+def test_mixing_in_another_corpus(data, tmp_path, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    raw = other / "raw"
+    write_mr(raw, 30)
+    with open(raw / "rt-polarity.neg", "ab") as file:
+        file.write(b"wholly unheard words\n" * 3)  # shifts the dictionary
+    extra = prepare(mr, raw, other)
+    done = train(data, tmp_path, "cas_lstm", 1, "--mix", f"{extra}:0.25")
+    assert f"mixing in 12 of 49 sentences of {extra}" in done.log
+
+
+def test_an_unknown_class_in_the_mix(data, tmp_path):
+    extra = prepare(trec, write_trec(tmp_path / "raw"), tmp_path / "trec", "--valid-size", 9)
+    with pytest.raises(UserError, match=r"sentence 1: NUM is none of the classes seen in train"):
+        train(data, tmp_path / "run", "cas_lstm", 1, "--mix", f"{extra}:0.5")
+
+
+@pytest.mark.parametrize("mix", ["nowhere", "x:0", "x:1.5", ":0.5"])
+def test_malformed_mix(data, tmp_path, mix):
+    with pytest.raises(UserError, match="--mix is"):
+        train(data, tmp_path, "cas_lstm", 1, "--mix", mix)
+
+
+# --- casrnn predict ----------------------------------------------------------------------------
+
+LINES = [text for text, _ in sentences(5, seed=4)]
+
+
+def predict(capsys, *args, stdin=None, monkeypatch=None, status=0):
+    """Standard output's lines, or the error."""
+    if stdin is not None:
+        reader = SimpleNamespace(buffer=io.BytesIO(stdin))
+        monkeypatch.setattr(sys, "stdin", reader)
+    assert cli.main(["predict", *map(str, args)]) == status
+    captured = capsys.readouterr()
+    return captured.out.splitlines() if status == 0 else captured.err
+
+
+def test_predict(trained, capsys, tmp_path, monkeypatch):
+    text = "".join(line + "\n" for line in [*LINES, ""])
+    (tmp_path / "input").write_text(text)
+    path = trained / "checkpoint_best.pt"
+    answers = predict(capsys, "--path", path, "--input", tmp_path / "input")
+    assert len(answers) == 6
+    hub = MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained(str(trained))
+    for answer, found in zip(answers, hub.predict([*LINES, ""]), strict=True):
+        label, probability = answer.split("\t")
+        assert (label, float(probability)) == (found.label, round(found.probability, 4))
+    piped = predict(
+        capsys, "--path", trained, "--batch-size", 2, stdin=text.encode(), monkeypatch=monkeypatch
+    )
+    assert piped == answers
+    every = predict(capsys, "--path", path, "--input", tmp_path / "input", "--all")
+    assert all(row.count("\t") == 1 and "negative:" in row for row in every)
+
+
+def test_predict_pairs(pair_data, capsys, tmp_path, monkeypatch):
+    train(pair_data, tmp_path, "sentence_state_lstm", 1)
+    text = b"a good film\ta dull film\nit\tit\n"
+    answers = predict(capsys, "--path", tmp_path, stdin=text, monkeypatch=monkeypatch)
+    assert len(answers) == 2
+    error = predict(
+        capsys, "--path", tmp_path, stdin=b"a\tb\nalone\n", monkeypatch=monkeypatch, status=2
+    )
+    assert error == (
+        "error: standard input, line 2 has 1 column(s); this model compares two sentences, so "
+        "write SENTENCE<TAB>SENTENCE\n"
+    )
+
+
+def test_wrong_input_of_predict(trained, capsys, tmp_path, monkeypatch):
+    def error(*args, **kwargs):
+        text = predict(capsys, *args, monkeypatch=monkeypatch, status=2, **kwargs)
+        assert text.count("\n") == 1
+        return text
+
+    assert "line 2 is not valid UTF-8" in error("--path", trained, stdin=b"a\n\xff\n")
+    assert "there is no checkpoint at /nowhere" in error("--path", "/nowhere")
+    assert "--batch-size is 0" in error("--path", trained, "--batch-size", "0")
+    assert "cannot be read" in error("--path", trained, "--input", "/nowhere")
+    torch.save({"weights": torch.zeros(1)}, tmp_path / "other.pt")
+    assert "is not a checkpoint" in error("--path", tmp_path / "other.pt", stdin=b"")
+    (tmp_path / "broken.pt").write_bytes(b"nothing")
+    assert "cannot be read" in error("--path", tmp_path / "broken.pt", stdin=b"")
+
+
+# --- from Python -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hub(trained, data, tmp_path_factory):
+    """A folder as one would hand it on: the checkpoint and the dictionaries."""
+    folder = tmp_path_factory.mktemp("model")
+    shutil.copy(trained / "checkpoint_best.pt", folder / "model.pt")
+    for part in ("input0", "label"):
+        (folder / part).mkdir()
+        shutil.copy(data / part / "dict.txt", folder / part)
+    return MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained(str(folder))
+
+
+def test_answers_do_not_depend_on_the_batch(hub):
+    together = hub.probabilities(LINES)
+    torch.testing.assert_close(together.sum(-1), torch.ones(5))
+    for batch_size in (1, 2):
+        torch.testing.assert_close(hub.probabilities(LINES, batch_size), together)
+    assert hub.predict(LINES[:1])[0].label == hub.classes[int(together[0].argmax())]
+    assert hub.predict([]) == []
+
+
+def test_encode(hub):
+    vectors = hub.encode(LINES)
+    assert vectors.shape == (5, hub.model.encoder.output_size)
+    torch.testing.assert_close(hub.encode(LINES[3:4])[0], vectors[3])
+    logits = hub.model.classifier(vectors)
+    torch.testing.assert_close(logits.softmax(-1), hub.probabilities(LINES))
+
+
+def test_raw_text_is_split_as_in_training(hub):
+    tokens = hub.task.encode_text("It's GOOD")
+    words = [hub.task.dictionary[int(token)] for token in tokens]
+    assert words == ["it", "'s", "good", "</s>"]
+
+
+def test_wrong_questions(hub):
+    with pytest.raises(UserError, match=r"takes single sentences, not \('a', 'b'\)"):
+        hub.predict([("a", "b")])
+    with pytest.raises(UserError, match="encode takes strings"):
+        hub.encode([("a", "b")])
+
+
+def test_a_folder_without_dictionaries(trained, tmp_path):
+    shutil.copy(trained / "checkpoint_best.pt", tmp_path / "model.pt")
+    model = MODEL_REGISTRY["cas_lstm_sentence_encoder"]
+    assert model.from_pretrained(str(tmp_path)).classes  # those it was trained with
+    with pytest.raises(UserError, match=r"input0/dict.txt and label/dict.txt are not in /nowhere"):
+        model.from_pretrained(str(tmp_path), data_name_or_path="/nowhere")

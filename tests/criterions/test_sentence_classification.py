@@ -1,0 +1,96 @@
+"""The loss by hand: class weights, L2; and what is logged."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.logging import metrics
+
+import fairseq_casrnn
+from fairseq_casrnn.errors import UserError
+
+fairseq_casrnn.register()
+
+from fairseq_casrnn.criterions.sentence_classification import (  # noqa: E402
+    SentenceClassificationCriterion as Criterion,
+)
+
+LOGITS = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
+TARGET = torch.tensor([0, 1, 1])
+LOSSES = [math.log(1 + math.exp(-2)), math.log(1 + math.exp(-1)), math.log(1 + math.exp(3))]
+SAMPLE = {"net_input": {}, "target": TARGET, "ntokens": 9}
+
+
+class Model(torch.nn.Module):
+    """Always says the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed_tokens = torch.nn.Embedding(3, 2)
+        self.weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+        self.frozen = torch.nn.Parameter(torch.tensor(7.0), requires_grad=False)
+
+    def forward(self):
+        return LOGITS
+
+
+def task(labels=(0, 0, 0, 1)):
+    train = SimpleNamespace(labels=torch.tensor(labels).numpy())
+    return SimpleNamespace(classes=["no", "yes"], datasets={"train": train}, target_dictionary=None)
+
+
+def loss_of(model=None, **options):
+    loss, size, logged = Criterion(task(), **options)(model or Model(), SAMPLE)
+    assert size == 3
+    return float(loss), logged
+
+
+def test_the_sum_over_the_batch():
+    loss, logged = loss_of()
+    assert loss == pytest.approx(sum(LOSSES))
+    assert logged["confusion"].tolist() == [[1, 0], [1, 1]]
+
+
+def test_class_weights():
+    weighted = LOSSES[0] + 3 * LOSSES[1] + 3 * LOSSES[2]
+    assert loss_of(class_weights="yes:3")[0] == pytest.approx(weighted)
+    # Three of four training sentences are "no": 4 / (2 · 3) and 4 / (2 · 1).
+    balanced = 2 / 3 * LOSSES[0] + 2 * LOSSES[1] + 2 * LOSSES[2]
+    assert loss_of(class_weights="balanced")[0] == pytest.approx(balanced)
+
+
+def test_l2_in_training_alone():
+    """L2/2 · (1 + 4) for each of three sentences: no embeddings, nothing frozen."""
+    loss, logged = loss_of(l2=0.1)
+    assert loss == pytest.approx(sum(LOSSES) + 3 * 0.05 * 5)
+    assert float(logged["loss"]) == pytest.approx(sum(LOSSES))
+    assert loss_of(Model().eval(), l2=0.1)[0] == pytest.approx(sum(LOSSES))
+
+
+def test_what_is_logged():
+    logged = loss_of()[1]
+    with metrics.aggregate(new_root=True) as found:
+        Criterion.reduce_metrics([logged])
+        Criterion.reduce_metrics([logged, logged])
+    values = found.get_smoothed_values()
+    assert values["loss"] == pytest.approx(sum(LOSSES) / 3 / math.log(2), abs=1e-3)
+    assert values["accuracy"] == pytest.approx(66.67)
+    assert values["macro_f1"] == pytest.approx(66.67)
+    assert found["_confusion"].sum.tolist() == [[3, 0], [3, 3]]
+
+
+@pytest.mark.parametrize("weights", ["maybe:1", "yes", "yes:-1", "yes:x", ""])
+def test_wrong_class_weights(weights):
+    if not weights:  # as if it had not been given
+        assert Criterion(task(), class_weights=weights).weight is None
+        return
+    with pytest.raises(UserError, match=r"--class-weights has .* the classes no, yes"):
+        Criterion(task(), class_weights=weights)
+
+
+def test_other_mistakes():
+    with pytest.raises(UserError, match=r"--l2 is -1"):
+        Criterion(task(), l2=-1)
+    with pytest.raises(UserError, match="needs --task sentence_classification"):
+        Criterion(SimpleNamespace(target_dictionary=None))

@@ -1,0 +1,91 @@
+"""The data set of sentences, and its mix with another one."""
+
+import numpy
+import pytest
+import torch
+from fairseq.data import Dictionary, ListDataset
+
+from fairseq_casrnn.data.classification import MixedDataset, Recoded, SentenceDataset
+
+PAD, EOS = 1, 2
+
+
+def sentences(lengths, first=4):
+    """Sentence n is n+first repeated, then </s>."""
+    rows = [torch.tensor([n + first] * (length - 1) + [EOS]) for n, length in enumerate(lengths)]
+    return ListDataset(rows, numpy.array(lengths))
+
+
+def dataset(lengths=(3, 1, 5, 2), shuffle=False, **kwargs):
+    labels = numpy.arange(len(lengths)) % 2
+    return SentenceDataset([sentences(lengths)], labels, PAD, shuffle=shuffle, **kwargs)
+
+
+def test_batch():
+    data = dataset()
+    batch = data.collater([data[0], data[3]])
+    assert batch["net_input"]["src_tokens"].tolist() == [[4, 4, 2], [7, 2, 1]]
+    assert batch["target"].tolist() == [0, 1]
+    assert batch["id"].tolist() == [0, 3]
+    assert (batch["nsentences"], batch["ntokens"]) == (2, 5)
+    assert data.collater([]) == {}
+
+
+def test_batch_of_pairs():
+    data = SentenceDataset([sentences((3, 1)), sentences((1, 4), first=9)], None, PAD)
+    batch = data.collater([data[1], data[0]])
+    assert batch["net_input"]["src_tokens"].tolist() == [[2, 1, 1], [4, 4, 2]]
+    assert batch["net_input"]["pair_tokens"].tolist() == [[10, 10, 10, 2], [2, 1, 1, 1]]
+    assert "target" not in batch
+    assert data.sizes.tolist() == [3, 4]  # of the longer one
+
+
+def test_batches_are_of_one_length():
+    lengths = numpy.random.RandomState(0).randint(1, 6, 100)
+    order = dataset(lengths, shuffle=True).ordered_indices()
+    assert sorted(order) == list(range(100))
+    assert (numpy.diff(lengths[order]) >= 0).all()
+    assert not numpy.array_equal(order, dataset(lengths).ordered_indices())
+
+
+def test_truncation_keeps_the_end_symbol():
+    data = dataset(truncate=3)
+    assert data[2]["inputs"][0].tolist() == [6, 6, EOS]
+    assert data[3]["inputs"][0].tolist() == [7, EOS]
+    assert data.sizes.tolist() == [3, 1, 3, 2]
+
+
+def test_every_epoch_has_another_part_of_the_extra_corpus():
+    base, extra = dataset(), dataset([2] * 40)
+    mixed = MixedDataset(base, extra, 0.15, seed=5)
+    assert len(mixed) == 4 + 6
+    seen = []
+    for epoch in (1, 2, 1):
+        mixed.set_epoch(epoch)
+        assert [mixed[i]["inputs"][0].tolist() for i in range(4)] == [
+            base[i]["inputs"][0].tolist() for i in range(4)
+        ]
+        chosen = [int(mixed[i]["inputs"][0][0]) for i in range(4, 10)]
+        assert len(set(chosen)) == 6
+        seen.append(chosen)
+        assert sorted(mixed.ordered_indices()) == list(range(10))
+    assert seen[0] == seen[2] != seen[1]
+    assert mixed.num_tokens(2) == 5
+    assert not mixed.can_reuse_epoch_itr_across_epochs
+    batch = mixed.collater([mixed[9], mixed[0]])
+    assert batch["id"].tolist() == [9, 0]
+
+
+@pytest.mark.parametrize(("fraction", "count"), [(0.001, 1), (0.5, 20), (1.0, 40)])
+def test_size_of_the_mix(fraction, count):
+    assert len(MixedDataset(dataset(), dataset([2] * 40), fraction)) == 4 + count
+
+
+def test_words_of_another_dictionary():
+    ours, theirs = Dictionary(), Dictionary()
+    for word in ("a", "b"):
+        ours.add_symbol(word)
+    for word in ("b", "new", "a"):
+        theirs.add_symbol(word)
+    recoded = Recoded(ListDataset([torch.tensor([4, 5, 6, 2])], numpy.array([4])), theirs, ours)
+    assert recoded[0].tolist() == [ours.index("b"), ours.unk(), ours.index("a"), 2]

@@ -1,0 +1,47 @@
+"""The table over several sets."""
+
+import json
+
+import pytest
+
+from fairseq_casrnn.evaluation.set_table import main
+
+
+def write(out, name, *entries):
+    (out / name).mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(entry) + "\n" for entry in entries)
+    (out / name / "results.jsonl").write_text(lines)
+
+
+def result(arch, seed, accuracy, train=10.0, seconds=0.5):
+    return {
+        "arch": arch,
+        "seed": seed,
+        "accuracy": accuracy,
+        "train_seconds": train,
+        "seconds": seconds,
+    }
+
+
+def test_means_and_averages(tmp_path, capsys):
+    again = result("cnn", 1, 60, train=20.0)
+    write(tmp_path, "books", result("cnn", 1, 50), again, result("cnn", 2, 70, train=40.0))
+    write(tmp_path, "dvd", result("cnn", 1, 80), result("slstm", 1, 90, seconds=2.0))
+    assert main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "| set | cnn | slstm |",
+        "|---|---|---|",
+        "| books | 65.00, 30 s (0.50 s) | – |",
+        "| dvd | 80.00, 10 s (0.50 s) | 90.00, 10 s (2.00 s) |",
+        "| **average** | 72.50, 20 s (0.50 s) | – |",
+    ]
+
+
+@pytest.mark.parametrize("content", [None, "nonsense\n", '{"arch": "cnn"}\n'])
+def test_mistakes(tmp_path, capsys, content):
+    if content:
+        (tmp_path / "books").mkdir()
+        (tmp_path / "books" / "results.jsonl").write_text(content)
+    assert main([str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert ("line 1 is no result" if content else "holds no SET/results.jsonl") in error

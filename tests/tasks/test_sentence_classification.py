@@ -1,0 +1,135 @@
+"""The task's data folder: what is wrong with it is said in one sentence."""
+
+import shutil
+
+import pytest
+from fairseq.tasks import TASK_REGISTRY
+from labelled_corpora import write_mr, write_sick
+
+import fairseq_casrnn
+from fairseq_casrnn.data import mr, sick
+from fairseq_casrnn.data.labelled import binarise, make_dictionary
+from fairseq_casrnn.errors import UserError
+
+fairseq_casrnn.register()
+
+from fairseq_casrnn.tasks.sentence_classification import (  # noqa: E402
+    SentenceClassificationConfig as Config,
+)
+from fairseq_casrnn.tasks.sentence_classification import parse_mix  # noqa: E402
+
+TASK = TASK_REGISTRY["sentence_classification"]
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("original")
+    for module, write in ((mr, write_mr), (sick, write_sick)):
+        name = module.__name__.rpartition(".")[2]
+        raw = write(folder / f"{name}.raw")
+        assert module.main(["--raw", str(raw), "--out", str(folder / name)]) == 0
+    return folder
+
+
+@pytest.fixture
+def data(originals, tmp_path):
+    """A copy to spoil."""
+    shutil.copytree(originals / "mr" / "data-bin", tmp_path / "mr")
+    return tmp_path / "mr"
+
+
+def setup(folder, **options):
+    return TASK.setup_task(Config(data=str(folder), seed=1, save_dir="", no_save=True, **options))
+
+
+def load(folder, split="train", **options):
+    return setup(folder, **options).load_dataset(split)
+
+
+def write_labels(folder, split, labels):
+    """Replace a split's labels, by the training set's dictionary."""
+    shutil.rmtree(folder / "label" / "new", ignore_errors=True)
+    dictionary = setup(folder).label_dictionary
+    binarise({split: labels}, dictionary, folder / "label" / "new")
+    for ending in ("bin", "idx"):
+        (folder / "label" / "new" / f"{split}.{ending}").replace(folder / f"label/{split}.{ending}")
+
+
+def test_what_is_right(data, originals):
+    task = setup(data)
+    assert task.classes == ["negative", "positive"]
+    assert not task.pairs
+    assert len(task.load_dataset("train")) == 96
+    pairs = setup(originals / "sick" / "data-bin")
+    assert pairs.pairs
+    assert pairs.classes == ["contradiction", "entailment", "neutral"]
+    sample = pairs.load_dataset("train")[0]
+    assert len(sample["inputs"]) == 2
+    assert pairs.classes[sample["label"]] == "entailment"
+
+
+def test_classes_padded_as_fairseq_preprocess_does(data):
+    with open(data / "label" / "dict.txt", "a") as file:
+        file.write("madeupword0000 0\nmadeupword0001 0\n")
+    assert setup(data).classes == ["negative", "positive"]
+
+
+def test_a_label_that_training_does_not_have(data):
+    write_labels(data, "valid", [["positive"], ["mixed"], *[["negative"]] * 10])
+    message = "label/valid, sentence 2: its label is none of the classes seen in training"
+    with pytest.raises(UserError, match=message):
+        load(data, "valid")
+
+
+def test_a_label_of_two_words_or_none(data):
+    write_labels(data, "valid", [["positive"], ["negative", "positive"], *[["negative"]] * 10])
+    with pytest.raises(UserError, match="label/valid, sentence 2 has 2 words for a label"):
+        load(data, "valid")
+    write_labels(data, "test", [[], *[["negative"]] * 11])
+    with pytest.raises(UserError, match="label/test, sentence 1 has 0 words for a label"):
+        load(data, "test")
+
+
+def test_parts_of_unequal_length(data):
+    write_labels(data, "valid", [["positive"]] * 11)
+    message = r"input0/valid has 12 sentences but .*label/valid has 11; run fairseq-preprocess"
+    with pytest.raises(UserError, match=message):
+        load(data, "valid")
+
+
+def test_missing_parts(data, tmp_path):
+    with pytest.raises(UserError, match=r"/nowhere/input0/dict.txt does not exist; fill /nowhere"):
+        setup("/nowhere")
+    with pytest.raises(UserError, match=r"there is no .*input0/other; check the data folder"):
+        load(data, "other")
+    (data / "label" / "dict.txt").write_text("positive 5\n")
+    with pytest.raises(UserError, match=r"dict.txt lists 1 class\(es\)"):
+        setup(data)
+
+
+def test_empty_sentence(data):
+    """It is </s> alone."""
+    dictionary = setup(data).dictionary
+    binarise({"valid": [[], ["good"]]}, dictionary, data / "new")
+    for ending in ("bin", "idx"):
+        (data / "new" / f"valid.{ending}").replace(data / f"input0/valid.{ending}")
+    write_labels(data, "valid", [["positive"], ["negative"]])
+    assert load(data, "valid")[0]["inputs"][0].tolist() == [dictionary.eos()]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"tokenizer": "bert"}, "--tokenizer is 'bert'"), ({"truncate": 0}, "--truncate is 0")],
+)
+def test_wrong_options(data, options, message):
+    with pytest.raises(UserError, match=message):
+        setup(data, **options)
+
+
+def test_mix():
+    assert parse_mix("a:b:0.15") == ("a:b", 0.15)
+
+
+def test_dictionaries_are_sorted_by_count():
+    dictionary = make_dictionary({"b": 2, "a": 2, "c": 5, "d": 1}, 2)
+    assert dictionary.symbols[dictionary.nspecial :] == ["c", "a", "b"]
