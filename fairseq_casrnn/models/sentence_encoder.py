@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 
-import torch
 from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
-from fairseq.modules import FairseqDropout
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import layers
 from ..cells import FAMILIES
 from ..errors import UserError
-from ..layers import Pooling, SentenceStateLSTM, ShortcutStackedLSTM
+from ..layers import SentenceStateLSTM, ShortcutStackedLSTM
 from .annealing import follow_epochs
 from .config import check_probabilities, check_sizes, config_for, spelled_as_options
 from .embedding import build_embedding
@@ -34,6 +32,7 @@ from .sentence_config import (
     ShortcutConfig,
     TransformerConfig,
 )
+from .sentence_parts import FEATURES, Classifier, SentenceEncoder, features
 
 SIZES = (
     *("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "num_filters", "mlp_size"),
@@ -41,80 +40,6 @@ SIZES = (
     "encoder_ffn_embed_dim",
 )
 DROPOUTS = ("dropout", "encoder_dropout_in", "encoder_dropout_out", "mlp_dropout")
-FEATURES = {"single": 1, "nli": 4, "paraphrase": 2}  # sentence vectors' worth
-ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
-
-
-class SentenceEncoder(nn.Module):
-    """One vector for each sentence.
-
-    Args:
-        embed_tokens: ``nn.Embedding`` with a padding index.
-        body: see :mod:`.sentence_bodies`.
-        pooling: kind of :class:`.Pooling`.
-        dropout: on the embeddings.
-        begin: index of <s>, put before each sentence; None for no <s>.
-        end: index of </s> if it is to be taken away from sentences that have words, else None.
-    """
-
-    def __init__(self, embed_tokens, body, pooling, dropout=0.0, begin=None, end=None):
-        super().__init__()
-        self.embed_tokens, self.body = embed_tokens, body
-        self.pool = Pooling(pooling, body.output_size, body.directions, body.node_size)
-        self.dropout = FairseqDropout(dropout, module_name="SentenceEncoder")
-        self.begin, self.end = begin, end
-        self.output_size = self.pool.output_size
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Sentence vectors ``(B, output_size)`` of ``tokens`` (B, T), padded at the end."""
-        pad = self.embed_tokens.padding_idx
-        if self.begin is not None:
-            tokens = torch.cat([tokens.new_full((len(tokens), 1), self.begin), tokens], dim=1)
-        lengths = tokens.ne(pad).sum(1).clamp(min=1)
-        if self.end is not None:
-            last = tokens.gather(1, lengths.unsqueeze(1) - 1).squeeze(1)
-            lengths = lengths - (last.eq(self.end) & lengths.gt(1)).long()
-        tokens = tokens[:, : int(lengths.max())].t()  # (T, B)
-        x = self.dropout(self.embed_tokens(tokens))
-        states, node = self.body(x, lengths, tokens)
-        return self.pool(states, lengths, node)
-
-
-class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation that takes a single sentence with the running statistics."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise ``x`` (B, C)."""
-        if self.training and len(x) == 1:
-            self.eval()
-            try:
-                return super().forward(x)
-            finally:
-                self.train()
-        return super().forward(x)
-
-
-class Classifier(nn.Sequential):
-    """Multi-layer perceptron: dropout, then (linear, batch norm, activation, dropout)*, linear."""
-
-    def __init__(self, input_size, size, depth, classes, activation, batch_norm, dropout):
-        if activation not in ACTIVATIONS:
-            raise UserError(f"--mlp-activation is '{activation}'; use relu or tanh")
-        parts: list[nn.Module] = [nn.Dropout(dropout)]
-        for _ in range(depth):
-            parts.append(nn.Linear(input_size, size))
-            parts += [BatchNorm(size)] if batch_norm else []
-            parts += [ACTIVATIONS[activation](), nn.Dropout(dropout)]
-            input_size = size
-        super().__init__(*parts, nn.Linear(input_size, classes))
-
-
-def features(kind: str, first: Tensor, second: Tensor | None = None) -> Tensor:
-    """φ of one or two sentence vectors ``(B, C)``: ``(B, FEATURES[kind] * C)``."""
-    if kind == "single":
-        return first
-    contrast = [(first - second).abs(), first * second]
-    return torch.cat(contrast if kind == "paraphrase" else [first, second, *contrast], dim=-1)
 
 
 class SentenceClassifier(BaseFairseqModel):

@@ -5,7 +5,7 @@ import torch
 from helpers import assert_close, rand
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.sentence_encoder import BatchNorm, Classifier, features
+from fairseq_casrnn.models.sentence_parts import BatchNorm, Classifier, features
 
 from .sentences import EOS, LENGTHS, NAMES, RECURRENT, alone, batch, encoder, make_task
 
