@@ -24,7 +24,7 @@ from fairseq_casrnn.data.labelled import (
     prepare,
 )
 from fairseq_casrnn.data.text import check_parallel, read_lines
-from fairseq_casrnn.data.words import ASCII_SPACE
+from fairseq_casrnn.data.words import ASCII_SPACE, words
 from fairseq_casrnn.errors import UserError
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -44,17 +44,23 @@ WHERE = {
 COLUMNS = ("gold_label", "sentence1_binary_parse", "sentence2_binary_parse")
 
 
-def leaves(parse: str) -> list[str]:
-    """The words of a binary parse."""
-    return [piece for piece in ASCII_SPACE.split(parse) if piece not in ("", "(", ")")]
+def leaves(parse: str) -> str:
+    """The words of a binary parse, separated by spaces."""
+    pieces = ASCII_SPACE.split(parse)
+    return " ".join(piece for piece in pieces if piece not in ("", "(", ")"))
 
 
 def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:
-    """``COLUMNS`` of each line of a .jsonl file. Raises UserError for a line that lacks one."""
+    """(label, words, words) of each line of a .jsonl file.
+
+    Raises:
+        UserError: a line that lacks one.
+    """
     for number, line in enumerate(read_lines(path), start=1):
         try:
             entry = json.loads(line)
-            yield tuple(str(entry[name]) for name in COLUMNS)
+            label, *parses = (str(entry[name]) for name in COLUMNS)
+            yield label, *map(leaves, parses)
         except (ValueError, TypeError):
             raise UserError(f"{path}, line {number} is not JSON; get the file again") from None
         except KeyError as key:
@@ -62,7 +68,7 @@ def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def txt_rows(path: Path) -> Iterator[tuple[str, str, str]]:
-    """``COLUMNS`` of each line of a tab-separated .txt file, whose first line names them."""
+    """(label, words, words) of each line of a tab-separated .txt file with a header."""
     header, *lines = read_lines(path)
     names = header.split("\t")
     for name in COLUMNS:
@@ -76,7 +82,8 @@ def txt_rows(path: Path) -> Iterator[tuple[str, str, str]]:
                 f"{path}, line {number} has {len(cells)} columns instead of {len(names)}; get the "
                 "file again"
             )
-        yield tuple(cells[i] for i in chosen)
+        label, *parses = (cells[i] for i in chosen)
+        yield label, *map(leaves, parses)
 
 
 def plain_rows(raw: Path, split: str) -> Iterator[tuple[str, str, str]]:
@@ -95,19 +102,22 @@ def read_split(raw: Path, corpus: str, split: str) -> tuple[list[Example], int]:
         UserError: no file of any format, or a malformed line.
     """
     if (raw / f"s1.{PLAIN[split]}").is_file():
-        rows, where = plain_rows(raw, PLAIN[split]), f"{raw}/labels.{PLAIN[split]}"
+        path = raw / f"labels.{PLAIN[split]}"
+        rows = plain_rows(raw, PLAIN[split])
     else:
         stem = FILES[corpus][split]
         path = find(raw, (f"{stem}.jsonl", f"{stem}.txt"), WHERE[corpus])
-        rows, where = (jsonl_rows if path.suffix == ".jsonl" else txt_rows)(path), str(path)
+        rows = (jsonl_rows if path.suffix == ".jsonl" else txt_rows)(path)
     examples, dropped = [], 0
-    for label, first, second in rows:
+    for number, (label, *texts) in enumerate(rows, start=2 if path.suffix == ".txt" else 1):
         if label == "-":
             dropped += 1
             continue
         if label not in LABELS:
-            raise UserError(f"{where}: '{label}' is not one of {', '.join(LABELS)} or -")
-        examples.append(Example(label, (leaves(first), leaves(second))))
+            raise UserError(
+                f"{path}, line {number}: '{label}' is not one of {', '.join(LABELS)} or -"
+            )
+        examples.append(Example(label, tuple(words(text) for text in texts)))
     return examples, dropped
 
 

@@ -20,6 +20,7 @@ from labelled_corpora import (
 
 from fairseq_casrnn.data import mr, nli, paraphrase, reviews16, rte, sick, sst, trec
 from fairseq_casrnn.data.words import words
+from fairseq_casrnn.errors import UserError
 
 
 def read_back(folder, part="input0", split="train"):
@@ -353,3 +354,20 @@ def test_prepared_once(tmp_path, capsys):
 )
 def test_words(line, tokenizer, lower, expected):
     assert words(line, tokenizer, lower) == expected
+
+
+def test_brackets_of_plain_lines_are_words(tmp_path):
+    raw = write_plain_nli(tmp_path / "raw")
+    lines = (raw / "s1.dev").read_text().splitlines()
+    (raw / "s1.dev").write_text("\n".join(f"( {line} )" for line in lines) + "\n")
+    found = nli.read_split(raw, "snli", "valid")[0]
+    assert all(words[0] == "(" and words[-1] == ")" for words, _ in (e.sentences for e in found))
+
+
+def test_unknown_label_is_named(tmp_path):
+    raw = write_plain_nli(tmp_path / "raw")
+    labels = (raw / "labels.dev").read_text().splitlines()
+    labels[2] = "perhaps"
+    (raw / "labels.dev").write_text("\n".join(labels) + "\n")
+    with pytest.raises(UserError, match=r"labels\.dev, line 3: 'perhaps' is not one of"):
+        nli.read_split(raw, "snli", "valid")
