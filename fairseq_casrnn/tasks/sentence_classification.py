@@ -136,6 +136,8 @@ class SentenceClassificationTask(FairseqTask):
         parts = ("input0", "input1") if self.pairs else ("input0",)
         words = self.dictionary
         theirs = words if folder == self.cfg.data else load_dictionary(folder, "input0")
+        if self.pairs:
+            check_second_dictionary(folder, theirs)
         inputs = [load_part(folder, part, split, theirs) for part in parts]
         labels = self._labels(folder, split)
         for part, sentences in zip((*parts[1:], "label"), [*inputs[1:], labels], strict=True):
@@ -231,6 +233,17 @@ def load_dictionary(folder: str, part: str) -> Dictionary:
             "input0, input1 and label with fairseq-preprocess --only-source"
         )
     return Dictionary.load(path)
+
+
+def check_second_dictionary(folder: str, first: Dictionary) -> None:
+    """Raises UserError where ``input1`` was binarised with another dictionary than ``input0``."""
+    path = os.path.join(folder, "input1", "dict.txt")
+    if os.path.isfile(path) and Dictionary.load(path) != first:
+        raise UserError(
+            f"{path} is another dictionary than {folder}/input0/dict.txt, which both sentences "
+            "share; run fairseq-preprocess again for input1, with --srcdict "
+            f"{folder}/input0/dict.txt"
+        )
 
 
 def load_part(folder: str, part: str, split: str, dictionary: Dictionary):

@@ -133,3 +133,14 @@ def test_mix():
 def test_dictionaries_are_sorted_by_count():
     dictionary = make_dictionary({"b": 2, "a": 2, "c": 5, "d": 1}, 2)
     assert dictionary.symbols[dictionary.nspecial :] == ["c", "a", "b"]
+
+
+def test_second_sentences_of_another_dictionary(originals, tmp_path):
+    shutil.copytree(originals / "sick" / "data-bin", tmp_path / "sick")
+    load(tmp_path / "sick")
+    shutil.rmtree(tmp_path / "sick" / "input1")
+    own = make_dictionary({"zebra": 1, "yak": 2})
+    binarise({"train": [["zebra", "yak"]] * 60}, own, tmp_path / "sick" / "input1")
+    message = "input1/dict.txt is another dictionary than .*input0/dict.txt, which both"
+    with pytest.raises(UserError, match=message):
+        load(tmp_path / "sick")
