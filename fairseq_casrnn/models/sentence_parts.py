@@ -38,7 +38,9 @@ class SentenceEncoder(nn.Module):
         pad = self.embed_tokens.padding_idx
         if self.begin is not None:
             tokens = torch.cat([tokens.new_full((len(tokens), 1), self.begin), tokens], dim=1)
-        lengths = tokens.ne(pad).sum(1).clamp(min=1)
+        # Up to the last word: the text itself may hold the padding symbol.
+        place = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
+        lengths = (tokens.ne(pad) * place).amax(1).clamp(min=1)
         if self.end is not None:
             last = tokens.gather(1, lengths.unsqueeze(1) - 1).squeeze(1)
             lengths = lengths - (last.eq(self.end) & lengths.gt(1)).long()

@@ -7,7 +7,7 @@ from helpers import assert_close, rand
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.sentence_parts import BatchNorm, Classifier, features
 
-from .sentences import EOS, LENGTHS, NAMES, RECURRENT, alone, batch, encoder, make_task
+from .sentences import EOS, LENGTHS, NAMES, PAD, RECURRENT, alone, batch, encoder, make_task
 
 POOLINGS = ["max", "mean", "last", "attention"]
 
@@ -70,6 +70,18 @@ def test_padding_and_order_of_the_batch_do_not_show(name, pooling):
     assert_close([model(rows[order])], [together[order]])
     wider = torch.cat([rows, rows.new_full((3, 4), 1)], dim=1)
     assert_close([model(wider)], [together])
+
+
+def test_a_padding_symbol_in_the_text():
+    """It stands for no word, but hides none behind it."""
+    model = encoder("stacked_lstm").eval()
+    rows = batch()[1:2].clone()
+    rows[0, 1:3] = PAD
+    changed = rows.clone()
+    changed[0, -2] = rows[0, -2] + 1
+    assert not torch.equal(model(rows), model(changed))
+    wider = torch.cat([rows, rows.new_full((1, 4), PAD)], dim=1)
+    assert_close([model(wider)], [model(rows)])
 
 
 @pytest.mark.parametrize("name", NAMES)
