@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,9 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with captured_log():  # fairseq and matplotlib say much
             args.run(args)
+        sys.stdout.flush()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # of "casrnn … | head", which has read enough
+        # What is still to be written goes nowhere, so that Python's exit does not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as the shell reports SIGPIPE
     return 0
 
 

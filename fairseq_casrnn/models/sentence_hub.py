@@ -74,7 +74,7 @@ class SentenceHub(nn.Module):
 
     def probabilities(self, sentences: Sequence, batch_size: int = 32) -> Tensor:
         """Probabilities ``(N, classes)``; arguments and errors as for :meth:`predict`."""
-        items = [self._tokens(item) for item in sentences]
+        items = [self._tokens(item) for item in listed(sentences)]
         logits = self._run(items, lambda batch: self.model(**batch), batch_size, len(self.classes))
         return logits.float().softmax(-1)
 
@@ -84,6 +84,7 @@ class SentenceHub(nn.Module):
         Raises:
             UserError: something that is no string.
         """
+        sentences = listed(sentences)
         for sentence in sentences:
             if not isinstance(sentence, str):
                 raise UserError(f"encode takes strings, not {sentence!r}")
@@ -93,8 +94,9 @@ class SentenceHub(nn.Module):
         return self._run(items, lambda batch: encoder(batch["src_tokens"]), batch_size, size)
 
     def _tokens(self, item) -> tuple[Tensor, ...]:
-        parts = (item,) if isinstance(item, str) else tuple(item)
-        if len(parts) != (2 if self.task.pairs else 1):
+        parts = tuple(item) if isinstance(item, (tuple, list)) else (item,)
+        wanted = 2 if self.task.pairs else 1
+        if len(parts) != wanted or not all(isinstance(part, str) for part in parts):
             what = "pairs of sentences" if self.task.pairs else "single sentences"
             raise UserError(f"this model takes {what}, not {item!r}")
         return tuple(self.task.encode_text(part) for part in parts)
@@ -126,6 +128,13 @@ class SentenceHub(nn.Module):
         result = torch.empty_like(rows)
         result[torch.as_tensor(order, device=device)] = rows
         return result
+
+
+def listed(sentences) -> list:
+    """``sentences`` as a list. Raises UserError for a single string, whose items are letters."""
+    if isinstance(sentences, str):
+        raise UserError(f"give a list of sentences, [{sentences!r}], not a single string")
+    return list(sentences)
 
 
 def find_checkpoint(path: Path, name: str | None) -> Path:

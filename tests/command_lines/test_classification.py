@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -206,6 +207,31 @@ def hub(trained, data, tmp_path_factory):
         (folder / part).mkdir()
         shutil.copy(data / part / "dict.txt", folder / part)
     return MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained(str(folder))
+
+
+@pytest.mark.parametrize("sentences", ["a good film", [5], [None], [("a", "b")], [("a", 5)]])
+def test_what_are_no_sentences(hub, sentences):
+    with pytest.raises(UserError):
+        hub.predict(sentences)
+    with pytest.raises(UserError):
+        hub.encode(sentences)
+
+
+def test_sentences_from_an_iterator(hub):
+    torch.testing.assert_close(hub.encode(iter(LINES)), hub.encode(LINES))
+    assert hub.predict(iter(LINES)) == hub.predict(LINES)
+
+
+def test_reader_of_the_answers_that_stops(hub, trained, tmp_path):
+    (tmp_path / "input").write_text("good\n" * 20000)  # more answers than a pipe holds
+    program = "import sys; from fairseq_casrnn.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "predict", "--path", str(trained)]
+    command += ["--input", str(tmp_path / "input")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
 
 
 def test_answers_do_not_depend_on_the_batch(hub):
