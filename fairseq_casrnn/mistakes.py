@@ -160,6 +160,18 @@ def _missing_value(error: Exception) -> str | None:
     return f"--{key.replace('_', '-')} is missing; give it a value"
 
 
+def _unfit_task(error: Exception) -> str | None:
+    """An architecture that reads an option which the task does not have."""
+    found = re.search(r"Interpolation key 'task\.(\w+)' not found", str(error))
+    if found is None:
+        return None
+    option = "--" + found[1].replace("_", "-")
+    return (
+        f"--arch and --task do not fit: the architecture needs a task with {option}; give the "
+        "task it is made for, such as translation or language_modeling, or another --arch"
+    )
+
+
 def _wrong_type(error: Exception) -> str | None:
     """A value in a YAML file; on the command line argparse finds it first."""
     key = getattr(error, "full_key", None)
@@ -214,6 +226,7 @@ RULES: tuple[tuple[type | tuple[type, ...], Sentence], ...] = (
     ((KeyError, RuntimeError), _no_task_or_arch),
     (AttributeError, _no_bf16),
     (Exception, _missing_value),
+    (Exception, _unfit_task),
     (Exception, _wrong_type),
     (Exception, _not_a_model),
     ((ValueError, SyntaxError), _malformed_value),
