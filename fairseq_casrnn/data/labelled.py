@@ -58,13 +58,16 @@ class Labelled:
 
 
 def add_arguments(
-    parser: argparse.ArgumentParser, tokenizer: str = "space", lowercase: bool = True
+    parser: argparse.ArgumentParser, tokenizer: str | None = "space", lowercase: bool = True
 ) -> None:
-    """Options shared by all corpora."""
+    """Options shared by all corpora; a corpus without ``tokenizer`` chooses it after parsing."""
     parser.add_argument("--out", required=True, type=Path, help="folder to fill")
     parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
     parser.add_argument(
-        "--tokenizer", choices=TOKENIZERS, default=tokenizer, help="default: %(default)s"
+        "--tokenizer",
+        choices=TOKENIZERS,
+        default=tokenizer,
+        help=f"default: {tokenizer or 'as the corpus is written'}",
     )
     parser.add_argument(
         "--lowercase",

@@ -59,8 +59,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--raw", required=True, type=Path, help="folder of the files")
     parser.add_argument("--corpus", choices=tuple(WHERE), default="quora", help="default: quora")
     add_hold_out(parser, 400)
-    add_arguments(parser, tokenizer="moses")
+    add_arguments(parser, tokenizer=None)
     args = parser.parse_args(argv)
+    if args.tokenizer is None:  # Quora's files are tokenised
+        args.tokenizer = "space" if args.corpus == "quora" else "moses"
 
     def read():
         if args.corpus == "quora":

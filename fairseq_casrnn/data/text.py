@@ -105,13 +105,16 @@ def _moses(lang: str):
 LAST_STOP = re.compile(r"(?<=[^\s.])\.$")
 
 
-def moses_tokenize(line: str, lang: str) -> str:
+def moses_tokenize(line: str, lang: str, escape: bool = True) -> str:
     """One line as Moses' ``tokenizer.perl -l LANG`` gives it (hyphens kept, XML escaped).
+
+    Without ``escape`` as its option ``-no-escape``: apostrophes and quotes stay as they are.
 
     sacremoses leaves a full stop on a last word that may be an abbreviation ("the u.s."). Moses
     splits it off since 2014, and IWSLT14 as the papers use it has it split ("the u.s .").
     """
-    tokens = _moses(lang).tokenize(line, aggressive_dash_splits=False, return_str=True, escape=True)
+    options = {"aggressive_dash_splits": False, "return_str": True, "escape": escape}
+    tokens = _moses(lang).tokenize(line, **options)
     return LAST_STOP.sub(" .", tokens)
 
 

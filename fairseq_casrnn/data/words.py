@@ -16,13 +16,14 @@ def words(line: str, tokenizer: str = "space", lowercase: bool = False) -> list[
         line: text.
         tokenizer: ``space`` splits at ASCII white space alone (no-break spaces occur inside words
             of the Stanford trees), ``clitics`` also before 's, n't, 're and their like (as Kim's
-            ``clean_str`` does), ``moses`` is Moses' tokenizer for English.
+            ``clean_str`` does), ``moses`` is Moses' tokenizer for English,
+            without XML escapes, which word vectors do not know.
         lowercase: whether to lower-case them.
     """
     if tokenizer == "moses":
         from .text import moses_tokenize
 
-        line = moses_tokenize(line, "en")
+        line = moses_tokenize(line, "en", escape=False)
     elif tokenizer == "clitics":
         line = CLITIC.sub(r" \1", line)
     line = line.lower() if lowercase else line
