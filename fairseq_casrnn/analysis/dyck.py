@@ -114,9 +114,8 @@ def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.nd
     for batch in sentence_batches(np.array([len(sentence) for sentence in sentences]), 20000):
         source, target = (t.to(device) for t in padded([sentences[i] for i in batch], dictionary))
         with torch.no_grad():
-            table = model.get_normalized_probs(
-                model(source), log_probs=True, sample={"target": target}
-            )
+            # Without the targets: an adaptive softmax would leave out other tokens' probabilities.
+            table = model.get_normalized_probs(model(source), log_probs=True)
         real = target.ne(dictionary.pad())
         loss -= float(table.gather(-1, target.unsqueeze(-1)).squeeze(-1)[real].double().sum())
         tokens += int(real.sum())

@@ -76,17 +76,15 @@ class Source:
         return free
 
     def _reach(self) -> np.ndarray:
-        free, depths = self._free(), self.m + 1
-        # exactly[d]: probability to end after exactly n more tokens
-        exactly = np.zeros((self.high + 1, depths))
-        exactly[1] = free[:, 0]
-        for n in range(2, self.high + 1):
-            exactly[n, 1:] += free[1:, 1] * exactly[n - 1, :-1]
-            exactly[n, :-1] += free[:-1, 2] * exactly[n - 1, 1:]
-        within = np.vstack([np.zeros(depths), exactly.cumsum(0)])  # within[n]: fewer than n more
-        t = np.arange(self.high + 1)
-        reach = within[self.high - t + 1] - within[np.maximum(self.low - t, 0)]
-        return np.pad(np.maximum(reach, 0.0), ((0, 0), (0, 1)))
+        # Backwards from the last step, as sums of positive terms: long strings are rare when m is
+        # small, and a difference of two probabilities near 1 would leave nothing of theirs.
+        free, m = self._free(), self.m
+        reach = np.zeros((self.high + 1, m + 2))
+        for t in reversed(range(self.high)):
+            reach[t, 0] = free[0, 0] * (t + 1 >= self.low)
+            reach[t, 1 : m + 1] += free[1:, 1] * reach[t + 1, :m]
+            reach[t, : m + 1] += free[:, 2] * reach[t + 1, 1:]
+        return reach
 
     def _moves(self) -> np.ndarray:
         free, after = self._free(), self.reach[1:]

@@ -121,13 +121,14 @@ def score_streams(model, dictionary, sentences: Sequence, streams: int = 1) -> S
     """Scores of one continuous text, cut into ``streams`` whose first token is not predicted.
 
     Raises:
-        UserError: fewer than two tokens a stream.
+        UserError: fewer than two tokens a stream; a model that carries no state.
     """
     import torch
 
     from fairseq_casrnn.data.streams import StreamDataset, piece_lengths
-    from fairseq_casrnn.models.language_model import Carried
+    from fairseq_casrnn.models.language_model import Carried, check_carries
 
+    check_carries(model)
     text = StreamDataset(torch.cat(list(sentences)), dictionary.pad())
     text.cut(streams)
     scores = np.full(len(text.tokens), np.nan)

@@ -137,6 +137,15 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return self.max_target_positions
 
 
+def check_carries(model) -> None:
+    """Raises UserError for a language model whose decoder takes no :class:`Carried`."""
+    if not isinstance(getattr(model, "decoder", None), RecurrentLanguageDecoder):
+        raise UserError(
+            f"{type(model).__name__} carries no state from batch to batch; give a recurrent "
+            "language model, --arch <cell>_lm, or --sentence-reset"
+        )
+
+
 def map_state(function, state):
     """``function`` of each part of a state: (h, c), or h alone."""
     return function(state) if torch.is_tensor(state) else tuple(map(function, state))

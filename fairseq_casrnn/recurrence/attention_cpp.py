@@ -147,7 +147,8 @@ class Steps:
 
     def reorder(self, order: Tensor) -> None:
         """The next step's rows continue the rows ``order`` (B',) of the last one."""
-        self.steps.reorder(order)
+        # A copy of its own, and a dense one: the loop keeps it, and reads it by its address.
+        self.steps.reorder(order.clone(memory_format=torch.contiguous_format))
 
 
 def first_of_two(state: Tensor) -> Tensor:

@@ -3,7 +3,9 @@
 # No "from __future__ import annotations": fairseq reads the fields' types, and not as text.
 import logging
 import os
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import torch
 from fairseq import checkpoint_utils, utils
@@ -16,7 +18,7 @@ from .. import checks
 from ..cells.base import at_least_one
 from ..data.streams import StreamDataset, piece_lengths, whole_text
 from ..errors import UserError
-from ..models.language_model import Carried, map_state, state_parts
+from ..models.language_model import Carried, check_carries, map_state, state_parts
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +104,19 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             raise UserError("this task predicts the next token; drop --self-target, --past-target")
         self.progress = {"training": Progress(), "evaluation": Progress()}
         self.training_data, self.worker = None, (0, 1)  # of how many
+        self.training_stops = []  # steps read after each piece of the epoch
         self.training_states = None  # of all workers, when a checkpoint is about to be written
+
+    def build_model(self, args, from_checkpoint=False):
+        """As fairseq's.
+
+        Raises:
+            UserError: a model that carries no state, and not ``--sentence-reset``.
+        """
+        model = super().build_model(args, from_checkpoint)
+        if not self.args.sentence_reset:
+            check_carries(model)
+        return model
 
     # --- data ----------------------------------------------------------------------------------
 
@@ -179,6 +193,8 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         dataset.cut(streams)
         jitter = self.args.bptt_jitter if training else 0.0
         lengths = piece_lengths(int(dataset.sizes.max()), bptt, jitter, (seed, epoch))
+        if training:
+            self.training_stops = list(accumulate(lengths))
         return iterators.EpochBatchIterator(
             dataset=dataset,
             collate_fn=dataset.collater,
@@ -245,8 +261,10 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             return {}
         if self.training_states is None:
             self.before_checkpoint(1)
+        step = self.progress["training"].stop
         content = {
-            "step": self.progress["training"].stop,
+            "step": step,
+            "pieces": bisect_right(self.training_stops, step),
             "steps": int(self.training_data.sizes.max()),
             "state": self.training_states,
         }
@@ -257,18 +275,25 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         """Continue from a checkpoint's ``content``.
 
         Raises:
-            UserError: it is of the middle of an epoch with another number of streams.
+            UserError: it is of the middle of an epoch with other streams or pieces.
         """
         state, dataset = content["state"], self.training_data
-        if not state or dataset is None:
-            return
+        if not state or dataset is None or content["step"] == content["steps"]:
+            return  # sentences, or a new epoch, which begins from zeros
         if state[0].size(1) != len(dataset):
-            if content["step"] == content["steps"]:  # a new epoch begins, from zeros
-                return
             raise UserError(
                 f"the checkpoint is of the middle of an epoch with {state[0].size(1)} streams, but "
                 f"--batch-size times workers is {len(dataset)}; give the numbers it was made with, "
                 "or --reset-dataloader to begin the epoch anew"
+            )
+        # fairseq continues after as many batches, wherever in the text those end now.
+        pieces = content.get("pieces", bisect_right(self.training_stops, content["step"]))
+        if self.training_stops[pieces - 1 : pieces] != [content["step"]]:
+            raise UserError(
+                f"the checkpoint is of the middle of an epoch, after {pieces} batches of "
+                f"{content['step']} steps together, but those of this run are of other lengths; "
+                "give the data, --bptt, --bptt-jitter and --seed it was made with, or "
+                "--reset-dataloader to begin the epoch anew"
             )
         worker, workers = self.worker
         rows = len(dataset) // workers

@@ -68,6 +68,14 @@ def test_floor_without_a_length_limit(m, floor):
     assert source.entropy()[1] == pytest.approx(2 * m + 1)
 
 
+def test_long_strings_that_are_rare():
+    """Of depth 1 and one kind there is one string of n pairs, with probability 2^-(n+1)."""
+    source = Source(1, 1, 2001, 2003)  # 1000 or 1001 pairs
+    assert source.reach[0, 0] == pytest.approx(1.5 * 2.0**-1001, rel=1e-12, abs=0)
+    assert source.log_prob(["(a", "a)"] * 1000) == pytest.approx(math.log(2 / 3))
+    assert source.entropy()[1] == pytest.approx(2001 * 2 / 3 + 2003 / 3)
+
+
 def test_samples_have_the_distribution():
     source, count = Source(2, 2, 3, 7), 20000
     rng = random.Random(1)

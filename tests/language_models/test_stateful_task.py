@@ -140,6 +140,14 @@ def test_resume_with_another_number_of_streams(data, tmp_path):
         train(data, tmp_path, "--batch-size", 3)
 
 
+@pytest.mark.parametrize("bptt", [4, 9])
+def test_resume_with_pieces_of_another_length(data, tmp_path, bptt):
+    """fairseq counts batches, so that it would go on elsewhere in the text."""
+    train(data, tmp_path, "--max-update", 5)
+    with pytest.raises(UserError, match=r"after 5 batches of 30 steps together.*--bptt"):
+        train(data, tmp_path, "--bptt", bptt)
+
+
 def test_two_workers(data, tmp_path):
     """Two workers with two streams each do what one does with four; also after an interruption."""
     options = [*TRAIN, "--dropout", 0, "--max-epoch", 2]
@@ -192,6 +200,7 @@ def test_state_of_a_batch_that_comes_twice():
         (["--max-tokens", "100"], "--batch-size is the number of streams"),
         (["--bptt", "1000"], r"fewer than --batch-size times --bptt \(4 x 1000\)"),
         (["--batch-size", "40", "--bptt", "1"], "too few for 40 streams"),
+        (["--arch", "lstm_lm"], "LSTMLanguageModel carries no state from batch to batch"),
         (["--past-target"], "drop --self-target, --past-target"),
     ],
 )

@@ -144,6 +144,22 @@ def test_compiled_steps(case, size):
 
 
 @every_family
+@pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
+def test_the_order_of_rows_stays_the_callers(case):
+    """It need not be dense, and may be used for something else once it is given."""
+    decode, _ = make(case, dropout=False, soft=False)
+    order = torch.tensor([2, 0, 0, 0, 1, 0])[::2]
+    rows = order.clone()
+    with torch.no_grad():
+        steps = decoding.steps("cpp", decode, None, input_feed=True)
+        plain = run_reference(decode)
+        steps.step(decode.embedded[0])
+        steps.reorder(order)
+        order.fill_(7)
+        assert_close(steps.step(decode.embedded[1][rows]), [part[1][rows] for part in plain])
+
+
+@every_family
 def test_each_output_alone_may_be_used(fused, case):
     decode, named = make(case)
     assert_same(fused, decode, named, loss=lambda result: weighted(result[:1]))
