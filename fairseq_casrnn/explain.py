@@ -167,7 +167,7 @@ def _in_a_worker(error: Exception) -> str | None:
 
 
 RULES: tuple[tuple[type | tuple[type, ...], Sentence], ...] = (
-    (UserError, mistakes.no_beam),
+    (Exception, mistakes.no_beam),
     (UserError, str),
     (FileNotFoundError, _missing_file),
     (OSError, _missing_model),

@@ -134,7 +134,7 @@ def _longer_than_the_model_allows(error: Exception) -> str | None:
 
 
 def no_beam(error: Exception) -> str | None:
-    """``--beam 0``, of which the first layer complains that there is no sentence."""
+    """``--beam 0``, over which a layer or fairseq's search stumbles: there is no sentence."""
     beam = getattr(local(error, "_generate", "self"), "beam_size", None)
     return f"--beam is {beam}; it must be at least 1" if beam is not None and beam < 1 else None
 
