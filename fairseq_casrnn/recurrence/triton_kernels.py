@@ -6,9 +6,9 @@ in the precision of the gates' buffer; tensors of another are converted as they 
 written.
 
 Shapes: gates ``(T, B, BLOCKS*H)``, products ``(B, PRODUCTS*H)`` (U h of this step, of whose blocks
-the first ADDED are added to the gates), bias ``(BLOCKS*H,)``, inner and extra ``(T, B, H)``, params
-``(rows, H)``, hs and states ``(T+1, B, H)`` with the initial state first. states is c, or h where
-the cell has no c.
+the first ADDED are added to the gates), bias ``(BLOCKS*H,)``, inner and extra ``(T, B, H)``, rows
+``(PARAMS, H)`` (the elementwise parameters), hs and states ``(T+1, B, H)`` with the initial state
+first. states is c, or h where the cell has no c.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def tile(batch, size: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr):
 
 @triton.jit(do_not_specialize=["t", "batch"])
 def forward_step(
-    gates, bias, products, inner, extra, params, hs, states, t, batch,
+    gates, bias, products, inner, extra, rows, hs, states, t, batch,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
@@ -101,7 +101,7 @@ def forward_step(
     gates += at * (BLOCKS * size) + unit
     products += row * (PRODUCTS * size) + unit
     a = load_sums(gates, bias, products, unit, size, BLOCKS, ADDED, mask, gates)
-    p = load_blocks(params + unit, size, PARAMS, unit < size, gates)
+    p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
     at = at * size + unit
     after = at + batch * size
     lower, u_h = 0.0, 0.0
@@ -120,7 +120,7 @@ def forward_step(
 
 @triton.jit(do_not_specialize=["t", "batch"])
 def backward_step(
-    gates, d_gates, inner, d_products, extra, d_extra, params, d_params, states,
+    gates, d_gates, inner, d_products, extra, d_extra, rows, d_rows, states,
     grad_h, grad_state, dh, d_state, t, batch,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, cell: tl.constexpr,
@@ -131,7 +131,7 @@ def backward_step(
 
     dh and d_state ``(B, H)`` hold the gradients from the step after, of h through U and of the
     state; d_state becomes that of the step before. grad_h and grad_state ``(T, B, H)`` come from
-    outside. d_params ``(tiles of rows, GRADS, H)`` collects the parameters' gradients.
+    outside. d_rows ``(tiles of rows, GRADS, H)`` collects the parameters' gradients.
     """
     row, unit, mask = tile(batch, size, ROWS, UNITS)
     at = t.to(tl.int64) * batch + row
@@ -141,7 +141,7 @@ def backward_step(
     after = at + batch * size
     here = row * size + unit
     a = load_blocks(gates + gates_at, size, BLOCKS, mask, gates)
-    p = load_blocks(params + unit, size, PARAMS, unit < size, gates)
+    p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
     d_h = load(dh + here, mask, gates)
     d_new = load(d_state + here, mask, gates)
     if grad_h is not None:
@@ -165,7 +165,7 @@ def backward_step(
         tl.store(last, d_inner.to(d_products.dtype.element_ty), mask=mask)
     if GRADS > 0:
         unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
-        sums = d_params + tl.program_id(0) * (GRADS * size) + unit
+        sums = d_rows + tl.program_id(0) * (GRADS * size) + unit
         for k in tl.static_range(GRADS):
             total = load(sums + k * size, unit < size, gates) + tl.sum(d_p[k], axis=0)
             tl.store(sums + k * size, total, mask=unit < size)
@@ -235,9 +235,7 @@ def mixture_backward_step(
         d_alpha = tl.sum(d_h * h_s + d_c * c_s, axis=1)[:, None]
         tl.store(d_alphas + s, d_alpha, mask=row < batch)
         alpha = load(alphas + s, row < batch, gates)
-        d_a, d_past_s, _, _, _ = lstm_backward(
-            a, past, c_s, 0.0, 0.0, (), alpha * d_h, alpha * d_c
-        )
+        d_a, d_past_s, _, _, _ = lstm_backward(a, past, c_s, 0.0, 0.0, (), alpha * d_h, alpha * d_c)
         store_blocks(d_gates + block, size, 4, mask, d_a)
         d_past += d_past_s
     tl.store(d_state + here, d_past, mask=mask)

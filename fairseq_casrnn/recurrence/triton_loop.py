@@ -246,7 +246,17 @@ class Grads(NamedTuple):
 
 @on_its_device
 def backward(
-    cell, name, saved: Saved, extra, weight_hh, d_gates, grad_h, grad_state, dh, d_state, wants_extra
+    cell,
+    name,
+    saved: Saved,
+    extra,
+    weight_hh,
+    d_gates,
+    grad_h,
+    grad_state,
+    dh,
+    d_state,
+    wants_extra,
 ) -> Grads:
     """The backward loop. ``d_gates`` is where to write; dh and d_state are those of step T-1."""
     gates, inner, hs, _, rows = saved
@@ -287,7 +297,17 @@ def backward_step(cell, name, saved: Saved, extra, grads: Grads, grad_h, grad_st
 
         def mixture_step(t):
             kernel(
-                gates, grads.gates, extra, grads.extra, states, *ends, t, batch, steps, size, **shape
+                gates,
+                grads.gates,
+                extra,
+                grads.extra,
+                states,
+                *ends,
+                t,
+                batch,
+                steps,
+                size,
+                **shape,
             )
 
         return mixture_step
@@ -309,9 +329,7 @@ def backward_step(cell, name, saved: Saved, extra, grads: Grads, grad_h, grad_st
 class _Loop(torch.autograd.Function):
     @staticmethod
     def forward(ctx, cell, last, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, *params):
-        saved = forward(
-            cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep=True
-        )
+        saved = forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep=True)
         ctx.cell = cell
         ctx.dtypes = [None if t is None else t.dtype for t in (gx, bias, h0, c0, extra)]
         ctx.save_for_backward(*saved, x, weight_ih, weight_hh, extra, last, *params)
