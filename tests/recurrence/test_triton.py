@@ -4,6 +4,7 @@ Where there is no GPU the kernels are compiled for one, and are run by Triton's 
 a process of its own, for the interpreter is chosen when Triton is imported.
 """
 
+import importlib.metadata
 import importlib.util
 import logging
 import os
@@ -27,7 +28,7 @@ from helpers import (
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import CASLSTM, LSTM
-from fairseq_casrnn.recurrence import InputProduct, cpp, triton_loop
+from fairseq_casrnn.recurrence import InputProduct, cpp, triton_loop, triton_steps
 
 from .test_cpp import layer_of
 
@@ -63,7 +64,7 @@ def test_the_matrix_in_the_interpreter():
     """The tests of all engines that launch few kernels, for this one, and those below."""
     if INTERPRETING or "triton" not in recurrence.ENGINES or torch.cuda.is_available():
         pytest.skip("for where Triton is installed and there is no GPU")
-    chosen = "agrees_with_reference or one_step or layout or without_gradients or constant_input"
+    chosen = "agrees_with_reference or apart or (backward_twice and (stacked or cas))"
     files = [f"tests/recurrence/test_{name}.py" for name in ("engines", "triton")]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
     done = subprocess.run(
@@ -75,7 +76,7 @@ def test_the_matrix_in_the_interpreter():
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 100
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 80
 
 
 @runs
@@ -125,7 +126,7 @@ def test_many_small_changes_of_a_state_add_up(name, dtype, end, tolerance):
 @pytest.mark.parametrize("name", ["dg_lstm", "second_order_lstm"])
 def test_more_tiles_than_one(name):
     """More rows and units than a program takes."""
-    rows, units = triton_loop.TILE
+    rows, units = triton_steps.TILE
     case = next(case for case in FAMILIES if case.name == name)
     cell, tensors = layer_of(case, 2, rows + 3, units + 5, torch.float32)
     for ours, theirs in zip(*(run(e, cell, tensors) for e in ("triton", "reference")), strict=True):
@@ -136,15 +137,12 @@ def test_more_tiles_than_one(name):
 def test_accuracy_of_activations():
     """As c = i ⊙ g with the other factor at 1."""
     near = torch.logspace(-20, 0, 50)
-    a = torch.cat([torch.linspace(-30, 30, 601), near, -near]).view(1, -1, 1).to(DEVICE)
+    a = torch.cat([torch.linspace(-30, 30, 601), near, -near]).view(1, 1, -1).to(DEVICE)
     exact = torch.tanh(a.double()).flatten(), torch.sigmoid(a.double()).flatten()
-    big, none = torch.full_like(a, 40.0), torch.full_like(a, -40.0)
-    cell = LSTM(1, 1).cells[0]
+    big, none, zero = torch.full_like(a, 40.0), torch.full_like(a, -40.0), torch.zeros_like(a[0])
+    cell, weight = LSTM(1, 1).cells[0], a.new_zeros(4 * a.numel(), a.numel())
     for gates, true in zip(((big, none, a, big), (a, none, big, big)), exact, strict=True):
-        zero = torch.zeros_like(a[0])
-        _, cs, *_ = recurrence.run(
-            "triton", cell, torch.cat(gates, -1), a.new_zeros(4, 1), zero, zero
-        )
+        _, cs, *_ = recurrence.run("triton", cell, torch.cat(gates, -1), weight, zero, zero)
         error = (cs.flatten().double() - true).abs() / true.abs().clamp(min=1e-30)
         assert error.max() < 1e-6
 
@@ -245,16 +243,17 @@ def test_what_the_kernels_do_not_do_is_left_to_eager(messages, monkeypatch):
 def test_reasons_to_leave_it_to_eager(monkeypatch):
     monkeypatch.setattr(triton_loop, "interpreting", lambda: True)
     cell, t = LSTM(1, 1).cells[0], torch.zeros(2)
-    assert triton_loop.why_not(cell, t, None, t) is None
-    assert triton_loop.why_not(cell, t.half(), t) is None  # cells that a layer below gave
-    for tensors, reason in (
-        ((t.half(), t.double()), "of several dtypes"),
-        ((t.long(),), "does not run in torch.int64"),
-        ((t, t.to("meta")), "on several devices"),
-        ((t.to("meta"),), "these are on meta"),
+    assert triton_loop.why_not(cell, (t, None, t)) is None
+    assert triton_loop.why_not(cell, (t.half(),), (t, None)) is None  # c from the layer below
+    for tensors, states, reason in (
+        ((t.half(), t), (), "of several dtypes"),
+        ((t,), (t.half(),), "of several dtypes"),
+        ((t.long(),), (), "does not run in torch.int64"),
+        ((t,), (t.to("meta"),), "on several devices"),
+        ((t.to("meta"),), (), "these are on meta"),
     ):
-        assert reason in triton_loop.why_not(cell, *tensors)
-    assert triton_loop.why_not(Plus(), t) == "it has no kernel for Plus"
+        assert reason in triton_loop.why_not(cell, tensors, states)
+    assert triton_loop.why_not(Plus(), (t,)) == "it has no kernel for Plus"
 
 
 def test_every_cell_has_kernels():
@@ -284,3 +283,10 @@ def test_without_triton(messages, monkeypatch):
     ]
     with pytest.raises(UserError, match=re.escape(f"engine 'triton' is not available: {reason}")):
         LSTM(2, 3, engine="triton")
+
+
+def test_an_old_triton_is_not_used(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    for version, reason in (("3.5.1", "Triton 3.5.1 is too old"), ("3.10.0", "None")):
+        monkeypatch.setattr(importlib.metadata, "version", lambda name, v=version: v)
+        assert reason in str(triton_loop.missing())
