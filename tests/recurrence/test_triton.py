@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import (
+    DOUBLE,
     FAMILIES,
+    SINGLE,
     assert_close,
     every_case,
     every_family,
@@ -77,6 +79,25 @@ def test_the_matrix_in_the_interpreter():
     )
     assert done.returncode == 0, done.stdout[-3000:]
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 80
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@installed
+@every_case
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, DOUBLE), (torch.float32, SINGLE)], ids=["f64", "f32"]
+)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 5, 33), (20, 64, 256)], ids=str)
+def test_agrees_on_a_gpu(case, dtype, tolerance, sizes):
+    cell, tensors = layer_of(case, *sizes, dtype)
+    last = torch.arange(sizes[1]) % sizes[0]
+    (ours, d_ours), (theirs, d_theirs) = (
+        run(engine, cell, tensors, last, device)
+        for engine, device in (("triton", "cuda"), ("reference", "cpu"))
+    )
+    assert_close(ours, theirs, tolerance)
+    # Sums over steps and sequences.
+    assert_close(d_ours, d_theirs, {"rtol": tolerance["rtol"], "atol": 100 * tolerance["atol"]})
 
 
 @runs
