@@ -63,6 +63,7 @@ def compiled_engine() -> dict:
 
 DEMO = ["num2words>=0.5.13"]
 PLOTS = ["matplotlib>=3.8"]
+GPU = ["triton>=3.6"]  # torch for CUDA brings it along
 DEV = [
     *DEMO,
     "hypothesis>=6.100",
@@ -101,7 +102,7 @@ setup(
         "subword-nmt>=0.3.8",
         "torch>=2.6",
     ],
-    extras_require={"demo": DEMO + PLOTS, "plots": PLOTS, "dev": DEV},
+    extras_require={"demo": DEMO + PLOTS, "plots": PLOTS, "gpu": GPU, "dev": DEV},
     entry_points={"console_scripts": ["casrnn = fairseq_casrnn.cli:main"]},
     zip_safe=False,
 )

@@ -71,9 +71,11 @@ def median_seconds(jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str
     return {key: statistics.median(seconds[2:]) for key, seconds in times.items()}
 
 
-def ceiling(rows: int, inner: int, columns: int, device: str, rounds: int = 20) -> float:
+def ceiling(
+    rows: int, inner: int, columns: int, device: str, dtype=torch.float32, rounds: int = 20
+) -> float:
     """Floating-point operations per second of one product of these sizes."""
-    a, b = torch.randn(rows, inner, device=device), torch.randn(inner, columns, device=device)
+    a, b = (torch.randn(s, device=device, dtype=dtype) for s in ((rows, inner), (inner, columns)))
     seconds = median_seconds({"product": lambda: torch.mm(a, b)}, rounds)["product"]
     return 2 * rows * inner * columns / seconds
 

@@ -1,6 +1,7 @@
 """Speed of the recurrent layers beside ``torch.nn.LSTM`` of the same sizes.
 
     python benchmarks/recurrent_layers.py [--threads 1] [--cells cas_lstm,dg_lstm] [--engines cpp]
+    python benchmarks/recurrent_layers.py --settings 256,1024 --engines triton --dtype bfloat16
 
 Prints Markdown tables: milliseconds, tokens a second, the time over nn.LSTM's, the same per unit of
 arithmetic (a cell with five gates multiplies more than one with four), and the share of the
@@ -75,16 +76,23 @@ def train(model: nn.Module, x, grad) -> None:
     model(x)[0].backward(grad)
 
 
-def compare(setting: str, cells: list[str], engines: list[str], rounds: int, device: str) -> str:
+def compare(
+    setting: str,
+    cells: list[str],
+    engines: list[str],
+    rounds: int,
+    device: str,
+    dtype: torch.dtype = torch.float32,
+) -> str:
     """Both tables of a setting, as Markdown."""
     size, batch, steps, both = SETTINGS[setting]
     torch.manual_seed(1)
     models = contenders(cells, engines, size, both)
     for model in models.values():
-        model.to(device)
-    x = torch.randn(steps, batch, size, device=device, requires_grad=True)
-    grad = torch.randn(steps, batch, size * (1 + both), device=device)
-    ceiling = machine.ceiling(batch, size, 4 * size, device)
+        model.to(device, dtype)
+    x = torch.randn(steps, batch, size, device=device, dtype=dtype, requires_grad=True)
+    grad = torch.randn(steps, batch, size * (1 + both), device=device, dtype=dtype)
+    ceiling = machine.ceiling(batch, size, 4 * size, device, dtype)
     sizes = f"H {size}{' bidirectional' * both}, B {batch}, T {steps}, {DEPTH} layers"
     text = f"{sizes}. Ceiling, one step's product: {ceiling / 1e9:.0f} GFLOP/s.\n"
     for work, title, passes in ((train, "Training", 3), (forward, "Inference", 1)):
@@ -107,20 +115,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cells", default=CELLS, help="comma-separated families of cells")
-    engines = f"{recurrence.DEFAULT},reference"
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    engines = f"{recurrence.default(device)},reference"
     parser.add_argument("--engines", default=engines, help="the first for all cells")
     parser.add_argument("--settings", default="256,300bi,650", help=", ".join(SETTINGS))
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--precision", default="highest", help="highest, high or medium")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.set_float32_matmul_precision(args.precision)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    print(f"\n## Layers, {args.threads} threads, {args.precision} precision\n")
+    # cuDNN's LSTM has a switch of its own, and it is on.
+    torch.backends.cudnn.allow_tf32 = args.precision != "highest"
+    print(f"\n## Layers, {args.threads} threads, {args.dtype}, {args.precision} precision\n")
     print(machine.warn_if_busy(args.threads), end="")
     for setting in args.settings.split(","):
         cells, engines = args.cells.split(","), args.engines.split(",")
-        print(compare(setting, cells, engines, args.rounds, device), flush=True)
+        dtype = getattr(torch, args.dtype)
+        print(compare(setting, cells, engines, args.rounds, device, dtype), flush=True)
 
 
 if __name__ == "__main__":

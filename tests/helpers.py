@@ -6,6 +6,7 @@ an engine added to ``recurrence.ENGINES`` is tested without a change here.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -22,7 +23,10 @@ SINGLE = {"rtol": 1e-4, "atol": 1e-5}
 T, B, I, H, L = 5, 3, 7, 4, 2  # no two alike, so that no axis can stand for another
 LENGTHS = [3, 5, 1]  # neither sorted nor reversed
 
-ENGINES = tuple(recurrence.ENGINES)
+# Triton's interpreter is slow; tests/recurrence/test_triton.py starts it.
+ENGINES = tuple(
+    name for name in recurrence.ENGINES if name != "triton" or "TRITON_INTERPRET" in os.environ
+)
 # Settings in which a cell computes something else than with its defaults.
 SETTINGS = {
     "cas_lstm": [{"lam": lam} for lam in (0.5, 0.0, 0.25, 1.0, "trainable", None)],

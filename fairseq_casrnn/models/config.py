@@ -78,7 +78,7 @@ class RecurrentTranslationConfig(FairseqDataclass):
         metadata={"help": "dropout on the decoder's layer outputs (default: --dropout)"},
     )
     engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, eager or reference"}
+        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
     )
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")

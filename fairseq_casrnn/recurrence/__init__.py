@@ -4,10 +4,11 @@
 ``reference``           the cell's own step under autograd, any dtype: the specification
 ``eager``               one ``autograd.Function`` with hand-written backward, for all cells
 ``cpp``                 the same loop in C++, where it was compiled at installation
+``triton``              the same loop on a GPU, where Triton is installed
 ======================  =======================================================================
 
 The engine is chosen by ``engine=`` of a layer, else by the environment variable ``CASRNN_ENGINE``,
-else the best one available.
+else the best one available for the tensors' device.
 """
 
 from __future__ import annotations
@@ -20,22 +21,39 @@ import torch
 import torch.nn.functional as F
 
 from ..errors import UserError
-from . import cpp, eager, reference
+from . import cpp, eager, reference, triton_loop
 from .inputs import InputProduct
 
 logger = logging.getLogger(__name__)
 
 ENGINES = {"reference": reference.run, "eager": eager.run}
 DEFAULT = "eager"
-TAKES_INPUT = {"cpp"}
+"""The engine for the CPU; see :func:`default` for others."""
+TAKES_INPUT = {"cpp", "triton"}
 """The engines that take an :class:`InputProduct` as it is."""
 if cpp.extension()[0] is not None:
     ENGINES["cpp"] = cpp.run
     DEFAULT = "cpp"
+if triton_loop.missing() is None:
+    ENGINES["triton"] = triton_loop.run
+
+FASTEST = {"cpu": ("cpp", lambda: cpp.extension()[1]), "cuda": ("triton", triton_loop.missing)}
+"""By type of device: the engine made for it, and the function that says why there is none."""
 
 
-def engine_name(name: str | None = None) -> str:
+def default(device: str) -> str:
+    """The best engine available for this type of device."""
+    if device != "cuda":
+        return DEFAULT
+    return "triton" if "triton" in ENGINES else "eager"
+
+
+def engine_name(name: str | None = None, device: str = "cpu") -> str:
     """The engine that ``name`` (None or "auto": the environment's or the default) stands for.
+
+    Args:
+        name: an engine, "auto" or None.
+        device: type of the device it is to run on.
 
     Raises:
         UserError: no engine of that name.
@@ -44,20 +62,27 @@ def engine_name(name: str | None = None) -> str:
     if name in (None, "auto"):
         asked, name = "environment variable CASRNN_ENGINE: engine", os.environ.get("CASRNN_ENGINE")
     if name in (None, "auto"):
-        name = DEFAULT
-    if name == "cpp" and name not in ENGINES:
-        raise UserError(f"{asked} 'cpp' is not available: {cpp.extension()[1]}")
+        name = default(device)
+    for made, reason in FASTEST.values():
+        if name == made and name not in ENGINES:
+            raise UserError(f"{asked} {name!r} is not available: {reason()}")
     if name not in ENGINES:
         raise UserError(f"{asked} {name!r} is unknown; choose from {', '.join(ENGINES)}")
     _announce(name)
+    if name == "eager" == default(device):
+        _explain(device)
     return name
 
 
 @functools.cache
 def _announce(name: str) -> None:
     logger.info("recurrence engine: %s", name)
-    if name == "eager" == DEFAULT:
-        logger.info("the faster engine 'cpp' is not available: %s", cpp.extension()[1])
+
+
+@functools.cache
+def _explain(device: str) -> None:
+    made, reason = FASTEST.get(device, FASTEST["cpu"])
+    logger.info("the faster engine %r is not available: %s", made, reason())
 
 
 def autocast(device: str) -> bool:
@@ -82,8 +107,8 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     Returns:
         ``hs, cs`` of shape ``(T, B, H)`` and ``h_n, c_n`` of shape ``(B, H)``; the c's may be None.
     """
-    name = engine_name(engine)
     device = weight_hh.device.type
+    name = engine_name(engine, device)
     if autocast(device):
         # The input's product as autocast likes; sums over time in the parameters' precision.
         gx = gx.compute() if isinstance(gx, InputProduct) else gx
@@ -111,7 +136,7 @@ def stepper(engine, cell, weight_ih, bias, weight_hh, params=()):
         cells), from x ``(B, I)``, h and c ``(B, H)`` and extra ``(B, H)`` or ``(B, S)``.
     """
     weights = (weight_ih, bias, weight_hh, *params)
-    if engine_name(engine) == "cpp" and cpp.supports(cell, *weights):
+    if engine_name(engine, weight_hh.device.type) == "cpp" and cpp.supports(cell, *weights):
         return cpp.Stepper(cell, weight_ih, bias, weight_hh, params)
 
     @torch.no_grad()

@@ -118,7 +118,7 @@ def kernel_params(cell: Cell, size: int, params, like):
     if isinstance(cell, CASCell):
         if cell.trainable:
             return "cas_trained", torch.stack(cell.weights(params))
-        return name, constant_rows(*cell.weights(params), size, like.dtype)
+        return name, constant_rows(*cell.weights(params), size, like.dtype, like.device)
     rows = [p.reshape(-1, size) for p in params]
     if len(rows) < 2:
         return name, rows[0] if rows else None
@@ -127,9 +127,9 @@ def kernel_params(cell: Cell, size: int, params, like):
 
 @functools.lru_cache(maxsize=64)
 @torch.inference_mode(False)
-def constant_rows(past: float, lower: float, size: int, dtype):
+def constant_rows(past: float, lower: float, size: int, dtype, device):
     """``(2, size)``: λ as the kernel reads it where it is a number."""
-    return torch.tensor([[past], [lower]], dtype=dtype).repeat(1, size)
+    return torch.tensor([[past], [lower]], dtype=dtype, device=device).repeat(1, size)
 
 
 def param_grads(cell: Cell, d_rows, rows, params):

@@ -16,7 +16,8 @@ from .attention_loop import run as run_fused
 
 def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
     """:func:`.attention.run_reference`, by the engine of that name (None: the default)."""
-    name, device = engine_name(engine), d.h0.device.type
+    device = d.h0.device.type
+    name = engine_name(engine, device)
     if autocast(device):  # sums over time in the parameters' precision
         with torch.autocast(device, enabled=False):
             return run(name, in_dtype(d, d.layers[0].weight_hh.dtype))
@@ -31,9 +32,10 @@ def steps(engine: str | None, d: Decode, source: Tensor | None, input_feed: bool
 
     None where there is no compiled loop for it, or where gradients are wanted.
     """
-    if torch.is_grad_enabled() or autocast(d.h0.device.type):
+    device = d.h0.device.type
+    if torch.is_grad_enabled() or autocast(device):
         return None
-    if engine_name(engine) != "cpp" or not attention_cpp.supports(d):
+    if engine_name(engine, device) != "cpp" or not attention_cpp.supports(d):
         return None
     return Steps(d, source, input_feed)
 

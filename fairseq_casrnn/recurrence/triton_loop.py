@@ -1,0 +1,165 @@
+"""Engine ``triton``: the loop of :mod:`.eager` on a GPU.
+
+The input's product is one for all steps; each step is a product U h and one kernel with all of the
+cell's maths (:mod:`.triton_kernels`), forward and backward; the weights' gradients are one product
+each after the loop.
+
+In float16 and bfloat16 only the products' factors are rounded: gates, cell states and their
+gradients are kept in float32, of a cell without c also h. The cells ``cs`` that :func:`run` returns
+are float32 then, for the layer above; all else has the inputs' dtype.
+
+The engine runs on CUDA tensors; on others where Triton interprets its kernels
+(``TRITON_INTERPRET=1``), which is for tests. For anything else, and for a cell without a kernel,
+``eager`` steps in. Nothing is compiled before the first run.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import logging
+import os
+
+import torch
+
+from ..cells.base import Cell
+from ..cells.cas_lstm import CASCell
+from . import eager
+from .cpp import KERNELS, param_grads
+from .inputs import InputProduct
+from .reference import at_last
+from .triton_steps import Saved, backward, forward, kept
+
+logger = logging.getLogger(__name__)
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+OLDEST = 3, 6
+"""Version of Triton."""
+
+
+def missing() -> str | None:
+    """Why there is no engine ``triton`` here, or None."""
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed (pip install triton)"
+    try:
+        version = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:  # a build under another name
+        return None
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        return f"Triton {version} is too old; it needs {'.'.join(map(str, OLDEST))} or newer"
+    return None
+
+
+def interpreting() -> bool:
+    """Whether Triton interprets its kernels, on the CPU."""
+    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0", "false", "False")
+
+
+def why_not(cell: Cell, tensors, states=()) -> str | None:
+    """Why the kernels cannot run ``cell`` on these, or None. None among the tensors is ignored.
+
+    ``states`` may have the dtype in which states are kept.
+    """
+    first, states = tensors[0], [t for t in states if t is not None]
+    tensors = [t for t in tensors if t is not None]
+    if type(cell) not in KERNELS:
+        return f"it has no kernel for {type(cell).__name__}"
+    if first.device.type != "cuda" and not (interpreting() and first.device.type == "cpu"):
+        return f"it runs on CUDA tensors, these are on {first.device.type}"
+    if any(t.device != first.device for t in (*tensors, *states)):
+        return "the tensors are on several devices"
+    if first.dtype not in DTYPES:
+        return f"it does not run in {first.dtype}"
+    dtypes = {first.dtype, kept(first.dtype)}
+    if {t.dtype for t in tensors} != {first.dtype} or not {t.dtype for t in states} <= dtypes:
+        return "the tensors are of several dtypes"
+    return None
+
+
+@functools.cache
+def say(reason: str) -> None:
+    """Log once why ``eager`` steps in."""
+    logger.info("engine 'triton' leaves this to 'eager': %s", reason)
+
+
+def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
+    """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
+    fused = isinstance(gx, InputProduct)
+    inputs = (None, gx.x, gx.weight, gx.bias) if fused else (gx, None, None, None)
+    tensors = (*inputs, weight_hh, h0, c0, extra)
+    reason = why_not(cell, (weight_hh, *inputs[1:], *params), (inputs[0], h0, c0, extra))
+    if reason is not None:
+        say(reason)
+        gx = gx.compute() if fused else gx
+        return eager.run(cell, gx, weight_hh, h0, c0, extra, last, params)
+    if torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (*tensors, *params)
+    ):
+        result = _Loop.apply(cell, last, *tensors, *params)
+    else:
+        result = outputs(cell, forward(cell, *tensors, params, keep=False), last)
+    hs, cs, h_n, c_n = result
+    return (hs, cs, h_n, c_n) if cell.has_cell else (hs, None, h_n, None)
+
+
+def outputs(cell, saved: Saved, last):
+    """What an engine returns; c and c_n None for a cell without c."""
+    hs, cs, c_n = saved.hs[1:], None, None
+    if cell.has_cell:
+        cs = saved.states[1:]
+        c_n = at_last(cs, last).to(hs.dtype, copy=True)
+    return hs, cs, at_last(hs, last).clone(), c_n
+
+
+class _Loop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, cell, last, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, *params):
+        saved = forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep=True)
+        ctx.cell = cell
+        ctx.dtypes = [None if t is None else t.dtype for t in (gx, bias, h0, c0, extra)]
+        ctx.save_for_backward(*saved, x, weight_ih, weight_hh, extra, last, *params)
+        ctx.set_materialize_grads(False)
+        return outputs(cell, saved, last)
+
+    @staticmethod
+    @eager.without_autocast
+    def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
+        eager.refuse_create_graph("triton")
+        cell, tensors = ctx.cell, ctx.saved_tensors
+        saved, (x, weight_ih, weight_hh, extra, last, *params) = Saved(*tensors[:5]), tensors[5:]
+        gates, _, hs, states, rows = saved
+        grad_hs, dh = eager.merge_last(grad_hs, grad_hn, last, hs)
+        grad_cn = None if grad_cn is None else grad_cn.to(gates.dtype)
+        grad_cs, dc = eager.merge_last(grad_cs, grad_cn, last, states)
+        dh, dc = (
+            torch.zeros_like(states[0]) if g is None else g.to(gates.dtype, copy=True).contiguous()
+            for g in (dh, dc)
+        )
+        overwrite = gates.dtype == hs.dtype and not eager.keeps_graph()
+        d_gates = gates if overwrite else torch.empty_like(gates, dtype=hs.dtype)
+        name = "cas_trained" if params and isinstance(cell, CASCell) else KERNELS[type(cell)]
+        wants = ctx.needs_input_grad
+        grads = backward(
+            cell, name, saved, extra, weight_hh, d_gates, grad_hs, grad_cs, dh, dc, wants[9]
+        )
+        d_params = param_grads(cell, grads.rows, rows, params) if params else ()
+        d_params = [d.to(p.dtype) for d, p in zip(d_params, params, strict=True)]
+        d_gx, d_x, d_weight_ih, d_bias = input_grads(d_gates, x, weight_ih, wants[3])
+        d_weight_hh = torch.mm(grads.products.flatten(0, 1).t(), hs[:-1].flatten(0, 1))
+        outer = (d_gx, d_bias, grads.h, grads.state if cell.has_cell else None, grads.extra)
+        d_gx, d_bias, dh, dc, d_extra = (
+            g if g is None else g.to(dtype) for g, dtype in zip(outer, ctx.dtypes, strict=True)
+        )
+        return None, None, d_gx, d_x, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_extra, *d_params
+
+
+def input_grads(d_gates, x, weight_ih, wants_x: bool):
+    """Gradients of gx (where there is no x), x, weight_ih and the bias."""
+    if x is None:
+        return d_gates, None, None, None
+    flat = d_gates.flatten(0, 1)
+    d_x = torch.mm(flat, weight_ih).view_as(x) if wants_x else None
+    d_bias = flat.sum(0, dtype=kept(flat.dtype))
+    return None, d_x, torch.mm(flat.t(), x.flatten(0, 1)), d_bias

@@ -1,0 +1,313 @@
+"""What only the engine on the GPU has; its matrix is in test_engines.py.
+
+Where there is no GPU the kernels are compiled for one, and are run by Triton's interpreter, in
+a process of its own, for the interpreter is chosen when Triton is imported.
+"""
+
+import importlib.metadata
+import importlib.util
+import logging
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import (
+    DOUBLE,
+    FAMILIES,
+    SINGLE,
+    assert_close,
+    every_case,
+    every_family,
+    gradients,
+    rand,
+    weighted,
+)
+
+from fairseq_casrnn import recurrence
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.layers import CASLSTM, LSTM
+from fairseq_casrnn.recurrence import InputProduct, cpp, triton_loop, triton_steps
+
+from .test_cpp import layer_of
+
+ROOT = Path(__file__).resolve().parents[2]
+INTERPRETING = triton_loop.interpreting()
+installed = pytest.mark.skipif("triton" not in recurrence.ENGINES, reason="Triton is not installed")
+DEVICE = "cpu" if INTERPRETING else "cuda"
+runs = pytest.mark.skipif(
+    "triton" not in recurrence.ENGINES or not (INTERPRETING or torch.cuda.is_available()),
+    reason="neither a GPU nor Triton's interpreter",
+)
+# A rounding to the few bits of the dtype at each product and output.
+HALVES = {
+    torch.bfloat16: {"rtol": 0.03, "atol": 0.03},
+    torch.float16: {"rtol": 0.004, "atol": 0.004},
+}
+HALF = pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
+
+
+def run(engine, cell, tensors, last=None, device=DEVICE):
+    """Outputs and all gradients, on the CPU, of leaves like ``tensors``."""
+    leaves = [None if t is None else t.detach().to(device).requires_grad_() for t in tensors]
+    x, w_ih, bias, w_hh, h0, c0, extra, *params = leaves
+    last = None if last is None else last.to(device)
+    gx = InputProduct(x, w_ih, bias)
+    result = recurrence.run(engine, cell, gx, w_hh, h0, c0, extra, last, tuple(params))
+    result = [t for t in result if t is not None]
+    grads = gradients(weighted(result), [t for t in leaves if t is not None])
+    return [t.cpu() for t in result], [t.cpu() for t in grads]
+
+
+def test_the_matrix_in_the_interpreter():
+    """The tests of all engines that launch few kernels, for this one, and those below."""
+    if INTERPRETING or "triton" not in recurrence.ENGINES or torch.cuda.is_available():
+        pytest.skip("for where Triton is installed and there is no GPU")
+    chosen = "agrees_with_reference or apart or (backward_twice and (stacked or cas))"
+    files = [f"tests/recurrence/test_{name}.py" for name in ("engines", "triton")]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
+    done = subprocess.run(
+        [*command, "-k", f"test_triton or (triton and ({chosen}))"],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 80
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@installed
+@every_case
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, DOUBLE), (torch.float32, SINGLE)], ids=["f64", "f32"]
+)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 5, 33), (20, 64, 256)], ids=str)
+def test_agrees_on_a_gpu(case, dtype, tolerance, sizes):
+    cell, tensors = layer_of(case, *sizes, dtype)
+    last = torch.arange(sizes[1]) % sizes[0]
+    (ours, d_ours), (theirs, d_theirs) = (
+        run(engine, cell, tensors, last, device)
+        for engine, device in (("triton", "cuda"), ("reference", "cpu"))
+    )
+    assert_close(ours, theirs, tolerance)
+    # Sums over steps and sequences.
+    assert_close(d_ours, d_theirs, {"rtol": tolerance["rtol"], "atol": 100 * tolerance["atol"]})
+
+
+@runs
+@every_family
+@HALF
+def test_half_precision_keeps_states_and_sums_in_single(case, dtype):
+    """Beside the same layer in float32 on weights and inputs that are rounded alike."""
+    cell, tensors = layer_of(case, 4, 3, 5, torch.float32)
+    tensors = [None if t is None else t.detach().to(dtype) for t in tensors]
+    last = torch.tensor([1, 3, 0])
+    ours, grads = run("triton", cell, tensors, last)
+    wide = [None if t is None else t.float() for t in tensors]
+    theirs, expected = run("reference", cell, wide, last, "cpu")
+    dtypes = [dtype, torch.float32, dtype, dtype] if cell.has_cell else [dtype, dtype]
+    assert [t.dtype for t in ours] == dtypes
+    assert all(g.dtype == dtype for g in grads)
+    assert_close([t.float() for t in ours], theirs, HALVES[dtype])
+    for ours, theirs in zip(grads, expected, strict=True):
+        assert (ours.float() - theirs).norm() <= HALVES[dtype]["rtol"] * theirs.norm()
+
+
+@runs
+@pytest.mark.parametrize(
+    ("name", "dtype", "end", "tolerance"),
+    [
+        # 4 + 1/1024 is 4 in both dtypes; h, in its own dtype, is what a GRU gives for its state
+        ("stacked_lstm", torch.float16, 4 + 16 / 1024, 1e-4),
+        ("stacked_lstm", torch.bfloat16, 4 + 16 / 1024, 1e-4),
+        ("stacked_gru", torch.bfloat16, 4 * (1 - 1 / 1024) ** 16, 0.01),
+    ],
+)
+def test_many_small_changes_of_a_state_add_up(name, dtype, end, tolerance):
+    """c grows by 1/1024 at each of 16 steps; of a GRU, h shrinks by that share."""
+    cell = next(case for case in FAMILIES if case.name == name).layer().cells[0]
+    small = torch.tensor(1 / 1024)
+    gates = [30.0, 30.0, small.atanh(), 30.0] if cell.has_cell else [-30.0, (1 - small).logit(), 0]
+    gx = torch.tensor(gates).repeat(16, 1, 1).to(DEVICE)
+    state = gx.new_full((1, 1), 4.0).to(dtype)
+    params = [torch.zeros_like(state[0])] * len(cell.params)
+    weight, c = torch.zeros_like(state).repeat(cell.hh_blocks, 1), state if cell.has_cell else None
+    hs, cs, *_ = recurrence.run("triton", cell, gx, weight, state, c, params=params)
+    final = (hs if cs is None else cs)[-1]
+    assert_close([final.float().cpu()], [torch.full((1, 1), end)], {"rtol": 0, "atol": tolerance})
+
+
+@runs
+@pytest.mark.parametrize("name", ["dg_lstm", "second_order_lstm"])
+def test_more_tiles_than_one(name):
+    """More rows and units than a program takes."""
+    rows, units = triton_steps.TILE
+    case = next(case for case in FAMILIES if case.name == name)
+    cell, tensors = layer_of(case, 2, rows + 3, units + 5, torch.float32)
+    for ours, theirs in zip(*(run(e, cell, tensors) for e in ("triton", "reference")), strict=True):
+        assert_close(ours, theirs, {"rtol": 1e-3, "atol": 1e-4})
+
+
+@runs
+def test_accuracy_of_activations():
+    """As c = i ⊙ g with the other factor at 1."""
+    near = torch.logspace(-20, 0, 50)
+    a = torch.cat([torch.linspace(-30, 30, 601), near, -near]).view(1, 1, -1).to(DEVICE)
+    exact = torch.tanh(a.double()).flatten(), torch.sigmoid(a.double()).flatten()
+    big, none, zero = torch.full_like(a, 40.0), torch.full_like(a, -40.0), torch.zeros_like(a[0])
+    cell, weight = LSTM(1, 1).cells[0], a.new_zeros(4 * a.numel(), a.numel())
+    for gates, true in zip(((big, none, a, big), (a, none, big, big)), exact, strict=True):
+        _, cs, *_ = recurrence.run("triton", cell, torch.cat(gates, -1), weight, zero, zero)
+        error = (cs.flatten().double() - true).abs() / true.abs().clamp(min=1e-30)
+        assert error.max() < 1e-6
+
+
+@runs
+@every_family
+def test_saturated_gates_and_nan(case):
+    """No gate overflows, and what is wrong with a sequence stays in it."""
+    cell, tensors = layer_of(case, 3, 4, 5, torch.float32)
+    tensors = [None if t is None else t.detach() for t in tensors]
+    tensors[1] *= 1000
+    clean, grads = run("triton", cell, tensors)
+    assert all(t.isfinite().all() for t in (*clean, *grads))
+    tensors[0][1, 1] = float("nan")
+    (hs, *_), _ = run("triton", cell, tensors)
+    assert hs[1:, 1].isnan().all()
+    others = [0, 2, 3]
+    assert_close([hs[:, others], hs[:1]], [clean[0][:, others], clean[0][:1]])
+
+
+class NoGPU:
+    """As much of Triton's driver as is needed to compile for an H100 or H200."""
+
+    def get_current_target(self):
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 0
+
+
+@pytest.fixture
+def compiled_only(monkeypatch):
+    """Kernels are compiled, not launched; gives what was compiled, by its function's name."""
+    triton = pytest.importorskip("triton")
+    if INTERPRETING:
+        pytest.skip("for Triton's compiler")
+    monkeypatch.setattr(triton_loop, "interpreting", lambda: True)
+    triton.runtime.driver.set_active(NoGPU())
+    compiled, original = [], triton.JITFunction.run
+
+    def compile_only(self, *args, warmup, **kwargs):
+        kernel = original(self, *args, warmup=True, **kwargs)
+        compiled.append((self.__name__, kernel.asm["ptx"]))
+
+    monkeypatch.setattr(triton.JITFunction, "run", compile_only)
+    yield compiled
+    triton.runtime.driver.set_active(None)  # to be looked for when it is needed
+
+
+@every_case
+def test_kernels_compile_for_a_gpu(case, compiled_only):
+    for dtype in (torch.float32, torch.bfloat16):
+        cell, tensors = layer_of(case, 2, 3, 5, dtype)
+        del compiled_only[:]
+        run("triton", cell, tensors, device="cpu")
+        prefix = "mixture_" if cell.routes else ""
+        names = [f"{prefix}{way}_step" for way in ("forward", "backward")]
+        assert [name for name, _ in compiled_only] == [name for name in names for _ in range(2)]
+        assert all(".target sm_90" in ptx for _, ptx in compiled_only)
+        # From step to step nothing is compiled anew.
+        assert len({ptx for _, ptx in compiled_only}) == 2
+
+
+@pytest.fixture
+def messages(caplog):
+    triton_loop.say.cache_clear()
+    recurrence._announce.cache_clear()
+    recurrence._explain.cache_clear()
+    caplog.set_level(logging.INFO, logger="fairseq_casrnn")
+    return lambda: [r.getMessage() for r in caplog.records if "engine" in r.getMessage()]
+
+
+class Plus(type(LSTM(1, 1).cells[0])):
+    """Not the LSTM's kernel's business."""
+
+
+def test_what_the_kernels_do_not_do_is_left_to_eager(messages, monkeypatch):
+    monkeypatch.setattr(triton_loop, "interpreting", lambda: False)
+    monkeypatch.setitem(recurrence.ENGINES, "triton", triton_loop.run)
+    x = rand(4, 2, 3, dtype=torch.float32)
+    layer = CASLSTM(3, 5, engine="triton")
+    for _ in range(2):
+        output, _ = layer(x)
+    layer.engine = "eager"
+    assert torch.equal(output, layer(x)[0])
+    assert messages() == [
+        "recurrence engine: triton",
+        "engine 'triton' leaves this to 'eager': it runs on CUDA tensors, these are on cpu",
+        "recurrence engine: eager",
+    ]
+
+
+def test_reasons_to_leave_it_to_eager(monkeypatch):
+    monkeypatch.setattr(triton_loop, "interpreting", lambda: True)
+    cell, t = LSTM(1, 1).cells[0], torch.zeros(2)
+    assert triton_loop.why_not(cell, (t, None, t)) is None
+    assert triton_loop.why_not(cell, (t.half(),), (t, None)) is None  # c from the layer below
+    for tensors, states, reason in (
+        ((t.half(), t), (), "of several dtypes"),
+        ((t,), (t.half(),), "of several dtypes"),
+        ((t.long(),), (), "does not run in torch.int64"),
+        ((t,), (t.to("meta"),), "on several devices"),
+        ((t.to("meta"),), (), "these are on meta"),
+    ):
+        assert reason in triton_loop.why_not(cell, tensors, states)
+    assert triton_loop.why_not(Plus(), (t,)) == "it has no kernel for Plus"
+
+
+def test_every_cell_has_kernels():
+    names = set(cpp.KERNELS.values()) - {"mixture"} | {"cas_trained"}
+    kernels = pytest.importorskip("fairseq_casrnn.recurrence.triton_kernels")
+    assert set(kernels.FORWARD) == set(kernels.BACKWARD) == names
+
+
+def test_default_by_device(monkeypatch):
+    monkeypatch.delenv("CASRNN_ENGINE", raising=False)
+    monkeypatch.setitem(recurrence.ENGINES, "triton", triton_loop.run)
+    assert recurrence.engine_name(None, "cuda") == "triton"
+    assert recurrence.engine_name(None, "cpu") == recurrence.DEFAULT != "triton"
+    monkeypatch.setenv("CASRNN_ENGINE", "reference")
+    assert recurrence.engine_name(None, "cuda") == "reference"
+
+
+def test_without_triton(messages, monkeypatch):
+    monkeypatch.delitem(recurrence.ENGINES, "triton", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    reason = "Triton is not installed (pip install triton)"
+    for _ in range(2):
+        recurrence.engine_name("auto", "cuda")
+    assert messages() == [
+        "recurrence engine: eager",
+        f"the faster engine 'triton' is not available: {reason}",
+    ]
+    with pytest.raises(UserError, match=re.escape(f"engine 'triton' is not available: {reason}")):
+        LSTM(2, 3, engine="triton")
+
+
+def test_an_old_triton_is_not_used(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    for version, reason in (("3.5.1", "Triton 3.5.1 is too old"), ("3.10.0", "None")):
+        monkeypatch.setattr(importlib.metadata, "version", lambda name, v=version: v)
+        assert reason in str(triton_loop.missing())
