@@ -4,11 +4,11 @@
 ``reference``           the cell's own step under autograd, any dtype: the specification
 ``eager``               one ``autograd.Function`` with hand-written backward, for all cells
 ``cpp``                 the same loop in C++, where it was compiled at installation
-``triton``              the same loop on a GPU, where Triton is installed
+``triton``              the same loop on a GPU, where Triton is installed; to be asked for
 ======================  =======================================================================
 
 The engine is chosen by ``engine=`` of a layer, else by the environment variable ``CASRNN_ENGINE``,
-else the best one available for the tensors' device.
+else ``cpp`` where it was compiled, on the CPU, and otherwise ``eager``.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ if cpp.extension()[0] is not None:
 if triton_loop.missing() is None:
     ENGINES["triton"] = triton_loop.run
 
-FASTEST = {"cpu": ("cpp", lambda: cpp.extension()[1]), "cuda": ("triton", triton_loop.missing)}
-"""By type of device: the engine made for it, and the function that says why there is none."""
+OPTIONAL = {"cpp": lambda: cpp.extension()[1], "triton": triton_loop.missing}
+"""The engines that may be missing, and the functions that say why."""
 
 
 def default(device: str) -> str:
-    """The best engine available for this type of device."""
-    if device != "cuda":
-        return DEFAULT
-    return "triton" if "triton" in ENGINES else "eager"
+    """The engine taken for this type of device unless another one is asked for.
+
+    Not ``triton`` yet: its kernels have only been interpreted and compiled so far, not timed on a
+    GPU beside ``eager``.
+    """
+    return "eager" if device == "cuda" else DEFAULT
 
 
 def engine_name(name: str | None = None, device: str = "cpu") -> str:
@@ -63,14 +65,13 @@ def engine_name(name: str | None = None, device: str = "cpu") -> str:
         asked, name = "environment variable CASRNN_ENGINE: engine", os.environ.get("CASRNN_ENGINE")
     if name in (None, "auto"):
         name = default(device)
-    for made, reason in FASTEST.values():
-        if name == made and name not in ENGINES:
-            raise UserError(f"{asked} {name!r} is not available: {reason()}")
+    if name in OPTIONAL and name not in ENGINES:
+        raise UserError(f"{asked} {name!r} is not available: {OPTIONAL[name]()}")
     if name not in ENGINES:
         raise UserError(f"{asked} {name!r} is unknown; choose from {', '.join(ENGINES)}")
     _announce(name)
-    if name == "eager" == default(device):
-        _explain(device)
+    if device != "cuda" and name == "eager" == DEFAULT:
+        _explain()
     return name
 
 
@@ -80,9 +81,8 @@ def _announce(name: str) -> None:
 
 
 @functools.cache
-def _explain(device: str) -> None:
-    made, reason = FASTEST.get(device, FASTEST["cpu"])
-    logger.info("the faster engine %r is not available: %s", made, reason())
+def _explain() -> None:
+    logger.info("the faster engine 'cpp' is not available: %s", OPTIONAL["cpp"]())
 
 
 def autocast(device: str) -> bool:
