@@ -27,6 +27,15 @@ COMMANDS = {
         "fairseq_casrnn.evaluation.predict",
         "classify lines of text with a trained sentence encoder",
     ),
+    "rerank score": (
+        "fairseq_casrnn.reranking.score",
+        "a model's scores of the hypotheses of an n-best list",
+    ),
+    "rerank tune": ("fairseq_casrnn.reranking.tune", "weights of several scores, for BLEU"),
+    "rerank apply": (
+        "fairseq_casrnn.reranking.apply",
+        "the best hypotheses under tuned weights, and their BLEU",
+    ),
     "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),
 }
 

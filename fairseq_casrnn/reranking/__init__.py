@@ -1,0 +1,1 @@
+"""Reranking of n-best lists: further models' scores, weights tuned for BLEU, ``casrnn rerank``."""

@@ -1,0 +1,111 @@
+"""``casrnn rerank apply``: the best hypotheses under tuned weights, and what they gain."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fairseq_casrnn.data.text import read_bytes
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.reranking import problem as problems
+from fairseq_casrnn.reranking.mert import oracle
+from fairseq_casrnn.reranking.tune import save, summary, write
+
+SAMPLES = 1000  # of the bootstrap
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``casrnn rerank apply``."""
+    problems.add_arguments(parser)
+    parser.add_argument("--weights", required=True, type=Path, help="file of casrnn rerank tune")
+    parser.add_argument("--output", required=True, type=Path, help="file for the translations")
+    parser.add_argument("--json", type=Path, help="file for the scores")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the translations of the best run; print BLEU, if there are references.
+
+    Raises:
+        UserError: files that are malformed or do not belong together.
+    """
+    tuned = read_weights(args.weights, len(args.scores))
+    problem = problems.load(args, tuned["join_subwords"], tuned["sums"], needs_references=False)
+    check_models(tuned["models"], problem.models, args)
+    runs = [np.array(run["weights"], float) for run in tuned["runs"]]
+    best = max(range(len(runs)), key=lambda index: tuned["runs"][index]["bleu"])
+    chosen = problem.chosen(runs[best])
+    if problem.references is not None:
+        report = compare(problem, runs, best)
+        if args.json is not None:
+            save(args.json, report)
+        print(summary(report["baseline"], report["reranked"], report["oracle"]))
+        print(
+            f"p = {report['p']:.4f} (paired bootstrap, {SAMPLES} samples, the run that is best "
+            f"on validation, BLEU {report['reranked'][best]:.2f})"
+        )
+    write(args.output, "".join(f"{line}\n" for line in chosen))
+
+
+def compare(problem: problems.Problem, runs: Sequence[np.ndarray], best: int) -> dict:
+    """BLEU of the baseline, of each run, at best, and the p-value of the best run."""
+    lists = problem.lists
+    choices = [lists.choose(weights) for weights in (problem.baseline, *runs)]
+    return {
+        "sentences": len(problem.texts),
+        "baseline": lists.bleu_of(choices[0]),
+        "reranked": [lists.bleu_of(choice) for choice in choices[1:]],
+        "oracle": lists.bleu_of(oracle(lists, choices)),
+        "p": p_value(
+            problem.chosen(problem.baseline), problem.chosen(runs[best]), problem.references
+        ),
+    }
+
+
+def p_value(before: list[str], after: list[str], references: list[str]) -> float:
+    """Of sacrebleu's paired bootstrap resampling (Koehn 2004); 1 for equal translations."""
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.significance import PairedTest
+
+    if before == after:  # the test would call no difference at all significant
+        return 1.0
+    metric = BLEU(tokenize="none", smooth_method="none", force=True, references=[references])
+    test = PairedTest(
+        [("before", before), ("after", after)], {"BLEU": metric}, None, "bs", n_samples=SAMPLES
+    )
+    _, results = test()
+    return float(results["BLEU"][1].p_value)
+
+
+def read_weights(path: Path, files: int) -> dict:
+    """The content of a file of weights, for that many files of scores. Raises UserError."""
+    try:
+        content = json.loads(read_bytes(path))
+        widths = {len(run["weights"]) for run in content["runs"]}
+        numbers = [w for run in content["runs"] for w in (run["bleu"], *run["weights"])]
+        bad = not widths or not all(math.isfinite(number) for number in numbers)
+        bad |= not {"join_subwords", "sums", "models"} <= content.keys()
+    except (ValueError, TypeError, KeyError, AttributeError):
+        bad = True
+    if bad:
+        raise UserError(f"{path} is no file of weights; give what casrnn rerank tune wrote")
+    if widths != {files + 2}:
+        raise UserError(
+            f"{path} has weights for {min(widths) - 2} files of scores, but --scores names "
+            f"{files}; give the same models as for tuning, in the same order"
+        )
+    return content
+
+
+def check_models(tuned: list[str], given: list[str], args: argparse.Namespace) -> None:
+    """Raise UserError where a file holds another model's scores than it did for tuning."""
+    for path, before, now in zip(args.scores, tuned, given, strict=True):
+        if before and now and before != now:
+            raise UserError(
+                f"{path} holds the scores of {now}, but {args.weights} was tuned with those of "
+                f"{before} in its place; give the same models in the same order"
+            )

@@ -1,0 +1,205 @@
+"""n-best lists as ``fairseq-generate --nbest`` prints them, and files of scores for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_casrnn.data.text import decode_lines, read_bytes
+from fairseq_casrnn.errors import UserError
+
+_LINE = re.compile(r"([STH])-")
+_FORMS = {
+    "S": (re.compile(r"S-(\d+)\t(.*)"), "S-NUMBER<TAB>SOURCE"),
+    "T": (re.compile(r"T-(\d+)\t(.*)"), "T-NUMBER<TAB>REFERENCE"),
+    "H": (re.compile(r"H-(\d+)\t([^\t]+)\t(.*)"), "H-NUMBER<TAB>SCORE<TAB>HYPOTHESIS"),
+}
+
+
+@dataclass
+class NBest:
+    """The hypotheses of N sentences, in the order of the list.
+
+    Args:
+        path: the file.
+        digest: of its S and H lines; scores belong to the list with the same one.
+        hypotheses: for each sentence its hypotheses.
+        scores: their scores, as printed: mean log-probability of base 2, mostly.
+        sources: source sentences, without those that have no S line.
+        references: reference sentences, without those that have no T line.
+    """
+
+    path: Path
+    digest: str
+    hypotheses: list[list[str]]
+    scores: list[list[float]]
+    sources: dict[int, str]
+    references: dict[int, str]
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """(source, hypothesis) of all hypotheses. Raises UserError where a source is missing."""
+        self._complete(self.sources, "S", "source")
+        return [
+            (self.sources[number], text)
+            for number, texts in enumerate(self.hypotheses)
+            for text in texts
+        ]
+
+    def reference_lines(self) -> list[str]:
+        """References in order. Raises UserError where one is missing."""
+        self._complete(self.references, "T", "reference")
+        return [self.references[number] for number in range(len(self.hypotheses))]
+
+    def _complete(self, found: dict[int, str], kind: str, what: str) -> None:
+        for number in range(len(self.hypotheses)):
+            if number not in found:
+                raise UserError(f"{self.path} has no {what} of sentence {number} ({kind}-{number})")
+
+
+def read_nbest(path: Path) -> NBest:
+    """Read a list; other lines than S, T and H are passed over.
+
+    Raises:
+        UserError: a malformed line, a sentence that is missing or occurs twice, no hypothesis.
+    """
+    texts: dict[int, list[str]] = {}
+    scores: dict[int, list[float]] = {}
+    sides: dict[str, dict[int, str]] = {"S": {}, "T": {}}
+    digest = hashlib.sha256()
+    for count, line in enumerate(decode_lines(read_bytes(path), path), 1):
+        if not (kind := _LINE.match(line)):
+            continue
+        number, *rest = _parse(kind[1], line, path, count)
+        if kind[1] == "H":
+            scores.setdefault(number, []).append(rest[0])
+            texts.setdefault(number, []).append(rest[1])
+        elif number in sides[kind[1]]:
+            raise UserError(
+                f"{path}, line {count} repeats {kind[1]}-{number}; give the output of one "
+                "fairseq-generate"
+            )
+        else:
+            sides[kind[1]][number] = rest[0]
+        if kind[1] != "T":
+            digest.update(f"{line}\n".encode())
+    _check_numbers(path, set(texts), set(sides["S"]) | set(sides["T"]))
+    order = range(len(texts))
+    return NBest(
+        path, digest.hexdigest()[:16], [texts[n] for n in order], [scores[n] for n in order],
+        sides["S"], sides["T"],
+    )  # fmt: skip
+
+
+def _parse(kind: str, line: str, path: Path, count: int) -> list:
+    form, shape = _FORMS[kind]
+    found = form.fullmatch(line)
+    if not found:
+        raise UserError(f"{path}, line {count} is malformed; it should be {shape}")
+    number, *rest = found.groups()
+    if kind == "H":
+        rest[0] = _number(rest[0], path, count)
+    return [int(number), *rest[:-1], rest[-1].strip()]
+
+
+def _number(text: str, path: Path, count: int) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{path}, line {count}: the score '{text}' is no finite number")
+    return number
+
+
+def _check_numbers(path: Path, found: set[int], announced: set[int]) -> None:
+    if not found:
+        raise UserError(
+            f"{path} holds no hypothesis (H-NUMBER<TAB>SCORE<TAB>…); give what fairseq-generate "
+            "printed"
+        )
+    missing = sorted(set(range(max(found | announced) + 1)) - found)
+    if missing:
+        raise UserError(
+            f"{path} has no hypothesis of sentence {missing[0]} though of a later one; generate "
+            "the list again"
+            if missing[0] < max(found)
+            else f"{path} ends before the hypotheses of sentence {missing[0]}; generate it again"
+        )
+
+
+def join_subwords(text: str) -> str:
+    """Words of subword-nmt's units, as fairseq's ``--post-process subword_nmt`` joins them."""
+    return f"{text} ".replace("@@ ", "").strip()
+
+
+# --- scores ------------------------------------------------------------------------------------
+
+
+@dataclass
+class ScoreFile:
+    """Scores of all hypotheses of a list, in its order.
+
+    Args:
+        path: the file.
+        header: its first line, a JSON object behind ``#``; empty without one.
+        scores: mean log-probability of a token, of base 2.
+        tokens: number of tokens, ``</s>`` included.
+    """
+
+    path: Path
+    header: dict[str, object]
+    scores: list[float]
+    tokens: list[int]
+
+
+def header_line(header: dict[str, object]) -> str:
+    """The first line of a file of scores."""
+    return f"# {json.dumps(header, sort_keys=True)}"
+
+
+def read_scores(path: Path, nbest: NBest) -> ScoreFile:
+    """The scores for a list: lines SCORE<TAB>TOKENS, or SCORE alone (one token).
+
+    Raises:
+        UserError: a malformed line, another number of scores, scores of another list.
+    """
+    lines = decode_lines(read_bytes(path), path)
+    header: dict[str, object] = {}
+    skip = 0
+    if lines and lines[0].startswith("#"):
+        skip = 1
+        try:
+            header = dict(json.loads(lines[0][1:]))
+        except (ValueError, TypeError):
+            raise UserError(f"{path}, line 1 is no JSON object behind #; score again") from None
+    rows = [_score_row(line, path, n) for n, line in enumerate(lines[skip:], skip + 1)]
+    expected = sum(map(len, nbest.hypotheses))
+    if len(rows) != expected:
+        raise UserError(
+            f"{path} holds {len(rows)} scores but {nbest.path} has {expected} hypotheses; "
+            "score this list"
+        )
+    if header.get("nbest", nbest.digest) != nbest.digest:
+        raise UserError(f"{path} holds the scores of another list than {nbest.path}; score it")
+    return ScoreFile(path, header, [score for score, _ in rows], [tokens for _, tokens in rows])
+
+
+def _score_row(line: str, path: Path, count: int) -> tuple[float, int]:
+    score, _, tokens = line.partition("\t")
+    if tokens and not tokens.isdecimal():
+        raise UserError(f"{path}, line {count} is malformed; it should be SCORE<TAB>TOKENS")
+    return _number(score, path, count), int(tokens or 1)
+
+
+def by_sentence(values: Sequence[float], nbest: NBest) -> list[list[float]]:
+    """Values of all hypotheses, cut into those of each sentence."""
+    start, cut = 0, []
+    for texts in nbest.hypotheses:
+        cut.append(list(values[start : start + len(texts)]))
+        start += len(texts)
+    return cut

@@ -1,0 +1,264 @@
+"""``casrnn rerank score``: a model's score of every hypothesis of an n-best list.
+
+A score is the mean log-probability of a token, ``</s>`` included, of base 2: what
+``fairseq-generate --score-reference`` prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fairseq_casrnn.data.text import decode_lines, read_bytes
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.reranking.nbest import NBest, header_line, join_subwords, read_nbest
+
+CHUNK = 2000  # hypotheses scored before their scores are written
+BATCH_TOKENS = 4000
+
+#: (score, tokens) of each (source, hypothesis).
+Scorer = Callable[[Sequence[tuple[str, str]]], list[tuple[float, int]]]
+
+
+def reverse(text: str) -> str:
+    """The words in the opposite order."""
+    return " ".join(reversed(text.split()))
+
+
+def model_inputs(
+    nbest: NBest, right_to_left: bool, backwards: bool, words: bool, lm: bool
+) -> list[tuple[str, str]]:
+    """What a model reads and predicts, for each hypothesis.
+
+    Args:
+        nbest: the list.
+        right_to_left: the model predicts the last word first.
+        backwards: the model translates hypotheses into sources.
+        words: the model knows words, and the list has subword-nmt's units.
+        lm: the model predicts hypotheses without a source.
+    """
+    pairs = [("", text) for texts in nbest.hypotheses for text in texts] if lm else nbest.pairs()
+    if words:
+        pairs = [(join_subwords(source), join_subwords(text)) for source, text in pairs]
+    if backwards:
+        pairs = [(text, source) for source, text in pairs]
+    return [(source, reverse(text)) for source, text in pairs] if right_to_left else pairs
+
+
+def translation_scorer(paths: Sequence[str], data: Path, pairs: Sequence[tuple[str, str]]):
+    """A scorer of one translation model, or of several whose probabilities are averaged.
+
+    Raises:
+        UserError: a checkpoint that is missing, broken, no translation model, or of another
+            dictionary than that of ``data`` or that of ``pairs``.
+    """
+    import torch
+    from fairseq.models import FairseqEncoderDecoderModel
+    from fairseq.sequence_scorer import SequenceScorer
+
+    models, task = load_translation(paths, data)
+    for path, model in zip(paths, models, strict=True):
+        if not isinstance(model, FairseqEncoderDecoderModel):
+            raise UserError(
+                f"checkpoint {path} is of {type(model).__name__}, not a translation model; "
+                "give --lm with a language model"
+            )
+    check_known([source for source, _ in pairs], task.source_dictionary, data)
+    check_known([target for _, target in pairs], task.target_dictionary, data)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    models = [model.eval().to(device) for model in models]
+    scorer = SequenceScorer(task.target_dictionary)
+
+    def score(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
+        dataset = as_dataset(part, task)
+        found: list[tuple[float, int]] = [(0.0, 0)] * len(part)
+        for sample in samples(dataset, device):
+            for index, (best, *_) in zip(
+                sample["id"].tolist(), scorer.generate(models, sample), strict=True
+            ):
+                found[index] = float(best["score"]) / math.log(2), len(best["tokens"])
+        return found
+
+    return score
+
+
+def load_translation(paths: Sequence[str], data: Path):
+    """Models and their task. Raises UserError."""
+    from fairseq import checkpoint_utils
+
+    import fairseq_casrnn
+    from fairseq_casrnn.explain import explain
+
+    fairseq_casrnn.register()
+    try:
+        models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+            list(paths), arg_overrides={"data": str(data)}
+        )
+    except Exception as error:
+        sentence = explain(error)
+        if sentence is None:
+            raise
+        raise UserError(sentence) from error
+    return models, task
+
+
+def check_known(texts: Sequence[str], dictionary, data: Path) -> None:
+    """Raise UserError if most of the words are in no dictionary of the model."""
+    words = [word for text in texts for word in text.split() if word != dictionary.unk_word]
+    unknown = [word for word in words if dictionary.index(word) == dictionary.unk()]
+    if 2 * len(unknown) > len(words):
+        raise UserError(
+            f"{len(unknown)} of {len(words)} words are not in the dictionary of {data}, such as "
+            f"'{unknown[0]}': it belongs to another model or language; check --data, or whether "
+            "--backwards or --join-subwords is missing"
+        )
+
+
+def as_dataset(pairs: Sequence[tuple[str, str]], task):
+    """A LanguagePairDataset, padded as in the model's training."""
+    from fairseq.data import LanguagePairDataset
+
+    sides = []
+    for side, dictionary in enumerate((task.source_dictionary, task.target_dictionary)):
+        tokens = [
+            dictionary.encode_line(pair[side], add_if_not_exist=False).long() for pair in pairs
+        ]
+        sides += [tokens, [len(line) for line in tokens], dictionary]
+    return LanguagePairDataset(
+        *sides,
+        left_pad_source=getattr(task.cfg, "left_pad_source", True),
+        left_pad_target=getattr(task.cfg, "left_pad_target", False),
+        shuffle=False,
+    )
+
+
+def samples(dataset, device: str):
+    """Batches of similar lengths of at most BATCH_TOKENS, with padding."""
+    from fairseq import utils
+
+    longest = dataset.sizes.max(1)
+    order, start = np.lexsort((dataset.tgt_sizes, dataset.src_sizes)), 0
+    while start < len(order):
+        stop, width = start + 1, longest[order[start]]
+        while stop < len(order):
+            width = max(width, longest[order[stop]])
+            if width * (stop + 1 - start) > BATCH_TOKENS:
+                break
+            stop += 1
+        batch = dataset.collater([dataset[i] for i in order[start:stop].tolist()])
+        yield utils.move_to_cuda(batch) if device == "cuda" else batch
+        start = stop
+
+
+def language_model_scorer(path: str, data: Path, pairs: Sequence[tuple[str, str]]) -> Scorer:
+    """A scorer of a language model of this package. Raises UserError as ``translation_scorer``."""
+    from fairseq_casrnn.analysis import syneval
+    from fairseq_casrnn.evaluation.perplexity import load
+
+    model, task = load(path, data)
+    check_known([text for _, text in pairs], task.source_dictionary, data)
+
+    def score(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
+        texts = [text for _, text in part]
+        found = syneval.score(model, task.source_dictionary, sorted(set(texts)))
+        lengths = [len(text.split()) + 1 for text in texts]
+        return [
+            (found[text] / length / math.log(2), length)
+            for text, length in zip(texts, lengths, strict=True)
+        ]
+
+    return score
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``casrnn rerank score``."""
+    parser.add_argument("nbest", type=Path, help="what fairseq-generate --nbest N printed")
+    parser.add_argument("--data", required=True, type=Path, help="folder with the dictionaries")
+    parser.add_argument(
+        "--path", required=True, help="checkpoint; of translation models also several, A:B"
+    )
+    parser.add_argument("--lm", action="store_true", help="it is a language model")
+    parser.add_argument(
+        "--right-to-left", action="store_true", help="it was trained on reversed target text"
+    )
+    parser.add_argument(
+        "--backwards", action="store_true", help="it translates from target to source"
+    )
+    parser.add_argument(
+        "--join-subwords", action="store_true", help="it knows words, not the list's BPE units"
+    )
+    parser.add_argument("--output", required=True, type=Path, help="file for the scores")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the scores, continuing what an interrupted call began. Raises UserError."""
+    if args.lm and args.backwards:
+        raise UserError("--backwards is for translation models; drop it or --lm")
+    nbest = read_nbest(args.nbest)
+    paths = [args.path] if args.lm else args.path.split(":")
+    header = describe(args, nbest, paths)
+    if finished(args.output, header, sum(map(len, nbest.hypotheses))):
+        print(f"{args.output} holds these scores already")
+        return
+    pairs = model_inputs(nbest, args.right_to_left, args.backwards, args.join_subwords, args.lm)
+    if args.lm:
+        scorer = language_model_scorer(args.path, args.data, pairs)
+    else:
+        scorer = translation_scorer(paths, args.data, pairs)
+    try:
+        write(args.output, header_line(header), pairs, scorer)
+    except OSError as error:
+        raise UserError(f"cannot write {args.output}: {error.strerror}") from error
+    print(f"scored {len(pairs)} hypotheses of {len(nbest.hypotheses)} sentences")
+
+
+def describe(args: argparse.Namespace, nbest: NBest, paths: Sequence[str]) -> dict[str, object]:
+    """What the scores depend on. Raises UserError for a checkpoint that does not exist."""
+    state = []
+    for path in paths:
+        if not Path(path).is_file():
+            raise UserError(f"checkpoint {path} does not exist; check --path")
+        stat = os.stat(path)
+        state.append([stat.st_size, stat.st_mtime_ns])
+    kind = [name for name in ("lm", "right_to_left", "backwards", "join_subwords") if
+            getattr(args, name)]  # fmt: skip
+    return {
+        "model": " ".join([args.path, *kind]),
+        "nbest": nbest.digest,
+        "checkpoint": state,
+        "data": str(args.data),
+    }
+
+
+def finished(path: Path, header: dict[str, object], count: int) -> bool:
+    """Whether ``path`` holds ``count`` scores with this header."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        first, rest = file.readline(), sum(1 for _ in file)
+    return first == f"{header_line(header)}\n".encode() and rest == count
+
+
+def write(path: Path, header: str, pairs: Sequence[tuple[str, str]], scorer: Scorer) -> None:
+    """Score chunk after chunk into a draft, renamed at the end; a draft's scores are kept."""
+    draft = path.with_name(f"{path.name}.part")
+    lines = [header]
+    if draft.is_file():
+        found = decode_lines(read_bytes(draft), draft)
+        if found[:1] == lines:
+            lines += found[1 : 1 + (len(found) - 1) // CHUNK * CHUNK]  # whole chunks only
+    with open(draft, "w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+        for start in range(len(lines) - 1, len(pairs), CHUNK):
+            rows = scorer(pairs[start : start + CHUNK])
+            file.writelines(f"{score:.6f}\t{tokens}\n" for score, tokens in rows)
+            file.flush()
+    os.replace(draft, path)

@@ -1,0 +1,41 @@
+"""n-best lists as fairseq-generate prints them."""
+
+import itertools
+from pathlib import Path
+
+from fairseq_casrnn import cli
+
+
+def nbest_text(sentences) -> str:
+    """Sentences: (source, reference, [(score, hypothesis), …])."""
+    lines = ["2020-01-01 | INFO | fairseq_cli.generate | S- and H- are no lines of the list"]
+    for number, (source, reference, hypotheses) in enumerate(sentences):
+        lines += [f"S-{number}\t{source}"]
+        lines += [f"T-{number}\t{reference}"] if reference is not None else []
+        for score, text in hypotheses:
+            lines += [f"H-{number}\t{score}\t{text}", f"D-{number}\t{score}\t{text}"]
+            lines += [f"P-{number}\t-0.1000"]
+    return "\n".join([*lines, "Generate test with beam=2: BLEU4 = 1.00"]) + "\n"
+
+
+def write_nbest(path: Path, sentences) -> Path:
+    path.write_text(nbest_text(sentences), encoding="utf-8")
+    return path
+
+
+def rerank(capsys, *command, status=0) -> str:
+    """What ``casrnn rerank …`` prints; its error if it must fail."""
+    capsys.readouterr()
+    assert cli.main(["rerank", *map(str, command)]) == status
+    out, error = capsys.readouterr()
+    if status:
+        assert out == ""
+        assert error.startswith("error: ")
+        assert error.count("\n") == 1
+        return error
+    return out
+
+
+def every_choice(lists):
+    """All choices of one hypothesis a sentence."""
+    return itertools.product(*(range(int(row.sum())) for row in lists.mask))

@@ -1,0 +1,173 @@
+"""``casrnn rerank tune`` and ``apply`` on lists written by hand."""
+
+import argparse
+import json
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU
+
+from fairseq_casrnn.data.text import read_lines
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.reranking import apply, problem
+from fairseq_casrnn.reranking.nbest import header_line, join_subwords, read_nbest, read_scores
+
+from .common import rerank, write_nbest
+
+LIST = [
+    ("x y", "the cat sat down", [(-0.5, "a c@@ at sat down"), (-0.75, "the c@@ at sat down")]),
+    ("z", "a dog ran home now", [(-0.25, "a dog ran home n@@ ow"), (-1.5, "dog"), (-2, "")]),
+]
+
+
+@pytest.fixture
+def nbest(tmp_path):
+    return write_nbest(tmp_path / "list", LIST)
+
+
+def scores(path, source, lines, **header):
+    head = [header_line({"nbest": read_nbest(source).digest, **header})] if header else []
+    path.write_text("\n".join([*head, *lines]) + "\n")
+    return path
+
+
+def options(nbest, *files, reference=None):
+    return argparse.Namespace(nbest=nbest, scores=list(files), reference=reference)
+
+
+def test_reading(nbest):
+    found = read_nbest(nbest)
+    assert found.hypotheses == [[text for _, text in hypotheses] for *_, hypotheses in LIST]
+    assert found.scores == [[-0.5, -0.75], [-0.25, -1.5, -2.0]]
+    assert found.pairs()[1] == ("x y", "the c@@ at sat down")
+    assert found.reference_lines() == ["the cat sat down", "a dog ran home now"]
+    assert join_subwords("a@@ b c@@ d e@@") == "ab cd e"
+
+
+@pytest.mark.parametrize(("sums", "factor"), [(False, [1] * 5), (True, [6, 6, 7, 2, 1])])
+def test_features_by_hand(tmp_path, nbest, sums, factor):
+    lines = ["-1\t6", "-2\t6", "-3\t7", "-4\t2", "-5\t1"]
+    file = scores(tmp_path / "s", nbest, lines, model="m")
+    other = scores(tmp_path / "o", nbest, "12345")  # scores alone, of another program
+    found = problem.load(options(nbest, file, other), True, sums, needs_references=True)
+    one = np.multiply([-1, -2, -3, -4, -5], factor)
+    expected = np.zeros((2, 3, 4))
+    expected[0, :2] = [[-0.5, one[0], 1, 4], [-0.75, one[1], 2, 4]]
+    expected[1] = [[-0.25, one[2], 3, 5], [-1.5, one[3], 4, 1], [-2, one[4], 5, 0]]
+    np.testing.assert_array_equal(found.lists.features, expected)
+    assert found.lists.mask.tolist() == [[True, True, False], [True, True, True]]
+    assert found.models == ["m", ""]
+    assert found.chosen(found.baseline) == ["a cat sat down", "a dog ran home now"]
+
+
+def big(tmp_path, name, sentences=40, references=True):
+    """A list whose score is wrong in half of the sentences, and scores that are right."""
+    rows, right = [], []
+    for n in range(sentences):
+        good, bad = f"w{n} a b c d", f"w{n} a c b d e"
+        texts = [good, bad] if n % 2 else [bad, good]
+        rows.append(("s", good if references else None, [(-0.1, texts[0]), (-0.2, texts[1])]))
+        right += [f"{-1 - (text == bad)}\t6" for text in texts]
+    nbest = write_nbest(tmp_path / name, rows)
+    return nbest, scores(tmp_path / f"{name}.scores", nbest, right, model="right")
+
+
+def test_tune_and_apply(tmp_path, capsys):
+    valid, file = big(tmp_path, "valid")
+    weights, out = tmp_path / "w.json", tmp_path / "out"
+    command = ["--nbest", valid, "--scores", file, "--output", weights, "--runs", 2]
+    printed = rerank(capsys, "tune", *command, "--restarts", 2).splitlines()
+    content = json.loads(weights.read_text())
+    assert printed[0] == (
+        f"BLEU {content['baseline']:.2f}, reranked 100.00 ± 0.00 (2 runs), oracle 100.00"
+    )
+    assert content["baseline"] < 70
+    assert [run["seed"] for run in content["runs"]] == [1, 2]
+
+    test, file = big(tmp_path, "test", 30)
+    command = ["--nbest", test, "--scores", file, "--weights", weights, "--output", out]
+    printed = rerank(capsys, "apply", *command, "--json", tmp_path / "report").splitlines()
+    assert read_lines(out) == [f"w{n} a b c d" for n in range(30)]
+    report = json.loads((tmp_path / "report").read_text())
+    before = [hypotheses[0] for hypotheses in read_nbest(test).hypotheses]
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    assert report["baseline"] == pytest.approx(metric.corpus_score(before, [read_lines(out)]).score)
+    assert (report["reranked"], report["oracle"]) == ([pytest.approx(100)] * 2, 100)
+    assert report["p"] < 0.01
+    assert printed[1].startswith("p = 0.00")
+
+
+def test_without_references(tmp_path, capsys):
+    valid, file = big(tmp_path, "valid", references=False)
+    weights, out = tmp_path / "w.json", tmp_path / "out"
+    command = ["tune", "--nbest", valid, "--scores", file, "--output", weights]
+    assert "has no reference of sentence 0 (T-0)" in rerank(capsys, *command, status=2)
+    (tmp_path / "ref").write_text("".join(f"w{n} a b c d\n" for n in range(40)))
+    rerank(capsys, *command, "--reference", tmp_path / "ref")
+    command = ["--nbest", valid, "--scores", file, "--weights", weights, "--output", out]
+    assert rerank(capsys, "apply", *command) == ""
+    assert out.read_text() == (tmp_path / "ref").read_text()
+
+
+def test_no_difference_is_not_significant():
+    lines = ["a b c d e", "f g h i"]
+    assert apply.p_value(lines, lines, lines) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("H-0\t-0.5\ta", "H-0 -0.5 a"), "list, line 4 is malformed; it should be H-NUMBER"),
+        (("H-0\t-0.5\ta", "H-0\thigh\ta"), "line 4: the score 'high' is no finite number"),
+        (("H-0\t-0.5\ta", "H-0\tnan\ta"), "line 4: the score 'nan' is no finite number"),
+        (("S-1\tz", "S-1"), "line 10 is malformed; it should be S-NUMBER<TAB>SOURCE"),
+        (("S-1\tz", "S-0\tz"), "line 10 repeats S-0"),
+        (("H-0", "D-0"), "no hypothesis of sentence 0 though of a later one"),
+        (("H-1", "D-1"), "ends before the hypotheses of sentence 1"),
+        (("H-", "D-"), "holds no hypothesis"),
+    ],
+)
+def test_malformed_lists(nbest, change, message):
+    nbest.write_text(nbest.read_text().replace(*change))
+    with pytest.raises(UserError, match=message):
+        read_nbest(nbest)
+
+
+@pytest.mark.parametrize(
+    ("lines", "header", "message"),
+    [
+        ("1234", {}, "s holds 4 scores but .*list has 5 hypotheses"),
+        (["1", "2", "x", "4", "5"], {}, "s, line 3: the score 'x' is no finite number"),
+        (["1\tx", "2", "3", "4", "5"], {}, "line 1 is malformed; it should be SCORE<TAB>TOKENS"),
+        ("12345", {"nbest": "other"}, "holds the scores of another list"),
+        (["#x", "1"], {}, "line 1 is no JSON object"),
+    ],
+)
+def test_malformed_scores(tmp_path, nbest, lines, header, message):
+    file = scores(tmp_path / "s", nbest, lines, **header)
+    with pytest.raises(UserError, match=message):
+        read_scores(file, read_nbest(nbest))
+
+
+def test_files_that_do_not_belong_together(tmp_path, nbest, capsys):
+    valid, file = big(tmp_path, "valid")
+    weights, out = tmp_path / "w.json", tmp_path / "out"
+    rerank(capsys, "tune", "--nbest", valid, "--scores", file, "--output", weights)
+    command = ["apply", "--nbest", valid, "--weights", weights, "--output", out, "--scores"]
+    error = rerank(capsys, *command, file, file, status=2)
+    assert "has weights for 1 files of scores, but --scores names 2" in error
+    lines = file.read_text().splitlines()[1:]
+    other = scores(tmp_path / "other", valid, lines, model="other")
+    error = rerank(capsys, *command, other, status=2)
+    assert "holds the scores of other, but" in error
+    assert "tuned with those of right in its place" in error
+    weights.write_text('{"runs": [3]}')
+    assert "is no file of weights" in rerank(capsys, *command, file, status=2)
+    assert not out.exists()
+
+    command = ["tune", "--output", weights, "--nbest"]
+    assert "tune with --join-subwords" in rerank(capsys, *command, nbest, status=2)
+    (tmp_path / "ref").write_text("one\n")
+    command += [nbest, "--join-subwords", "--reference", tmp_path / "ref"]
+    assert "ref has 1 lines but" in rerank(capsys, *command, status=2)
+    assert "--runs must be at least 1" in rerank(capsys, *command, "--runs", 0, status=2)

@@ -1,0 +1,125 @@
+"""BLEU's statistics, the search on a line, the tuned weights and the oracle."""
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU
+
+from fairseq_casrnn.reranking import mert
+from fairseq_casrnn.reranking.mert import Lists
+
+from .common import every_choice
+
+WORDS = list("abcdef")
+
+
+def sentence(rng, longest=9):
+    return " ".join(rng.choice(WORDS, size=rng.integers(4, longest)))
+
+
+def noisy(rng, text):
+    """The text with some words replaced or left out."""
+    words = [w if rng.random() < 0.8 else rng.choice(WORDS) for w in text.split()]
+    return " ".join(word for word in words if rng.random() < 0.9)
+
+
+def make(sentences=12, most=5, width=3, seed=0):
+    """(hypotheses, references, lists) with random features; lists of different lengths."""
+    rng = np.random.default_rng(seed)
+    references = [sentence(rng) for _ in range(sentences)]
+    texts = [[noisy(rng, r) for _ in range(rng.integers(1, most + 1))] for r in references]
+    texts[1][0] = ""
+    table, mask = mert.pad([rng.normal(size=(len(row), width)) for row in texts])
+    return texts, references, Lists(table, mask, mert.bleu_counts(texts, references))
+
+
+def sacrebleu(texts, references, choice):
+    chosen = [row[k] for row, k in zip(texts, choice, strict=True)]
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    return metric.corpus_score(chosen, [references]).score
+
+
+def test_counts_by_hand():
+    counts = mert.bleu_counts([["a b c d", "a a"], ["b"]], ["a b c e f", "b"])
+    assert counts.tolist() == [
+        [[4, 5, 3, 2, 1, 0, 4, 3, 2, 1], [2, 5, 1, 0, 0, 0, 2, 1, 0, 0]],
+        [[1, 1, 1, 0, 0, 0, 1, 0, 0, 0], [0] * 10],
+    ]
+    # 4 of 4 words, 2 of 3 pairs, 1 of 2, 1 of 1, and one word short of five
+    value = mert.bleu([4, 5, 4, 2, 1, 1, 4, 3, 2, 1])
+    assert value == pytest.approx(100 * (2 / 3 / 2) ** 0.25 * np.exp(1 - 5 / 4))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bleu_is_sacrebleus(seed):
+    texts, references, lists = make(seed=seed)
+    for weights in np.random.default_rng(seed).normal(size=(5, 3)):
+        choice = lists.choose(weights)
+        assert all(k < len(row) for k, row in zip(choice, texts, strict=True))
+        assert lists.bleu(weights) == pytest.approx(sacrebleu(texts, references, choice))
+
+
+def test_envelope_by_hand():
+    """max(0 − t, 1, −1 + t) changes at −1 and 2; of parallel lines the upper one counts."""
+    start = np.array([[0.0, 1.0, -1.0, -2.0], [3.0, 9.0, 0.0, 0.0]])
+    slope = np.array([[-1.0, 0.0, 1.0, 1.0], [2.0, -5.0, 0.0, 0.0]])
+    mask = np.array([[True] * 4, [True, False, False, False]])
+    first, at, rows, before, after = mert.envelope(start, slope, mask)
+    assert first.tolist() == [0, 0]
+    assert at.tolist() == [-1.0, 2.0]
+    assert (rows.tolist(), before.tolist(), after.tolist()) == ([0, 0], [0, 1], [1, 2])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_point_of_the_line_is_better(seed):
+    _, _, lists = make(seed=seed)
+    weights, direction = np.random.default_rng(seed).normal(size=(2, 3))
+    found = lists.bleu(weights + mert.search_line(lists, weights, direction) * direction)
+    points = np.concatenate([np.linspace(-5, 5, 2001), [-1e6, -100, 100, 1e6]])
+    values = [lists.bleu(weights + t * direction) for t in points]
+    assert found >= max(values) - 1e-9
+    assert found > min(values)
+
+
+def test_a_line_on_which_nothing_changes():
+    _, _, lists = make()
+    assert mert.search_line(lists, np.ones(3), np.zeros(3)) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_baseline_tuned_oracle(seed):
+    texts, references, lists = make(sentences=7, most=4, seed=seed)
+    baseline = np.eye(3)[0]
+    weights, bleu = mert.tune(lists, baseline, restarts=5, seed=seed)
+    best = mert.oracle(lists, [lists.choose(weights)])
+    highest = max(sacrebleu(texts, references, choice) for choice in every_choice(lists))
+    assert lists.bleu(baseline) < bleu <= lists.bleu_of(best)
+    assert lists.bleu_of(best) == pytest.approx(highest)
+    assert bleu == pytest.approx(lists.bleu(weights))
+    assert np.abs(weights).sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_planted_feature_gets_all_the_weight(sign):
+    _, _, lists = make(sentences=30, width=4)
+    best = mert.oracle(lists)
+    lists.features[..., 2] *= 0.01
+    lists.features[np.arange(len(best)), best, 2] = 0.5
+    lists.features[..., 2] *= sign
+    weights, bleu = mert.tune(lists, np.eye(4)[0], restarts=3)
+    assert bleu == pytest.approx(lists.bleu_of(best))
+    np.testing.assert_allclose(weights, [0, 0, sign, 0], atol=1e-12)
+
+
+def test_the_seed_decides():
+    _, _, lists = make(sentences=20)
+    found = [mert.tune(lists, np.eye(3)[0], 2, seed)[0].tolist() for seed in (1, 1, 2)]
+    assert found[0] == found[1] != found[2]
+
+
+def test_features_without_spread_do_no_harm():
+    _, _, lists = make()
+    lists.features[..., 1] = 7.0
+    assert mert.spread(lists)[1] == 1.0
+    weights, bleu = mert.tune(lists, np.eye(3)[0], 2)
+    assert weights[1] == 0.0
+    assert np.isfinite(bleu)
