@@ -175,16 +175,15 @@ def test_mistakes(data, model, nbest, language_model, tmp_path, capsys):
     folder, lm = language_model
     assert "checkpoint none does not exist" in error(*given, "--path", "none")
     assert "not a translation model; give --lm" in error(nbest, "--data", folder, "--path", lm)
-    shutil.copytree(folder, tmp_path / "lm")
-    for name in ("dict.xx.txt", "dict.yy.txt"):
-        shutil.copy(data / name, tmp_path / "lm" / name)
+    shutil.copytree(data, tmp_path / "lm")
+    shutil.copy(folder / "dict.txt", tmp_path / "lm")
     wrong = [nbest, "--data", tmp_path / "lm", "--path", model, "--lm"]
     assert "not a language model" in error(*wrong)
     assert "--backwards is for translation models" in error(*wrong, "--backwards")
 
-    (tmp_path / "d").mkdir()
-    for name in ("dict.xx.txt", "dict.yy.txt"):
-        (tmp_path / "d" / name).write_text((data / name).read_text() + "more 1\n")
+    shutil.copytree(data, tmp_path / "d")
+    with open(tmp_path / "d" / "dict.yy.txt", "a") as file:
+        file.writelines(f"more{n} 1\n" for n in range(8))
     message = error(nbest, "--data", tmp_path / "d", "--path", model)
     assert "belongs to a model of another" in message
     broken = tmp_path / "broken"

@@ -1,0 +1,72 @@
+"""examples/rerank on a generated corpus."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from corpora import write_multi30k
+
+from fairseq_casrnn.data.text import read_lines
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def run(script, *options, status=0):
+    """Run a script of examples/ from elsewhere; its output, or its error if it must fail."""
+    command = [EXAMPLES / script, *map(str, options)]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True)
+    assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout if status == 0 else done.stderr
+
+
+def test_from_a_corpus_to_bleu(tmp_path):
+    data, prepared, out = (tmp_path / name for name in ("data", "prepared", "lists"))
+    raw = write_multi30k(tmp_path / "raw", train=60, valid=9, test=8)
+    run("multi30k/prepare.sh", "--raw", raw, "--out", data, "--bpe-operations", 30)
+    run("rerank/prepare.sh", "--data", data, "--out", prepared)
+    plain = read_lines(data / "text" / "test.bpe.en")
+    mirror = read_lines(prepared / "right_to_left" / "text" / "test.en")
+    assert [" ".join(reversed(line.split())) for line in mirror] == plain
+    assert (prepared / "backwards" / "data-bin" / "test.en-de.de.bin").exists()
+    error = run("rerank/prepare.sh", "--data", data, "--out", prepared, status=2)
+    assert f"{prepared} exists" in error
+
+    run("multi30k/train.sh", "--tiny", "--data", data, "--out", tmp_path / "mt")
+    run("ptb/train.sh", "--tiny", "--data", prepared / "lm", "--out", tmp_path / "lm")
+    model = tmp_path / "mt" / "cas_lstm_tiny" / "seed1" / "checkpoint_best.pt"
+    (lm,) = (tmp_path / "lm").glob("*/seed1/checkpoint_best.pt")
+    command = ["rerank/rerank.sh", "--baseline", model, "--data", data, "--prepared", prepared]
+    command += ["--out", out, "--nbest", 3]
+    printed = run(*command, "--right-to-left", model, "--lm", lm, "--runs", 2)
+    assert f"valid: {model} --right-to-left\nscored 27 hypotheses of 9 sentences" in printed
+    assert f"test: {lm} --lm\nscored 24 hypotheses of 8 sentences" in printed
+    result = json.loads((out / "result.json").read_text())
+    assert result["sentences"] == 8
+    assert len(result["reranked"]) == 2
+    assert result["oracle"] >= result["baseline"]
+    translations = read_lines(out / "test.reranked.en")
+    assert len(translations) == 8
+    assert not any("@@" in line for line in translations)
+    weights = json.loads((out / "weights.json").read_text())
+    assert len(weights["features"]) == 4
+    assert sorted(path.name for path in out.glob("*.tsv")) == [
+        f"{split}.{name}.tsv" for split in ("test", "valid") for name in ("1-right-to-left", "2-lm")
+    ]
+    error = run(*command[:-1], 4, status=2)
+    assert "holds lists of another --baseline, --data or --nbest" in error
+
+
+@pytest.mark.parametrize("script", ["prepare.sh", "rerank.sh"])
+def test_help_and_wrong_options(script, tmp_path):
+    assert run(f"rerank/{script}", "--help").startswith(f"usage: {script} ")
+    for options, message in [
+        (("--bogus", 1), "unknown option --bogus"),
+        (("x",), "unknown argument x"),
+        (("--data",), "--data needs a value"),
+        (("--data", tmp_path), "is not prepared; run ../multi30k/prepare.sh"),
+    ]:
+        error = run(f"rerank/{script}", *options, status=2)
+        assert error.startswith("error: ")
+        assert message in error
+        assert error.count("\n") == 1
