@@ -5,8 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from command_lines.programs import train
 from corpora import write_multi30k
 
+from fairseq_casrnn.data import multi30k
 from fairseq_casrnn.data.text import read_lines
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -23,7 +25,8 @@ def run(script, *options, status=0):
 def test_from_a_corpus_to_bleu(tmp_path):
     data, prepared, out = (tmp_path / name for name in ("data", "prepared", "lists"))
     raw = write_multi30k(tmp_path / "raw", train=60, valid=9, test=8)
-    run("multi30k/prepare.sh", "--raw", raw, "--out", data, "--bpe-operations", 30)
+    options = ["--raw", raw, "--out", data, "--bpe-operations", 30]
+    assert multi30k.main(list(map(str, options))) == 0
     run("rerank/prepare.sh", "--data", data, "--out", prepared)
     plain = read_lines(data / "text" / "test.bpe.en")
     mirror = read_lines(prepared / "right_to_left" / "text" / "test.en")
@@ -32,10 +35,10 @@ def test_from_a_corpus_to_bleu(tmp_path):
     error = run("rerank/prepare.sh", "--data", data, "--out", prepared, status=2)
     assert f"{prepared} exists" in error
 
-    run("multi30k/train.sh", "--tiny", "--data", data, "--out", tmp_path / "mt")
-    run("ptb/train.sh", "--tiny", "--data", prepared / "lm", "--out", tmp_path / "lm")
-    model = tmp_path / "mt" / "cas_lstm_tiny" / "seed1" / "checkpoint_best.pt"
-    (lm,) = (tmp_path / "lm").glob("*/seed1/checkpoint_best.pt")
+    train(data / "data-bin", tmp_path / "mt", "cas_lstm_tiny", epochs=1)
+    task = ["--task", "language_modeling", "--tokens-per-sample", 20]
+    train(prepared / "lm" / "data-bin", tmp_path / "lm", "dg_lstm_lm_tiny", *task, epochs=1)
+    model, lm = (tmp_path / name / "checkpoint_best.pt" for name in ("mt", "lm"))
     command = ["rerank/rerank.sh", "--baseline", model, "--data", data, "--prepared", prepared]
     command += ["--out", out, "--nbest", 3]
     printed = run(*command, "--right-to-left", model, "--lm", lm, "--runs", 2)
