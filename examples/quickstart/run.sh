@@ -13,7 +13,7 @@ ARCH=cas_lstm
 MODEL=(
     --encoder-layers 2 --encoder-bidirectional --encoder-embed-dim 128 --encoder-hidden-size 128
     --decoder-layers 1 --decoder-embed-dim 128 --decoder-hidden-size 128 --decoder-out-embed-dim 128
-    --no-input-feed --share-all-embeddings --dropout 0
+    --share-all-embeddings --dropout 0
 )
 
 usage() {

@@ -125,12 +125,9 @@ def price(euros, cents=0, short=False):
     return f"{german} und {de_count(cents)} Cent", f"{english} and {en_cardinal(cents)} {unit}"
 
 
-def amount(whole, half=False, tenths=0):
-    """2 -> ("zwei", "two"); with half "zweieinhalb"; with tenths=7 "zwei Komma sieben"."""
+def amount(whole, half=False):
+    """2 -> ("zwei", "two"); with half "zweieinhalb"."""
     if half:
         german = "anderthalb" if whole == 1 else f"{de_count(whole)}einhalb"
         return german, f"{en_cardinal(whole)} and a half"
-    if tenths:
-        german = f"{de_cardinal(whole)} Komma {de_cardinal(tenths)}"
-        return german, f"{en_cardinal(whole)} point {en_cardinal(tenths)}"
     return de_count(whole), en_cardinal(whole)

@@ -58,7 +58,6 @@ KNOWN = [
     ),
     (wording.amount(1, half=True), "anderthalb", "one and a half"),
     (wording.amount(2, half=True), "zweieinhalb", "two and a half"),
-    (wording.amount(0, tenths=7), "null Komma sieben", "zero point seven"),
     (wording.amount(101), "einhundertein", "one hundred and one"),
 ]
 
@@ -122,7 +121,7 @@ def test_everything_is_in_words():
     pairs = generate.generate(5_000, seed=5)
     assert not [pair for pair in pairs if re.search(r"[\d{}]|  ", " ".join(pair))]
     words = {word for german, _ in pairs for word in german.split()}
-    assert {"halb", "viertel", "Komma", "Prozent.", "Uhr", "Euro", "anderthalb", "Mai"} <= words
+    assert {"halb", "viertel", "Cent.", "Uhr", "Euro", "anderthalb", "Mai"} <= words
 
 
 def test_too_many_sentences_are_refused(monkeypatch):
