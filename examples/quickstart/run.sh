@@ -65,8 +65,8 @@ if ! command -v fairseq-train >/dev/null; then
 fi
 # Matrices this small gain nothing from many threads, and lose from more than there are cores.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
-# Threads that wait do not spin: beside other work on the same cores that is tens of times faster.
-export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
+# Threads that wait spin shortly and then sleep, instead of taking the core from other work.
+export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-10000}"
 export PYTHONUNBUFFERED=1
 # Both speak of GPUs, which this demo does without.
 export PYTHONWARNINGS="ignore:'pin_memory' argument:UserWarning,ignore:\`torch.cuda.amp:FutureWarning"
