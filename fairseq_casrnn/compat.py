@@ -2,7 +2,6 @@
 
 import argparse
 import collections
-import contextlib
 import functools
 import os
 import shutil
@@ -22,6 +21,7 @@ from fairseq_casrnn import checks, precision
 from fairseq_casrnn.batching import keep_batches_on_resume, keep_last_batch
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.explain import explain, shorten_choices
+from fairseq_casrnn.files import replacing
 
 
 def install() -> None:
@@ -117,33 +117,20 @@ def save_whole_files() -> None:
     def save(obj, filename, async_write=False):
         if async_write or not PathManager.supports_rename(filename):
             return original_save(obj, filename, async_write=async_write)
-        with _replacing(filename) as temporary, open(temporary, "wb") as file:
+        with replacing(filename) as temporary, open(temporary, "wb") as file:
             torch.save(obj, file)
 
     @functools.wraps(original_copy)
     def copy(src_path: str, dst_path: str, overwrite: bool = False):
         if PathManager.path_requires_pathmanager(src_path + dst_path):
             return original_copy(src_path, dst_path, overwrite=overwrite)
-        with _replacing(dst_path) as temporary:
+        with replacing(dst_path) as temporary:
             shutil.copyfile(src_path, temporary)
         return dst_path
 
     copy._whole_file = True
     checkpoint_utils.torch_persistent_save = save
     PathManager.copy = staticmethod(copy)
-
-
-@contextlib.contextmanager
-def _replacing(filename: str):
-    """Yield a name to write to; it becomes ``filename`` at the end, or goes if anything fails."""
-    temporary = f"{filename}.tmp"
-    try:
-        yield temporary
-        os.replace(temporary, filename)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.remove(temporary)
-        raise
 
 
 def is_fairseq_program(program: str) -> bool:

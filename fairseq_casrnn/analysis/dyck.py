@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import whole_file
 
 SHARE = 0.8
 
@@ -187,17 +187,11 @@ def read_notes(data: Path, subset: str) -> dict:
 
 def write_csv(path: Path, right: np.ndarray, seen: np.ndarray) -> None:
     """Columns distance, right, all, accuracy. Raises UserError where it cannot be written."""
-    draft = path.with_name(f"{path.name}.tmp")
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            file.write("distance,right,all,accuracy\n")
-            for distance in np.flatnonzero(seen):
-                counts = int(right[distance]), int(seen[distance])
-                file.write(f"{distance},{counts[0]},{counts[1]},{counts[0] / counts[1]:.6f}\n")
-        os.replace(draft, path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    with whole_file(path) as file:
+        file.write("distance,right,all,accuracy\n")
+        for distance in np.flatnonzero(seen):
+            counts = int(right[distance]), int(seen[distance])
+            file.write(f"{distance},{counts[0]},{counts[1]},{counts[0] / counts[1]:.6f}\n")
 
 
 def plot(png: Path, right: np.ndarray, seen: np.ndarray) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import lzma
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import whole_file
 
 BATCH_TOKENS = 2048
 
@@ -245,14 +245,8 @@ def run(args: argparse.Namespace) -> None:
 
 def write_csv(path: Path, tables: dict[str, dict[str, Accuracy]]) -> None:
     """Columns model, category, pairs, right, ties. Raises UserError where it cannot be written."""
-    draft = path.with_name(f"{path.name}.tmp")
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            file.write("model,category,pairs,right,ties\n")
-            for name, table in tables.items():
-                for category, own in table.items():
-                    file.write(f'{name},"{category}",{own.pairs},{own.right},{own.ties}\n')
-        os.replace(draft, path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    with whole_file(path) as file:
+        file.write("model,category,pairs,right,ties\n")
+        for name, table in tables.items():
+            for category, own in table.items():
+                file.write(f'{name},"{category}",{own.pairs},{own.right},{own.ties}\n')

@@ -7,11 +7,11 @@ The embeddings of a trained language model are clustered by k-means, one cluster
 from __future__ import annotations
 
 import argparse
-import os
 from collections import Counter
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import whole_file
 
 
 def cluster(vectors, count: int, seed: int = 1) -> list[int]:
@@ -45,15 +45,8 @@ def run(args: argparse.Namespace) -> None:
     vectors = model.decoder.embed_tokens.weight.detach().float().cpu().numpy()
     indices = [i for i in range(len(dictionary)) if i not in (dictionary.bos(), dictionary.pad())]
     cells = cluster(vectors[indices], args.num_cells, args.seed)
-    draft = args.out.with_name(f"{args.out.name}.tmp")
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            file.writelines(
-                f"{dictionary[i]} {cell}\n" for i, cell in zip(indices, cells, strict=True)
-            )
-        os.replace(draft, args.out)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise UserError(f"cannot write {args.out}: {error.strerror}") from error
+    with whole_file(args.out) as file:
+        for i, cell in zip(indices, cells, strict=True):
+            file.write(f"{dictionary[i]} {cell}\n")
     sizes = ", ".join(str(size) for _, size in sorted(Counter(cells).items()))
     print(f"{len(indices)} tokens in {args.num_cells} clusters of {sizes}")

@@ -6,7 +6,6 @@ writes the result whole or not at all.
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 import sys
@@ -17,6 +16,7 @@ import torch
 
 from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import replacing
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _BEST = re.compile(r"checkpoint\.best_.+_(-?\d+(?:\.\d+)?)\.pt")
@@ -105,12 +105,8 @@ def average(paths: Sequence[Path]) -> dict:
 
 def save(state: dict, output: Path) -> None:
     """Write a checkpoint under a temporary name, then move it into place."""
-    part = output.with_name(f"{output.name}.part{os.getpid()}")
-    try:
-        torch.save(state, part)
-        os.replace(part, output)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(output) as draft:
+        torch.save(state, Path(draft))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 import time
@@ -16,9 +15,15 @@ from pathlib import Path
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.confusion import as_table, summary
-from fairseq_casrnn.evaluation.evaluate import choose_checkpoint, find_runs
+from fairseq_casrnn.evaluation.evaluate import (
+    add_run_arguments,
+    choose_checkpoint,
+    find_runs,
+    record,
+)
 from fairseq_casrnn.evaluation.predict import load
 from fairseq_casrnn.evaluation.significance import table
+from fairseq_casrnn.files import replacing
 
 TRAINED = re.compile(r"done training in ([\d.]+) seconds")
 
@@ -61,8 +66,10 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     """
     result = classify(data, choose_checkpoint(run, which), subset, batch_size)
     lines = ("\t".join(map(str, row)) + "\n" for row in result.pop("predictions"))
-    replace(run / f"{subset}.predictions.tsv", "".join(lines))
-    replace(run / f"{subset}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+    for name, content in (("predictions.tsv", "".join(lines)), ("json", text)):
+        with replacing(run / f"{subset}.{name}") as draft:
+            Path(draft).write_text(content, encoding="utf-8")
     confusion = result.pop("confusion")
     print("\n".join(as_table([list(row.values()) for row in confusion.values()], list(confusion))))
     log = run / "train.log"
@@ -72,27 +79,13 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     return {"checkpoint": which, "subset": subset, **result}
 
 
-def replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    part = path.with_name(f"{path.name}.part{os.getpid()}")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.classify",
         description="Classify the test set with trained runs, print and record accuracy.",
     )
-    parser.add_argument("--data", required=True, type=Path, help="prepared folder")
-    parser.add_argument("--out", required=True, type=Path, help="folder of runs NAME/seedN")
-    parser.add_argument("--arch", nargs="*", default=[], help="names of runs (all)")
-    parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (all)")
-    parser.add_argument("--checkpoint", default="best", help="best, last, best:N or last:N")
+    add_run_arguments(parser)
     parser.add_argument("--subset", default="test", help="test, valid, …")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--baseline", help="run of the paired t-test")
@@ -110,8 +103,7 @@ def evaluate_all(args: argparse.Namespace) -> None:
     scores: dict[str, dict[int, float]] = {}
     for arch, seed, run in runs:
         result = evaluate(args.data, run, args.checkpoint, args.subset, args.batch_size)
-        with open(args.out / "results.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps({"arch": arch, "seed": seed, **result}) + "\n")
+        record(args.out, arch, seed, result)
         print(
             f"{arch} seed {seed}: accuracy {result['accuracy']:.2f}, macro-F1 "
             f"{result['macro_f1']:.2f} on {result['sentences']} sentences of {args.subset}",

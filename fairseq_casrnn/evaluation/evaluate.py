@@ -162,6 +162,21 @@ def evaluate(
     return result
 
 
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that say which runs of which recipe are evaluated."""
+    parser.add_argument("--data", required=True, type=Path, help="prepared folder")
+    parser.add_argument("--out", required=True, type=Path, help="folder of runs ARCH/seedN")
+    parser.add_argument("--arch", nargs="*", default=[], help="architectures (all)")
+    parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (all)")
+    parser.add_argument("--checkpoint", default="best", help="best, last, best:N or last:N")
+
+
+def record(out: Path, arch: str, seed: int, result: dict[str, object]) -> None:
+    """Append a run's result to ``results.jsonl``."""
+    with open(out / "results.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps({"arch": arch, "seed": seed, **result}) + "\n")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
@@ -169,11 +184,7 @@ def main(argv: list[str] | None = None) -> int:
         description="Translate the test set with trained runs, print and record BLEU scores.",
         epilog="Options after -- go to fairseq-generate.",
     )
-    parser.add_argument("--data", required=True, type=Path, help="prepared folder")
-    parser.add_argument("--out", required=True, type=Path, help="folder of runs ARCH/seedN")
-    parser.add_argument("--arch", nargs="*", default=[], help="architectures (all)")
-    parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (all)")
-    parser.add_argument("--checkpoint", default="best", help="best, last, best:N or last:N")
+    add_run_arguments(parser)
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--baseline", help="architecture of the paired t-test")
     argv = sys.argv[1:] if argv is None else argv
@@ -192,8 +203,7 @@ def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:
     scores: dict[str, dict[int, float]] = {}
     for arch, seed, run in runs:
         result = evaluate(args.data, run, args.checkpoint, args.beam, extra)
-        with open(args.out / "results.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps({"arch": arch, "seed": seed, **result}) + "\n")
+        record(args.out, arch, seed, result)
         print(f"{arch} seed {seed}: BLEU {result['bleu']:.2f} (tokenised)", end="")
         if "sacrebleu" in result:
             print(f", sacreBLEU {result['sacrebleu']:.2f} ({result['signature']})", end="")

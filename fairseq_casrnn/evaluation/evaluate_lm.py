@@ -7,14 +7,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import perplexity
-from fairseq_casrnn.evaluation.evaluate import choose_checkpoint, find_runs
+from fairseq_casrnn.evaluation.evaluate import (
+    add_run_arguments,
+    choose_checkpoint,
+    find_runs,
+    record,
+)
 from fairseq_casrnn.evaluation.significance import mean_deviation
 
 SUBSETS = ("valid", "test")
@@ -55,11 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m fairseq_casrnn.evaluation.evaluate_lm",
         description="Print and record the perplexity of trained runs.",
     )
-    parser.add_argument("--data", required=True, type=Path, help="prepared folder")
-    parser.add_argument("--out", required=True, type=Path, help="folder of runs ARCH/seedN")
-    parser.add_argument("--arch", nargs="*", default=[], help="architectures (all)")
-    parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (all)")
-    parser.add_argument("--checkpoint", default="best", help="best, last, best:N or last:N")
+    add_run_arguments(parser)
     parser.add_argument("--sentence-reset", action="store_true", help="each sentence by itself")
     args = parser.parse_args(argv)
     return run_main(lambda: _evaluate_all(args))
@@ -71,8 +71,7 @@ def _evaluate_all(args: argparse.Namespace) -> None:
     found: dict[str, list[float]] = {}
     for arch, seed, run in find_runs(args.out, args.arch, args.seed):
         result = evaluate(args.data, run, args.checkpoint, args.sentence_reset)
-        with open(args.out / "results.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps({"arch": arch, "seed": seed, **result}) + "\n")
+        record(args.out, arch, seed, result)
         print(
             f"{arch} seed {seed}: perplexity {result['valid']:.2f} valid, {result['test']:.2f} test"
             f" ({result['test_tokens']} tokens, {result['mode']}, {result['parameters']:,} "

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import whole_file
 
 BATCH_TOKENS = 2048  # of one batch; its probabilities take BATCH_TOKENS * V * 4 bytes
 
@@ -214,12 +215,6 @@ def run(args: argparse.Namespace) -> None:
 
 def write_scores(path: Path, scores: Scores) -> None:
     """A line "tokens<TAB>log-probability" for each sentence; the file is written whole or not."""
-    draft = path.with_name(f"{path.name}.tmp")
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            for length, score in zip(scores.lengths, scores.sentences(), strict=True):
-                file.write(f"{length}\t{score:.6f}\n")
-        os.replace(draft, path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    with whole_file(path) as file:
+        for length, score in zip(scores.lengths, scores.sentences(), strict=True):
+            file.write(f"{length}\t{score:.6f}\n")

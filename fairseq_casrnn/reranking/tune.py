@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import whole_file
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle, tune
 
@@ -82,10 +82,5 @@ def save(path: Path, content: dict[str, object]) -> None:
 
 def write(path: Path, text: str) -> None:
     """Write a file whole or not at all. Raises UserError."""
-    draft = path.with_name(f"{path.name}.tmp")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    with whole_file(path) as file:
+        file.write(text)

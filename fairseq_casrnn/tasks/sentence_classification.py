@@ -21,6 +21,7 @@ from ..data.classification import MixedDataset, Recoded, SentenceDataset
 from ..data.words import TOKENIZERS, words
 from ..errors import UserError
 from ..evaluation.confusion import summary
+from ..files import replacing
 
 logger = logging.getLogger(__name__)
 FILLER = re.compile(r"madeupword\d{4}")  # with these fairseq-preprocess pads a dictionary
@@ -278,6 +279,6 @@ def parse_mix(text: str) -> tuple[str, float]:
 
 def write_json(path: Path, content) -> None:
     """Write a JSON file whole or not at all."""
-    part = path.with_name(path.name + ".tmp")
-    part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    with replacing(path) as draft:
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        Path(draft).write_text(text, encoding="utf-8")

@@ -1,0 +1,37 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TextIO
+
+from fairseq_casrnn.errors import UserError
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[str]:
+    """Yield a name to write to; it becomes ``path`` at the end, or goes if anything fails."""
+    draft = f"{os.fspath(path)}.tmp"
+    try:
+        yield draft
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(draft)
+        raise
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike) -> Iterator[TextIO]:
+    """Open a text file to write, which becomes ``path`` at the end.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    try:
+        with replacing(path) as draft, open(draft, "w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
