@@ -13,6 +13,10 @@ if [ -z "${PYTHON:-}" ]; then
     fi
 fi
 
+# What other kinds of recipes have in their place.
+TASK=(--task translation)
+TINY_ARCH="${TINY_ARCH:-cas_lstm_tiny}"
+
 fail() {
     echo "error: $*" >&2
     exit 2
@@ -40,7 +44,7 @@ usage: train.sh [options] [-- options of fairseq-train]
   --seeds N            seeds 1 to N
   --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
   --out DIR            runs go to DIR/ARCH/seedN (default: $RECIPE/out)
-  --tiny               one epoch of cas_lstm_tiny (or --arch), to see that everything works
+  --tiny               one epoch of $TINY_ARCH (or --arch), to see that everything works
 
 An interrupted run continues from its last checkpoint when it is called again. The settings stand
 at the top of train.sh; options after -- override them. Trains on the GPU if there is one.
@@ -108,7 +112,7 @@ train_main() {
     parse_options train_usage "--arch --seed --seeds --data --out --tiny" "$@"
     local arch seed
     if [ -n "$TINY" ]; then
-        ARCHS="cas_lstm_tiny"
+        ARCHS="$TINY_ARCH"
         SETTINGS+=(--max-epoch 1)
     fi
     for arch in ${ARCH:-$ARCHS}; do
@@ -124,7 +128,7 @@ train_one() {
     mkdir -p "$run"
     echo "training $arch with seed $seed in $run"
     "$PYTHON" -m fairseq_cli.train "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
-        --task translation --arch "$arch" --seed "$seed" --save-dir "$run" \
+        "${TASK[@]}" --arch "$arch" --seed "$seed" --save-dir "$run" \
         --no-progress-bar --log-format simple \
         "${SETTINGS[@]}" ${EXTRA[@]+"${EXTRA[@]}"} 2>&1 | tee -a "$run/train.log"
 }

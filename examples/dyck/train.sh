@@ -18,9 +18,9 @@ source "$RECIPE/../language_model.sh"
 source "$RECIPE/common.sh"
 dyck_options "$@"
 for m in $DEPTHS; do
-    case " ${REST[*]-} " in *" -h "* | *" --help "*) lm_train_usage; exit 0 ;; esac
+    case " ${REST[*]-} " in *" -h "* | *" --help "*) train_usage; exit 0 ;; esac
     (
         ARCHS="stacked_lstm_lm_dyck_$m second_order_lstm_lm_dyck_$m"
-        lm_train_main --data "$BASE_DATA/m$m" --out "$BASE_OUT/m$m" ${REST[@]+"${REST[@]}"}
+        train_main --data "$BASE_DATA/m$m" --out "$BASE_OUT/m$m" ${REST[@]+"${REST[@]}"}
     )
 done

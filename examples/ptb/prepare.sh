@@ -17,4 +17,4 @@ usage: prepare.sh --raw DIR [--out DIR] [--any-size] [--force]
 END
 }
 
-lm_prepare_main ptb "$@"
+prepare_main fairseq_casrnn.data.monolingual ptb "$@"

@@ -15,4 +15,4 @@ SETTINGS=(
 )
 
 source "$RECIPE/../language_model.sh"
-lm_train_main "$@"
+train_main "$@"

@@ -17,4 +17,4 @@ usage: prepare.sh --raw DIR [--out DIR] [--any-size] [--force]
 END
 }
 
-lm_prepare_main wikitext2 "$@"
+prepare_main fairseq_casrnn.data.monolingual wikitext2 "$@"

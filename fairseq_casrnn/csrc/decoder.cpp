@@ -13,28 +13,12 @@
 
 #include "attend.h"
 #include "kernels.h"
+#include "tensors.h"
 
 namespace casrnn {
 namespace {
 
 using at::Tensor;
-
-template <class T>
-T* data(const Tensor& tensor) {
-  return tensor.defined() ? tensor.mutable_data_ptr<T>() : nullptr;
-}
-
-// The part of `tensor`, (T, ...), that belongs to step t.
-template <class T>
-T* data(const Tensor& tensor, int64_t t) {
-  return tensor.defined() ? tensor.mutable_data_ptr<T>() + t * tensor.stride(0) : nullptr;
-}
-
-// The kernels look at no bounds.
-void check(const char* what, const Tensor& tensor, at::IntArrayRef shape) {
-  TORCH_CHECK(!tensor.defined() || tensor.sizes() == shape, what, " has shape ", tensor.sizes(),
-              "; expected ", shape);
-}
 
 struct Sizes {
   int64_t steps, batch, size;
@@ -73,8 +57,9 @@ class LayerLoop {
   void forward(const Tensor& x, const LayerLoop* lower, int64_t t, std::optional<double> temperature,
                bool keep) {
     if (!hh_) {
-      if (layer.weight_ih_t.defined()) ih_.emplace(forward_weight(layer.weight_ih_t), sizes_.batch);
-      hh_.emplace(forward_weight(layer.weight_hh_t), sizes_.batch);
+      const auto [steps, batch, _] = sizes_;
+      if (layer.weight_ih_t.defined()) ih_ = step_product<T>(layer.weight_ih_t, batch, steps);
+      hh_ = step_product<T>(layer.weight_hh_t, batch, steps);
       products_ = at::empty({sizes_.batch, added_ + apart_}, layer.hs.options());
     }
     // The bottom layer's gates come with a product in them, the others' are to be made.
@@ -131,12 +116,6 @@ class LayerLoop {
   Tensor dx;
 
  private:
-  // A transposed view costs a small product half as much again, at every step.
-  Tensor forward_weight(const Tensor& weight_t) const {
-    const bool copy = sizes_.steps > 1 && !Product<T>::is_small(weight_t, sizes_.batch);
-    return copy ? dense_copy<T>(weight_t) : weight_t;
-  }
-
   Step<T> at(const LayerLoop* lower, int64_t t) const {
     Step<T> s{};
     s.batch = sizes_.batch, s.size = sizes_.size, s.cells = cells_;
@@ -216,8 +195,7 @@ class Loop {
   }
 
   void forward(bool keep) {
-    const bool copy = sizes_.steps > 1 && !Product<T>::is_small(d_.weight_out_t, sizes_.batch);
-    const Product<T> out(copy ? dense_copy<T>(d_.weight_out_t) : d_.weight_out_t, sizes_.batch);
+    const auto out = step_product<T>(d_.weight_out_t, sizes_.batch, sizes_.steps);
     for (int64_t t = 0; t < sizes_.steps; ++t) {
       for (size_t k = 0; k < layers_.size(); ++k)
         layers_[k].forward(input(k), below(k), t, d_.temperature, keep);

@@ -8,14 +8,10 @@
 #include <ATen/ops/zeros.h>
 
 #include "kernels.h"
+#include "tensors.h"
 
 namespace casrnn {
 namespace {
-
-template <class T>
-T* data(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.mutable_data_ptr<T>() : nullptr;
-}
 
 // Shapes of a layer's loop, and its buffers as pointers.
 template <class T>
@@ -47,12 +43,6 @@ struct Loop {
     TORCH_CHECK(layer.params.defined() == (kernel.params > 0), "params are missing, or unused");
   }
 
-  // The kernels look at no bounds.
-  static void check(const char* what, const at::Tensor& tensor, at::IntArrayRef shape) {
-    TORCH_CHECK(!tensor.defined() || tensor.sizes() == shape, what, " has shape ", tensor.sizes(),
-                "; expected ", shape);
-  }
-
   // Step t, whose gates stand at index `slot`.
   Step<T> at(const Layer& layer, int64_t t, int64_t slot) const {
     Step<T> s{};
@@ -79,13 +69,6 @@ struct Loop {
   }
 };
 
-// A transposed view costs a small product half as much again, at every step.
-template <class T>
-Product<T> recurrent_product(const Loop<T>& loop, at::Tensor matrix) {
-  if (loop.steps > 1 && !Product<T>::is_small(matrix, loop.batch)) matrix = dense_copy<T>(matrix);
-  return Product<T>(matrix, loop.batch);
-}
-
 template <class T>
 void forward_as(Layer& layer, bool keep) {
   const Loop<T> loop(layer);
@@ -98,7 +81,7 @@ void forward_as(Layer& layer, bool keep) {
     layer.gates = at::empty({slots, loop.batch, loop.gates}, layer.hs.options());
     if (loop.apart) layer.inner = at::empty({slots, loop.batch, loop.size}, layer.hs.options());
   }
-  const auto product = recurrent_product(loop, layer.weight_hh_t);
+  const auto product = step_product<T>(layer.weight_hh_t, loop.batch, loop.steps);
   const at::Tensor products = at::empty({loop.batch, loop.added + loop.apart}, layer.hs.options());
   for (int64_t first = 0; first < loop.steps; first += block) {
     const int64_t count = std::min(block, loop.steps - first);
@@ -140,8 +123,8 @@ template <class T>
 void backward_as(Layer& layer, Gradients& grads) {
   const Loop<T> loop(layer);
   const at::Tensor weight_hh = layer.weight_hh_t.t();
-  const auto outer = recurrent_product(loop, weight_hh.narrow(0, 0, loop.added));
-  const auto inner = recurrent_product(loop, weight_hh.narrow(0, loop.added, loop.apart));
+  const auto outer = step_product<T>(weight_hh.narrow(0, 0, loop.added), loop.batch, loop.steps);
+  const auto inner = step_product<T>(weight_hh.narrow(0, loop.added, loop.apart), loop.batch, loop.steps);
   const at::Tensor added = layer.gates.narrow(2, 0, loop.added);
   if (grads.wants_extra && layer.extra.defined()) grads.extra = at::empty_like(layer.extra);
   if (loop.kernel.grads) grads.params = at::zeros({loop.kernel.grads, loop.size}, layer.hs.options());

@@ -139,4 +139,12 @@ class Product {
   std::vector<T> packed_;
 };
 
+// The product of each of `steps` steps with `matrix`. A transposed view costs a small product half as
+// much again, at every step.
+template <class T>
+Product<T> step_product(at::Tensor matrix, int64_t rows, int64_t steps) {
+  if (steps > 1 && !Product<T>::is_small(matrix, rows)) matrix = dense_copy<T>(matrix);
+  return Product<T>(matrix, rows);
+}
+
 }  // namespace casrnn

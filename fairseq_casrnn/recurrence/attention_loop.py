@@ -1,8 +1,8 @@
 """The decoder loop of :mod:`.attention` as one ``autograd.Function`` with hand-written backward.
 
 What the forward loop fills and the backward loop reads lies in :class:`Buffers`. The loops
-themselves are exchangeable: ``EAGER`` here, the compiled ones in :mod:`.attention_cpp`. What can be
-done for all steps at once, hoisted products before and weight gradients after, is done here.
+themselves are exchangeable: see :mod:`.attention_eager` and :mod:`.attention_cpp`. What can be done
+for all steps at once, hoisted products before and weight gradients after, is done here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells.base import Cell
-from .attention import Decode, mix
-from .eager import add_recurrent_, keeps_graph, refuse_create_graph, without_autocast
+from .attention import Decode
+from .eager import keeps_graph, refuse_create_graph, without_autocast
 
 Maybe = Tensor | None
 
@@ -287,122 +287,6 @@ class _Decode(torch.autograd.Function):
             *(None, None, None, b.gates[0], g.mixes[0], g.dh, g.dc, d_keys, d_values, d_weight_out),
             *d_tensors,
         )
-
-
-def eager_forward(b: Buffers) -> None:
-    """The forward loop in PyTorch operations."""
-    weights_t = [
-        (w.t().contiguous(), u.t().contiguous())
-        for w, u in zip(b.weight_ih, b.weight_hh, strict=True)
-    ]
-    weight_out_t = b.weight_out.t().contiguous()
-    for t in range(b.alphas.size(0)):
-        for k, cell in enumerate(b.cells):
-            x, (w_t, u_t) = b.x(k)[t], weights_t[k]
-            gates, inner = b.gates[k][t], None if b.inners[k] is None else b.inners[k][t]
-            if k == 0:
-                gates.addmm_(x, w_t)
-            else:
-                torch.addmm(b.bias[k], x, w_t, out=gates)
-            add_recurrent_(cell, gates, inner, b.hs[k, t], u_t)
-            if b.mixes[k] is not None:
-                scores = F.linear(x, b.attention[k])
-                b.mixes[k][t] = mix(scores + b.mixes[k][t] if k == 0 else scores, b.temperature)
-            c_prev, c = b.states(k, t)
-            h = b.hs[k, t + 1]
-            cell.forward_(gates, inner, b.hs[k, t], c_prev, b.extra(k, t), b.params[k], h, c)
-            if b.ups is not None and k + 1 < len(b.cells):
-                torch.mul(h, b.drop_layers[k, t], out=b.ups[k, t])
-        eager_attend(b, t, weight_out_t)
-
-
-def eager_attend(b: Buffers, t: int, weight_out_t: Tensor) -> None:
-    """Attention from the top layer's state at step t, and what it feeds to step t+1."""
-    top = b.hs[-1, t + 1]
-    scores = torch.bmm(b.keys, top.unsqueeze(-1)).squeeze(-1)
-    if b.mask is not None:
-        scores.masked_fill_(b.mask, float("-inf"))
-    torch.softmax(scores, -1, out=b.alphas[t])
-    out = torch.mm(top, weight_out_t, out=b.outs[t])
-    out.unsqueeze(1).baddbmm_(b.alphas[t].unsqueeze(1), b.values)
-    out.tanh_()
-    if b.drop_out is not None:
-        torch.mul(out, b.drop_out[t], out=b.feeds[t + 1])
-
-
-def eager_backward(b: Buffers, g: Grads) -> None:
-    """The backward loop in PyTorch operations."""
-    depth = len(b.cells)
-    dh, dc = list(g.dh), [None] * depth if g.dc is None else list(g.dc)
-    d_feed = torch.zeros_like(b.feeds[0])
-    for t in reversed(range(b.alphas.size(0))):
-        eager_attend_backward(b, g, t, d_feed, dh[-1])
-        for k in reversed(range(depth)):
-            dx = eager_layer_backward(b, g, t, k, dh, dc)
-            if k == 0:
-                d_feed = dx
-            elif b.drop_layers is None:
-                dh[k - 1].add_(dx)
-            else:
-                dh[k - 1].addcmul_(dx, b.drop_layers[k - 1, t])
-    g.dh = torch.stack(dh)
-    g.dc = None if b.cs is None else torch.stack(dc)
-    for k, cell in enumerate(b.cells):
-        lower = b.cs[k - 1, 1:] if cell.lower_cell else None
-        cell.param_grads(b.gates[k], None if b.cs is None else b.cs[k], lower, g.params[k])
-        g.bias[k] = None if k == 0 else b.gates[k].sum((0, 1))
-
-
-def eager_attend_backward(b: Buffers, g: Grads, t: int, d_feed: Tensor, dh: Tensor) -> None:
-    """Backward of eager_attend; adds to ``dh``, the gradient of the top layer's state."""
-    if g.out is not None:
-        d_feed.add_(g.out[t])
-    if b.drop_out is not None:
-        d_feed.mul_(b.drop_out[t])
-    torch.ops.aten.tanh_backward.grad_input(d_feed, b.outs[t], grad_input=g.d_pre[t])
-    d_alpha = torch.bmm(b.values, g.d_pre[t].unsqueeze(-1)).squeeze(-1)
-    if g.alpha is not None:
-        d_alpha.add_(g.alpha[t])
-    torch.ops.aten._softmax_backward_data.out(
-        d_alpha, b.alphas[t], -1, b.alphas.dtype, grad_input=g.d_scores[t]
-    )
-    dh.addmm_(g.d_pre[t], b.weight_out)
-    dh.unsqueeze(1).baddbmm_(g.d_scores[t].unsqueeze(1), b.keys)
-
-
-def eager_layer_backward(b: Buffers, g: Grads, t: int, k: int, dh: list, dc: list) -> Tensor:
-    """Backward of layer k at step t: updates ``dh`` and ``dc``, returns the gradient of its x."""
-    cell, w_hh = b.cells[k], b.weight_hh[k]
-    gates, inner = b.gates[k][t], None if b.inners[k] is None else b.inners[k][t]
-    c_prev, c = b.states(k, t)
-    extra, h_prev = b.extra(k, t), b.hs[k, t]
-    direct, dc[k], d_extra = cell.backward_(
-        dh[k], dc[k], gates, inner, h_prev, c_prev, c, extra, b.params[k], g.params[k]
-    )
-    split = (cell.hh_blocks - cell.inner_blocks) * h_prev.size(-1)
-    dh[k] = torch.mm(gates[:, :split], w_hh[:split])
-    if inner is not None:
-        dh[k].addmm_(inner, w_hh[split:])
-    if direct is not None:
-        dh[k].add_(direct)
-    dx = torch.mm(gates, b.weight_ih[k])
-    if b.mixes[k] is not None:
-        g.mixes[k][t] = unmix(d_extra, extra, b.temperature)
-        dx.addmm_(g.mixes[k][t], b.attention[k])
-    elif d_extra is not None:
-        dc[k - 1].add_(d_extra)
-    return dx
-
-
-EAGER = Loops(eager_forward, eager_backward)
-
-
-def unmix(d_alpha: Tensor, alpha: Tensor, temperature: Maybe) -> Tensor:
-    """Gradient of the scores from that of the weights; hard routing has none."""
-    if temperature is None:
-        return torch.zeros_like(alpha)
-    inner = (d_alpha * alpha).sum(-1, keepdim=True)
-    return alpha * (d_alpha - inner) / temperature.to(alpha.dtype)
 
 
 def time_product(a: Tensor, b: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from . import attention_cpp, autocast, engine_name
 from .attention import Decode, run_reference
 from .attention_cpp import COMPILED, Steps
-from .attention_loop import EAGER
+from .attention_eager import EAGER
 from .attention_loop import run as run_fused
 
 
