@@ -1,7 +1,7 @@
 """LSTMs whose cells flow between layers, as a fairseq plugin.
 
-Importing the package registers its models, tasks and criterions with fairseq, which is all that
-``--user-dir`` asks for. Without fairseq, ``fairseq_casrnn.layers`` and what it stands on
+Importing the package registers its models, tasks, criterions and optimizers with fairseq, which is
+all that ``--user-dir`` asks for. Without fairseq, ``fairseq_casrnn.layers`` and what it stands on
 (``recurrence``, ``cells``) still work; the layers are public names of the package itself, too.
 """
 
@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 logger = logging.getLogger(__name__)
 
-ROLES = ("models", "tasks", "criterions")
+ROLES = ("models", "tasks", "criterions", "optim")
 
 
 class _PackagePath(list):
@@ -46,7 +46,7 @@ class _PackagePath(list):
 
 
 def register() -> None:
-    """Register every model, task and criterion with fairseq; again and again does no harm.
+    """Register everything with fairseq; again and again does no harm.
 
     Raises:
         ImportError: if fairseq is not installed.

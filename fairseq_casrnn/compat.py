@@ -17,7 +17,7 @@ import numpy
 import omegaconf
 import torch
 
-from fairseq_casrnn import checks, precision
+from fairseq_casrnn import allocation, checks, precision
 from fairseq_casrnn.batching import keep_batches_on_resume, keep_last_batch
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.explain import explain, shorten_choices
@@ -35,6 +35,7 @@ def install() -> None:
     checks.install()
     precision.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
+        allocation.keep_freed_memory()
         explain_mistakes()
         checks.install_for_program(sys.argv[0])
         # Six lines about hydra's own past and future before each run's first line.

@@ -7,6 +7,7 @@ from helpers import assert_close, every_engine, every_family, flat, gradients, r
 
 from fairseq_casrnn import precision
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recurrence import products
 
 # bfloat16 keeps 8 bits of each factor; sums of 64 products of either sign.
 MEDIUM = {"rtol": 0.03, "atol": 0.03}
@@ -66,4 +67,84 @@ def test_medium_stays_close(case, engine):
         grads.append(gradients(weighted(result), [x, *layer.parameters()]))
     assert_close(*results, MEDIUM)
     for medium, highest in zip(*grads, strict=True):
+        assert (medium - highest).norm() <= 0.03 * highest.norm() + 1e-6
+
+
+def narrow() -> bool:
+    torch.set_float32_matmul_precision("medium")
+    answer = products.is_narrow(torch.zeros(64, 64))
+    torch.set_float32_matmul_precision("highest")
+    return answer
+
+
+# Processors with AMX are served by torch, those without dot products of bfloat16 not at all.
+narrow_only = pytest.mark.skipif(not narrow(), reason="needs AVX512_BF16 without AMX")
+
+
+def rounded(x):
+    return x.bfloat16().float()
+
+
+@narrow_only
+@pytest.mark.parametrize("shape", [(3, 47, 65, 33), (1, 200, 260, 96)])
+def test_linear_rounds_its_factors(shape):
+    *rows, inner, columns = shape
+    x = rand(*rows, inner, dtype=torch.float32).requires_grad_()
+    weight = rand(columns, inner, dtype=torch.float32).requires_grad_()
+    bias = rand(columns, dtype=torch.float32).requires_grad_()
+    torch.set_float32_matmul_precision("medium")
+    y = products.linear(x, weight, bias)
+    grad = rand(*y.shape, dtype=torch.float32)
+    grads = torch.autograd.grad(y, [x, weight, bias], grad)
+    torch.set_float32_matmul_precision("highest")
+    # Factors of 8 bits, sums in single precision, and the result of 8 bits again: half a unit.
+    close = {"rtol": 2**-8, "atol": 1e-5}
+    a, w, g = (rounded(t.detach()) for t in (x, weight, grad))
+    assert_close([y - bias], [a @ w.t()], {"rtol": 2**-8, "atol": 1e-4})
+    flat_a, flat_g = a.flatten(0, -2), g.flatten(0, -2)
+    expected = [g @ w, flat_g.t() @ flat_a, grad.flatten(0, -2).sum(0)]
+    for ours, theirs in zip(grads, expected, strict=True):
+        assert_close([ours], [theirs], {**close, "atol": 1e-4})
+    assert not torch.equal(y, torch.nn.functional.linear(x, weight, bias))
+
+
+@narrow_only
+def test_second_derivatives_of_linear():
+    x = rand(17, 20, dtype=torch.float32).requires_grad_()
+    weight = rand(18, 20, dtype=torch.float32).requires_grad_()
+    results = []
+    for value in ("highest", "medium"):
+        torch.set_float32_matmul_precision(value)
+        y = products.linear(x, weight).pow(2).sum()
+        (first,) = torch.autograd.grad(y, x, create_graph=True)
+        results.append(torch.autograd.grad(first.pow(2).sum(), [x, weight]))
+    for highest, medium in zip(*results, strict=True):
+        assert (medium - highest).norm() <= 0.03 * highest.norm()
+
+
+@narrow_only
+def test_few_rows_and_double_stay_exact():
+    torch.set_float32_matmul_precision("medium")
+    assert not products.is_narrow(torch.zeros(8, 64))
+    assert not products.is_narrow(torch.zeros(64, 64, dtype=torch.double))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not products.is_narrow(torch.zeros(64, 64))
+
+
+@narrow_only
+@every_family
+def test_compiled_loop_rounds_where_it_pays(case):
+    layer = case.layer(96, 96, engine="cpp")
+    x = rand(7, 32, 96, dtype=torch.float32).requires_grad_()
+    results, grads = [], []
+    for value in ("highest", "medium"):
+        torch.set_float32_matmul_precision(value)
+        result = flat(layer(x))
+        results.append(result)
+        grads.append(gradients(weighted(result), [x, *layer.parameters()]))
+    assert_close(*results, MEDIUM)
+    for highest, medium, (name, _) in zip(
+        *grads, [("x", None), *layer.named_parameters()], strict=True
+    ):
+        assert not torch.equal(medium, highest), name
         assert (medium - highest).norm() <= 0.03 * highest.norm() + 1e-6

@@ -16,7 +16,9 @@ import pytest
 import fairseq_casrnn
 
 PACKAGE = Path(fairseq_casrnn.__file__).parent
-NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.so", "csrc", "models", "tasks", "criterions")
+NOT_COPIED = shutil.ignore_patterns(
+    "__pycache__", "*.so", "csrc", "models", "tasks", "criterions", "optim"
+)
 
 PROBES = {
     "models": """

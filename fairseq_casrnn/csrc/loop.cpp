@@ -89,7 +89,7 @@ void forward_as(Layer& layer, bool keep) {
     if (x.defined()) {
       at::Tensor sums = layer.gates.view({-1, loop.gates});
       sums = sums.narrow(0, slot * loop.batch, count * loop.batch);
-      at::mm_out(sums, x.narrow(0, first * loop.batch, count * loop.batch), layer.weight_ih_t);
+      multiply(sums, x.narrow(0, first * loop.batch, count * loop.batch), layer.weight_ih_t);
     }
     for (int64_t i = 0; i < count; ++i) {
       Step<T> s = loop.at(layer, first + i, slot + i);
@@ -108,15 +108,14 @@ void weight_gradients(const Layer& layer, Gradients& grads, int64_t added, int64
   const at::Tensor d_gates = layer.gates.flatten(0, 1);
   const at::Tensor states = layer.hs.narrow(0, 0, layer.gates.size(0)).flatten(0, 1);
   grads.weight_hh = at::empty({added + apart, states.size(1)}, states.options());
-  at::Tensor part = grads.weight_hh.narrow(0, 0, added);
-  at::mm_out(part, d_gates.narrow(1, 0, added).t(), states);
-  if (apart) {
-    part = grads.weight_hh.narrow(0, added, apart);
-    at::mm_out(part, layer.inner.flatten(0, 1).t(), states);
-  }
+  multiply(grads.weight_hh.narrow(0, 0, added), d_gates.narrow(1, 0, added).t(), states);
+  if (apart) multiply(grads.weight_hh.narrow(0, added, apart), layer.inner.flatten(0, 1).t(), states);
   if (!layer.x.defined()) return;
-  grads.weight_ih = at::mm(d_gates.t(), layer.x.flatten(0, 1));
-  if (grads.wants_x) grads.x = at::mm(d_gates, layer.weight_ih_t.t()).view_as(layer.x);
+  grads.weight_ih = at::empty_like(layer.weight_ih_t.t());
+  multiply(grads.weight_ih, d_gates.t(), layer.x.flatten(0, 1));
+  if (!grads.wants_x) return;
+  grads.x = at::empty_like(layer.x);
+  multiply(grads.x.flatten(0, 1), d_gates, layer.weight_ih_t.t());
 }
 
 template <class T>

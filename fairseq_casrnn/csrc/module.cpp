@@ -11,6 +11,7 @@
 #include "decoder.h"
 #include "kernels.h"
 #include "loop.h"
+#include "narrow.h"
 
 namespace casrnn {
 namespace {
@@ -167,18 +168,28 @@ void run_decode_backward(const std::vector<LayerFields>& layers, const DecoderFi
   decode_backward(decoder, grads);
 }
 
+// a · b, (M, K) and (K, N).
+Tensor run_mm(const Tensor& a, const Tensor& b) {
+  const Quiet quiet;
+  const Tensor y = at::empty({a.size(0), b.size(1)}, a.options());
+  multiply(y, a, b);
+  return y;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 3;  // INTERFACE there
+  m.attr("interface") = 4;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
   m.def("forward", &run_forward, release());
   m.def("backward", &run_backward, release());
   m.def("step", &run_step, release());
+  m.def("is_narrow", &is_narrow);
+  m.def("mm", &run_mm, release());
   m.def("decode_forward", &run_decode_forward, release());
   m.def("decode_backward", &run_decode_backward, release());
   py::class_<DecoderSteps>(m, "DecoderSteps")

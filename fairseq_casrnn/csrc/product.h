@@ -9,7 +9,10 @@
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
+
+#include "narrow.h"
 
 namespace casrnn {
 
@@ -65,8 +68,8 @@ at::Tensor dense_copy(const at::Tensor& matrix) {
   return copy;
 }
 
-// A product with a fixed matrix. For large sizes ATen's; for small ones, where a call costs more than
-// the arithmetic, a loop over M kept in panels of one vector's width, padded with zeros.
+// A product with a fixed matrix. For large sizes ATen's, or a narrow one; for small ones, where a call
+// costs more than the arithmetic, a loop over M kept in panels of one vector's width, padded with zeros.
 template <class T>
 class Product {
  public:
@@ -75,6 +78,7 @@ class Product {
       : matrix_(std::move(matrix)), rows_(rows), inner_(matrix_.size(0)), columns_(matrix_.size(1)) {
     small_ = is_small(matrix_, rows);
     if (small_) pack();
+    else if (is_narrow(matrix_, rows)) narrow_.emplace(matrix_, rows);
   }
 
   static bool is_small(const at::Tensor& matrix, int64_t rows) {
@@ -86,6 +90,8 @@ class Product {
     if (small_) {
       const T* x = xs.template const_data_ptr<T>() + t * xs.stride(0);
       run_small({x, xs.stride(1)}, {y.template mutable_data_ptr<T>(), y.stride(0)}, add);
+    } else if (narrow_) {
+      narrow_->run(xs.select(0, t), y, add);
     } else if (add) {
       at::addmm_out(y, y, xs.select(0, t), matrix_);
     } else {
@@ -137,14 +143,15 @@ class Product {
   int64_t rows_, inner_, columns_, panels_ = 0;
   bool small_;
   std::vector<T> packed_;
+  std::optional<NarrowProduct> narrow_;
 };
 
 // The product of each of `steps` steps with `matrix`. A transposed view costs a small product half as
 // much again, at every step.
 template <class T>
 Product<T> step_product(at::Tensor matrix, int64_t rows, int64_t steps) {
-  if (steps > 1 && !Product<T>::is_small(matrix, rows)) matrix = dense_copy<T>(matrix);
-  return Product<T>(matrix, rows);
+  const bool converted = Product<T>::is_small(matrix, rows) || is_narrow(matrix, rows);
+  return Product<T>(steps > 1 && !converted ? dense_copy<T>(matrix) : matrix, rows);
 }
 
 }  // namespace casrnn

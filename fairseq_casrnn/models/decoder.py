@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from ..layers import RecurrentStack
 from ..recurrence import decoding
 from ..recurrence.attention import Decode, Layer, attend
+from ..recurrence.products import linear
 from .encoder import by_row
-from .head import VocabularyHead, linear
+from .head import VocabularyHead, uniform_linear
 
 
 class Attention(nn.Module):
@@ -23,8 +24,8 @@ class Attention(nn.Module):
 
     def __init__(self, source_size: int, hidden_size: int):
         super().__init__()
-        self.input_proj = linear(hidden_size, source_size, bias=False)
-        self.output_proj = linear(source_size + hidden_size, hidden_size, bias=False)
+        self.input_proj = uniform_linear(hidden_size, source_size, bias=False)
+        self.output_proj = uniform_linear(source_size + hidden_size, hidden_size, bias=False)
         self.source_size = source_size
 
     def project(self, source: Tensor) -> tuple[Tensor, Tensor]:
@@ -33,8 +34,8 @@ class Attention(nn.Module):
         See :mod:`..recurrence.attention` for what they are.
         """
         source = source.transpose(0, 1).contiguous()
-        keys = torch.matmul(source, self.input_proj.weight)
-        values = F.linear(source, self.output_proj.weight[:, : self.source_size])
+        keys = linear(source, self.input_proj.weight.t())
+        values = linear(source, self.output_proj.weight[:, : self.source_size])
         return keys, values
 
     @property
@@ -104,10 +105,12 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         self.encoder_layer_of = [max(0, top + k) for k in range(rnn.num_layers)]
         self.encoder_hidden_proj = self.encoder_cell_proj = None
         if encoder_size != hidden:
-            self.encoder_hidden_proj = linear(encoder_size, hidden)
+            self.encoder_hidden_proj = uniform_linear(encoder_size, hidden)
             if rnn.has_cell:
-                self.encoder_cell_proj = linear(encoder_size, hidden)
-        self.additional_fc = linear(hidden, out_embed_dim) if hidden != out_embed_dim else None
+                self.encoder_cell_proj = uniform_linear(encoder_size, hidden)
+        self.additional_fc = (
+            uniform_linear(hidden, out_embed_dim) if hidden != out_embed_dim else None
+        )
         shared, cutoffs = share_input_output_embed, adaptive_softmax_cutoff
         self.build_head(len(dictionary), out_embed_dim, shared, cutoffs, dropout_out)
 

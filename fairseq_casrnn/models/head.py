@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from fairseq.modules import AdaptiveSoftmax
 from torch import nn
 
 from ..errors import UserError
+from ..recurrence.products import linear
 
 
-def linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
+def uniform_linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
     """A linear layer uniform in ±0.1."""
     layer = nn.Linear(in_features, out_features, bias)
     for parameter in layer.parameters():
@@ -34,7 +34,7 @@ class VocabularyHead:
         if cutoffs is not None:
             self.adaptive_softmax = AdaptiveSoftmax(size, features, cutoffs, dropout=dropout)
         elif not shared:
-            self.fc_out = linear(features, size)
+            self.fc_out = uniform_linear(features, size)
 
     def output_layer(self, features, **unused):
         """Features ``(B, T, out_embed_dim)`` to logits ``(B, T, V)``.
@@ -44,8 +44,8 @@ class VocabularyHead:
         if self.adaptive_softmax is not None:
             return features.clone()  # fairseq's generator divides in place what it gets
         if self.fc_out is not None:
-            return self.fc_out(features)
-        return F.linear(features, self.embed_tokens.weight)
+            return linear(features, self.fc_out.weight, self.fc_out.bias)
+        return linear(features, self.embed_tokens.weight)
 
     def get_normalized_probs(self, net_output, log_probs, sample=None):
         """(Log-)probabilities ``(B, T, V)``, as fairseq's criterions and generators ask for them.

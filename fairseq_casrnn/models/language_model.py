@@ -16,7 +16,7 @@ from ..layers import RecurrentStack
 from .annealing import follow_epochs
 from .config import check_probabilities, check_sizes, config_for, spelled_as_options
 from .embedding import build_embedding
-from .head import VocabularyHead, linear
+from .head import VocabularyHead, uniform_linear
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
 from .routing import read_assignment
 from .translation import cutoffs, dropout
@@ -74,7 +74,9 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         self.dropout_in_module = FairseqDropout(dropout_in, module_name=type(self).__name__)
         self.dropout_out_module = FairseqDropout(dropout_out, module_name=type(self).__name__)
         hidden = rnn.hidden_size
-        self.additional_fc = linear(hidden, out_embed_dim) if hidden != out_embed_dim else None
+        self.additional_fc = (
+            uniform_linear(hidden, out_embed_dim) if hidden != out_embed_dim else None
+        )
         shared, clusters = share_input_output_embed, adaptive_softmax_cutoff
         self.build_head(len(dictionary), out_embed_dim, shared, clusters, dropout_out)
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from ..cells.base import Cell
 from .attention import Decode
 from .eager import keeps_graph, refuse_create_graph, without_autocast
+from .products import linear
 
 Maybe = Tensor | None
 
@@ -153,7 +154,7 @@ def run(d: Decode, loops: Loops) -> tuple[Tensor, Tensor]:
     embed_dim = d.embedded.size(-1)
     bottom = d.layers[0]
     # The embedding's part of the bottom layer's product, for all steps at once; and of its routing.
-    gx = F.linear(d.embedded, bottom.weight_ih[:, :embed_dim], bottom.bias)
+    gx = linear(d.embedded, bottom.weight_ih[:, :embed_dim], bottom.bias)
     routed = None
     if bottom.attention is not None:
         routed = F.linear(d.embedded, bottom.attention[:, :embed_dim])
@@ -291,7 +292,7 @@ class _Decode(torch.autograd.Function):
 
 def time_product(a: Tensor, b: Tensor) -> Tensor:
     """Σ over time and batch of aᵀ b, for ``(T, B, M)`` and ``(T, B, N)``: ``(M, N)``."""
-    return torch.mm(a.reshape(-1, a.size(-1)).t(), b.reshape(-1, b.size(-1)))
+    return linear(a.reshape(-1, a.size(-1)).t(), b.reshape(-1, b.size(-1)).t())
 
 
 def weight_grads(cell: Cell, d_gates: Tensor, inner: Maybe, x: Tensor, h_prev: Tensor):

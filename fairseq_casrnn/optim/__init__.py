@@ -1,0 +1,3 @@
+"""Optimizers that fairseq lacks; importing this registers them."""
+
+from . import torch_adam  # noqa: F401

@@ -1,0 +1,37 @@
+"""torch's fused Adam: the update of fairseq's ``adam`` in one pass over the parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from fairseq.optim.adam import FairseqAdam
+from omegaconf import II
+
+
+@dataclass
+class TorchAdamConfig(FairseqDataclass):
+    """Options of ``--optimizer torch_adam``, named as those of ``adam``."""
+
+    adam_betas: Any = field(default=(0.9, 0.999), metadata={"help": "betas for Adam optimizer"})
+    adam_eps: float = field(default=1e-8, metadata={"help": "epsilon for Adam optimizer"})
+    weight_decay: float = field(
+        default=0.0, metadata={"help": "decoupled weight decay, as in AdamW"}
+    )
+    lr: list[float] = II("optimization.lr")  # noqa: RUF009
+
+
+@register_optimizer("torch_adam", dataclass=TorchAdamConfig)
+class TorchAdam(FairseqAdam):
+    """``torch.optim.AdamW(fused=True)``.
+
+    fairseq's own ``adam`` takes some ten passes over the parameters. It adds ε to the square root
+    before its bias is corrected, torch (as Kingma and Ba, 2015, Algorithm 1) after.
+    """
+
+    def __init__(self, cfg: TorchAdamConfig, params):
+        FairseqOptimizer.__init__(self, cfg)
+        self._optimizer = torch.optim.AdamW(params, fused=True, **self.optimizer_config)
