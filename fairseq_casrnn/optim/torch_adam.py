@@ -1,7 +1,5 @@
 """torch's fused Adam: the update of fairseq's ``adam`` in one pass over the parameters."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
