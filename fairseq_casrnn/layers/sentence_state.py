@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..cells.base import at_least_one
 from ..errors import UserError
+from ..recurrence.products import linear
 from .sequences import check_lengths, padding_mask
 
 
@@ -118,7 +119,7 @@ class SentenceStateLSTM(nn.Module):
             padding = padding_mask(lengths, steps).unsqueeze(-1)
             x = x.masked_fill(padding, 0.0)  # not even NaN there may reach a weight's gradient
             real = (~padding).to(x.dtype)
-        gx = F.linear(x, self.weight_ih, self.bias)  # (T, B, G*H), for all steps at once
+        gx = linear(x, self.weight_ih, self.bias)  # (T, B, G*H), for all steps at once
         h = self.h0.to(gx.dtype) * real.to(gx.dtype).expand(-1, batch, -1)
         g = self.h0.to(gx.dtype).expand(batch, self.num_sentence_nodes, -1)
         state = (h, torch.zeros_like(h), g, torch.zeros_like(g))
@@ -148,8 +149,8 @@ class SentenceStateLSTM(nn.Module):
     def _words(self, gx, h, c, g, c_g):
         """Eq. 2."""
         size, nodes, span = self.hidden_size, self.num_sentence_nodes, 2 * self.window + 1
-        gates = gx + F.linear(torch.cat(self._around(h), -1), self.weight_hh)
-        gates = gates + F.linear(g.flatten(1), self.weight_gh)  # (B, G*H) for every word
+        gates = gx + linear(torch.cat(self._around(h), -1), self.weight_hh)
+        gates = gates + linear(g.flatten(1), self.weight_gh)  # (B, G*H) for every word
         mixing, o, u = gates.split([(1 + span + nodes) * size, size, size], dim=-1)
         # σ first and softmax after: the exponents lie in (0, 1), so nothing can overflow.
         weights = mixing.sigmoid().exp().unflatten(-1, (-1, size))  # (T, B, 1+span+K, H)
@@ -173,7 +174,7 @@ class SentenceStateLSTM(nn.Module):
         mean = h.sum(0) / real.sum(0)  # (B, H)
 
         def apart(x, weight):  # every node's own weight on a common input: (…, K, H)
-            return F.linear(x, weight.flatten(0, 1)).unflatten(-1, (nodes, size))
+            return linear(x, weight.flatten(0, 1)).unflatten(-1, (nodes, size))
 
         def own(weight):  # every node's own weight on its own state: (B, K, H)
             return torch.einsum("bki,khi->bkh", g, weight)

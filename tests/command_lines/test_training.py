@@ -76,10 +76,18 @@ class Interrupted(BaseException):
     """Stands for a process that ends at once."""
 
 
-@pytest.mark.parametrize("arch", ["lstm", "cas_lstm_tiny", "second_order_lstm_tiny"])
-def test_resuming_in_the_middle_of_an_epoch_changes_nothing(data, tmp_path, arch):
+@pytest.mark.parametrize(
+    ("arch", "optimizer"),
+    [
+        ("lstm", "adam"),
+        ("cas_lstm_tiny", "adam"),
+        ("cas_lstm_tiny", "torch_adam"),
+        ("second_order_lstm_tiny", "adam"),
+    ],
+)
+def test_resuming_in_the_middle_of_an_epoch_changes_nothing(data, tmp_path, arch, optimizer):
     """Bit for bit, dropout included, as fairseq's own lstm does: it seeds every update."""
-    options = ["--save-interval-updates", "3", "--disable-validation"]
+    options = ["--save-interval-updates", "3", "--disable-validation", "--optimizer", optimizer]
     if arch == "lstm":
         sizes = ("embed-dim", "hidden-size")
         options += [p for s in sizes for p in (f"--encoder-{s}", 8, f"--decoder-{s}", 8)]
