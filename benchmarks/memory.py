@@ -50,7 +50,14 @@ def main() -> None:
         for arch in [PEER, *args.archs.split(",")]:
             megabytes[arch] = peak(
                 *("-m", "fairseq_cli.train", data, "--user-dir", str(USER_DIR)),
-                *("--arch", arch, *TRAINING, *(PEER_SIZES if arch == PEER else [])),
+                *(
+                    "--arch",
+                    arch,
+                    "--optimizer",
+                    "adam",
+                    *TRAINING,
+                    *(PEER_SIZES if arch == PEER else []),
+                ),
                 *("--max-tokens", str(args.max_tokens), "--max-update", str(args.updates)),
                 *("--no-save", "--save-dir", run, "--disable-validation", "--cpu"),
                 *("--log-format", "none"),
