@@ -41,6 +41,8 @@ def main() -> None:
     text += run("translation", *data, "--threads", threads[-1], "--precision", "medium")
     text += run("memory", *data)
     text += run("scaling", "--threads", "1") + "![scaling](scaling.png)\n"
+    text += run("sentence_encoders", "--threads", threads[-1])
+    text += "![by sentence length](sentence_lengths.png)\n"
     path = machine.folder() / "README.md"
     path.write_text(text, encoding="utf-8")
     print(f"written to {path}")

@@ -55,25 +55,28 @@ def milliseconds(axis: str, rounds: int, device: str) -> dict[str, list[float]]:
     return curves
 
 
-def draw(results: dict[str, dict[str, list[float]]], path: Path, title: str) -> None:
-    """One panel an axis, both scales logarithmic."""
+def draw(panels: dict[str, tuple], path: Path, title: str) -> None:
+    """One panel an axis, both scales logarithmic.
+
+    ``panels`` holds for each axis its values and the curves over them, by name.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, panels = pyplot.subplots(1, len(results), figsize=(3.2 * len(results), 3), sharey=True)
-    for panel, (axis, curves) in zip(panels, results.items(), strict=True):
+    width = 1.4 + 3.2 * len(panels)
+    figure, grid = pyplot.subplots(1, len(panels), figsize=(width, 3), sharey=True, squeeze=False)
+    for panel, (axis, (ticks, curves)) in zip(grid[0], panels.items(), strict=True):
         for name, values in curves.items():
-            panel.loglog(VALUES[axis], values, marker="o", markersize=3, label=name)
+            panel.loglog(ticks, values, marker="o", markersize=3, label=name)
         panel.set_xlabel(axis)
-        panel.set_xticks(VALUES[axis], [str(value) for value in VALUES[axis]])
+        panel.set_xticks(ticks, [str(value) for value in ticks])
         panel.minorticks_off()
         panel.grid(alpha=0.3)
-    panels[0].set_ylabel("ms, forward and backward")
-    panels[0].legend(fontsize=7)
-    others = ", ".join(f"{axis} {value}" for axis, value in BASE.items())
-    figure.suptitle(f"{title}; otherwise {others}", fontsize=9)
+    grid[0, 0].set_ylabel("ms, forward and backward")
+    grid[0, 0].legend(fontsize=7)
+    figure.suptitle(title, fontsize=9)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
@@ -97,7 +100,8 @@ def main() -> None:
         rows = [[name, *(f"{ms:.2f}" for ms in values)] for name, values in curves.items()]
         print(machine.table(columns, rows))
     path = (args.out or machine.folder()) / "scaling.png"
-    draw(results, path, f"{machine.name()}, {args.threads} threads")
+    panels = {axis: (VALUES[axis], curves) for axis, curves in results.items()}
+    draw(panels, path, f"{machine.name()}, {args.threads} threads; otherwise {others}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import machine  # noqa: E402
 import recurrent_layers as layers  # noqa: E402
 import scaling  # noqa: E402
+import sentence_encoders  # noqa: E402
 import synthetic  # noqa: E402
 import translation  # noqa: E402
 
@@ -40,8 +41,20 @@ def test_scaling(monkeypatch, tmp_path):
     results = {axis: scaling.milliseconds(axis, 1, "cpu") for axis in scaling.VALUES}
     assert set(results["T"]) == {"nn.LSTM", "cas_lstm", "second_order_lstm"}
     assert [len(values) for values in results["S"].values()] == [2]
-    scaling.draw(results, tmp_path / "scaling.png", "tiny")
+    panels = {axis: (scaling.VALUES[axis], curves) for axis, curves in results.items()}
+    scaling.draw(panels, tmp_path / "scaling.png", "tiny")
     assert (tmp_path / "scaling.png").stat().st_size > 1000
+
+
+def test_sentence_encoders(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(sentence_encoders, "LENGTHS", (1, 3))
+    options = ["--hidden-size", "4", "--batch-size", "2", "--steps", "2", "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", ["sentence_encoders.py", *options, "--out", str(tmp_path)])
+    sentence_encoders.main()
+    table = rows(capsys.readouterr().out)
+    assert [len(row) for row in table] == [3] * 5
+    assert table[0] == ["| length", "1", "3 |"]
+    assert (tmp_path / "sentence_lengths.png").stat().st_size > 1000
 
 
 def test_translation(monkeypatch, tmp_path):

@@ -1,0 +1,83 @@
+"""Speed of sentence encoders' bodies against sentence length: a table and log-log curves.
+
+    python benchmarks/sentence_encoders.py [--threads 2] [--steps 9] [--out DIR]
+
+The sentence-state LSTM computes all words of a step at once, a BiLSTM one after another; but each
+of its steps multiplies about half as much as the whole two-layer BiLSTM of equal size. Beside
+torch's BiLSTM stands this package's, of the same sizes. Writes DIR/sentence_lengths.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+import machine
+import torch
+from recurrent_layers import train
+from scaling import draw
+from torch import nn
+
+from fairseq_casrnn import allocation, layers
+
+LENGTHS = (5, 10, 20, 40, 80)
+
+
+def models(size: int, steps: int) -> dict[str, nn.Module]:
+    """The encoders that are compared, by name."""
+    both = {"num_layers": 2, "bidirectional": True}
+    return {
+        "2-layer BiLSTM (nn.LSTM)": nn.LSTM(size, size, **both),
+        "2-layer BiLSTM (ours)": layers.build("stacked_lstm", size, size, 2, "interleaved"),
+        f"sentence-state LSTM, {steps} steps": layers.SentenceStateLSTM(
+            size, size, num_steps=steps
+        ),
+    }
+
+
+def milliseconds(args, device: str) -> dict[str, list[float]]:
+    """Of a training step of each model, at each length."""
+    curves: dict[str, list[float]] = {}
+    made = {name: m.to(device) for name, m in models(args.hidden_size, args.steps).items()}
+    for length in LENGTHS:
+        x = torch.randn(
+            length, args.batch_size, args.hidden_size, device=device, requires_grad=True
+        )
+        with torch.no_grad():
+            grads = {name: torch.ones_like(model(x)[0]) for name, model in made.items()}
+        jobs = {name: partial(train, model, x, grads[name]) for name, model in made.items()}
+        for name, seconds in machine.median_seconds(jobs, args.rounds).items():
+            curves.setdefault(name, []).append(1e3 * seconds)
+    return curves
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--hidden-size", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=9, help="of the sentence-state LSTM")
+    parser.add_argument("--precision", default="highest", help="highest, high or medium")
+    parser.add_argument("--out", type=Path, help="folder of the plot (default: this machine's)")
+    args = parser.parse_args()
+    allocation.keep_freed_memory()
+    torch.set_num_threads(args.threads)
+    torch.set_float32_matmul_precision(args.precision)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(1)
+    how = f"{args.threads} threads, {args.precision} precision"
+    sizes = f"B {args.batch_size}, H {args.hidden_size}"
+    print(f"\n## Sentence encoders, {how}: ms of a training step by sentence length; {sizes}\n")
+    print(machine.warn_if_busy(args.threads), end="")
+    curves = milliseconds(args, device)
+    rows = [[name, *(f"{ms:.1f}" for ms in values)] for name, values in curves.items()]
+    print(machine.table(["length", *map(str, LENGTHS)], rows))
+    path = (args.out or machine.folder()) / "sentence_lengths.png"
+    draw({"sentence length": (LENGTHS, curves)}, path, f"{machine.name()}, {how}; {sizes}")
+
+
+if __name__ == "__main__":
+    main()
