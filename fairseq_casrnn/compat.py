@@ -3,6 +3,7 @@
 import argparse
 import collections
 import functools
+import logging
 import os
 import shutil
 import sys
@@ -153,9 +154,17 @@ def explain_mistakes() -> None:
     sys.excepthook = _explaining(sys.excepthook)
     argparse.ArgumentParser.error = _option_error
     distributed.distributed_main = explained_worker
+    logging.getLogger("fairseq.dataclass.utils").addFilter(_without_all_options)
     if Path(sys.argv[0]).stem in ("fairseq-hydra-train", "hydra_train"):
         # hydra prints a shortened traceback itself and exits unless told to let errors through.
         os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+
+
+def _without_all_options(record: logging.LogRecord) -> bool:
+    """Drops the line of 12,000 characters with every option that comes before a mistake in one."""
+    return os.environ.get("CASRNN_TRACEBACK") == "1" or not str(record.msg).startswith(
+        "Error when composing"
+    )
 
 
 def explained_worker(*args):

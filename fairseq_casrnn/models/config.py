@@ -81,7 +81,7 @@ class RecurrentTranslationConfig(FairseqDataclass):
         default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
     )
     max_source_positions: int = II("task.max_source_positions")
-    max_target_positions: int = II("task.max_target_positions")
+    max_target_positions: Optional[int] = II("task.max_target_positions")
 
 
 def config_for(name: str, base: type) -> type:

@@ -133,6 +133,16 @@ def test_missing_options(fairseq, data):
     assert "batch size either with --max-tokens or --batch-size" in done.sentence
 
 
+def test_translation_model_for_language_modelling(fairseq, data, tmp_path):
+    shutil.copy(data / "dict.xx.txt", tmp_path / "dict.txt")
+    for kind in ("bin", "idx"):
+        shutil.copy(data / f"{SOURCE}.{kind}", tmp_path / f"train.{kind}")
+    options = ["--task", "stateful_language_modeling", "--batch-size", 2, "--optimizer", "sgd"]
+    done = fairseq("train", tmp_path, *options, "--arch", "cas_lstm_tiny", "--cpu")
+    assert done.sentence.startswith("--arch and --task do not fit")
+    assert "Overrides" not in done.out + done.err
+
+
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [
