@@ -25,17 +25,27 @@ DROPOUTS = ["dropout", "decoder_dropout_in", "decoder_dropout_between", "decoder
 
 
 class Carried:
-    """A recurrent state on its way from one batch to the next.
+    """A recurrent state on its way from one batch to the next, of each decoder that it is given to.
 
-    A decoder that is given one starts from its ``state`` and leaves the final state in it,
-    detached. It is an object of its own because data-parallel wrappers copy dicts and lists.
+    A decoder starts from its state here and leaves the final one, detached. It is an object of its
+    own because data-parallel wrappers copy dicts and lists.
 
-    Attributes:
-        state: ``(h, c)``, each ``(L, B, H)``; h alone for cells without c; None for zeros.
+    Args:
+        state: what every decoder starts from: ``(h, c)``, each ``(L, B, H)``; h alone for cells
+            without c; None for zeros.
     """
 
     def __init__(self, state=None):
-        self.state = state
+        self.state = state  # the last one left here
+        self._first, self._states = state, {}
+
+    def before(self, decoder):
+        """The state that ``decoder`` continues."""
+        return self._states.get(id(decoder), self._first)
+
+    def after(self, decoder, state) -> None:
+        """``decoder`` got to ``state``."""
+        self.state = self._states[id(decoder)] = map_state(torch.Tensor.detach, state)
 
 
 class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
@@ -96,10 +106,10 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         else:
             tokens = prev_output_tokens.t().contiguous()  # (T, B)
             embedded = self.drop(self.dropout_in_module, self.embed_tokens(tokens))
-            state = None if carried is None else carried.state
+            state = None if carried is None else carried.before(self)
             x, state = self.rnn(embedded, state, tokens=tokens)
             if carried is not None:
-                carried.state = map_state(torch.Tensor.detach, state)
+                carried.after(self, state)
             x = x.transpose(0, 1).contiguous()  # (B, T, H)
         x = self.drop(self.dropout_out_module, x, time=1)
         if self.additional_fc is not None:

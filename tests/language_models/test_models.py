@@ -139,6 +139,16 @@ def test_carried_state(cell):
     assert not torch.allclose(model(tokens[:, 4:])[0], whole[:, 4:])
 
 
+def test_models_of_an_ensemble_carry_states_of_their_own():
+    models = [random_model("cas_lstm"), random_model("stacked_gru", decoder_hidden_size=7)]
+    tokens, carried, pieces = random_tokens(3, 9), Carried(), {0: [], 1: []}
+    for piece in tokens.split([4, 5], dim=1):
+        for number, model in enumerate(models):
+            pieces[number].append(model(piece, carried=carried)[0])
+    for number, model in enumerate(models):
+        torch.testing.assert_close(torch.cat(pieces[number], 1), model(tokens)[0])
+
+
 @every_cell
 def test_incremental_steps(cell):
     """Step by step, hypotheses swapped on the way, as all at once."""
