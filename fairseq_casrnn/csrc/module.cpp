@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "cross_entropy.h"
 #include "decoder.h"
 #include "kernels.h"
 #include "loop.h"
@@ -168,6 +169,13 @@ void run_decode_backward(const std::vector<LayerFields>& layers, const DecoderFi
   decode_backward(decoder, grads);
 }
 
+std::tuple<double, double, Maybe> run_cross_entropy(const Tensor& logits, const Tensor& target,
+                                                    double smoothing, int64_t pad, bool wants_grad) {
+  const Quiet quiet;
+  const auto [smoothed, plain, grad] = cross_entropy(logits, target, smoothing, pad, wants_grad);
+  return {smoothed, plain, grad.defined() ? Maybe(grad) : std::nullopt};
+}
+
 // a · b, (M, K) and (K, N).
 Tensor run_mm(const Tensor& a, const Tensor& b) {
   const Quiet quiet;
@@ -182,7 +190,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 4;  // INTERFACE there
+  m.attr("interface") = 5;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
   m.def("forward", &run_forward, release());
@@ -190,6 +198,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("step", &run_step, release());
   m.def("is_narrow", &is_narrow);
   m.def("mm", &run_mm, release());
+  m.def("cross_entropy", &run_cross_entropy, release());
   m.def("decode_forward", &run_decode_forward, release());
   m.def("decode_backward", &run_decode_backward, release());
   py::class_<DecoderSteps>(m, "DecoderSteps")

@@ -76,8 +76,15 @@ inline Vec<float> tanh(Vec<float> x) {
   return less_one / (less_one + Vec<float>(2.0f));
 }
 
+// exp(x) for x <= 0; below -87, what is smaller than any normal number becomes the smallest.
+inline Vec<float> exp_of_negative(Vec<float> x) {
+  const SplitExp e = split_exp(at::vec::maximum(x, Vec<float>(-87.0f)));
+  return fmadd(e.scale, e.rest, e.scale);
+}
+
 #else
 
+inline Vec<float> exp_of_negative(Vec<float> x) { return x.exp(); }
 inline Vec<float> sigmoid(Vec<float> x) {
   return Vec<float>(1.0f) / (Vec<float>(1.0f) + x.neg().exp());
 }
@@ -85,6 +92,7 @@ inline Vec<float> tanh(Vec<float> x) { return x.tanh(); }
 
 #endif
 
+inline Vec<double> exp_of_negative(Vec<double> x) { return x.exp(); }
 inline Vec<double> sigmoid(Vec<double> x) {
   return Vec<double>(1.0) / (Vec<double>(1.0) + x.neg().exp());
 }

@@ -48,6 +48,16 @@ def test_losses_fall(data, tmp_path):
     assert min(losses) < losses[0] - 0.5
 
 
+def test_fused_criterion_trains_as_fairseqs(data, tmp_path):
+    losses = []
+    for name in ("label_smoothed_cross_entropy", "fused_label_smoothed_cross_entropy"):
+        options = ["--criterion", name, "--label-smoothing", "0.1", "--report-accuracy"]
+        done = train(data, tmp_path / name, "cas_lstm_tiny", *options)
+        losses.append([float(r["train_nll_loss"]) for r in done.records("train_nll_loss")])
+    assert len(losses[0]) == 2
+    assert losses[0] == pytest.approx(losses[1], abs=2e-3)
+
+
 # --- annealing ---------------------------------------------------------------------------------
 
 
