@@ -16,7 +16,7 @@ from pathlib import Path
 
 import machine
 import synthetic
-from translation import PEER, PEER_SIZES, TRAINING
+from translation import FAIRSEQS, PEER, PEER_SIZES, TRAINING
 
 USER_DIR = Path(__file__).parents[1] / "fairseq_casrnn"
 
@@ -50,14 +50,7 @@ def main() -> None:
         for arch in [PEER, *args.archs.split(",")]:
             megabytes[arch] = peak(
                 *("-m", "fairseq_cli.train", data, "--user-dir", str(USER_DIR)),
-                *(
-                    "--arch",
-                    arch,
-                    "--optimizer",
-                    "adam",
-                    *TRAINING,
-                    *(PEER_SIZES if arch == PEER else []),
-                ),
+                *("--arch", arch, *FAIRSEQS, *TRAINING, *(PEER_SIZES if arch == PEER else [])),
                 *("--max-tokens", str(args.max_tokens), "--max-update", str(args.updates)),
                 *("--no-save", "--save-dir", run, "--disable-validation", "--cpu"),
                 *("--log-format", "none"),

@@ -1,17 +1,19 @@
 """Every benchmark, into ``benchmarks/results/<machine>/README.md``; what ``make bench`` calls.
 
-    python benchmarks/run.py [DATA_BIN]
+    python benchmarks/run.py [--quick] [DATA_BIN]
 
-Half an hour on two idle cores. Without DATA_BIN (a data-bin of a translation recipe) the
+Half an hour on two idle cores, with --quick, which repeats less, ten minutes and more. Without DATA_BIN (a data-bin of a translation recipe) the
 translation models run on random sentences.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import machine
@@ -20,8 +22,18 @@ import torch
 HERE = Path(__file__).parent
 
 
-def run(script: str, *options: str) -> str:
+QUICK = {
+    "recurrent_layers": ["--rounds", "5"],
+    "translation": ["--rounds", "3", "--updates", "2"],
+    "memory": ["--updates", "10"],
+    "scaling": ["--rounds", "3"],
+    "sentence_encoders": ["--rounds", "2"],
+}
+
+
+def run(script: str, *options: str, quick: bool) -> str:
     """What the script prints; its messages go through."""
+    options = (*options, *(QUICK[script] if quick else ()))
     command = [sys.executable, str(HERE / f"{script}.py"), *options]
     print("$ python", *(f"benchmarks/{script}.py", *options), flush=True)
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -31,17 +43,22 @@ def run(script: str, *options: str) -> str:
 
 def main() -> None:
     """Command line."""
-    data = sys.argv[1:2]
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", nargs="*", help="data-bin of a translation recipe")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    args = parser.parse_args()
+    data, measure = args.data[:1], partial(run, quick=args.quick)
     threads = ["1"] if (os.cpu_count() or 1) < 2 else ["1", "2"]
     text = f"# {machine.name()}\n\ntorch {torch.__version__}, {datetime.date.today()}\n"
     for number in threads:
-        text += run("recurrent_layers", "--threads", number)
-        text += run("translation", *data, "--threads", number)
-    text += run("recurrent_layers", "--threads", threads[-1], "--precision", "medium")
-    text += run("translation", *data, "--threads", threads[-1], "--precision", "medium")
-    text += run("memory", *data)
-    text += run("scaling", "--threads", "1") + "![scaling](scaling.png)\n"
-    text += run("sentence_encoders", "--threads", threads[-1])
+        text += measure("recurrent_layers", "--threads", number)
+        text += measure("translation", *data, "--threads", number)
+    text += measure("recurrent_layers", "--threads", threads[-1], "--precision", "medium")
+    medium = ["--threads", threads[-1], "--precision", "medium"]
+    text += measure("translation", *data, *medium, "--fast")
+    text += measure("memory", *data)
+    text += measure("scaling", "--threads", "1") + "![scaling](scaling.png)\n"
+    text += measure("sentence_encoders", "--threads", threads[-1])
     text += "![by sentence length](sentence_lengths.png)\n"
     path = machine.folder() / "README.md"
     path.write_text(text, encoding="utf-8")

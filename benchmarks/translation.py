@@ -30,14 +30,17 @@ PEER_SIZES = [
     for side in ("encoder", "decoder")
     for what, value in (("layers", 2), ("embed-dim", 256), ("hidden-size", 256))
 ] + ["--decoder-out-embed-dim=256"]
-TRAINING = ["--lr=1e-3", "--clip-norm=1", "--dropout=0.3", "--seed=1"]
-TRAINING += ["--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1", "--num-workers=0"]
+TRAINING = ["--lr=1e-3", "--clip-norm=1", "--dropout=0.3", "--label-smoothing=0.1", "--seed=1"]
+TRAINING += ["--num-workers=0"]
+FAIRSEQS = ["--optimizer=adam", "--criterion=label_smoothed_cross_entropy"]
+OURS = ["--optimizer=torch_adam", "--criterion=fused_label_smoothed_cross_entropy"]
 
 
-def build(arch: str, data: str, max_tokens: int, optimizer: str = "adam"):
+def build(arch: str, data: str, max_tokens: int, fast: bool = False):
     """A task and a trainer for ``arch``, as fairseq-train would build them."""
-    argv = [data, "--arch", arch, "--max-tokens", str(max_tokens), "--optimizer", optimizer]
-    argv += TRAINING + (PEER_SIZES if arch == PEER else [])
+    argv = [data, "--arch", arch, "--max-tokens", str(max_tokens), *TRAINING]
+    argv += PEER_SIZES if arch == PEER else []
+    argv += OURS if fast and arch != PEER else FAIRSEQS
     argv += [] if torch.cuda.is_available() else ["--cpu"]
     args = options.parse_args_and_arch(options.get_training_parser(), argv)
     cfg = convert_namespace_to_omegaconf(args)
@@ -77,7 +80,7 @@ def decode(task, trainer, samples, beam: int, length: int) -> float:
 
 def compare(data: str, archs: list[str], args) -> dict[str, tuple[float, float]]:
     """Words a second of training and sentences a second of decoding, medians, of each model."""
-    built = {arch: build(arch, data, args.max_tokens, args.optimizer) for arch in archs}
+    built = {arch: build(arch, data, args.max_tokens, args.fast) for arch in archs}
     samples = batches(*built[PEER], args.updates)
     small = batches(*build(PEER, data, 800), 2)
     speeds = {arch: ([], []) for arch in archs}
@@ -103,7 +106,9 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--length", type=int, default=15, help="tokens of every hypothesis")
     parser.add_argument("--precision", default="highest", help="highest, high or medium")
-    parser.add_argument("--optimizer", default="adam", help="adam or torch_adam")
+    parser.add_argument(
+        "--fast", action="store_true", help="our models with this package's optimizer and criterion"
+    )
     args = parser.parse_args()
     allocation.keep_freed_memory()  # as fairseq-train does with this plugin, whatever the model
     torch.set_num_threads(args.threads)
@@ -112,7 +117,8 @@ def main() -> None:
     archs = [PEER, *args.archs.split(",")]
     with tempfile.TemporaryDirectory() as folder:
         speeds = compare(args.data or synthetic.write(folder), archs, args)
-    how = f"{args.threads} threads, {args.precision} precision, {args.optimizer}"
+    how = f"{args.threads} threads, {args.precision} precision"
+    how += ", our optimizer and criterion" * args.fast
     print(f"\n## Translation, {how}\n\n{busy}", end="")
     print(f"{args.max_tokens} tokens a batch of training; beam {args.beam}.\n")
     rows = []
