@@ -2,8 +2,8 @@
 
     python benchmarks/run.py [--quick] [DATA_BIN]
 
-Half an hour on two idle cores, with --quick, which repeats less, ten minutes and more. Without DATA_BIN (a data-bin of a translation recipe) the
-translation models run on random sentences.
+Half an hour on two idle cores, with --quick, which repeats less, ten minutes and more. Without
+DATA_BIN (a data-bin of a translation recipe) the translation models run on random sentences.
 """
 
 from __future__ import annotations
