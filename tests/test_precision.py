@@ -7,6 +7,7 @@ from helpers import assert_close, every_engine, every_family, flat, gradients, r
 
 from fairseq_casrnn import precision
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.layers import CASLSTM
 from fairseq_casrnn.recurrence import products
 
 # bfloat16 keeps 8 bits of each factor; sums of 64 products of either sign.
@@ -148,3 +149,20 @@ def test_compiled_loop_rounds_where_it_pays(case):
     ):
         assert not torch.equal(medium, highest), name
         assert (medium - highest).norm() <= 0.03 * highest.norm() + 1e-6
+
+
+@narrow_only
+def test_weights_in_column_order():
+    torch.set_float32_matmul_precision("medium")
+    grads = []
+    for turn in (False, True):
+        layer = CASLSTM(40, 24, 2, engine="cpp")
+        for parameter in layer.parameters():
+            values = 0.3 * rand(*parameter.shape, dtype=torch.float32)
+            if turn and values.dim() == 2:
+                values = values.t().contiguous().t()
+            parameter.data = values
+        x = rand(9, 20, 40, dtype=torch.float32)
+        grads.append(gradients(weighted(flat(layer(x))), list(layer.parameters())))
+    for plain, turned in zip(*grads, strict=True):
+        assert (turned - plain).norm() <= 0.01 * plain.norm()

@@ -111,7 +111,7 @@ void weight_gradients(const Layer& layer, Gradients& grads, int64_t added, int64
   multiply(grads.weight_hh.narrow(0, 0, added), d_gates.narrow(1, 0, added).t(), states);
   if (apart) multiply(grads.weight_hh.narrow(0, added, apart), layer.inner.flatten(0, 1).t(), states);
   if (!layer.x.defined()) return;
-  grads.weight_ih = at::empty_like(layer.weight_ih_t.t());
+  grads.weight_ih = at::empty({layer.weight_ih_t.size(1), layer.weight_ih_t.size(0)}, states.options());
   multiply(grads.weight_ih, d_gates.t(), layer.x.flatten(0, 1));
   if (!grads.wants_x) return;
   grads.x = at::empty_like(layer.x);

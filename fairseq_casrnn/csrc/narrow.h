@@ -10,7 +10,7 @@ namespace casrnn {
 // torch does not, and there are rows enough to be worth the conversion.
 bool is_narrow(const at::Tensor& factor, int64_t rows);
 
-// y (+)= a · b, for matrices with one dense dimension; narrow where is_narrow.
+// y (+)= a · b, for matrices with one dense dimension, y with dense rows; narrow where is_narrow.
 void multiply(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, bool add = false);
 
 // x · M for one M and many small X.
