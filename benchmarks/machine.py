@@ -41,12 +41,30 @@ def folder() -> Path:
     return path
 
 
+def busy_cores(seconds: float = 1.0) -> float:
+    """How many cores other processes keep busy while this one sleeps; 0 where Linux is not."""
+
+    def ticks() -> tuple[int, int]:
+        fields = [
+            int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
+        ]
+        return sum(fields), fields[3] + fields[4]  # all, and those of idling or waiting for a disk
+
+    if not Path("/proc/stat").exists():
+        return 0.0
+    everything, idle = ticks()
+    time.sleep(seconds)
+    more, more_idle = ticks()
+    share = 1 - (more_idle - idle) / max(1, more - everything)
+    return share * (os.cpu_count() or 1)
+
+
 def warn_if_busy(threads: int) -> str:
     """A warning when other processes are running, for then nothing measured means much."""
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    if load <= cores - threads + 0.5:
+    others, cores = busy_cores(), os.cpu_count() or 1
+    if others <= max(0.1, cores - threads - 0.5):
         return ""
-    return f"**The machine was busy: load {load:.1f} on {cores} cores.**\n\n"
+    return f"**The machine was busy: other processes took {others:.1f} of {cores} cores.**\n\n"
 
 
 def synchronize() -> None:

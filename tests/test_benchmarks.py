@@ -73,3 +73,17 @@ def test_median_takes_turns_and_forgets_the_first_rounds():
     jobs = {name: lambda name=name: order.append(name) for name in "ab"}
     assert set(machine.median_seconds(jobs, 3)) == {"a", "b"}
     assert order == ["a", "b"] * 5
+
+
+def test_busy_machine(monkeypatch):
+    ticks = iter([[100, 0, 0, 900, 0, 0, 0, 0], [150, 0, 0, 950, 0, 0, 0, 0]])
+    monkeypatch.setattr(machine.Path, "exists", lambda path: True)
+    monkeypatch.setattr(
+        machine.Path, "read_text", lambda path: "cpu " + " ".join(map(str, next(ticks))) + " 0 0\n"
+    )
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(machine.time, "sleep", lambda seconds: None)
+    assert machine.busy_cores() == 2.0
+    monkeypatch.setattr(machine, "busy_cores", lambda: 0.9)
+    assert machine.warn_if_busy(1) == ""
+    assert "other processes took 0.9 of 4 cores" in machine.warn_if_busy(4)
