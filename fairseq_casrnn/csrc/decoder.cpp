@@ -82,9 +82,10 @@ class LayerLoop {
                 std::optional<double> temperature) {
     if (!outer_) {
       const Tensor weight_hh = layer.weight_hh_t.t();
-      outer_.emplace(weight_hh.narrow(0, 0, added_), sizes_.batch);
-      inner_.emplace(weight_hh.narrow(0, added_, apart_), sizes_.batch);
-      input_.emplace(layer.weight_ih_t.t(), sizes_.batch);
+      const auto [steps, batch, _] = sizes_;
+      outer_ = step_product<T>(weight_hh.narrow(0, 0, added_), batch, steps);
+      if (apart_) inner_ = step_product<T>(weight_hh.narrow(0, added_, apart_), batch, steps);
+      input_ = step_product<T>(layer.weight_ih_t.t(), batch, steps);
       d_added_ = layer.gates.narrow(2, 0, added_);
       const int64_t extra = kernel.mixture ? cells_ : sizes_.size;
       if (kernel.mixture || kernel.lower) d_extra_ = at::empty({sizes_.batch, extra}, layer.hs.options());
@@ -211,7 +212,7 @@ class Loop {
 
   void backward(DecoderGradients& grads) {
     const int64_t depth = layers_.size();
-    const Product<T> out(d_.weight_out_t.t(), sizes_.batch);
+    const auto out = step_product<T>(d_.weight_out_t.t(), sizes_.batch, sizes_.steps);
     Tensor& d_feed = layers_[0].dx = at::zeros({sizes_.batch, sizes_.size}, d_.feeds.options());
     std::vector<T> d_alpha(d_.keys.size(1));
     for (int64_t t = sizes_.steps - 1; t >= 0; --t) {

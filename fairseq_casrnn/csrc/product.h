@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "narrow.h"
+#include "packed.h"
 
 namespace casrnn {
 
@@ -68,17 +69,19 @@ at::Tensor dense_copy(const at::Tensor& matrix) {
   return copy;
 }
 
-// A product with a fixed matrix. For large sizes ATen's, or a narrow one; for small ones, where a call
+// A product with a fixed matrix. For large sizes a packed or a narrow one, or ATen's; for small ones, where a call
 // costs more than the arithmetic, a loop over M kept in panels of one vector's width, padded with zeros.
 template <class T>
 class Product {
  public:
-  // matrix: (K, N), any strides. rows: of every X.
-  Product(at::Tensor matrix, int64_t rows)
+  // matrix: (K, N), any strides. rows: of every X. many: there will be many X.
+  Product(at::Tensor matrix, int64_t rows, bool many)
       : matrix_(std::move(matrix)), rows_(rows), inner_(matrix_.size(0)), columns_(matrix_.size(1)) {
     small_ = is_small(matrix_, rows);
     if (small_) pack();
     else if (is_narrow(matrix_, rows)) narrow_.emplace(matrix_, rows);
+    else if (many && PackedProduct::is_available(matrix_)) packed_matrix_.emplace(matrix_, rows);
+    else if (many) matrix_ = dense_copy<T>(matrix_);  // a transposed view costs half as much again
   }
 
   static bool is_small(const at::Tensor& matrix, int64_t rows) {
@@ -92,6 +95,8 @@ class Product {
       run_small({x, xs.stride(1)}, {y.template mutable_data_ptr<T>(), y.stride(0)}, add);
     } else if (narrow_) {
       narrow_->run(xs.select(0, t), y, add);
+    } else if (packed_matrix_) {
+      packed_matrix_->run(xs.select(0, t), y, add);
     } else if (add) {
       at::addmm_out(y, y, xs.select(0, t), matrix_);
     } else {
@@ -144,14 +149,13 @@ class Product {
   bool small_;
   std::vector<T> packed_;
   std::optional<NarrowProduct> narrow_;
+  std::optional<PackedProduct> packed_matrix_;
 };
 
-// The product of each of `steps` steps with `matrix`. A transposed view costs a small product half as
-// much again, at every step.
+// The product of each of `steps` steps with `matrix`.
 template <class T>
 Product<T> step_product(at::Tensor matrix, int64_t rows, int64_t steps) {
-  const bool converted = Product<T>::is_small(matrix, rows) || is_narrow(matrix, rows);
-  return Product<T>(steps > 1 && !converted ? dense_copy<T>(matrix) : matrix, rows);
+  return Product<T>(std::move(matrix), rows, steps > 1);
 }
 
 }  // namespace casrnn
