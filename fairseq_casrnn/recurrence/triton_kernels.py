@@ -81,6 +81,15 @@ def load_sums(
 
 
 @triton.jit
+def load_grad(pointer, outside, at, mask, like):
+    """The gradient from the step after, plus that from outside at ``at`` where there is one."""
+    grad = load(pointer, mask, like)
+    if outside is not None:
+        grad += load(outside + at, mask, like)
+    return grad
+
+
+@triton.jit
 def tile(batch, size: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr):
     """Rows ``(ROWS, 1)``, units ``(1, UNITS)`` and the mask of this program's tile."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
@@ -142,12 +151,8 @@ def backward_step(
     here = row * size + unit
     a = load_blocks(gates + gates_at, size, BLOCKS, mask, gates)
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    d_h = load(dh + here, mask, gates)
-    d_new = load(d_state + here, mask, gates)
-    if grad_h is not None:
-        d_h += load(grad_h + at, mask, gates)
-    if grad_state is not None:
-        d_new += load(grad_state + at, mask, gates)
+    d_h = load_grad(dh + here, grad_h, at, mask, gates)
+    d_new = load_grad(d_state + here, grad_state, at, mask, gates)
     lower, u_h = 0.0, 0.0
     if extra is not None:
         lower = load(extra + at, mask, gates)
@@ -220,12 +225,8 @@ def mixture_backward_step(
     at = at * size + unit
     here = row * size + unit
     past = load(states + at, mask, gates)
-    d_h = load(dh + here, mask, gates)
-    d_c = load(d_state + here, mask, gates)
-    if grad_h is not None:
-        d_h += load(grad_h + at, mask, gates)
-    if grad_state is not None:
-        d_c += load(grad_state + at, mask, gates)
+    d_h = load_grad(dh + here, grad_h, at, mask, gates)
+    d_c = load_grad(d_state + here, grad_state, at, mask, gates)
     d_past = tl.zeros_like(past)
     for s in tl.static_range(CELLS):
         block = gates_at + s * 4 * size
