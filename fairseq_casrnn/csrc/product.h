@@ -69,8 +69,9 @@ at::Tensor dense_copy(const at::Tensor& matrix) {
   return copy;
 }
 
-// A product with a fixed matrix. For large sizes a packed or a narrow one, or ATen's; for small ones, where a call
-// costs more than the arithmetic, a loop over M kept in panels of one vector's width, padded with zeros.
+// A product with a fixed matrix. For large sizes a narrow or a packed one, or ATen's; for small ones,
+// where a call costs more than the arithmetic, a loop over M kept in panels of one vector's width,
+// padded with zeros.
 template <class T>
 class Product {
  public:

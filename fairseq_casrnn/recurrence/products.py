@@ -16,12 +16,10 @@ from . import cpp
 
 def is_narrow(x: Tensor) -> bool:
     """Whether products of the rows ``x`` (*, I) are to have their factors rounded to bfloat16."""
-    if x.dtype != torch.float32 or x.device.type != "cpu":
-        return False
-    if torch.get_float32_matmul_precision() != "medium" or torch.is_autocast_enabled("cpu"):
-        return False
     module, _ = cpp.extension()
-    return module is not None and module.is_narrow(x, x.numel() // x.size(-1))
+    if module is None or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return False
+    return module.is_narrow(x, x.shape[:-1].numel())
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
