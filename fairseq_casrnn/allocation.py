@@ -1,8 +1,7 @@
 """Keep freed memory for the next batch instead of giving it back to the system.
 
 A training step frees and asks again for buffers of many megabytes. glibc returns such blocks to the
-system at once, and every page of the next one is a fault, zeroed by the kernel: a tenth to a fifth
-of a step's time on the CPU.
+system at once, and every page of the next one is a fault, zeroed by the kernel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """fairseq's cross entropies, loss and gradient in one pass over the logits where that is possible.
 
-fairseq goes over the logits some ten times: log softmax, gather, sum, and back. With a vocabulary
-of thousands and a small model that is a sixth of a training step on the CPU.
+fairseq goes over the logits some ten times: log softmax, gather, sum, and back.
 """
 
 # No "from __future__ import annotations": fairseq reads the fields' types, and not as text.
