@@ -13,6 +13,7 @@
 
 #include "attend.h"
 #include "kernels.h"
+#include "shares.h"
 #include "tensors.h"
 
 namespace casrnn {
@@ -33,7 +34,8 @@ class LayerLoop {
         sizes_(sizes),
         cells_(layer.mixes.defined() ? layer.mixes.size(2) : 1),
         added_((kernel.products * cells_ - kernel.inner) * sizes.size),
-        apart_(kernel.inner ? sizes.size : 0) {
+        apart_(kernel.inner ? sizes.size : 0),
+        shares_(shares_of(sizes.batch, kernel.blocks * cells_ * sizes.size)) {
     const auto [steps, batch, size] = sizes;
     const int64_t gates = kernel.blocks * cells_ * size;
     check("weight_ih", layer.weight_ih_t, {size, gates});
@@ -70,7 +72,8 @@ class LayerLoop {
     s.products = data<T>(products_);
     s.bias = data<T>(layer.bias);
     s.keep = keep;
-    kernel.forward(s, 0, sizes_.batch);
+    shared_out(shares_, sizes_.batch,
+               [&](int64_t, int64_t begin, int64_t end) { kernel.forward(s, begin, end); });
     if (layer.up.defined())
       map(data<T>(layer.up, t), data<T>(layer.hs, t + 1), data<T>(layer.drop, t),
           sizes_.batch * sizes_.size, [](Vec<T> a, Vec<T> b) { return a * b; });
@@ -89,6 +92,8 @@ class LayerLoop {
       d_added_ = layer.gates.narrow(2, 0, added_);
       const int64_t extra = kernel.mixture ? cells_ : sizes_.size;
       if (kernel.mixture || kernel.lower) d_extra_ = at::empty({sizes_.batch, extra}, layer.hs.options());
+      if (grads.params[k].defined()) params_ = new_shares(grads.params[k]);
+      if (grads.bias[k].defined()) bias_ = new_shares(grads.bias[k]);
       if (!dx.defined()) dx = at::empty({sizes_.batch, sizes_.size}, layer.hs.options());
     }
     Step<T> s = at(lower, t);
@@ -102,14 +107,20 @@ class LayerLoop {
       if (upper->kernel.lower) s.grad_c = data<T>(upper->d_extra_);
     }
     s.d_extra = data<T>(d_extra_);
-    s.d_params = data<T>(grads.params[k]);
-    s.d_bias = data<T>(grads.bias[k]);
-    kernel.backward(s, 0, sizes_.batch);
+    shared_out(shares_, sizes_.batch, [&](int64_t share, int64_t begin, int64_t end) {
+      Step<T> own = s;
+      own.d_params = data<T>(params_, share);
+      own.d_bias = data<T>(bias_, share);
+      kernel.backward(own, begin, end);
+    });
     // A cell without c leaves in dh what does not pass through U.
     outer_->run(d_added_, t, grads.dh[k], !kernel.cell);
     if (apart_) inner_->run(layer.inner, t, grads.dh[k], true);
     input_->run(layer.gates, t, dx, false);
     if (kernel.mixture) unroute(grads.mixes[k], t, temperature);
+    if (t > 0) return;
+    if (params_.defined()) grads.params[k].add_(params_.sum(0));
+    if (bias_.defined()) grads.bias[k].add_(bias_.sum(0));
   }
 
   DecoderLayer& layer;
@@ -117,6 +128,13 @@ class LayerLoop {
   Tensor dx;
 
  private:
+  // Every share of the rows adds to its own sums.
+  Tensor new_shares(const Tensor& sums) const {
+    std::vector<int64_t> shape = sums.sizes().vec();
+    shape.insert(shape.begin(), shares_);
+    return at::zeros(shape, sums.options());
+  }
+
   Step<T> at(const LayerLoop* lower, int64_t t) const {
     Step<T> s{};
     s.batch = sizes_.batch, s.size = sizes_.size, s.cells = cells_;
@@ -167,8 +185,9 @@ class LayerLoop {
   const Sizes sizes_;
   const int64_t cells_;
   const int64_t added_, apart_;  // columns of U h that are added to the gates, and the others
+  const int64_t shares_;         // of a step's rows, one a thread
   std::optional<Product<T>> ih_, hh_, outer_, inner_, input_;
-  Tensor products_, d_added_, d_extra_;
+  Tensor products_, d_added_, d_extra_, params_, bias_;
 };
 
 template <class T>
@@ -202,8 +221,9 @@ class Loop {
         layers_[k].forward(input(k), below(k), t, d_.temperature, keep);
       const Tensor& states = states_.back();
       out.run(states, t, d_.outs.select(0, t), false);
-      for (int64_t b = 0; b < sizes_.batch; ++b)
+      every_row([&](int64_t b) {
         source(b).forward(row(states, t, b), alpha(d_.alphas, t, b), row(d_.outs, t, b));
+      });
       if (d_.drop_out.defined())
         map(data<T>(d_.feeds, t + 1), data<T>(d_.outs, t), data<T>(d_.drop_out, t),
             sizes_.batch * sizes_.size, [](Vec<T> a, Vec<T> b) { return a * b; });
@@ -214,10 +234,8 @@ class Loop {
     const int64_t depth = layers_.size();
     const auto out = step_product<T>(d_.weight_out_t.t(), sizes_.batch, sizes_.steps);
     Tensor& d_feed = layers_[0].dx = at::zeros({sizes_.batch, sizes_.size}, d_.feeds.options());
-    std::vector<T> d_alpha(d_.keys.size(1));
     for (int64_t t = sizes_.steps - 1; t >= 0; --t) {
-      for (int64_t b = 0; b < sizes_.batch; ++b)
-        output_backward(grads, t, b, data<T>(d_feed) + b * sizes_.size, d_alpha);
+      every_row([&](int64_t b) { output_backward(grads, t, b, data<T>(d_feed) + b * sizes_.size); });
       out.run(grads.d_pre, t, grads.dh.back(), true);
       for (int64_t k = depth - 1; k >= 0; --k)
         layers_[k].backward(below(k), k + 1 < depth ? &layers_[k + 1] : nullptr, t, grads, k,
@@ -226,6 +244,15 @@ class Loop {
   }
 
  private:
+  // f(b) for every row of the batch, whose attention is apart from that of the others.
+  template <class F>
+  void every_row(const F& f) const {
+    const int64_t shares = shares_of(sizes_.batch, 2 * d_.keys.size(1) * sizes_.size);
+    shared_out(shares, sizes_.batch, [&](int64_t, int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) f(b);
+    });
+  }
+
   const Tensor& input(size_t k) const {
     if (k == 0) return d_.feeds;
     const auto& lower = d_.layers[k - 1];
@@ -248,7 +275,7 @@ class Loop {
   }
 
   // From the gradient of row b's fed output to those of the scores and of the top layer's h.
-  void output_backward(DecoderGradients& grads, int64_t t, int64_t b, T* d_feed, std::vector<T>& d_alpha) {
+  void output_backward(DecoderGradients& grads, int64_t t, int64_t b, T* d_feed) {
     const int64_t n = sizes_.size;
     if (grads.out.defined())
       map(d_feed, d_feed, row(grads.out, t, b), n, [](Vec<T> a, Vec<T> g) { return a + g; });
@@ -257,8 +284,9 @@ class Loop {
     T* d_pre = row(grads.d_pre, t, b);
     map(d_pre, d_feed, row(d_.outs, t, b), n,
         [](Vec<T> g, Vec<T> y) { return g * (Vec<T>(T(1)) - y * y); });
+    thread_local std::vector<T> d_alpha;
+    d_alpha.assign(d_.keys.size(1), T(0));
     if (grads.alpha.defined()) std::copy_n(alpha(grads.alpha, t, b), d_alpha.size(), d_alpha.data());
-    else std::fill(d_alpha.begin(), d_alpha.end(), T(0));
     source(b).backward(alpha(d_.alphas, t, b), d_pre, d_alpha.data(), alpha(grads.d_scores, t, b),
                        data<T>(grads.dh.back()) + b * n);
   }

@@ -8,6 +8,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "kernels.h"
+#include "multiply.h"
+#include "shares.h"
 #include "tensors.h"
 
 namespace casrnn {
@@ -20,6 +22,7 @@ struct Loop {
   int64_t steps, batch, size, cells, gates;
   int64_t added;  // columns of U h that are added to the gates; the others make inner
   int64_t apart;  // the number of those others
+  int64_t shares;  // of a step's rows, one a thread
 
   explicit Loop(const Layer& layer)
       : kernel(casrnn::kernel<T>(layer.name)),
@@ -29,7 +32,8 @@ struct Loop {
         cells(kernel.mixture && layer.extra.defined() ? layer.extra.size(2) : 1),
         gates(kernel.blocks * cells * size),
         added((kernel.products * cells - kernel.inner) * size),
-        apart(kernel.inner ? size : 0) {
+        apart(kernel.inner ? size : 0),
+        shares(shares_of(batch, gates)) {
     check("weight_hh", layer.weight_hh_t, {size, added + apart});
     check("x", layer.x, {steps, batch, layer.x.defined() ? layer.weight_ih_t.size(0) : 0});
     check("weight_ih", layer.weight_ih_t, {layer.x.defined() ? layer.x.size(2) : 0, gates});
@@ -74,12 +78,14 @@ void forward_as(Layer& layer, bool keep) {
   const Loop<T> loop(layer);
   int64_t block = loop.steps;
   at::Tensor x;  // (T * B, I)
+  std::optional<Product<T>> input;
   if (layer.x.defined()) {
     x = layer.x.view({-1, layer.x.size(2)});
     block = loop.block(layer);
     const int64_t slots = keep ? loop.steps : block;
     layer.gates = at::empty({slots, loop.batch, loop.gates}, layer.hs.options());
     if (loop.apart) layer.inner = at::empty({slots, loop.batch, loop.size}, layer.hs.options());
+    input.emplace(layer.weight_ih_t, block * loop.batch, block < loop.steps);
   }
   const auto product = step_product<T>(layer.weight_hh_t, loop.batch, loop.steps);
   const at::Tensor products = at::empty({loop.batch, loop.added + loop.apart}, layer.hs.options());
@@ -89,7 +95,7 @@ void forward_as(Layer& layer, bool keep) {
     if (x.defined()) {
       at::Tensor sums = layer.gates.view({-1, loop.gates});
       sums = sums.narrow(0, slot * loop.batch, count * loop.batch);
-      multiply(sums, x.narrow(0, first * loop.batch, count * loop.batch), layer.weight_ih_t);
+      input->run(x.narrow(0, first * loop.batch, count * loop.batch), sums, false);
     }
     for (int64_t i = 0; i < count; ++i) {
       Step<T> s = loop.at(layer, first + i, slot + i);
@@ -98,7 +104,8 @@ void forward_as(Layer& layer, bool keep) {
       s.keep = keep;
       // Not added to the gates by the product itself, which makes small products up to a third slower.
       product.run(layer.hs, first + i, products, false);
-      loop.kernel.forward(s, 0, loop.batch);
+      shared_out(loop.shares, loop.batch,
+                 [&](int64_t, int64_t begin, int64_t end) { loop.kernel.forward(s, begin, end); });
     }
   }
 }
@@ -126,8 +133,9 @@ void backward_as(Layer& layer, Gradients& grads) {
   const auto inner = step_product<T>(weight_hh.narrow(0, loop.added, loop.apart), loop.batch, loop.steps);
   const at::Tensor added = layer.gates.narrow(2, 0, loop.added);
   if (grads.wants_extra && layer.extra.defined()) grads.extra = at::empty_like(layer.extra);
-  if (loop.kernel.grads) grads.params = at::zeros({loop.kernel.grads, loop.size}, layer.hs.options());
-  if (layer.x.defined()) grads.bias = at::zeros({loop.gates}, layer.hs.options());
+  at::Tensor params, bias;  // every share has its own sums
+  if (loop.kernel.grads) params = at::zeros({loop.shares, loop.kernel.grads, loop.size}, layer.hs.options());
+  if (layer.x.defined()) bias = at::zeros({loop.shares, loop.gates}, layer.hs.options());
   for (int64_t t = loop.steps - 1; t >= 0; --t) {
     Step<T> s = loop.at(layer, t, t);
     s.dh = data<T>(grads.dh);
@@ -135,13 +143,18 @@ void backward_as(Layer& layer, Gradients& grads) {
     if (grads.grad_hs.defined()) s.grad_h = data<T>(grads.grad_hs) + t * loop.batch * loop.size;
     if (grads.grad_cs.defined()) s.grad_c = data<T>(grads.grad_cs) + t * loop.batch * loop.size;
     if (grads.extra.defined()) s.d_extra = data<T>(grads.extra) + t * grads.extra.stride(0);
-    s.d_params = data<T>(grads.params);
-    s.d_bias = data<T>(grads.bias);
-    loop.kernel.backward(s, 0, loop.batch);
+    shared_out(loop.shares, loop.batch, [&](int64_t share, int64_t begin, int64_t end) {
+      Step<T> own = s;
+      own.d_params = data<T>(params, share);
+      own.d_bias = data<T>(bias, share);
+      loop.kernel.backward(own, begin, end);
+    });
     // A cell without c leaves in dh what does not pass through U.
     outer.run(added, t, grads.dh, !loop.kernel.cell);
     if (loop.apart) inner.run(layer.inner, t, grads.dh, true);
   }
+  if (params.defined()) grads.params = params.sum(0);
+  if (bias.defined()) grads.bias = bias.sum(0);
   weight_gradients(layer, grads, loop.added, loop.apart);
 }
 

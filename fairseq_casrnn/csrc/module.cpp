@@ -12,6 +12,7 @@
 #include "decoder.h"
 #include "kernels.h"
 #include "loop.h"
+#include "multiply.h"
 #include "narrow.h"
 
 namespace casrnn {
@@ -176,11 +177,11 @@ std::tuple<double, double, Maybe> run_cross_entropy(const Tensor& logits, const 
   return {smoothed, plain, grad.defined() ? Maybe(grad) : std::nullopt};
 }
 
-// a · b, (M, K) and (K, N).
-Tensor run_mm(const Tensor& a, const Tensor& b) {
+// a · b + bias, (M, K), (K, N) and (N).
+Tensor run_mm(const Tensor& a, const Tensor& b, const Maybe& bias) {
   const Quiet quiet;
   const Tensor y = at::empty({a.size(0), b.size(1)}, a.options());
-  multiply(y, a, b);
+  multiply(y, a, b, plain(bias));
   return y;
 }
 
@@ -190,7 +191,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 5;  // INTERFACE there
+  m.attr("interface") = 6;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
   m.def("forward", &run_forward, release());

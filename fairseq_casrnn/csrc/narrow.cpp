@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
@@ -69,15 +68,9 @@ bool is_narrow(const Tensor& factor, int64_t rows) {
          at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::MEDIUM;
 }
 
-void multiply(const Tensor& y, const Tensor& a, const Tensor& b, bool add) {
-  if (!is_narrow(b, a.size(0))) {
-    Tensor out = y;
-    if (add) at::addmm_out(out, out, a, b);
-    else at::mm_out(out, a, b);
-    return;
-  }
+void multiply_narrow(const Tensor& y, const Tensor& a, const Tensor& b) {
   const int64_t rows = rounded(a.size(0)), inner = rounded(a.size(1));
-  widen(at::mm(narrowed(a, rows, inner), narrowed(b, inner, b.size(1))), y, add);
+  widen(at::mm(narrowed(a, rows, inner), narrowed(b, inner, b.size(1))), y, false);
 }
 
 NarrowProduct::NarrowProduct(const Tensor& matrix, int64_t rows)

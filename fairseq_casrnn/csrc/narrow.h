@@ -10,13 +10,13 @@ namespace casrnn {
 // torch does not, and there are rows enough to be worth the conversion.
 bool is_narrow(const at::Tensor& factor, int64_t rows);
 
-// y (+)= a · b, for matrices with one dense dimension, y with dense rows; narrow where is_narrow.
-void multiply(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, bool add = false);
+// y = a · b, for matrices with one dense dimension, y with dense rows.
+void multiply_narrow(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b);
 
 // x · M for one M and many small X.
 class NarrowProduct {
  public:
-  // matrix: (K, N). rows: of every X.
+  // matrix: (K, N). rows: the most that an X has.
   NarrowProduct(const at::Tensor& matrix, int64_t rows);
 
   // y (+)= x · M, with x (rows, K) and y (rows, N).

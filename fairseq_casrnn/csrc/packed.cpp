@@ -42,13 +42,14 @@ bool PackedProduct::is_available(const Tensor& matrix) {
   return known && at::globalContext().userEnabledMkldnn() && matrix.scalar_type() == at::kFloat;
 }
 
-PackedProduct::PackedProduct(const Tensor& matrix, int64_t rows)
-    : matrix_(call(*reorder(), {matrix.t().contiguous(), rows})) {}
+PackedProduct::PackedProduct(const Tensor& matrix, int64_t rows, const Tensor& bias)
+    : matrix_(call(*reorder(), {matrix.t().contiguous(), rows})), bias_(bias) {}
 
 void PackedProduct::run(const Tensor& x, const Tensor& y, bool add) const {
   static const c10::List<std::optional<at::Scalar>> none;
+  const c10::IValue bias = bias_.defined() ? c10::IValue(bias_) : c10::IValue();
   const Tensor product =
-      call(*linear(), {x, matrix_, c10::IValue(), std::string("none"), none, c10::IValue(std::string())});
+      call(*linear(), {x, matrix_, bias, std::string("none"), none, c10::IValue(std::string())});
   if (add) y.add_(product);
   else y.copy_(product);
 }

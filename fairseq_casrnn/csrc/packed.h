@@ -11,14 +11,14 @@ class PackedProduct {
   // Whether this torch has it, for float matrices on the CPU.
   static bool is_available(const at::Tensor& matrix);
 
-  // matrix: (K, N), any strides. rows: of every X.
-  PackedProduct(const at::Tensor& matrix, int64_t rows);
+  // matrix: (K, N), any strides. rows: of most X. bias: (N), or undefined.
+  PackedProduct(const at::Tensor& matrix, int64_t rows, const at::Tensor& bias = {});
 
-  // y (+)= x · M, with x (rows, K) and y (rows, N).
+  // y (+)= x · M + bias, with x (rows, K) and y (rows, N).
   void run(const at::Tensor& x, const at::Tensor& y, bool add) const;
 
  private:
-  at::Tensor matrix_;
+  at::Tensor matrix_, bias_;
 };
 
 }  // namespace casrnn

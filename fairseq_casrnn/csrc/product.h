@@ -1,4 +1,4 @@
-// The recurrent product, Y (+)= X · M for one matrix M and many small X.
+// Products with one matrix, Y (+)= X · M for many small X or one large one.
 #pragma once
 
 #include "vec.h"
@@ -75,9 +75,9 @@ at::Tensor dense_copy(const at::Tensor& matrix) {
 template <class T>
 class Product {
  public:
-  // matrix: (K, N), any strides. rows: of every X. many: there will be many X.
+  // matrix: (K, N), any strides. rows: the most that an X has. many: whether there will be many X.
   Product(at::Tensor matrix, int64_t rows, bool many)
-      : matrix_(std::move(matrix)), rows_(rows), inner_(matrix_.size(0)), columns_(matrix_.size(1)) {
+      : matrix_(std::move(matrix)), inner_(matrix_.size(0)), columns_(matrix_.size(1)) {
     small_ = is_small(matrix_, rows);
     if (small_) pack();
     else if (is_narrow(matrix_, rows)) narrow_.emplace(matrix_, rows);
@@ -90,19 +90,19 @@ class Product {
   }
 
   // y (+)= xs[t] · M, with xs (T, rows, K) and y (rows, N), whose rows are dense.
-  void run(const at::Tensor& xs, int64_t t, at::Tensor y, bool add) const {
-    if (small_) {
-      const T* x = xs.template const_data_ptr<T>() + t * xs.stride(0);
-      run_small({x, xs.stride(1)}, {y.template mutable_data_ptr<T>(), y.stride(0)}, add);
-    } else if (narrow_) {
-      narrow_->run(xs.select(0, t), y, add);
-    } else if (packed_matrix_) {
-      packed_matrix_->run(xs.select(0, t), y, add);
-    } else if (add) {
-      at::addmm_out(y, y, xs.select(0, t), matrix_);
-    } else {
-      at::mm_out(y, xs.select(0, t), matrix_);
-    }
+  void run(const at::Tensor& xs, int64_t t, const at::Tensor& y, bool add) const {
+    // Of a small product a view would be a good part.
+    if (small_) run_small(xs.template const_data_ptr<T>() + t * xs.stride(0), xs.stride(1), y, add);
+    else run(xs.select(0, t), y, add);
+  }
+
+  // y (+)= x · M, with x (at most `rows`, K) and y of as many rows, which are dense.
+  void run(const at::Tensor& x, at::Tensor y, bool add) const {
+    if (small_) run_small(x.template const_data_ptr<T>(), x.stride(0), y, add);
+    else if (narrow_) narrow_->run(x, y, add);
+    else if (packed_matrix_) packed_matrix_->run(x, y, add);
+    else if (add) at::addmm_out(y, y, x, matrix_);
+    else at::mm_out(y, x, matrix_);
   }
 
  private:
@@ -118,25 +118,28 @@ class Product {
     }
   }
 
-  void run_small(Rows<const T> x, Rows<T> y, bool add) const {
+  void run_small(const T* x_data, int64_t x_stride, const at::Tensor& y_tensor, bool add) const {
     constexpr int64_t width = Vec<T>::size();
+    const Rows<const T> x{x_data, x_stride};
+    const Rows<T> y{y_tensor.template mutable_data_ptr<T>(), y_tensor.stride(0)};
+    const int64_t rows = y_tensor.size(0);
     for (int64_t p = 0; p < panels_;) {
       const int64_t count = std::min<int64_t>(panels_ - p, 2);
       const int64_t last = std::min(width, columns_ - (p + count - 1) * width);
       const T* panel = packed_.data() + p * inner_ * width;
       const Rows<T> out{y.data + p * width, y.stride};
-      if (count == 2) all_rows<2>(x, panel, out, last, add);
-      else all_rows<1>(x, panel, out, last, add);
+      if (count == 2) all_rows<2>(rows, x, panel, out, last, add);
+      else all_rows<1>(rows, x, panel, out, last, add);
       p += count;
     }
   }
 
   template <int kPanels>
-  void all_rows(Rows<const T> x, const T* panel, Rows<T> y, int64_t last, bool add) const {
+  void all_rows(int64_t rows, Rows<const T> x, const T* panel, Rows<T> y, int64_t last, bool add) const {
     int64_t r = 0;
-    for (; r + 4 <= rows_; r += 4) some_rows<4, kPanels>(r, x, panel, y, last, add);
-    for (; r + 2 <= rows_; r += 2) some_rows<2, kPanels>(r, x, panel, y, last, add);
-    if (r < rows_) some_rows<1, kPanels>(r, x, panel, y, last, add);
+    for (; r + 4 <= rows; r += 4) some_rows<4, kPanels>(r, x, panel, y, last, add);
+    for (; r + 2 <= rows; r += 2) some_rows<2, kPanels>(r, x, panel, y, last, add);
+    if (r < rows) some_rows<1, kPanels>(r, x, panel, y, last, add);
   }
 
   template <int kRows, int kPanels>
@@ -146,7 +149,7 @@ class Product {
   }
 
   at::Tensor matrix_;
-  int64_t rows_, inner_, columns_, panels_ = 0;
+  int64_t inner_, columns_, panels_ = 0;
   bool small_;
   std::vector<T> packed_;
   std::optional<NarrowProduct> narrow_;

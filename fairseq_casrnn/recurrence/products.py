@@ -1,8 +1,9 @@
-"""Linear maps that heed ``--float32-matmul-precision medium`` on more processors than torch's.
+"""Linear maps that the compiled extension computes where it does so better than torch.
 
-torch multiplies float32 matrices in bfloat16 inside only on CPUs with AMX. The compiled extension
-does so on those with AVX-512's dot products of bfloat16, too; elsewhere, and at any other
-precision, these are torch's own functions.
+``--float32-matmul-precision medium`` makes torch multiply float32 matrices in bfloat16 inside, but
+only on CPUs with AMX; the extension does so on those with AVX-512's dot products of bfloat16, too.
+Large products in single precision it computes with packed weights. Elsewhere these are torch's own
+functions.
 """
 
 from __future__ import annotations
@@ -13,34 +14,46 @@ from torch import Tensor
 
 from . import cpp
 
+LARGE = 512  # rows; with fewer, packing a weight costs more than it saves
+
 
 def is_narrow(x: Tensor) -> bool:
     """Whether products of the rows ``x`` (*, I) are to have their factors rounded to bfloat16."""
-    module, _ = cpp.extension()
-    if module is None or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
-        return False
-    return module.is_narrow(x, x.shape[:-1].numel())
+    module = _extension(x)
+    return module is not None and module.is_narrow(x, x.shape[:-1].numel())
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``F.linear``: x ``(*, I)`` times weight ``(O, I)`` transposed, plus bias ``(O,)``."""
-    if not is_narrow(x):
+    if not (_is_large(x) or is_narrow(x)):
         return F.linear(x, weight, bias)
-    y = _Linear.apply(x.reshape(-1, x.size(-1)), weight).view(*x.shape[:-1], -1)
-    return y if bias is None else y.add_(bias)
+    y = _Linear.apply(x.reshape(-1, x.size(-1)), weight, bias)
+    return y.view(*x.shape[:-1], -1)
+
+
+def _extension(x: Tensor):
+    """The compiled module where it may compute products of ``x``, or None."""
+    if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return None
+    return cpp.extension()[0]
+
+
+def _is_large(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and x.shape[:-1].numel() >= LARGE and _extension(x) is not None
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight):
+    def forward(ctx, x, weight, bias):
         ctx.save_for_backward(x, weight)
-        return cpp.extension()[0].mm(x, weight.t())
+        return cpp.extension()[0].mm(x, weight.t(), bias)
 
     @staticmethod
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
-        wants_x, wants_weight = ctx.needs_input_grad
+        wants_x, wants_weight, wants_bias = ctx.needs_input_grad
         return (
             linear(grad, weight.t()) if wants_x else None,
             linear(grad.t(), x.t()) if wants_weight else None,
+            grad.sum(0) if wants_bias else None,
         )

@@ -37,7 +37,7 @@ def dropout_mask(*shape, seed):
     return (torch.rand(*shape, generator=generator, dtype=torch.float64) > 0.4) / 0.6
 
 
-def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H):
+def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H, batch=B):
     """A random problem and the leaves that gradients are taken of."""
     stack = case.random(E + size, size, layers)
     decoder_layers = []
@@ -45,13 +45,13 @@ def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H):
         attention = getattr(stack, f"attention_l{k}", None)
         w_ih, w_hh, bias, params = stack.layer_parameters(k)
         decoder_layers.append(Layer(cell, w_ih, w_hh, bias, params, attention))
-    state = (layers, B, size)
+    state = (layers, batch, size)
     leaves = {
-        "embedded": rand(steps, B, E, seed=1),
+        "embedded": rand(steps, batch, E, seed=1),
         "h0": rand(*state, seed=2),
         "c0": rand(*state, seed=3) if stack.has_cell else None,
-        "keys": rand(B, S, size, seed=4),
-        "values": rand(B, S, size, seed=5),
+        "keys": rand(batch, S, size, seed=4),
+        "values": rand(batch, S, size, seed=5),
         "weight_out": rand(size, size, seed=6),
     }
     leaves = {k: None if v is None else v.requires_grad_() for k, v in leaves.items()}
@@ -59,10 +59,10 @@ def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H):
     decode = Decode(
         layers=decoder_layers,
         mask=mask,
-        drop_layers=dropout_mask(layers - 1, steps, B, size, seed=7)
+        drop_layers=dropout_mask(layers - 1, steps, batch, size, seed=7)
         if dropout and layers > 1
         else None,
-        drop_out=dropout_mask(steps, B, size, seed=8) if dropout else None,
+        drop_out=dropout_mask(steps, batch, size, seed=8) if dropout else None,
         temperature=torch.tensor(0.7) if routed else None,
         **leaves,
     )
@@ -99,6 +99,23 @@ def assert_same(fused, decode, named, loss=weighted, tolerance=DOUBLE):
 @pytest.mark.parametrize("dropout", [False, True])
 def test_agrees_with_reference(fused, case, layers, dropout):
     assert_same(fused, *make(case, layers, dropout))
+
+
+@every_family
+def test_rows_shared_out_among_threads(fused, case):
+    """Batches large enough that each thread takes rows of its own."""
+    batch = 67
+    mask = torch.arange(S).unsqueeze(0) >= torch.randint(1, S + 1, (batch, 1))
+    decode, named = make(case, layers=2, mask=mask, size=96, batch=batch)
+    with torch.no_grad():
+        for leaf in named.values():
+            leaf.mul_(0.3)  # or gradients would be hundreds
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert_same(fused, decode, named)
+    finally:
+        torch.set_num_threads(threads)
 
 
 @every_family

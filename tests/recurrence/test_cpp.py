@@ -98,6 +98,24 @@ def test_many_steps_of_large_products(case, dtype, tolerance):
         assert_close(run_only("cpp", cell, tensors), [t.detach() for t in theirs], tolerance)
 
 
+@compiled
+@every_case
+@PRECISIONS
+def test_rows_shared_out_among_threads(case, dtype, tolerance):
+    """A step large enough that each thread takes rows of its own."""
+    cell, tensors = layer_of(case, 5, 67, 96, dtype)
+    last = torch.arange(67) % 5
+    theirs, d_theirs = run("eager", cell, tensors, last)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        ours, d_ours = run("cpp", cell, tensors, last)
+    finally:
+        torch.set_num_threads(threads)
+    assert_close(ours, theirs, tolerance)
+    assert_close(d_ours, d_theirs, {"rtol": tolerance["rtol"], "atol": 100 * tolerance["atol"]})
+
+
 @every_case
 @pytest.mark.parametrize("engine", recurrence.ENGINES)
 @pytest.mark.parametrize("size", [5, 64])

@@ -1,0 +1,72 @@
+"""Large linear maps in single precision, which the compiled extension computes."""
+
+import pytest
+import torch
+from helpers import assert_close, every_family, flat, gradients, rand, weighted
+
+from fairseq_casrnn import recurrence
+from fairseq_casrnn.recurrence import products
+
+pytestmark = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="cpp is not compiled")
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # sums of some hundred terms of size 1 in single precision
+
+
+def is_ours(y):
+    nodes = [y.grad_fn, *(node for node, _ in y.grad_fn.next_functions if node is not None)]
+    return any("_Linear" in node.name() for node in nodes)
+
+
+@pytest.mark.parametrize("shape", [(512, 40, 96), (3, 367, 33, 70), (1537, 600, 35)], ids=str)
+@pytest.mark.parametrize("order", ["rows", "columns"])
+@pytest.mark.parametrize("with_bias", [False, True], ids=["", "bias"])
+def test_equals_the_product_in_double(shape, order, with_bias):
+    *rows, inner, columns = shape
+    x = rand(*rows, inner, dtype=torch.float32)
+    weight = rand(columns, inner, dtype=torch.float32)
+    inputs = [x, weight if order == "rows" else weight.t().contiguous().t()]
+    if with_bias:
+        inputs.append(rand(columns, dtype=torch.float32))
+    inputs = [t.requires_grad_() for t in inputs]
+    y = products.linear(*inputs)
+    assert is_ours(y)
+    assert y.shape == (*rows, columns)
+    expected = torch.nn.functional.linear(*(t.double() for t in inputs))
+    assert_close([y.double()], [expected], CLOSE)
+    grad = rand(*y.shape, dtype=torch.float32)
+    ours = torch.autograd.grad(y, inputs, grad)
+    theirs = torch.autograd.grad(expected, inputs, grad.double())
+    assert_close(ours, theirs, {"rtol": 1e-4, "atol": 1e-3})
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype"), [(511, torch.float32), (600, torch.float64), (600, torch.bfloat16)], ids=str
+)
+def test_the_others_are_torchs(rows, dtype):
+    x, weight = rand(rows, 8, dtype=dtype).requires_grad_(), rand(9, 8, dtype=dtype)
+    y = products.linear(x, weight)
+    assert not is_ours(y)
+    assert torch.equal(y, torch.nn.functional.linear(x, weight))
+
+
+def test_autocast_is_torchs():
+    x, weight = (rand(*shape, dtype=torch.float32) for shape in ((600, 8), (9, 8)))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert products.linear(x, weight).dtype == torch.bfloat16
+
+
+@every_family
+def test_sequences_of_several_blocks_of_steps(case):
+    """Of 7,000 rows of input products the last block is shorter than the others."""
+    layer, other = (case.layer(20, 40, engine=engine) for engine in ("cpp", "eager"))
+    other.load_state_dict(layer.state_dict())
+    layer, other = layer.float(), other.float()
+    x = rand(1000, 7, 20, dtype=torch.float32)
+    results, grads = [], []
+    for module in (layer, other):
+        inputs = [x.clone().requires_grad_(), *module.parameters()]
+        result = flat(module(inputs[0]))
+        results.append(result)
+        grads.append(gradients(weighted(result), inputs))
+    assert_close(*results, {"rtol": 1e-4, "atol": 1e-5})
+    for ours, theirs in zip(*grads, strict=True):
+        assert (ours - theirs).norm() <= 1e-4 * theirs.norm() + 1e-6
