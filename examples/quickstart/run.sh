@@ -6,8 +6,8 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
 
 # Chosen for few minutes on one or two cores; every step below may be tried with other values.
-SENTENCES=50000
-MAX_UPDATE=4500
+SENTENCES=80000
+MAX_UPDATE=5500
 BPE_MERGES=200
 ARCH=cas_lstm
 # An encoder this narrow cannot hand over a whole sentence in its last state, so that the decoder soon

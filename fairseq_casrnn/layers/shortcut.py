@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..cells.base import at_least_one
 from ..errors import UserError
+from .dropout import dropout
 from .recurrent import LSTM
 
 CONNECTIONS = ("shortcut", "residual", "word", "none")
@@ -95,7 +96,7 @@ class ShortcutStackedLSTM(nn.Module):
             y = torch.cat([x, outputs[-1]], dim=-1)
         else:
             y = outputs[-1]
-        return nn.functional.dropout(y, self.dropout, self.training)
+        return dropout(y, self.dropout, self.training)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None):
         """Run all layers.

@@ -13,6 +13,7 @@ from .. import recurrence
 from ..cells import family
 from ..cells.base import at_least_one
 from ..errors import UserError
+from .dropout import dropout
 from .sequences import check_lengths, padding_mask, repack, reverse, unpack
 
 
@@ -211,7 +212,7 @@ class RecurrentStack(nn.Module):
         hs, cs, lower_c = [], [], None
         for k, cell in enumerate(self.cells):
             if k > 0:
-                x = F.dropout(x, self.dropout, self.training)
+                x = dropout(x, self.dropout, self.training)
             w_ih, w_hh, bias, params = self.layer_parameters(k)
             extra = self.extra_input(k, "", x, lower_c, tokens)
             c = None if c_0 is None else c_0[k]
@@ -260,7 +261,7 @@ class RecurrentStack(nn.Module):
         return recurrence.run(self.engine, cell, gx, w_hh, state[0], state[1], extra, last, params)
 
     def _between(self, x, k):
-        return F.dropout(x, self.dropout, self.training) if k > 0 else x
+        return dropout(x, self.dropout, self.training) if k > 0 else x
 
     def _independent(self, x, states, lengths, tokens):
         last = None if lengths is None else lengths - 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from fairseq.models import FairseqIncrementalDecoder
-from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..layers import RecurrentStack
+from ..layers.dropout import dropout_mask
 from ..recurrence import decoding
 from ..recurrence.attention import Decode, Layer, attend
 from ..recurrence.products import linear
+from .dropout import Dropout
 from .encoder import by_row
 from .head import VocabularyHead, uniform_linear
 
@@ -98,8 +99,8 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         self.padding_idx = dictionary.pad()
         self.max_target_positions = int(max_target_positions)
         hidden = rnn.hidden_size
-        self.dropout_in_module = FairseqDropout(dropout_in, module_name="RecurrentDecoder")
-        self.dropout_out_module = FairseqDropout(dropout_out, module_name="RecurrentDecoder")
+        self.dropout_in_module = Dropout(dropout_in, module_name="RecurrentDecoder")
+        self.dropout_out_module = Dropout(dropout_out, module_name="RecurrentDecoder")
         self.attention = Attention(encoder_size, hidden)
         top = encoder_layers - rnn.num_layers
         self.encoder_layer_of = [max(0, top + k) for k in range(rnn.num_layers)]
@@ -198,7 +199,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         """A scaled dropout mask of ``shape``, or None when nothing is dropped."""
         if p == 0 or not active or shape[0] == 0:
             return None
-        return F.dropout(like.new_ones(shape), p)
+        return dropout_mask(like, shape, p)
 
     def one_step(self, tokens, encoder_out, incremental_state):
         """One target position, with the state kept in ``incremental_state``."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 from fairseq.models import FairseqEncoder
-from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..layers import RecurrentStack
+from .dropout import Dropout
 
 
 class RecurrentEncoder(FairseqEncoder):
@@ -37,8 +37,8 @@ class RecurrentEncoder(FairseqEncoder):
         self.embed_tokens = embed_tokens
         self.rnn = rnn
         self.padding_idx = dictionary.pad()
-        self.dropout_in_module = FairseqDropout(dropout_in, module_name="RecurrentEncoder")
-        self.dropout_out_module = FairseqDropout(dropout_out, module_name="RecurrentEncoder")
+        self.dropout_in_module = Dropout(dropout_in, module_name="RecurrentEncoder")
+        self.dropout_out_module = Dropout(dropout_out, module_name="RecurrentEncoder")
         self.max_source_positions = int(max_source_positions)
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused) -> dict:

@@ -6,7 +6,6 @@ import dataclasses
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder, FairseqLanguageModel, register_model
-from fairseq.modules import FairseqDropout
 from torch import nn
 
 from .. import layers
@@ -15,6 +14,7 @@ from ..errors import UserError
 from ..layers import RecurrentStack
 from .annealing import follow_epochs
 from .config import check_probabilities, check_sizes, config_for, spelled_as_options
+from .dropout import Dropout
 from .embedding import build_embedding
 from .head import VocabularyHead, uniform_linear
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
@@ -81,8 +81,8 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         super().__init__(dictionary)
         self.embed_tokens, self.rnn, self.locked_dropout = embed_tokens, rnn, locked_dropout
         self.max_target_positions = int(max_target_positions)
-        self.dropout_in_module = FairseqDropout(dropout_in, module_name=type(self).__name__)
-        self.dropout_out_module = FairseqDropout(dropout_out, module_name=type(self).__name__)
+        self.dropout_in_module = Dropout(dropout_in, module_name=type(self).__name__)
+        self.dropout_out_module = Dropout(dropout_out, module_name=type(self).__name__)
         hidden = rnn.hidden_size
         self.additional_fc = (
             uniform_linear(hidden, out_embed_dim) if hidden != out_embed_dim else None
@@ -116,7 +116,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
             x = self.drop(self.dropout_out_module, self.additional_fc(x), time=1)
         return x, {"attn": None, "inner_states": None}
 
-    def drop(self, module: FairseqDropout, x, time: int = 0):
+    def drop(self, module: Dropout, x, time: int = 0):
         """``module`` of ``x``, or with locked dropout one mask for all of its ``time`` steps."""
         if not self.locked_dropout:
             return module(x)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..errors import UserError
 from ..layers import Pooling
+from .dropout import Dropout
 
 FEATURES = {"single": 1, "nli": 4, "paraphrase": 2}  # sentence vectors' worth
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
@@ -29,7 +29,7 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         self.embed_tokens, self.body = embed_tokens, body
         self.pool = Pooling(pooling, body.output_size, body.directions, body.node_size)
-        self.dropout = FairseqDropout(dropout, module_name="SentenceEncoder")
+        self.dropout = Dropout(dropout, module_name="SentenceEncoder")
         self.begin, self.end = begin, end
         self.output_size = self.pool.output_size
 
@@ -70,11 +70,11 @@ class Classifier(nn.Sequential):
     def __init__(self, input_size, size, depth, classes, activation, batch_norm, dropout):
         if activation not in ACTIVATIONS:
             raise UserError(f"--mlp-activation is '{activation}'; use relu or tanh")
-        parts: list[nn.Module] = [nn.Dropout(dropout)]
+        parts: list[nn.Module] = [Dropout(dropout)]
         for _ in range(depth):
             parts.append(nn.Linear(input_size, size))
             parts += [BatchNorm(size)] if batch_norm else []
-            parts += [ACTIVATIONS[activation](), nn.Dropout(dropout)]
+            parts += [ACTIVATIONS[activation](), Dropout(dropout)]
             input_size = size
         super().__init__(*parts, nn.Linear(input_size, classes))
 

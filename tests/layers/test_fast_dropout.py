@@ -1,0 +1,77 @@
+"""Dropout with 16 random bits an element."""
+
+import pytest
+import torch
+from helpers import rand
+
+from fairseq_casrnn.layers.dropout import FEWEST, dropout, dropout_mask
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.99])
+def test_share_and_scale(p):
+    x = torch.ones(400_003)
+    torch.manual_seed(1)
+    y = dropout(x, p)
+    kept = y != 0
+    # Within five standard deviations of a binomial share.
+    assert abs(1 - kept.double().mean() - p) < 5 * (p * (1 - p) / x.numel()) ** 0.5
+    torch.testing.assert_close(y[kept], torch.full_like(y[kept], 1 / (1 - p)), rtol=2e-3, atol=0)
+    assert abs(y.double().mean() - 1) < 5 * (p / (1 - p) / x.numel()) ** 0.5
+
+
+def test_elements_are_independent():
+    torch.manual_seed(2)
+    kept = (dropout(torch.ones(400_000), 0.5) != 0).double() - 0.5
+    for apart in (1, 2, 3, 4, 5, 8, 256):
+        assert abs((kept[apart:] * kept[:-apart]).mean()) < 5 * 0.25 / 400_000**0.5
+
+
+def test_the_generator_decides():
+    x, masks = torch.ones(FEWEST), []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        masks.append(dropout(x, 0.3))
+    assert torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[0], masks[2])
+    assert not torch.equal(dropout(x, 0.3), masks[2])  # the generator has gone on
+
+
+@pytest.mark.parametrize("shape", [(64, 65), (3, 70, 40)])
+def test_gradient_and_order_of_elements(shape):
+    x = rand(*shape, dtype=torch.float32).transpose(0, -1).requires_grad_()
+    torch.manual_seed(3)
+    y = dropout(x, 0.4)
+    assert y.stride() == x.stride()
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(y, x * grad)
+    assert grad.unique().numel() == 2
+
+
+@pytest.mark.parametrize(
+    "x", [torch.ones(100), torch.ones(5000, dtype=torch.float64)], ids=["few", "double"]
+)
+def test_the_others_are_torchs(x):
+    torch.manual_seed(4)
+    ours = dropout(x, 0.3)
+    torch.manual_seed(4)
+    assert torch.equal(ours, torch.nn.functional.dropout(x, 0.3))
+
+
+@pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.7, False)])
+def test_nothing_dropped(p, training):
+    x = torch.ones(5000)
+    assert torch.equal(dropout(x, p, training), x)
+
+
+@pytest.mark.parametrize("p", [1.0, 1e-7])
+def test_probabilities_at_the_ends(p):
+    torch.manual_seed(5)
+    y = dropout(torch.ones(5000), p)
+    torch.testing.assert_close(y, torch.full_like(y, float(p < 1)))
+
+
+def test_mask():
+    torch.manual_seed(6)
+    mask = dropout_mask(torch.ones(1), (50, 200), 0.25)
+    torch.manual_seed(6)
+    assert torch.equal(mask, dropout(torch.ones(50, 200), 0.25))
