@@ -6,16 +6,15 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
 
 # Chosen for few minutes on one or two cores; every step below may be tried with other values.
-SENTENCES=80000
-MAX_UPDATE=5500
-BPE_MERGES=200
+SENTENCES=50000
+MAX_UPDATE=3300
+BPE_MERGES=300
 ARCH=cas_lstm
-# An encoder this narrow cannot hand over a whole sentence in its last state, so that the decoder soon
-# learns to attend; with a wider one, or larger batches, that is a matter of luck.
+# With shared embeddings or more layers it takes longer until the decoder attends, and how long is luck.
 MODEL=(
-    --encoder-layers 2 --encoder-bidirectional --encoder-embed-dim 128 --encoder-hidden-size 64
+    --encoder-layers 1 --encoder-bidirectional --encoder-embed-dim 128 --encoder-hidden-size 128
     --decoder-layers 1 --decoder-embed-dim 128 --decoder-hidden-size 128 --decoder-out-embed-dim 128
-    --share-all-embeddings --dropout 0
+    --dropout 0
 )
 
 usage() {
@@ -124,10 +123,10 @@ train() {
     fairseq-train "$out/data/data-bin" --user-dir fairseq_casrnn --save-dir "$out/checkpoints" \
         --arch "$ARCH" "${MODEL[@]}" \
         --criterion fused_cross_entropy --optimizer torch_adam --adam-betas "(0.9, 0.98)" \
-        --lr 0.008 --clip-norm 1 \
+        --lr 0.004 --clip-norm 1 \
         --lr-scheduler polynomial_decay --warmup-updates 100 --total-num-update "$MAX_UPDATE" \
-        --max-update "$MAX_UPDATE" --max-tokens 600 --seed 1 --cpu --num-workers 0 \
-        --save-interval-updates 150 --keep-interval-updates 1 --no-epoch-checkpoints \
+        --max-update "$MAX_UPDATE" --max-tokens 1000 --seed 1 --cpu --num-workers 0 \
+        --save-interval-updates 120 --keep-interval-updates 1 --no-epoch-checkpoints \
         --log-interval 50 | tee -a "$out/train.log" | awk '
             /[|] (train|valid|train_inner) [|]|shared model params|engine:|Loaded checkpoint/ {
                 sub(/^[^|]*[|] [^|]* [|] /, ""); print "  " $0; fflush() }
