@@ -10,9 +10,10 @@ SETTINGS=(
     --dropout 0.1
     # loss and optimiser
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1
-    --optimizer adam --adam-betas "(0.9, 0.98)" --lr 2e-3 --clip-norm 1.0
+    --optimizer adam --adam-betas "(0.9, 0.98)" --lr 5e-3 --clip-norm 1.0
     --lr-scheduler inverse_sqrt --warmup-updates 500 --warmup-init-lr 1e-7
-    --max-tokens 4000 --max-epoch 40
+    # models this narrow learn little in the few updates that large batches leave
+    --max-tokens 500 --max-epoch 30
     # checkpoints: the best, and the last ones for averaging
     --keep-last-epochs 5 --log-interval 50
 )
