@@ -31,11 +31,11 @@ class LayerLoop {
   LayerLoop(DecoderLayer& layer, const Sizes& sizes)
       : layer(layer),
         kernel(casrnn::kernel<T>(layer.name)),
+        rows(kernel, sizes.batch, layer.gates.size(2)),
         sizes_(sizes),
         cells_(layer.mixes.defined() ? layer.mixes.size(2) : 1),
         added_((kernel.products * cells_ - kernel.inner) * sizes.size),
-        apart_(kernel.inner ? sizes.size : 0),
-        shares_(shares_of(sizes.batch, kernel.blocks * cells_ * sizes.size)) {
+        apart_(kernel.inner ? sizes.size : 0) {
     const auto [steps, batch, size] = sizes;
     const int64_t gates = kernel.blocks * cells_ * size;
     check("weight_ih", layer.weight_ih_t, {size, gates});
@@ -72,8 +72,7 @@ class LayerLoop {
     s.products = data<T>(products_);
     s.bias = data<T>(layer.bias);
     s.keep = keep;
-    shared_out(shares_, sizes_.batch,
-               [&](int64_t, int64_t begin, int64_t end) { kernel.forward(s, begin, end); });
+    rows.forward(s);
     if (layer.up.defined())
       map(data<T>(layer.up, t), data<T>(layer.hs, t + 1), data<T>(layer.drop, t),
           sizes_.batch * sizes_.size, [](Vec<T> a, Vec<T> b) { return a * b; });
@@ -92,8 +91,7 @@ class LayerLoop {
       d_added_ = layer.gates.narrow(2, 0, added_);
       const int64_t extra = kernel.mixture ? cells_ : sizes_.size;
       if (kernel.mixture || kernel.lower) d_extra_ = at::empty({sizes_.batch, extra}, layer.hs.options());
-      if (grads.params[k].defined()) params_ = new_shares(grads.params[k]);
-      if (grads.bias[k].defined()) bias_ = new_shares(grads.bias[k]);
+      rows.clear(sizes_.size, layer.bias.defined(), layer.hs);
       if (!dx.defined()) dx = at::empty({sizes_.batch, sizes_.size}, layer.hs.options());
     }
     Step<T> s = at(lower, t);
@@ -107,34 +105,20 @@ class LayerLoop {
       if (upper->kernel.lower) s.grad_c = data<T>(upper->d_extra_);
     }
     s.d_extra = data<T>(d_extra_);
-    shared_out(shares_, sizes_.batch, [&](int64_t share, int64_t begin, int64_t end) {
-      Step<T> own = s;
-      own.d_params = data<T>(params_, share);
-      own.d_bias = data<T>(bias_, share);
-      kernel.backward(own, begin, end);
-    });
+    rows.backward(s);
     // A cell without c leaves in dh what does not pass through U.
     outer_->run(d_added_, t, grads.dh[k], !kernel.cell);
     if (apart_) inner_->run(layer.inner, t, grads.dh[k], true);
     input_->run(layer.gates, t, dx, false);
     if (kernel.mixture) unroute(grads.mixes[k], t, temperature);
-    if (t > 0) return;
-    if (params_.defined()) grads.params[k].add_(params_.sum(0));
-    if (bias_.defined()) grads.bias[k].add_(bias_.sum(0));
   }
 
   DecoderLayer& layer;
   const Kernel<T>& kernel;
+  SharedRows<T> rows;
   Tensor dx;
 
  private:
-  // Every share of the rows adds to its own sums.
-  Tensor new_shares(const Tensor& sums) const {
-    std::vector<int64_t> shape = sums.sizes().vec();
-    shape.insert(shape.begin(), shares_);
-    return at::zeros(shape, sums.options());
-  }
-
   Step<T> at(const LayerLoop* lower, int64_t t) const {
     Step<T> s{};
     s.batch = sizes_.batch, s.size = sizes_.size, s.cells = cells_;
@@ -185,9 +169,8 @@ class LayerLoop {
   const Sizes sizes_;
   const int64_t cells_;
   const int64_t added_, apart_;  // columns of U h that are added to the gates, and the others
-  const int64_t shares_;         // of a step's rows, one a thread
   std::optional<Product<T>> ih_, hh_, outer_, inner_, input_;
-  Tensor products_, d_added_, d_extra_, params_, bias_;
+  Tensor products_, d_added_, d_extra_;
 };
 
 template <class T>
@@ -240,6 +223,10 @@ class Loop {
       for (int64_t k = depth - 1; k >= 0; --k)
         layers_[k].backward(below(k), k + 1 < depth ? &layers_[k + 1] : nullptr, t, grads, k,
                             d_.temperature);
+    }
+    for (const auto& layer : layers_) {
+      grads.params.push_back(layer.rows.d_params());
+      grads.bias.push_back(layer.rows.d_bias());
     }
   }
 

@@ -45,7 +45,7 @@ struct DecoderGradients {
   at::Tensor d_pre, d_scores;    // (T, B, H), (T, B, S)
   std::vector<at::Tensor> dh, dc;        // (B, H), of the initial state in the end
   std::vector<at::Tensor> mixes;         // (T, B, S of the mixture)
-  std::vector<at::Tensor> bias, params;  // (G), (rows, H): added to
+  std::vector<at::Tensor> bias, params;  // (G), (rows, H), made; undefined where there are none
 };
 
 // Fills hs, cs, feeds, outs, alphas, mixes and up; where keep is false, gates and inner hold nothing of

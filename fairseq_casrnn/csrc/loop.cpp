@@ -5,7 +5,6 @@
 #include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros.h>
 
 #include "kernels.h"
 #include "multiply.h"
@@ -22,7 +21,6 @@ struct Loop {
   int64_t steps, batch, size, cells, gates;
   int64_t added;  // columns of U h that are added to the gates; the others make inner
   int64_t apart;  // the number of those others
-  int64_t shares;  // of a step's rows, one a thread
 
   explicit Loop(const Layer& layer)
       : kernel(casrnn::kernel<T>(layer.name)),
@@ -32,8 +30,7 @@ struct Loop {
         cells(kernel.mixture && layer.extra.defined() ? layer.extra.size(2) : 1),
         gates(kernel.blocks * cells * size),
         added((kernel.products * cells - kernel.inner) * size),
-        apart(kernel.inner ? size : 0),
-        shares(shares_of(batch, gates)) {
+        apart(kernel.inner ? size : 0) {
     check("weight_hh", layer.weight_hh_t, {size, added + apart});
     check("x", layer.x, {steps, batch, layer.x.defined() ? layer.weight_ih_t.size(0) : 0});
     check("weight_ih", layer.weight_ih_t, {layer.x.defined() ? layer.x.size(2) : 0, gates});
@@ -88,6 +85,7 @@ void forward_as(Layer& layer, bool keep) {
     input.emplace(layer.weight_ih_t, block * loop.batch, block < loop.steps);
   }
   const auto product = step_product<T>(layer.weight_hh_t, loop.batch, loop.steps);
+  const SharedRows<T> rows(loop.kernel, loop.batch, loop.gates);
   const at::Tensor products = at::empty({loop.batch, loop.added + loop.apart}, layer.hs.options());
   for (int64_t first = 0; first < loop.steps; first += block) {
     const int64_t count = std::min(block, loop.steps - first);
@@ -104,8 +102,7 @@ void forward_as(Layer& layer, bool keep) {
       s.keep = keep;
       // Not added to the gates by the product itself, which makes small products up to a third slower.
       product.run(layer.hs, first + i, products, false);
-      shared_out(loop.shares, loop.batch,
-                 [&](int64_t, int64_t begin, int64_t end) { loop.kernel.forward(s, begin, end); });
+      rows.forward(s);
     }
   }
 }
@@ -133,9 +130,8 @@ void backward_as(Layer& layer, Gradients& grads) {
   const auto inner = step_product<T>(weight_hh.narrow(0, loop.added, loop.apart), loop.batch, loop.steps);
   const at::Tensor added = layer.gates.narrow(2, 0, loop.added);
   if (grads.wants_extra && layer.extra.defined()) grads.extra = at::empty_like(layer.extra);
-  at::Tensor params, bias;  // every share has its own sums
-  if (loop.kernel.grads) params = at::zeros({loop.shares, loop.kernel.grads, loop.size}, layer.hs.options());
-  if (layer.x.defined()) bias = at::zeros({loop.shares, loop.gates}, layer.hs.options());
+  SharedRows<T> rows(loop.kernel, loop.batch, loop.gates);
+  rows.clear(loop.size, layer.x.defined(), layer.hs);
   for (int64_t t = loop.steps - 1; t >= 0; --t) {
     Step<T> s = loop.at(layer, t, t);
     s.dh = data<T>(grads.dh);
@@ -143,18 +139,13 @@ void backward_as(Layer& layer, Gradients& grads) {
     if (grads.grad_hs.defined()) s.grad_h = data<T>(grads.grad_hs) + t * loop.batch * loop.size;
     if (grads.grad_cs.defined()) s.grad_c = data<T>(grads.grad_cs) + t * loop.batch * loop.size;
     if (grads.extra.defined()) s.d_extra = data<T>(grads.extra) + t * grads.extra.stride(0);
-    shared_out(loop.shares, loop.batch, [&](int64_t share, int64_t begin, int64_t end) {
-      Step<T> own = s;
-      own.d_params = data<T>(params, share);
-      own.d_bias = data<T>(bias, share);
-      loop.kernel.backward(own, begin, end);
-    });
+    rows.backward(s);
     // A cell without c leaves in dh what does not pass through U.
     outer.run(added, t, grads.dh, !loop.kernel.cell);
     if (loop.apart) inner.run(layer.inner, t, grads.dh, true);
   }
-  if (params.defined()) grads.params = params.sum(0);
-  if (bias.defined()) grads.bias = bias.sum(0);
+  grads.params = rows.d_params();
+  grads.bias = rows.d_bias();
   weight_gradients(layer, grads, loop.added, loop.apart);
 }
 

@@ -154,20 +154,18 @@ void run_decode_forward(const std::vector<LayerFields>& layers, const DecoderFie
   decode_forward(decoder, true);
 }
 
-// dh, dc: (B, H) by layer, zeros; become the gradients of the initial state. mixes, bias, params: by
-// layer, the latter two added to.
-void run_decode_backward(const std::vector<LayerFields>& layers, const DecoderFields& fields,
-                         const Maybe& grad_out, const Maybe& grad_alpha, const Tensor& d_pre,
-                         const Tensor& d_scores, const std::vector<Tensor>& dh,
-                         const std::vector<Tensor>& dc, const std::vector<Maybe>& mixes,
-                         const std::vector<Maybe>& bias, const std::vector<Maybe>& params) {
+// dh, dc: (B, H) by layer, zeros; become the gradients of the initial state. mixes: by layer. Returns
+// those of the bias and of the params, by layer.
+std::tuple<std::vector<Tensor>, std::vector<Tensor>> run_decode_backward(
+    const std::vector<LayerFields>& layers, const DecoderFields& fields, const Maybe& grad_out,
+    const Maybe& grad_alpha, const Tensor& d_pre, const Tensor& d_scores, const std::vector<Tensor>& dh,
+    const std::vector<Tensor>& dc, const std::vector<Maybe>& mixes) {
   const Quiet quiet;
   Decoder decoder = make_decoder(layers, fields);
   DecoderGradients grads{dense(grad_out), dense(grad_alpha), d_pre, d_scores, dh, dc, {}, {}, {}};
   for (const auto& tensor : mixes) grads.mixes.push_back(plain(tensor));
-  for (const auto& tensor : bias) grads.bias.push_back(plain(tensor));
-  for (const auto& tensor : params) grads.params.push_back(plain(tensor));
   decode_backward(decoder, grads);
+  return {grads.bias, grads.params};
 }
 
 std::tuple<double, double, Maybe> run_cross_entropy(const Tensor& logits, const Tensor& target,
@@ -191,7 +189,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 6;  // INTERFACE there
+  m.attr("interface") = 7;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
   m.def("forward", &run_forward, release());

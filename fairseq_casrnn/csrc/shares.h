@@ -2,8 +2,12 @@
 #pragma once
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
+
+#include "kernels.h"
+#include "tensors.h"
 
 namespace casrnn {
 
@@ -22,5 +26,44 @@ void shared_out(int64_t shares, int64_t rows, const F& f) {
       f(share, rows * share / shares, rows * (share + 1) / shares);
   });
 }
+
+// A kernel on the rows of one layer, step by step. In the backward pass every share has its own sums of
+// gradients, so that no thread waits for another.
+template <class T>
+class SharedRows {
+ public:
+  SharedRows(const Kernel<T>& kernel, int64_t rows, int64_t gates)
+      : kernel_(kernel), rows_(rows), gates_(gates), shares_(shares_of(rows, gates)) {}
+
+  void forward(const Step<T>& step) const {
+    shared_out(shares_, rows_,
+               [&](int64_t, int64_t begin, int64_t end) { kernel_.forward(step, begin, end); });
+  }
+
+  // Before the first step of a backward pass; size: H, like: of the sums' type.
+  void clear(int64_t size, bool wants_bias, const at::Tensor& like) {
+    if (kernel_.grads) params_ = at::zeros({shares_, kernel_.grads, size}, like.options());
+    if (wants_bias) bias_ = at::zeros({shares_, gates_}, like.options());
+  }
+
+  // Sets d_params and d_bias of the step.
+  void backward(const Step<T>& step) const {
+    shared_out(shares_, rows_, [&](int64_t share, int64_t begin, int64_t end) {
+      Step<T> own = step;
+      own.d_params = data<T>(params_, share);
+      own.d_bias = data<T>(bias_, share);
+      kernel_.backward(own, begin, end);
+    });
+  }
+
+  // (Kernel::grads, H) and (gates), summed over all steps since clear(); undefined where there are none.
+  at::Tensor d_params() const { return params_.defined() ? params_.sum(0) : params_; }
+  at::Tensor d_bias() const { return bias_.defined() ? bias_.sum(0) : bias_; }
+
+ private:
+  const Kernel<T>& kernel_;
+  const int64_t rows_, gates_, shares_;
+  at::Tensor params_, bias_;  // a row for each share
+};
 
 }  // namespace casrnn

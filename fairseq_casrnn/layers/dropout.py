@@ -20,7 +20,8 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     if not training or p == 0 or not _is_faster(x, x.numel(), p):
         return F.dropout(x, p, training)
     mask = _mask(x.numel(), p, x.device)
-    return x * mask.as_strided(x.size(), torch.empty_like(x).stride())  # in x's order of elements
+    strides = torch.empty_like(x, device="meta").stride()  # the mask in x's order of elements
+    return x * mask.as_strided(x.size(), strides)
 
 
 def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..layers import RecurrentStack, SentenceStateLSTM, ShortcutStackedLSTM
 from ..layers.sequences import padding_mask
+from .dropout import Dropout
 
 
 class RecurrentBody(nn.Module):
@@ -78,7 +79,7 @@ class ConvolutionBody(nn.Module):
     def __init__(self, input_size: int, widths, filters: int, layers: int = 1, dropout: float = 0):
         super().__init__()
         self.output_size = len(widths) * filters
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
             nn.ModuleList(
                 nn.Conv1d(self.output_size if k else input_size, filters, width) for width in widths

@@ -72,14 +72,9 @@ def forward(b: Buffers) -> None:
 
 def backward(b: Buffers, g: Grads) -> None:
     """The backward loop."""
-    d_rows = [
-        torch.zeros_like(rows) if params else None
-        for rows, params in zip(b.rows, b.params, strict=True)
-    ]
-    g.bias = [None] + [torch.zeros_like(bias) for bias in b.bias[1:]]
     dc = [] if g.dc is None else list(g.dc)
-    cpp.extension()[0].decode_backward(
-        *fields(b), g.out, g.alpha, g.d_pre, g.d_scores, list(g.dh), dc, g.mixes, g.bias, d_rows
+    g.bias, d_rows = cpp.extension()[0].decode_backward(
+        *fields(b), g.out, g.alpha, g.d_pre, g.d_scores, list(g.dh), dc, g.mixes
     )
     g.params = [
         cpp.param_grads(cell, *pair, params)
