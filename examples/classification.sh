@@ -6,6 +6,8 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/translation.sh"
 
+ARCHS="${SYSTEMS:-}"
+TINY_ARCH="cas_lstm_sentence_encoder_tiny"
 AVERAGE="best"
 SUBSET="test"
 HIDDEN="${HIDDEN:-300}"
@@ -45,7 +47,7 @@ train_usage() {
     cat <<END
 usage: train.sh [options] [-- options of fairseq-train]
 
-  --arch NAME[,NAME…]  systems to train (default: $SYSTEMS): lstm bilstm bilstm_att bilstm2 bilstm3
+  --arch NAME[,NAME…]  systems to train (default: $ARCHS): lstm bilstm bilstm_att bilstm2 bilstm3
                        cas2 cas3 bicas2 bicas3 bihighway2 bidg2 shortcut residual slstm slstm_att
                        cnn transformer, or an architecture ending in _sentence_encoder
   --seed N[,N…]        seeds (default: $SEEDS)
@@ -56,7 +58,8 @@ usage: train.sh [options] [-- options of fairseq-train]
 
 The systems' sizes are those of the papers with HIDDEN ($HIDDEN, an environment variable) units; they
 stand in examples/classification.sh, the settings at the top of train.sh, and options after --
-override both. An interrupted run continues when it is called again.
+override both. An interrupted run continues when it is called again, one that has finished with the
+same options is left as it is.
 END
 }
 
@@ -77,36 +80,17 @@ run's folder, appends one JSON line a run to DIR/results.jsonl and ends with mea
 END
 }
 
-train_main() {
-    parse_options train_usage "--arch --seed --seeds --data --out --tiny" "$@"
-    local name seed
-    if [ -n "$TINY" ]; then
-        SYSTEMS="cas_lstm_sentence_encoder_tiny"
-        SETTINGS+=(--max-epoch 1)
-    fi
-    for name in ${ARCH:-$SYSTEMS}; do
-        system "$name"
-    done
-    for name in ${ARCH:-$SYSTEMS}; do
-        for seed in ${SEED:-$SEEDS}; do
-            train_one "$name" "$seed" "$OUT/$name/seed$seed"
-        done
-    done
+check_arch() {
+    system "$1"
 }
 
 # train_one NAME SEED RUN
 train_one() {
-    local run="$3"
     system "$1"
-    mkdir -p "$run"
-    echo "training $1 with seed $2 in $run"
-    "$PYTHON" -m fairseq_cli.train "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
-        --task sentence_classification --criterion sentence_classification \
-        --seed "$2" --save-dir "$run" --no-progress-bar --log-format simple --log-interval 100 \
+    fairseq_train "$@" --task sentence_classification --criterion sentence_classification \
         --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric \
-        --no-epoch-checkpoints --required-batch-size-multiple 1 --num-workers 0 \
-        --arch "${OPTIONS[@]}" ${FEATURES:+--features $FEATURES} \
-        "${SETTINGS[@]}" ${EXTRA[@]+"${EXTRA[@]}"} 2>&1 | tee -a "$run/train.log"
+        --keep-last-epochs 1 --log-interval 100 --required-batch-size-multiple 1 --num-workers 0 \
+        --arch "${OPTIONS[@]}" ${FEATURES:+--features $FEATURES}
 }
 
 evaluate_main() {

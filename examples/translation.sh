@@ -46,8 +46,9 @@ usage: train.sh [options] [-- options of fairseq-train]
   --out DIR            runs go to DIR/ARCH/seedN (default: $RECIPE/out)
   --tiny               one epoch of $TINY_ARCH (or --arch), to see that everything works
 
-An interrupted run continues from its last checkpoint when it is called again. The settings stand
-at the top of train.sh; options after -- override them. Trains on the GPU if there is one.
+An interrupted run continues from its last checkpoint when it is called again, one that has
+finished with the same options is left as it is. The settings stand at the top of train.sh; options
+after -- override them. Trains on the GPU if there is one.
 END
 }
 
@@ -116,21 +117,38 @@ train_main() {
         SETTINGS+=(--max-epoch 1)
     fi
     for arch in ${ARCH:-$ARCHS}; do
+        check_arch "$arch"
+    done
+    for arch in ${ARCH:-$ARCHS}; do
         for seed in ${SEED:-$SEEDS}; do
             train_one "$arch" "$seed" "$OUT/$arch/seed$seed"
         done
     done
 }
 
+# check_arch NAME: fairseq itself knows which it has.
+check_arch() { :; }
+
 # train_one ARCH SEED RUN
 train_one() {
-    local arch="$1" seed="$2" run="$3"
+    fairseq_train "$@" "${TASK[@]}" --arch "$1"
+}
+
+# fairseq_train NAME SEED RUN OPTION…: those options, then SETTINGS and EXTRA, which may override them.
+fairseq_train() {
+    local name="$1" seed="$2" run="$3" options
+    shift 3
+    options=("$@" "${SETTINGS[@]}" ${EXTRA[@]+"${EXTRA[@]}"})
+    if [ -f "$run/finished" ] && [ "$(cat "$run/finished")" = "${options[*]}" ]; then
+        echo "$name with seed $seed is finished: $run"
+        return
+    fi
     mkdir -p "$run"
-    echo "training $arch with seed $seed in $run"
+    echo "training $name with seed $seed in $run"
     "$PYTHON" -m fairseq_cli.train "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
-        "${TASK[@]}" --arch "$arch" --seed "$seed" --save-dir "$run" \
-        --no-progress-bar --log-format simple \
-        "${SETTINGS[@]}" ${EXTRA[@]+"${EXTRA[@]}"} 2>&1 | tee -a "$run/train.log"
+        --seed "$seed" --save-dir "$run" --no-progress-bar --log-format simple \
+        "${options[@]}" 2>&1 | tee -a "$run/train.log"
+    echo "${options[*]}" > "$run/finished"
 }
 
 evaluate_main() {

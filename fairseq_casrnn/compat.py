@@ -23,6 +23,7 @@ from fairseq_casrnn.batching import keep_batches_on_resume, keep_last_batch
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.explain import explain, shorten_choices
 from fairseq_casrnn.files import replacing
+from fairseq_casrnn.patience import keep_patience_on_resume
 
 
 def install() -> None:
@@ -33,6 +34,7 @@ def install() -> None:
     save_whole_files()
     keep_last_batch()
     keep_batches_on_resume()
+    keep_patience_on_resume()
     checks.install()
     precision.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):

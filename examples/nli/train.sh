@@ -10,7 +10,7 @@ if [ "${PAPER:-cas}" = shortcut ]; then
         # Nie and Bansal: rate halved every two epochs, batch 32, MLP 2 x 1600 with dropout .1
         --optimizer adam --lr-scheduler fixed
         --lr 2e-4,2e-4,1e-4,1e-4,5e-5,5e-5,2.5e-5,2.5e-5,1.25e-5,1.25e-5,6.25e-6
-        --batch-size 32 --dropout 0 --mlp-dropout 0.1 --mlp-layers 2 --mlp-size 1600
+        --batch-size 32 --dropout 0 --mlp-dropout 0.1 --mlp-dropout-in 0 --mlp-layers 2 --mlp-size 1600
         # early stopping on validation accuracy
         --max-epoch 30 --patience 5
     )

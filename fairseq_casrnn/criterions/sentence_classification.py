@@ -30,7 +30,11 @@ class SentenceClassificationCriterionConfig(FairseqDataclass):
     )
     l2: float = field(
         default=0.0,
-        metadata={"help": "add L2/2 times the squares of all weights but the embeddings'"},
+        metadata={"help": "add L2/2 times the squares of all weight matrices but the embeddings"},
+    )
+    l2_embeddings: float = field(
+        default=0.0,
+        metadata={"help": "add L2/2 times the squares of the embeddings"},
     )
 
 
@@ -39,18 +43,26 @@ class SentenceClassificationCriterion(FairseqCriterion):
     """Cross-entropy; logs accuracy and macro-F1, and keeps the confusion matrix.
 
     Raises:
-        UserError: weights of unknown classes, negative ones, a negative ``--l2``.
+        UserError: weights of unknown classes, negative ones, a negative ``--l2`` or its like.
     """
 
-    def __init__(self, task, class_weights: Optional[str] = None, l2: float = 0.0):
+    def __init__(
+        self,
+        task,
+        class_weights: Optional[str] = None,
+        l2: float = 0.0,
+        l2_embeddings: float = 0.0,
+    ):
         super().__init__(task)
         if not hasattr(task, "classes"):
             raise UserError(
                 "--criterion sentence_classification needs --task sentence_classification"
             )
-        if l2 < 0:
-            raise UserError(f"--l2 is {l2}; it must be at least 0")
-        self.l2, self.class_weights, self.weight = l2, class_weights, None
+        for option, value in (("--l2", l2), ("--l2-embeddings", l2_embeddings)):
+            if value < 0:
+                raise UserError(f"{option} is {value}; it must be at least 0")
+        self.l2, self.l2_embeddings = l2, l2_embeddings
+        self.class_weights, self.weight = class_weights, None
         if class_weights and class_weights != "balanced":
             self.weight = torch.tensor(parse_weights(class_weights, task.classes))
 
@@ -67,8 +79,10 @@ class SentenceClassificationCriterion(FairseqCriterion):
             "sample_size": count,
             "confusion": confusion_matrix(target, logits.argmax(-1), logits.size(-1)),
         }
-        if self.l2 and model.training:
-            loss = loss + count * self.l2 / 2 * squares(model)
+        if model.training:
+            for factor, embeddings in ((self.l2, False), (self.l2_embeddings, True)):
+                if factor:
+                    loss = loss + count * factor / 2 * squares(model, embeddings)
         return loss, count, logged
 
     def _weights(self, logits):
@@ -108,12 +122,17 @@ def confusion_matrix(target, predicted, classes: int):
     return flat.view(classes, classes)
 
 
-def squares(model):
-    """Sum of the squares of all trained parameters but the embeddings."""
+def squares(model, embeddings: bool = False):
+    """Sum of the squares of all trained weight matrices: the embeddings, or all but these.
+
+    Biases, the gains of normalisations and the like are no matrices: 0 is not their neutral value.
+    """
     return sum(
         parameter.square().sum()
         for name, parameter in model.named_parameters()
-        if parameter.requires_grad and "embed_tokens" not in name
+        if parameter.requires_grad
+        and parameter.dim() > 1
+        and ("embed_tokens" in name) == embeddings
     )
 
 

@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy
 import torch
 from fairseq.data import FairseqDataset, data_utils
+
+
+@dataclass
+class Forget:
+    """Replaces rare words by <unk> at times, so that its embedding is trained.
+
+    Args:
+        rare: ``(V,)`` bool, the words it concerns.
+        unk: index of <unk>.
+        probability: of replacing a word.
+        seed: of the choice, together with the epoch and the sentence.
+    """
+
+    rare: torch.Tensor
+    unk: int
+    probability: float
+    seed: int
+
+    def __call__(self, sentences: list, epoch: int, index: int) -> list:
+        """The token tensors of one example with some words replaced."""
+        draw = numpy.random.default_rng([self.seed, epoch, index])
+        replaced = []
+        for tokens in sentences:
+            chosen = torch.from_numpy(draw.random(len(tokens)) < self.probability)
+            replaced.append(tokens.masked_fill(chosen & self.rare[tokens], self.unk))
+        return replaced
 
 
 class SentenceDataset(FairseqDataset):
@@ -14,26 +42,47 @@ class SentenceDataset(FairseqDataset):
         inputs: one or two data sets of token tensors with ``sizes``, equally long.
         labels: ``(N,)`` class numbers, or None where they are unknown.
         pad: padding token.
-        shuffle: whether sentences of one length come in random order.
+        shuffle: whether sentences of one length come in random order, another one in each epoch.
         truncate: longest sentence kept; a longer one loses what stands before its last token.
+        forget: words to be forgotten at times, or None.
     """
 
-    def __init__(self, inputs, labels, pad: int, shuffle: bool = True, truncate: int | None = None):
+    def __init__(
+        self,
+        inputs,
+        labels,
+        pad: int,
+        shuffle: bool = True,
+        truncate: int | None = None,
+        forget: Forget | None = None,
+    ):
         self.inputs, self.labels, self.pad = list(inputs), labels, pad
-        self.shuffle, self.truncate = shuffle, truncate
+        self.shuffle, self.truncate, self.forget, self.epoch = shuffle, truncate, forget, 1
         lengths = [numpy.asarray(sentences.sizes) for sentences in self.inputs]
         if truncate:
             lengths = [numpy.minimum(sizes, truncate) for sizes in lengths]
         self.lengths = lengths
         self.sizes = numpy.max(lengths, axis=0)  # of the longer of two sentences
 
+    @property
+    def can_reuse_epoch_itr_across_epochs(self):
+        """Whether all epochs have the same batches."""
+        return not self.shuffle
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose anew the words to forget."""
+        self.epoch = epoch
+
     def __len__(self):
         return len(self.sizes)
 
     def __getitem__(self, index):
+        inputs = [self._sentence(sentences[index]) for sentences in self.inputs]
+        if self.forget:
+            inputs = self.forget(inputs, self.epoch, int(index))
         return {
             "id": int(index),
-            "inputs": [self._sentence(sentences[index]) for sentences in self.inputs],
+            "inputs": inputs,
             "label": None if self.labels is None else int(self.labels[index]),
         }
 
@@ -107,6 +156,8 @@ class MixedDataset(FairseqDataset):
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the extra sentences of the 1-based ``epoch``."""
+        for part in (self.base, self.extra):
+            part.set_epoch(epoch)
         choice = numpy.random.RandomState([self.seed, epoch])
         self.chosen = numpy.sort(choice.choice(len(self.extra), self.count, replace=False))
         self.sizes = numpy.concatenate([self.base.sizes, self.extra.sizes[self.chosen]])

@@ -56,7 +56,7 @@ def phrases(line: str) -> list[Phrase]:
 
 def rating(text: str) -> int:
     """A node's rating. Raises ValueError when it is none of 0 to 4."""
-    if text not in "01234" or not text:
+    if text not in tuple("01234"):
         raise ValueError(f"'{text}' is no rating from 0 to 4")
     return int(text)
 

@@ -40,7 +40,7 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
     """
     hub = load(checkpoint, str(data / "data-bin"))
     with captured_log():
-        dataset = hub.task.load_dataset(subset)
+        dataset = hub.task.read(subset)
         start = time.perf_counter()
         probabilities = hub.of_dataset(dataset, batch_size)
         seconds = time.perf_counter() - start
@@ -64,7 +64,7 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     ``SUBSET.json`` gets the scores and the confusion matrix, ``SUBSET.predictions.tsv`` a line
     "true, predicted, probability" for each sentence.
     """
-    result = classify(data, choose_checkpoint(run, which), subset, batch_size)
+    result = classify(data, choose_checkpoint(run, which, maximize=True), subset, batch_size)
     lines = ("\t".join(map(str, row)) + "\n" for row in result.pop("predictions"))
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     for name, content in (("predictions.tsv", "".join(lines)), ("json", text)):

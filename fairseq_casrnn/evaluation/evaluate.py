@@ -36,10 +36,11 @@ def languages(data: Path) -> tuple[str, str]:
     raise UserError(f"{data} is not a prepared folder (no data-bin with a test set in it)")
 
 
-def choose_checkpoint(run: Path, which: str) -> Path:
-    """The checkpoint to evaluate: ``best`` validation loss, ``last``, or an average.
+def choose_checkpoint(run: Path, which: str, maximize: bool = False) -> Path:
+    """The checkpoint to evaluate: ``best`` on validation, ``last``, or an average.
 
-    ``last:N`` and ``best:N`` average N checkpoints into ``checkpoint_avg_…pt`` of the run's folder.
+    ``last:N`` and ``best:N`` average N checkpoints into ``checkpoint_avg_…pt`` of the run's folder;
+    ``maximize``: whether a greater value of the run's metric is the better one.
     """
     if which in ("best", "last"):
         path = run / f"checkpoint_{which}.pt"
@@ -49,7 +50,7 @@ def choose_checkpoint(run: Path, which: str) -> Path:
     if not re.fullmatch(r"(best|last):[1-9]\d*", which):
         raise UserError(f"--checkpoint must be best, last, best:N or last:N, not '{which}'")
     path = run / f"checkpoint_avg_{which.replace(':', '_')}.pt"
-    save(average(find_checkpoints(run, which)), path)
+    save(average(find_checkpoints(run, which, maximize)), path)
     return path
 
 

@@ -7,12 +7,13 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
 
 from ..cells.base import at_least_one
 from ..errors import UserError
 from ..recurrence.products import linear
-from .sequences import check_lengths, padding_mask
+from .sequences import check_lengths, padding_mask, run_packed
 
 
 class SentenceStateLSTM(nn.Module):
@@ -97,15 +98,18 @@ class SentenceStateLSTM(nn.Module):
         """Run all steps over a batch.
 
         Args:
-            x: ``(T, B, input_size)``.
-            lengths: ``(B,)`` in any order, or None when nothing is padding.
+            x: ``(T, B, input_size)``, or a PackedSequence.
+            lengths: ``(B,)`` in any order, or None when nothing is padding or x is packed.
 
         Returns:
-            The words' states ``(T, B, H)``, zero at padding, and the sentence nodes' ``(B, K*H)``.
+            The words' states ``(T, B, H)``, zero at padding, or a PackedSequence if x is one, and
+            the sentence nodes' ``(B, K*H)``.
 
         Raises:
             UserError: shapes that do not fit.
         """
+        if isinstance(x, PackedSequence):
+            return run_packed(self.forward, x, lengths)
         shape = tuple(x.shape)
         if len(shape) != 3 or shape[-1] != self.input_size or 0 in shape:
             raise UserError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -45,6 +47,19 @@ def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
 def unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
     """A packed sequence as ``(T, B, …)`` in the caller's order, with its lengths ``(B,)``."""
     return pad_packed_sequence(packed)
+
+
+def run_packed(forward: Callable, packed: PackedSequence, lengths: Tensor | None):
+    """``forward(x, lengths)``, whose first result is ``(T, B, …)``, from and to packed sequences.
+
+    Raises:
+        UserError: ``lengths`` beside a packed sequence.
+    """
+    if lengths is not None:
+        raise UserError("a PackedSequence has its own lengths; leave lengths out")
+    x, lengths = unpack(packed)
+    output, *rest = forward(x, lengths)
+    return repack(output, lengths, packed), *rest
 
 
 def repack(output: Tensor, lengths: Tensor, like: PackedSequence) -> PackedSequence:

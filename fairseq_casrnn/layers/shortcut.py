@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from ..cells.base import at_least_one
 from ..errors import UserError
 from .dropout import dropout
 from .recurrent import LSTM
+from .sequences import run_packed
 
 CONNECTIONS = ("shortcut", "residual", "word", "none")
 
@@ -33,7 +35,7 @@ class ShortcutStackedLSTM(nn.Module):
         input_size: features of w.
         hidden_sizes: hidden size of each layer, in each direction.
         connection: one of the above.
-        dropout: on the words and outputs that a layer reads from below it, not on the first's.
+        dropout: on the outputs that a layer reads from those below it, not on the words.
         engine: name of a recurrence engine, None for the default.
 
     Parameters: those of :class:`.LSTM` under ``layers.{i}.``, for instance
@@ -89,29 +91,30 @@ class ShortcutStackedLSTM(nn.Module):
         if not outputs:
             return x
         if self.connection == "shortcut":
-            y = torch.cat([x, *outputs], dim=-1)
+            below = torch.cat(outputs, dim=-1)
         elif self.connection == "residual":
-            y = torch.cat([x, sum(outputs)], dim=-1)
-        elif self.connection == "word":
-            y = torch.cat([x, outputs[-1]], dim=-1)
+            below = sum(outputs)
         else:
-            y = outputs[-1]
-        return dropout(y, self.dropout, self.training)
+            below = outputs[-1]
+        below = dropout(below, self.dropout, self.training)
+        return below if self.connection == "none" else torch.cat([x, below], dim=-1)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None):
         """Run all layers.
 
         Args:
-            x: ``(T, B, input_size)``.
-            lengths: ``(B,)`` in any order, or None when nothing is padding.
+            x: ``(T, B, input_size)``, or a PackedSequence.
+            lengths: ``(B,)`` in any order, or None when nothing is padding or x is packed.
 
         Returns:
-            ``output, (h_n, c_n)`` of the last layer: output ``(T, B, 2H)``, zero at padding; h_n,
-            c_n ``(2, B, H)``.
+            ``output, (h_n, c_n)`` of the last layer: output ``(T, B, 2H)``, zero at padding, or a
+            PackedSequence if x is one; h_n, c_n ``(2, B, H)``.
 
         Raises:
             UserError: shapes that do not fit.
         """
+        if isinstance(x, PackedSequence):
+            return run_packed(self.forward, x, lengths)
         outputs: list[Tensor] = []
         for layer in self.layers:
             output, state = layer(self.layer_input(x, outputs), lengths=lengths)

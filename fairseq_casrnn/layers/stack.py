@@ -14,7 +14,7 @@ from ..cells import family
 from ..cells.base import at_least_one
 from ..errors import UserError
 from .dropout import dropout
-from .sequences import check_lengths, padding_mask, repack, reverse, unpack
+from .sequences import check_lengths, padding_mask, reverse, run_packed
 
 
 class RecurrentStack(nn.Module):
@@ -162,12 +162,8 @@ class RecurrentStack(nn.Module):
         Raises:
             UserError: shapes that do not fit.
         """
-        packed = x if isinstance(x, PackedSequence) else None
-        if packed is not None:
-            if lengths is not None:
-                raise UserError("a PackedSequence has its own lengths; leave lengths out")
-            x, lengths = unpack(packed)
-            packed_lengths = lengths
+        if isinstance(x, PackedSequence):
+            return run_packed(lambda y, n: self.forward(y, state, n, tokens), x, lengths)
         self._check_input(x)
         steps, batch, _ = x.shape
         lengths = check_lengths(lengths, steps, batch, x.device)
@@ -181,8 +177,6 @@ class RecurrentStack(nn.Module):
         output, finals = run(x, states, lengths, tokens)
         if mask is not None:
             output = output.masked_fill(mask, 0.0)
-        if packed is not None:
-            output = repack(output, packed_lengths, packed)
         h_n = torch.stack([h for h, _ in finals])
         if not self.has_cell:
             return output, h_n

@@ -23,7 +23,11 @@ class SentenceConfig(FairseqDataclass):
     )
     mlp_dropout: Optional[float] = field(
         default=None,
-        metadata={"help": "dropout on the classifier's input and layers (default: --dropout)"},
+        metadata={"help": "dropout on the classifier's hidden layers (default: --dropout)"},
+    )
+    mlp_dropout_in: Optional[float] = field(
+        default=None,
+        metadata={"help": "dropout on the classifier's input (default: --mlp-dropout)"},
     )
     encoder_embed_dim: int = field(default=300, metadata={"help": "embedding dimension"})
     encoder_embed_path: Optional[str] = field(

@@ -39,7 +39,10 @@ SIZES = (
     *("num_steps", "window", "num_sentence_nodes", "encoder_attention_heads"),
     "encoder_ffn_embed_dim",
 )
-DROPOUTS = ("dropout", "encoder_dropout_in", "encoder_dropout_out", "mlp_dropout")
+DROPOUTS = (
+    *("dropout", "encoder_dropout_in", "encoder_dropout_out"),
+    *("mlp_dropout", "mlp_dropout_in"),
+)
 
 
 class SentenceClassifier(BaseFairseqModel):
@@ -101,6 +104,7 @@ class SentenceClassifier(BaseFairseqModel):
             cfg.mlp_activation,
             cfg.mlp_batch_norm,
             dropout(cfg, "mlp_dropout"),
+            cfg.mlp_dropout_in,
         )
         model = cls(encoder, kind, classifier)
         follow_epochs(task, model)

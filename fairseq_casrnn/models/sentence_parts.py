@@ -65,12 +65,17 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 class Classifier(nn.Sequential):
-    """Multi-layer perceptron: dropout, then (linear, batch norm, activation, dropout)*, linear."""
+    """Multi-layer perceptron: dropout, then (linear, batch norm, activation, dropout)*, linear.
 
-    def __init__(self, input_size, size, depth, classes, activation, batch_norm, dropout):
+    The first dropout has a probability of its own, ``dropout_in``, unless that is None.
+    """
+
+    def __init__(
+        self, input_size, size, depth, classes, activation, batch_norm, dropout, dropout_in=None
+    ):
         if activation not in ACTIVATIONS:
             raise UserError(f"--mlp-activation is '{activation}'; use relu or tanh")
-        parts: list[nn.Module] = [Dropout(dropout)]
+        parts: list[nn.Module] = [Dropout(dropout if dropout_in is None else dropout_in)]
         for _ in range(depth):
             parts.append(nn.Linear(input_size, size))
             parts += [BatchNorm(size)] if batch_norm else []

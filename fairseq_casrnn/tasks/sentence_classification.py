@@ -17,7 +17,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING
 
-from ..data.classification import MixedDataset, Recoded, SentenceDataset
+from ..data.classification import Forget, MixedDataset, Recoded, SentenceDataset
 from ..data.words import TOKENIZERS, words
 from ..errors import UserError
 from ..evaluation.confusion import summary
@@ -44,6 +44,14 @@ class SentenceClassificationConfig(FairseqDataclass):
         metadata={
             "help": "DIR:FRACTION, add that part of another corpus' training set to ours, chosen "
             "anew in each epoch"
+        },
+    )
+    forget_singletons: float = field(
+        default=0.0,
+        metadata={
+            "help": "probability with which a word that occurs once in the training set is <unk> "
+            "in training, anew in each epoch; without it no text of training holds <unk> unless "
+            "rare words were left out of the dictionary"
         },
     )
     tokenizer: Optional[str] = field(
@@ -106,6 +114,10 @@ class SentenceClassificationTask(FairseqTask):
             raise UserError(f"--tokenizer is '{cfg.tokenizer}'; use {', '.join(TOKENIZERS)}")
         if cfg.truncate is not None and cfg.truncate < 1:
             raise UserError(f"--truncate is {cfg.truncate}; it must be at least 1")
+        if not 0 <= cfg.forget_singletons <= 1:
+            raise UserError(
+                f"--forget-singletons is {cfg.forget_singletons}; it must be between 0 and 1"
+            )
         task = cls(cfg, words, labels)
         logger.info("[input] dictionary: %d types", len(words))
         logger.info("[label] classes: %s", ", ".join(task.classes))
@@ -124,16 +136,25 @@ class SentenceClassificationTask(FairseqTask):
         Raises:
             UserError: a file is missing, the parts differ in length, or a class is unknown.
         """
-        dataset = self._load(self.cfg.data, split)
-        if self.cfg.mix and split == "train":
+        train = split == "train"
+        dataset = self._load(self.cfg.data, split, train)
+        if self.cfg.mix and train:
             folder, fraction = parse_mix(self.cfg.mix)
-            extra = self._load(folder, split)
+            extra = self._load(folder, split, train)
             dataset = MixedDataset(dataset, extra, fraction, self.cfg.seed)
             logger.info("mixing in %d of %d sentences of %s", dataset.count, len(extra), folder)
         self.datasets[split] = dataset
         return dataset
 
-    def _load(self, folder: str, split: str) -> SentenceDataset:
+    def read(self, split: str) -> SentenceDataset:
+        """``split`` as it stands, also that of training: in order, nothing mixed in or forgotten.
+
+        Raises:
+            UserError: as for :meth:`load_dataset`.
+        """
+        return self._load(self.cfg.data, split, train=False)
+
+    def _load(self, folder: str, split: str, train: bool) -> SentenceDataset:
         parts = ("input0", "input1") if self.pairs else ("input0",)
         words = self.dictionary
         theirs = words if folder == self.cfg.data else load_dictionary(folder, "input0")
@@ -151,9 +172,15 @@ class SentenceClassificationTask(FairseqTask):
         if theirs != words:
             inputs = [Recoded(sentences, theirs, words) for sentences in inputs]
         logger.info("%s: %d sentences%s", split, len(labels), " (pairs)" if self.pairs else "")
-        return SentenceDataset(
-            inputs, labels, words.pad(), shuffle=split == "train", truncate=self.cfg.truncate
-        )
+        forget = self._forget() if train else None
+        return SentenceDataset(inputs, labels, words.pad(), train, self.cfg.truncate, forget)
+
+    def _forget(self) -> Forget | None:
+        if not self.cfg.forget_singletons:
+            return None
+        rare = torch.tensor(self.dictionary.count) == 1
+        rare[: self.dictionary.nspecial] = False
+        return Forget(rare, self.dictionary.unk(), self.cfg.forget_singletons, self.cfg.seed)
 
     def _labels(self, folder: str, split: str) -> numpy.ndarray:
         """The class numbers of a split, in the order of :attr:`classes`."""

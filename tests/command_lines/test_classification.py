@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq.data import Dictionary, data_utils
 from fairseq.models import MODEL_REGISTRY
 from labelled_corpora import sentences, write_mr, write_sick, write_trec
 from sklearn.metrics import f1_score
@@ -17,6 +18,7 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.data import mr, sick, trec
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.classify import classify
+from fairseq_casrnn.evaluation.evaluate import choose_checkpoint
 
 from .programs import checkpoint, fairseq
 
@@ -27,7 +29,7 @@ pytestmark = [  # fairseq's own
 TRAIN = [
     *("--task", "sentence_classification", "--criterion", "sentence_classification", "--cpu"),
     *("--batch-size", "8", "--required-batch-size-multiple", "1", "--num-workers", "0"),
-    *("--optimizer", "adam", "--lr", "0.02", "--seed", "3", "--dropout", "0"),
+    *("--optimizer", "adam", "--lr", "0.01", "--seed", "3", "--dropout", "0"),
     *("--log-format", "json", "--log-interval", "1"),
     *("--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric"),
 ]
@@ -59,7 +61,7 @@ def train(data, out, name="cas_lstm", epochs=1, *args):
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("run")
-    train(data, out, "cas_lstm", 6)
+    train(data, out, "cas_lstm", 8)
     return out
 
 
@@ -107,6 +109,29 @@ def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
     )
     for name, tensor in whole["model"].items():
         assert tensor.equal(parts["model"][name]), name
+
+
+def test_best_checkpoints_are_those_of_the_highest_accuracy(data, tmp_path):
+    train(data, tmp_path, "cas_lstm", 5, "--keep-best-checkpoints", 3)
+    kept = {float(path.stem.rpartition("_")[2]): path for path in tmp_path.glob("*.best_*")}
+    assert len(kept) > 1
+    averaged = checkpoint(choose_checkpoint(tmp_path, "best:1", maximize=True))
+    best = checkpoint(kept[max(kept)])
+    assert all(tensor.equal(averaged["model"][name]) for name, tensor in best["model"].items())
+
+
+def test_the_training_set_is_classified_as_it_stands(data, tmp_path):
+    """All of it and nothing mixed in, in its order."""
+    options = ["--mix", f"{data}:0.3", "--forget-singletons", 0.9]
+    train(data, tmp_path, "cas_lstm", 1, *options)
+    found, again = (
+        classify(data.parent, tmp_path / "checkpoint_best.pt", "train")["predictions"]
+        for _ in range(2)
+    )
+    assert found == again
+    dictionary = Dictionary.load(str(data / "label" / "dict.txt"))
+    labels = data_utils.load_indexed_dataset(str(data / "label" / "train"), dictionary)
+    assert [truth for truth, _, _ in found] == [dictionary[int(label[0])] for label in labels]
 
 
 def test_mixing_in_another_corpus(data, tmp_path, tmp_path_factory):

@@ -147,6 +147,23 @@ def test_resuming_a_killed_process_changes_nothing(data, tmp_path):
 # --- several batches, several processes --------------------------------------------------------
 
 
+def test_resuming_keeps_the_count_of_validations_without_gain(data, tmp_path):
+    """Early stopping, and the rate that falls on a plateau, come when they would have."""
+    options = ["--lr", "1e-12", "--patience", "4", "--lr-scheduler", "reduce_lr_on_plateau"]
+    options += ["--lr-patience", "1", "--lr-threshold", "0.1", "--best-checkpoint-metric", "ppl"]
+    options += ["--no-epoch-checkpoints"]  # ppl is rounded to two digits, and so the same for ever
+    train(data, tmp_path / "whole", "cas_lstm_tiny", *options, epochs=9)
+    for epochs in (2, 4, 9):
+        train(data, tmp_path / "parts", "cas_lstm_tiny", *options, epochs=epochs)
+    whole, parts = (
+        checkpoint(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "parts")
+    )
+    assert whole["extra_state"]["train_iterator"]["epoch"] == 6  # the next one
+    assert parts["extra_state"]["train_iterator"]["epoch"] == 6
+    rates = [c["last_optimizer_state"]["param_groups"][0]["lr"] for c in (whole, parts)]
+    assert rates[0] == rates[1] == pytest.approx(1e-14)  # after two without gain, and two more
+
+
 def test_update_freq(data, tmp_path):
     """Two batches an update: half the updates, and the gradients are summed."""
     whole = train(data, tmp_path / "1", "cas_lstm_tiny", epochs=1)

@@ -28,8 +28,9 @@ class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.embed_tokens = torch.nn.Embedding(3, 2)
-        self.weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
-        self.frozen = torch.nn.Parameter(torch.tensor(7.0), requires_grad=False)
+        self.weight = torch.nn.Parameter(torch.tensor([[1.0, 2.0]]))
+        self.bias = torch.nn.Parameter(torch.tensor([5.0, 6.0]))
+        self.frozen = torch.nn.Parameter(torch.tensor([[7.0]]), requires_grad=False)
 
     def forward(self):
         return LOGITS
@@ -61,11 +62,18 @@ def test_class_weights():
 
 
 def test_l2_in_training_alone():
-    """L2/2 · (1 + 4) for each of three sentences: no embeddings, nothing frozen."""
+    """L2/2 · (1 + 4) for each of three sentences: no embeddings or biases, nothing frozen."""
     loss, logged = loss_of(l2=0.1)
     assert loss == pytest.approx(sum(LOSSES) + 3 * 0.05 * 5)
     assert float(logged["loss"]) == pytest.approx(sum(LOSSES))
     assert loss_of(Model().eval(), l2=0.1)[0] == pytest.approx(sum(LOSSES))
+
+
+def test_l2_of_the_embeddings():
+    model = Model()
+    squares = float(model.embed_tokens.weight.square().sum())
+    loss, _ = loss_of(model, l2_embeddings=0.2)
+    assert loss == pytest.approx(sum(LOSSES) + 3 * 0.1 * squares)
 
 
 def test_what_is_logged():

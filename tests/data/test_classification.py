@@ -5,7 +5,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary, ListDataset
 
-from fairseq_casrnn.data.classification import MixedDataset, Recoded, SentenceDataset
+from fairseq_casrnn.data.classification import Forget, MixedDataset, Recoded, SentenceDataset
 
 PAD, EOS = 1, 2
 
@@ -46,6 +46,42 @@ def test_batches_are_of_one_length():
     assert sorted(order) == list(range(100))
     assert (numpy.diff(lengths[order]) >= 0).all()
     assert not numpy.array_equal(order, dataset(lengths).ordered_indices())
+
+
+def test_training_has_other_batches_in_each_epoch():
+    assert not dataset(shuffle=True).can_reuse_epoch_itr_across_epochs
+    assert dataset().can_reuse_epoch_itr_across_epochs
+
+
+def test_rare_words_are_forgotten_at_times():
+    """Half of them, others in each epoch, the same in a repetition; and nothing else."""
+    unk, rare = 3, torch.zeros(12, dtype=torch.bool)
+    rare[5] = True
+    lengths = (401, 401)  # of word 4, then of word 5
+
+    def words(epoch, n, seed=1):
+        data = dataset(lengths, shuffle=True, forget=Forget(rare, unk, 0.5, seed))
+        data.set_epoch(epoch)
+        return data[n]["inputs"][0]
+
+    assert words(1, 0).tolist() == [4] * 400 + [EOS]
+    once = words(1, 1)
+    assert set(once[:-1].tolist()) == {5, unk}
+    assert once[-1] == EOS
+    assert 150 < (once == unk).sum() < 250
+    assert once.equal(words(1, 1))
+    assert not once.equal(words(2, 1))
+    assert not once.equal(words(1, 1, seed=2))
+
+
+def test_a_mix_forgets_too_and_anew_in_each_epoch():
+    rare = torch.ones(60, dtype=torch.bool)
+    base, extra = (dataset([9] * 40, shuffle=True, forget=Forget(rare, 3, 0.5, 1)) for _ in "ab")
+    mixed = MixedDataset(base, extra, 0.5)
+    first = [mixed[0]["inputs"][0].tolist(), mixed[41]["inputs"][0].tolist()]
+    assert all(3 in tokens for tokens in first)
+    mixed.set_epoch(2)
+    assert mixed[0]["inputs"][0].tolist() != first[0]
 
 
 def test_truncation_keeps_the_end_symbol():

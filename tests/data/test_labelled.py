@@ -68,7 +68,17 @@ def test_phrases_of_a_tree():
 
 @pytest.mark.parametrize(
     "line",
-    ["(3 (2 a) (1 b)", "(3 a))", "(7 a)", "( a)", "(3 )", "a b", "(3 a) b", "(3 (2 a)) (2 b)"],
+    [
+        "(3 (2 a) (1 b)",
+        "(3 a))",
+        "(7 a)",
+        "(12 a)",
+        "( a)",
+        "(3 )",
+        "a b",
+        "(3 a) b",
+        "(3 (2 a)) (2 b)",
+    ],
 )
 def test_what_is_no_tree(line):
     with pytest.raises(ValueError, match=r"bracket|rating|text"):

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from helpers import DOUBLE, LENGTHS, assert_close, gradients, rand, randomize, weighted
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import SentenceStateLSTM
@@ -23,6 +24,16 @@ def layer_of(window=1, nodes=1, steps=3, **kwargs):
 
 def parameters(layer):
     return dict(layer.named_parameters())
+
+
+def test_packed_sequence():
+    layer, x = layer_of(), rand(5, 3, I)
+    expected = layer(x, torch.tensor(LENGTHS))
+    packed = pack_padded_sequence(x, LENGTHS, enforce_sorted=False)
+    output, g = layer(packed)
+    assert_close([pad_packed_sequence(output)[0], g], expected)
+    with pytest.raises(UserError, match="leave lengths out"):
+        layer(packed, torch.tensor(LENGTHS))
 
 
 @every_shape

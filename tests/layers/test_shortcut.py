@@ -3,9 +3,11 @@
 import pytest
 import torch
 from helpers import LENGTHS, assert_close, rand, randomize
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import ShortcutStackedLSTM
+from fairseq_casrnn.layers.shortcut import CONNECTIONS
 
 I, SIZES, EQUAL = 3, (4, 2, 5), (4, 4, 4)
 
@@ -54,12 +56,26 @@ def test_parameter_names():
     assert len(names) == 12
 
 
-def test_dropout_spares_the_words_of_the_first_layer():
-    layer = ShortcutStackedLSTM(I, (4, 2), dropout=1.0)
-    x = rand(4, 2, I, dtype=torch.float32)
+@pytest.mark.parametrize("connection", CONNECTIONS)
+def test_dropout_spares_the_words(connection):
+    layer = ShortcutStackedLSTM(I, (4, 2 if connection != "residual" else 4), connection, 1.0)
+    x, below = rand(4, 2, I, dtype=torch.float32), rand(4, 2, 8, dtype=torch.float32)
     assert layer.layer_input(x, []).equal(x)
-    assert not layer.layer_input(x, [rand(4, 2, 8, dtype=torch.float32)]).any()
-    assert layer.eval().layer_input(x, [x]).any()
+    read = layer.layer_input(x, [below])
+    assert not read[..., -8:].any()
+    assert read[..., :-8].equal(x if connection != "none" else x[..., :0])
+    assert layer.eval().layer_input(x, [below])[..., -8:].equal(below)
+
+
+def test_packed_sequence():
+    layer = ShortcutStackedLSTM(I, (4, 2)).double()
+    x = rand(5, 3, I)
+    expected, (h_n, c_n) = layer(x, lengths=torch.tensor(LENGTHS))
+    packed = pack_padded_sequence(x, LENGTHS, enforce_sorted=False)
+    output, state = layer(packed)
+    assert_close([pad_packed_sequence(output)[0], *state], [expected, h_n, c_n])
+    with pytest.raises(UserError, match="leave lengths out"):
+        layer(packed, lengths=torch.tensor(LENGTHS))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import torch
 from helpers import assert_close, rand
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.models.dropout import Dropout
 from fairseq_casrnn.models.sentence_parts import BatchNorm, Classifier, features
 
 from .sentences import EOS, LENGTHS, NAMES, PAD, RECURRENT, alone, batch, encoder, make_task
@@ -175,6 +176,16 @@ def test_classifier():
         "Dropout",
         "Linear",
     ]
+
+
+def test_dropout_of_the_classifier():
+    def rates(**options):
+        model = encoder("cas_lstm", dropout=0.3, mlp_layers=1, **options)
+        return [part.p for part in model.classifier if isinstance(part, Dropout)]
+
+    assert rates() == [0.3, 0.3]
+    assert rates(mlp_dropout=0.2) == [0.2, 0.2]
+    assert rates(mlp_dropout=0.2, mlp_dropout_in=0.0) == [0.0, 0.2]
 
 
 def test_batch_norm_takes_a_single_sentence():

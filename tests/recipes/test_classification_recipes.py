@@ -143,6 +143,16 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     assert sum(confusion[name][name] for name in confusion) == right
 
 
+def test_a_finished_training_is_not_repeated(mr_data, tmp_path, recorded):
+    """Unless its options change; early stopping is no reason to go on."""
+    where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn")
+    assert len(recorded("mr/train.sh", *where)) == 1
+    assert recorded("mr/train.sh", *where) == []
+    assert "is finished" in run("mr/train.sh", *where)
+    assert len(recorded("mr/train.sh", *where, "--seeds", 2)) == 1
+    assert len(recorded("mr/train.sh", *where, "--", "--max-epoch", 99)) == 1
+
+
 @pytest.fixture(scope="module")
 def mr_data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mr")

@@ -119,7 +119,11 @@ def test_empty_sentence(data):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"tokenizer": "bert"}, "--tokenizer is 'bert'"), ({"truncate": 0}, "--truncate is 0")],
+    [
+        ({"tokenizer": "bert"}, "--tokenizer is 'bert'"),
+        ({"truncate": 0}, "--truncate is 0"),
+        ({"forget_singletons": 1.5}, "--forget-singletons is 1.5"),
+    ],
 )
 def test_wrong_options(data, options, message):
     with pytest.raises(UserError, match=message):

@@ -1,0 +1,79 @@
+"""Early stopping and learning rates on a plateau that an interruption does not set back."""
+
+import functools
+
+ATTRIBUTES = ("best", "num_runs")  # of fairseq_cli.train.should_stop_early
+COUNTERS = ("num_bad_epochs", "cooldown_counter")  # of torch's ReduceLROnPlateau
+
+
+def keep_patience_on_resume() -> None:
+    """Keep in checkpoints for how long validation has not become better.
+
+    fairseq 0.12.3 counts that for ``--patience`` in attributes of a function, and for
+    ``--lr-scheduler reduce_lr_on_plateau`` in torch's scheduler, and saves neither: a resumed
+    training takes its first validation for the best so far and goes on longer than one that was not
+    interrupted.
+    """
+    keep_early_stopping()
+    keep_plateau()
+
+
+def keep_early_stopping() -> None:
+    """The part for ``--patience``."""
+    from fairseq.trainer import Trainer
+    from fairseq_cli import train
+
+    save, load = Trainer.save_checkpoint, Trainer.load_checkpoint
+    if getattr(save, "_keeps_patience", False):
+        return
+
+    @functools.wraps(save)
+    def save_checkpoint(self, filename, extra_state):
+        counted = {
+            name: value
+            for name in ATTRIBUTES
+            if (value := getattr(train.should_stop_early, name, None)) is not None
+        }
+        return save(self, filename, {**extra_state, "early_stopping": counted})
+
+    @functools.wraps(load)
+    def load_checkpoint(self, filename, *args, **kwargs):
+        extra_state = load(self, filename, *args, **kwargs)
+        reset = any(args[:2]) or any(
+            kwargs.get(f"reset_{part}") for part in ("optimizer", "lr_scheduler", "meters")
+        )
+        if extra_state and not reset:
+            for name, value in extra_state.get("early_stopping", {}).items():
+                if name in ATTRIBUTES:
+                    setattr(train.should_stop_early, name, value)
+        return extra_state
+
+    save_checkpoint._keeps_patience = True
+    Trainer.save_checkpoint, Trainer.load_checkpoint = save_checkpoint, load_checkpoint
+
+
+def keep_plateau() -> None:
+    """The part for ``--lr-scheduler reduce_lr_on_plateau``."""
+    from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
+
+    save, load = (
+        ReduceLROnPlateauLRSchedule.state_dict,
+        ReduceLROnPlateauLRSchedule.load_state_dict,
+    )
+    if getattr(save, "_keeps_patience", False):
+        return
+
+    @functools.wraps(save)
+    def state_dict(self):
+        return {**save(self), **{name: getattr(self.lr_scheduler, name) for name in COUNTERS}}
+
+    @functools.wraps(load)
+    def load_state_dict(self, state):
+        load(self, state)
+        for name in COUNTERS:
+            if name in state:  # not in checkpoints of fairseq's own
+                setattr(self.lr_scheduler, name, state[name])
+
+    state_dict._keeps_patience = True
+    ReduceLROnPlateauLRSchedule.state_dict = state_dict
+    ReduceLROnPlateauLRSchedule.load_state_dict = load_state_dict
