@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn import __version__
-from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.data.command import captured_log, of_system
 from fairseq_casrnn.errors import UserError
 
 # Each module has add_arguments(parser) and run(args), and imports torch in its functions only.
@@ -54,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # What is still to be written goes nowhere, so that Python's exit does not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as the shell reports SIGPIPE
+    except OSError as error:
+        print(f"error: {of_system(error)}", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -72,7 +72,7 @@ done
 check_number --nbest "$NBEST"
 check_number --runs "$RUNS"
 mkdir -p "$OUT"
-setting="$(realpath "$DATA" "$BASELINE") $NBEST"
+setting="$(realpath "$DATA" "$BASELINE") $(cksum <"$BASELINE") $NBEST"
 if [ -f "$OUT/setting" ] && [ "$(cat "$OUT/setting")" != "$setting" ]; then
     fail "$OUT holds lists of another --baseline, --data or --nbest; give another --out"
 fi

@@ -140,6 +140,8 @@ def run(args: argparse.Namespace) -> None:
     """Print perplexity, floor and WCPA; write table and plot. Raises UserError."""
     from fairseq_casrnn.evaluation.perplexity import load, read_sentences
 
+    if args.results is not None and not args.results.parent.is_dir():
+        raise UserError(f"{args.results.parent} is not a folder; check --results")
     split = read_notes(args.data, args.subset)
     model, task = load(args.path, args.data / "data-bin")
     dictionary = task.source_dictionary

@@ -10,6 +10,7 @@ Needs matplotlib (``pip install 'fairseq-casrnn[plots]'``).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -193,7 +194,8 @@ def _save(figure, png: str | os.PathLike) -> None:
         figure.savefig(draft, format="png", dpi=150)
         os.replace(draft, png)
     except OSError as error:
-        Path(draft).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            Path(draft).unlink()
         raise UserError(f"cannot write {png}: {error.strerror}") from error
 
 

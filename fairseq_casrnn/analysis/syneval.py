@@ -47,6 +47,11 @@ OF_THREE = (
     (1, 2, "intrusive vs. ungrammatical"),
     (0, 2, "grammatical vs. ungrammatical"),
 )
+ORDER = [
+    category
+    for name in NAMES.values()
+    for category in (name, *(f"{name}, {what}" for _, _, what in OF_THREE))
+]
 
 
 @dataclass(frozen=True)
@@ -107,8 +112,9 @@ def read_pairs(path: Path) -> list[Pair]:
 
 
 def compare(pairs: Sequence[Pair], scores: dict[str, float]) -> dict[str, Accuracy]:
-    """Accuracies by category, in the order in which categories first occur."""
-    table: dict[str, Accuracy] = {}
+    """Accuracies by category, in the paper's order, further ones as they first occur."""
+    found = {pair.category for pair in pairs}
+    table = {name: Accuracy() for name in ORDER if name in found}
     for pair in pairs:
         accuracy = table.setdefault(pair.category, Accuracy())
         better, worse = scores[pair.better], scores[pair.worse]

@@ -1,3 +1,3 @@
 """Criterions that fairseq lacks; importing this registers them."""
 
-from . import dyck, fused_cross_entropy, sentence_classification  # noqa: F401
+from . import adaptive_loss, dyck, fused_cross_entropy, sentence_classification  # noqa: F401

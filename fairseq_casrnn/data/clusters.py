@@ -18,12 +18,14 @@ def cluster(vectors, count: int, seed: int = 1) -> list[int]:
     """The cluster, 0 to ``count - 1``, of each row of ``vectors`` ``(N, E)``.
 
     Raises:
-        UserError: fewer rows than clusters.
+        UserError: fewer rows than clusters, a negative seed.
     """
     from sklearn.cluster import KMeans
 
     if not 1 <= count <= len(vectors):
         raise UserError(f"--num-cells is {count}; it must lie between 1 and {len(vectors)} tokens")
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed is {seed}; it must lie between 0 and {2**32 - 1}")
     return KMeans(count, n_init=4, random_state=seed).fit(vectors).labels_.tolist()
 
 

@@ -53,7 +53,12 @@ def run_main(main: Callable[[], None]) -> int:
         print(f"error: {err}", file=sys.stderr)
         return 2
     except OSError as err:
-        where = f"{err.filename}: " if err.filename else ""
-        print(f"error: {where}{err.strerror or err}", file=sys.stderr)
+        print(f"error: {of_system(err)}", file=sys.stderr)
         return 2
     return 0
+
+
+def of_system(err: OSError) -> str:
+    """What the system refused, and of which file."""
+    where = f"{err.filename}: " if err.filename else ""
+    return f"{where}{err.strerror or err}"

@@ -46,8 +46,8 @@ class Source:
         low, high: range of lengths.
 
     Attributes:
-        reach: ``(high+1, m+2)``: probability, after t tokens at depth d and without regard to the
-            length, that the string ends within the range; column m+1 is 0.
+        log_total: natural logarithm of the probability, without regard to the length, that a string
+            ends within the range.
         moves: ``(high, m+1, 3)``: probabilities of end, closing and opening at t and d.
 
     Raises:
@@ -60,12 +60,12 @@ class Source:
         if not 1 <= low <= high:
             raise UserError(f"lengths {low}:{high} are no range; give LOW:HIGH, at least 1:1")
         self.k, self.m, self.low, self.high = k, m, low, high
-        self.reach = self._reach()
-        if self.reach[0, 0] == 0:
+        reach, self.log_total = self._reach()
+        if self.log_total == -math.inf:
             raise UserError(
                 f"no string has a length from {low} to {high}: with the end, lengths are odd"
             )
-        self.moves = self._moves()
+        self.moves = self._moves(reach)
         self._lists = None
 
     def _free(self) -> np.ndarray:
@@ -75,19 +75,28 @@ class Source:
         free[self.m] = [0.0, 1.0, 0.0]
         return free
 
-    def _reach(self) -> np.ndarray:
+    def _reach(self) -> tuple[np.ndarray, float]:
+        """``(high+1, m+2)``, and ``log_total``.
+
+        The probability, after t tokens at depth d, that the string ends within the range; of t
+        before the range up to a factor, so that it does not vanish. Column m+1 is 0.
+        """
         # Backwards from the last step, as sums of positive terms: long strings are rare when m is
         # small, and a difference of two probabilities near 1 would leave nothing of theirs.
         free, m = self._free(), self.m
-        reach = np.zeros((self.high + 1, m + 2))
+        reach, log_scale = np.zeros((self.high + 1, m + 2)), 0.0
         for t in reversed(range(self.high)):
             reach[t, 0] = free[0, 0] * (t + 1 >= self.low)
             reach[t, 1 : m + 1] += free[1:, 1] * reach[t + 1, :m]
             reach[t, : m + 1] += free[:, 2] * reach[t + 1, 1:]
-        return reach
+            if t < self.low and (largest := reach[t].max()) > 0:
+                reach[t] /= largest
+                log_scale += math.log(largest)
+        total = float(reach[0, 0])
+        return reach, math.log(total) + log_scale if total else -math.inf
 
-    def _moves(self) -> np.ndarray:
-        free, after = self._free(), self.reach[1:]
+    def _moves(self, reach: np.ndarray) -> np.ndarray:
+        free, after = self._free(), reach[1:]
         t = np.arange(self.high)[:, None] + 1
         ends = free[:, 0] * ((t >= self.low) & (t <= self.high))
         closes = free[:, 1] * np.pad(after[:, : self.m], ((0, 0), (1, 0)))

@@ -30,7 +30,7 @@ class StreamDataset(FairseqDataset):
     """One text cut into streams.
 
     An item is the :class:`Piece` that it is asked for, so the data set does not change from epoch
-    to epoch. Only the streams' number must be set, with :meth:`cut`, before items are read.
+    to epoch. It is one stream until :meth:`cut` makes several.
 
     Args:
         tokens: ``(N,)``, the whole text.
@@ -39,10 +39,10 @@ class StreamDataset(FairseqDataset):
 
     def __init__(self, tokens: Tensor, pad: int):
         self.tokens, self.pad = tokens, pad
-        self.cut(1)
+        self.bounds = np.array([0, len(tokens)])
 
-    def cut(self, streams: int) -> None:
-        """Cut the text into that many streams, the first ones a token longer than the others.
+    def cut(self, streams: int) -> StreamDataset:
+        """The text in that many streams, the first ones a token longer than the others.
 
         Raises:
             UserError: there are not two tokens for each stream.
@@ -55,7 +55,9 @@ class StreamDataset(FairseqDataset):
             )
         bounds = np.arange(streams + 1) * (total // streams)
         bounds += np.minimum(np.arange(streams + 1), total % streams)
-        self.bounds = bounds
+        result = StreamDataset(self.tokens, self.pad)
+        result.bounds = bounds
+        return result
 
     @property
     def sizes(self) -> np.ndarray:

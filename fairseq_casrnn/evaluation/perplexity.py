@@ -131,7 +131,7 @@ def score_streams(model, dictionary, sentences: Sequence, streams: int = 1) -> S
 
     check_carries(model)
     text = StreamDataset(torch.cat(list(sentences)), dictionary.pad())
-    text.cut(streams)
+    text = text.cut(streams)
     scores = np.full(len(text.tokens), np.nan)
     steps = piece_lengths(int(text.sizes.max()), max(1, BATCH_TOKENS // streams), 0.0, (0, 0))
     carried = Carried()

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from ..errors import UserError
+from .restoring import restoring
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ def build_embedding(
         UserError: the file is missing, malformed, or of another dimension.
     """
     table = embedding(len(dictionary), dim, dictionary.pad(), bound)
-    if path:
+    if path and not restoring():
         load_vectors(table, dictionary, path)
     table.weight.requires_grad_(not freeze)
     return table

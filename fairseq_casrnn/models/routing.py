@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
+from .restoring import restoring
 
 
 def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
@@ -24,6 +25,8 @@ def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
     Raises:
         UserError: no such file, a malformed line, a token twice, no token of the dictionary.
     """
+    if restoring():  # the checkpoint has the table
+        return torch.zeros(len(dictionary), dtype=torch.long)
     table, seen = torch.zeros(len(dictionary), dtype=torch.long), set()
     try:
         with open(path, encoding="utf-8") as lines:

@@ -45,12 +45,7 @@ class SentenceHub(nn.Module):
         cfg = state.get("cfg")
         if cfg is None or cfg.task._name != "sentence_classification":
             raise UserError(f"{file} is no sentence classifier; check the path")
-        # The vectors are in the checkpoint; the file they came from may be gone.
-        overrides = {
-            "data": find_dictionaries(file.parent, data, cfg.task.data),
-            "encoder_embed_path": None,
-            **overrides,
-        }
+        overrides = {"data": find_dictionaries(file.parent, data, cfg.task.data), **overrides}
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(file)], arg_overrides=overrides
         )

@@ -100,12 +100,15 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         at_least_one("--bptt", args.bptt)
         if args.bptt_jitter < 0:
             raise UserError(f"--bptt-jitter is {args.bptt_jitter}; it must be at least 0")
+        if args.add_bos_token:
+            raise UserError("each text begins with </s> already; drop --add-bos-token")
         if self.targets != ["future"]:
             raise UserError("this task predicts the next token; drop --self-target, --past-target")
         self.progress = {"training": Progress(), "evaluation": Progress()}
-        self.training_data, self.worker = None, (0, 1)  # of how many
+        self.training_data, self.worker = None, (0, 1)  # streams; number of how many
         self.training_stops = []  # steps read after each piece of the epoch
         self.training_states = None  # of all workers, when a checkpoint is about to be written
+        self.epoch_finished = False  # then
 
     def build_model(self, args, from_checkpoint=False):
         """As fairseq's.
@@ -137,8 +140,6 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             self.datasets[split] = self.sentence_dataset(sentences)
             return
         self.datasets[split] = StreamDataset(whole_text(sentences), self.dictionary.pad())
-        if split.startswith("train"):
-            self.training_data = self.datasets[split]
 
     def sentence_dataset(self, sentences) -> MonolingualDataset:
         """The sentences one by one: </s> w₁ … wₙ predicts w₁ … wₙ </s>."""
@@ -155,7 +156,9 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         """Batches of ``dataset``; those of streams are never shuffled."""
         if not isinstance(dataset, StreamDataset):
             return super().get_batch_iterator(dataset, *args, **kwargs)
-        training = dataset is self.training_data
+        # Of the two, fairseq's trainer gives this option to the training alone; the validation may
+        # be of the same data.
+        training = "grouped_shuffling" in kwargs
         return self.stream_iterator(dataset, *args, training=training, **kwargs)
 
     def stream_iterator(
@@ -188,9 +191,9 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
                 f"the training data has {len(dataset.tokens)} tokens, fewer than --batch-size "
                 f"times --bptt ({streams} x {bptt}); lower one of them"
             )
+        dataset = dataset.cut(streams)
         if training:
-            self.worker = (shard_id, num_shards)
-        dataset.cut(streams)
+            self.training_data, self.worker = dataset, (shard_id, num_shards)
         jitter = self.args.bptt_jitter if training else 0.0
         lengths = piece_lengths(int(dataset.sizes.max()), bptt, jitter, (seed, epoch))
         if training:
@@ -215,8 +218,10 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         if self.args.sentence_reset:
             return super().eval_lm_dataloader(dataset, max_tokens, batch_size, **kwargs)
         if kwargs.get("num_shards", 1) > 1 or kwargs.get("context_window"):
-            raise UserError("the state flows through the whole text; drop --num-shards, "
-                            "--distributed-world-size and --context-window")  # fmt: skip
+            raise UserError(
+                "the state flows through the whole text; give --distributed-world-size 1 (it is "
+                "the number of GPUs unless given), and no --num-shards or --context-window"
+            )
         iterator = self.stream_iterator(dataset, max_sentences=batch_size or 1)
         return WithState(iterator.next_epoch_itr(shuffle=False))
 
@@ -241,8 +246,12 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         self.progress[what] = Progress(start, stop, before, carried.state)
         return result
 
-    def before_checkpoint(self, workers: int) -> None:
-        """Collect the states of all workers; called by each of them before one saves."""
+    def before_checkpoint(self, workers: int, finished: bool) -> None:
+        """Collect the states of all workers; called by each of them before one saves.
+
+        ``finished``: whether it is the end of an epoch.
+        """
+        self.epoch_finished = finished
         after = self.progress["training"].after
         if after is None:
             self.training_states = []
@@ -260,13 +269,14 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         if self.training_data is None:  # sentences
             return {}
         if self.training_states is None:
-            self.before_checkpoint(1)
+            self.before_checkpoint(1, False)
         step = self.progress["training"].stop
         content = {
             "step": step,
             "pieces": bisect_right(self.training_stops, step),
             "steps": int(self.training_data.sizes.max()),
             "state": self.training_states,
+            "finished": self.epoch_finished,
         }
         self.training_states = None
         return {type(self).__name__: content}
@@ -278,7 +288,8 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             UserError: it is of the middle of an epoch with other streams or pieces.
         """
         state, dataset = content["state"], self.training_data
-        if not state or dataset is None or content["step"] == content["steps"]:
+        finished = content.get("finished", False) or content["step"] == content["steps"]
+        if not state or dataset is None or finished:
             return  # sentences, or a new epoch, which begins from zeros
         if state[0].size(1) != len(dataset):
             raise UserError(
@@ -303,11 +314,12 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         self.progress["training"] = Progress(stop=content["step"], after=after)
 
 
-def _save_checkpoint(original, cfg, trainer, *args, **kwargs):
+def _save_checkpoint(original, cfg, trainer, epoch_itr, *args, **kwargs):
     """Only the first worker saves; the others' states are collected while all are here."""
     if isinstance(trainer.task, StatefulLanguageModelingTask) and not cfg.no_save:
-        trainer.task.before_checkpoint(trainer.data_parallel_world_size)
-    return original(cfg, trainer, *args, **kwargs)
+        workers = trainer.data_parallel_world_size
+        trainer.task.before_checkpoint(workers, epoch_itr.end_of_epoch())
+    return original(cfg, trainer, epoch_itr, *args, **kwargs)
 
 
 checks.wrap(checkpoint_utils, "save_checkpoint", _save_checkpoint)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fairseq import checkpoint_utils
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.data.clusters import cluster
@@ -20,6 +21,11 @@ def test_clusters_are_found():
         cluster(vectors, 16)
 
 
+def test_wrong_seed():
+    with pytest.raises(UserError, match="--seed is -1"):
+        cluster([[0.0], [1.0]], 2, seed=-1)
+
+
 def test_command_and_training(data, checkpoint, tmp_path, capsys):
     """What the command writes, --assignment-path reads; </s> and <unk> have their cells, too."""
     out = tmp_path / "cells"
@@ -32,3 +38,24 @@ def test_command_and_training(data, checkpoint, tmp_path, capsys):
     done = train(data, tmp_path / "model", *options, epochs=1)
     assert done.records("valid_loss")
     assert not done.records("train_temperature")  # nothing to anneal
+
+
+def test_a_checkpoint_needs_no_file_that_training_read(data, tmp_path, capsys):
+    cells, vectors = tmp_path / "cells", tmp_path / "vectors"
+    cells.write_text("w4 1\nw5 2\n")
+    vectors.write_text("w4 1 2 3 4\n")
+    options = ["--arch", "second_order_lstm_lm_tiny", "--num-cells", 3, "--decoder-embed-dim", 4]
+    options += ["--assignment-path", cells, "--decoder-embed-path", vectors]
+    train(data, tmp_path, *options, epochs=1)
+    path = tmp_path / "checkpoint_last.pt"
+    (before,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)])
+    cells.unlink()
+    vectors.unlink()
+    (after,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
+    assert [int(after.decoder.rnn.assignment[task.dictionary.index(f"w{n}")]) for n in (4, 5)] == [
+        1,
+        2,
+    ]
+    for name, tensor in before.state_dict().items():
+        assert tensor.equal(after.state_dict()[name]), name
+    assert cli.main(["perplexity", str(data), "--path", str(path)]) == 0

@@ -48,7 +48,7 @@ def test_against_enumeration(k, m, low, high):
     """Probabilities, entropy and expected length from a list of all strings."""
     strings, source = all_strings(k, m, low, high), Source(k, m, low, high)
     total = sum(strings.values())
-    assert source.reach[0, 0] == pytest.approx(total)
+    assert source.log_total == pytest.approx(math.log(total))
     entropy = length = 0.0
     for text, probability in strings.items():
         share = probability / total
@@ -70,10 +70,13 @@ def test_floor_without_a_length_limit(m, floor):
 
 def test_long_strings_that_are_rare():
     """Of depth 1 and one kind there is one string of n pairs, with probability 2^-(n+1)."""
-    source = Source(1, 1, 2001, 2003)  # 1000 or 1001 pairs
-    assert source.reach[0, 0] == pytest.approx(1.5 * 2.0**-1001, rel=1e-12, abs=0)
-    assert source.log_prob(["(a", "a)"] * 1000) == pytest.approx(math.log(2 / 3))
-    assert source.entropy()[1] == pytest.approx(2001 * 2 / 3 + 2003 / 3)
+    for pairs in (1000, 20_000):  # or one more; of the latter a float cannot hold the probability
+        source = Source(1, 1, 2 * pairs + 1, 2 * pairs + 3)
+        expected = math.log(1.5) - (pairs + 1) * math.log(2)
+        assert source.log_total == pytest.approx(expected, rel=1e-12)
+        assert source.log_prob(["(a", "a)"] * pairs) == pytest.approx(math.log(2 / 3))
+        mean = (2 * pairs + 1) * 2 / 3 + (2 * pairs + 3) / 3
+        assert source.entropy()[1] == pytest.approx(mean)
 
 
 def test_samples_have_the_distribution():

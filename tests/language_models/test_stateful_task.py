@@ -123,6 +123,49 @@ def test_resume_in_the_middle_of_an_epoch(data, tmp_path, jitter):
     assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in names))
 
 
+def test_resume_after_an_epoch_whose_last_batches_are_left_out(data, tmp_path):
+    options = ["--update-freq", 5, "--skip-remainder-batch", "--bptt-jitter", 2]
+    train(data, tmp_path / "whole", *options, epochs=2)
+    for epochs in (1, 2):
+        train(data, tmp_path / "parts", *options, epochs=epochs)
+    names = ("whole", "parts")
+    assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in names))
+
+
+def test_validation_on_the_training_text(data, tmp_path):
+    """With other streams, in the middle of the epoch: the training does not notice."""
+    losses = []
+    for subsets in ("valid", "train,valid"):
+        options = ["--valid-subset", subsets, "--batch-size-valid", 2, "--bptt-jitter", 2]
+        done = train(data, tmp_path / subsets, *options, "--validate-interval-updates", 3)
+        losses.append([record["train_loss"] for record in done.records("train_lr")])
+    assert losses[0] == losses[1]
+    assert_same_training(
+        *(tmp_path / name / "checkpoint_last.pt" for name in ("valid", "train,valid"))
+    )
+
+
+def test_adaptive_softmax(data, tmp_path):
+    """The logged loss is that of all words, also of those whose number in a cluster is 1."""
+    options = ["--adaptive-softmax-cutoff", "8,15", "--criterion", "adaptive_loss"]
+    options += ["--ddp-backend", "legacy_ddp", "--dropout", 0]
+    train(data, tmp_path, *options, epochs=1)
+    path = tmp_path / "checkpoint_last.pt"
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)])
+    text = data_utils.load_indexed_dataset(str(data / "valid"), task.dictionary)
+    rows = torch.cat([s.long() for s in text]).tensor_split(4)
+    assert any(row[1:].eq(cut + 1).any() for row in rows for cut in (8, 15))
+    total, count = 0.0, 0
+    for row in rows:
+        with torch.no_grad():
+            output = model.eval()(row[None, :-1])
+            found = model.get_normalized_probs(output, log_probs=True)[0]
+        total -= float(found.gather(1, row[1:, None]).sum())
+        count += len(row) - 1
+    saved = torch.load(path)["extra_state"]["val_loss"]
+    assert saved == pytest.approx(total / count / math.log(2), abs=6e-4)
+
+
 def test_an_epoch_starts_from_zeros(data, tmp_path):
     """Resumed at an epoch's start, where no state is kept, the run is the same as well."""
     train(data, tmp_path / "whole", epochs=2)
@@ -202,6 +245,7 @@ def test_state_of_a_batch_that_comes_twice():
         (["--batch-size", "40", "--bptt", "1"], "too few for 40 streams"),
         (["--arch", "lstm_lm"], "LSTMLanguageModel carries no state from batch to batch"),
         (["--past-target"], "drop --self-target, --past-target"),
+        (["--add-bos-token"], "drop --add-bos-token"),
     ],
 )
 def test_mistakes(data, tmp_path, options, message):

@@ -22,8 +22,7 @@ PAD = 1
 def test_every_token_but_the_first_of_a_stream_is_predicted_once(
     total, rows, workers, bptt, jitter
 ):
-    text = StreamDataset(torch.arange(10, 10 + total), PAD)
-    text.cut(rows * workers)
+    text = StreamDataset(torch.arange(10, 10 + total), PAD).cut(rows * workers)
     lengths = piece_lengths(int(text.sizes.max()), bptt, jitter, (1, 1))
     batches = text.batches(workers, lengths)
     assert len(batches) == workers * len(lengths)
@@ -49,8 +48,8 @@ def test_every_token_but_the_first_of_a_stream_is_predicted_once(
 
 def test_lengths_of_streams_differ_by_one_at_most():
     text = StreamDataset(torch.arange(11), PAD)
-    text.cut(4)
-    assert text.sizes.tolist() == [2, 2, 2, 1]
+    assert text.cut(4).sizes.tolist() == [2, 2, 2, 1]
+    assert text.sizes.tolist() == [10]  # others may cut it in another way
     with pytest.raises(UserError, match="11 tokens, too few for 6 streams"):
         text.cut(6)
 

@@ -41,7 +41,10 @@ def test_there_are_nineteen_categories(tmp_path):
         sentences = ["a", "b", "c"] if "npi" in name else ["a", "b"]
         lines += ["\t".join([name + noun, "x", *sentences]) for noun in ("_anim", "_inanim", "")]
     (tmp_path / "t.tsv").write_text("\n".join(lines))
-    assert len({pair.category for pair in syneval.read_pairs(tmp_path / "t.tsv")}) == 19
+    pairs = syneval.read_pairs(tmp_path / "t.tsv")
+    assert len({pair.category for pair in pairs}) == 19
+    table = syneval.compare(pairs[::-1], dict.fromkeys("abc", 0.0))  # the order is the paper's
+    assert list(table) == list(dict.fromkeys(pair.category for pair in pairs))
 
 
 def test_a_tie_is_wrong():
