@@ -11,7 +11,8 @@ case " $* " in *" -h "* | *" --help "*)
 usage: evaluate.sh [--m 4,6,8] [--data DIR] [--out DIR]
 
 Evaluates all runs in DIR/mN on test and on test1, the longer strings; writes ldpa.SUBSET.csv and
-.png into each run's folder and appends a JSON line to DIR/results.jsonl.
+.png into each run's folder, WCPA by epoch of all runs to DIR/mN/wcpa.png, and appends a JSON line to
+DIR/results.jsonl.
 END
     exit 0
     ;;
@@ -30,5 +31,10 @@ for m in $DEPTHS; do
                 --png "$run/ldpa.$subset.png" --results "$BASE_OUT/results.jsonl"
         done
     done
+    logs=("$BASE_OUT/m$m"/*/seed*/train.log)
+    if [ -f "${logs[0]}" ]; then
+        "$PYTHON" -m fairseq_casrnn.analysis.plots metric-curves wcpa "$BASE_OUT/m$m/wcpa.png" \
+            "${logs[@]}"
+    fi
 done
 [ -n "$found" ] || fail "$BASE_OUT holds no trained run; run train.sh first"

@@ -1,6 +1,7 @@
 """Pictures of a training run and of a translation, as PNG.
 
     python -m fairseq_casrnn.analysis.plots learning-curve train.log curve.png
+    python -m fairseq_casrnn.analysis.plots metric-curves wcpa curves.png */seed*/train.log
     python -m fairseq_casrnn.analysis.plots attention checkpoint_best.pt data-bin \\
         --bpe-codes codes --sentence "um halb vier" attention.png
 
@@ -15,15 +16,25 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import UserError
 
 # fairseq's log: "time | level | tag | stats"; the stats as "loss 1.2 | …", "loss=1.2, …" or JSON.
 _LINE = re.compile(r"\| INFO \| (train_inner|train|valid\w*) \| (.*)")
-_STAT = re.compile(r"(?:^|[ ,|])(loss|nll_loss|num_updates)[ =]([\d.]+)")
+_STAT = re.compile(r"(?:^|[ ,|])(\w+)[ =](-?[\d.]+)")
 _INK, _MUTED, _TRAIN, _VALID = "#222222", "#777777", "#9ab6d6", "#c8442c"
+
+
+def _records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
+    """(tag, stats) of the lines with stats in a log. Raises UserError where there is none."""
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"cannot read the log {path}: {error.strerror}") from error
+    for tag, stats in _LINE.findall(text):
+        yield tag, _json_stats(tag, stats) if stats.startswith("{") else dict(_STAT.findall(stats))
 
 
 def read_log(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
@@ -40,13 +51,8 @@ def read_log(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
     Raises:
         UserError: no such file, or no losses in it.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UserError(f"cannot read the log {path}: {error.strerror}") from error
     curves: dict[str, dict[int, float]] = {"train_inner": {}, "train": {}, "valid": {}}
-    for tag, stats in _LINE.findall(text):
-        values = _json_stats(tag, stats) if stats.startswith("{") else dict(_STAT.findall(stats))
+    for tag, values in _records(path):
         loss = values.get("nll_loss", values.get("loss"))
         if loss is not None and "num_updates" in values:
             name = "valid" if tag.startswith("valid") else tag
@@ -54,6 +60,22 @@ def read_log(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
     if not any(curves.values()):
         raise UserError(f"{path} holds no losses; is it the file of fairseq-train --log-file?")
     return {name: sorted(curve.items()) for name, curve in curves.items()}
+
+
+def read_metric(path: str | os.PathLike, metric: str) -> list[tuple[int, float]]:
+    """(epoch, value) of a metric of the first validation set, such as ``wcpa``, by epoch.
+
+    Raises:
+        UserError: no such file, or no such metric in it.
+    """
+    curve = {
+        int(values["epoch"]): float(values[metric])
+        for tag, values in _records(path)
+        if tag == "valid" and metric in values and "epoch" in values
+    }
+    if not curve:
+        raise UserError(f"{path} holds no '{metric}' of a validation; check the metric's name")
+    return sorted(curve.items())
 
 
 def _json_stats(tag: str, stats: str) -> dict:
@@ -91,6 +113,33 @@ def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
         updates, loss = curves["valid"][-1]
         text = f"Validation perplexity {2**loss:.3g} after {updates:,} updates"
         axes.set_title(text, loc="left", color=_INK, fontsize=11)
+    _save(figure, png)
+
+
+def metric_curves(logs: Sequence[str | os.PathLike], metric: str, png: str | os.PathLike) -> None:
+    """Plot a validation metric by epoch, a line for each log of a run ``NAME/seedN/train.log``.
+
+    Runs of one name have one colour.
+
+    Raises:
+        UserError: as :func:`read_metric`; matplotlib is missing; ``png`` cannot be written.
+    """
+    curves = [(Path(log).parent, read_metric(log, metric)) for log in logs]
+    names = list(dict.fromkeys(run.parent.name for run, _ in curves))
+    figure, axes = _figure(6.4, 4.0)
+    labelled = set()
+    for run, curve in curves:
+        name = run.parent.name
+        epochs, values = zip(*curve, strict=True)
+        label = None if name in labelled else name
+        axes.plot(epochs, values, color=f"C{names.index(name)}", label=label, lw=1.5)
+        labelled.add(name)
+    axes.set_xlabel("epoch", color=_MUTED)
+    axes.set_ylabel(metric, color=_MUTED)
+    axes.grid(axis="y", color="#e4e4e4", lw=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
     _save(figure, png)
 
 
@@ -220,6 +269,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     curve = commands.add_parser("learning-curve", help="training and validation loss by update")
     curve.add_argument("log", help="written by fairseq-train --log-file")
+    metric = commands.add_parser("metric-curves", help="a validation metric of runs by epoch")
+    metric.add_argument("metric", help="its name in the log, such as wcpa")
+    metric.add_argument("png", help="file to write")
+    metric.add_argument("logs", nargs="+", help="train.log of each run, NAME/seedN/train.log")
     attention = commands.add_parser("attention", help="attention of one translated sentence")
     attention.add_argument("checkpoint")
     attention.add_argument("data", help="folder of binarised data")
@@ -232,6 +285,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if args.command == "learning-curve":
             learning_curve(args.log, args.png)
+        elif args.command == "metric-curves":
+            metric_curves(args.logs, args.metric, args.png)
         else:
             sentence = args.sentence
             if args.bpe_codes is not None:

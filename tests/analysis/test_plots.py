@@ -1,8 +1,10 @@
 """Pictures: what is read from fairseq's logs, and where the ink goes."""
 
 import sys
+from unittest import mock
 
 import pytest
+from matplotlib.axes import Axes
 
 from fairseq_casrnn.analysis import plots
 from fairseq_casrnn.errors import UserError
@@ -50,6 +52,33 @@ def test_after_a_resumption_the_later_value_counts(tmp_path):
 def test_the_likelihood_is_preferred_to_a_smoothed_loss(tmp_path):
     line = "t | INFO | valid | epoch 001 | valid on 'valid' subset | loss 5.9 | nll_loss 4.7 | ppl 26 | num_updates 3\n"  # noqa: E501
     assert plots.read_log(log_file(tmp_path, line))["valid"] == [(3, 4.7)]
+
+
+@pytest.mark.parametrize("text", [SIMPLE, JSON], ids=["simple", "json"])
+def test_metric_by_epoch(tmp_path, text):
+    path = log_file(tmp_path, text)
+    assert plots.read_metric(path, "loss") == [(1, 5.341), (2, 3.0)]
+    with pytest.raises(UserError, match="no 'wcpa' of a validation"):
+        plots.read_metric(path, "wcpa")
+
+
+def test_curves_of_several_runs(tmp_path, capsys):
+    logs = []
+    for name, seed in (("one", 1), ("one", 2), ("two", 1)):
+        folder = tmp_path / name / f"seed{seed}"
+        folder.mkdir(parents=True)
+        logs.append(str(log_file(folder, SIMPLE)))
+    png = tmp_path / "loss.png"
+    with mock.patch.object(Axes, "plot", autospec=True, side_effect=Axes.plot) as plot:
+        assert plots.main(["metric-curves", "loss", str(png), *logs]) == 0
+    drawn = [
+        (call.args[1:], call.kwargs["color"], call.kwargs["label"]) for call in plot.mock_calls
+    ]
+    values = ((1, 2), (5.341, 3.0))
+    assert drawn == [(values, "C0", "one"), (values, "C0", None), (values, "C1", "two")]
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert plots.main(["metric-curves", "wcpa", str(png), *logs]) == 2
+    assert "no 'wcpa'" in capsys.readouterr().err
 
 
 def test_a_log_without_losses_is_refused(tmp_path):

@@ -103,6 +103,7 @@ def test_dyck(tmp_path):
     assert [result["subset"] for result in results] == ["test", "test1"]
     assert printed.count("WCPA") == 2
     assert (out / "m3" / "stacked_lstm_lm_dyck_3" / "seed1" / "ldpa.test1.png").exists()
+    assert (out / "m3" / "wcpa.png").exists()
     assert "holds no trained run" in run("dyck/evaluate.sh", "--out", tmp_path, status=2)
 
 
