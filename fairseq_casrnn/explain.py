@@ -139,6 +139,20 @@ def _unknown_choice(error: Exception) -> str | None:
     return None
 
 
+def _unknown_metric(error: KeyError) -> str | None:
+    stats, cfg = (local(error, "validate", name) for name in ("stats", "cfg"))
+    if not isinstance(stats, dict) or cfg is None:
+        return None
+    metric = cfg.checkpoint.best_checkpoint_metric
+    if metric in stats:
+        return None
+    known = sorted(set(stats) - {"wps", "wpb", "bsz", "num_updates"})
+    return (
+        f"validation gives no '{metric}', which --best-checkpoint-metric asks for; it gives "
+        f"{', '.join(known)}: choose one of them, or another --criterion"
+    )
+
+
 def _two_versions(error: ImportError) -> str | None:
     found = re.search(r"--user-dir=(.*?) because .* is not globally unique", str(error))
     if not found:
@@ -176,6 +190,7 @@ RULES: tuple[tuple[type | tuple[type, ...], Sentence], ...] = (
     (RuntimeError, _other_architecture),
     (Exception, _other_architecture_on_resume),
     ((KeyError, AssertionError), _unknown_choice),
+    (KeyError, _unknown_metric),
     (ImportError, _two_versions),
     *mistakes.RULES,
     ((ValueError, AssertionError), _named_option),

@@ -94,12 +94,20 @@ def system_error(error: OSError) -> str | None:
 # --- lengths -----------------------------------------------------------------------------------
 
 
+def _limits(error: Exception) -> str:
+    """The options that say how long a sentence may be."""
+    task = local(error, "get_batch_iterator", "self")
+    if hasattr(getattr(task, "cfg", None), "max_positions"):
+        return "--max-positions"
+    return "--max-source-positions and --max-target-positions"
+
+
 def _nothing_left(error: Exception) -> str | None:
     if not str(error).startswith("The dataset is empty."):
         return None
     return (
-        "no sentence is left to train on, each is longer than --max-source-positions or "
-        "--max-target-positions allow; raise them or split the sentences"
+        f"no sentence is left to train on, each is longer than {_limits(error)} allow; raise the "
+        "limit or split the sentences"
     )
 
 
@@ -110,7 +118,7 @@ def _longer_than_a_batch(error: AssertionError) -> str | None:
     return (
         f"a sentence of {max(lengths)} tokens does not fit into a batch of --max-tokens "
         f"{local(error, 'batch_by_size', 'max_tokens')}; raise --max-tokens, or leave long "
-        "sentences out with --max-source-positions and --max-target-positions"
+        f"sentences out with {_limits(error)}"
     )
 
 
@@ -125,8 +133,8 @@ def _longer_than_the_model_allows(error: Exception) -> str | None:
     lengths = [n for n in lengths if n > 0]  # no target: 0
     return (
         f"{where} has {' and '.join(map(str, lengths))} tokens, more than the model's "
-        f"--max-source-positions and --max-target-positions {found[3]}; split it, or leave it "
-        "out with --skip-invalid-size-inputs-valid-test"
+        f"{_limits(error)} {found[3]}; split it, or leave it out with "
+        "--skip-invalid-size-inputs-valid-test"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import itertools
 import sys
 from collections.abc import Iterator
@@ -73,6 +74,7 @@ def read(name: str) -> Iterator[str]:
     with stream:
         for number, line in enumerate(stream, start=1):
             try:
+                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 yield line.decode("utf-8").rstrip("\r\n")
             except UnicodeDecodeError:
                 where = "standard input" if name == "-" else name

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from fairseq_casrnn.data import mr, sick, trec
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.classify import classify
 from fairseq_casrnn.evaluation.evaluate import choose_checkpoint
+from fairseq_casrnn.explain import explain
 
 from .programs import checkpoint, fairseq
 
@@ -151,6 +153,12 @@ def test_an_unknown_class_in_the_mix(data, tmp_path):
         train(data, tmp_path / "run", "cas_lstm", 1, "--mix", f"{extra}:0.5")
 
 
+def test_a_validation_sentence_that_is_too_long(data, tmp_path):
+    with pytest.raises(Exception, match="Size of sample") as caught:
+        train(data, tmp_path, "cas_lstm", 1, "--max-positions", 3)
+    assert re.search(r"tokens, more than the model's --max-positions 3", explain(caught.value))
+
+
 @pytest.mark.parametrize("mix", ["nowhere", "x:0", "x:1.5", ":0.5"])
 def test_malformed_mix(data, tmp_path, mix):
     with pytest.raises(UserError, match="--mix is"):
@@ -186,6 +194,8 @@ def test_predict(trained, capsys, tmp_path, monkeypatch):
         capsys, "--path", trained, "--batch-size", 2, stdin=text.encode(), monkeypatch=monkeypatch
     )
     assert piped == answers
+    (tmp_path / "input").write_text(text, encoding="utf-8-sig")  # Windows' mark at the start
+    assert predict(capsys, "--path", path, "--input", tmp_path / "input") == answers
     every = predict(capsys, "--path", path, "--input", tmp_path / "input", "--all")
     assert all(row.count("\t") == 1 and "negative:" in row for row in every)
 

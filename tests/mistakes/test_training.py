@@ -119,6 +119,10 @@ def test_no_data(fairseq, data, tmp_path):
         ("--max-source-positions 1", "no sentence is left to train on"),
         ("--max-source-positions 3", r"sentence \d has \d and \d tokens, more than .* \(3, 1024\)"),
         ("--bf16", "--bf16 and --tpu need a GPU"),
+        (
+            "--best-checkpoint-metric accuracy",
+            "validation gives no 'accuracy', .* it gives loss, ppl: choose one",
+        ),
         ("--restore-file nowhere.pt", "checkpoint nowhere.pt does not exist; check --restore"),
         ("--finetune-from-model nowhere.pt", "--finetune-from-model nowhere.pt does not exist"),
     ],
