@@ -21,9 +21,11 @@ dyck_options "$@"
 [ ${#REST[@]} -eq 0 ] || fail "unknown option ${REST[0]}; see --help"
 found=""
 for m in $DEPTHS; do
+    logs=()
     for run in "$BASE_OUT/m$m"/*/seed*; do
         [ -f "$run/checkpoint_best.pt" ] || continue
         found=1
+        [ ! -f "$run/train.log" ] || logs+=("$run/train.log")
         for subset in test test1; do
             echo "${run#"$BASE_OUT/"} $subset"
             "$PYTHON" -m fairseq_casrnn.cli analyze dyck "$BASE_DATA/m$m" --subset "$subset" \
@@ -31,8 +33,7 @@ for m in $DEPTHS; do
                 --png "$run/ldpa.$subset.png" --results "$BASE_OUT/results.jsonl"
         done
     done
-    logs=("$BASE_OUT/m$m"/*/seed*/train.log)
-    if [ -f "${logs[0]}" ]; then
+    if [ ${#logs[@]} -gt 0 ]; then
         "$PYTHON" -m fairseq_casrnn.analysis.plots metric-curves wcpa "$BASE_OUT/m$m/wcpa.png" \
             "${logs[@]}"
     fi

@@ -124,16 +124,14 @@ def metric_curves(logs: Sequence[str | os.PathLike], metric: str, png: str | os.
     Raises:
         UserError: as :func:`read_metric`; matplotlib is missing; ``png`` cannot be written.
     """
-    curves = [(Path(log).parent, read_metric(log, metric)) for log in logs]
-    names = list(dict.fromkeys(run.parent.name for run, _ in curves))
+    curves: dict[str, list] = {}  # of each name's runs
+    for log in logs:
+        curves.setdefault(Path(log).parent.parent.name, []).append(read_metric(log, metric))
     figure, axes = _figure(6.4, 4.0)
-    labelled = set()
-    for run, curve in curves:
-        name = run.parent.name
-        epochs, values = zip(*curve, strict=True)
-        label = None if name in labelled else name
-        axes.plot(epochs, values, color=f"C{names.index(name)}", label=label, lw=1.5)
-        labelled.add(name)
+    for number, (name, runs) in enumerate(curves.items()):
+        for run, curve in enumerate(runs):
+            label = None if run else name  # once for all of them
+            axes.plot(*zip(*curve, strict=True), color=f"C{number}", label=label, lw=1.5)
     axes.set_xlabel("epoch", color=_MUTED)
     axes.set_ylabel(metric, color=_MUTED)
     axes.grid(axis="y", color="#e4e4e4", lw=0.8)
