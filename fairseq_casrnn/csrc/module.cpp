@@ -14,6 +14,7 @@
 #include "loop.h"
 #include "multiply.h"
 #include "narrow.h"
+#include "sentence_state.h"
 
 namespace casrnn {
 namespace {
@@ -183,13 +184,22 @@ Tensor run_mm(const Tensor& a, const Tensor& b, const Maybe& bias) {
   return y;
 }
 
+// A function of tensors, called without autograd and autocast.
+template <class Result, class... Tensors>
+auto quietly(Result (*function)(Tensors...)) {
+  return [function](Tensors... tensors) {
+    const Quiet quiet;
+    return function(tensors...);
+  };
+}
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 7;  // INTERFACE there
+  m.attr("interface") = 8;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
   m.def("forward", &run_forward, release());
@@ -200,6 +210,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("cross_entropy", &run_cross_entropy, release());
   m.def("decode_forward", &run_decode_forward, release());
   m.def("decode_backward", &run_decode_backward, release());
+  m.def("mix_words", quietly(&mix_words), release());
+  m.def("mix_words_backward", quietly(&mix_words_backward), release());
+  m.def("gather_words", quietly(&gather_words), release());
+  m.def("gather_words_backward", quietly(&gather_words_backward), release());
   py::class_<DecoderSteps>(m, "DecoderSteps")
       .def(py::init([](const std::vector<LayerFields>& layers, const DecoderFields& fields) {
         return DecoderSteps(make_decoder(layers, fields));

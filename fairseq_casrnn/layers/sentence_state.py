@@ -12,7 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 from ..cells.base import at_least_one
 from ..errors import UserError
+from ..recurrence import engine_name
 from ..recurrence.products import linear
+from ..recurrence.sentence_state import gather_words, is_compiled, mix_words
 from .sequences import check_lengths, padding_mask, run_packed
 
 
@@ -40,6 +42,8 @@ class SentenceStateLSTM(nn.Module):
         num_sentence_nodes: K.
         recompute: keep only the states of each step and compute the gates again in the backward:
             a fraction of the memory for a third more time.
+        engine: ``cpp`` passes over the gates in compiled loops, any other in torch's operations;
+            None for the default of :mod:`fairseq_casrnn.recurrence`.
 
     Parameters, with G = 2w + K + 4 gates **i l_w…l_1 f r_1…r_w s_1…s_K o u**: ``weight_hh``
     (G·H, (2w+1)·H), ``weight_ih`` (G·H, I), ``weight_gh`` (G·H, K·H), ``bias`` (G·H); for the
@@ -47,7 +51,7 @@ class SentenceStateLSTM(nn.Module):
     ``weight_sh`` (K·3H, H) on (h̄, hᵢ, h̄), ``bias_s`` (K·3H); ``h0`` (H).
 
     Raises:
-        UserError: a size below 1.
+        UserError: a size below 1, or an unknown engine.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class SentenceStateLSTM(nn.Module):
         window: int = 1,
         num_sentence_nodes: int = 1,
         recompute: bool = False,
+        engine: str | None = None,
     ):
         super().__init__()
         self.input_size = at_least_one("input_size", input_size)
@@ -65,7 +70,9 @@ class SentenceStateLSTM(nn.Module):
         self.num_steps = at_least_one("num_steps", num_steps)
         self.window = at_least_one("window", window)
         self.num_sentence_nodes = at_least_one("num_sentence_nodes", num_sentence_nodes)
-        self.recompute = recompute
+        self.recompute, self.engine = recompute, engine
+        if engine is not None:
+            engine_name(engine)
         self.output_size = self.hidden_size
         self.node_size = self.num_sentence_nodes * self.hidden_size
         size, nodes = self.hidden_size, self.num_sentence_nodes
@@ -116,81 +123,94 @@ class SentenceStateLSTM(nn.Module):
                 f"input has shape {shape}; expected (time, batch, {self.input_size}), not empty"
             )
         steps, batch, _ = shape
-        lengths = check_lengths(lengths, steps, batch, x.device)
-        if lengths is None:
-            real = x.new_ones(steps, 1, 1)
+        given = check_lengths(lengths, steps, batch, x.device)
+        if given is None:
+            lengths = torch.full((batch,), steps, device=x.device)
         else:
-            padding = padding_mask(lengths, steps).unsqueeze(-1)
-            x = x.masked_fill(padding, 0.0)  # not even NaN there may reach a weight's gradient
-            real = (~padding).to(x.dtype)
+            lengths = given
+            # Not even NaN there may reach a weight's gradient.
+            x = x.masked_fill(padding_mask(lengths, steps).unsqueeze(-1), 0.0)
         gx = linear(x, self.weight_ih, self.bias)  # (T, B, G*H), for all steps at once
-        h = self.h0.to(gx.dtype) * real.to(gx.dtype).expand(-1, batch, -1)
+        h = self.h0.to(gx.dtype).expand(steps, batch, -1)
+        if given is not None:
+            h = h.masked_fill(padding_mask(lengths, steps).unsqueeze(-1), 0.0)
         g = self.h0.to(gx.dtype).expand(batch, self.num_sentence_nodes, -1)
         state = (h, torch.zeros_like(h), g, torch.zeros_like(g))
         for _ in range(self.num_steps):
             if self.recompute and torch.is_grad_enabled():
-                state = checkpoint(self.step, gx, real, *state, use_reentrant=False)
+                state = checkpoint(self.step, gx, lengths, *state, use_reentrant=False)
             else:
-                state = self.step(gx, real, *state)
+                state = self.step(gx, lengths, *state)
         return state[0], state[2].flatten(1)
 
-    def step(self, gx: Tensor, real: Tensor, h: Tensor, c: Tensor, g: Tensor, c_g: Tensor):
+    def step(self, gx: Tensor, lengths: Tensor, h: Tensor, c: Tensor, g: Tensor, c_g: Tensor):
         """All states of one step from those of the step before.
 
         Args:
             gx: ``(T, B, G*H)``, W_ih x + b.
-            real: ``(T, B, 1)`` or ``(T, 1, 1)``, 1 at words and 0 at padding.
+            lengths: ``(B,)``.
             h, c: ``(T, B, H)``, zero at padding.
             g, c_g: ``(B, K, H)``.
 
         Returns:
             The new h, c, g, c_g.
         """
-        new_h, new_c = self._words(gx, h, c, g, c_g)
-        new_g, new_c_g = self._nodes(real, h, c, g, c_g)
-        return new_h * real, new_c * real, new_g, new_c_g
+        return *self._words(gx, lengths, h, c, g, c_g), *self._nodes(lengths, h, c, g, c_g)
 
-    def _words(self, gx, h, c, g, c_g):
+    def _words(self, gx, lengths, h, c, g, c_g):
         """Eq. 2."""
         size, nodes, span = self.hidden_size, self.num_sentence_nodes, 2 * self.window + 1
-        gates = gx + linear(torch.cat(self._around(h), -1), self.weight_hh)
-        gates = gates + linear(g.flatten(1), self.weight_gh)  # (B, G*H) for every word
-        mixing, o, u = gates.split([(1 + span + nodes) * size, size, size], dim=-1)
+        gates = linear(torch.cat(self._around(h), -1), self.weight_hh)
+        shared = linear(g.flatten(1), self.weight_gh)  # (B, G*H) for every word
+        if is_compiled(self.engine, gx):
+            return mix_words(gates, gx, shared, c, c_g, lengths)
+        mixing, o, u = (gx + gates + shared).split([(1 + span + nodes) * size, size, size], dim=-1)
         # σ first and softmax after: the exponents lie in (0, 1), so nothing can overflow.
         weights = mixing.sigmoid().exp().unflatten(-1, (-1, size))  # (T, B, 1+span+K, H)
         cells = [u.tanh(), *self._around(c)]
         total = sum(weights[..., k, :] * cell for k, cell in enumerate(cells))
         total = total + (weights[..., 1 + span :, :] * c_g).sum(-2)
-        new_c = total / weights.sum(-2)
-        return o.sigmoid() * new_c.tanh(), new_c
+        padding = padding_mask(lengths, len(gx)).unsqueeze(-1)
+        new_c = (total / weights.sum(-2)).masked_fill(padding, 0.0)
+        return (o.sigmoid() * new_c.tanh()).masked_fill(padding, 0.0), new_c
 
     def _around(self, states: Tensor) -> list[Tensor]:
         """``states`` (T, B, H) of the words i−w, …, i+w, zero beyond the sentence."""
         padded = F.pad(states, (0, 0, 0, 0, self.window, self.window))
         return [padded[k : k + states.size(0)] for k in range(2 * self.window + 1)]
 
-    def _nodes(self, real, h, c, g, c_g):
+    def _nodes(self, lengths, h, c, g, c_g):
         """Eq. 3, for all K nodes."""
         size, nodes = self.hidden_size, self.num_sentence_nodes
         w_g, w_f, w_o = self.weight_sg.view(nodes, 3, size, size).unbind(1)  # (K, H, H) each
         u_g, u_f, u_o = self.weight_sh.view(nodes, 3, size, size).unbind(1)
         b_g, b_f, b_o = self.bias_s.view(nodes, 3, size).unbind(1)  # (K, H) each
-        mean = h.sum(0) / real.sum(0)  # (B, H)
+        mean = h.sum(0) / lengths.unsqueeze(1)  # (B, H)
 
-        def apart(x, weight):  # every node's own weight on a common input: (…, K, H)
-            return linear(x, weight.flatten(0, 1)).unflatten(-1, (nodes, size))
+        def apart(x, weight):  # every node's own weight on a common input: (…, K*H)
+            return linear(x, weight.flatten(0, 1))
 
         def own(weight):  # every node's own weight on its own state: (B, K, H)
             return torch.einsum("bki,khi->bkh", g, weight)
 
-        f_words = apart(h, u_f) + own(w_f) + b_f  # (T, B, K, H)
+        def split(x):
+            return x.unflatten(-1, (nodes, size))
+
         # Of node k for node j: (B, k, j, H).
-        f_nodes = torch.einsum("bji,khi->bkjh", g, w_g) + (apart(mean, u_g) + b_g).unsqueeze(2)
-        o = (own(w_o) + apart(mean, u_o) + b_o).sigmoid()
-        f_words = f_words.sigmoid().exp() * real.unsqueeze(-1)
-        f_nodes = f_nodes.sigmoid().exp()
-        total = (f_words * c.unsqueeze(2)).sum(0) + (f_nodes * c_g.unsqueeze(1)).sum(2)
-        new_c_g = total / (f_words.sum(0) + f_nodes.sum(2))
+        f_nodes = torch.einsum("bji,khi->bkjh", g, w_g) + (split(apart(mean, u_g)) + b_g).unsqueeze(
+            2
+        )
+        o = (own(w_o) + split(apart(mean, u_o)) + b_o).sigmoid()
+        # Shares are exp(σ − 1): the factor 1/e is common to all.
+        f_nodes = (f_nodes.sigmoid() - 1).exp()
+        f_words, shared = apart(h, u_f), own(w_f) + b_f  # (T, B, K*H), (B, K, H)
+        if is_compiled(self.engine, h):
+            cells, shares = gather_words(f_words, shared.flatten(1), c, lengths)
+        else:
+            f_words = ((split(f_words) + shared).sigmoid() - 1).exp()
+            f_words = f_words.masked_fill(padding_mask(lengths, len(h))[..., None, None], 0.0)
+            cells, shares = (f_words * c.unsqueeze(2)).sum(0), f_words.sum(0)
+        new_c_g = (cells + (f_nodes * c_g.unsqueeze(1)).sum(2)) / (shares + f_nodes.sum(2))
         return o * new_c_g.tanh(), new_c_g
 
     def extra_repr(self) -> str:

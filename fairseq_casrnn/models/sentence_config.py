@@ -97,6 +97,9 @@ class SentenceStateConfig(SentenceConfig):
     recompute: bool = field(
         default=False, metadata={"help": "compute gates again in the backward: saves memory"}
     )
+    engine: Optional[str] = field(
+        default=None, metadata={"help": "recurrence engine: auto, cpp, eager or reference"}
+    )
 
 
 @dataclass

@@ -224,6 +224,7 @@ class SentenceStateClassifier(SentenceClassifier):
                 cfg.window,
                 cfg.num_sentence_nodes,
                 cfg.recompute,
+                cfg.engine,
             )
         )
 

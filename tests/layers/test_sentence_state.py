@@ -9,12 +9,14 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import SentenceStateLSTM
+from fairseq_casrnn.recurrence import ENGINES
 
 from .sentence_state_reference import sentence_state_lstm
 
 I, H = 3, 4
 SHAPES = [(1, 1), (2, 1), (1, 2), (3, 3)]  # window, nodes
 every_shape = pytest.mark.parametrize(("window", "nodes"), SHAPES)
+every_engine = pytest.mark.parametrize("engine", [e for e in ENGINES if e in ("cpp", "eager")])
 
 
 def layer_of(window=1, nodes=1, steps=3, **kwargs):
@@ -36,10 +38,11 @@ def test_packed_sequence():
         layer(packed, torch.tensor(LENGTHS))
 
 
+@every_engine
 @every_shape
-def test_equals_the_reference(window, nodes):
+def test_equals_the_reference(window, nodes, engine):
     """Values and gradients of every parameter, on a batch with padding."""
-    layer, x = layer_of(window, nodes), rand(5, 3, I).requires_grad_()
+    layer, x = layer_of(window, nodes, engine=engine), rand(5, 3, I).requires_grad_()
     lengths = torch.tensor(LENGTHS)
     output, g = layer(x, lengths)
     ours = gradients(weighted([output, g]), [x, *layer.parameters()])
@@ -57,8 +60,10 @@ def test_equals_the_reference(window, nodes):
     assert_close(ours, theirs)
 
 
-def test_gradcheck():
-    layer = randomize(SentenceStateLSTM(2, 2, 2, window=1, num_sentence_nodes=2).double())
+@every_engine
+def test_gradcheck(engine):
+    layer = SentenceStateLSTM(2, 2, 2, window=1, num_sentence_nodes=2, engine=engine)
+    randomize(layer.double())
     names, values = zip(*layer.named_parameters(), strict=True)
 
     def run(x, *values):
@@ -66,6 +71,39 @@ def test_gradcheck():
         return torch.func.functional_call(layer, given, (x, torch.tensor([2, 3])))
 
     assert torch.autograd.gradcheck(run, (rand(3, 2, 2).requires_grad_(), *values))
+
+
+@pytest.mark.skipif("cpp" not in ENGINES, reason="not compiled")
+@pytest.mark.parametrize("size", [1, 7, 16, 37])
+def test_engines_agree_in_single_precision(size):
+    """Whole vectors of units and what is left of one: within 2e-6, some units in the last place."""
+    results = []
+    for engine in ("eager", "cpp"):
+        torch.manual_seed(0)
+        layer = SentenceStateLSTM(I, size, 4, window=2, num_sentence_nodes=2, engine=engine)
+        x = rand(6, 3, I).float().requires_grad_()
+        out = layer(x, torch.tensor([6, 1, 4]))
+        results.append([*out, *gradients(weighted(out), [x, *layer.parameters()])])
+    for ours, theirs in zip(*results, strict=True):
+        scale = theirs.abs().max().clamp(min=1)
+        assert ours.sub(theirs).abs().max() < 2e-6 * scale
+
+
+@pytest.mark.skipif("cpp" not in ENGINES, reason="not compiled")
+def test_second_derivatives_are_refused_by_cpp():
+    layer, x = layer_of(engine="cpp"), rand(2, 1, I).requires_grad_()
+    with pytest.raises(UserError, match="no second derivatives"):
+        torch.autograd.grad(layer(x)[0].sum(), x, create_graph=True)
+
+
+@every_engine
+def test_a_graph_can_be_kept(engine):
+    """The backward leaves the activated gates as they are."""
+    layer, x = layer_of(engine=engine), rand(4, 2, I).requires_grad_()
+    loss = weighted(layer(x))
+    first = torch.autograd.grad(loss, [x, *layer.parameters()], retain_graph=True)
+    second = torch.autograd.grad(loss, [x, *layer.parameters()])
+    assert all(a.equal(b) for a, b in zip(first, second, strict=True))
 
 
 def test_recomputing_changes_nothing():
@@ -133,9 +171,10 @@ def test_a_gate_beyond_the_sentence_takes_its_share():
     )
 
 
+@every_engine
 @every_shape
-def test_padding_and_order_of_the_batch_do_not_show(window, nodes):
-    layer, x = layer_of(window, nodes), rand(5, 3, I)
+def test_padding_and_order_of_the_batch_do_not_show(window, nodes, engine):
+    layer, x = layer_of(window, nodes, engine=engine), rand(5, 3, I)
     lengths = torch.tensor(LENGTHS)
     output, g = layer(x, lengths)
     spoilt = x.clone()
