@@ -92,6 +92,7 @@ setup(
     **compiled_engine(),
     install_requires=[
         "fairseq-fixed==0.12.3.1",
+        "nltk>=3.9",
         "numpy>=1.26",
         "regex>=2023.10",
         "sacrebleu>=2.4",

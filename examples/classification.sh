@@ -58,8 +58,8 @@ usage: train.sh [options] [-- options of fairseq-train]
 
 The systems' sizes are those of the papers with HIDDEN ($HIDDEN, an environment variable) units; they
 stand in examples/classification.sh, the settings at the top of train.sh, and options after --
-override both. An interrupted run continues when it is called again, one that has finished with the
-same options is left as it is.
+override both. An interrupted run continues when it is called again, one that has finished is left
+as it is; a run with other options or data needs another --out.
 END
 }
 
@@ -74,8 +74,9 @@ usage: evaluate.sh [options]
   --out DIR            folder of the runs (default: $RECIPE/out)
   --checkpoint WHICH   best, last, or the average of N: last:N, best:N (default: best)
   --baseline NAME      system the paired t-test compares the others with
+  --subset NAME        split to classify (default: test)
 
-Prints the confusion matrix, accuracy and macro-F1 of the $SUBSET set, keeps them and every prediction in the
+Prints the confusion matrix, accuracy and macro-F1 of the split, keeps them and every prediction in the
 run's folder, appends one JSON line a run to DIR/results.jsonl and ends with mean ± deviation.
 END
 }
@@ -94,7 +95,8 @@ train_one() {
 }
 
 evaluate_main() {
-    parse_options evaluate_usage "--arch --seed --seeds --data --out --checkpoint --baseline" "$@"
+    parse_options evaluate_usage \
+        "--arch --seed --seeds --data --out --checkpoint --baseline --subset" "$@"
     "$PYTHON" -m fairseq_casrnn.evaluation.classify --data "$DATA" --out "$OUT" \
         ${ARCH:+--arch $ARCH} ${SEED:+--seed $SEED} --checkpoint "$AVERAGE" --subset "$SUBSET" \
         ${BASELINE:+--baseline "$BASELINE"}

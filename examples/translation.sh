@@ -47,7 +47,8 @@ usage: train.sh [options] [-- options of fairseq-train]
   --tiny               one epoch of $TINY_ARCH (or --arch), to see that everything works
 
 An interrupted run continues from its last checkpoint when it is called again, one that has
-finished with the same options is left as it is. The settings stand at the top of train.sh; options
+finished is left as it is, and more epochs may be asked for; a run with other options or data
+needs another --out. The settings stand at the top of train.sh; options
 after -- override them. Trains on the GPU if there is one.
 END
 }
@@ -95,6 +96,7 @@ parse_options() {
             --checkpoint) AVERAGE="$2" ;;
             --beam) check_number "$1" "$2"; BEAM="$2" ;;
             --baseline) BASELINE="$2" ;;
+            --subset) SUBSET="$2" ;;
         esac
         shift 2
     done
@@ -134,20 +136,43 @@ train_one() {
     fairseq_train "$@" "${TASK[@]}" --arch "$1"
 }
 
+# identity OPTION…: what makes a run another one: its data, and all options but those of its length.
+identity() {
+    find "$DATA/data-bin" -type f \( -name 'dict*.txt' -o -name 'train*' \) -print0 | LC_ALL=C sort -z |
+        xargs -0 cat | cksum
+    while [ $# -gt 0 ]; do
+        case "$1" in
+            --max-epoch | --max-update | --log-interval | --tensorboard-logdir) shift ;;
+            --cpu) ;;
+            *) echo "$1" ;;
+        esac
+        shift
+    done
+}
+
 # fairseq_train NAME SEED RUN OPTION…: those options, then SETTINGS and EXTRA, which may override them.
 fairseq_train() {
-    local name="$1" seed="$2" run="$3" options
+    local name="$1" seed="$2" run="$3" options self
     shift 3
     options=("$@" "${SETTINGS[@]}" ${EXTRA[@]+"${EXTRA[@]}"})
+    self="$(identity "${options[@]}")"
+    if [ -f "$run/identity" ] && [ "$(cat "$run/identity")" != "$self" ]; then
+        fail "$run was begun with other options or data; give another --out, or delete that folder" \
+            "to train anew"
+    fi
     if [ -f "$run/finished" ] && [ "$(cat "$run/finished")" = "${options[*]}" ]; then
         echo "$name with seed $seed is finished: $run"
         return
     fi
     mkdir -p "$run"
+    echo "$self" > "$run/identity"
     echo "training $name with seed $seed in $run"
-    "$PYTHON" -m fairseq_cli.train "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
-        --seed "$seed" --save-dir "$run" --no-progress-bar --log-format simple \
-        "${options[@]}" 2>&1 | tee -a "$run/train.log"
+    # Both streams go to the log, and remain two: what went wrong is said on the second.
+    {
+        "$PYTHON" -m fairseq_cli.train "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
+            --seed "$seed" --save-dir "$run" --no-progress-bar --log-format simple \
+            "${options[@]}" 2>&1 >&3 | tee -a "$run/train.log" >&2
+    } 3>&1 | tee -a "$run/train.log"
     echo "${options[*]}" > "$run/finished"
 }
 

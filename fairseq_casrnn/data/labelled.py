@@ -1,8 +1,9 @@
 """From labelled sentences to a finished, binarised data folder, or to nothing at all.
 
 A prepared folder ``OUT`` holds ``OUT/data-bin`` with ``input0/``, ``label/`` and, for pairs,
-``input1/`` as ``fairseq-preprocess --only-source`` writes them, ``text.json`` (how raw text is
-split) and ``prepare.json`` (counts). It is built in a temporary folder and renamed at the end.
+``input1/`` as ``fairseq-preprocess --only-source`` writes them, ``input0/singletons.txt`` (words
+that occur once in training), ``text.json`` (how raw text is split) and ``prepare.json`` (counts).
+It is built in a temporary folder and renamed at the end.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ class Labelled:
     Args:
         splits: examples of ``train``, ``valid``, ``test``, and further ones (``valid1``, …).
         notes: numbers worth keeping (examples dropped, …), printed and put in prepare.json.
+        whole: the sentences of training where the examples overlap, being phrases of them.
     """
 
     splits: dict[str, list[Example]]
     notes: dict[str, object] = field(default_factory=dict)
+    whole: list[str | list[str]] | None = None
 
     def check(self) -> None:
         """Raise UserError for an empty split, or a label that training does not have."""
@@ -58,9 +61,16 @@ class Labelled:
 
 
 def add_arguments(
-    parser: argparse.ArgumentParser, tokenizer: str | None = "space", lowercase: bool = True
+    parser: argparse.ArgumentParser,
+    tokenizer: str | None = "space",
+    lowercase: bool = True,
+    raw: str = "penn",
 ) -> None:
-    """Options shared by all corpora; a corpus without ``tokenizer`` chooses it after parsing."""
+    """Options shared by all corpora; a corpus without ``tokenizer`` chooses it after parsing.
+
+    ``raw`` is how text is to be split that is not, as the files of ``tokenizer`` space are.
+    """
+    parser.set_defaults(raw_tokenizer=raw)
     parser.add_argument("--out", required=True, type=Path, help="folder to fill")
     parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
     parser.add_argument(
@@ -111,7 +121,8 @@ def prepare(make_corpus: Callable[[], Labelled], args: argparse.Namespace) -> No
         for key, value in notes.items():
             print(f"{key}: {value}")
         write_json(stage / "data-bin" / "prepare.json", notes)
-        text = {"tokenizer": args.tokenizer, "lowercase": args.lowercase}
+        tokenizer = args.raw_tokenizer if args.tokenizer == "space" else args.tokenizer
+        text = {"tokenizer": tokenizer, "lowercase": args.lowercase}
         write_json(stage / "data-bin" / "text.json", text)
         if (out / "data-bin").exists():
             os.replace(out / "data-bin", stage / "old")
@@ -135,11 +146,13 @@ def write(corpus: Labelled, folder: Path, args: argparse.Namespace) -> dict[str,
         word for examples in counted for _, texts in examples for text in texts for word in text
     )
     dictionary = make_dictionary(vocabulary, args.min_count)
-    labels = make_dictionary(Counter(label for label, _ in split["train"]))
+    labels = make_label_dictionary({label for label, _ in split["train"]})
     parts = len(split["train"][0][1])
     for part in range(parts):
         sentences = {name: [texts[part] for _, texts in pairs] for name, pairs in split.items()}
         binarise(sentences, dictionary, folder / f"input{part}")
+    rare = singletons(corpus, split["train"], args)
+    (folder / "input0" / "singletons.txt").write_text("".join(f"{w}\n" for w in rare), "utf-8")
     binarise({n: [[label] for label, _ in pairs] for n, pairs in split.items()}, labels,
              folder / "label")  # fmt: skip
     notes: dict[str, object] = {f"{name} sentences": len(pairs) for name, pairs in split.items()}
@@ -155,6 +168,26 @@ def as_words(text: str | list[str], args: argparse.Namespace) -> list[str]:
     if isinstance(text, str):
         return words(text, args.tokenizer, args.lowercase)
     return [word.lower() for word in text] if args.lowercase else text
+
+
+def singletons(corpus: Labelled, train, args: argparse.Namespace) -> list[str]:
+    """The words that occur once in the sentences of training, of which each counts once."""
+    if corpus.whole is None:
+        sentences = {tuple(text) for _, texts in train for text in texts}
+    else:
+        sentences = {tuple(as_words(text, args)) for text in corpus.whole}
+    counts = Counter(word for sentence in sentences for word in sentence)
+    return sorted(word for word, count in counts.items() if count == 1)
+
+
+def make_label_dictionary(labels: set[str]):
+    """A ``fairseq.data.Dictionary`` of the classes, by the alphabet, whatever their counts."""
+    from fairseq.data import Dictionary
+
+    dictionary = Dictionary()
+    for label in sorted(labels):
+        dictionary.add_symbol(label)
+    return dictionary
 
 
 def make_dictionary(counts: Counter, min_count: int = 1):

@@ -60,6 +60,8 @@ def prepare_all(args: argparse.Namespace) -> None:
     for name in args.set:
         one = copy.copy(args)
         one.out = args.out / name
+        if name == "MR" and args.tokenizer == "space":
+            one.tokenizer = "clitics"  # unlike the other sets it has it's, not it 's
         print(f"set {name}", flush=True)
         prepare(lambda n=name: read_corpus(args.raw, n, args.valid_size, args.split_seed), one)
 

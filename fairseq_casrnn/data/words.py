@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 ASCII_SPACE = re.compile(r"[ \t\r\n\f\v]+")
 CLITIC = re.compile(r"(?<=\w)('s|'ve|n't|'re|'d|'ll|'m)\b", re.IGNORECASE)
-TOKENIZERS = ("space", "clitics", "moses")
+TOKENIZERS = ("space", "clitics", "moses", "penn")
+PENN_QUOTES = re.compile(r"(?:^|(?<=\s))(``|'')(?=\s|$)")
+TYPOGRAPHIC = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"'})
+# A full stop in front of a capital, but not that of a title or of an abbreviation like U.S.
+SENTENCE_END = re.compile(
+    r"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<=[^\s.]{2})([.!?])\s+(?=[A-Z\"(])"
+)
 
 
 def words(line: str, tokenizer: str = "space", lowercase: bool = False) -> list[str]:
@@ -17,7 +24,8 @@ def words(line: str, tokenizer: str = "space", lowercase: bool = False) -> list[
         tokenizer: ``space`` splits at ASCII white space alone (no-break spaces occur inside words
             of the Stanford trees), ``clitics`` also before 's, n't, 're and their like (as Kim's
             ``clean_str`` does), ``moses`` is Moses' tokenizer for English,
-            without XML escapes, which word vectors do not know.
+            without XML escapes, which word vectors do not know, ``penn`` is that of the Penn
+            Treebank, which leaves text alone that it has split already.
         lowercase: whether to lower-case them.
     """
     if tokenizer == "moses":
@@ -26,5 +34,25 @@ def words(line: str, tokenizer: str = "space", lowercase: bool = False) -> list[
         line = moses_tokenize(line, "en", escape=False)
     elif tokenizer == "clitics":
         line = CLITIC.sub(r" \1", line)
+    elif tokenizer == "penn":
+        line = " ".join(penn_words(line))
     line = line.lower() if lowercase else line
     return [word for word in ASCII_SPACE.split(line) if word]
+
+
+def penn_words(line: str) -> list[str]:
+    """The words of a line by the conventions of the Penn Treebank: do n't, `` yes '', $ 5 , …"""
+    treebank = treebank_tokenizer()
+    line = SENTENCE_END.sub(r" \1 ", line.translate(TYPOGRAPHIC))
+    found: list[str] = []
+    for piece in PENN_QUOTES.split(line):
+        found += [piece] if piece in ("``", "''") else treebank.tokenize(piece)
+    return found
+
+
+@functools.cache
+def treebank_tokenizer():
+    """NLTK's; importing it takes a second."""
+    from nltk.tokenize import NLTKWordTokenizer
+
+    return NLTKWordTokenizer()

@@ -1,8 +1,9 @@
 """A table over several data sets: ``python -m fairseq_casrnn.evaluation.set_table OUT``.
 
-Reads ``OUT/SET/results.jsonl`` as ``evaluate.sh`` leaves them; of several results of one run the
-last counts. Each row is a set, each column a model: mean accuracy, training seconds and, in
-brackets, test seconds; the last row is the average over the sets (as in the S-LSTM paper, Table 5).
+Reads the test results in ``OUT/SET/results.jsonl`` as ``evaluate.sh`` leaves them (``--subset``:
+those of another split); of several results of one run the last counts. Each row is a set, each
+column a model: mean accuracy, training seconds and, in brackets, test seconds; the last row is the
+average over the sets (as in the S-LSTM paper, Table 5).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fairseq_casrnn.errors import UserError
 FIELDS = ("accuracy", "train_seconds", "seconds")
 
 
-def read_results(out: Path) -> dict[str, dict[str, list[float | None]]]:
+def read_results(out: Path, subset: str = "test") -> dict[str, dict[str, list[float | None]]]:
     """For each set and model the means of ``FIELDS`` over the seeds.
 
     Raises:
@@ -30,12 +31,16 @@ def read_results(out: Path) -> dict[str, dict[str, list[float | None]]]:
         for number, line in enumerate(read_lines(path), start=1):
             try:
                 entry = json.loads(line)
+                if entry.get("subset", "test") != subset:
+                    continue
                 runs = found.setdefault(path.parent.name, {}).setdefault(entry["arch"], {})
                 runs[entry["seed"]] = {"accuracy": entry["accuracy"], **entry}
             except (ValueError, TypeError, KeyError):
                 raise UserError(f"{path}, line {number} is no result of evaluate.sh") from None
     if not found:
-        raise UserError(f"{out} holds no SET/results.jsonl; run evaluate.sh first")
+        raise UserError(
+            f"{out} holds no SET/results.jsonl with results of {subset}; run evaluate.sh first"
+        )
     return {
         name: {
             arch: [mean(run.get(field) for run in runs.values()) for field in FIELDS]
@@ -83,8 +88,9 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m fairseq_casrnn.evaluation.set_table", description="Table over data sets."
     )
     parser.add_argument("out", type=Path, help="folder with SET/results.jsonl")
+    parser.add_argument("--subset", default="test", help="default: test")
     args = parser.parse_args(argv)
-    return run_main(lambda: print("\n".join(table(read_results(args.out)))))
+    return run_main(lambda: print("\n".join(table(read_results(args.out, args.subset)))))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
@@ -57,8 +58,8 @@ class SentenceClassificationConfig(FairseqDataclass):
     tokenizer: Optional[str] = field(
         default=None,
         metadata={
-            "help": "how to split raw text when predicting: space, clitics or moses (default: as "
-            "the data folder's text.json says, else space)"
+            "help": "how to split raw text when predicting: space, clitics, moses or penn "
+            "(default: as the data folder's text.json says, else space)"
         },
     )
     lowercase: Optional[bool] = field(
@@ -92,10 +93,10 @@ class SentenceClassificationTask(FairseqTask):
             **read_text_note(cfg.data),
         }
         self.state.merge_state_dict({"text": {"tokenizer": "space", "lowercase": False, **note}})
-        special = label_dictionary.nspecial
-        self.classes = [
-            symbol for symbol in label_dictionary.symbols[special:] if not FILLER.fullmatch(symbol)
-        ]
+        # So are the classes, in the order of the model's outputs, and what tells its words.
+        self.state.merge_state_dict(
+            {"classes": class_names(label_dictionary), "words": digest(dictionary)}
+        )
         if len(self.classes) < 2:
             raise UserError(
                 f"{os.path.join(cfg.data, 'label', 'dict.txt')} lists {len(self.classes)} "
@@ -122,6 +123,37 @@ class SentenceClassificationTask(FairseqTask):
         logger.info("[input] dictionary: %d types", len(words))
         logger.info("[label] classes: %s", ", ".join(task.classes))
         return task
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, in the order of the model's outputs."""
+        return self.state.classes
+
+    def load_state_dict(self, state_dict) -> None:
+        """Take over a checkpoint's state.
+
+        Raises:
+            UserError: it was trained with other words or classes than those of the data.
+        """
+        words, classes = state_dict.get("words"), state_dict.get("classes")
+        if words not in (None, digest(self.dictionary)):
+            raise UserError(
+                f"{self.cfg.data}/input0/dict.txt is not the dictionary that the model was trained "
+                "with; give the data folder of its training"
+            )
+        ours = class_names(self.label_dictionary)
+        if classes is not None and sorted(classes) != sorted(ours):
+            raise UserError(
+                f"the model's classes are {', '.join(classes)}, but {self.cfg.data}/label/dict.txt "
+                f"lists {', '.join(ours)}; give the data folder of its training"
+            )
+        if classes not in (None, ours) and self.datasets:
+            raise UserError(
+                f"{self.cfg.data}/label/dict.txt lists the classes in another order than the model "
+                f"has them, {', '.join(classes)}; training goes on only with the folder it began "
+                "with"
+            )
+        super().load_state_dict(state_dict)
 
     @property
     def pairs(self) -> bool:
@@ -178,7 +210,13 @@ class SentenceClassificationTask(FairseqTask):
     def _forget(self) -> Forget | None:
         if not self.cfg.forget_singletons:
             return None
-        rare = torch.tensor(self.dictionary.count) == 1
+        path = Path(self.cfg.data) / "input0" / "singletons.txt"
+        if path.is_file():
+            rare = torch.zeros(len(self.dictionary), dtype=torch.bool)
+            words = path.read_text(encoding="utf-8").split("\n")
+            rare[[self.dictionary.index(word) for word in words if word]] = True
+        else:
+            rare = torch.tensor(self.dictionary.count) == 1
         rare[: self.dictionary.nspecial] = False
         return Forget(rare, self.dictionary.unk(), self.cfg.forget_singletons, self.cfg.seed)
 
@@ -235,7 +273,16 @@ class SentenceClassificationTask(FairseqTask):
         if self.cfg.no_save or not first or not os.path.isdir(self.cfg.save_dir or ""):
             return
         result["num_updates"] = stats.get("num_updates")
-        write_json(Path(self.cfg.save_dir) / "validation.json", result)
+        name = "" if self._validated in (None, "valid") else f".{self._validated}"
+        write_json(Path(self.cfg.save_dir) / f"validation{name}.json", result)
+
+    _validated: Optional[str] = None
+
+    def get_batch_iterator(self, dataset, *args, **kwargs):
+        """fairseq's; notes which split is looked at, for :meth:`post_validate` is not told."""
+        names = [name for name, known in self.datasets.items() if known is dataset]
+        self._validated = names[0] if names else None
+        return super().get_batch_iterator(dataset, *args, **kwargs)
 
     def max_positions(self):
         """Longest sentence accepted."""
@@ -250,6 +297,17 @@ class SentenceClassificationTask(FairseqTask):
     def target_dictionary(self):
         """None: classes are not words."""
         return None
+
+
+def class_names(dictionary: Dictionary) -> list[str]:
+    """The classes that a ``label/dict.txt`` lists."""
+    symbols = dictionary.symbols[dictionary.nspecial :]
+    return [symbol for symbol in symbols if not FILLER.fullmatch(symbol)]
+
+
+def digest(dictionary: Dictionary) -> int:
+    """A number that differs between dictionaries."""
+    return zlib.crc32("\n".join(dictionary.symbols).encode())
 
 
 def load_dictionary(folder: str, part: str) -> Dictionary:

@@ -1,5 +1,6 @@
 """Readers of the classification corpora: known counts, labels, words; and malformed files."""
 
+import argparse
 import json
 
 import numpy
@@ -19,6 +20,7 @@ from labelled_corpora import (
 )
 
 from fairseq_casrnn.data import mr, nli, paraphrase, reviews16, rte, sick, sst, trec
+from fairseq_casrnn.data.labelled import Example, Labelled, add_arguments, prepare
 from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
 
@@ -99,6 +101,8 @@ def test_sst_counts_phrases_as_the_papers(tmp_path):
     assert read_back(two, "label")[:4] == ["positive", "positive", "positive", "negative"]
     assert read_back(two, "input0", "test") == ["<unk> bad"]
     assert set(read_back(five, "label")) == set(sst.FIVE)
+    # Each word is in one whole sentence (that of two trees), though in several phrases.
+    assert (two / "data-bin/input0/singletons.txt").read_text() == "bad\nbut\ngood\nso\n"
     only = run(sst, raw, tmp_path / "only", "--sentences-only")
     assert read_back(only) == ["bad but good", "bad but good"]
 
@@ -231,7 +235,7 @@ def test_quora(tmp_path):
     out = run(paraphrase, write_quora(tmp_path / "raw"), tmp_path / "out")
     assert [note(out)[f"{s} pairs"] for s in ("train", "valid", "test")] == [60, 9, 11]
     assert read_back(out, "label")[:2] == ["different", "same"]
-    assert note(out, "text")["tokenizer"] == "space"  # the files are tokenised
+    assert note(out, "text")["tokenizer"] == "penn"  # as the files are tokenised
     assert not read_back(out)[1].endswith(" .")
     assert read_back(out)[1] == read_back(out, "input1")[1]
 
@@ -280,6 +284,9 @@ def test_reviews(tmp_path):
         assert note(out / name)["valid sentences"] == 8
         assert note(out / name)["test sentences"] == 12
     assert read_back(out / "books", split="test")[0] == "good café – fine"
+    # The set MR alone has it's in one word.
+    tokenizers = [note(out / name, "text")["tokenizer"] for name in ("books", "MR")]
+    assert tokenizers == ["penn", "clitics"]
 
 
 def test_review_without_label(tmp_path, capsys):
@@ -327,6 +334,21 @@ def test_the_dictionary(tmp_path):
     assert numpy.all(numpy.diff(every.count[4:]) <= 0)
 
 
+def test_singletons_are_counted_in_different_sentences(tmp_path):
+    """A sentence that occurs twice, as premises do, does not make its words frequent."""
+    splits = {name: [Example("a", ("x y",)), Example("b", ("y z",))] for name in ("valid", "test")}
+    splits["train"] = [Example("b", (s,)) for s in ("rare x", "rare x", "x y", "y y w")]
+    splits["train"].append(Example("a", ("x",)))
+    arguments = ["--out", str(tmp_path / "out"), "--vocabulary", "all"]
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    prepare(lambda: Labelled(splits), parser.parse_args(arguments))
+    folder = tmp_path / "out" / "data-bin"
+    assert (folder / "input0" / "singletons.txt").read_text().split() == ["rare", "w"]
+    # b is the more frequent class.
+    assert (folder / "label" / "dict.txt").read_text().split()[::2] == ["a", "b"]
+
+
 def test_labels_of_the_test_set_must_be_known(tmp_path, capsys):
     raw = write_trec(tmp_path / "raw")
     with open(raw / "TREC_10.label", "a") as file:
@@ -361,10 +383,42 @@ def test_prepared_once(tmp_path, capsys):
         ("It's what you'd DON'T", "clitics", True, ["it", "'s", "what", "you", "'d", "do", "n't"]),
         ("It's OK.", "moses", True, ["it", "'s", "ok", "."]),
         ("", "space", True, []),
+        (
+            "I don't (he said)... OK?",
+            "penn",
+            True,
+            ["i", "do", "n't", "(", "he", "said", ")", "...", "ok", "?"],
+        ),
+        (
+            "A man isn’t “here” in the U.S. now",
+            "penn",
+            False,
+            ["A", "man", "is", "n't", "``", "here", "''", "in", "the", "U.S.", "now"],
+        ),
+        (
+            "Mr. Ed left. He's gone.",
+            "penn",
+            False,
+            ["Mr.", "Ed", "left", ".", "He", "'s", "gone", "."],
+        ),
+        ("", "penn", True, []),
     ],
 )
 def test_words(line, tokenizer, lower, expected):
     assert words(line, tokenizer, lower) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "he does n't say `` no '' , but it 's $ 3.50 ( in the U.S. ) .",
+        "and '' what '' then ? -- nothing ... `` well",
+        "chapters 1-4 are about general info , such as you must buy .",
+    ],
+)
+def test_split_text_stays_as_it_is(line):
+    """The corpora whose files are split are read back by the same rules as what a user types."""
+    assert words(line, "penn") == line.split()
 
 
 def test_brackets_of_plain_lines_are_words(tmp_path):

@@ -37,6 +37,17 @@ def test_means_and_averages(tmp_path, capsys):
     ]
 
 
+def test_results_of_other_splits_stay_out(tmp_path, capsys):
+    tested = {**result("cnn", 1, 50), "subset": "test"}
+    write(tmp_path, "books", tested, {**result("cnn", 1, 90), "subset": "valid"})
+    assert main([str(tmp_path)]) == 0
+    assert "| books | 50.00" in capsys.readouterr().out
+    assert main([str(tmp_path), "--subset", "valid"]) == 0
+    assert "| books | 90.00" in capsys.readouterr().out
+    assert main([str(tmp_path), "--subset", "train"]) == 2
+    assert "no SET/results.jsonl with results of train" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("content", [None, "nonsense\n", '{"arch": "cnn"}\n'])
 def test_mistakes(tmp_path, capsys, content):
     if content:

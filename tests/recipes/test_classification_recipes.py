@@ -7,6 +7,7 @@ arguments, which are then run in this process.
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import warnings
 from pathlib import Path
@@ -144,13 +145,36 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
 
 
 def test_a_finished_training_is_not_repeated(mr_data, tmp_path, recorded):
-    """Unless its options change; early stopping is no reason to go on."""
+    """Unless more epochs are asked for; early stopping is no reason to go on."""
     where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn")
     assert len(recorded("mr/train.sh", *where)) == 1
     assert recorded("mr/train.sh", *where) == []
     assert "is finished" in run("mr/train.sh", *where)
     assert len(recorded("mr/train.sh", *where, "--seeds", 2)) == 1
     assert len(recorded("mr/train.sh", *where, "--", "--max-epoch", 99)) == 1
+
+
+def test_a_run_does_not_go_on_with_other_options_or_data(mr_data, tmp_path, recorded):
+    """Else the best checkpoint could be that of the old options."""
+    out = ("--out", tmp_path / "out", "--arch", "cnn")
+    assert len(recorded("mr/train.sh", "--data", mr_data, *out)) == 1
+    refused = run("mr/train.sh", "--data", mr_data, *out, "--", "--lr", 0.5, status=2)
+    assert "cnn/seed1 was begun with other options or data; give another --out" in refused
+    copy = shutil.copytree(mr_data, tmp_path / "copy")
+    assert recorded("mr/train.sh", "--data", copy, *out) == []
+    with open(copy / "data-bin" / "input0" / "dict.txt", "a") as file:
+        file.write("another 1\n")
+    refused = run("mr/train.sh", "--data", copy, *out, status=2)
+    assert "was begun with other options or data" in refused
+    assert (tmp_path / "out" / "cnn" / "seed1" / "finished").exists()
+
+
+def test_what_goes_wrong_in_training_is_said_on_the_error_stream(mr_data, tmp_path):
+    where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn")
+    error = run("mr/train.sh", *where, "--", "--lr-scheduler", "nope", status=2)
+    assert error.startswith("error: ")
+    assert error in (tmp_path / "out" / "cnn" / "seed1" / "train.log").read_text()
+    assert not (tmp_path / "out" / "cnn" / "seed1" / "finished").exists()
 
 
 @pytest.fixture(scope="module")

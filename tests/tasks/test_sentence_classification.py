@@ -68,6 +68,61 @@ def test_what_is_right(data, originals):
     assert pairs.classes[sample["label"]] == "entailment"
 
 
+def task_state(task):
+    return {key: task.state_dict()[key] for key in ("classes", "words", "text")}
+
+
+def test_a_model_keeps_its_order_of_the_classes(data):
+    """The folder's may change with the counts, where fairseq-preprocess made it."""
+    state = task_state(setup(data))
+    (data / "label" / "dict.txt").write_text("positive 5\nnegative 4\n")
+    for split, wanted in (("valid", "negative"), ("test", "positive")):
+        write_labels(data, split, [[wanted]] * 12)
+    task = setup(data)
+    assert task.classes == ["positive", "negative"]
+    task.load_state_dict(state)
+    assert task.classes == ["negative", "positive"]
+    assert set(task.load_dataset("valid").labels.tolist()) == {0}
+    assert set(task.load_dataset("test").labels.tolist()) == {1}
+    task = setup(data)
+    task.load_dataset("valid")  # as fairseq-train does before it loads a checkpoint
+    with pytest.raises(
+        UserError, match=r"lists the classes in another order .* negative, positive"
+    ):
+        task.load_state_dict(state)
+
+
+def test_data_of_another_model(data):
+    state = task_state(setup(data))
+    lines = (data / "input0" / "dict.txt").read_text().splitlines()
+    (data / "input0" / "dict.txt").write_text("\n".join([*lines[1:], lines[0]]) + "\n")
+    with pytest.raises(
+        UserError, match=r"input0/dict.txt is not the dictionary that the model was"
+    ):
+        setup(data).load_state_dict(state)
+    (data / "input0" / "dict.txt").write_text("\n".join(lines) + "\n")
+    (data / "label" / "dict.txt").write_text("negative 5\nmixed 4\n")
+    with pytest.raises(UserError, match=r"are negative, positive, but .* lists negative, mixed"):
+        setup(data).load_state_dict(state)
+
+
+def test_singletons(data):
+    """Those that prepare.sh found, else those that the dictionary counts once."""
+    task = setup(data, forget_singletons=0.5)
+    words = sorted(word for word in task.dictionary.symbols[task.dictionary.nspecial :])
+    (data / "input0" / "singletons.txt").write_text(f"{words[2]}\n{words[4]}\n")
+    rare = task.load_dataset("train").forget.rare
+    assert [task.dictionary[i] for i in rare.nonzero().flatten()] in (
+        [words[2], words[4]],
+        [words[4], words[2]],
+    )
+    (data / "input0" / "singletons.txt").unlink()
+    task.dictionary.count[task.dictionary.index(words[3])] = 1
+    counted = {task.dictionary[i] for i in task._forget().rare.nonzero().flatten()}
+    assert words[3] in counted
+    assert all(task.dictionary.count[task.dictionary.index(word)] == 1 for word in counted)
+
+
 def test_classes_padded_as_fairseq_preprocess_does(data):
     with open(data / "label" / "dict.txt", "a") as file:
         file.write("madeupword0000 0\nmadeupword0001 0\n")
