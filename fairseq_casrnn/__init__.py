@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 logger = logging.getLogger(__name__)
 
-ROLES = ("models", "tasks", "criterions", "optim")
+ROLES = ("models", "tasks", "criterions", "optim", "tokenizers")
 
 
 class _PackagePath(list):

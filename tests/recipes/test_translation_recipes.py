@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,49 @@ def test_multi30k(tmp_path):
     assert "case:lc" in result["signature"]
     generated = (model / "generated.checkpoint_avg_last_2.beam10.txt").read_text()
     assert f"BLEU4 = {result['bleu']:.2f}" in generated
+    check_the_readme(tmp_path)
+
+
+def check_the_readme(folder):
+    """What README says of one's own sentences works as printed, but for the folders' names."""
+
+    model = folder / "out" / "cas_lstm_tiny" / "seed3"
+
+    def here(text):
+        text = text.replace("examples/multi30k/data", str(folder / "data"))
+        text = text.replace("CHECKPOINT", str(model / "checkpoint_best.pt"))
+        return text.replace("examples/multi30k/out/cas_lstm_iwslt/seed1", str(model))
+
+    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    section = readme.partition("## Translation in five commands")[2].partition("\n### ")[0]
+    commands, program = (
+        block.strip("`\n") for block in re.findall("```.*?```", section, re.DOTALL)
+    )
+    typed = (folder / "raw" / "test_2016_flickr.de").read_text().splitlines()[0]
+    interactive = here(commands[commands.index("fairseq-interactive") :])
+    bin_folder = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    printed = subprocess.run(
+        ["bash", "-c", interactive],
+        cwd=EXAMPLES.parent,
+        input=typed + "\n",
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": bin_folder},
+    )
+    assert printed.returncode == 0, printed.stderr[-3000:]
+    (source,) = [line for line in printed.stdout.splitlines() if line.startswith("S-0")]
+    prepared = (folder / "data" / "text" / "test.bpe.de").read_text().splitlines()[0]
+    assert source == f"S-0\t{prepared}"
+    assert prepared != typed
+    (said,) = [line for line in printed.stdout.splitlines() if line.startswith("D-0")]
+    *setup, ask = here(program.removeprefix("python\n")).splitlines()
+    ask = re.sub('".*"', repr(typed), ask)
+    python = "\n".join([*setup, f"print('D:', {ask})"])
+    printed = subprocess.run(
+        [sys.executable, "-c", python], cwd=EXAMPLES.parent, capture_output=True, text=True
+    )
+    assert printed.returncode == 0, printed.stderr[-3000:]
+    assert printed.stdout.splitlines()[-1] == f"D: {said.split(chr(9))[2]}"
 
 
 def test_iwslt14_with_seeds_and_a_test_of_significance(tmp_path):
@@ -132,5 +177,6 @@ def test_wrong_options_of_train(options, message):
 def test_a_failed_training_fails_the_script(tmp_path):
     (tmp_path / "data-bin").mkdir()
     where = ("--data", tmp_path, "--out", tmp_path / "out")
-    done = run("multi30k/train.sh", *where, "--tiny", status=1)
-    assert done == ""  # fairseq-train's own message is in the log and on standard output
+    error = run("multi30k/train.sh", *where, "--tiny", status=1)
+    assert error.splitlines()[-1].startswith("error: ")
+    assert error in (tmp_path / "out" / "cas_lstm_tiny" / "seed1" / "train.log").read_text()
