@@ -13,6 +13,7 @@ from fairseq_casrnn.errors import UserError
 
 # Each module has add_arguments(parser) and run(args), and imports torch in its functions only.
 COMMANDS = {
+    "average": ("fairseq_casrnn.evaluation.average", "the mean of several checkpoints' weights"),
     "data clusters": (
         "fairseq_casrnn.data.clusters",
         "tokens for the cells of a second-order LSTM, by k-means on embeddings",

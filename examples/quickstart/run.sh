@@ -107,7 +107,8 @@ prepare() {
                 >"$draft/bpe/$part.$side" 2>>"$draft/log"
         done
     done
-    fairseq-preprocess --source-lang de --target-lang en --joined-dictionary \
+    fairseq-preprocess --user-dir fairseq_casrnn \
+        --source-lang de --target-lang en --joined-dictionary \
         --trainpref "$draft/bpe/train" --validpref "$draft/bpe/valid" \
         --testpref "$draft/bpe/test" --destdir "$draft/data-bin" >>"$draft/log" 2>&1 ||
         { tail -n 5 "$draft/log" >&2; fail "fairseq-preprocess failed, see $draft/log"; }

@@ -1,4 +1,4 @@
-"""Average the weights of checkpoints: ``python -m fairseq_casrnn.evaluation.average``.
+"""Average the weights of checkpoints: ``casrnn average``.
 
 fairseq's own script for it is not part of its wheel. This one loads safely (no pickled code) and
 writes the result whole or not at all.
@@ -6,15 +6,12 @@ writes the result whole or not at all.
 
 from __future__ import annotations
 
+import argparse
 import pickle
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
-from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import replacing
 
@@ -60,6 +57,8 @@ def load(path: Path) -> dict:
     Raises:
         UserError: no file, a cut or foreign file, or one that holds more than data.
     """
+    import torch
+
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -85,7 +84,7 @@ def average(paths: Sequence[Path]) -> dict:
     """
     if not paths:
         raise UserError("no checkpoint to average")
-    sums: dict[str, torch.Tensor] = {}
+    sums: dict = {}
     for path in paths:
         state = load(path)
         model = state["model"]
@@ -105,32 +104,27 @@ def average(paths: Sequence[Path]) -> dict:
 
 def save(state: dict, output: Path) -> None:
     """Write a checkpoint under a temporary name, then move it into place."""
+    import torch
+
     with replacing(output) as draft:
         torch.save(state, Path(draft))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(
-        prog="python -m fairseq_casrnn.evaluation.average",
-        description="Average the weights of checkpoints.",
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``casrnn average``."""
+    parser.add_argument(
+        "--run", type=Path, dest="folder", help="folder of checkpoints, together with --which"
     )
-    parser.add_argument("--run", type=Path, help="folder of checkpoints, together with --which")
     parser.add_argument("--which", default="last:5", help="last:N or best:N (last:5)")
     parser.add_argument("--maximize", action="store_true", help="greater metric values are better")
-    parser.add_argument("--output", required=True, type=Path)
+    parser.add_argument("--output", required=True, type=Path, help="checkpoint to write")
     parser.add_argument("checkpoints", nargs="*", type=Path, help="files, instead of --run")
-    args = parser.parse_args(argv)
-
-    def run() -> None:
-        if bool(args.run) == bool(args.checkpoints):
-            raise UserError("give either --run DIR or the checkpoint files")
-        paths = args.checkpoints or find_checkpoints(args.run, args.which, args.maximize)
-        save(average(paths), args.output)
-        print(f"averaged {', '.join(path.name for path in paths)} -> {args.output}")
-
-    return run_main(run)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def run(args: argparse.Namespace) -> None:
+    """Run the command. Raises UserError for checkpoints that cannot be averaged."""
+    if bool(args.folder) == bool(args.checkpoints):
+        raise UserError("give either --run DIR or the checkpoint files")
+    paths = args.checkpoints or find_checkpoints(args.folder, args.which, args.maximize)
+    save(average(paths), args.output)
+    print(f"averaged {', '.join(path.name for path in paths)} -> {args.output}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,13 +116,29 @@ class SentenceHub(nn.Module):
     def _run_dataset(self, dataset, function, batch_size: int) -> Tensor:
         device = self.model.encoder.embed_tokens.weight.device
         order, rows = dataset.ordered_indices(), []
-        for start in range(0, len(order), batch_size):
-            batch = dataset.collater([dataset[i] for i in order[start : start + batch_size]])
+        for indices in cut(order, dataset.num_tokens_vec(order).tolist(), batch_size):
+            batch = dataset.collater([dataset[i] for i in indices])
             rows.append(function({k: v.to(device) for k, v in batch["net_input"].items()}))
         rows = torch.cat(rows)
         result = torch.empty_like(rows)
         result[torch.as_tensor(order, device=device)] = rows
         return result
+
+
+def cut(order, lengths: Sequence[int], batch_size: int, tokens: int = 16384) -> Iterator[list]:
+    """Batches of ``order``: of so many items, and when padded of so many tokens if of two or more.
+
+    Long reviews would else need memory by the gigabyte.
+    """
+    batch, longest = [], 0
+    for index, length in zip(order, lengths, strict=True):
+        longest = max(longest, length)
+        if batch and (len(batch) == batch_size or longest * (len(batch) + 1) > tokens):
+            yield batch
+            batch, longest = [], length
+        batch.append(index)
+    if batch:
+        yield batch
 
 
 def listed(sentences) -> list:

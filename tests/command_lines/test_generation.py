@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_casrnn.evaluation import average
+from fairseq_casrnn.cli import main
 
 from .programs import CELLS, USER_DIR, checkpoint, fairseq, generate, run, train
 
@@ -217,7 +217,7 @@ def test_score(data, last, tmp_path):
 def test_averaged_checkpoints(data, trained, tmp_path, cell):
     output = tmp_path / "average.pt"
     argv = ["--run", str(trained(cell)), "--which", "last:2", "--output", str(output)]
-    assert average.main(argv) == 0
+    assert main(["average", *argv]) == 0
     first, second, mean = (
         checkpoint(path)["model"]
         for path in (trained(cell) / "checkpoint9.pt", trained(cell) / "checkpoint10.pt", output)

@@ -4,6 +4,7 @@ import errno
 import pytest
 import torch
 
+from fairseq_casrnn.cli import main
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import average
 
@@ -93,11 +94,11 @@ def test_different_models_are_refused(tmp_path):
 def test_command_line(tmp_path, capsys):
     paths = [checkpoint(tmp_path / f"checkpoint{n}.pt", [float(n)]) for n in (1, 2, 3)]
     out = tmp_path / "avg.pt"
-    assert average.main(["--run", str(tmp_path), "--which", "last:2", "--output", str(out)]) == 0
+    assert main(["average", "--run", str(tmp_path), "--which", "last:2", "--output", str(out)]) == 0
     assert average.load(out)["model"]["weight"].tolist() == [2.5]
-    assert average.main([*map(str, paths), "--output", str(out)]) == 0
+    assert main(["average", *map(str, paths), "--output", str(out)]) == 0
     assert average.load(out)["model"]["weight"].tolist() == [2.0]
-    assert average.main(["--output", str(out)]) == 2
+    assert main(["average", "--output", str(out)]) == 2
     assert "give either --run DIR or" in capsys.readouterr().err
 
 
@@ -109,5 +110,5 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(torch, "save", full)
-    assert average.main([str(path), "--output", str(tmp_path / "avg.pt")]) == 2
+    assert main(["average", str(path), "--output", str(tmp_path / "avg.pt")]) == 2
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint1.pt"]
