@@ -8,6 +8,8 @@ import functools
 import os
 import struct
 import sys
+import zipfile
+import zlib
 from argparse import Namespace
 from collections.abc import Iterator
 from itertools import groupby
@@ -15,21 +17,29 @@ from pathlib import Path
 
 import numpy
 
+from fairseq_casrnn.bounds import check_options
 from fairseq_casrnn.errors import UserError
 
 # Of fairseq.data.indexed_dataset.MMapIndexedDataset.Index: magic, version, type code, sentences.
 INDEX_HEADER = struct.Struct("<9sQBQ")
 INDEX_MAGIC = b"MMIDIDX\x00\x00"
+# Of its IndexedDataset: magic, version, type code, bytes of a token, sentences, lengths.
+OLD_INDEX_HEADER = struct.Struct("<8sQQQQQ")
+OLD_INDEX_MAGIC = b"TNTIDX\x00\x00"
 PREPARE_AGAIN = "run fairseq-preprocess again, into a new folder"
 
 
 def install() -> None:
     """Wrap fairseq's functions; again and again does no harm."""
-    from fairseq import checkpoint_utils
+    from fairseq import checkpoint_utils, options
     from fairseq.data import indexed_dataset
+    from fairseq.trainer import Trainer
 
+    wrap(options, "parse_args_and_arch", _parse_args_and_arch)
+    wrap(Trainer, "__init__", _init_trainer)
     wrap(indexed_dataset, "make_dataset", _make_dataset)
     wrap(checkpoint_utils, "load_checkpoint", _load_checkpoint)
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _load_checkpoint_to_cpu)
 
 
 def install_for_program(path: str) -> None:
@@ -45,27 +55,51 @@ def install_for_program(path: str) -> None:
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
 
 
-def wrap(module, name: str, check) -> None:
-    """Put ``check(original, *args, **kwargs)`` in the place of ``module.name``, once."""
-    original = getattr(module, name, None)
+def wrap(owner, name: str, check) -> None:
+    """Put ``check(original, *args, **kwargs)`` in the place of ``owner.name``, once."""
+    original = getattr(owner, name, None)
     if original is None or getattr(original, "_checks", False):
         return
-    wrapper = functools.wraps(original)(functools.partial(check, original))
+
+    @functools.wraps(original)
+    def wrapper(*args, **kwargs):
+        return check(original, *args, **kwargs)
+
     wrapper._checks = True
-    setattr(module, name, wrapper)
+    setattr(owner, name, wrapper)
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+def _parse_args_and_arch(original, *args, **kwargs):
+    parsed = original(*args, **kwargs)
+    check_options(vars(parsed[0] if isinstance(parsed, tuple) else parsed))
+    return parsed
+
+
+def _init_trainer(original, self, cfg, *args, **kwargs):
+    """For ``fairseq-hydra-train``, which parses no command line; it imports plugins late."""
+    from omegaconf import OmegaConf
+
+    groups = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else {}
+    for name in ("common", "dataset", "optimization", "checkpoint", "optimizer", "lr_scheduler"):
+        if isinstance(group := groups.get(name), dict):
+            check_options(group)
+    original(self, cfg, *args, **kwargs)
 
 
 # --- binarised data ----------------------------------------------------------------------------
 
 
 def _make_dataset(original, path, impl, fix_lua_indexing=False, dictionary=None):
-    if impl == "mmap":
-        check_binarised(path, dictionary)
+    if impl in ("mmap", "lazy", "cached"):
+        check_binarised(path, dictionary, impl, int(fix_lua_indexing))
     return original(path, impl, fix_lua_indexing, dictionary)
 
 
-def check_binarised(path: str, dictionary=None) -> None:
-    """Check ``path.idx`` and ``path.bin``, as far as they are there and memory-mapped.
+def check_binarised(path: str, dictionary=None, impl: str = "mmap", first: int = 0) -> None:
+    """Check ``path.idx`` and ``path.bin``, as far as they are there.
 
     fairseq finds a truncated file when it comes to the missing part, which can be hours later, and
     a token beyond the embedding table never says which file it is from (on a GPU: nothing at all).
@@ -73,6 +107,8 @@ def check_binarised(path: str, dictionary=None) -> None:
     Args:
         path: data set without its two endings.
         dictionary: the ``fairseq.data.Dictionary`` it will be used with, or None.
+        impl: fairseq's name of the format: mmap, lazy or cached.
+        first: what the file holds for token number 0.
 
     Raises:
         UserError: a file is truncated, the set is empty, or the dictionary is another one's.
@@ -80,7 +116,7 @@ def check_binarised(path: str, dictionary=None) -> None:
     index, data = f"{path}.idx", f"{path}.bin"
     if not (os.path.isfile(index) and os.path.isfile(data)):
         return
-    dtype, tokens = _read_index(index)
+    dtype, tokens = _read_index(index) if impl == "mmap" else _read_old_index(index)
     if tokens == 0:
         raise UserError(f"{data} holds no sentence; {PREPARE_AGAIN}, from text that is not empty")
     if os.path.getsize(data) != tokens * dtype.itemsize:
@@ -88,35 +124,66 @@ def check_binarised(path: str, dictionary=None) -> None:
             f"{data} is truncated or does not belong to its .idx file: it has "
             f"{os.path.getsize(data)} bytes instead of {tokens * dtype.itemsize}; {PREPARE_AGAIN}"
         )
-    largest = int(numpy.memmap(data, dtype, mode="r").max())
-    if dictionary is not None and largest >= len(dictionary):
+    if dictionary is None:
+        return
+    largest = int(numpy.memmap(data, dtype, mode="r").max()) - first
+    if largest >= len(dictionary):
         raise UserError(
             f"{data} contains token number {largest}, but {_dictionary_file(path)} has only "
             f"{len(dictionary)} entries: it is not the dictionary the data was made with; "
             "put that one in its place"
         )
+    # A test set may have blank lines for translations that nobody knows.
+    if largest <= dictionary.eos() and os.path.basename(path).startswith("train"):
+        raise UserError(f"{data} holds no word, only blank lines; {PREPARE_AGAIN}, from other text")
 
 
 def _read_index(index: str) -> tuple[numpy.dtype, int]:
     """The type and the number of tokens that an index file announces."""
+    with open(index, "rb") as file:
+        magic, _, code, sentences = _unpack(INDEX_HEADER, file)
+        dtype = _type_of(code, index, magic == INDEX_MAGIC)
+        # A length (int32) and a position (int64) for each sentence.
+        _check_size(index, INDEX_HEADER.size + 12 * sentences)
+        lengths = numpy.fromfile(file, numpy.int32, sentences)
+    return dtype, int(lengths.sum(dtype=numpy.int64))
+
+
+def _read_old_index(index: str) -> tuple[numpy.dtype, int]:
+    """The same of the format that fairseq calls lazy or cached."""
+    with open(index, "rb") as file:
+        magic, _, code, _, sentences, count = _unpack(OLD_INDEX_HEADER, file)
+        dtype = _type_of(code, index, magic == OLD_INDEX_MAGIC)
+        # Two positions for each sentence and one end of each kind, then the lengths; all int64.
+        positions = 2 * (sentences + 1)
+        _check_size(index, OLD_INDEX_HEADER.size + 8 * (positions + count))
+        file.seek(8 * positions, os.SEEK_CUR)
+        lengths = numpy.fromfile(file, numpy.int64, count)
+    return dtype, int(lengths.sum())
+
+
+def _unpack(header: struct.Struct, file) -> tuple:
+    """The values of the header; 0 for what a file is too short to hold."""
+    return header.unpack(file.read(header.size).ljust(header.size, b"\0"))
+
+
+def _type_of(code: int, index: str, known: bool) -> numpy.dtype:
     from fairseq.data.indexed_dataset import _code_to_dtype
 
-    with open(index, "rb") as file:
-        header = file.read(INDEX_HEADER.size)
-        magic, _, code, sentences = (
-            INDEX_HEADER.unpack(header) if len(header) == INDEX_HEADER.size else (b"", 0, 0, 0)
+    if not known or code not in _code_to_dtype:
+        raise UserError(
+            f"{index} is not an index of fairseq-preprocess; {PREPARE_AGAIN}, or check "
+            "--dataset-impl"
         )
-        # A length (int32) and a position (int64) for each sentence.
-        expected = INDEX_HEADER.size + 12 * sentences
-        if magic != INDEX_MAGIC or code not in _code_to_dtype:
-            raise UserError(f"{index} is not an index of fairseq-preprocess; {PREPARE_AGAIN}")
-        if os.path.getsize(index) != expected:
-            raise UserError(
-                f"{index} is truncated: it has {os.path.getsize(index)} bytes instead of "
-                f"{expected}; {PREPARE_AGAIN}"
-            )
-        lengths = numpy.fromfile(file, numpy.int32, sentences)
-    return numpy.dtype(_code_to_dtype[code]), int(lengths.sum(dtype=numpy.int64))
+    return numpy.dtype(_code_to_dtype[code])
+
+
+def _check_size(index: str, expected: int) -> None:
+    size = os.path.getsize(index)
+    if size != expected:
+        raise UserError(
+            f"{index} is truncated: it has {size} bytes instead of {expected}; {PREPARE_AGAIN}"
+        )
 
 
 def _dictionary_file(path: str) -> str:
@@ -129,6 +196,7 @@ def _dictionary_file(path: str) -> str:
 
 
 def _preprocess(original, args: Namespace):
+    check_options(vars(args))
     check_text(args)
     with _undone_on_failure(Path(args.destdir)):
         return original(args)
@@ -141,11 +209,12 @@ def check_text(args: Namespace) -> None:
     where) when it has written half of its output.
 
     Raises:
-        UserError: a file is missing, empty or no UTF-8, or two sides differ in length.
+        UserError: a file is missing, empty, blank or no UTF-8, or two sides differ in length.
     """
-    for _, group in groupby(_text_files(args), key=lambda item: item[0]):
-        files = [(name, count_lines(name)) for _, name in group]
-        for name, lines in files:
+    tests = (args.testpref or "").split(",")
+    for prefix, group in groupby(_text_files(args), key=lambda item: item[0]):
+        files = [(name, *count_lines(name)) for _, name in group]
+        for name, lines, blank in files:
             if lines == 0:
                 raise UserError(f"{name} is empty; give a file with at least one sentence")
             if lines != files[0][1]:
@@ -153,10 +222,13 @@ def check_text(args: Namespace) -> None:
                     f"{files[0][0]} has {files[0][1]} lines but {name} has {lines}; line n of one "
                     "must be the translation of line n of the other"
                 )
+            # A test set may come without translations.
+            if blank and (prefix not in tests or name == files[0][0]):
+                raise UserError(f"{name} has only blank lines; give a file with sentences")
 
 
 def _text_files(args: Namespace) -> Iterator[tuple[str, str]]:
-    """(prefix, file) for the text files of each prefix."""
+    """(prefix, file) for the text files of each prefix, the source first."""
     languages = [args.source_lang] if args.only_source else [args.source_lang, args.target_lang]
     for prefixes in (args.trainpref, args.validpref, args.testpref):
         for prefix in prefixes.split(",") if prefixes else ():
@@ -164,17 +236,20 @@ def _text_files(args: Namespace) -> Iterator[tuple[str, str]]:
                 yield prefix, f"{prefix}.{language}" if language else prefix
 
 
-def count_lines(name: str) -> int:
-    r"""Lines of a text file as fairseq reads it: they end at ``\n``, ``\r`` or both.
+def count_lines(name: str) -> tuple[int, bool]:
+    r"""Lines of a text file as fairseq reads it, which end at ``\n``, ``\r`` or both.
+
+    Returns:
+        their number, and whether all are blank.
 
     Raises:
         UserError: the file is missing or not UTF-8.
     """
-    lines = 0
+    lines, blank = 0, True
     try:
         with open(name, "rb") as file:
             for piece in file:
-                piece.decode("utf-8")
+                blank = piece.decode("utf-8").isspace() and blank
                 lines += len(piece.splitlines())
     except FileNotFoundError:
         raise UserError(f"{name} does not exist; check the path and the languages") from None
@@ -183,7 +258,7 @@ def count_lines(name: str) -> int:
         raise UserError(
             f"{name}, line {line} is not valid UTF-8; convert the file to UTF-8"
         ) from None
-    return lines
+    return lines, blank
 
 
 @contextlib.contextmanager
@@ -220,3 +295,30 @@ def _load_checkpoint(original, cfg, trainer, **kwargs):
             "model"
         )
     return original(cfg, trainer, **kwargs)
+
+
+def _load_checkpoint_to_cpu(original, path, *args, **kwargs):
+    check_archive(path)
+    return original(path, *args, **kwargs)
+
+
+def check_archive(path: str) -> None:
+    """Compare a checkpoint with its checksums, which torch writes but does not read.
+
+    Raises:
+        UserError: its contents have changed since it was written.
+    """
+    if not (os.path.isfile(path) and zipfile.is_zipfile(path)):
+        return  # remote, older than torch 1.6, or truncated: torch notices
+    try:
+        with zipfile.ZipFile(path) as archive:
+            # Unless torch.serialization.set_crc32_options(False) left them out.
+            summed = any(entry.CRC for entry in archive.infolist())
+            damaged = summed and archive.testzip() is not None
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError):
+        damaged = True
+    if damaged:
+        raise UserError(
+            f"checkpoint {path} is damaged: its contents do not match their checksums; copy it "
+            "again or use another one"
+        )

@@ -167,7 +167,7 @@ def _two_versions(error: ImportError) -> str | None:
 
 def _named_option(error: Exception) -> str | None:
     """fairseq's own complaint about options: "Must specify batch size with --max-tokens or ..."."""
-    message = str(error)
+    message = str(error).partition(": {'_name':")[0]  # all options follow
     return message if re.search(r"(^|[\s(])--[a-z]", message) and len(message) < 300 else None
 
 

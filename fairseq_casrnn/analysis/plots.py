@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ..data.command import captured_log
 from ..errors import UserError
 
 # fairseq's log: "time | level | tag | stats"; the stats as "loss 1.2 | …", "loss=1.2, …" or JSON.
@@ -281,19 +282,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.add_argument("png", help="file to write")
     args = parser.parse_args(argv)
     try:
-        if args.command == "learning-curve":
-            learning_curve(args.log, args.png)
-        elif args.command == "metric-curves":
-            metric_curves(args.logs, args.metric, args.png)
-        else:
-            sentence = args.sentence
-            if args.bpe_codes is not None:
-                sentence = segment(sentence, args.bpe_codes)
-            attention_map(*attend(args.checkpoint, args.data, sentence, args.beam), args.png)
+        with captured_log():  # importing fairseq turns on DEBUG, and matplotlib says much
+            draw(args)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def draw(args: argparse.Namespace) -> None:
+    """Run a command."""
+    if args.command == "learning-curve":
+        learning_curve(args.log, args.png)
+    elif args.command == "metric-curves":
+        metric_curves(args.logs, args.metric, args.png)
+    else:
+        sentence = args.sentence
+        if args.bpe_codes is not None:
+            sentence = segment(sentence, args.bpe_codes)
+        attention_map(*attend(args.checkpoint, args.data, sentence, args.beam), args.png)
 
 
 if __name__ == "__main__":

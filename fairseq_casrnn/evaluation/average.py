@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_casrnn.checks import check_archive
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import replacing
 
@@ -59,6 +60,7 @@ def load(path: Path) -> dict:
     """
     import torch
 
+    check_archive(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:

@@ -77,6 +77,7 @@ def test_curves_of_several_runs(tmp_path, capsys):
     values = ((1, 2), (5.341, 3.0))
     assert drawn == [(values, "C0", "one"), (values, "C0", None), (values, "C1", "two")]
     assert png.read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr() == ("", "")
     assert plots.main(["metric-curves", "wcpa", str(png), *logs]) == 2
     assert "no 'wcpa'" in capsys.readouterr().err
 

@@ -1,12 +1,16 @@
 """fairseq's command lines, and a corpus for them."""
 
 import json
+import math
 import random
 import re
 import subprocess
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 import fairseq_casrnn
 
@@ -111,3 +115,22 @@ def preprocess(fairseq: Commands, text: Path, *args, **options) -> Done:
     for split in ("train", "valid", "test"):
         arguments += [f"--{split}pref", text / split]
     return fairseq("preprocess", *arguments, **options)
+
+
+def damage(checkpoint: Path, copy: Path) -> None:
+    """Copy a checkpoint with two bytes of its largest weight changed."""
+    with zipfile.ZipFile(checkpoint) as archive:
+        weights = [entry for entry in archive.infolist() if "/data/" in entry.filename]
+        largest = max(weights, key=lambda entry: entry.file_size)
+        content = archive.read(largest)
+    flipped = content[:8] + bytes(byte ^ 255 for byte in content[8:10]) + content[10:]
+    whole = checkpoint.read_bytes()
+    assert whole.count(content) == 1
+    copy.write_bytes(whole.replace(content, flipped))
+
+
+def spoil_weights(checkpoint: Path, copy: Path) -> None:
+    """Copy a checkpoint with weights that are no numbers."""
+    state = torch.load(checkpoint, weights_only=True)
+    state["model"] = {name: weight * math.nan for name, weight in state["model"].items()}
+    torch.save(state, copy)

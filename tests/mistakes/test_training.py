@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, indexed_dataset
 
-from fairseq_casrnn.checks import check_binarised
+from fairseq_casrnn.checks import check_archive, check_binarised
 from fairseq_casrnn.errors import UserError
 
-from .commands import TRAINING, preprocess, write_corpus
+from .commands import TRAINING, damage, preprocess, spoil_weights, write_corpus
 
 SOURCE = "train.xx-yy.xx"
 
@@ -80,6 +80,73 @@ def test_check_of_binarised_data(spoilt, spoil, sentence):
         check_binarised(path)
 
 
+@pytest.fixture(scope="module")
+def old_data(fairseq, tmp_path_factory) -> Path:
+    """Data in fairseq's older format, which it reads as lazy or cached; do not change it."""
+    text = write_corpus(tmp_path_factory.mktemp("old"))
+    assert preprocess(fairseq, text, "--dataset-impl", "lazy").status == 0
+    return text / "bin"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (cut(f"{SOURCE}.bin", 20), f"{SOURCE}.bin is truncated .*: it has 20 bytes instead of 788"),
+        (cut(f"{SOURCE}.idx", 20), f"{SOURCE}.idx is truncated: it has 20 bytes instead of"),
+        (cut(f"{SOURCE}.idx", -8), f"{SOURCE}.idx is truncated: it has 1016 bytes instead of 1024"),
+        (cut(f"{SOURCE}.idx", 5), f"{SOURCE}.idx is not an index of fairseq-preprocess"),
+        (cut("dict.xx.txt", 8), "xx.bin contains token number 11, .* has only 6 entries"),
+    ],
+)
+@pytest.mark.parametrize("impl", ["lazy", "cached"])
+def test_spoilt_old_data(old_data, tmp_path, impl, spoil, sentence):
+    folder = shutil.copytree(old_data, tmp_path / "spoilt")
+
+    def check():
+        dictionary = Dictionary.load(str(folder / "dict.xx.txt"))
+        return indexed_dataset.make_dataset(f"{folder}/{SOURCE}", impl, True, dictionary)
+
+    assert len(check()) == 40
+    spoil(folder)
+    with pytest.raises(UserError, match=f"{folder}/.*{sentence}"):
+        check()
+
+
+def test_old_data_in_training(fairseq, data, old_data, tmp_path):
+    assert fairseq.train(old_data, "--dataset-impl", "lazy").status == 0
+    sentence = fairseq.train(old_data).sentence
+    assert (
+        "bin cannot be trained on with --dataset-impl cached; give --dataset-impl laz" in sentence
+    )
+    for folder, impl in ((old_data, "mmap"), (data, "lazy")):
+        sentence = fairseq.train(folder, "--dataset-impl", impl).sentence
+        assert f"{folder}/valid.xx-yy.xx.idx is not an index of fairseq-prepro" in sentence
+        assert "or check --dataset-impl" in sentence
+    short = shutil.copytree(old_data, tmp_path / "short")
+    (short / "dict.xx.txt").write_text("a 1\n")
+    for impl in ("lazy", "cached"):
+        sentence = fairseq.train(short, "--dataset-impl", impl).sentence
+        assert f"but {short}/dict.xx.txt has only 5 entries" in sentence
+
+
+@pytest.mark.parametrize("impl", ["mmap", "lazy"])
+def test_blank_data(fairseq, tmp_path, impl):
+    """As made by fairseq-preprocess where this package was not there."""
+    builder = indexed_dataset.make_builder(f"{tmp_path}/train.xx-yy.xx.bin", impl, 16)
+    for _ in range(40):
+        builder.add_item(torch.tensor([Dictionary().eos()], dtype=torch.int32))
+    builder.finalize(f"{tmp_path}/train.xx-yy.xx.idx")
+    for name in ("train", "test"):
+        for ending in ("bin", "idx"):
+            shutil.copy(tmp_path / f"train.xx-yy.xx.{ending}", tmp_path / f"{name}.yy.{ending}")
+    with pytest.raises(
+        UserError, match=f"^{tmp_path}/train.yy.bin holds no word, only blank lines"
+    ):
+        indexed_dataset.make_dataset(f"{tmp_path}/train.yy", impl, True, Dictionary())
+    # Nobody may know the translations of a test set.
+    assert len(indexed_dataset.make_dataset(f"{tmp_path}/test.yy", impl, True, Dictionary())) == 40
+
+
 def test_check_of_tokens(data):
     dictionary = Dictionary.load(str(data / "dict.xx.txt"))
     check_binarised(str(data / SOURCE), dictionary)
@@ -119,6 +186,15 @@ def test_no_data(fairseq, data, tmp_path):
         ("--max-source-positions 1", "no sentence is left to train on"),
         ("--max-source-positions 3", r"sentence \d has \d and \d tokens, more than .* \(3, 1024\)"),
         ("--bf16", "--bf16 and --tpu need a GPU"),
+        ("--max-tokens -5", "--max-tokens is -5; it must be at least 1"),
+        ("--adam-betas (0.9,)", r"--adam-betas is \(0.9,\); it must be two numbers"),
+        ("--lr-scheduler polynomial_decay", "^--total-num-update is missing; give it a value"),
+        (
+            "--lr-scheduler polynomial_decay --total-num-update 0",
+            "^--total-num-update is 0.0; it must be at least 1",
+        ),
+        ("--finetune-from-model {0} --restore-file {0}", "can not be specified together$"),
+        ("--tokenizer moses", "^--source-lang is missing; give it a value"),
         (
             "--best-checkpoint-metric accuracy",
             "validation gives no 'accuracy', .* it gives loss, ppl: choose one",
@@ -127,8 +203,15 @@ def test_no_data(fairseq, data, tmp_path):
         ("--finetune-from-model nowhere.pt", "--finetune-from-model nowhere.pt does not exist"),
     ],
 )
-def test_wrong_option(fairseq, data, options, sentence):
-    assert re.search(sentence, fairseq.train(data, *options.split()).sentence)
+def test_wrong_option(fairseq, data, checkpoint, options, sentence):
+    done = fairseq.train(data, *options.format(checkpoint).split())
+    assert re.search(sentence, done.sentence)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_half_precision_without_gpu(fairseq, data):
+    sentence = fairseq.train(data, "--fp16").sentence
+    assert sentence == "--fp16 needs a GPU, and this training uses none; drop the option"
 
 
 def test_missing_options(fairseq, data):
@@ -152,6 +235,8 @@ def test_translation_model_for_language_modelling(fairseq, data, tmp_path):
     [
         ("+model.lam=1.5", "--lam is '1.5'"),
         ("+model.encoder_layers=two", "option encoder_layers: Value 'two' of type 'str' could not"),
+        ("optimization.update_freq=[0]", "--update-freq is 0; it must be at least 1"),
+        ("+optimizer.adam_betas=[0.9]", "--adam-betas is [0.9]; it must be two numbers"),
         ("model._name=cas_lstmm", "unknown model 'cas_lstmm'; did you mean cas_lstm"),
         ("task.data=/nowhere", "/nowhere does not exist"),
     ],
@@ -203,6 +288,36 @@ def test_other_dictionary(fairseq, other_data, checkpoint):
     sentence = fairseq.train(other_data, "--restore-file", checkpoint).sentence
     assert f"checkpoint {checkpoint} belongs to a model of another architecture" in sentence
     assert "or with another dictionary (first difference: encoder.embed_tokens" in sentence
+
+
+@pytest.mark.parametrize("option", ["--restore-file", "--finetune-from-model"])
+def test_damaged_checkpoint(fairseq, data, checkpoint, tmp_path, option):
+    """Which torch would load."""
+    damage(checkpoint, tmp_path / "damaged.pt")
+    torch.load(tmp_path / "damaged.pt", weights_only=True)
+    sentence = fairseq.train(data, option, tmp_path / "damaged.pt").sentence
+    assert sentence.startswith(f"checkpoint {tmp_path}/damaged.pt is damaged: its contents do not")
+
+
+def test_checkpoint_without_checksums(checkpoint, tmp_path):
+    check_archive(str(checkpoint))
+    state = torch.load(checkpoint, weights_only=True)
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save(state, tmp_path / "unsummed.pt")
+    finally:
+        torch.serialization.set_crc32_options(before)
+    check_archive(str(tmp_path / "unsummed.pt"))
+    torch.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    check_archive(str(tmp_path / "old.pt"))
+
+
+def test_resumed_from_nan(fairseq, data, checkpoint, tmp_path):
+    spoil_weights(checkpoint, tmp_path / "nan.pt")
+    reset = ["--reset-optimizer", "--reset-dataloader", "--reset-meters"]
+    sentence = fairseq.train(data, "--restore-file", tmp_path / "nan.pt", *reset).sentence
+    assert sentence.startswith("the gradients are not finite: the training has diverged")
 
 
 def test_file_of_another_program(fairseq, data, tmp_path):

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from .commands import preprocess, write_corpus
+from fairseq_casrnn.mistakes import said_by_fairseq
+
+from .commands import damage, preprocess, spoil_weights, write_corpus
 
 # --- fairseq-preprocess ------------------------------------------------------------------------
 
@@ -16,6 +18,10 @@ def append(name: str, content: bytes):
     return spoil
 
 
+def blank(name: str, lines: int):
+    return lambda text: (text / name).write_text(" \n" * lines)
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
@@ -26,12 +32,29 @@ def append(name: str, content: bytes):
         (append("train.xx", b"a\rb\n"), "{text}/train.xx has 42 lines but {text}/train.yy has 40"),
         (lambda text: (text / "test.yy").write_text(""), "{text}/test.yy is empty"),
         (lambda text: (text / "test.yy").unlink(), "{text}/test.yy does not exist"),
+        (blank("train.xx", 40), "{text}/train.xx has only blank lines; give a file with sentences"),
+        (blank("train.yy", 40), "{text}/train.yy has only blank lines"),
+        (blank("valid.yy", 6), "{text}/valid.yy has only blank lines"),
+        (blank("test.xx", 6), "{text}/test.xx has only blank lines"),
     ],
 )
 def test_spoilt_text(fairseq, tmp_path, spoil, sentence):
     text = write_corpus(tmp_path)
     spoil(text)
     assert sentence.format(text=text) in preprocess(fairseq, text).sentence
+    assert not (text / "bin").exists()
+
+
+def test_test_set_without_translations(fairseq, tmp_path):
+    text = write_corpus(tmp_path)
+    blank("test.yy", 6)(text)
+    assert preprocess(fairseq, text).status == 0
+
+
+def test_wrong_option_for_preprocessing(fairseq, tmp_path):
+    text = write_corpus(tmp_path)
+    sentence = preprocess(fairseq, text, "--workers", 0).sentence
+    assert sentence == "--workers is 0; it must be at least 1"
     assert not (text / "bin").exists()
 
 
@@ -68,6 +91,28 @@ def test_second_preprocessing_into_one_folder(fairseq, data):
         ("--path {checkpoint} --bpe subword_nmt", "--bpe-codes is missing"),
         ("--path {checkpoint} --bpe subword_nmt --bpe-codes /no", "/no does not exist"),
         ("--path {checkpoint} --model-overrides encoder", "write --model-overrides and its like"),
+        ("--path {checkpoint} --lenpen nan", "--lenpen is nan; it must be a number"),
+        ("--path {checkpoint} --num-shards 2 --shard-id 5", "--shard-id is 5; it must be at least"),
+        ("--path {checkpoint} --remove-bpe nope", "--post-process 'nope' is unknown; choose from"),
+        (
+            "--path {checkpoint} --skip-invalid-size-inputs-valid-test --max-source-positions 2",
+            "no sentence of 'test' is left to translate, each is longer than --max-source-",
+        ),
+        (
+            "--path {checkpoint} --sampling --nbest 5 --sampling-topk 1000",
+            "--sampling-topk is 1000; it must not be greater than the size of the target dictio",
+        ),
+        (
+            "--path {checkpoint} --bpe sentencepiece --sentencepiece-model {data}/dict.xx.txt",
+            "{data}/dict.xx.txt is not a model of SentencePiece; check --sentencepiece-model",
+        ),
+        (
+            "--path {checkpoint} --bpe subword_nmt --bpe-codes {checkpoint}",
+            "{checkpoint} is not valid UTF-8; check --bpe-codes",
+        ),
+        ("--path {checkpoint} --constraints", "--constraints needs words for each sentence, which"),
+        ("--path {checkpoint} --print-step", "--print-step needs a model that refines its output"),
+        ("--path {checkpoint} --retain-iter-history", "--retain-iter-history needs a model that"),
     ],
 )
 def test_wrong_option_for_generation(fairseq, data, checkpoint, options, sentence):
@@ -76,12 +121,48 @@ def test_wrong_option_for_generation(fairseq, data, checkpoint, options, sentenc
     assert sentence.format(**names) in done.sentence
 
 
+@pytest.mark.parametrize("options", ["", "--sampling --nbest 5"])
+def test_diverged_model(fairseq, data, checkpoint, tmp_path, options):
+    spoil_weights(checkpoint, tmp_path / "nan.pt")
+    options = ["--path", tmp_path / "nan.pt", "--max-len-b", 5, *options.split()]
+    sentence = fairseq("generate", data, "--cpu", *options).sentence
+    expected = f"checkpoint {tmp_path}/nan.pt: the scores are not finite, because the model's weig"
+    assert sentence.startswith(expected)
+
+
+def test_scores_beyond_all_numbers(fairseq, data, checkpoint):
+    """From weights that are finite."""
+    options = ["--path", checkpoint, "--max-len-b", 5, "--temperature", 1e-44]
+    sentence = fairseq("generate", data, "--cpu", *options).sentence
+    assert sentence.startswith("no hypothesis of a sentence has a finite score; drop --fp16, --tem")
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("10 < 10", False),
+        ("torch.Size([3]) vs torch.Size([4])", False),
+        ("dataset lengths must match", True),
+        ("--path required for generation!", True),
+    ],
+)
+def test_words_of_an_assertion(message, said):
+    """What says nothing to a user is better shown with its traceback."""
+    error = AssertionError(message)
+    with pytest.raises(AssertionError):
+        exec("raise error", {"__name__": "fairseq.somewhere", "error": error})
+    assert said_by_fairseq(error) == (message if said else None)
+
+
 def test_other_checkpoints_for_generation(fairseq, data, other_data, checkpoint, tmp_path):
     sentence = fairseq("generate", other_data, "--cpu", "--path", checkpoint).sentence
     assert f"checkpoint {checkpoint} belongs to a model of another architecture or" in sentence
     torch.save([1, 2], tmp_path / "list.pt")
     sentence = fairseq("generate", data, "--cpu", "--path", tmp_path / "list.pt").sentence
     assert f"{tmp_path}/list.pt is not a checkpoint of fairseq-train" in sentence
+    damage(checkpoint, tmp_path / "damaged.pt")
+    sentence = fairseq("generate", data, "--cpu", "--path", tmp_path / "damaged.pt").sentence
+    assert f"checkpoint {tmp_path}/damaged.pt is damaged" in sentence
 
 
 def test_wrong_option_for_validation(fairseq, data):
@@ -89,6 +170,7 @@ def test_wrong_option_for_validation(fairseq, data):
     options = ["--task", "translation", "--max-tokens", 100, "--cpu"]
     done = fairseq("validate", data, *options, "--path", "nowhere.pt")
     assert "checkpoint nowhere.pt does not exist" in done.sentence
+    assert fairseq("validate", data, *options).sentence.startswith("--path is missing; give it")
 
 
 # --- fairseq-interactive -----------------------------------------------------------------------
@@ -140,6 +222,10 @@ def test_invalid_utf8_in_the_input(interactive, tmp_path, before):
     assert interactive(text, *size).sentence == "the input" + expected
     done = interactive(b"", *size, "--input", tmp_path / "in")
     assert done.sentence == f"{tmp_path}/in{expected}"
+
+
+def test_no_model(fairseq, data):
+    assert fairseq("interactive", data, "--cpu").sentence.startswith("--path is missing; give it")
 
 
 def test_no_input(interactive, tmp_path):

@@ -1,0 +1,128 @@
+"""Option values that fairseq would fail over in the middle of its work, or obey without a word.
+
+``BOUNDS`` is the table: to check one more option, add its line. All of fairseq's defaults must lie
+inside (its tests look), so that only what a user has given is refused.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from fairseq_casrnn.errors import UserError
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The smallest and the largest value of an option; ``off`` is a default beyond them."""
+
+    low: float = -inf
+    high: float = inf
+    off: float | None = None
+    zero: str = ""  # what 0 means
+
+    def allows(self, value: float) -> bool:
+        """Whether ``value`` lies inside; NaN does not."""
+        return value == self.off or self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        if self.high < inf:
+            return f"lie in [{self.low}, {self.high}]"
+        if self.low == -inf:
+            return "be a number"
+        return f"be at least {self.low}" + (f", where 0 means {self.zero}" if self.zero else "")
+
+
+POSITIVE = Bound(1)
+NOT_NEGATIVE = Bound(0)
+FRACTION = Bound(0, 1)
+UNLIMITED = Bound(0, zero="no limit")
+
+BOUNDS = {
+    "adam_eps": NOT_NEGATIVE,
+    "batch_size": NOT_NEGATIVE,
+    "clip_norm": UNLIMITED,
+    "label_smoothing": FRACTION,
+    "lenpen": Bound(),
+    "log_interval": POSITIVE,
+    "lr": NOT_NEGATIVE,
+    "lr_shrink": FRACTION,
+    "max_epoch": UNLIMITED,
+    "max_len_a": Bound(),
+    "max_tokens": POSITIVE,
+    "max_tokens_valid": POSITIVE,
+    "max_update": UNLIMITED,
+    "nbest": POSITIVE,
+    "no_repeat_ngram_size": NOT_NEGATIVE,
+    "num_shards": POSITIVE,
+    "num_workers": NOT_NEGATIVE,
+    "prefix_size": NOT_NEGATIVE,
+    "required_batch_size_multiple": POSITIVE,
+    "sampling_topk": Bound(0, off=-1),
+    "sampling_topp": Bound(0, 1, off=-1),
+    "save_interval": POSITIVE,
+    "save_interval_updates": NOT_NEGATIVE,
+    "seed": Bound(0, 2**32 - 1),  # numpy's
+    "unkpen": Bound(),
+    "update_freq": POSITIVE,
+    "validate_interval": POSITIVE,
+    "validate_interval_updates": NOT_NEGATIVE,
+    "warmup_updates": NOT_NEGATIVE,
+    "weight_decay": NOT_NEGATIVE,
+    "workers": POSITIVE,
+}
+SEGMENTATIONS = ("subword_nmt", "sentencepiece", "wordpiece", "letter", "silence", "_EOW", "none")
+
+
+def check_options(options: Mapping) -> None:
+    """Check the values of one of fairseq's programs; unknown names are left alone.
+
+    Args:
+        options: name and value, such as ``vars()`` of what argparse returns.
+
+    Raises:
+        UserError: a value makes no sense.
+    """
+    for sentence in _complaints(options):
+        raise UserError(sentence)
+
+
+def _complaints(options: Mapping) -> Iterator[str]:
+    for name, bound in BOUNDS.items():
+        value = options.get(name)
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(one, int | float) and not bound.allows(one):
+                yield f"--{name.replace('_', '-')} is {one}; it must {bound}"
+    shard, shards = options.get("shard_id"), options.get("num_shards")
+    if isinstance(shard, int) and isinstance(shards, int) and not 0 <= shard < shards:
+        yield f"--shard-id is {shard}; it must be at least 0 and less than --num-shards {shards}"
+    betas = options.get("adam_betas")
+    if betas is not None and not _are_betas(betas):
+        yield f"--adam-betas is {betas}; it must be two numbers in [0, 1), such as '(0.9, 0.999)'"
+    # fairseq-eval-lm has --post-process, too, but takes any ending there.
+    names = ("post_process", "eval_bleu_remove_bpe")
+    for name in names if "beam" in options else names[1:]:
+        if not _is_segmentation(options.get(name)):
+            yield (
+                f"--{name.replace('_', '-')} '{options[name]}' is unknown; choose from "
+                f"{', '.join(SEGMENTATIONS)}"
+            )
+
+
+def _are_betas(value) -> bool:
+    try:
+        betas = ast.literal_eval(value) if isinstance(value, str) else value
+        first, second = betas
+        return 0 <= first < 1 and 0 <= second < 1
+    except (ValueError, SyntaxError, TypeError):
+        return False
+
+
+def _is_segmentation(name: str | None) -> bool:
+    from fairseq.data.data_utils import post_process
+
+    try:
+        post_process("", name)
+    except NotImplementedError:
+        return False
+    return True

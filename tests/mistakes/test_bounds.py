@@ -1,0 +1,92 @@
+"""Values of fairseq's options that make no sense."""
+
+import dataclasses
+
+import pytest
+from fairseq import options
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
+
+import fairseq_casrnn  # noqa: F401 - registers its own
+from fairseq_casrnn.bounds import BOUNDS, check_options
+from fairseq_casrnn.errors import UserError
+
+
+def refused(name: str, value) -> str:
+    with pytest.raises(UserError) as caught:
+        check_options({name: value})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("update_freq", [1, 0], "--update-freq is 0; it must be at least 1"),
+        ("save_interval", 0, "--save-interval is 0; it must be at least 1"),
+        ("lr", [0.1, -1.0], "--lr is -1.0; it must be at least 0"),
+        ("lr", [float("nan")], "--lr is nan; it must be at least 0"),
+        ("max_epoch", -1, "--max-epoch is -1; it must be at least 0, where 0 means no limit"),
+        ("clip_norm", -1.0, "--clip-norm is -1.0; it must be at least 0, where 0 means no limit"),
+        ("sampling_topp", 2.0, "--sampling-topp is 2.0; it must lie in [0, 1]"),
+        ("sampling_topp", -0.5, "--sampling-topp is -0.5; it must lie in [0, 1]"),
+        ("lenpen", float("nan"), "--lenpen is nan; it must be a number"),
+        ("seed", 2**32, "--seed is 4294967296; it must lie in [0, 4294967295]"),
+        (
+            "eval_bleu_remove_bpe",
+            "nope",
+            "--eval-bleu-remove-bpe 'nope' is unknown; choose from subword_nmt, sentencepiece, "
+            "wordpiece, letter, silence, _EOW, none",
+        ),
+    ],
+)
+def test_nonsense(name, value, sentence):
+    assert refused(name, value) == sentence
+
+
+@pytest.mark.parametrize(
+    "value", ["abc", "0.9", "(0.9,)", "(0.9, 0.99, 1)", "(0.9, 1.0)", "('a', 'b')", [0.9, -1], "("]
+)
+def test_betas(value):
+    assert refused("adam_betas", value).endswith("it must be two numbers in [0, 1), such as '(0.9, "
+                                                 "0.999)'")  # fmt: skip
+
+
+@pytest.mark.parametrize(("shard", "shards"), [(5, 2), (2, 2), (-1, 2), (1, 1)])
+def test_shards(shard, shards):
+    with pytest.raises(UserError, match=rf"^--shard-id is {shard}; .* than --num-shards {shards}$"):
+        check_options({"shard_id": shard, "num_shards": shards})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"max_epoch": 0, "max_update": 0, "clip_norm": 0.0, "lr": [0.0, 1.0]},
+        {"sampling_topk": -1, "sampling_topp": -1.0, "lenpen": -2.0, "num_workers": 0},
+        {"sampling_topp": 1.0, "clip_norm": float("inf"), "max_tokens": None},
+        {"adam_betas": "(0.9, 0.98)"},
+        {"adam_betas": (0, 0.9)},
+        {"shard_id": 1, "num_shards": 2},
+        {"beam": 5, "post_process": "@@ "},
+        {"post_process": "##"},  # fairseq-eval-lm's
+        {"eval_bleu_remove_bpe": None, "no_such_option": -1},
+    ],
+)
+def test_sense(values):
+    check_options(values)
+
+
+def test_nothing_is_wrong_with_the_defaults():
+    """So that a user reads of no option that they have not given."""
+    classes = [field.type for field in dataclasses.fields(FairseqConfig)]
+    classes += [*TASK_DATACLASS_REGISTRY.values(), *MODEL_DATACLASS_REGISTRY.values()]
+    for registry in REGISTRIES.values():
+        classes += registry["dataclass_registry"].values()
+    seen = set()
+    for made in filter(dataclasses.is_dataclass, classes):
+        check_options(vars(made()))
+        seen |= vars(made()).keys()
+    preprocess = vars(options.get_preprocessing_parser().parse_args([]))
+    check_options(preprocess)
+    assert BOUNDS.keys() <= seen | preprocess.keys()  # no option is spelled wrongly
