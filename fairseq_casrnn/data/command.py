@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
 from fairseq_casrnn.errors import UserError
@@ -43,6 +45,50 @@ def captured_log() -> Iterator[io.StringIO]:
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
+
+
+OPTIONS = "options.json"
+# Options that leave the result as it is, or say where a file is, which may have moved.
+OF_NO_MATTER = {"out", "force", "workers", "raw", "archive", "set"}
+
+
+def is_prepared(args: argparse.Namespace) -> bool:
+    """Whether ``args.out`` holds the data that ``prepare.sh`` is asked for; says so.
+
+    Raises:
+        UserError: it was prepared with other options.
+    """
+    folder = args.out / "data-bin"
+    if args.force or not folder.exists():
+        return False
+    if (folder / OPTIONS).is_file():
+        before = json.loads((folder / OPTIONS).read_text(encoding="utf-8"))
+        now = chosen_options(args)
+        other = [name for name in now if name in before and before[name] != now[name]]
+        if other:
+            name = other[0]
+            raise UserError(
+                f"{args.out} was prepared with --{name.replace('_', '-')} {before[name]}, not "
+                f"{now[name]}; give another --out, or --force to prepare it again"
+            )
+    print(f"{args.out} is already prepared; --force prepares it again")
+    return True
+
+
+def keep_options(args: argparse.Namespace, folder: Path) -> None:
+    """Write the options into a ``data-bin`` that is being made, for :func:`is_prepared`."""
+    text = json.dumps(chosen_options(args), indent=1) + "\n"
+    (folder / OPTIONS).write_text(text, encoding="utf-8")
+
+
+def chosen_options(args: argparse.Namespace) -> dict:
+    """The options that make the data what they are, as JSON keeps them."""
+    chosen = {
+        name: value
+        for name, value in vars(args).items()
+        if name not in OF_NO_MATTER and not callable(value)  # casrnn keeps its function there
+    }
+    return json.loads(json.dumps(chosen, default=str))
 
 
 def run_main(main: Callable[[], None]) -> int:

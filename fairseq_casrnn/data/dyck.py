@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
+from fairseq_casrnn.data.command import is_prepared, keep_options
 from fairseq_casrnn.data.monolingual import (
     SPLITS,
     add_output_arguments,
     binarise,
-    is_prepared,
     prepared_folder,
 )
 from fairseq_casrnn.data.text import write_lines
@@ -253,6 +253,7 @@ def run(args: argparse.Namespace) -> None:
         with open(stage / "text" / "dyck.json", "w", encoding="utf-8") as file:
             json.dump(notes, file, indent=1)
         binarise(stage / "text", stage / "data-bin", ("train", "valid", "test,test1"))
+        keep_options(args, stage / "data-bin")
     print(f"prepared {args.out / 'data-bin'}")
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from fairseq_casrnn.data.command import is_prepared, keep_options
 from fairseq_casrnn.data.text import read_bytes
 from fairseq_casrnn.data.words import TOKENIZERS, words
 from fairseq_casrnn.errors import UserError
@@ -107,8 +108,7 @@ def prepare(make_corpus: Callable[[], Labelled], args: argparse.Namespace) -> No
         UserError: anything wrong with the data; nothing new is left under ``args.out`` then.
     """
     out = args.out
-    if (out / "data-bin").exists() and not args.force:
-        print(f"{out} is already prepared; --force prepares it again")
+    if is_prepared(args):
         return
     if args.min_count < 1:
         raise UserError(f"--min-count is {args.min_count}; it must be at least 1")
@@ -124,6 +124,7 @@ def prepare(make_corpus: Callable[[], Labelled], args: argparse.Namespace) -> No
         tokenizer = args.raw_tokenizer if args.tokenizer == "space" else args.tokenizer
         text = {"tokenizer": tokenizer, "lowercase": args.lowercase}
         write_json(stage / "data-bin" / "text.json", text)
+        keep_options(args, stage / "data-bin")
         if (out / "data-bin").exists():
             os.replace(out / "data-bin", stage / "old")
         os.replace(stage / "data-bin", out / "data-bin")

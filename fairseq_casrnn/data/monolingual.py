@@ -16,7 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.data.command import (
+    Parser,
+    captured_log,
+    is_prepared,
+    keep_options,
+    run_main,
+)
 from fairseq_casrnn.data.text import decode_lines, read_bytes, write_lines
 from fairseq_casrnn.errors import UserError
 
@@ -144,14 +150,6 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
 
 
-def is_prepared(args: argparse.Namespace) -> bool:
-    """Whether there is nothing to do; says so."""
-    if (args.out / "data-bin").exists() and not args.force:
-        print(f"{args.out} is already prepared; --force prepares it again")
-        return True
-    return False
-
-
 def prepare(make_splits: Callable[[], dict[str, list[str]]], args: argparse.Namespace) -> None:
     """Write and binarise the splits; ``args`` are those of :func:`add_output_arguments`."""
     if is_prepared(args):
@@ -165,6 +163,7 @@ def prepare(make_splits: Callable[[], dict[str, list[str]]], args: argparse.Name
         binarise(stage / "text", stage / "data-bin")
         with open(stage / "data-bin" / "dict.txt", encoding="utf-8") as types:
             print(f"dictionary: {sum(1 for _ in types) + 4} entries, 4 of them special")
+        keep_options(args, stage / "data-bin")
     print(f"prepared {args.out / 'data-bin'}")
 
 

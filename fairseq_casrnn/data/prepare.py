@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
-from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.data.command import captured_log, is_prepared, keep_options
 from fairseq_casrnn.data.text import check_parallel, write_lines
 from fairseq_casrnn.errors import UserError
 
@@ -81,8 +81,7 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace, *extra:
         UserError: anything wrong with the data; nothing new is left under ``args.out`` then.
     """
     out = args.out
-    if (out / "data-bin").exists() and not args.force:
-        print(f"{out} is already prepared; --force prepares it again")
+    if is_prepared(args):
         return
     if args.bpe_operations < 0 or args.workers < 1:
         raise UserError("--bpe-operations must be at least 0 and --workers at least 1")
@@ -95,6 +94,7 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace, *extra:
         kind = "bpe" if args.bpe_operations else "tok"
         binarise(stage / "text", kind, corpus.source, corpus.target, stage / "data-bin", *extra)
         _report(corpus, stage)
+        keep_options(args, stage / "data-bin")
         _move_into_place(stage, out)
     finally:
         shutil.rmtree(stage, ignore_errors=True)

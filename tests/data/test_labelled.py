@@ -371,6 +371,9 @@ def test_prepared_once(tmp_path, capsys):
     capsys.readouterr()
     run(mr, raw, tmp_path / "out", "--lowercase")
     assert "is already prepared" in capsys.readouterr().out
+    arguments = ["--raw", str(raw), "--out", str(tmp_path / "out"), "--fold", "3"]
+    assert mr.main(arguments) == 2
+    assert "was prepared with --fold 0, not 3; give another --out" in capsys.readouterr().err
     run(mr, raw, tmp_path / "out", "--force", "--no-lowercase")
     assert note(tmp_path / "out", "text")["lowercase"] is False
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["data-bin"]

@@ -147,8 +147,8 @@ def test_files(data, capsys):
         assert about["floor"] == pytest.approx(Source(2, 3, low, high).floor())
         assert (data / "data-bin" / f"{split}.bin").exists()
     assert len((data / "data-bin" / "dict.txt").read_text().splitlines()) == 4
-    assert cli.main(["data", "dyck", "--out", str(data)]) == 0
-    assert "already prepared" in capsys.readouterr().out
+    assert cli.main(["data", "dyck", "--out", str(data), "--m", "5"]) == 2
+    assert "was prepared with --m 3, not 5; give another --out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
