@@ -22,10 +22,14 @@ from torch import Tensor
 from ..errors import UserError
 
 
-def at_least_one(label: str, value) -> int:
-    """``value`` as an int. Raises UserError, naming ``label``, unless it is a whole number >= 1."""
-    if not isinstance(value, numbers.Real) or not float(value).is_integer() or value < 1:
-        raise UserError(f"{label} is {value}; it must be a whole number of at least 1")
+def at_least_one(label: str, value, least: int = 1) -> int:
+    """``value`` as an int.
+
+    Raises:
+        UserError: it is no whole number, or below ``least``; names ``label``.
+    """
+    if not isinstance(value, numbers.Real) or not float(value).is_integer() or value < least:
+        raise UserError(f"{label} is {value}; it must be a whole number of at least {least}")
     return int(value)
 
 

@@ -39,7 +39,8 @@ class SentenceStateLSTM(nn.Module):
         input_size, hidden_size: I, H.
         num_steps: how often the states are renewed.
         window: w, how many words to either side a word reads.
-        num_sentence_nodes: K.
+        num_sentence_nodes: K; with 0, words hear of the sentence through their neighbours alone
+            (first row of the paper's Table 2).
         recompute: keep only the states of each step and compute the gates again in the backward:
             a fraction of the memory for a third more time.
         engine: ``cpp`` passes over the gates in compiled loops, any other in torch's operations;
@@ -69,7 +70,7 @@ class SentenceStateLSTM(nn.Module):
         self.hidden_size = at_least_one("hidden_size", hidden_size)
         self.num_steps = at_least_one("num_steps", num_steps)
         self.window = at_least_one("window", window)
-        self.num_sentence_nodes = at_least_one("num_sentence_nodes", num_sentence_nodes)
+        self.num_sentence_nodes = at_least_one("num_sentence_nodes", num_sentence_nodes, 0)
         self.recompute, self.engine = recompute, engine
         if engine is not None:
             engine_name(engine)
@@ -161,7 +162,8 @@ class SentenceStateLSTM(nn.Module):
         """Eq. 2."""
         size, nodes, span = self.hidden_size, self.num_sentence_nodes, 2 * self.window + 1
         gates = linear(torch.cat(self._around(h), -1), self.weight_hh)
-        shared = linear(g.flatten(1), self.weight_gh)  # (B, G*H) for every word
+        # (B, G*H) for every word.
+        shared = linear(g.flatten(1), self.weight_gh) if nodes else gx.new_zeros(gx.shape[1:])
         if is_compiled(self.engine, gx):
             return mix_words(gates, gx, shared, c, c_g, lengths)
         mixing, o, u = (gx + gates + shared).split([(1 + span + nodes) * size, size, size], dim=-1)
@@ -182,6 +184,8 @@ class SentenceStateLSTM(nn.Module):
     def _nodes(self, lengths, h, c, g, c_g):
         """Eq. 3, for all K nodes."""
         size, nodes = self.hidden_size, self.num_sentence_nodes
+        if not nodes:
+            return g, c_g
         w_g, w_f, w_o = self.weight_sg.view(nodes, 3, size, size).unbind(1)  # (K, H, H) each
         u_g, u_f, u_o = self.weight_sh.view(nodes, 3, size, size).unbind(1)
         b_g, b_f, b_o = self.bias_s.view(nodes, 3, size).unbind(1)  # (K, H) each

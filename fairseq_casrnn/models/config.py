@@ -5,6 +5,7 @@
 # ruff: noqa: UP045
 import contextlib
 import dataclasses
+import logging
 import re
 from dataclasses import dataclass, field
 from typing import Optional, get_type_hints
@@ -14,6 +15,9 @@ from omegaconf import II
 
 from ..cells import FAMILIES
 from ..errors import UserError
+
+logger = logging.getLogger(__name__)
+LAYERS = ("encoder_layers", "decoder_layers")
 
 
 @dataclass
@@ -106,6 +110,19 @@ def spelled_as_options(names):
         found = rf"\b({'|'.join(names)})\b" if names else r"(?!)"
         spelled = re.sub(found, lambda match: "--" + match[0].replace("_", "-"), str(error))
         raise UserError(spelled) from None
+
+
+def warn_of_single_layers(cell: str, cfg) -> None:
+    """Log a warning where a cell that reads the cell below it has none below, on either side."""
+    names = [name for name in LAYERS if hasattr(cfg, name)]
+    family = FAMILIES[cell]
+    reads_below = family.at_layer(1, family.options()).lower_cell
+    if reads_below and all(getattr(cfg, name) == 1 for name in names):
+        logger.warning(
+            "%s is a plain LSTM with a single layer, for no cell is below; give %s 2 or more",
+            cell,
+            " or ".join("--" + name.replace("_", "-") for name in names),
+        )
 
 
 def check_sizes(cfg, names) -> None:

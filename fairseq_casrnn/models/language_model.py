@@ -13,7 +13,13 @@ from ..cells import FAMILIES
 from ..errors import UserError
 from ..layers import RecurrentStack
 from .annealing import follow_epochs
-from .config import check_probabilities, check_sizes, config_for, spelled_as_options
+from .config import (
+    check_probabilities,
+    check_sizes,
+    config_for,
+    spelled_as_options,
+    warn_of_single_layers,
+)
 from .dropout import Dropout
 from .embedding import build_embedding
 from .head import VocabularyHead, uniform_linear
@@ -182,6 +188,7 @@ class RecurrentLanguageModel(FairseqLanguageModel):
         """
         check_sizes(cfg, ["decoder_embed_dim", "decoder_hidden_size", "decoder_layers"])
         check_probabilities(cfg, DROPOUTS)
+        warn_of_single_layers(cls.cell_name, cfg)
         dictionary, out_embed_dim = task.source_dictionary, output_size(cfg)
         check_output(cfg, task, out_embed_dim)
         embed = build_embedding(

@@ -90,7 +90,9 @@ class SentenceStateConfig(SentenceConfig):
     encoder_hidden_size: int = field(default=300, metadata={"help": "hidden size"})
     num_steps: int = field(default=9, metadata={"help": "recurrent steps"})
     window: int = field(default=1, metadata={"help": "neighbours read on each side"})
-    num_sentence_nodes: int = field(default=1, metadata={"help": "sentence nodes"})
+    num_sentence_nodes: int = field(
+        default=1, metadata={"help": "sentence nodes; with 0, choose another --pooling"}
+    )
     no_boundaries: bool = field(
         default=False, metadata={"help": "do not put <s> and </s> around the sentence"}
     )

@@ -16,7 +16,13 @@ from ..cells import FAMILIES
 from ..errors import UserError
 from ..layers import SentenceStateLSTM, ShortcutStackedLSTM
 from .annealing import follow_epochs
-from .config import check_probabilities, check_sizes, config_for, spelled_as_options
+from .config import (
+    check_probabilities,
+    check_sizes,
+    config_for,
+    spelled_as_options,
+    warn_of_single_layers,
+)
 from .embedding import build_embedding
 from .sentence_bodies import (
     ConvolutionBody,
@@ -36,8 +42,7 @@ from .sentence_parts import FEATURES, Classifier, SentenceEncoder, features
 
 SIZES = (
     *("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "num_filters", "mlp_size"),
-    *("num_steps", "window", "num_sentence_nodes", "encoder_attention_heads"),
-    "encoder_ffn_embed_dim",
+    *("num_steps", "window", "encoder_attention_heads", "encoder_ffn_embed_dim"),
 )
 DROPOUTS = (
     *("dropout", "encoder_dropout_in", "encoder_dropout_out"),
@@ -193,6 +198,7 @@ class RecurrentSentenceClassifier(SentenceClassifier):
     @classmethod
     def build_body(cls, cfg):
         """The recurrent stack."""
+        warn_of_single_layers(cls.cell_name, cfg)
         own = [field.name for field in dataclasses.fields(FAMILIES[cls.cell_name].options)]
         with spelled_as_options(own):
             rnn = layers.build(
@@ -216,8 +222,8 @@ class SentenceStateClassifier(SentenceClassifier):
     @classmethod
     def build_body(cls, cfg):
         """The sentence-state LSTM."""
-        return SentenceStateBody(
-            SentenceStateLSTM(
+        with spelled_as_options(["num_sentence_nodes"]):
+            layer = SentenceStateLSTM(
                 cfg.encoder_embed_dim,
                 cfg.encoder_hidden_size,
                 cfg.num_steps,
@@ -226,7 +232,7 @@ class SentenceStateClassifier(SentenceClassifier):
                 cfg.recompute,
                 cfg.engine,
             )
-        )
+        return SentenceStateBody(layer)
 
     @classmethod
     def boundaries(cls, cfg, words):

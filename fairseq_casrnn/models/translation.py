@@ -16,6 +16,7 @@ from .config import (
     check_sizes,
     config_for,
     spelled_as_options,
+    warn_of_single_layers,
 )
 from .decoder import RecurrentDecoder
 from .embedding import build_embedding
@@ -45,6 +46,7 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
         """
         check_sizes(cfg, SIZES)
         check_probabilities(cfg, DROPOUTS)
+        warn_of_single_layers(cls.cell_name, cfg)
         if getattr(task.cfg, "left_pad_target", False):
             raise UserError("recurrent decoders need right-padded targets; drop --left-pad-target")
         encoder_embed, decoder_embed = build_embeddings(cfg, task)

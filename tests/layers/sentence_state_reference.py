@@ -35,7 +35,7 @@ def sentence_state_lstm(p, x, num_steps, window=1, nodes=1):
             gate = {
                 name: rows(p["weight_hh"], name) @ xi
                 + rows(p["weight_ih"], name) @ x[i]
-                + rows(p["weight_gh"], name) @ torch.cat(g)
+                + rows(p["weight_gh"], name) @ torch.cat([zero[:0], *g])
                 + rows(p["bias"], name)
                 for name in names
             }
@@ -64,4 +64,4 @@ def sentence_state_lstm(p, x, num_steps, window=1, nodes=1):
             new_c_g.append(cell)
             new_g.append(sigmoid(w_o @ g[k] + u_o @ mean + b_o) * tanh(cell))
         h, c, g, c_g = new_h, new_c, new_g, new_c_g
-    return torch.stack([h[i] for i in words]), torch.cat(g)
+    return torch.stack([h[i] for i in words]), torch.cat([zero[:0], *g])

@@ -211,3 +211,23 @@ def test_weights_start_in_the_range_of_fairseqs_lstm():
         forget = rnn.bias_l1.detach().view(5, -1)
         assert forget[[1, 4]].eq(1).all()
         assert forget[[0, 2, 3]].eq(0).all()
+
+
+@pytest.mark.parametrize(
+    ("arch", "layers", "warned"),
+    [
+        ("cas_lstm_tiny", (1, 1), True),
+        ("dg_lstm_tiny", (1, 1), True),
+        ("highway_lstm_tiny", (1, 1), True),
+        ("cas_lstm_tiny", (1, 2), False),
+        ("cas_lstm_tiny", (2, 1), False),
+        ("stacked_lstm_tiny", (1, 1), False),
+        ("second_order_lstm_tiny", (1, 1), False),
+    ],
+)
+def test_a_single_layer_of_a_vertical_cell_is_said_to_be_an_lstm(arch, layers, warned, caplog):
+    with caplog.at_level("WARNING", logger="fairseq_casrnn"):
+        build(arch, encoder_layers=layers[0], decoder_layers=layers[1])
+    said = [record.getMessage() for record in caplog.records]
+    flat = f"{arch.removesuffix('_tiny')} is a plain LSTM with a single layer, for no cell is below"
+    assert said == [f"{flat}; give --encoder-layers or --decoder-layers 2 or more"] * warned

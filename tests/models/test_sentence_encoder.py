@@ -240,3 +240,13 @@ def test_temperature_follows_the_epochs():
 def test_wrong_options(name, options, message):
     with pytest.raises(UserError, match=message):
         encoder(name, **options)
+
+
+def test_no_sentence_nodes():
+    """The first row of the S-LSTM paper's Table 2; something else must be pooled then."""
+    name = "sentence_state_lstm"
+    assert encoder(name, num_sentence_nodes=0, pooling="mean").encoder.body.node_size == 0
+    with pytest.raises(UserError, match="does not have; use max"):
+        encoder(name, num_sentence_nodes=0)
+    with pytest.raises(UserError, match="--num-sentence-nodes is -1"):
+        encoder(name, num_sentence_nodes=-1, pooling="mean")
