@@ -25,6 +25,7 @@ system() {
         bilstm_att) OPTIONS=(stacked_lstm "${both[@]}" 1 --pooling attention) ;;
         bilstm2) OPTIONS=(stacked_lstm "${stack[@]}" 2) ;;
         bilstm3) OPTIONS=(stacked_lstm "${stack[@]}" 3) ;;
+        bilstm2_apart) OPTIONS=(stacked_lstm "${both[@]}" 2) ;;
         cas2) OPTIONS=(cas_lstm "${hidden[@]}" --encoder-layers 2) ;;
         cas3) OPTIONS=(cas_lstm "${hidden[@]}" --encoder-layers 3) ;;
         bicas2) OPTIONS=(cas_lstm "${both[@]}" 2) ;;
@@ -48,7 +49,7 @@ train_usage() {
 usage: train.sh [options] [-- options of fairseq-train]
 
   --arch NAME[,NAME…]  systems to train (default: $ARCHS): lstm bilstm bilstm_att bilstm2 bilstm3
-                       cas2 cas3 bicas2 bicas3 bihighway2 bidg2 shortcut residual slstm slstm_att
+                       bilstm2_apart cas2 cas3 bicas2 bicas3 bihighway2 bidg2 shortcut residual slstm slstm_att
                        cnn transformer, or an architecture ending in _sentence_encoder
   --seed N[,N…]        seeds (default: $SEEDS)
   --seeds N            seeds 1 to N
@@ -56,7 +57,9 @@ usage: train.sh [options] [-- options of fairseq-train]
   --out DIR            runs go to DIR/NAME/seedN (default: $RECIPE/out)
   --tiny               one epoch of cas_lstm_sentence_encoder_tiny, to see that everything works
 
-The systems' sizes are those of the papers with HIDDEN ($HIDDEN, an environment variable) units; they
+bilstm2 and bilstm3 join the directions after every layer, as torch.nn.LSTM does; bilstm2_apart at
+the top, as the CAS-, highway and depth-gated stacks do. Pooling is by maximum (S-LSTM: its sentence
+node). The systems' sizes are those of the papers with HIDDEN ($HIDDEN, an environment variable) units; they
 stand in examples/classification.sh, the settings at the top of train.sh, and options after --
 override both. An interrupted run continues when it is called again, one that has finished is left
 as it is; a run with other options or data needs another --out.
@@ -139,4 +142,38 @@ train_and_evaluate() {
 
 show_table() {
     "$PYTHON" -m fairseq_casrnn.evaluation.set_table "$OUT"
+}
+
+variants_usage() {
+    cat <<END
+usage: $(basename "$0") [options] [-- options of fairseq-train]
+
+  --seed N[,N…]        seeds (default: $SEEDS)
+  --seeds N            seeds 1 to N
+  --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
+  --out DIR            runs go to DIR/VARIANT/SYSTEM/seedN (default: $RECIPE/$FOLDER)
+  --subset NAME        split whose accuracy is shown (default: $SUBSET)
+
+$ABOUT
+Ends with a table of accuracy, training seconds and, in brackets, seconds of classifying. HIDDEN
+($HIDDEN, an environment variable) is the hidden size.
+END
+}
+
+# variants_main "$@": for scripts that compare variants of systems. Trains and evaluates each of the
+# array VARIANTS, "NAME SYSTEM [OPTION…]", in a folder of its own. FOLDER and ABOUT are for the usage.
+variants_main() {
+    local name system options line seeds=()
+    parse_options variants_usage "--seed --seeds --data --out --subset" "$@"
+    [ "$OUT" != "$RECIPE/out" ] || OUT="$RECIPE/$FOLDER"
+    [ -z "$SEED" ] || seeds=(--seed "${SEED// /,}")
+    for line in "${VARIANTS[@]}"; do
+        read -r name system options <<<"$line"
+        # shellcheck disable=SC2086  # options are words
+        "$RECIPE/train.sh" --data "$DATA" --out "$OUT/$name" --arch "$system" \
+            ${seeds[@]+"${seeds[@]}"} -- $options ${EXTRA[@]+"${EXTRA[@]}"}
+        "$RECIPE/evaluate.sh" --data "$DATA" --out "$OUT/$name" ${seeds[@]+"${seeds[@]}"} \
+            --subset "$SUBSET"
+    done
+    "$PYTHON" -m fairseq_casrnn.evaluation.set_table "$OUT" --subset "$SUBSET" --no-average
 }

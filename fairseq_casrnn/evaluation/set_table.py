@@ -56,7 +56,7 @@ def mean(values) -> float | None:
     return fmean(there) if there else None
 
 
-def table(results) -> list[str]:
+def table(results, average: bool = True) -> list[str]:
     """Lines of a Markdown table. A model's average stands only where it has every set."""
     models = sorted({arch for row in results.values() for arch in row})
     lines = [" | ".join(["| set", *models]) + " |", "|---" * (len(models) + 1) + "|"]
@@ -66,7 +66,9 @@ def table(results) -> list[str]:
         for arch in models
         if all(arch in row for row in rows.values())
     }
-    for name, row in {**rows, "**average**": averages}.items():
+    if average:
+        rows["**average**"] = averages
+    for name, row in rows.items():
         lines.append(" | ".join([f"| {name}", *(cell(row.get(arch)) for arch in models)]) + " |")
     return lines
 
@@ -89,8 +91,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("out", type=Path, help="folder with SET/results.jsonl")
     parser.add_argument("--subset", default="test", help="default: test")
+    parser.add_argument("--no-average", action="store_true", help="leave the last row out")
     args = parser.parse_args(argv)
-    return run_main(lambda: print("\n".join(table(read_results(args.out, args.subset)))))
+
+    def run() -> None:
+        print("\n".join(table(read_results(args.out, args.subset), not args.no_average)))
+
+    return run_main(run)
 
 
 if __name__ == "__main__":

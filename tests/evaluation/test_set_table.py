@@ -44,6 +44,8 @@ def test_results_of_other_splits_stay_out(tmp_path, capsys):
     assert "| books | 50.00" in capsys.readouterr().out
     assert main([str(tmp_path), "--subset", "valid"]) == 0
     assert "| books | 90.00" in capsys.readouterr().out
+    assert main([str(tmp_path), "--no-average"]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == ["| books | 50.00, 10 s (0.50 s) |"]
     assert main([str(tmp_path), "--subset", "train"]) == 2
     assert "no SET/results.jsonl with results of train" in capsys.readouterr().err
 

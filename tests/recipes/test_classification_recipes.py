@@ -47,13 +47,15 @@ RECIPES = {
 }
 SCRIPTS = [EXAMPLES / name / f"{step}.sh" for name in RECIPES for step in ("train", "evaluate")]
 SCRIPTS += [EXAMPLES / "sst" / "prepare.sh", EXAMPLES / "reviews16" / "run_table.sh"]
-SCRIPTS += [EXAMPLES / "mr" / "run_folds.sh"]
+SCRIPTS += [EXAMPLES / "mr" / "run_folds.sh", EXAMPLES / "mr" / "run_curves.sh"]
+SCRIPTS += [EXAMPLES / "sick" / "run_lambda.sh"]
 SYSTEMS = {
     "lstm": "stacked_lstm",
     "bilstm": "stacked_lstm",
     "bilstm_att": "stacked_lstm",
     "bilstm2": "stacked_lstm",
     "bilstm3": "stacked_lstm",
+    "bilstm2_apart": "stacked_lstm",
     "cas2": "cas_lstm",
     "cas3": "cas_lstm",
     "bicas2": "cas_lstm",
@@ -237,6 +239,39 @@ def test_review_sets_in_one_command(tmp_path):
     assert header == "| set | cas_lstm_sentence_encoder_tiny |"
     assert row.startswith("| books | ")
     assert average.removeprefix("| **average**") == row.removeprefix("| books")
+
+
+@pytest.mark.parametrize(
+    ("script", "folder", "subset", "wanted"),
+    [
+        ("mr/run_curves.sh", "steps-03", "valid", ["--num-steps", "3"]),
+        (
+            "mr/run_curves.sh",
+            "nodes-0",
+            "valid",
+            ["--num-sentence-nodes", "0", "--pooling", "mean"],
+        ),
+        ("sick/run_lambda.sh", "lambda-trainable", "test", ["--lam", "trainable"]),
+        ("sick/run_lambda.sh", "lambda-0.75", "test", ["--lam", "0.75"]),
+    ],
+)
+def test_variants(script, folder, subset, wanted, mr_data, tmp_path, recorded):
+    """Each has a folder of its own, its options come behind the system's, and a table ends it."""
+    where = ("--data", mr_data, "--out", tmp_path, "--seeds", 2)
+    *runs, table = recorded(script, *where, "--", "--max-epoch", 3)
+    assert table == [
+        "fairseq_casrnn.evaluation.set_table", str(tmp_path), "--subset", subset, "--no-average"
+    ]  # fmt: skip
+    trained = [run for run in runs if run[0] == "fairseq_cli.train"]
+    evaluated = [run for run in runs if run[0] == "fairseq_casrnn.evaluation.classify"]
+    assert len(trained) == 2 * len(evaluated)
+    folders = [Path(run[run.index("--save-dir") + 1]) for run in trained]
+    assert len(set(folders)) == len(folders)
+    mine = [run for run in trained if f"{tmp_path}/{folder}/" in " ".join(run)]
+    assert [run[-2 - len(wanted) :] for run in mine] == [[*wanted, "--max-epoch", "3"]] * 2
+    (mine,) = [run for run in evaluated if str(tmp_path / folder) in run]
+    assert mine[mine.index("--subset") + 1] == subset
+    assert mine[mine.index("--seed") + 1 :][:2] == ["1", "2"]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.name}")
