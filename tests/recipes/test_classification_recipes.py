@@ -206,7 +206,7 @@ def test_systems(system, mr_data, tmp_path, recorded):
         sizes = getattr(rnn, "hidden_sizes", None) or [rnn.hidden_size]
         assert set(sizes) == {4}
         depth = getattr(rnn, "num_layers", 1)
-        assert depth == (int(system[-1]) if system[-1].isdigit() else 1)
+        assert depth == int("".join(filter(str.isdigit, system)) or 1)
         assert model.encoder.body.directions == (2 if system.startswith(TWO_WAYS) else 1)
 
 
