@@ -164,8 +164,7 @@ END
 # array VARIANTS, "NAME SYSTEM [OPTION…]", in a folder of its own. FOLDER and ABOUT are for the usage.
 variants_main() {
     local name system options line seeds=()
-    parse_options variants_usage "--seed --seeds --data --out --subset" "$@"
-    [ "$OUT" != "$RECIPE/out" ] || OUT="$RECIPE/$FOLDER"
+    parse_options variants_usage "--seed --seeds --data --out --subset" --out "$RECIPE/$FOLDER" "$@"
     [ -z "$SEED" ] || seeds=(--seed "${SEED// /,}")
     for line in "${VARIANTS[@]}"; do
         read -r name system options <<<"$line"

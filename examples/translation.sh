@@ -47,8 +47,9 @@ usage: train.sh [options] [-- options of fairseq-train]
   --tiny               one epoch of $TINY_ARCH (or --arch), to see that everything works
 
 An interrupted run continues from its last checkpoint when it is called again, one that has
-finished is left as it is, and more epochs may be asked for; a run with other options or data
-needs another --out. The settings stand at the top of train.sh; options
+finished is left as it is. Longer training may be asked for, with --max-epoch, --max-update and
+--total-num-update, where the learning rate allows it: one that has fallen to zero stays there or
+jumps up. A run with other options or data needs another --out. The settings stand at the top of train.sh; options
 after -- override them. Trains on the GPU if there is one.
 END
 }
@@ -138,12 +139,14 @@ train_one() {
 
 # identity OPTION…: what makes a run another one: its data, and all options but those of its length.
 identity() {
-    find "$DATA/data-bin" -type f \( -name 'dict*.txt' -o -name 'train*' \) -print0 | LC_ALL=C sort -z |
-        xargs -0 cat | cksum
+    find -L "$DATA/data-bin" -type f \( -name 'dict*.txt' -o -name 'train*' -o -name singletons.txt \) \
+        -print0 | LC_ALL=C sort -z | xargs -0 cat | cksum
     while [ $# -gt 0 ]; do
         case "$1" in
-            --max-epoch | --max-update | --log-interval | --tensorboard-logdir) shift ;;
-            --cpu) ;;
+            --max-epoch | --max-update | --total-num-update | --log-interval | --tensorboard-logdir)
+                [ $# -lt 2 ] || shift ;;
+            --max-epoch=* | --max-update=* | --total-num-update=* | --log-interval=*) ;;
+            --tensorboard-logdir=* | --cpu) ;;
             *) echo "$1" ;;
         esac
         shift
@@ -156,7 +159,8 @@ fairseq_train() {
     shift 3
     options=("$@" "${SETTINGS[@]}" ${EXTRA[@]+"${EXTRA[@]}"})
     self="$(identity "${options[@]}")"
-    if [ -f "$run/identity" ] && [ "$(cat "$run/identity")" != "$self" ]; then
+    if [ -f "$run/checkpoint_last.pt" ] && [ -f "$run/identity" ] &&
+        [ "$(cat "$run/identity")" != "$self" ]; then
         fail "$run was begun with other options or data; give another --out, or delete that folder" \
             "to train anew"
     fi

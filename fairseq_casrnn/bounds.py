@@ -40,7 +40,7 @@ UNLIMITED = Bound(0, zero="no limit")
 
 BOUNDS = {
     "adam_eps": NOT_NEGATIVE,
-    "batch_size": NOT_NEGATIVE,
+    "batch_size": Bound(0, off=-1),
     "clip_norm": UNLIMITED,
     "label_smoothing": FRACTION,
     "lenpen": Bound(),
@@ -49,8 +49,8 @@ BOUNDS = {
     "lr_shrink": FRACTION,
     "max_epoch": UNLIMITED,
     "max_len_a": Bound(),
-    "max_tokens": POSITIVE,
-    "max_tokens_valid": POSITIVE,
+    "max_tokens": Bound(1, off=-1),
+    "max_tokens_valid": Bound(1, off=-1),
     "max_update": UNLIMITED,
     "nbest": POSITIVE,
     "no_repeat_ngram_size": NOT_NEGATIVE,

@@ -119,7 +119,7 @@ prepare() {
 }
 
 train() {
-    say "2. Train $ARCH (the whole log: $out/train.log)"
+    say "2. Train $ARCH, of one layer, which is a plain LSTM (the whole log: $out/train.log)"
     # The progress bar is on stderr; of the log, on stdout, only what a reader follows is shown.
     fairseq-train "$out/data/data-bin" --user-dir fairseq_casrnn --save-dir "$out/checkpoints" \
         --arch "$ARCH" "${MODEL[@]}" \
@@ -131,6 +131,7 @@ train() {
         --log-interval 50 | tee -a "$out/train.log" | awk '
             /[|] (train|valid|train_inner) [|]|shared model params|engine:|Loaded checkpoint/ {
                 sub(/^[^|]*[|] [^|]* [|] /, ""); print "  " $0; fflush() }
+            /with a single layer/ { next }  # that is said above
             /[|] (WARNING|ERROR) [|]/ { print; fflush() }'
     touch "$out/trained"
 }

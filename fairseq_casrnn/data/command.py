@@ -62,7 +62,7 @@ def is_prepared(args: argparse.Namespace) -> bool:
     if args.force or not folder.exists():
         return False
     if (folder / OPTIONS).is_file():
-        before = json.loads((folder / OPTIONS).read_text(encoding="utf-8"))
+        before = read_json(folder / OPTIONS)
         now = chosen_options(args)
         other = [name for name in now if name in before and before[name] != now[name]]
         if other:
@@ -73,6 +73,14 @@ def is_prepared(args: argparse.Namespace) -> bool:
             )
     print(f"{args.out} is already prepared; --force prepares it again")
     return True
+
+
+def read_json(path: Path) -> dict:
+    """A JSON file of a prepared folder. Raises UserError where it is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}); prepare again with --force") from None
 
 
 def keep_options(args: argparse.Namespace, folder: Path) -> None:

@@ -60,8 +60,8 @@ def prepare_all(args: argparse.Namespace) -> None:
     for name in args.set:
         one = copy.copy(args)
         one.out = args.out / name
-        if name == "MR" and args.tokenizer == "space":
-            one.tokenizer = "clitics"  # unlike the other sets it has it's, not it 's
+        if args.tokenizer is None:  # the other sets are split; MR has it's, not it 's
+            one.tokenizer = "clitics" if name == "MR" else "space"
         print(f"set {name}", flush=True)
         prepare(lambda n=name: read_corpus(args.raw, n, args.valid_size, args.split_seed), one)
 
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         "--set", nargs="+", choices=SETS, default=SETS, metavar="SET", help=f"of {', '.join(SETS)}"
     )
     add_hold_out(parser, 200)
-    add_arguments(parser)
+    add_arguments(parser, tokenizer=None)
     args = parser.parse_args(argv)
     return run_main(lambda: prepare_all(args))
 

@@ -11,8 +11,12 @@ TOKENIZERS = ("space", "clitics", "moses", "penn")
 PENN_QUOTES = re.compile(r"(?:^|(?<=\s))(``|'')(?=\s|$)")
 TYPOGRAPHIC = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"'})
 # A full stop in front of a capital, but not that of a title or of an abbreviation like U.S.
+TITLES = (
+    *("Mr", "Mrs", "Ms", "Dr", "St", "Prof", "Gen", "Rev", "Sen", "Rep", "Gov", "Jr", "Sr"),
+    *("Inc", "Co", "Corp", "Bros", "vs"),
+)
 SENTENCE_END = re.compile(
-    r"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<=[^\s.]{2})([.!?])\s+(?=[A-Z\"(])"
+    "".join(rf"(?<!\b{title})" for title in TITLES) + r"(?<=[^\s.]{2})([.!?])\s+(?=[A-Z\"(])"
 )
 
 
@@ -25,7 +29,7 @@ def words(line: str, tokenizer: str = "space", lowercase: bool = False) -> list[
             of the Stanford trees), ``clitics`` also before 's, n't, 're and their like (as Kim's
             ``clean_str`` does), ``moses`` is Moses' tokenizer for English,
             without XML escapes, which word vectors do not know, ``penn`` is that of the Penn
-            Treebank, which leaves text alone that it has split already.
+            Treebank, which nearly always leaves text as it is that is split already.
         lowercase: whether to lower-case them.
     """
     if tokenizer == "moses":

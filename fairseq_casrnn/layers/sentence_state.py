@@ -49,7 +49,9 @@ class SentenceStateLSTM(nn.Module):
     Parameters, with G = 2w + K + 4 gates **i l_w…l_1 f r_1…r_w s_1…s_K o u**: ``weight_hh``
     (G·H, (2w+1)·H), ``weight_ih`` (G·H, I), ``weight_gh`` (G·H, K·H), ``bias`` (G·H); for the
     nodes, one after another, blocks **g f o**: ``weight_sg`` (K·3H, H) on the nodes' states,
-    ``weight_sh`` (K·3H, H) on (h̄, hᵢ, h̄), ``bias_s`` (K·3H); ``h0`` (H).
+    ``weight_sh`` (K·3H, H) on (h̄, hᵢ, h̄), ``bias_s`` (K·3H), all None if K is 0; ``h0`` (H).
+    After a single step g does not depend on the words: weights that no output depends on make
+    ``torch``'s DistributedDataParallel fail (fairseq: ``--ddp-backend legacy_ddp``).
 
     Raises:
         UserError: a size below 1, or an unknown engine.
@@ -80,11 +82,16 @@ class SentenceStateLSTM(nn.Module):
         rows = (2 * self.window + nodes + 4) * size
         self.weight_hh = nn.Parameter(torch.empty(rows, (2 * self.window + 1) * size))
         self.weight_ih = nn.Parameter(torch.empty(rows, self.input_size))
-        self.weight_gh = nn.Parameter(torch.empty(rows, nodes * size))
         self.bias = nn.Parameter(torch.empty(rows))
-        self.weight_sg = nn.Parameter(torch.empty(nodes * 3 * size, size))
-        self.weight_sh = nn.Parameter(torch.empty(nodes * 3 * size, size))
-        self.bias_s = nn.Parameter(torch.empty(nodes * 3 * size))
+        of_nodes = {
+            "weight_gh": (rows, nodes * size),
+            "weight_sg": (nodes * 3 * size, size),
+            "weight_sh": (nodes * 3 * size, size),
+            "bias_s": (nodes * 3 * size,),
+        }
+        for name, shape in of_nodes.items():
+            # Without nodes there are none: data-parallel training waits for every gradient.
+            self.register_parameter(name, nn.Parameter(torch.empty(shape)) if nodes else None)
         self.h0 = nn.Parameter(torch.empty(size))
         self.reset_parameters()
 
@@ -100,7 +107,8 @@ class SentenceStateLSTM(nn.Module):
             size = self.hidden_size
             forget = 1 + self.window  # behind i, l_w…l_1
             self.bias[forget * size : (forget + 1) * size] = 1.0
-            self.bias_s.view(-1, 3, size)[:, 0] = 1.0
+            if self.bias_s is not None:
+                self.bias_s.view(-1, 3, size)[:, 0] = 1.0
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Run all steps over a batch.

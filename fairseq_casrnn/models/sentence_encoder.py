@@ -230,7 +230,7 @@ class SentenceStateClassifier(SentenceClassifier):
                 cfg.window,
                 cfg.num_sentence_nodes,
                 cfg.recompute,
-                cfg.engine,
+                getattr(cfg, "engine", None),  # checkpoints of version 0.1.0 may not have it
             )
         return SentenceStateBody(layer)
 

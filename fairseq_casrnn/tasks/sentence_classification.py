@@ -19,6 +19,7 @@ from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING
 
 from ..data.classification import Forget, MixedDataset, Recoded, SentenceDataset
+from ..data.command import read_json
 from ..data.words import TOKENIZERS, words
 from ..errors import UserError
 from ..evaluation.confusion import summary
@@ -83,6 +84,8 @@ class SentenceClassificationTask(FairseqTask):
         dictionary: of the words.
         label_dictionary: of the classes.
     """
+
+    resumes = True
 
     def __init__(self, cfg, dictionary, label_dictionary):
         super().__init__(cfg)
@@ -344,7 +347,7 @@ def load_part(folder: str, part: str, split: str, dictionary: Dictionary):
 def read_text_note(folder: str) -> dict:
     """What ``text.json`` of a data folder says about its text, if it is there."""
     path = Path(folder) / "text.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return read_json(path) if path.is_file() else {}
 
 
 def parse_mix(text: str) -> tuple[str, float]:

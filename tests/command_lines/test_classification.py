@@ -293,6 +293,24 @@ def test_raw_text_is_split_as_in_training(hub):
     assert words == ["it", "'s", "good", "</s>"]
 
 
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [("label", "lists the classes in another order"), ("input0", "is not the dictionary that the")],
+)
+def test_training_goes_on_with_its_own_data_only(data, trained, tmp_path, part, message):
+    """The numbers of words and classes would mean others; the weights may start another model."""
+    other = shutil.copytree(data, tmp_path / "other")
+    lines = (other / part / "dict.txt").read_text().splitlines()
+    (other / part / "dict.txt").write_text("\n".join([*lines[1:], lines[0]]) + "\n")
+    run = shutil.copytree(trained, tmp_path / "run")
+    with pytest.raises(UserError, match=message):
+        train(other, run, "cas_lstm", 9)
+    start = ("--finetune-from-model", trained / "checkpoint_best.pt")
+    train(other, tmp_path / "new", "cas_lstm", 1, *start)
+    assert (tmp_path / "new" / "checkpoint_best.pt").exists()
+    train(data, run, "cas_lstm", 9)
+
+
 def test_batches_of_long_sentences_are_small():
     """Padded, they hold 10 tokens at most, unless a single sentence has more."""
     lengths = [1, 1, 1, 1, 4, 5, 6, 30, 2]

@@ -405,6 +405,7 @@ def test_prepared_once(tmp_path, capsys):
             ["Mr.", "Ed", "left", ".", "He", "'s", "gone", "."],
         ),
         ("", "penn", True, []),
+        ("Gen. Lee met Prof. Ed", "penn", False, ["Gen.", "Lee", "met", "Prof.", "Ed"]),
     ],
 )
 def test_words(line, tokenizer, lower, expected):

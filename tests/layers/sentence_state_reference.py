@@ -35,7 +35,7 @@ def sentence_state_lstm(p, x, num_steps, window=1, nodes=1):
             gate = {
                 name: rows(p["weight_hh"], name) @ xi
                 + rows(p["weight_ih"], name) @ x[i]
-                + rows(p["weight_gh"], name) @ torch.cat([zero[:0], *g])
+                + (rows(p["weight_gh"], name) @ torch.cat(g) if nodes else 0)
                 + rows(p["bias"], name)
                 for name in names
             }

@@ -159,15 +159,27 @@ def test_a_finished_training_is_not_repeated(mr_data, tmp_path, recorded):
 def test_a_run_does_not_go_on_with_other_options_or_data(mr_data, tmp_path, recorded):
     """Else the best checkpoint could be that of the old options."""
     out = ("--out", tmp_path / "out", "--arch", "cnn")
+    # A first call that failed, perhaps over a wrong option, binds nobody.
+    assert len(recorded("mr/train.sh", "--data", mr_data, *out, "--", "--lr", 0.25)) == 1
+    assert len(recorded("mr/train.sh", "--data", mr_data, *out)) == 1
+    (tmp_path / "out" / "cnn" / "seed1" / "checkpoint_last.pt").touch()  # as training does
+    assert recorded("mr/train.sh", "--data", mr_data, *out) == []
+    assert len(recorded("mr/train.sh", "--data", mr_data, *out, "--", "--max-epoch=99")) == 1
+    assert len(recorded("mr/train.sh", "--data", mr_data, *out, "--", "--max-epoch")) == 1
     assert len(recorded("mr/train.sh", "--data", mr_data, *out)) == 1
     refused = run("mr/train.sh", "--data", mr_data, *out, "--", "--lr", 0.5, status=2)
     assert "cnn/seed1 was begun with other options or data; give another --out" in refused
     copy = shutil.copytree(mr_data, tmp_path / "copy")
-    assert recorded("mr/train.sh", "--data", copy, *out) == []
-    with open(copy / "data-bin" / "input0" / "dict.txt", "a") as file:
-        file.write("another 1\n")
-    refused = run("mr/train.sh", "--data", copy, *out, status=2)
-    assert "was begun with other options or data" in refused
+    link = tmp_path / "link"
+    link.mkdir()
+    (link / "data-bin").symlink_to(copy / "data-bin")
+    for same in (copy, link):
+        assert recorded("mr/train.sh", "--data", same, *out) == []
+    with open(copy / "data-bin" / "input0" / "singletons.txt", "a") as file:
+        file.write("another\n")
+    for other in (copy, link):
+        refused = run("mr/train.sh", "--data", other, *out, status=2)
+        assert "was begun with other options or data" in refused
     assert (tmp_path / "out" / "cnn" / "seed1" / "finished").exists()
 
 
