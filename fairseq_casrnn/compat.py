@@ -24,7 +24,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.explain import explain, shorten_choices
 from fairseq_casrnn.files import replacing
 from fairseq_casrnn.patience import keep_patience_on_resume
-from fairseq_casrnn.task_state import load_on_resumption
+from fairseq_casrnn.resumption import keep_task_state
 
 
 def install() -> None:
@@ -36,7 +36,7 @@ def install() -> None:
     keep_last_batch()
     keep_batches_on_resume()
     keep_patience_on_resume()
-    load_on_resumption()
+    keep_task_state()
     checks.install()
     precision.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):

@@ -2,6 +2,8 @@
 
 import functools
 
+from fairseq_casrnn.resumption import keep_in_checkpoints
+
 ATTRIBUTES = ("best", "num_runs")  # of fairseq_cli.train.should_stop_early
 COUNTERS = ("num_bad_epochs", "cooldown_counter")  # of torch's ReduceLROnPlateau
 
@@ -20,36 +22,21 @@ def keep_patience_on_resume() -> None:
 
 def keep_early_stopping() -> None:
     """The part for ``--patience``."""
-    from fairseq.trainer import Trainer
     from fairseq_cli import train
 
-    save, load = Trainer.save_checkpoint, Trainer.load_checkpoint
-    if getattr(save, "_keeps_patience", False):
-        return
-
-    @functools.wraps(save)
-    def save_checkpoint(self, filename, extra_state):
-        counted = {
+    def collect(trainer):
+        return {
             name: value
             for name in ATTRIBUTES
             if (value := getattr(train.should_stop_early, name, None)) is not None
         }
-        return save(self, filename, {**extra_state, "early_stopping": counted})
 
-    @functools.wraps(load)
-    def load_checkpoint(self, filename, *args, **kwargs):
-        extra_state = load(self, filename, *args, **kwargs)
-        reset = any(args[:2]) or any(
-            kwargs.get(f"reset_{part}") for part in ("optimizer", "lr_scheduler", "meters")
-        )
-        if extra_state and not reset:
-            for name, value in extra_state.get("early_stopping", {}).items():
-                if name in ATTRIBUTES:
-                    setattr(train.should_stop_early, name, value)
-        return extra_state
+    def restore(trainer, counted):
+        for name, value in counted.items():
+            if name in ATTRIBUTES:
+                setattr(train.should_stop_early, name, value)
 
-    save_checkpoint._keeps_patience = True
-    Trainer.save_checkpoint, Trainer.load_checkpoint = save_checkpoint, load_checkpoint
+    keep_in_checkpoints("early_stopping", collect, restore)
 
 
 def keep_plateau() -> None:

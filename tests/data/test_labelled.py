@@ -21,7 +21,6 @@ from labelled_corpora import (
 
 from fairseq_casrnn.data import mr, nli, paraphrase, reviews16, rte, sick, sst, trec
 from fairseq_casrnn.data.labelled import Example, Labelled, add_arguments, prepare
-from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
 
 
@@ -377,52 +376,6 @@ def test_prepared_once(tmp_path, capsys):
     run(mr, raw, tmp_path / "out", "--force", "--no-lowercase")
     assert note(tmp_path / "out", "text")["lowercase"] is False
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["data-bin"]
-
-
-@pytest.mark.parametrize(
-    ("line", "tokenizer", "lower", "expected"),
-    [
-        ("  It's\tOK\u00a0now ", "space", False, ["It's", "OK\u00a0now"]),
-        ("It's what you'd DON'T", "clitics", True, ["it", "'s", "what", "you", "'d", "do", "n't"]),
-        ("It's OK.", "moses", True, ["it", "'s", "ok", "."]),
-        ("", "space", True, []),
-        (
-            "I don't (he said)... OK?",
-            "penn",
-            True,
-            ["i", "do", "n't", "(", "he", "said", ")", "...", "ok", "?"],
-        ),
-        (
-            "A man isn’t “here” in the U.S. now",
-            "penn",
-            False,
-            ["A", "man", "is", "n't", "``", "here", "''", "in", "the", "U.S.", "now"],
-        ),
-        (
-            "Mr. Ed left. He's gone.",
-            "penn",
-            False,
-            ["Mr.", "Ed", "left", ".", "He", "'s", "gone", "."],
-        ),
-        ("", "penn", True, []),
-        ("Gen. Lee met Prof. Ed", "penn", False, ["Gen.", "Lee", "met", "Prof.", "Ed"]),
-    ],
-)
-def test_words(line, tokenizer, lower, expected):
-    assert words(line, tokenizer, lower) == expected
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "he does n't say `` no '' , but it 's $ 3.50 ( in the U.S. ) .",
-        "and '' what '' then ? -- nothing ... `` well",
-        "chapters 1-4 are about general info , such as you must buy .",
-    ],
-)
-def test_split_text_stays_as_it_is(line):
-    """The corpora whose files are split are read back by the same rules as what a user types."""
-    assert words(line, "penn") == line.split()
 
 
 def test_brackets_of_plain_lines_are_words(tmp_path):
