@@ -87,7 +87,7 @@ def rounded(x):
 
 
 @narrow_only
-@pytest.mark.parametrize("shape", [(3, 47, 65, 33), (1, 200, 260, 96)])
+@pytest.mark.parametrize("shape", [(3, 47, 65, 33), (1, 200, 260, 96), (1, 61, 2601, 130)])
 def test_linear_rounds_its_factors(shape):
     *rows, inner, columns = shape
     x = rand(*rows, inner, dtype=torch.float32).requires_grad_()
@@ -98,8 +98,8 @@ def test_linear_rounds_its_factors(shape):
     grad = rand(*y.shape, dtype=torch.float32)
     grads = torch.autograd.grad(y, [x, weight, bias], grad)
     torch.set_float32_matmul_precision("highest")
-    # Factors of 8 bits, sums in single precision, and the result of 8 bits again: half a unit.
-    close = {"rtol": 2**-8, "atol": 1e-4}
+    # Factors of 8 bits, sums in single precision.
+    close = {"rtol": 1e-5, "atol": 1e-3}
     a, w, g = (rounded(t.detach()) for t in (x, weight, grad))
     assert_close([y - bias], [a @ w.t()], close)
     flat_a, flat_g = a.flatten(0, -2), g.flatten(0, -2)

@@ -13,7 +13,7 @@
 #include "kernels.h"
 #include "loop.h"
 #include "multiply.h"
-#include "narrow.h"
+#include "panels.h"
 #include "sentence_state.h"
 
 namespace casrnn {

@@ -4,36 +4,55 @@
 
 #include <algorithm>
 
-#include "narrow.h"
-#include "packed.h"
+#include "panels.h"
+#include "shares.h"
 
 namespace casrnn {
 namespace {
 
 using at::Tensor;
 
-constexpr int64_t kBlock = 512;   // the product of so many rows is still in the cache when it is copied
-constexpr int64_t kFewest = 512;  // with fewer rows, packing costs more than it saves
+constexpr int64_t kFewest = 64;  // with fewer rows, packing costs more than it saves
 constexpr int64_t kAligned = 16;
 
-void multiply_packed(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias) {
-  const PackedProduct product(b, kBlock, bias);
-  for (int64_t first = 0; first < a.size(0); first += kBlock) {
-    const int64_t count = std::min(kBlock, a.size(0) - first);
-    product.run(a.narrow(0, first, count), y.narrow(0, first, count), false);
+// What of K is multiplied at once: so much that y is seldom read again, and so little that the rows and
+// a panel are in the cache. Rounded up to kAligned, for kernels are compiled for a depth.
+int64_t depth_at_once(int64_t inner) {
+  constexpr int64_t kMost = 1280;
+  const int64_t parts = (inner + kMost - 1) / kMost;
+  return ((inner + parts - 1) / parts + kAligned - 1) / kAligned * kAligned;
+}
+
+// The matrix itself, or a copy where neither its rows nor its columns are dense, as those of expanded
+// and of sliced ones.
+Tensor with_dense_dimension(const Tensor& matrix) {
+  const int64_t rows = matrix.size(0), columns = matrix.size(1);
+  const bool dense_rows = matrix.stride(1) == 1 && (rows == 1 || matrix.stride(0) >= columns);
+  const bool dense_columns = matrix.stride(0) == 1 && (columns == 1 || matrix.stride(1) >= rows);
+  return dense_rows || dense_columns ? matrix : matrix.clone(at::MemoryFormat::Contiguous);
+}
+
+void multiply_panels(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias, bool narrow) {
+  const int64_t rows = a.size(0), inner = a.size(1), depth = depth_at_once(inner);
+  const bool copied = narrow || a.stride(1) != 1;
+  for (int64_t first = 0; first < inner; first += depth) {
+    const int64_t count = std::min(depth, inner - first);
+    const Panels panels(b.narrow(0, first, count), narrow, copied ? kAligned : 1);
+    const Tensor x = a.narrow(1, first, count);
+    shared_out(shares_of(rows, count * y.size(1) / 16), rows, [&](int64_t, int64_t begin, int64_t end) {
+      panels.run(x, y, first > 0, begin, end);
+    });
   }
+  if (bias.defined()) y.add_(bias);
 }
 
 }  // namespace
 
 void multiply(Tensor y, const Tensor& a, const Tensor& b, const Tensor& bias) {
   const bool narrow = is_narrow(b, a.size(0));
-  if (!narrow && a.stride(1) == 1 && a.size(0) >= kFewest && PackedProduct::is_available(b))
-    return multiply_packed(y, a, b, bias);
-  if (narrow) multiply_narrow(y, a, b);
-  else if (a.stride(1) != 1 && b.stride(1) == 1 && b.size(1) % kAligned)
-    y.copy_(at::mm(b.t(), a.t()).t());  // MKL is slow, up to a third, to write rows that are not aligned
-  else at::mm_out(y, a, b);
+  if (narrow || (a.size(0) >= kFewest && has_panels(b)))
+    return multiply_panels(y, with_dense_dimension(a), with_dense_dimension(b), bias, narrow);
+  at::mm_out(y, a, b);
   if (bias.defined()) y.add_(bias);
 }
 

@@ -12,8 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "narrow.h"
-#include "packed.h"
+#include "panels.h"
 
 namespace casrnn {
 
@@ -69,7 +68,7 @@ at::Tensor dense_copy(const at::Tensor& matrix) {
   return copy;
 }
 
-// A product with a fixed matrix. For large sizes a narrow or a packed one, or ATen's; for small ones,
+// A product with a fixed matrix. For large sizes one of panels, or ATen's; for small ones,
 // where a call costs more than the arithmetic, a loop over M kept in panels of one vector's width,
 // padded with zeros.
 template <class T>
@@ -78,10 +77,10 @@ class Product {
   // matrix: (K, N), any strides. rows: the most that an X has. many: whether there will be many X.
   Product(at::Tensor matrix, int64_t rows, bool many)
       : matrix_(std::move(matrix)), inner_(matrix_.size(0)), columns_(matrix_.size(1)) {
+    constexpr int64_t kMany = 32;  // rows that are worth a copy of the matrix, too
     small_ = is_small(matrix_, rows);
     if (small_) pack();
-    else if (is_narrow(matrix_, rows)) narrow_.emplace(matrix_, rows);
-    else if (many && PackedProduct::is_available(matrix_)) packed_matrix_.emplace(matrix_, rows);
+    else if ((many || rows >= kMany) && has_panels(matrix_)) wide_.emplace(matrix_, is_narrow(matrix_, rows));
     else if (many) matrix_ = dense_copy<T>(matrix_);  // a transposed view costs half as much again
   }
 
@@ -99,8 +98,7 @@ class Product {
   // y (+)= x · M, with x (at most `rows`, K) and y of as many rows, which are dense.
   void run(const at::Tensor& x, at::Tensor y, bool add) const {
     if (small_) run_small(x.template const_data_ptr<T>(), x.stride(0), y, add);
-    else if (narrow_) narrow_->run(x, y, add);
-    else if (packed_matrix_) packed_matrix_->run(x, y, add);
+    else if (wide_) wide_->run(x, y, add);
     else if (add) at::addmm_out(y, y, x, matrix_);
     else at::mm_out(y, x, matrix_);
   }
@@ -152,8 +150,7 @@ class Product {
   int64_t inner_, columns_, panels_ = 0;
   bool small_;
   std::vector<T> packed_;
-  std::optional<NarrowProduct> narrow_;
-  std::optional<PackedProduct> packed_matrix_;
+  std::optional<Panels> wide_;
 };
 
 // The product of each of `steps` steps with `matrix`.

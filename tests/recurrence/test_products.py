@@ -16,7 +16,9 @@ def is_ours(y):
     return any("_Linear" in node.name() for node in nodes)
 
 
-@pytest.mark.parametrize("shape", [(512, 40, 96), (3, 367, 33, 70), (1537, 600, 35)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(512, 40, 96), (3, 367, 33, 70), (1537, 600, 35), (515, 2601, 130)], ids=str
+)
 @pytest.mark.parametrize("order", ["rows", "columns"])
 @pytest.mark.parametrize("with_bias", [False, True], ids=["", "bias"])
 def test_equals_the_product_in_double(shape, order, with_bias):
@@ -46,6 +48,33 @@ def test_the_others_are_torchs(rows, dtype):
     y = products.linear(x, weight)
     assert not is_ours(y)
     assert torch.equal(y, torch.nn.functional.linear(x, weight))
+
+
+@pytest.fixture(params=["highest", "medium"])
+def precision(request):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(request.param)
+    yield request.param
+    torch.set_float32_matmul_precision(before)
+
+
+def test_any_strides(precision):
+    """Rows that are slices or repeated; gradients that sum() expands; a single input or output."""
+    x = rand(2, 600, 80, dtype=torch.float32)
+    cases = [x[0, :, ::2], x[:, :, :40].flatten(0, 1), x[0, :1, :40].expand(600, 40)]
+    cases += [x[0, :, :1].expand(600, 40), x[0].t().contiguous().t()[:, :40], x[0, :, 3:4]]
+    for rows in cases:
+        weight = rand(70, rows.size(1), dtype=torch.float32)
+        for factor in (weight, weight[:1]):
+            inputs = [t.detach().requires_grad_() for t in (rows, factor)]
+            y = products.linear(*inputs)
+            grads = torch.autograd.grad(y.sum(), inputs)
+            exact = [t.detach().double().requires_grad_() for t in inputs]
+            expected = torch.nn.functional.linear(*exact)
+            theirs = torch.autograd.grad(expected.sum(), exact)
+            for ours, known in zip([y, *grads], [expected, *theirs], strict=True):
+                tolerance = 1e-5 if precision == "highest" else 1e-2
+                assert (ours - known).norm() <= tolerance * known.norm()
 
 
 def test_autocast_is_torchs():

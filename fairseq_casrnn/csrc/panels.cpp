@@ -1,0 +1,245 @@
+#include "vec.h"  // first: it chooses the instruction set
+
+#include "panels.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/native/CPUBlas.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "shares.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace casrnn {
+namespace {
+
+using at::BFloat16;
+using at::Tensor;
+
+constexpr int64_t kWidth = 64;  // columns of a panel
+constexpr int64_t kRows = 64;   // of x at once; then they and a panel are in the cache
+
+#if defined(CPUBLAS_BRGEMM_F32F32F32) && defined(CPUBLAS_BRGEMM_BF16BF16F32)
+using at::native::cpublas::brgemm;
+#else
+template <class T>
+void brgemm(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, const T*, const T*, float*, bool) {
+  TORCH_CHECK(false, "this torch has no brgemm");
+}
+#endif
+
+bool can_multiply() {
+  const float x[2] = {1, 2}, matrix[2] = {3, 4};
+  float y = 0;
+  try {
+    brgemm(1, 1, 2, 2, 1, 1, false, x, matrix, &y, false);
+  } catch (const std::exception&) {
+    return false;
+  }
+  return y == 11;
+}
+
+bool has_dot_products_but_no_amx() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__builtin_cpu_supports("avx512f")) return false;  // asks the operating system, too
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || d >> 22 & 1) return false;  // AMX-BF16
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 5 & 1;               // AVX512_BF16
+#else
+  return false;
+#endif
+}
+
+int64_t rounded(int64_t size, int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }
+
+// The upper half of a float, rounded to the nearest, ties to even, in the lower half of the result.
+inline uint32_t narrowed(uint32_t bits) {
+  const uint32_t result = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : result;  // NaN stays NaN
+}
+
+void narrow_row(const float* from, int64_t size, BFloat16* to) {
+  const auto* bits = reinterpret_cast<const uint32_t*>(from);
+  auto* out = reinterpret_cast<uint16_t*>(to);
+  for (int64_t i = 0; i < size; ++i) out[i] = static_cast<uint16_t>(narrowed(bits[i]));
+}
+
+// Pairs of the elements of two rows, as the dot products of bfloat16 take them.
+void pair_rows(const float* first, const float* second, int64_t size, BFloat16* to) {
+  const auto* low = reinterpret_cast<const uint32_t*>(first);
+  const auto* high = reinterpret_cast<const uint32_t*>(second);
+  auto* out = reinterpret_cast<uint32_t*>(to);
+  for (int64_t i = 0; i < size; ++i) out[i] = narrowed(high[i]) << 16 | narrowed(low[i]);
+}
+
+// A matrix in memory with dense rows or columns. The stride of what there is only one of means nothing.
+struct Matrix {
+  const float* data;
+  int64_t down, across;
+
+  explicit Matrix(const Tensor& tensor)
+      : data(tensor.const_data_ptr<float>()),
+        down(tensor.size(0) == 1 ? tensor.size(1) : tensor.stride(0)),
+        across(tensor.size(1) == 1 ? 1 : tensor.stride(1)) {
+    TORCH_CHECK(down == 1 || across == 1, "a matrix without a dense dimension");
+  }
+
+  // Copies rows × columns elements from (row, column) to `to`, whose rows are dense.
+  void copy(int64_t row, int64_t column, int64_t rows, int64_t columns, float* to, int64_t stride) const {
+    const float* from = data + row * down + column * across;
+    if (across != 1) return at::vec::transpose_mxn<float>(from, across, to, stride, columns, rows);
+    for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * stride, from + r * down, columns * sizeof(float));
+  }
+};
+
+// Memory of a thread's own that is kept.
+template <class T, int kUse>
+T* scratch(int64_t size) {
+  thread_local std::vector<T> memory;
+  if (int64_t(memory.size()) < size) memory.resize(size);
+  return memory.data();
+}
+
+}  // namespace
+
+bool has_panels(const Tensor& matrix) {
+  static const bool able = can_multiply();
+  return able && at::globalContext().userEnabledMkldnn() && matrix.device().is_cpu() &&
+         matrix.scalar_type() == at::kFloat;
+}
+
+bool is_narrow(const Tensor& factor, int64_t rows) {
+  constexpr int64_t kFewest = 16;
+  static const bool able = has_dot_products_but_no_amx();
+  return able && rows >= kFewest && has_panels(factor) &&
+         at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::MEDIUM;
+}
+
+Panels::Panels(const Tensor& matrix, bool narrow, int64_t multiple)
+    : narrow_(narrow),
+      inner_(matrix.size(0)),
+      depth_(rounded(inner_, narrow ? rounded(multiple, 2) : multiple)) {
+  arrange(matrix.size(1));
+  const int64_t count = panels_.size();
+  packed_ = at::empty({count, depth_, kWidth}, matrix.options().dtype(narrow ? at::kBFloat16 : at::kFloat));
+  shared_out(shares_of(count, depth_ * kWidth), count, [&](int64_t, int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) fill(matrix, p);
+  });
+}
+
+// Every thread gets the same number of columns, but for what is left of a vector.
+void Panels::arrange(int64_t columns) {
+  const int64_t threads = std::clamp<int64_t>(columns / kWidth, 1, at::get_num_threads());
+  for (int64_t share = 0; share < threads; ++share) {
+    shares_.push_back(panels_.size());
+    const int64_t begin = columns * share / threads / 16 * 16;
+    const int64_t end = share + 1 < threads ? columns * (share + 1) / threads / 16 * 16 : columns;
+    for (int64_t column = begin; column < end; column += kWidth)
+      panels_.push_back({column, std::min(kWidth, end - column)});
+  }
+  shares_.push_back(panels_.size());
+}
+
+void Panels::fill(const Tensor& tensor, int64_t panel) const {
+  const Matrix matrix(tensor);
+  const auto [column, width] = panels_[panel];
+  if (!narrow_) {
+    float* to = packed_.mutable_data_ptr<float>() + panel * depth_ * kWidth;
+    matrix.copy(0, column, inner_, width, to, kWidth);
+    std::fill(to + inner_ * kWidth, to + depth_ * kWidth, 0.0f);
+    return;
+  }
+  BFloat16* to = packed_.mutable_data_ptr<BFloat16>() + panel * depth_ * kWidth;
+  constexpr int64_t kBlock = 64;  // rows at a time, so that they are still in the cache
+  float* rows = scratch<float, 0>((kBlock + 1) * kWidth);
+  float* zeros = rows + kBlock * kWidth;
+  std::fill_n(zeros, kWidth, 0.0f);
+  for (int64_t first = 0; first < depth_; first += kBlock) {
+    const int64_t count = std::clamp<int64_t>(inner_ - first, 0, kBlock);
+    if (count) matrix.copy(first, column, count, width, rows, kWidth);
+    for (int64_t k = 0; k < std::min(kBlock, depth_ - first); k += 2)
+      pair_rows(k < count ? rows + k * kWidth : zeros, k + 1 < count ? rows + (k + 1) * kWidth : zeros, width,
+                to + (first + k) * kWidth);
+  }
+}
+
+// y (+)= x · M for one thread's columns, x (rows, depth) of the panels' type.
+void Panels::multiply(const void* x, int64_t x_stride, int64_t rows, float* y, int64_t y_stride, bool add,
+                      int64_t share) const {
+  for (int64_t row = 0; row < rows;) {
+    // Kernels are compiled for a number of rows. Batches differ in theirs; so they share kernels.
+    int64_t count = std::min(kRows, rows - row);
+    if (count > 4) count = count / 4 * 4;
+    for (int64_t p = shares_[share]; p < shares_[share + 1]; ++p) {
+      const auto [column, width] = panels_[p];
+      float* out = y + row * y_stride + column;
+      const int64_t at = p * depth_ * kWidth;
+      if (narrow_)
+        brgemm(count, width, depth_, x_stride, kWidth, y_stride, add,
+               static_cast<const BFloat16*>(x) + row * x_stride, packed_.const_data_ptr<BFloat16>() + at, out,
+               true);
+      else
+        brgemm(count, width, depth_, x_stride, kWidth, y_stride, add,
+               static_cast<const float*>(x) + row * x_stride, packed_.const_data_ptr<float>() + at, out, false);
+    }
+    row += count;
+  }
+}
+
+void Panels::run(const Tensor& x, const Tensor& y, bool add) const {
+  const int64_t rows = x.size(0);
+  const void* from = x.const_data_ptr();
+  int64_t stride = x.stride(0);
+  if (narrow_) {
+    BFloat16* const to = scratch<BFloat16, 1>(rows * depth_);
+    const float* const data = x.const_data_ptr<float>();
+    shared_out(shares_of(rows, depth_), rows, [&](int64_t, int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        narrow_row(data + r * stride, inner_, to + r * depth_);
+        std::fill(to + r * depth_ + inner_, to + (r + 1) * depth_, BFloat16(0.0f));
+      }
+    });
+    from = to;
+    stride = depth_;
+  }
+  const int64_t shares = shares_.size() - 1;
+  constexpr int64_t kFewest = 1 << 19;  // multiplications; with fewer, waking a thread takes longer
+  const bool alone = shares == 1 || rows * packed_.numel() < shares * kFewest;
+  float* const out = y.mutable_data_ptr<float>();
+  at::parallel_for(0, shares, alone ? shares : 1, [&](int64_t begin, int64_t end) {
+    for (int64_t share = begin; share < end; ++share)
+      multiply(from, stride, rows, out, y.stride(0), add, share);
+  });
+}
+
+void Panels::run(const Tensor& x, const Tensor& y, bool add, int64_t begin, int64_t end) const {
+  const Matrix matrix(x);
+  float* const out = y.mutable_data_ptr<float>();
+  for (int64_t row = begin; row < end; row += kRows) {
+    const int64_t count = std::min(kRows, end - row);
+    const void* from = matrix.data + row * matrix.down;
+    int64_t stride = matrix.down;
+    if (narrow_ || matrix.across != 1 || depth_ != inner_) {
+      float* const copy = scratch<float, 2>(kRows * depth_);
+      matrix.copy(row, 0, count, inner_, copy, depth_);
+      for (int64_t r = 0; r < count; ++r) std::fill(copy + r * depth_ + inner_, copy + (r + 1) * depth_, 0.0f);
+      from = copy;
+      stride = depth_;
+      if (narrow_) {
+        BFloat16* const halves = scratch<BFloat16, 3>(kRows * depth_);
+        narrow_row(copy, count * depth_, halves);
+        from = halves;
+      }
+    }
+    for (size_t share = 0; share + 1 < shares_.size(); ++share)
+      multiply(from, stride, count, out + row * y.stride(0), y.stride(0), add, share);
+  }
+}
+
+}  // namespace casrnn

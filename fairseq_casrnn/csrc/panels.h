@@ -1,0 +1,48 @@
+// Products of floats with a matrix that is kept in panels of columns, in the order in which the kernels
+// of oneDNN that torch offers (brgemm) read it. Either in floats or narrow, with both factors rounded to
+// bfloat16 and sums in floats: torch's "medium" precision for processors with dot products of bfloat16,
+// of which torch itself makes use only with AMX.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace casrnn {
+
+// Whether torch has the kernels, this processor runs them, and `matrix` is of floats on the CPU.
+bool has_panels(const at::Tensor& matrix);
+
+// Whether products of `rows` rows with `factor` are to be narrow: the switch is on, the processor can,
+// torch does not, and there are rows enough to be worth the conversion.
+bool is_narrow(const at::Tensor& factor, int64_t rows);
+
+class Panels {
+ public:
+  // matrix: (K, N) with a dense dimension. multiple: what K is rounded up to, with zeros.
+  Panels(const at::Tensor& matrix, bool narrow, int64_t multiple = 1);
+
+  // y (+)= x · M, with x (rows, K) and y (rows, N), which have dense rows.
+  void run(const at::Tensor& x, const at::Tensor& y, bool add) const;
+
+  // The same for any x with a dense dimension, rows [begin, end), by the calling thread alone.
+  void run(const at::Tensor& x, const at::Tensor& y, bool add, int64_t begin, int64_t end) const;
+
+ private:
+  struct Panel {
+    int64_t column, width;
+  };
+
+  void arrange(int64_t columns);
+  void fill(const at::Tensor& matrix, int64_t panel) const;
+  void multiply(const void* x, int64_t x_stride, int64_t rows, float* y, int64_t y_stride, bool add,
+                int64_t share) const;
+
+  bool narrow_;
+  int64_t inner_, depth_;  // K, and what it is rounded up to
+  std::vector<Panel> panels_;
+  std::vector<int64_t> shares_;  // the first panel of each thread's, and the end
+  at::Tensor packed_;            // (panels, depth, kWidth); narrow: (panels, depth / 2, kWidth, 2)
+};
+
+}  // namespace casrnn
