@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_casrnn import cli
+from fairseq_casrnn import cli, recurrence
 from fairseq_casrnn.evaluation import perplexity
 from fairseq_casrnn.evaluation.evaluate_lm import evaluate
 
@@ -79,6 +79,7 @@ def test_command(data, checkpoint, tmp_path, capsys, options):
 def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):
     (tmp_path / "data-bin").symlink_to(data)
     caplog.set_level("INFO")
+    recurrence._announce.cache_clear()
     result = evaluate(tmp_path, checkpoint.parent, "last", sentences=True)
     assert not caplog.messages  # nothing between the lines of a recipe
     for subset in ("valid", "test"):
