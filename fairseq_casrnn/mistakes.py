@@ -112,6 +112,8 @@ def _limits(error: Exception) -> str:
     task = local(error, "get_batch_iterator", "self")
     if hasattr(getattr(task, "cfg", None), "max_positions"):
         return "--max-positions"
+    if hasattr(getattr(task, "args", None), "tokens_per_sample"):
+        return "--max-tokens, --tokens-per-sample and --max-target-positions"
     return POSITIONS
 
 

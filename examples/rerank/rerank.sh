@@ -31,14 +31,17 @@ casrnn() {
     "$PYTHON" -m fairseq_casrnn.cli rerank "$@"
 }
 
-# generate SPLIT: the list of a split, in units of the model
+# generate SPLIT: the list of a split, in units of the model; fairseq's log beside it
 generate() {
     local list="$OUT/$1.nbest"
     [ ! -f "$list" ] || return 0
     echo "translating $1 with beam $NBEST"
     "$PYTHON" -m fairseq_cli.generate "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
         --path "$BASELINE" --gen-subset "$1" --beam "$NBEST" --nbest "$NBEST" --max-tokens 2000 \
-        --no-progress-bar >"$list.tmp" || fail "fairseq-generate failed on $1"
+        --no-progress-bar >"$list.tmp" 2>"$list.log" || {
+        tail -n 5 "$list.log" >&2
+        fail "fairseq-generate failed on $1; see $list.log"
+    }
     mv "$list.tmp" "$list"
 }
 

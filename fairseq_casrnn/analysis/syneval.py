@@ -186,7 +186,8 @@ def score_batch(model, dictionary, batch: Sequence[tuple[int, ...]]) -> list[flo
     source, target = padded([torch.tensor(sentence) for sentence in batch], dictionary)
     real = target.ne(dictionary.pad())
     with torch.no_grad():
-        features = model.extract_features(source.to(device))[0]  # (B, T, H)
+        # (B, T, H); Transformers insist on encoder_out, others pass over it.
+        features = model.extract_features(source.to(device), encoder_out=None)[0]
         numbers = torch.from_numpy(beginnings(batch, target.size(1)))[real]
         different, inverse = numbers.unique(return_inverse=True)
         first = torch.zeros(len(different), dtype=torch.long)

@@ -5,6 +5,8 @@ import functools
 import torch.nn.functional as F
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 
+from ..errors import UserError
+
 original = AdaptiveLoss.forward
 
 
@@ -14,9 +16,14 @@ def forward(self, model, sample, reduce=True):
 
     fairseq 0.12.3 passes over the padding's index in the clusters of rarer words, too, whose
     numbers begin at 0 anew: the second word of each is neither trained nor counted in the loss.
+
+    Raises:
+        UserError: the model has no adaptive softmax.
     """
-    adaptive = getattr(model.decoder, "adaptive_softmax", None)
-    if adaptive is None or not reduce:
+    adaptive = getattr(getattr(model, "decoder", None), "adaptive_softmax", None)
+    if adaptive is None:
+        raise UserError("--criterion adaptive_loss needs --adaptive-softmax-cutoff; give it")
+    if not reduce:
         return original(self, model, sample, reduce)
     output = model(**sample["net_input"])
     target = model.get_targets(sample, output)

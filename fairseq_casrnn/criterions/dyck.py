@@ -9,6 +9,7 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropy
 from fairseq.logging import metrics
 
 from ..analysis.dyck import closing_tokens, count_right, worst
+from ..errors import UserError
 
 
 @register_criterion("dyck_cross_entropy", dataclass=CrossEntropyCriterionConfig)
@@ -16,10 +17,14 @@ class DyckCrossEntropy(CrossEntropyCriterion):
     """``cross_entropy`` for strings of brackets; validation logs ``wcpa``, see analysis.dyck.
 
     Batches must be of whole strings (``--sentence-reset``, or ``--sample-break-mode eos``).
+
+    Raises:
+        UserError: they are not; the data holds other tokens than brackets.
     """
 
     def __init__(self, task, sentence_avg):
         super().__init__(task, sentence_avg)
+        check_whole_strings(task)
         self.closing = closing_tokens(task.source_dictionary)
 
     def compute_loss(self, model, net_output, sample, reduce=True):
@@ -54,6 +59,18 @@ class DyckCrossEntropy(CrossEntropyCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """No: which distances occur differs from batch to batch."""
         return False
+
+
+def check_whole_strings(task) -> None:
+    """Raises UserError for a task whose batches begin in the middle of strings."""
+    options = getattr(task, "args", None)
+    if hasattr(options, "sentence_reset"):
+        whole, remedy = options.sentence_reset, "--sentence-reset"
+    else:
+        whole = str(getattr(options, "sample_break_mode", "eos")) == "eos"
+        remedy = "--sample-break-mode eos"
+    if not whole:
+        raise UserError(f"--criterion dyck_cross_entropy needs whole strings; give {remedy}")
 
 
 def _wcpa(meters) -> float:

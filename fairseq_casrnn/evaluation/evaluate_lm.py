@@ -48,7 +48,7 @@ def evaluate(data: Path, run: Path, which: str, sentences: bool) -> dict[str, ob
     for subset in SUBSETS:
         with captured_log():
             text = perplexity.read_sentences(binarised, subset, dictionary)
-        scores = score(model, dictionary, text)
+            scores = score(model, dictionary, text)
         result |= {subset: round(scores.perplexity, 4), f"{subset}_tokens": scores.tokens}
     return result
 

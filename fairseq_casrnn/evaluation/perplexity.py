@@ -201,6 +201,8 @@ def run(args: argparse.Namespace) -> None:
     """Print tokens, loss and perplexity. Raises UserError."""
     if args.streams < 1:
         raise UserError(f"--streams is {args.streams}; it must be at least 1")
+    if args.sentence_reset and args.streams > 1:
+        raise UserError("--streams is for a continuous text; drop it or --sentence-reset")
     model, task = load(args.path, args.data)
     dictionary = task.source_dictionary
     sentences = read_sentences(args.data, args.subset, dictionary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder, FairseqLanguageModel, register_model
@@ -162,6 +163,12 @@ def check_carries(model) -> None:
             f"{type(model).__name__} carries no state from batch to batch; give a recurrent "
             "language model, --arch <cell>_lm, or --sentence-reset"
         )
+
+
+def lift_limit(model) -> None:
+    """Let a recurrent language model, which needs none, accept inputs of any length."""
+    if isinstance(getattr(model, "decoder", None), RecurrentLanguageDecoder):
+        model.decoder.max_target_positions = sys.maxsize
 
 
 def map_state(function, state):

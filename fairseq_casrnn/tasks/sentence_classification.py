@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import re
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
@@ -20,6 +19,7 @@ from omegaconf import II, MISSING
 
 from ..data.classification import Forget, MixedDataset, Recoded, SentenceDataset
 from ..data.command import read_json
+from ..data.dictionaries import digest
 from ..data.words import TOKENIZERS, words
 from ..errors import UserError
 from ..evaluation.confusion import summary
@@ -306,11 +306,6 @@ def class_names(dictionary: Dictionary) -> list[str]:
     """The classes that a ``label/dict.txt`` lists."""
     symbols = dictionary.symbols[dictionary.nspecial :]
     return [symbol for symbol in symbols if not FILLER.fullmatch(symbol)]
-
-
-def digest(dictionary: Dictionary) -> int:
-    """A number that differs between dictionaries."""
-    return zlib.crc32("\n".join(dictionary.symbols).encode())
 
 
 def load_dictionary(folder: str, part: str) -> Dictionary:

@@ -1,7 +1,6 @@
 """Language modelling over a continuous text: the state of a batch is where the next one starts."""
 
 # No "from __future__ import annotations": fairseq reads the fields' types, and not as text.
-import logging
 import os
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -16,11 +15,11 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 
 from .. import checks
 from ..cells.base import at_least_one
+from ..data.dictionaries import digest
 from ..data.streams import StreamDataset, piece_lengths, whole_text
 from ..errors import UserError
-from ..models.language_model import Carried, check_carries, map_state, state_parts
-
-logger = logging.getLogger(__name__)
+from ..models.language_model import Carried, check_carries, lift_limit, state_parts
+from ..models.progress import Progress, WithState, with_carried
 
 
 @dataclass
@@ -40,52 +39,6 @@ class StatefulLanguageModelingConfig(LanguageModelingConfig):
     )
 
 
-class Progress:
-    """How far the streams of one data set have been read, and their state there.
-
-    Attributes:
-        start: steps before the last batch.
-        stop: steps after it.
-        before, after: the state there, as :class:`Carried` holds it; None for zeros.
-    """
-
-    def __init__(self, start: int = 0, stop: int = 0, before=None, after=None):
-        self.start, self.stop, self.before, self.after = start, stop, before, after
-
-    def state_at(self, start: int, device):
-        """The state to begin with at ``start``; None for zeros, as at the text's start.
-
-        A batch may come twice in a row: after an overflow of half precision, say.
-        """
-        if start == 0:
-            return None
-        for position, state in ((self.stop, self.after), (self.start, self.before)):
-            if position == start and state is not None:
-                return map_state(lambda part: part.to(device), state)
-        logger.warning("no state is known for step %d of the text; starting from zeros", start)
-        return None
-
-
-class WithState:
-    """Batches of streams whose state flows from each to the next without the task's help."""
-
-    def __init__(self, batches):
-        self.batches = batches
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __iter__(self):
-        carried = Carried()
-        for sample in self.batches:
-            yield with_carried(sample, carried)
-
-
-def with_carried(sample: dict, carried: Carried) -> dict:
-    """``sample`` whose model starts from ``carried`` and leaves its state there."""
-    return {**sample, "net_input": {**sample["net_input"], "carried": carried}}
-
-
 @register_task("stateful_language_modeling", dataclass=StatefulLanguageModelingConfig)
 class StatefulLanguageModelingTask(LanguageModelingTask):
     """Language modelling over streams, see :mod:`fairseq_casrnn.data.streams`.
@@ -94,6 +47,8 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
     does every validation, which leaves the training's state alone. With ``--sentence-reset``,
     batches are of whole sentences instead, each starting from zeros.
     """
+
+    resumes = True
 
     def __init__(self, args, dictionary, output_dictionary=None, targets=None):
         super().__init__(args, dictionary, output_dictionary, targets)
@@ -104,6 +59,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             raise UserError("each text begins with </s> already; drop --add-bos-token")
         if self.targets != ["future"]:
             raise UserError("this task predicts the next token; drop --self-target, --past-target")
+        self.state.merge_state_dict({"words": digest(dictionary)})  # kept in checkpoints
         self.progress = {"training": Progress(), "evaluation": Progress()}
         self.training_data, self.worker = None, (0, 1)  # streams; number of how many
         self.training_stops = []  # steps read after each piece of the epoch
@@ -119,7 +75,23 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         model = super().build_model(args, from_checkpoint)
         if not self.args.sentence_reset:
             check_carries(model)
+        if self.args.max_target_positions is None:
+            lift_limit(model)
         return model
+
+    def load_state_dict(self, state_dict) -> None:
+        """Take over a checkpoint's state.
+
+        Raises:
+            UserError: it was trained with another dictionary than that of the data.
+        """
+        if state_dict.get("words") not in (None, digest(self.dictionary)):
+            raise UserError(
+                f"the dict.txt of {self.args.data} has other words, or the same in another order, "
+                "than the model was trained with; give data binarised with the dictionary of its "
+                "training (fairseq-preprocess --srcdict)"
+            )
+        super().load_state_dict(state_dict)
 
     # --- data ----------------------------------------------------------------------------------
 
@@ -183,7 +155,8 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         """
         if max_sentences is None or max_tokens is not None:
             raise UserError(
-                "--batch-size is the number of streams of each worker; give it, and no --max-tokens"
+                "--batch-size is the number of streams of each worker; give it, and neither "
+                "--max-tokens nor --max-tokens-valid (or --sentence-reset for single sentences)"
             )
         bptt, streams = self.args.bptt, max_sentences * num_shards
         if training and len(dataset.tokens) < streams * bptt:
@@ -224,6 +197,16 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             )
         iterator = self.stream_iterator(dataset, max_sentences=batch_size or 1)
         return WithState(iterator.next_epoch_itr(shuffle=False))
+
+    def inference_step(self, generator, models, sample, *args, **kwargs):
+        """As fairseq's: continue each sentence.
+
+        Raises:
+            UserError: the batch is of streams, cut anywhere.
+        """
+        if "start" in sample:
+            raise UserError("fairseq-generate continues sentences; give --sentence-reset as well")
+        return super().inference_step(generator, models, sample, *args, **kwargs)
 
     # --- the state -----------------------------------------------------------------------------
 

@@ -19,10 +19,10 @@ def train(data, save_dir, *args, epochs=2):
     return fairseq("train", data, *TRAIN, "--max-epoch", epochs, "--save-dir", save_dir, *args)
 
 
-def preprocess(folder: Path) -> Path:
+def preprocess(folder: Path, *args) -> Path:
     """Binarise the text of ``folder``."""
     prefixes = [part for s in ("train", "valid", "test") for part in (f"--{s}pref", folder / s)]
-    fairseq("preprocess", "--only-source", *prefixes, "--destdir", folder / "bin")
+    fairseq("preprocess", "--only-source", *prefixes, "--destdir", folder / "bin", *args)
     return folder / "bin"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_casrnn import cli
+from fairseq_casrnn import cli, recurrence
 from fairseq_casrnn.evaluation import perplexity
 from fairseq_casrnn.evaluation.evaluate_lm import evaluate
 
@@ -76,9 +76,12 @@ def test_command(data, checkpoint, tmp_path, capsys, options):
     assert math.exp(loss) == pytest.approx(value, rel=1e-6)
 
 
-def test_evaluation_of_runs(data, checkpoint, tmp_path):
+def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):
     (tmp_path / "data-bin").symlink_to(data)
+    caplog.set_level("INFO")
+    recurrence._announce.cache_clear()
     result = evaluate(tmp_path, checkpoint.parent, "last", sentences=True)
+    assert not caplog.messages  # nothing between the lines of a recipe
     for subset in ("valid", "test"):
         count, value = independent(checkpoint, data, subset, sentences=True)
         assert result[f"{subset}_tokens"] == count
@@ -95,7 +98,11 @@ def test_evaluation_of_runs(data, checkpoint, tmp_path):
         (["{data}", "--path", "{checkpoint}", "--subset", "dev"], "there is no 'dev' in {data}"),
         (["{data}", "--path", "{checkpoint}", "--streams", "0"], "--streams is 0"),
         (["{data}", "--path", "{checkpoint}", "--streams", "99"], "too few for 99 streams"),
-        (["{other}", "--path", "{checkpoint}"], "or with another dictionary"),
+        (
+            ["{data}", "--path", "{checkpoint}", "--streams", "2", "--sentence-reset"],
+            "--streams is for a continuous text",
+        ),
+        (["{other}", "--path", "{checkpoint}"], "other has other words"),
         (["{data}", "--path", "{checkpoint}", "--scores", "/no/file"], "cannot write /no/file"),
     ],
 )

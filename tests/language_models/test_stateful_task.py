@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 import socket
 
 import pytest
@@ -12,9 +13,11 @@ from fairseq.data import data_utils
 from mistakes.commands import Commands
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.tasks.stateful_language_modeling import Progress
+from fairseq_casrnn.evaluation import perplexity
+from fairseq_casrnn.explain import explain
+from fairseq_casrnn.models.progress import Progress
 
-from .conftest import TRAIN, train
+from .conftest import TRAIN, preprocess, train
 
 
 @torch.no_grad()
@@ -56,10 +59,10 @@ def test_validation_counts_every_token_once(data, tmp_path, sentences):
     done = train(data, tmp_path, *options, "--dropout", 0, epochs=1)
     valid = done.records("valid_loss")[-1]
     checkpoint = tmp_path / "checkpoint_last.pt"
-    count, perplexity = independent(checkpoint, data, "valid", sentences, streams=4)
+    count, exact = independent(checkpoint, data, "valid", sentences, streams=4)
     saved = torch.load(checkpoint)["extra_state"]
-    assert saved["val_loss"] == pytest.approx(math.log2(perplexity), abs=6e-4)  # three digits
-    assert float(valid["valid_ppl"]) == pytest.approx(perplexity, abs=0.006)
+    assert saved["val_loss"] == pytest.approx(math.log2(exact), abs=6e-4)  # three digits
+    assert float(valid["valid_ppl"]) == pytest.approx(exact, abs=0.006)
     training = done.records("train_loss")[-1]
     updates = int(training["train_num_updates"])
     skipped = 0 if sentences else 4  # the first token of each stream
@@ -105,6 +108,44 @@ def test_sampling(data, checkpoint, task):
         arguments += ["--sentence-reset", "--gen-subset", "test"]
         done = fairseq("generate", data, *arguments, *sample)
     assert len(done.lines("H")) == 2 * 9
+
+
+def test_streams_are_not_continued(data, checkpoint):
+    arguments = ["--task", "stateful_language_modeling", "--cpu", "--path", checkpoint]
+    with pytest.raises(UserError, match="give --sentence-reset as well"):
+        fairseq("generate", data, *arguments, "--batch-size", 4, "--num-workers", 0)
+
+
+def test_sentences_of_any_length(data, tmp_path):
+    """Only --max-target-positions limits them; --tokens-per-sample is of fairseq's own task."""
+    options = ["--sentence-reset", "--tokens-per-sample", 3]
+    done = train(data, tmp_path, *options, epochs=1)
+    updates = int(done.records("train_loss")[-1]["train_num_updates"])
+    seen = float(done.records("train_loss")[-1]["train_wpb"]) * updates
+    assert seen == pytest.approx(size(data, "train"), abs=0.06 * updates)
+    path = tmp_path / "checkpoint_last.pt"
+    arguments = ["--task", "stateful_language_modeling", *options, "--cpu", "--path", path]
+    found = fairseq("eval_lm", data, *arguments, "--gen-subset", "test", "--num-workers", 0)
+    assert evaluated(found)[0] == size(data, "test")
+    with pytest.raises(Exception, match="Size of sample") as caught:
+        train(data, tmp_path / "limited", "--sentence-reset", "--max-target-positions", 3)
+    sentence = explain(caught.value)
+    assert "--max-target-positions 3; split it" in sentence
+    assert "source" not in sentence
+
+
+def test_other_words(data, checkpoint, tmp_path):
+    """A dictionary of the same size, in which the words have other numbers."""
+    lines = (data / "dict.txt").read_text().splitlines(keepends=True)
+    (tmp_path / "dict.txt").write_text("".join(reversed(lines)))
+    for split in ("train", "valid", "test"):
+        (tmp_path / split).write_text((data.parent / split).read_text())
+    other = preprocess(tmp_path, "--srcdict", tmp_path / "dict.txt")
+    shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        perplexity.load(checkpoint, other)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        train(other, tmp_path, epochs=3)
 
 
 @pytest.mark.parametrize("jitter", [0, 2])
@@ -246,6 +287,12 @@ def test_state_of_a_batch_that_comes_twice():
         (["--arch", "lstm_lm"], "LSTMLanguageModel carries no state from batch to batch"),
         (["--past-target"], "drop --self-target, --past-target"),
         (["--add-bos-token"], "drop --add-bos-token"),
+        (["--max-tokens-valid", "100"], "neither --max-tokens nor --max-tokens-valid"),
+        (["--criterion", "dyck_cross_entropy"], "needs whole strings; give --sentence-reset"),
+        (
+            ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"],
+            "adaptive_loss needs --adaptive-softmax-cutoff",
+        ),
     ],
 )
 def test_mistakes(data, tmp_path, options, message):

@@ -9,8 +9,10 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.analysis.syneval import Accuracy, Pair
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation import perplexity
 
 from .common import dictionary, random_model
+from .conftest import train
 
 LINES = [
     "simple_agrmt\tsing\tw4 w5\tw4 w6",
@@ -76,6 +78,18 @@ def test_scores(monkeypatch, end, options):
         expected = table.gather(1, tokens[:, None]).sum()
         assert scores[sentence] == pytest.approx(float(expected), rel=1e-5)
     assert scores["w4 nobody"] == scores["w4 knows"]  # both unknown
+
+
+def test_transformer(data, tmp_path):
+    """The baseline may be fairseq's own."""
+    sizes = ["--decoder-embed-dim", 8, "--decoder-ffn-embed-dim", 8, "--decoder-layers", 1]
+    options = ["--sentence-reset", "--arch", "transformer_lm", "--decoder-attention-heads", 2]
+    train(data, tmp_path, *options, *sizes, epochs=1)
+    model, task = perplexity.load(tmp_path / "checkpoint_last.pt", data)
+    found = syneval.score(model, task.source_dictionary, ["w4 w5 w6", "w4 w5"])
+    words = [task.source_dictionary.encode_line(line, append_eos=True).long() for line in found]
+    exact = perplexity.score_sentences(model, task.source_dictionary, words).sentences()
+    assert list(found.values()) == pytest.approx(exact.tolist(), rel=1e-5)
 
 
 def test_command(data, checkpoint, tmp_path, capsys):

@@ -19,6 +19,7 @@ def run(script, *options, status=0):
     command = [EXAMPLES / script, *map(str, options)]
     done = subprocess.run(command, cwd="/", capture_output=True, text=True)
     assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
+    assert status or not done.stderr  # nothing between the lines that the README shows
     return done.stdout if status == 0 else done.stderr
 
 
