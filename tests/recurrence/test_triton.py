@@ -18,6 +18,7 @@ import torch
 from helpers import (
     DOUBLE,
     FAMILIES,
+    HALVES,
     SINGLE,
     assert_close,
     every_case,
@@ -42,11 +43,6 @@ runs = pytest.mark.skipif(
     "triton" not in recurrence.ENGINES or not (INTERPRETING or torch.cuda.is_available()),
     reason="neither a GPU nor Triton's interpreter",
 )
-# A rounding to the few bits of the dtype at each product and output.
-HALVES = {
-    torch.bfloat16: {"rtol": 0.03, "atol": 0.03},
-    torch.float16: {"rtol": 0.004, "atol": 0.004},
-}
 HALF = pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
 
 
