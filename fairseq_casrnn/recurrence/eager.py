@@ -22,16 +22,17 @@ from .reference import at_last
 
 def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
-    dtype = weight_hh.dtype
-    wide = kept(dtype)
+    dtype, wide = weight_hh.dtype, kept(weight_hh.dtype)
+    tensors = (gx, weight_hh, h0, c0, extra)
     if wide != dtype:
-        tensors = (cast(t, wide) for t in (gx, weight_hh, h0, c0, extra))
-        hs, cs, *final = run(cell, *tensors, last, tuple(cast(p, wide) for p in params))
-        return hs.to(dtype), cs, *(cast(t, dtype) for t in final)
-    hs, cs, h_n, c_n = _Loop.apply(cell, gx, weight_hh, h0, c0, extra, last, *params)
+        tensors = [cast(t, wide) for t in tensors]
+        params = [cast(p, wide) for p in params]
+    hs, cs, *final = _Loop.apply(cell, *tensors, last, *params)
+    if wide != dtype:
+        hs, *final = (cast(t, dtype) for t in (hs, *final))
     if cell.has_cell:
-        return hs, cs, h_n, c_n
-    return hs, None, h_n, None
+        return hs, cs, *final
+    return hs, None, final[0], None
 
 
 def add_recurrent_(cell: Cell, gates, inner, h, weight_t):

@@ -1,5 +1,6 @@
 """What only the compiled engine has; that it computes what the others do is in test_engines.py."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -316,6 +317,31 @@ def test_reasons_not_to_use_the_extension(import_as):
         module, why = import_as(result)
         assert module is None
         assert re.search(reason, why)
+
+
+def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, tmp_path):
+    """It would end the process at its first such instruction."""
+    library = tmp_path / "_cpp.so"
+    library.write_bytes(b"\x7fELF\0fairseq_casrnn needs: avx2 avx512f avx512_bf16;\0")
+    spec = SimpleNamespace(origin=str(library))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    good = SimpleNamespace(interface=cpp.INTERFACE, torch_version=torch.__version__)
+    for flags, lacking in (
+        ("avx2 fma", "avx512_bf16, avx512f,"),
+        ("avx2 avx512f avx512_bf16", None),
+        ("", None),  # not known
+    ):
+        monkeypatch.setattr(cpp, "instructions", lambda flags=flags: frozenset(flags.split()))
+        module, why = import_as(good)
+        assert (module is good) == (lacking is None)
+        assert lacking is None or f"for a processor with {lacking}" in why
+
+
+@compiled
+def test_the_extension_says_what_it_needs():
+    library = Path(cpp.extension()[0].__file__)
+    if cpp.extension()[0].instruction_set == "AVX512" and cpp.instructions():
+        assert {"avx2", "avx512f"} <= cpp.needs(library) <= cpp.instructions()
 
 
 WITHOUT = """
