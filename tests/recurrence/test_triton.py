@@ -161,7 +161,8 @@ def test_accuracy_of_activations():
     for gates, true in zip(((big, none, a, big), (a, none, big, big)), exact, strict=True):
         _, cs, *_ = recurrence.run("triton", cell, torch.cat(gates, -1), weight, zero, zero)
         error = (cs.flatten().double() - true).abs() / true.abs().clamp(min=1e-30)
-        assert error.max() < 1e-6
+        # On a GPU exp(x) is exp2(x log2 e), whose argument is rounded: 43 for x = 30.
+        assert error.max() < (1e-6 if INTERPRETING else 3e-6)
 
 
 @runs
