@@ -100,6 +100,23 @@ def test_many_steps_of_large_products(case, dtype, tolerance):
 
 
 @compiled
+@pytest.mark.parametrize("which", ["weight_ih", "weight_hh", "both"])
+def test_weights_without_a_dense_dimension(which):
+    """As slices of larger ones, where products are large enough for kernels that want one."""
+    case = next(c for c in FAMILIES if c.name == "cas_lstm")
+    cell, tensors = layer_of(case, 6, 40, 64, torch.float32, inputs=64)
+    with torch.no_grad():
+        tensors[1] *= 0.1
+    (ours, d_ours) = run("eager", cell, tensors)
+    for i in {"weight_ih": [1], "weight_hh": [3], "both": [1, 3]}[which]:
+        tensors[i] = torch.stack([tensors[i]] * 2, -1)[..., 0].detach().requires_grad_()
+        assert 1 not in tensors[i].stride()
+    (theirs, d_theirs) = run("cpp", cell, tensors)
+    assert_close(theirs, ours, SINGLE)
+    assert_close(d_theirs, d_ours, {"rtol": 1e-4, "atol": 1e-3})
+
+
+@compiled
 @every_case
 @PRECISIONS
 def test_rows_shared_out_among_threads(case, dtype, tolerance):
