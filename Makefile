@@ -19,6 +19,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 TORCH_INDEX ?= $(shell nvidia-smi -L >/dev/null 2>&1 || echo https://download.pytorch.org/whl/cpu)
 
 PIP := $(VENV)/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt
+COMPILER := { command -v "$${CXX:-c++}" || command -v g++; } >/dev/null
 BUILD_TOOLS := numpy cython setuptools wheel
 STAMP := $(VENV)/.installed
 
@@ -48,8 +49,8 @@ $(STAMP): setup.py pyproject.toml constraints.txt $(wildcard fairseq_casrnn/csrc
 	@$(PYTHON) -c 'import os, sys, sysconfig as s; \
 	    sys.exit(not os.path.exists(s.get_paths()["include"] + "/Python.h"))' || { \
 	    echo "error: Python.h is missing; install Python's headers (python3-dev)" >&2; exit 1; }
-	@command -v "$${CXX:-c++}" >/dev/null || command -v g++ >/dev/null || { \
-	    echo "error: a C++ compiler is needed; install g++ or clang++" >&2; exit 1; }
+	@$(COMPILER) || echo "warning: no C++ compiler: engine 'cpp' is left out, and fairseq can only" \
+	    "come from a wheel that pip has kept; install g++ or clang++" >&2
 	@[ -x $(VENV)/bin/pip ] || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV): torch, about 200 MB (1 of 3)"
 	@# Without dependencies, since an index that hangs costs a minute for these two already; if it
@@ -58,7 +59,8 @@ $(STAMP): setup.py pyproject.toml constraints.txt $(wildcard fairseq_casrnn/csrc
 	    --timeout 15 --retries 1 torch torchaudio || true
 	@$(PIP) torch torchaudio $(BUILD_TOOLS)
 	@echo "installing into $(VENV): fairseq, compiled from source, about 3 minutes (2 of 3)"
-	@$(PIP) --no-build-isolation fairseq-fixed
+	@$(PIP) --no-build-isolation fairseq-fixed || { $(COMPILER) || \
+	    echo "error: fairseq must be compiled; install g++ or clang++" >&2; exit 1; }
 	@echo "installing into $(VENV): fairseq-casrnn, its C++ engine and its tools (3 of 3)"
 	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation -e '.[dev,plots]'
 	@touch $@

@@ -19,6 +19,11 @@ from fairseq_casrnn import cells, layers, recurrence
 DOUBLE = {"rtol": 1e-10, "atol": 1e-10}
 # The same in single precision; gradients are sums over steps and sequences.
 SINGLE = {"rtol": 1e-4, "atol": 1e-5}
+# A rounding to the few bits of the dtype at each product and output.
+HALVES = {
+    torch.bfloat16: {"rtol": 0.03, "atol": 0.03},
+    torch.float16: {"rtol": 0.004, "atol": 0.004},
+}
 
 T, B, I, H, L = 5, 3, 7, 4, 2  # no two alike, so that no axis can stand for another
 LENGTHS = [3, 5, 1]  # neither sorted nor reversed

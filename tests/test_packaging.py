@@ -90,6 +90,28 @@ def test_make_names_what_is_missing(tmp_path):
     assert "error: Python >= 3.11 is needed" in done.stderr
 
 
+@pytest.mark.parametrize("wheel_kept", [True, False])
+def test_make_without_a_compiler(tmp_path, wheel_kept):
+    """It goes on where pip still has a wheel of fairseq, and else says what is missing."""
+    tools, venv = tmp_path / "tools", tmp_path / "venv"
+    for folder in (tools, venv / "bin"):
+        folder.mkdir(parents=True)
+    for name in ("sh", "touch"):
+        (tools / name).symlink_to(shutil.which(name))
+    for name in ("pip", "python"):
+        program = venv / "bin" / name
+        program.write_text(f"#!/bin/sh\ncase $* in *fairseq-fixed*) exit {1 - wheel_kept};; esac\n")
+        program.chmod(0o755)
+    make = [shutil.which("make"), f"VENV={venv}", f"PYTHON={sys.executable}", "TORCH_INDEX="]
+    env = {**SHELL, "PATH": str(tools), "CXX": "no-such-compiler"}
+    done = subprocess.run(
+        [*make, "install"], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+    )
+    assert "warning: no C++ compiler: engine 'cpp' is left out" in done.stderr
+    assert (done.returncode == 0) == wheel_kept == (venv / ".installed").exists()
+    assert ("error: fairseq must be compiled; install g++" in done.stderr) != wheel_kept
+
+
 def test_user_dir_command():
     done = subprocess.run(["casrnn", "user-dir"], capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()) == PACKAGE.resolve()

@@ -68,7 +68,9 @@ Loss row_loss(const T* x, int64_t size, int64_t target, double smoothing, T* gra
   }
   const double log_total = std::log(total);
   const double plain = log_total - double(x[target] - top);
-  return {more * plain + other * (double(size) * log_total - all), plain};
+  // Without smoothing a logit of -inf, whose sum is not finite, counts for nothing.
+  const double others = other > 0 ? other * (double(size) * log_total - all) : 0;
+  return {more * plain + others, plain};
 }
 
 template <class T>

@@ -1,3 +1,4 @@
+#include "needs.h"
 #include "rows.h"
 
 namespace casrnn {

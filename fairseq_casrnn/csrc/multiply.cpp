@@ -23,15 +23,6 @@ int64_t depth_at_once(int64_t inner) {
   return ((inner + parts - 1) / parts + kAligned - 1) / kAligned * kAligned;
 }
 
-// The matrix itself, or a copy where neither its rows nor its columns are dense, as those of expanded
-// and of sliced ones.
-Tensor with_dense_dimension(const Tensor& matrix) {
-  const int64_t rows = matrix.size(0), columns = matrix.size(1);
-  const bool dense_rows = matrix.stride(1) == 1 && (rows == 1 || matrix.stride(0) >= columns);
-  const bool dense_columns = matrix.stride(0) == 1 && (columns == 1 || matrix.stride(1) >= rows);
-  return dense_rows || dense_columns ? matrix : matrix.clone(at::MemoryFormat::Contiguous);
-}
-
 void multiply_panels(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias, bool narrow) {
   const int64_t rows = a.size(0), inner = a.size(1), depth = depth_at_once(inner);
   const bool copied = narrow || a.stride(1) != 1;
@@ -51,7 +42,7 @@ void multiply_panels(const Tensor& y, const Tensor& a, const Tensor& b, const Te
 void multiply(Tensor y, const Tensor& a, const Tensor& b, const Tensor& bias) {
   const bool narrow = is_narrow(b, a.size(0));
   if (narrow || (a.size(0) >= kFewest && has_panels(b)))
-    return multiply_panels(y, with_dense_dimension(a), with_dense_dimension(b), bias, narrow);
+    return multiply_panels(y, with_dense_dimension(a), b, bias, narrow);
   at::mm_out(y, a, b);
   if (bias.defined()) y.add_(bias);
 }

@@ -45,15 +45,27 @@ bool can_multiply() {
   return y == 11;
 }
 
-bool has_dot_products_but_no_amx() {
+bool has_amx() {  // AMX-BF16
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__builtin_cpu_supports("avx512f")) return false;  // asks the operating system, too
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || d >> 22 & 1) return false;  // AMX-BF16
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 5 & 1;               // AVX512_BF16
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 22 & 1;
 #else
   return false;
 #endif
+}
+
+bool has_dot_products() {  // AVX512_BF16
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__builtin_cpu_supports("avx512f")) return false;  // asks the operating system, too
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 5 & 1;
+#else
+  return false;
+#endif
+}
+
+bool is_medium() {
+  return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::MEDIUM;
 }
 
 int64_t rounded(int64_t size, int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }
@@ -109,16 +121,23 @@ T* scratch(int64_t size) {
 }  // namespace
 
 bool has_panels(const Tensor& matrix) {
-  static const bool able = can_multiply();
-  return able && at::globalContext().userEnabledMkldnn() && matrix.device().is_cpu() &&
-         matrix.scalar_type() == at::kFloat;
+  static const bool able = can_multiply(), torch_rounds = has_amx();
+  // With AMX and "medium", torch's own products are the faster ones.
+  return able && !(torch_rounds && is_medium()) && at::globalContext().userEnabledMkldnn() &&
+         matrix.device().is_cpu() && matrix.scalar_type() == at::kFloat;
 }
 
 bool is_narrow(const Tensor& factor, int64_t rows) {
   constexpr int64_t kFewest = 16;
-  static const bool able = has_dot_products_but_no_amx();
-  return able && rows >= kFewest && has_panels(factor) &&
-         at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::MEDIUM;
+  static const bool able = has_dot_products() && !has_amx();
+  return able && rows >= kFewest && is_medium() && has_panels(factor);
+}
+
+Tensor with_dense_dimension(const Tensor& matrix) {
+  const int64_t rows = matrix.size(0), columns = matrix.size(1);
+  const bool dense_rows = matrix.stride(1) == 1 && (rows == 1 || matrix.stride(0) >= columns);
+  const bool dense_columns = matrix.stride(0) == 1 && (columns == 1 || matrix.stride(1) >= rows);
+  return dense_rows || dense_columns ? matrix : matrix.clone(at::MemoryFormat::Contiguous);
 }
 
 Panels::Panels(const Tensor& matrix, bool narrow, int64_t multiple)
@@ -126,10 +145,11 @@ Panels::Panels(const Tensor& matrix, bool narrow, int64_t multiple)
       inner_(matrix.size(0)),
       depth_(rounded(inner_, narrow ? rounded(multiple, 2) : multiple)) {
   arrange(matrix.size(1));
+  const Tensor source = with_dense_dimension(matrix);
   const int64_t count = panels_.size();
   packed_ = at::empty({count, depth_, kWidth}, matrix.options().dtype(narrow ? at::kBFloat16 : at::kFloat));
   shared_out(shares_of(count, depth_ * kWidth), count, [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) fill(matrix, p);
+    for (int64_t p = begin; p < end; ++p) fill(source, p);
   });
 }
 

@@ -17,9 +17,13 @@ bool has_panels(const at::Tensor& matrix);
 // torch does not, and there are rows enough to be worth the conversion.
 bool is_narrow(const at::Tensor& factor, int64_t rows);
 
+// The matrix itself, or a copy where neither its rows nor its columns are dense, as those of expanded
+// and of sliced ones.
+at::Tensor with_dense_dimension(const at::Tensor& matrix);
+
 class Panels {
  public:
-  // matrix: (K, N) with a dense dimension. multiple: what K is rounded up to, with zeros.
+  // matrix: (K, N), any strides. multiple: what K is rounded up to, with zeros.
   Panels(const at::Tensor& matrix, bool narrow, int64_t multiple = 1);
 
   // y (+)= x · M, with x (rows, K) and y (rows, N), which have dense rows.

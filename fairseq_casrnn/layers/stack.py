@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
@@ -210,8 +209,7 @@ class RecurrentStack(nn.Module):
             w_ih, w_hh, bias, params = self.layer_parameters(k)
             extra = self.extra_input(k, "", x, lower_c, tokens)
             c = None if c_0 is None else c_0[k]
-            gx = F.linear(x, w_ih, bias)
-            x, lower_c = cell.step(gx, F.linear(h_0[k], w_hh), h_0[k], c, extra, params)
+            x, lower_c = recurrence.one_step(cell, x, w_ih, bias, w_hh, h_0[k], c, extra, params)
             hs.append(x)
             cs.append(lower_c)
         h = torch.stack(hs)

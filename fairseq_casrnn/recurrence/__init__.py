@@ -9,6 +9,9 @@
 
 The engine is chosen by ``engine=`` of a layer, else by the environment variable ``CASRNN_ENGINE``,
 else ``cpp`` where it was compiled, on the CPU, and otherwise ``eager``.
+
+With weights in float16 or bfloat16 all engines but ``reference`` keep the sums of gates and the
+cell states in float32.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import torch.nn.functional as F
 
 from ..errors import UserError
 from . import cpp, eager, reference, triton_loop
-from .inputs import InputProduct
+from .inputs import InputProduct, cast, kept
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +144,18 @@ def stepper(engine, cell, weight_ih, bias, weight_hh, params=()):
 
     @torch.no_grad()
     def step(x, h, c=None, extra=None):
-        gx, gh = F.linear(x, weight_ih, bias), F.linear(h, weight_hh)
-        return cell.step(gx, gh, h, c, extra, params)
+        return one_step(cell, x, weight_ih, bias, weight_hh, h, c, extra, params)
 
     return step
+
+
+def one_step(cell, x, weight_ih, bias, weight_hh, h, c=None, extra=None, params=()):
+    """A differentiable step of a layer in PyTorch operations; arguments as of :func:`stepper`.
+
+    With weights in half precision c comes out in float32.
+    """
+    wide = kept(weight_hh.dtype)
+    sums = F.linear(x, weight_ih, bias), F.linear(h, weight_hh)
+    tensors = (cast(t, wide) for t in (*sums, h, c, extra))
+    new_h, new_c = cell.step(*tensors, tuple(cast(p, wide) for p in params))
+    return new_h.to(h.dtype), new_c

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
+import re
+from pathlib import Path
 
 import torch
 
@@ -44,6 +47,13 @@ INTERFACE = 8
 def extension():
     """``(module, None)``, or ``(None, why not)`` when there is no compiled extension to use."""
     name = f"{__package__.rpartition('.')[0]}._cpp"
+    spec = importlib.util.find_spec(name)
+    lacking = [] if spec is None else sorted(needs(Path(spec.origin)) - instructions())
+    if lacking:
+        return None, (
+            f"it was compiled for a processor with {', '.join(lacking)}, which this one lacks; "
+            "install again here, or with CASRNN_MARCH=x86-64-v3 for all that have AVX2"
+        )
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError:
@@ -56,6 +66,21 @@ def extension():
     if built != here:
         return None, f"it was compiled for torch {built} and this is torch {here}; install again"
     return module, None
+
+
+def needs(library: Path) -> set[str]:
+    """The instructions that the extension was compiled with: ``csrc/needs.h``."""
+    found = re.search(rb"fairseq_casrnn needs:([ \w]*);", library.read_bytes())
+    return set(found[1].decode().split()) if found and instructions() else set()
+
+
+@functools.cache
+def instructions() -> frozenset[str]:
+    """Those of this machine's processor by Linux's names; empty where they are not known."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
+    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    return frozenset(found[1].split()) if found else frozenset()
 
 
 def supports(cell: Cell, *tensors) -> bool:

@@ -8,21 +8,27 @@ import torch
 from torch import Tensor
 
 from . import attention_cpp, autocast, engine_name
-from .attention import Decode, run_reference
+from .attention import Decode, Layer, run_reference
 from .attention_cpp import COMPILED, Steps
 from .attention_eager import EAGER
 from .attention_loop import run as run_fused
+from .inputs import kept
 
 
 def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
     """:func:`.attention.run_reference`, by the engine of that name (None: the default)."""
-    device = d.h0.device.type
+    device, dtype = d.h0.device.type, d.layers[0].weight_hh.dtype
     name = engine_name(engine, device)
     if autocast(device):  # sums over time in the parameters' precision
         with torch.autocast(device, enabled=False):
-            return run(name, in_dtype(d, d.layers[0].weight_hh.dtype))
+            return run(name, in_dtype(d, dtype))
     if name == "reference":
         return run_reference(d)
+    wide = kept(dtype)
+    if wide != dtype:  # in half precision, the loop in single
+        layers = [layer_in_dtype(layer, wide) for layer in d.layers]
+        out, alpha = run(name, in_dtype(replace(d, layers=layers), wide))
+        return out.to(dtype), alpha.to(dtype)
     compiled = name == "cpp" and attention_cpp.supports(d)
     return run_fused(d, COMPILED if compiled else EAGER)
 
@@ -50,3 +56,10 @@ def in_dtype(d: Decode, dtype: torch.dtype) -> Decode:
             if torch.is_tensor(value) and value.is_floating_point() and name != "temperature"
         },
     )
+
+
+def layer_in_dtype(layer: Layer, dtype: torch.dtype) -> Layer:
+    """``layer`` with all its tensors in ``dtype``."""
+    params = tuple(p.to(dtype) for p in layer.params)
+    tensors = {k: t.to(dtype) for k, t in vars(layer).items() if torch.is_tensor(t)}
+    return replace(layer, params=params, **tensors)

@@ -3,6 +3,9 @@
 The recurrent product and the cell's in-place elementwise maths are all that the time loop does,
 forward and backward. Activated gates are kept over the pre-activations, the states in one buffer
 that both passes share, and the gradient of the recurrent weight is a single product after the loop.
+
+In float16 and bfloat16 the loop runs in float32. The cells ``cs`` that :func:`run` returns are
+float32 then, for the layer above; all else has the weights' dtype.
 """
 
 from __future__ import annotations
@@ -13,15 +16,23 @@ import torch
 
 from ..cells.base import Cell
 from ..errors import UserError
+from .inputs import cast, kept
 from .reference import at_last
 
 
 def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
-    hs, cs, h_n, c_n = _Loop.apply(cell, gx, weight_hh, h0, c0, extra, last, *params)
+    dtype, wide = weight_hh.dtype, kept(weight_hh.dtype)
+    tensors = (gx, weight_hh, h0, c0, extra)
+    if wide != dtype:
+        tensors = [cast(t, wide) for t in tensors]
+        params = [cast(p, wide) for p in params]
+    hs, cs, *final = _Loop.apply(cell, *tensors, last, *params)
+    if wide != dtype:
+        hs, *final = (cast(t, dtype) for t in (hs, *final))
     if cell.has_cell:
-        return hs, cs, h_n, c_n
-    return hs, None, h_n, None
+        return hs, cs, *final
+    return hs, None, final[0], None
 
 
 def add_recurrent_(cell: Cell, gates, inner, h, weight_t):
@@ -44,7 +55,8 @@ def without_autocast(backward):
 
     @functools.wraps(backward)
     def wrapped(ctx, *grads):
-        device = ctx.saved_tensors[0].device.type
+        # Not that of the saved tensors: torch.utils.checkpoint lets them be asked for only once.
+        device = next((g.device.type for g in grads if g is not None), "cpu")
         with torch.autocast(device, enabled=False):
             return backward(ctx, *grads)
 

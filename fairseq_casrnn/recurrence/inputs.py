@@ -1,11 +1,22 @@
-"""What a layer hands to an engine for its gates' inputs."""
+"""What a layer hands to an engine for its gates' inputs, and the precision of its states."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+def kept(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of gates' sums and cell states where inputs and weights have ``dtype``."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def cast(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """``tensor``, or None, in ``dtype``."""
+    return None if tensor is None else tensor.to(dtype)
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ from ..cells.base import Cell
 from ..cells.cas_lstm import CASCell
 from . import eager
 from .cpp import KERNELS, param_grads
-from .inputs import InputProduct
+from .inputs import InputProduct, kept
 from .reference import at_last
-from .triton_steps import Saved, backward, forward, kept
+from .triton_steps import Saved, backward, forward
 
 logger = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 
 from .cpp import kernel_params
+from .inputs import kept
 
 TILE = 4, 128
 """Rows and units of a program, at most: few, for a step is to spread over the whole GPU."""
@@ -18,11 +19,6 @@ TILE = 4, 128
 def kernels():
     """The module of kernels; reading it needs Triton and takes a second."""
     return importlib.import_module(f"{__package__}.triton_kernels")
-
-
-def kept(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of gates and states for inputs of ``dtype``."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 class Saved(NamedTuple):

@@ -53,6 +53,20 @@ def test_agrees_with_fairseqs(classes, smoothing, dtype):
     assert (grad[target == PAD] == 0).all()
 
 
+def test_a_class_that_is_ruled_out():
+    logits, target = example(20, torch.float32)
+    with torch.no_grad():
+        logits[..., 4], target[target == 4] = -math.inf, 5
+    loss, _ = smoothed_cross_entropy(logits, target, 0.0, PAD)
+    (grad,) = torch.autograd.grad(loss, logits)
+    expected = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), target.flatten(), ignore_index=PAD, reduction="sum"
+    )
+    torch.testing.assert_close(loss, expected)
+    assert grad.isfinite().all()
+    assert (grad[..., 4].abs() < 1e-30).all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_logits_far_apart(dtype):
     logits = torch.full((2, 33), -1000.0, dtype=dtype)

@@ -24,6 +24,7 @@ from helpers import (
     rand_state,
     weighted,
 )
+from torch.utils.checkpoint import checkpoint
 
 
 def setup(case, engine, **kwargs):
@@ -58,6 +59,18 @@ def test_gradients_accumulate(case, engine):
     assert_close([leaf.grad for leaf in leaves], [2 * g for g in once])
     result = flat(layer(*arguments))
     assert_close(gradients(weighted(result) + weighted(result), leaves), [2 * g for g in once])
+
+
+@every_family
+@every_engine
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing(case, engine, reentrant):
+    """torch.utils.checkpoint runs the forward again, and lets saved tensors be read but once."""
+    layer, arguments, leaves = setup(case, engine)
+    expected = gradients(weighted(flat(layer(*arguments))), leaves)
+    result = checkpoint(lambda *a: flat(layer(*a)), *arguments, use_reentrant=reentrant)
+    weighted(result).backward()
+    assert all(torch.equal(leaf.grad, grad) for leaf, grad in zip(leaves, expected, strict=True))
 
 
 @every_family

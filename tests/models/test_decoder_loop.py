@@ -16,6 +16,7 @@ from helpers import (
     rand,
     weighted,
 )
+from torch.utils.checkpoint import checkpoint
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
@@ -244,6 +245,14 @@ def test_backward_twice_with_retained_graph(fused, case):
     loss.backward()
     with pytest.raises(RuntimeError, match="second time"):
         loss.backward()
+
+
+@every_family
+def test_checkpointing(fused, case):
+    decode, named = make(case)
+    expected = gradients(weighted(fused(decode)), named.values())
+    result = checkpoint(fused, decode, use_reentrant=False)
+    assert_close(gradients(weighted(result), named.values()), expected, names=list(named))
 
 
 @every_family

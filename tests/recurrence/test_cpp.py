@@ -1,5 +1,6 @@
 """What only the compiled engine has; that it computes what the others do is in test_engines.py."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -96,6 +97,23 @@ def test_many_steps_of_large_products(case, dtype, tolerance):
     assert_close(d_ours, d_theirs, {"rtol": tolerance["rtol"], "atol": 100 * tolerance["atol"]})
     with torch.no_grad():  # the gates of one block are then overwritten by the next
         assert_close(run_only("cpp", cell, tensors), [t.detach() for t in theirs], tolerance)
+
+
+@compiled
+@pytest.mark.parametrize("which", ["weight_ih", "weight_hh", "both"])
+def test_weights_without_a_dense_dimension(which):
+    """As slices of larger ones, where products are large enough for kernels that want one."""
+    case = next(c for c in FAMILIES if c.name == "cas_lstm")
+    cell, tensors = layer_of(case, 6, 40, 64, torch.float32, inputs=64)
+    with torch.no_grad():
+        tensors[1] *= 0.1
+    (ours, d_ours) = run("eager", cell, tensors)
+    for i in {"weight_ih": [1], "weight_hh": [3], "both": [1, 3]}[which]:
+        tensors[i] = torch.stack([tensors[i]] * 2, -1)[..., 0].detach().requires_grad_()
+        assert 1 not in tensors[i].stride()
+    (theirs, d_theirs) = run("cpp", cell, tensors)
+    assert_close(theirs, ours, SINGLE)
+    assert_close(d_theirs, d_ours, {"rtol": 1e-4, "atol": 1e-3})
 
 
 @compiled
@@ -316,6 +334,31 @@ def test_reasons_not_to_use_the_extension(import_as):
         module, why = import_as(result)
         assert module is None
         assert re.search(reason, why)
+
+
+def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, tmp_path):
+    """It would end the process at its first such instruction."""
+    library = tmp_path / "_cpp.so"
+    library.write_bytes(b"\x7fELF\0fairseq_casrnn needs: avx2 avx512f avx512_bf16;\0")
+    spec = SimpleNamespace(origin=str(library))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    good = SimpleNamespace(interface=cpp.INTERFACE, torch_version=torch.__version__)
+    for flags, lacking in (
+        ("avx2 fma", "avx512_bf16, avx512f,"),
+        ("avx2 avx512f avx512_bf16", None),
+        ("", None),  # not known
+    ):
+        monkeypatch.setattr(cpp, "instructions", lambda flags=flags: frozenset(flags.split()))
+        module, why = import_as(good)
+        assert (module is good) == (lacking is None)
+        assert lacking is None or f"for a processor with {lacking}" in why
+
+
+@compiled
+def test_the_extension_says_what_it_needs():
+    library = Path(cpp.extension()[0].__file__)
+    if cpp.extension()[0].instruction_set == "AVX512" and cpp.instructions():
+        assert {"avx2", "avx512f"} <= cpp.needs(library) <= cpp.instructions()
 
 
 WITHOUT = """

@@ -18,6 +18,7 @@ import torch
 from helpers import (
     DOUBLE,
     FAMILIES,
+    HALVES,
     SINGLE,
     assert_close,
     every_case,
@@ -42,11 +43,6 @@ runs = pytest.mark.skipif(
     "triton" not in recurrence.ENGINES or not (INTERPRETING or torch.cuda.is_available()),
     reason="neither a GPU nor Triton's interpreter",
 )
-# A rounding to the few bits of the dtype at each product and output.
-HALVES = {
-    torch.bfloat16: {"rtol": 0.03, "atol": 0.03},
-    torch.float16: {"rtol": 0.004, "atol": 0.004},
-}
 HALF = pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
 
 
@@ -165,7 +161,8 @@ def test_accuracy_of_activations():
     for gates, true in zip(((big, none, a, big), (a, none, big, big)), exact, strict=True):
         _, cs, *_ = recurrence.run("triton", cell, torch.cat(gates, -1), weight, zero, zero)
         error = (cs.flatten().double() - true).abs() / true.abs().clamp(min=1e-30)
-        assert error.max() < 1e-6
+        # On a GPU exp(x) is exp2(x log2 e), whose argument is rounded: 43 for x = 30.
+        assert error.max() < (1e-6 if INTERPRETING else 3e-6)
 
 
 @runs
@@ -248,6 +245,7 @@ class Plus(type(LSTM(1, 1).cells[0])):
 def test_what_the_kernels_do_not_do_is_left_to_eager(messages, monkeypatch):
     monkeypatch.setattr(triton_loop, "interpreting", lambda: False)
     monkeypatch.setitem(recurrence.ENGINES, "triton", triton_loop.run)
+    monkeypatch.setattr(recurrence, "DEFAULT", "cpp")  # or another line says why it is not
     x = rand(4, 2, 3, dtype=torch.float32)
     layer = CASLSTM(3, 5, engine="triton")
     for _ in range(2):

@@ -1,0 +1,68 @@
+// The instructions that the compiler was allowed, by their names in Linux's /proc/cpuinfo.
+#pragma once
+
+namespace casrnn {
+
+// Looked for in the file before it is loaded, which on a lesser processor would end the process.
+__attribute__((used)) const char needs[] =
+    "fairseq_casrnn needs:"
+#ifdef __AVX2__
+    " avx2"
+#endif
+#ifdef __FMA__
+    " fma"
+#endif
+#ifdef __BMI2__
+    " bmi2"
+#endif
+#ifdef __AVX512F__
+    " avx512f"
+#endif
+#ifdef __AVX512BW__
+    " avx512bw"
+#endif
+#ifdef __AVX512CD__
+    " avx512cd"
+#endif
+#ifdef __AVX512DQ__
+    " avx512dq"
+#endif
+#ifdef __AVX512VL__
+    " avx512vl"
+#endif
+#ifdef __AVX512IFMA__
+    " avx512ifma"
+#endif
+#ifdef __AVX512VBMI__
+    " avx512vbmi"
+#endif
+#ifdef __AVX512VBMI2__
+    " avx512_vbmi2"
+#endif
+#ifdef __AVX512VNNI__
+    " avx512_vnni"
+#endif
+#ifdef __AVX512BITALG__
+    " avx512_bitalg"
+#endif
+#ifdef __AVX512VPOPCNTDQ__
+    " avx512_vpopcntdq"
+#endif
+#ifdef __AVX512BF16__
+    " avx512_bf16"
+#endif
+#ifdef __AVX512FP16__
+    " avx512_fp16"
+#endif
+#ifdef __AVXVNNI__
+    " avx_vnni"
+#endif
+#ifdef __GFNI__
+    " gfni"
+#endif
+#ifdef __VAES__
+    " vaes"
+#endif
+    ";";
+
+}  // namespace casrnn
