@@ -1,9 +1,13 @@
 """Build script. `make test` and `make demo` install by themselves; see README.md otherwise."""
 
+import functools
 import os
 import platform
 import re
+import shlex
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -19,6 +23,24 @@ def version() -> str:
 def long_description() -> str:
     readme = ROOT / "README.md"
     return readme.read_text(encoding="utf-8") if readme.exists() else ""
+
+
+@functools.cache
+def openmp() -> list[str]:
+    """The flag for threads, as torch has them. Without, the compiled engine runs on one."""
+    program = "#include <omp.h>\nint main() { return omp_get_num_threads() - 1; }"
+    compiler = [*shlex.split(os.environ.get("CXX", "c++")), "-fopenmp", "-x", "c++", "-"]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            subprocess.run(
+                compiler, input=program, text=True, cwd=folder, capture_output=True, check=True
+            )
+        except OSError:
+            pass  # no compiler, as the build itself will find
+        except subprocess.CalledProcessError:
+            print("fairseq-casrnn: no OpenMP: engine 'cpp' will use one thread", file=sys.stderr)
+            return []
+    return ["-fopenmp"]
 
 
 def compiled_engine() -> dict:
@@ -51,11 +73,12 @@ def compiled_engine() -> dict:
     folder = "fairseq_casrnn/csrc"
     native = "native" if platform.machine() in ("x86_64", "AMD64") else ""
     march = os.environ.get("CASRNN_MARCH", native)
-    flags = ["-O3", "-g0", "-w", "-fno-math-errno", "-fvisibility=hidden"]
+    flags = ["-O3", "-g0", "-w", "-fno-math-errno", "-fvisibility=hidden", *openmp()]
     extension = CppExtension(
         "fairseq_casrnn._cpp",
         sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.cpp")),
         depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.h")),
+        extra_link_args=openmp(),
         extra_compile_args=flags + ([f"-march={march}"] if march else []),
     )
     return {"ext_modules": [extension], "cmdclass": {"build_ext": OptionalBuild}}

@@ -87,7 +87,7 @@ def rounded(x):
 
 
 @narrow_only
-@pytest.mark.parametrize("shape", [(3, 47, 65, 33), (1, 200, 260, 96), (1, 61, 2601, 130)])
+@pytest.mark.parametrize("shape", [(3, 47, 65, 70), (1, 200, 260, 96), (1, 71, 2601, 130)])
 def test_linear_rounds_its_factors(shape):
     *rows, inner, columns = shape
     x = rand(*rows, inner, dtype=torch.float32).requires_grad_()
@@ -111,7 +111,7 @@ def test_linear_rounds_its_factors(shape):
 
 @narrow_only
 def test_second_derivatives_of_linear():
-    x = rand(17, 20, dtype=torch.float32).requires_grad_()
+    x = rand(70, 20, dtype=torch.float32).requires_grad_()
     weight = rand(18, 20, dtype=torch.float32).requires_grad_()
     results = []
     for value in ("highest", "medium"):
@@ -120,13 +120,14 @@ def test_second_derivatives_of_linear():
         (first,) = torch.autograd.grad(y, x, create_graph=True)
         results.append(torch.autograd.grad(first.pow(2).sum(), [x, weight]))
     for highest, medium in zip(*results, strict=True):
+        assert not torch.equal(medium, highest)
         assert (medium - highest).norm() <= 0.03 * highest.norm()
 
 
 @narrow_only
 def test_few_rows_and_double_stay_exact():
     torch.set_float32_matmul_precision("medium")
-    assert not products.is_narrow(torch.zeros(8, 64))
+    assert not products.is_narrow(torch.zeros(63, 64))
     assert not products.is_narrow(torch.zeros(64, 64, dtype=torch.double))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert not products.is_narrow(torch.zeros(64, 64))

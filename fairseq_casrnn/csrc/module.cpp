@@ -1,4 +1,5 @@
 // What Python sees of the engine; fairseq_casrnn/recurrence/cpp.py is its only caller.
+#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -202,6 +203,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.attr("interface") = 8;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
+#ifdef INTRA_OP_PARALLEL  // of ATen/Parallel.h, which without it runs everything on one thread
+  m.attr("has_threads") = true;
+#else
+  m.attr("has_threads") = false;
+#endif
   m.def("forward", &run_forward, release());
   m.def("backward", &run_backward, release());
   m.def("step", &run_step, release());

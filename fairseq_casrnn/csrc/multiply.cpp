@@ -28,21 +28,20 @@ void multiply_panels(const Tensor& y, const Tensor& a, const Tensor& b, const Te
   const bool copied = narrow || a.stride(1) != 1;
   for (int64_t first = 0; first < inner; first += depth) {
     const int64_t count = std::min(depth, inner - first);
+    const Tensor last = first + count == inner && bias.defined() ? bias.contiguous() : Tensor();
     const Panels panels(b.narrow(0, first, count), narrow, copied ? kAligned : 1);
     const Tensor x = a.narrow(1, first, count);
     shared_out(shares_of(rows, count * y.size(1) / 16), rows, [&](int64_t, int64_t begin, int64_t end) {
-      panels.run(x, y, first > 0, begin, end);
+      panels.run(x, y, first > 0, begin, end, last);
     });
   }
-  if (bias.defined()) y.add_(bias);
 }
 
 }  // namespace
 
 void multiply(Tensor y, const Tensor& a, const Tensor& b, const Tensor& bias) {
-  const bool narrow = is_narrow(b, a.size(0));
-  if (narrow || (a.size(0) >= kFewest && has_panels(b)))
-    return multiply_panels(y, with_dense_dimension(a), b, bias, narrow);
+  if (a.size(0) >= kFewest && has_panels(b))
+    return multiply_panels(y, with_dense_dimension(a), b, bias, is_narrow(b, a.size(0)));
   at::mm_out(y, a, b);
   if (bias.defined()) y.add_(bias);
 }

@@ -189,9 +189,9 @@ void Panels::fill(const Tensor& tensor, int64_t panel) const {
   }
 }
 
-// y (+)= x · M for one thread's columns, x (rows, depth) of the panels' type.
+// y (+)= x · M (+ bias) for one thread's columns, x (rows, depth) of the panels' type.
 void Panels::multiply(const void* x, int64_t x_stride, int64_t rows, float* y, int64_t y_stride, bool add,
-                      int64_t share) const {
+                      int64_t share, const float* bias) const {
   for (int64_t row = 0; row < rows;) {
     // Kernels are compiled for a number of rows. Batches differ in theirs; so they share kernels.
     int64_t count = std::min(kRows, rows - row);
@@ -207,6 +207,9 @@ void Panels::multiply(const void* x, int64_t x_stride, int64_t rows, float* y, i
       else
         brgemm(count, width, depth_, x_stride, kWidth, y_stride, add,
                static_cast<const float*>(x) + row * x_stride, packed_.const_data_ptr<float>() + at, out, false);
+      if (bias)
+        for (int64_t r = 0; r < count; ++r)
+          for (int64_t i = 0; i < width; ++i) out[r * y_stride + i] += bias[column + i];
     }
     row += count;
   }
@@ -234,12 +237,14 @@ void Panels::run(const Tensor& x, const Tensor& y, bool add) const {
   float* const out = y.mutable_data_ptr<float>();
   at::parallel_for(0, shares, alone ? shares : 1, [&](int64_t begin, int64_t end) {
     for (int64_t share = begin; share < end; ++share)
-      multiply(from, stride, rows, out, y.stride(0), add, share);
+      multiply(from, stride, rows, out, y.stride(0), add, share, nullptr);
   });
 }
 
-void Panels::run(const Tensor& x, const Tensor& y, bool add, int64_t begin, int64_t end) const {
+void Panels::run(const Tensor& x, const Tensor& y, bool add, int64_t begin, int64_t end,
+                 const Tensor& bias) const {
   const Matrix matrix(x);
+  const float* const added = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
   float* const out = y.mutable_data_ptr<float>();
   for (int64_t row = begin; row < end; row += kRows) {
     const int64_t count = std::min(kRows, end - row);
@@ -258,7 +263,7 @@ void Panels::run(const Tensor& x, const Tensor& y, bool add, int64_t begin, int6
       }
     }
     for (size_t share = 0; share + 1 < shares_.size(); ++share)
-      multiply(from, stride, count, out + row * y.stride(0), y.stride(0), add, share);
+      multiply(from, stride, count, out + row * y.stride(0), y.stride(0), add, share, added);
   }
 }
 

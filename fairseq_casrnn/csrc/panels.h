@@ -29,8 +29,10 @@ class Panels {
   // y (+)= x · M, with x (rows, K) and y (rows, N), which have dense rows.
   void run(const at::Tensor& x, const at::Tensor& y, bool add) const;
 
-  // The same for any x with a dense dimension, rows [begin, end), by the calling thread alone.
-  void run(const at::Tensor& x, const at::Tensor& y, bool add, int64_t begin, int64_t end) const;
+  // The same for any x with a dense dimension, rows [begin, end), by the calling thread alone; plus bias
+  // (N) where there is one.
+  void run(const at::Tensor& x, const at::Tensor& y, bool add, int64_t begin, int64_t end,
+           const at::Tensor& bias) const;
 
  private:
   struct Panel {
@@ -40,7 +42,7 @@ class Panels {
   void arrange(int64_t columns);
   void fill(const at::Tensor& matrix, int64_t panel) const;
   void multiply(const void* x, int64_t x_stride, int64_t rows, float* y, int64_t y_stride, bool add,
-                int64_t share) const;
+                int64_t share, const float* bias) const;
 
   bool narrow_;
   int64_t inner_, depth_;  // K, and what it is rounded up to

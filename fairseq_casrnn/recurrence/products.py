@@ -2,8 +2,8 @@
 
 ``--float32-matmul-precision medium`` makes torch multiply float32 matrices in bfloat16 inside, but
 only on CPUs with AMX; the extension does so on those with AVX-512's dot products of bfloat16, too.
-Large products in single precision it computes with packed weights. Elsewhere these are torch's own
-functions.
+Large products in single precision it computes with weights in panels. Elsewhere these are torch's
+own functions.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from torch import Tensor
 
 from . import cpp
 
-LARGE = 512  # rows; with fewer, packing a weight costs more than it saves
+# Rows; with fewer, bringing a weight into another order costs more than it saves.
+LARGE = 256
+LARGE_NARROW = 64
 
 
 def is_narrow(x: Tensor) -> bool:
     """Whether products of the rows ``x`` (*, I) are to have their factors rounded to bfloat16."""
-    module = _extension(x)
-    return module is not None and module.is_narrow(x, x.shape[:-1].numel())
+    module, rows = _extension(x), x.shape[:-1].numel()
+    return module is not None and rows >= LARGE_NARROW and module.is_narrow(x, rows)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

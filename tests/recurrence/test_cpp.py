@@ -35,6 +35,19 @@ PRECISIONS = pytest.mark.parametrize(
 )
 
 
+@compiled
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems' compilers may lack OpenMP")
+def test_it_has_threads():
+    """And they are torch's own, not those of a second OpenMP library beside it."""
+    module = cpp.extension()[0]
+    assert module.has_threads
+    library = Path(module.__file__)
+    used = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    theirs = [line for line in maps.splitlines() if "torch/lib/libgomp" in line]
+    assert not theirs or "libgomp.so.1 " in used  # the name of torch's, which is loaded before
+
+
 def layer_of(case, steps, batch, size, dtype, inputs=3):
     """The top cell of a stack of two; x, weight_ih, bias, weight_hh, h0, c0, extra, *params."""
     cell = case.layer().cells[1]
