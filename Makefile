@@ -4,7 +4,7 @@
 #   make test    run the test suite
 #   make lint    check style
 #   make bench   measure speed and memory, beside fairseq's own lstm and torch.nn.LSTM, into
-#                benchmarks/results/; on an idle machine, half an hour (QUICK=1: ten minutes)
+#                benchmarks/results/; on an idle machine, 45 minutes (QUICK=1: 15)
 #
 # Variables:
 #   DATA         data-bin of a translation recipe for make bench; random sentences without

@@ -16,7 +16,12 @@ from pathlib import Path
 
 import machine
 import synthetic
+import torch
+from recurrent_layers import CELLS, DEPTH, SETTINGS, train
+from torch import nn
 from translation import FAIRSEQS, PEER, PEER_SIZES, TRAINING
+
+from fairseq_casrnn import layers
 
 USER_DIR = Path(__file__).parents[1] / "fairseq_casrnn"
 
@@ -34,6 +39,30 @@ def peak(*command: str) -> float:
     return usage.ru_maxrss / 1024
 
 
+def layer(name: str) -> None:
+    """A few trainings of two layers, which are all that this process does."""
+    size, batch, steps, _ = SETTINGS["650"]
+    model = (
+        nn.LSTM(size, size, DEPTH) if name == "nn.LSTM" else layers.build(name, size, size, DEPTH)
+    )
+    x = torch.randn(steps, batch, size, requires_grad=True)
+    for _ in range(3):
+        train(model, x, torch.ones(steps, batch, size))
+
+
+def layers_table() -> str:
+    """Megabytes of each layer's training above a process without a layer."""
+    megabytes = {name: peak(__file__, "--layer", name) for name in ["nn.LSTM", *CELLS.split(",")]}
+    idle = peak("-c", "import fairseq_casrnn, fairseq_cli.train")
+    theirs = megabytes["nn.LSTM"] - idle
+    rows = [
+        [name, f"{value - idle:.0f}", f"{(value - idle) / theirs:.2f}"]
+        for name, value in megabytes.items()
+    ]
+    title = "\n## Peak memory of layers: training, H 650, B 20, T 35, 2 layers\n\n"
+    return title + machine.table(["layer", "MB above an idle process", "ratio"], rows)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -41,8 +70,11 @@ def main() -> None:
     parser.add_argument("--archs", default="stacked_lstm_iwslt,cas_lstm_iwslt")
     parser.add_argument("--updates", type=int, default=30)
     parser.add_argument("--max-tokens", type=int, default=4000)
+    parser.add_argument("--layer", help="only train this layer; what the others call")
     args = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if args.layer:
+        return layer(args.layer)
     idle = peak("-c", "import fairseq_casrnn, fairseq_cli.train")
     rows, megabytes = [], {}
     with tempfile.TemporaryDirectory() as run:
@@ -62,6 +94,7 @@ def main() -> None:
     print(f"\n## Peak memory of training, {args.max_tokens} tokens a batch\n")
     columns = ["model", "MB in all", f"MB above an idle process ({idle:.0f})", "ratio"]
     print(machine.table(columns, rows))
+    print(layers_table())
 
 
 if __name__ == "__main__":

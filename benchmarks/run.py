@@ -2,8 +2,9 @@
 
     python benchmarks/run.py [--quick] [DATA_BIN]
 
-Half an hour on two idle cores, with --quick, which repeats less, ten minutes and more. Without
-DATA_BIN (a data-bin of a translation recipe) the translation models run on random sentences.
+Three quarters of an hour on two idle cores, with --quick, which repeats less, a third of it.
+Without DATA_BIN (a data-bin of a translation recipe) the translation models run on random
+sentences.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ HERE = Path(__file__).parent
 QUICK = {
     "recurrent_layers": ["--rounds", "5"],
     "translation": ["--rounds", "3", "--updates", "2"],
+    "commands": ["--rounds", "2", "--updates", "18"],
     "memory": ["--updates", "10"],
     "scaling": ["--rounds", "3"],
     "sentence_encoders": ["--rounds", "2"],
@@ -53,9 +55,12 @@ def main() -> None:
     for number in threads:
         text += measure("recurrent_layers", "--threads", number)
         text += measure("translation", *data, "--threads", number)
-    text += measure("recurrent_layers", "--threads", threads[-1], "--precision", "medium")
+    large = ["--threads", threads[-1], "--settings", "1024", "--cells", "stacked_lstm,cas_lstm"]
+    text += measure("recurrent_layers", *large, "--engines", "cpp", "--rounds", "3")
     medium = ["--threads", threads[-1], "--precision", "medium"]
+    text += measure("recurrent_layers", *medium)
     text += measure("translation", *data, *medium, "--fast")
+    text += measure("commands", *data, "--threads", threads[-1])
     text += measure("memory", *data)
     text += measure("scaling", "--threads", "1") + "![scaling](scaling.png)\n"
     text += measure("sentence_encoders", "--threads", threads[-1])

@@ -13,7 +13,7 @@ WORDS = {"de": 7068, "en": 5204}  # a dictionary adds four symbols
 
 
 def write(folder: str, sentences: int = 4000, seed: int = 1) -> str:
-    """A data-bin with a training set, all in ``folder``; its path."""
+    """A data-bin with a training set, a tenth of it for validation, in ``folder``; its path."""
     rng, root = random.Random(seed), Path(folder)
     lengths = [max(4, round(rng.gauss(14, 4))) for _ in range(sentences)]
     for language, count in WORDS.items():
@@ -21,8 +21,11 @@ def write(folder: str, sentences: int = 4000, seed: int = 1) -> str:
         weights = [1 / (rank + 3) for rank in range(count)]  # Zipf
         lines = [" ".join(rng.choices(words, weights, k=length)) for length in lengths]
         (root / f"train.{language}").write_text("".join(line + "\n" for line in lines))
+        few = "".join(line + "\n" for line in lines[: sentences // 10])
+        (root / f"valid.{language}").write_text(few)
         (root / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in words))
     arguments = ["--source-lang=de", "--target-lang=en", f"--trainpref={root / 'train'}"]
+    arguments += [f"--validpref={root / 'valid'}"]
     arguments += [f"--srcdict={root / 'dict.de.txt'}", f"--tgtdict={root / 'dict.en.txt'}"]
     parser = options.get_preprocessing_parser()
     out, sys.stdout = sys.stdout, sys.stderr

@@ -63,6 +63,7 @@ def train(trainer, samples) -> float:
     start = time.perf_counter()
     for sample in samples:
         trainer.train_step([sample])
+    machine.synchronize()
     return words / (time.perf_counter() - start)
 
 
@@ -75,6 +76,7 @@ def decode(task, trainer, samples, beam: int, length: int) -> float:
     start = time.perf_counter()
     for sample in samples:
         task.inference_step(generator, [model], sample)
+    machine.synchronize()
     return sentences / (time.perf_counter() - start)
 
 

@@ -9,7 +9,9 @@ import torch
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
+import commands  # noqa: E402
 import machine  # noqa: E402
+import memory  # noqa: E402
 import recurrent_layers as layers  # noqa: E402
 import scaling  # noqa: E402
 import sentence_encoders  # noqa: E402
@@ -66,6 +68,40 @@ def test_translation(monkeypatch, tmp_path):
     speeds = translation.compare(data, ["lstm", "cas_lstm_tiny"], args)
     assert list(speeds) == ["lstm", "cas_lstm_tiny"]
     assert all(value > 0 for pair in speeds.values() for value in pair)
+
+
+def test_commands(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(synthetic, "WORDS", {"de": 40, "en": 30})
+    tiny = [option.replace("256", "8") for option in translation.PEER_SIZES]
+    monkeypatch.setattr(commands, "PEER_SIZES", tiny)
+    monkeypatch.setattr(commands, "PRECISIONS", ("medium",))
+    data = synthetic.write(str(tmp_path), sentences=160)
+    options = ["--archs", "cas_lstm_tiny", "--rounds", "1", "--updates", "3", "--length", "3"]
+    monkeypatch.setattr(sys, "argv", ["commands.py", data, *options, "--max-tokens", "200"])
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    commands.main()
+    table = rows(capsys.readouterr().out)
+    names = ["lstm", "cas_lstm_tiny", "cas_lstm_tiny, optimizer=torch_adam, medium"]
+    assert [row[0].strip("| ") for row in table[2:]] == names
+    assert all(float(row[1].replace(",", "")) > 0 for row in table[2:])
+
+
+def test_a_command_that_fails(capsys):
+    with pytest.raises(SystemExit, match="no-such-folder"):
+        commands.figures("train", "no-such-folder", "--arch=lstm", pattern="wps")
+
+
+def test_memory_of_layers(monkeypatch):
+    peaks = {"nn.LSTM": 300, "cas_lstm": 250, "import fairseq_casrnn, fairseq_cli.train": 200}
+    monkeypatch.setattr(memory, "peak", lambda *command: peaks[command[-1]])
+    monkeypatch.setattr(memory, "CELLS", "cas_lstm")
+    assert rows(memory.layers_table())[2:] == [
+        ["| nn.LSTM", "100", "1.00 |"],
+        ["| cas_lstm", "50", "0.50 |"],
+    ]
+    monkeypatch.setattr(memory, "SETTINGS", {"650": (4, 2, 3, False)})
+    memory.layer("nn.LSTM")
+    memory.layer("cas_lstm")
 
 
 def test_median_takes_turns_and_forgets_the_first_rounds():
