@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -56,8 +57,8 @@ def train(data: str, folder: Path, options: list[str], args) -> float:
     interval = ["--log-format=simple", f"--log-interval={max(1, args.updates // 3)}"]
     size = [f"--max-tokens={args.max_tokens}", f"--max-update={args.updates}"]
     saving = [f"--save-dir={folder}", "--no-epoch-checkpoints", "--disable-validation"]
-    restart = ["--restore-file=none"]
-    options = [*options, *TRAINING, *interval, *size, *saving, *restart]
+    options = [*options, *TRAINING, *interval, *size, *saving]
+    shutil.rmtree(folder, ignore_errors=True)  # the last round's would be continued
     speeds = figures("train", data, *options, pattern=r"wps=([\d.]+)")
     return statistics.mean(speeds[1:] or speeds)
 
