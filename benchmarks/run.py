@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 QUICK = {
     "recurrent_layers": ["--rounds", "5"],
     "translation": ["--rounds", "3", "--updates", "2"],
-    "commands": ["--rounds", "2", "--updates", "18"],
+    "commands": ["--rounds", "2", "--updates", "18", "--archs", "cas_lstm_iwslt"],
     "memory": ["--updates", "10"],
     "scaling": ["--rounds", "3"],
     "sentence_encoders": ["--rounds", "2"],
