@@ -22,9 +22,9 @@ from pathlib import Path
 import machine
 import synthetic
 import torch
-from translation import FAIRSEQS, OURS, PEER, PEER_SIZES, TRAINING
+from translation import FAIRSEQS, OURS, PEER, PEER_SIZES, TRAINING, USER_DIR
 
-USER_DIR = ["--user-dir", str(Path(__file__).parents[1] / "fairseq_casrnn")]
+PLUGIN = ["--user-dir", USER_DIR]
 ENVIRONMENT = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}  # fairseq alone reads its files only so
 PRECISIONS = ("highest", "medium")
 
@@ -34,9 +34,9 @@ def contenders(archs: list[str]) -> dict[str, tuple[list[str], list[str]]]:
     found = {PEER: ([f"--arch={PEER}", *PEER_SIZES, *FAIRSEQS], [])}
     for arch in archs:
         plain = [f"--arch={arch}"]
-        found[arch] = ([*plain, *FAIRSEQS], USER_DIR)
+        found[arch] = ([*plain, *FAIRSEQS], PLUGIN)
         for precision in PRECISIONS:
-            options = [*USER_DIR, f"--float32-matmul-precision={precision}"]
+            options = [*PLUGIN, f"--float32-matmul-precision={precision}"]
             found[f"{arch}, {OURS[0][2:]}, {precision}"] = ([*plain, *OURS], options)
     return found
 

@@ -12,18 +12,15 @@ import argparse
 import os
 import sys
 import tempfile
-from pathlib import Path
 
 import machine
 import synthetic
 import torch
 from recurrent_layers import CELLS, DEPTH, SETTINGS, train
 from torch import nn
-from translation import FAIRSEQS, PEER, PEER_SIZES, TRAINING
+from translation import FAIRSEQS, PEER, PEER_SIZES, TRAINING, USER_DIR
 
 from fairseq_casrnn import layers
-
-USER_DIR = Path(__file__).parents[1] / "fairseq_casrnn"
 
 
 def peak(*command: str) -> float:
@@ -50,10 +47,9 @@ def layer(name: str) -> None:
         train(model, x, torch.ones(steps, batch, size))
 
 
-def layers_table() -> str:
-    """Megabytes of each layer's training above a process without a layer."""
+def layers_table(idle: float) -> str:
+    """Megabytes of each layer's training above the ``idle`` of a process without a layer."""
     megabytes = {name: peak(__file__, "--layer", name) for name in ["nn.LSTM", *CELLS.split(",")]}
-    idle = peak("-c", "import fairseq_casrnn, fairseq_cli.train")
     theirs = megabytes["nn.LSTM"] - idle
     rows = [
         [name, f"{value - idle:.0f}", f"{(value - idle) / theirs:.2f}"]
@@ -81,7 +77,7 @@ def main() -> None:
         data = args.data or synthetic.write(run)
         for arch in [PEER, *args.archs.split(",")]:
             megabytes[arch] = peak(
-                *("-m", "fairseq_cli.train", data, "--user-dir", str(USER_DIR)),
+                *("-m", "fairseq_cli.train", data, "--user-dir", USER_DIR),
                 *("--arch", arch, *FAIRSEQS, *TRAINING, *(PEER_SIZES if arch == PEER else [])),
                 *("--max-tokens", str(args.max_tokens), "--max-update", str(args.updates)),
                 *("--no-save", "--save-dir", run, "--disable-validation", "--cpu"),
@@ -94,7 +90,7 @@ def main() -> None:
     print(f"\n## Peak memory of training, {args.max_tokens} tokens a batch\n")
     columns = ["model", "MB in all", f"MB above an idle process ({idle:.0f})", "ratio"]
     print(machine.table(columns, rows))
-    print(layers_table())
+    print(layers_table(idle))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from pathlib import Path
 import machine
 import torch
 
+from fairseq_casrnn import recurrence
+
 HERE = Path(__file__).parent
 
 
@@ -56,7 +58,8 @@ def main() -> None:
         text += measure("recurrent_layers", "--threads", number)
         text += measure("translation", *data, "--threads", number)
     large = ["--threads", threads[-1], "--settings", "1024", "--cells", "stacked_lstm,cas_lstm"]
-    text += measure("recurrent_layers", *large, "--engines", "cpp", "--rounds", "3")
+    engine = recurrence.default("cuda" if torch.cuda.is_available() else "cpu")
+    text += measure("recurrent_layers", *large, "--engines", engine, "--rounds", "3")
     medium = ["--threads", threads[-1], "--precision", "medium"]
     text += measure("recurrent_layers", *medium)
     text += measure("translation", *data, *medium, "--fast")

@@ -14,6 +14,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from pathlib import Path
 
 import machine
 import synthetic
@@ -24,6 +25,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_casrnn import allocation
 
+USER_DIR = str(Path(__file__).parents[1] / "fairseq_casrnn")
 PEER = "lstm"
 PEER_SIZES = [
     f"--{side}-{what}={value}"
