@@ -22,13 +22,14 @@ PIP := $(VENV)/bin/python -m pip install --disable-pip-version-check -q -c const
 COMPILER := { command -v "$${CXX:-c++}" || command -v g++; } >/dev/null
 BUILD_TOOLS := numpy cython setuptools wheel
 STAMP := $(VENV)/.installed
+TRITON := $(VENV)/.installed-triton
 
 .PHONY: demo test lint bench install clean
 
 demo: $(STAMP)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/quickstart/run.sh
 
-test: $(STAMP)
+test: $(TRITON)
 	$(VENV)/bin/python -m pytest
 
 lint: $(STAMP)
@@ -63,6 +64,12 @@ $(STAMP): setup.py pyproject.toml constraints.txt $(wildcard fairseq_casrnn/csrc
 	    echo "error: fairseq must be compiled; install g++ or clang++" >&2; exit 1; }
 	@echo "installing into $(VENV): fairseq-casrnn, its C++ engine and its tools (3 of 3)"
 	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation -e '.[dev,plots]'
+	@touch $@
+
+# torch for CUDA brings Triton along, the CPU's does not.
+$(TRITON): $(STAMP)
+	@echo "installing into $(VENV): Triton, about 200 MB, whose interpreter runs the GPU's kernels in tests"
+	@$(PIP) triton || echo "warning: no Triton: the tests of the GPU's kernels are skipped" >&2
 	@touch $@
 
 clean:

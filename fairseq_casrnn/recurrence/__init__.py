@@ -56,6 +56,8 @@ def default(device: str) -> str:
 def engine_name(name: str | None = None, device: str = "cpu") -> str:
     """The engine that ``name`` (None or "auto": the environment's or the default) stands for.
 
+    It is ``eager``, with a warning, where the engine asked for is not installed.
+
     Args:
         name: an engine, "auto" or None.
         device: type of the device it is to run on.
@@ -69,7 +71,9 @@ def engine_name(name: str | None = None, device: str = "cpu") -> str:
     if name in (None, "auto"):
         name = default(device)
     if name in OPTIONAL and name not in ENGINES:
-        raise UserError(f"{asked} {name!r} is not available: {OPTIONAL[name]()}")
+        # A checkpoint names the engine of the machine it was trained on.
+        _replace(name)
+        name = "eager"
     if name not in ENGINES:
         raise UserError(f"{asked} {name!r} is unknown; choose from {', '.join(ENGINES)}")
     _announce(name)
@@ -81,6 +85,11 @@ def engine_name(name: str | None = None, device: str = "cpu") -> str:
 @functools.cache
 def _announce(name: str) -> None:
     logger.info("recurrence engine: %s", name)
+
+
+@functools.cache
+def _replace(name: str) -> None:
+    logger.warning("engine '%s' is not available, 'eager' runs instead: %s", name, OPTIONAL[name]())
 
 
 @functools.cache

@@ -1,8 +1,8 @@
 """Engine ``triton``: the loop of :mod:`.eager` on a GPU.
 
-The input's product is one for all steps; each step is a product U h and one kernel with all of the
-cell's maths (:mod:`.triton_kernels`), forward and backward; the weights' gradients are one product
-each after the loop.
+The input's product is one for all steps, and the weights' gradients are one product each after the
+loop. The loop is one launch where U fits on the chip (:mod:`.triton_sequences`); elsewhere each
+step is a product U h and one kernel with all of the cell's maths (:mod:`.triton_kernels`).
 
 In float16 and bfloat16 only the products' factors are rounded: gates, cell states and their
 gradients are kept in float32, of a cell without c also h. The cells ``cs`` that :func:`run` returns
@@ -20,7 +20,6 @@ import importlib
 import importlib.metadata
 import importlib.util
 import logging
-import os
 
 import torch
 
@@ -30,6 +29,7 @@ from . import eager
 from .cpp import KERNELS, param_grads
 from .inputs import InputProduct, kept
 from .reference import at_last
+from .triton_plan import interpreting
 from .triton_steps import Saved, backward, forward
 
 logger = logging.getLogger(__name__)
@@ -50,11 +50,6 @@ def missing() -> str | None:
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
         return f"Triton {version} is too old; it needs {'.'.join(map(str, OLDEST))} or newer"
     return None
-
-
-def interpreting() -> bool:
-    """Whether Triton interprets its kernels, on the CPU."""
-    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0", "false", "False")
 
 
 def why_not(cell: Cell, tensors, states=()) -> str | None:

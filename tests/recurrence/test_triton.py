@@ -6,12 +6,15 @@ a process of its own, for the interpreter is chosen when Triton is imported.
 
 import importlib.metadata
 import importlib.util
+import itertools
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -29,9 +32,8 @@ from helpers import (
 )
 
 from fairseq_casrnn import recurrence
-from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import CASLSTM, LSTM
-from fairseq_casrnn.recurrence import InputProduct, cpp, triton_loop, triton_steps
+from fairseq_casrnn.recurrence import InputProduct, cpp, triton_loop, triton_plan, triton_steps
 
 from .test_cpp import layer_of
 
@@ -139,15 +141,125 @@ def test_many_small_changes_of_a_state_add_up(name, dtype, end, tolerance):
     assert_close([final.float().cpu()], [torch.full((1, 1), end)], {"rtol": 0, "atol": tolerance})
 
 
+def agrees(cell, tensors, tolerance, last=None):
+    """Outputs and gradients are the reference's."""
+    for ours, theirs in zip(
+        *(run(e, cell, tensors, last) for e in ("triton", "reference")), strict=True
+    ):
+        assert_close(ours, theirs, tolerance)
+
+
+@pytest.fixture
+def step_by_step(monkeypatch):
+    monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", "0")
+
+
+@runs
+@every_case
+def test_a_kernel_a_step(case, step_by_step):
+    """Where no sequence is launched whole."""
+    cell, tensors = layer_of(case, 4, 3, 5, torch.float64)
+    agrees(cell, tensors, DOUBLE, torch.tensor([1, 3, 0]).to(DEVICE))
+
+
 @runs
 @pytest.mark.parametrize("name", ["dg_lstm", "second_order_lstm"])
-def test_more_tiles_than_one(name):
+def test_more_tiles_than_one_in_a_step(name, step_by_step):
     """More rows and units than a program takes."""
     rows, units = triton_steps.TILE
     case = next(case for case in FAMILIES if case.name == name)
     cell, tensors = layer_of(case, 2, rows + 3, units + 5, torch.float32)
-    for ours, theirs in zip(*(run(e, cell, tensors) for e in ("triton", "reference")), strict=True):
-        assert_close(ours, theirs, {"rtol": 1e-3, "atol": 1e-4})
+    agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
+
+
+SPREAD = pytest.mark.parametrize(
+    "name", ["cas_lstm", "dg_lstm", "stacked_gru", "second_order_lstm"]
+)
+
+
+def spread(name, size=36):
+    """A layer whose sequence is two tiles of rows and, of units, three."""
+    case = next(case for case in FAMILIES if case.name == name)
+    cell, tensors = layer_of(case, 3, 18, size, torch.float32)
+    assert triton_plan.plan(cell, tensors[3], 18).grid == (2, -(-size // 16))
+    return cell, tensors
+
+
+@runs
+@SPREAD
+def test_more_tiles_than_one_in_a_sequence(name):
+    """And what the products sum over is in two."""
+    cell, tensors = spread(name, 66)
+    assert triton_plan.plan(cell, tensors[3], 18).tiles["CHUNKS"] == 2
+    agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
+
+
+def at_the_same_time(kernel, plan, steps, /, backwards=False, **arguments):
+    """In place of ``launch``: the interpreter runs each program in a process of its own."""
+    from triton.runtime.interpreter import GridExecutor, interpreter_builder
+
+    arguments |= plan.tiles | {"count": torch.zeros(plan.grid[0], dtype=torch.int32)}
+    for value in arguments.values():
+        if isinstance(value, torch.Tensor):
+            value.share_memory_()
+    children = []
+    set_dim, set_idx = interpreter_builder.set_grid_dim, interpreter_builder.set_grid_idx
+    for x, y in itertools.product(*map(range, plan.grid)):
+        child = os.fork()
+        if child:
+            children.append(child)
+            continue
+        try:
+            signal.alarm(120)  # a program that waits for ever is killed
+            interpreter_builder.set_grid_dim = lambda *_: set_dim(*plan.grid, 1)
+            interpreter_builder.set_grid_idx = lambda *_, x=x, y=y: set_idx(x, y, 0)
+            GridExecutor._restore_args_dev = lambda *_: None  # written in place
+            kernel[1, 1](**arguments, begin=0, end=steps, MEET=True)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    # Where the interpreter has no such process, one program after the other would wait for ever.
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
+
+
+@pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")
+@SPREAD
+def test_programs_of_a_sequence_wait_for_each_other(name, monkeypatch):
+    """As on a GPU: all programs run at once, from the first step to the last."""
+    cell, tensors = spread(name)
+    monkeypatch.setattr(triton_steps, "launch", at_the_same_time)
+    agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
+
+
+def plan_of(blocks, size, batch, dtype=torch.float32):
+    cell = SimpleNamespace(hh_blocks=blocks)
+    return triton_plan.plan(cell, torch.empty(blocks * size, size, dtype=dtype), batch)
+
+
+@installed
+def test_what_fits_on_an_h200(monkeypatch):
+    """All programs at once and U on the chip, for the sizes that the engine was made for."""
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    monkeypatch.setattr(triton_plan, "interpreting", lambda: False)
+    for dtype, blocks, size in itertools.product(
+        (torch.float32, torch.bfloat16), (3, 4, 5), (1, 12, 256, 300, 650, 1024)
+    ):
+        grid, tiles = plan_of(blocks, size, 64, dtype)
+        assert grid[0] * grid[1] <= 132
+        assert (grid[0] - 1) * tiles["ROWS"] < 64 <= grid[0] * tiles["ROWS"]
+        assert (grid[1] - 1) * tiles["UNITS"] < size <= grid[1] * tiles["UNITS"]
+        kept = blocks * tiles["UNITS"] * tiles["DEPTH"] * tiles["CHUNKS"] * dtype.itemsize
+        assert tiles["DEPTH"] * tiles["CHUNKS"] >= size
+        assert kept < 227 * 1024
+    assert plan_of(8, 650, 20, torch.bfloat16) is not None
+    assert plan_of(5, 1500, 20) is None  # U is too large
+    assert plan_of(4, 1024, 512) is None  # more programs than can run at once
+    assert plan_of(4, 256, 64, torch.float64) is None
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "highest")
+    assert plan_of(4, 256, 64).tiles["PRECISION"] == "tf32x3"
+    assert plan_of(4, 1024, 64) is None  # both parts of each number are kept
+    monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", "0")
+    assert plan_of(4, 256, 64) is None
 
 
 @runs
@@ -208,7 +320,7 @@ def compiled_only(monkeypatch):
 
     def compile_only(self, *args, warmup, **kwargs):
         kernel = original(self, *args, warmup=True, **kwargs)
-        compiled.append((self.__name__, kernel.asm["ptx"]))
+        compiled.append(kernel)
 
     monkeypatch.setattr(triton.JITFunction, "run", compile_only)
     yield compiled
@@ -216,17 +328,35 @@ def compiled_only(monkeypatch):
 
 
 @every_case
-def test_kernels_compile_for_a_gpu(case, compiled_only):
+@pytest.mark.parametrize("kind", ["step", "sequence"])
+def test_kernels_compile_for_a_gpu(case, kind, compiled_only, monkeypatch):
+    monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", str(int(kind == "sequence")))
     for dtype in (torch.float32, torch.bfloat16):
         cell, tensors = layer_of(case, 2, 3, 5, dtype)
         del compiled_only[:]
         run("triton", cell, tensors, device="cpu")
-        prefix = "mixture_" if cell.routes else ""
-        names = [f"{prefix}{way}_step" for way in ("forward", "backward")]
-        assert [name for name, _ in compiled_only] == [name for name in names for _ in range(2)]
-        assert all(".target sm_90" in ptx for _, ptx in compiled_only)
+        launches = 1 if kind == "sequence" else 2
+        names = [f"{way}_{kind}" for way in ("forward", "backward")]
+        assert [k.name for k in compiled_only] == [n for n in names for _ in range(launches)]
+        assert all(".target sm_90" in k.asm["ptx"] for k in compiled_only)
         # From step to step nothing is compiled anew.
-        assert len({ptx for _, ptx in compiled_only}) == 2
+        assert len({k.asm["ptx"] for k in compiled_only}) == 2
+        # Programs that wait for each other are launched together, or not at all.
+        assert all(
+            k.metadata.launch_cooperative_grid == (kind == "sequence") for k in compiled_only
+        )
+
+
+def test_the_weights_stay_on_the_chip(compiled_only):
+    """U's tiles are put into shared memory before the loop over time, which only reads them."""
+    case = next(case for case in FAMILIES if case.name == "stacked_lstm")
+    cell, tensors = layer_of(case, 2, 3, 48, torch.bfloat16)
+    run("triton", cell, tensors, device="cpu")
+    for kernel in compiled_only:
+        before, loop = re.split(r"scf\.for", kernel.asm["ttgir"])
+        assert before.count("ttg.local_alloc") == 4
+        assert loop.count("ttg.local_alloc") == (1 if kernel.name == "forward_sequence" else 4)
+        assert kernel.metadata.shared >= 4 * 64 * 16 * 2
 
 
 @pytest.fixture
@@ -234,6 +364,7 @@ def messages(caplog):
     triton_loop.say.cache_clear()
     recurrence._announce.cache_clear()
     recurrence._explain.cache_clear()
+    recurrence._replace.cache_clear()
     caplog.set_level(logging.INFO, logger="fairseq_casrnn")
     return lambda: [r.getMessage() for r in caplog.records if "engine" in r.getMessage()]
 
@@ -276,7 +407,7 @@ def test_reasons_to_leave_it_to_eager(monkeypatch):
 
 
 def test_every_cell_has_kernels():
-    names = set(cpp.KERNELS.values()) - {"mixture"} | {"cas_trained"}
+    names = set(cpp.KERNELS.values()) | {"cas_trained"}
     kernels = pytest.importorskip("fairseq_casrnn.recurrence.triton_kernels")
     assert set(kernels.FORWARD) == set(kernels.BACKWARD) == names
 
@@ -298,8 +429,12 @@ def test_without_triton(messages, monkeypatch):
     for _ in range(2):
         recurrence.engine_name("auto", "cuda")
     assert messages() == ["recurrence engine: eager"]
-    with pytest.raises(UserError, match=re.escape(f"engine 'triton' is not available: {reason}")):
-        LSTM(2, 3, engine="triton")
+    x = rand(2, 1, 2, dtype=torch.float32)
+    for _ in range(2):
+        output, _ = (layer := LSTM(2, 3, engine="triton"))(x)
+    assert messages()[1:] == [f"engine 'triton' is not available, 'eager' runs instead: {reason}"]
+    layer.engine = "eager"
+    assert torch.equal(output, layer(x)[0])
 
 
 def test_an_old_triton_is_not_used(monkeypatch):

@@ -1,0 +1,112 @@
+"""Whether the kernels of :mod:`.triton_sequences` can run a layer, their tiles and their launch.
+
+U is spread over the programs of a tile of rows, and all programs must be on the GPU at once, one a
+multiprocessor, so there must be memory and multiprocessors enough.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import torch
+
+SPARE = 4 * 1024
+"""Bytes of a multiprocessor's memory left for anything but products' factors."""
+H200 = 132, 227 * 1024
+"""Multiprocessors, and bytes of memory that a program may have on each, of an H100 or H200."""
+
+
+class Plan(NamedTuple):
+    """How a kernel is launched.
+
+    Attributes:
+        grid: numbers of tiles of rows and of units.
+        tiles: sizes, by the names of the kernel's arguments.
+    """
+
+    grid: tuple[int, int]
+    tiles: dict
+
+
+def interpreting() -> bool:
+    """Whether Triton interprets its kernels, on the CPU."""
+    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0", "false", "False")
+
+
+def chip(device: torch.device) -> tuple[int, int]:
+    """Multiprocessors and bytes for a program on ``device``; an H200's for the interpreter."""
+    if device.type != "cuda":
+        return H200
+    found = torch.cuda.get_device_properties(device)
+    return found.multi_processor_count, found.shared_memory_per_block_optin
+
+
+def wanted() -> bool:
+    """Whether whole sequences may be launched: not with CASRNN_TRITON_SEQUENCES=0."""
+    return os.environ.get("CASRNN_TRITON_SEQUENCES", "1") != "0"
+
+
+def plan(cell, weight_hh: torch.Tensor, batch: int) -> Plan | None:
+    """How a sequence is launched whole, with as few rows a program as there is room for, or None.
+
+    Args:
+        cell: the cell.
+        weight_hh: ``(hh_blocks*H, H)``.
+        batch: number of rows.
+    """
+    size, dtype = weight_hh.size(1), weight_hh.dtype
+    if not wanted() or (dtype == torch.float64 and not interpreting()):
+        return None
+    processors, memory = chip(weight_hh.device)
+    factors = factors_of(dtype)
+    # Factors that are split in two are kept in two parts.
+    width = weight_hh.element_size() * (2 if factors["PRECISION"] == "tf32x3" else 1)
+    depth = 16 if size <= 16 else 32 if size <= 32 else 64
+    chunks = -(-size // depth)
+    for rows in (16, 32, 64, 128):
+        for units in (16, 8):
+            grid = -(-batch // rows), -(-size // units)
+            # U and two tiles of what it multiplies
+            need = (cell.hh_blocks * units * chunks + 2 * rows) * depth * width + SPARE
+            if grid[0] * grid[1] <= processors and need <= memory:
+                tiles = {"ROWS": rows, "UNITS": units, "DEPTH": depth, "CHUNKS": chunks}
+                return Plan(grid, tiles | factors)
+    return None
+
+
+def factors_of(dtype: torch.dtype) -> dict:
+    """The dtype of products' factors, and how float32 ones are multiplied on a GPU.
+
+    They are rounded to TF32 where torch's own products may be, and otherwise split in sums of two
+    such numbers.
+    """
+    import triton.language as tl  # only where there is Triton
+
+    if dtype == torch.float32:
+        split = torch.get_float32_matmul_precision() == "highest"
+        return {"FACTOR": tl.float32, "PRECISION": "tf32x3" if split else "tf32"}
+    factor = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}.get(dtype, tl.float64)
+    if interpreting() and dtype != torch.float64:
+        factor = tl.float32  # exact, where the interpreter's products of half precision are not
+    return {"FACTOR": factor, "PRECISION": "ieee"}
+
+
+def launch(kernel, plan: Plan, steps: int, /, backwards: bool = False, **arguments) -> None:
+    """Run a kernel of :mod:`.triton_sequences` over all steps, the last one first if backwards."""
+    tensor = arguments["gates"]
+    count = torch.zeros(plan.grid[0], dtype=torch.int32, device=tensor.device)
+    arguments |= plan.tiles | {"count": count}
+    if interpreting():
+        for t in reversed(range(steps)) if backwards else range(steps):
+            kernel[plan.grid](**arguments, begin=t, end=t + 1, MEET=False)
+        return
+    kernel[plan.grid](
+        **arguments,
+        begin=0,
+        end=steps,
+        MEET=True,
+        num_warps=4 if plan.tiles["ROWS"] <= 64 else 8,
+        num_stages=1,
+        launch_cooperative_grid=True,
+    )

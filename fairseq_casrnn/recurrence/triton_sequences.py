@@ -1,0 +1,157 @@
+"""The kernels of engine ``triton`` that make a whole sequence in one launch.
+
+Each program keeps its part of U (all blocks for its UNITS hidden units) on the chip, and the state
+of its tile in registers. After each step the programs that work on the same rows of the batch meet
+at a counter, for every one reads all of h (or, backward, all gradients of U h) that the others have
+written. So they must all be on the GPU at the same time: such a kernel is launched as a cooperative
+grid, which fails rather than waits for ever.
+
+Triton's interpreter runs one program after another. There a launch is for one step (``end`` =
+``begin`` + 1) and they do not meet (``MEET`` false).
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .triton_tiles import backward_tile, forward_tile, load, load_blocks, tile
+
+
+@triton.jit
+def meet(count, goal):
+    """Wait until programs have come here ``goal`` times in all; what they wrote is seen then."""
+    tl.debug_barrier()
+    tl.atomic_add(count, 1, sem="release")
+    while tl.atomic_add(count, 0, sem="acquire") < goal:
+        pass
+    tl.debug_barrier()
+
+
+@triton.jit
+def load_rows(pointer, inside, depth, size: tl.constexpr, FACTOR: tl.constexpr):
+    """Tile ``(ROWS, DEPTH)`` of rows that other programs wrote, past the cache of this one's."""
+    mask = inside & (depth < size)
+    return tl.load(pointer + depth, mask=mask, other=0.0, cache_modifier=".cg").to(FACTOR)
+
+
+@triton.jit
+def load_weights(
+    weight, unit, across: tl.constexpr, along: tl.constexpr, size: tl.constexpr,
+    PRODUCTS: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr, FACTOR: tl.constexpr,
+):  # fmt: skip
+    """Tiles ``(DEPTH, UNITS)`` of every block of U, one block after another.
+
+    Units lie ``across`` apart and what is summed over ``along``.
+    """
+    tiles = ()
+    for k in tl.static_range(PRODUCTS * CHUNKS):
+        depth = (k % CHUNKS) * DEPTH + tl.arange(0, DEPTH)[:, None]
+        at = (k // CHUNKS) * (size * size) + depth * along + unit * across
+        mask = (depth < size) & (unit < size)
+        tiles = tiles + (tl.load(weight + at, mask=mask, other=0.0).to(FACTOR),)
+    return tiles
+
+
+@triton.jit
+def zeros(like, COUNT: tl.constexpr):
+    """A tuple of COUNT tiles of 0."""
+    tiles = ()
+    for _ in tl.static_range(COUNT):
+        tiles = tiles + (tl.zeros_like(like),)
+    return tiles
+
+
+@triton.jit
+def multiply(
+    pointer, inside, weights, totals, FIRST: tl.constexpr, COUNT: tl.constexpr,
+    size: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr, FACTOR: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Adds to ``totals`` the products of the rows at ``pointer`` with COUNT blocks from FIRST on.
+
+    Only one part of the rows is on the chip at a time.
+    """
+    for k in tl.static_range(CHUNKS):
+        x = load_rows(pointer, inside, k * DEPTH + tl.arange(0, DEPTH)[None, :], size, FACTOR)
+        sums = ()
+        for n in tl.static_range(COUNT):
+            total = tl.dot(
+                x, weights[(FIRST + n) * CHUNKS + k], totals[n],
+                input_precision=PRECISION, out_dtype=totals[n].dtype,
+            )  # fmt: skip
+            sums = sums + (total,)
+        totals = sums
+    return totals
+
+
+@triton.jit(do_not_specialize=["begin", "end", "batch"])
+def forward_sequence(
+    gates, bias, weight, inner, extra, rows, hs, states, count, begin, end, batch,
+    size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
+    PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr, MEET: tl.constexpr,
+):  # fmt: skip
+    """Steps from begin to end; see :func:`.triton_tiles.forward_tile`.
+
+    weight is U ``(PRODUCTS*H, H)``; count ``(tiles of rows,)`` is 0.
+    """
+    row, unit, mask = tile(batch, size, ROWS, UNITS)
+    p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
+    u = load_weights(weight, unit, size, 1, size, PRODUCTS, DEPTH, CHUNKS, FACTOR)
+    first = begin.to(tl.int64) * batch + row
+    state = load(states + first * size + unit, mask, gates)
+    for t in range(begin, end):
+        at = first + (t - begin) * batch
+        products = multiply(
+            hs + at * size, row < batch, u, zeros(state, PRODUCTS), 0, PRODUCTS,
+            size, DEPTH, CHUNKS, FACTOR, PRECISION,
+        )  # fmt: skip
+        state = forward_tile(
+            gates, bias, products, inner, extra, p, hs, states, state, at, batch, unit,
+            row < batch, mask, size, BLOCKS, ADDED, CELLS, KEEP, cell,
+        )  # fmt: skip
+        if MEET:
+            meet(count + tl.program_id(0), (t + 1 - begin) * tl.num_programs(1))
+
+
+@triton.jit(do_not_specialize=["begin", "end", "batch", "steps"])
+def backward_sequence(
+    gates, d_gates, weight, inner, d_products, extra, d_extra, rows, d_rows, states,
+    grad_h, grad_state, dh, d_state, count, begin, end, batch, steps,
+    size: tl.constexpr, STRIDE: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
+    PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr, MEET: tl.constexpr,
+):  # fmt: skip
+    """Steps from end back to begin; see :func:`.triton_tiles.backward_tile`.
+
+    dh ``(B, H)`` is the gradient of the last h from outside; that of h0 is left to be made of
+    d_products, whose rows lie STRIDE apart. d_state ``(B, H)`` is the gradient of the state of
+    step ``end`` and becomes that of step ``begin``. count ``(tiles of rows,)`` is 0.
+    """
+    row, unit, mask = tile(batch, size, ROWS, UNITS)
+    here = row * size + unit
+    p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
+    u = load_weights(weight, unit, 1, size, size, PRODUCTS, DEPTH, CHUNKS, FACTOR)
+    d_h = load(dh + here, mask & (end == steps), gates)
+    d_new = load(d_state + here, mask, gates)
+    last = (end - 1).to(tl.int64) * batch + row
+    for back in range(end - begin):
+        at = last - back * batch
+        inside = (row < batch) & (end - back < steps)
+        for block in tl.static_range(PRODUCTS):
+            after = d_products + (at + batch) * STRIDE + block * size
+            d_h = multiply(
+                after, inside, u, (d_h,), block, 1, size, DEPTH, CHUNKS, FACTOR, PRECISION
+            )[0]
+        d_new = backward_tile(
+            gates, d_gates, inner, d_products, extra, d_extra, p, d_rows, states,
+            grad_h, grad_state, d_h, d_new, at, batch, steps, unit, row < batch, mask,
+            size, BLOCKS, PRODUCTS, GRADS, CELLS, UNITS, cell,
+        )  # fmt: skip
+        d_h = tl.zeros_like(d_h)
+        if MEET:
+            meet(count + tl.program_id(0), (back + 1) * tl.num_programs(1))
+    tl.store(d_state + here, d_new, mask=mask)

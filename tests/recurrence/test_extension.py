@@ -1,0 +1,136 @@
+"""How the compiled engine is built and loaded, and what happens where it is not."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fairseq_casrnn import recurrence
+from fairseq_casrnn.recurrence import cpp
+
+compiled = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@compiled
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems' compilers may lack OpenMP")
+def test_it_has_threads():
+    """And they are torch's own, not those of a second OpenMP library beside it."""
+    module = cpp.extension()[0]
+    assert module.has_threads
+    library = Path(module.__file__)
+    used = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    theirs = [line for line in maps.splitlines() if "torch/lib/libgomp" in line]
+    assert not theirs or "libgomp.so.1 " in used  # the name of torch's, which is loaded before
+
+
+@pytest.fixture
+def import_as(monkeypatch):
+    """Makes the import of the extension give what it is told, and ``extension()`` look again."""
+
+    def set_result(result):
+        def import_module(name):
+            assert name == "fairseq_casrnn._cpp"
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        monkeypatch.setattr(cpp.importlib, "import_module", import_module)
+        cpp.extension.cache_clear()
+        return cpp.extension()
+
+    yield set_result
+    cpp.extension.cache_clear()
+
+
+def test_reasons_not_to_use_the_extension(import_as):
+    good = SimpleNamespace(interface=cpp.INTERFACE, torch_version=torch.__version__)
+    assert import_as(good) == (good, None)
+    for result, reason in (
+        (ModuleNotFoundError("no"), "it was not compiled at installation"),
+        (ImportError("undefined symbol: x"), r"cannot be loaded \(undefined symbol: x\)"),
+        (SimpleNamespace(interface=0), "compiled from another version"),
+        (
+            SimpleNamespace(interface=cpp.INTERFACE, torch_version="1.4.0"),
+            "compiled for torch 1.4 ",
+        ),
+    ):
+        module, why = import_as(result)
+        assert module is None
+        assert re.search(reason, why)
+
+
+def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, tmp_path):
+    """It would end the process at its first such instruction."""
+    library = tmp_path / "_cpp.so"
+    library.write_bytes(b"\x7fELF\0fairseq_casrnn needs: avx2 avx512f avx512_bf16;\0")
+    spec = SimpleNamespace(origin=str(library))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    good = SimpleNamespace(interface=cpp.INTERFACE, torch_version=torch.__version__)
+    for flags, lacking in (
+        ("avx2 fma", "avx512_bf16, avx512f,"),
+        ("avx2 avx512f avx512_bf16", None),
+        ("", None),  # not known
+    ):
+        monkeypatch.setattr(cpp, "instructions", lambda flags=flags: frozenset(flags.split()))
+        module, why = import_as(good)
+        assert (module is good) == (lacking is None)
+        assert lacking is None or f"for a processor with {lacking}" in why
+
+
+@compiled
+def test_the_extension_says_what_it_needs():
+    library = Path(cpp.extension()[0].__file__)
+    if cpp.extension()[0].instruction_set == "AVX512" and cpp.instructions():
+        assert {"avx2", "avx512f"} <= cpp.needs(library) <= cpp.instructions()
+
+
+WITHOUT = """
+import logging, sys
+sys.modules["fairseq_casrnn._cpp"] = None  # makes its import fail
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+import torch
+from fairseq_casrnn import layers, recurrence
+for _ in range(2):
+    layers.LSTM(2, 3)(torch.zeros(4, 1, 2))
+print(sorted(recurrence.ENGINES))
+for _ in range(2):
+    layers.LSTM(2, 3, engine="cpp")(torch.zeros(4, 1, 2))
+"""
+
+
+def test_without_the_extension_eager_runs_and_says_why():
+    env = {k: v for k, v in os.environ.items() if k != "CASRNN_ENGINE"}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=env,
+    )
+    assert done.stdout.splitlines() == [
+        "recurrence engine: eager",
+        "the faster engine 'cpp' is not available: it was not compiled at installation",
+        "['eager', 'reference']",
+        "engine 'cpp' is not available, 'eager' runs instead: it was not compiled at installation",
+    ]
+
+
+def test_building_without_a_compiler_succeeds(tmp_path):
+    env = {**os.environ, "CC": "no-such-compiler", "CXX": "no-such-compiler"}
+    build = [sys.executable, "setup.py", "-q", "build_ext", "-b", tmp_path, "-t", tmp_path]
+    done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT, env=env)
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if line.startswith("fairseq-casrnn:")]
+    assert len(said) == 1
+    assert "engine 'cpp' not compiled" in said[0]
+    assert "no-such-compiler" in said[0]
+    assert not list(tmp_path.rglob("*.so"))
