@@ -18,7 +18,7 @@ import numpy
 import omegaconf
 import torch
 
-from fairseq_casrnn import allocation, checks, precision
+from fairseq_casrnn import allocation, beam, checks, precision
 from fairseq_casrnn.batching import keep_batches_on_resume, keep_last_batch
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.explain import explain, shorten_choices
@@ -41,6 +41,7 @@ def install() -> None:
     precision.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
         allocation.keep_freed_memory()
+        beam.install()
         explain_mistakes()
         checks.install_for_program(sys.argv[0])
         # Six lines about hydra's own past and future before each run's first line.

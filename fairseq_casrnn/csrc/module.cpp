@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 
+#include "beam.h"
 #include "cross_entropy.h"
 #include "decoder.h"
 #include "kernels.h"
@@ -185,6 +186,11 @@ Tensor run_mm(const Tensor& a, const Tensor& b, const Maybe& bias) {
   return y;
 }
 
+std::tuple<Tensor, Tensor> run_best_sums(const Tensor& lprobs, const Tensor& scores, int64_t count) {
+  const Quiet quiet;
+  return best_sums(lprobs, scores, count);
+}
+
 // A function of tensors, called without autograd and autocast.
 template <class Result, class... Tensors>
 auto quietly(Result (*function)(Tensors...)) {
@@ -200,7 +206,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 8;  // INTERFACE there
+  m.attr("interface") = 9;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
 #ifdef INTRA_OP_PARALLEL  // of ATen/Parallel.h, which without it runs everything on one thread
@@ -214,6 +220,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("is_narrow", &is_narrow);
   m.def("mm", &run_mm, release());
   m.def("cross_entropy", &run_cross_entropy, release());
+  m.def("best_sums", &run_best_sums, release());
   m.def("decode_forward", &run_decode_forward, release());
   m.def("decode_backward", &run_decode_backward, release());
   m.def("mix_words", quietly(&mix_words), release());

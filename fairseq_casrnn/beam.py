@@ -1,0 +1,78 @@
+"""The choice of a step's candidates in fairseq's beam search, in one pass on the CPU.
+
+fairseq adds each hypothesis' score to the table of its continuations, as large as beam times
+vocabulary, and sorts partially what comes out; of that, compiled code reads the table once. The
+candidates are the same.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from . import recurrence
+from .recurrence import cpp
+
+
+def install() -> None:
+    """Let ``fairseq.search.BeamSearch`` choose so, where the compiled engine is the default."""
+    from fairseq.search import BeamSearch
+
+    original = BeamSearch.step
+    if getattr(original, "_in_one_pass", False):
+        return
+
+    @functools.wraps(original)
+    def step(
+        self,
+        step,
+        lprobs,
+        scores,
+        prev_output_tokens=None,
+        original_batch_idxs=None,
+        candidate_multiple=2,
+    ):
+        if step == 0 or not supports(lprobs, scores):
+            return original(
+                self,
+                step,
+                lprobs,
+                scores,
+                prev_output_tokens,
+                original_batch_idxs,
+                candidate_multiple,
+            )
+        count = min(candidate_multiple * lprobs.size(1), lprobs[0].numel() - 1)
+        return best(lprobs, scores[:, :, step - 1], count)
+
+    step._in_one_pass = True
+    BeamSearch.step = step
+
+
+def supports(lprobs: Tensor, scores: Tensor) -> bool:
+    """Whether the compiled code can choose among these."""
+    return (
+        recurrence.engine_name(None, lprobs.device.type) == "cpp"
+        and lprobs.is_contiguous()
+        and lprobs.numel() > 0
+        and lprobs.device.type == scores.device.type == "cpu"
+        and lprobs.dtype == scores.dtype == torch.float32
+    )
+
+
+def best(lprobs: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The best continuations of each sentence, the best one first.
+
+    Args:
+        lprobs: ``(B, beam, V)``, log probabilities of the next token.
+        scores: ``(B, beam)``, of the hypotheses so far.
+        count: how many.
+
+    Returns:
+        Their scores, tokens and hypotheses, ``(B, count)`` each.
+    """
+    values, indices = cpp.extension()[0].best_sums(lprobs, scores.contiguous(), count)
+    size = lprobs.size(2)
+    return values, indices.fmod(size), torch.div(indices, size, rounding_mode="trunc")

@@ -1,0 +1,129 @@
+"""The choice among continuations in beam search, beside torch.topk and fairseq's own."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.search import BeamSearch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_casrnn import beam, recurrence
+from fairseq_casrnn.recurrence import cpp
+
+compiled = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def table(batch, rows, size, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    lprobs = torch.randn(batch, rows, size, generator=generator).log_softmax(-1)
+    return lprobs, -3 * torch.rand(batch, rows, generator=generator)
+
+
+def by_sorting(lprobs, scores, count):
+    """The best values and their places, of equal ones the first; NaN as the worst number."""
+    sums = (lprobs + scores.unsqueeze(-1)).nan_to_num(nan=-math.inf, neginf=-math.inf).flatten(1)
+    values, indices = sums.sort(dim=1, descending=True, stable=True)
+    return values[:, :count], indices[:, :count]
+
+
+@compiled
+@given(
+    batch=st.integers(1, 3),
+    rows=st.integers(1, 4),
+    size=st.one_of(st.integers(2, 40), st.integers(200, 900)),
+    count=st.integers(1, 9),
+    seed=st.integers(0, 99),
+    coarse=st.booleans(),
+    spoilt=st.sampled_from([None, -math.inf, math.nan]),
+)
+def test_the_best_sums(batch, rows, size, count, seed, coarse, spoilt):
+    lprobs, scores = table(batch, rows, size, seed)
+    if coarse:  # many are equal
+        lprobs, scores = lprobs.round(), scores.round()
+    if spoilt is not None:
+        chosen = torch.rand(lprobs.shape, generator=torch.Generator().manual_seed(seed)) < 0.7
+        lprobs[chosen] = spoilt
+    count = min(count, rows * size)
+    values, indices = cpp.extension()[0].best_sums(lprobs, scores, count)
+    expected = by_sorting(lprobs, scores, count)
+    assert torch.equal(values, expected[0])
+    assert torch.equal(indices, expected[1])
+
+
+@compiled
+def test_nothing_but_nan_gives_places_in_the_table():
+    lprobs, scores = torch.full((1, 2, 50), math.nan), torch.zeros(1, 2)
+    values, indices = cpp.extension()[0].best_sums(lprobs, scores, 4)
+    assert values.tolist() == [[-math.inf] * 4]
+    assert indices.tolist() == [[0, 1, 2, 3]]
+
+
+@compiled
+def test_shapes_that_do_not_fit_are_errors():
+    lprobs, scores = table(2, 3, 50)
+    best_sums = cpp.extension()[0].best_sums
+    for arguments in ((lprobs, scores[:1], 2), (lprobs.mT, scores, 2), (lprobs, scores, 151)):
+        with pytest.raises(RuntimeError):
+            best_sums(*arguments)
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """fairseq's own search and the one in one pass; and how often the latter was taken."""
+    original, used = BeamSearch.step, []
+    assert not hasattr(original, "_in_one_pass")  # not in a program that is not fairseq's
+    monkeypatch.setattr(BeamSearch, "step", original)
+    beam.install()
+    beam.install()
+    ours, best = BeamSearch.step, beam.best
+    monkeypatch.setattr(beam, "best", lambda *args: used.append(1) or best(*args))
+    search = BeamSearch(Dictionary())
+    return lambda *args: (original(search, *args), ours(search, *args)), used
+
+
+@pytest.mark.parametrize("step", [0, 1, 3])
+@pytest.mark.parametrize("rows", [1, 2, 10])
+@pytest.mark.parametrize("size", [7, 500])
+def test_candidates_are_those_of_fairseq(searches, step, rows, size, monkeypatch):
+    monkeypatch.delenv("CASRNN_ENGINE", raising=False)
+    both, used = searches
+    lprobs, last = table(4, rows, size)
+    scores = torch.stack([-torch.ones_like(last)] * max(0, step - 1) + [last], dim=-1)
+    for theirs, ours in zip(*both(step, lprobs, scores), strict=True):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+    for theirs, ours in zip(*both(step, lprobs, scores, None, None, 1), strict=True):
+        assert torch.equal(ours, theirs)
+    assert len(used) == (2 if step > 0 and recurrence.engine_name() == "cpp" else 0)
+
+
+@pytest.mark.parametrize("why", ["float64", "strided", "engine"])
+def test_what_is_left_to_fairseq(searches, why, monkeypatch):
+    both, used = searches
+    lprobs, scores = table(2, 3, 50)
+    if why == "float64":
+        lprobs, scores = lprobs.double(), scores.double()
+    elif why == "strided":
+        lprobs = lprobs.repeat(2, 1, 1)[::2]
+    else:
+        monkeypatch.setenv("CASRNN_ENGINE", "eager")
+    for theirs, ours in zip(*both(1, lprobs, scores.unsqueeze(-1)), strict=True):
+        assert torch.equal(ours, theirs)
+    assert not used
+
+
+def test_programs_of_fairseq_search_so():
+    code = (
+        "import sys; sys.argv[0] = 'fairseq-generate'; import fairseq_casrnn; "
+        "from fairseq.search import BeamSearch; print(BeamSearch.step._in_one_pass)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.split()[-1] == "True"
