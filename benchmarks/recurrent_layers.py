@@ -3,10 +3,11 @@
     python benchmarks/recurrent_layers.py [--threads 1] [--cells cas_lstm,dg_lstm] [--engines cpp]
     python benchmarks/recurrent_layers.py --settings 256,1024 --engines triton --dtype bfloat16
 
-Prints Markdown tables: milliseconds, tokens a second, the time over nn.LSTM's, the same per unit of
-arithmetic (a cell with five gates multiplies more than one with four), and the share of the
-machine's own speed at such products, measured in the same run. Engine ``reference`` is the plain
-loop over time that one writes by hand.
+Prints Markdown tables: milliseconds, microseconds a step of one layer, tokens a second, the time
+over nn.LSTM's, the same per unit of arithmetic (a cell with five gates multiplies more than one
+with four), and the share of the machine's own speed at such products, measured in the same run.
+Engine ``reference`` is the plain loop over time that one writes by hand. Settings 12 and 24, the
+sizes of models of Dyck languages, show what a step costs beside arithmetic.
 
 nn.LSTM concatenates its two directions after every layer and so computes more than two independent
 stacks; beside bidirectional layers it is therefore built as two one-directional ones.
@@ -28,10 +29,13 @@ SETTINGS = {  # H, B, T, two directions
     "300bi": (300, 64, 30, True),
     "650": (650, 20, 35, False),
     "1024": (1024, 64, 50, False),
+    "12": (12, 10, 500, False),
+    "24": (24, 10, 500, False),
 }
 DEPTH = 2
 CELLS = "stacked_lstm,cas_lstm,highway_lstm,dg_lstm,normalized_lstm,stacked_gru,second_order_lstm"
-COLUMNS = ["layer", "ms", "tokens/s", "over nn.LSTM", "per unit of arithmetic", "of the ceiling"]
+RATIOS = ["over nn.LSTM", "per unit of arithmetic", "of the ceiling"]
+COLUMNS = ["layer", "ms", "µs a step", "tokens/s", *RATIOS]
 
 
 class Both(nn.Module):
@@ -104,7 +108,8 @@ def compare(
             unit = ratio * arithmetic(models["nn.LSTM"]) / arithmetic(model)
             share = 2 * passes * arithmetic(model) * steps * batch / seconds[name] / ceiling
             rate = steps * batch / seconds[name]
-            figures = [f"{1e3 * seconds[name]:.1f}", f"{rate:,.0f}"]
+            step = 1e6 * seconds[name] / (steps * DEPTH)
+            figures = [f"{1e3 * seconds[name]:.1f}", f"{step:.1f}", f"{rate:,.0f}"]
             rows.append([name, *figures, f"{ratio:.2f}", f"{unit:.2f}", f"{share:.0%}"])
         text += f"\n{title}:\n\n" + machine.table(COLUMNS, rows)
     return text

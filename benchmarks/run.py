@@ -60,6 +60,8 @@ def main() -> None:
     large = ["--threads", threads[-1], "--settings", "1024", "--cells", "stacked_lstm,cas_lstm"]
     engine = recurrence.default("cuda" if torch.cuda.is_available() else "cpu")
     text += measure("recurrent_layers", *large, "--engines", engine, "--rounds", "3")
+    small = ["--settings", "12,24", "--cells", "stacked_lstm,second_order_lstm"]
+    text += measure("recurrent_layers", *small, "--threads", "1")
     medium = ["--threads", threads[-1], "--precision", "medium"]
     text += measure("recurrent_layers", *medium)
     text += measure("translation", *data, *medium, "--fast")
