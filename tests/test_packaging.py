@@ -78,7 +78,12 @@ def test_make_runs_pytest_and_installs_only_what_changed(tmp_path):
 
     assert any("pip install" in line for line in plan("test"))
     (tmp_path / ".installed").touch()
-    assert plan("test") == [f"{tmp_path}/bin/python -m pytest"]
+    *installing, last = plan("test")
+    assert last == f"{tmp_path}/bin/python -m pytest"
+    installed = [line.split("||")[0].split()[-1] for line in installing if " pip install " in line]
+    assert installed == ["triton"]  # for the tests alone
+    (tmp_path / ".installed-triton").touch()
+    assert plan("test") == [last]
     assert [line.split()[-1] for line in plan("demo")] == ["examples/quickstart/run.sh"]
     assert any("pip install" in line for line in plan("-W", "constraints.txt", "test"))
 

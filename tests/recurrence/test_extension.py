@@ -100,7 +100,7 @@ import torch
 from fairseq_casrnn import layers, recurrence
 for _ in range(2):
     layers.LSTM(2, 3)(torch.zeros(4, 1, 2))
-print(sorted(recurrence.ENGINES))
+print(sorted(set(recurrence.ENGINES) - {"triton"}))
 for _ in range(2):
     layers.LSTM(2, 3, engine="cpp")(torch.zeros(4, 1, 2))
 """
