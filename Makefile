@@ -69,8 +69,7 @@ $(STAMP): setup.py pyproject.toml constraints.txt $(wildcard fairseq_casrnn/csrc
 # torch for CUDA brings Triton along, the CPU's does not.
 $(TRITON): $(STAMP)
 	@echo "installing into $(VENV): Triton, about 200 MB, whose interpreter runs the GPU's kernels in tests"
-	@$(PIP) triton || echo "warning: no Triton: the tests of the GPU's kernels are skipped" >&2
-	@touch $@
+	@$(PIP) triton && touch $@ || echo "warning: no Triton: the tests of the GPU's kernels are skipped" >&2
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -1,18 +1,19 @@
 """The choice of a step's candidates in fairseq's beam search, in one pass on the CPU.
 
 fairseq adds each hypothesis' score to the table of its continuations, as large as beam times
-vocabulary, and sorts partially what comes out; of that, compiled code reads the table once. The
-candidates are the same.
+vocabulary, and sorts partially what comes out; the compiled code here reads the table once. The
+scores are the same; of equal ones the first are taken, where ``torch.topk`` promises no order, and
+NaN comes last.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 
 import torch
 from torch import Tensor
 
-from . import recurrence
 from .recurrence import cpp
 
 
@@ -34,7 +35,8 @@ def install() -> None:
         original_batch_idxs=None,
         candidate_multiple=2,
     ):
-        if step == 0 or not supports(lprobs, scores):
+        count = min(candidate_multiple * lprobs.size(1), lprobs[0].numel() - 1)  # never the pad
+        if step == 0 or count < 1 or not supports(lprobs, scores):
             return original(
                 self,
                 step,
@@ -44,7 +46,6 @@ def install() -> None:
                 original_batch_idxs,
                 candidate_multiple,
             )
-        count = min(candidate_multiple * lprobs.size(1), lprobs[0].numel() - 1)
         return best(lprobs, scores[:, :, step - 1], count)
 
     step._in_one_pass = True
@@ -54,11 +55,12 @@ def install() -> None:
 def supports(lprobs: Tensor, scores: Tensor) -> bool:
     """Whether the compiled code can choose among these."""
     return (
-        recurrence.engine_name(None, lprobs.device.type) == "cpp"
+        cpp.extension()[0] is not None
+        and os.environ.get("CASRNN_ENGINE", "auto") in ("auto", "cpp")
         and lprobs.is_contiguous()
-        and lprobs.numel() > 0
         and lprobs.device.type == scores.device.type == "cpu"
         and lprobs.dtype == scores.dtype == torch.float32
+        and not (torch.is_grad_enabled() and (lprobs.requires_grad or scores.requires_grad))
     )
 
 

@@ -89,7 +89,7 @@ def searches(monkeypatch):
 
 @pytest.mark.parametrize("step", [0, 1, 3])
 @pytest.mark.parametrize("rows", [1, 2, 10])
-@pytest.mark.parametrize("size", [7, 500])
+@pytest.mark.parametrize("size", [2, 7, 500])
 def test_candidates_are_those_of_fairseq(searches, step, rows, size, monkeypatch):
     monkeypatch.delenv("CASRNN_ENGINE", raising=False)
     both, used = searches
@@ -103,7 +103,7 @@ def test_candidates_are_those_of_fairseq(searches, step, rows, size, monkeypatch
     assert len(used) == (2 if step > 0 and recurrence.engine_name() == "cpp" else 0)
 
 
-@pytest.mark.parametrize("why", ["float64", "strided", "engine"])
+@pytest.mark.parametrize("why", ["float64", "strided", "engine", "gradient", "nothing"])
 def test_what_is_left_to_fairseq(searches, why, monkeypatch):
     both, used = searches
     lprobs, scores = table(2, 3, 50)
@@ -111,6 +111,10 @@ def test_what_is_left_to_fairseq(searches, why, monkeypatch):
         lprobs, scores = lprobs.double(), scores.double()
     elif why == "strided":
         lprobs = lprobs.repeat(2, 1, 1)[::2]
+    elif why == "gradient":
+        lprobs.requires_grad_()
+    elif why == "nothing":  # but the pad
+        lprobs, scores = lprobs[:, :1, :1].contiguous(), scores[:, :1]
     else:
         monkeypatch.setenv("CASRNN_ENGINE", "eager")
     for theirs, ours in zip(*both(1, lprobs, scores.unsqueeze(-1)), strict=True):

@@ -56,7 +56,7 @@ def default(device: str) -> str:
 def engine_name(name: str | None = None, device: str = "cpu") -> str:
     """The engine that ``name`` (None or "auto": the environment's or the default) stands for.
 
-    It is ``eager``, with a warning, where the engine asked for is not installed.
+    It is the default, with a warning, where the engine asked for is not installed.
 
     Args:
         name: an engine, "auto" or None.
@@ -72,8 +72,9 @@ def engine_name(name: str | None = None, device: str = "cpu") -> str:
         name = default(device)
     if name in OPTIONAL and name not in ENGINES:
         # A checkpoint names the engine of the machine it was trained on.
-        _replace(name)
-        name = "eager"
+        instead = default(device)
+        _replace(name, instead)
+        name = instead
     if name not in ENGINES:
         raise UserError(f"{asked} {name!r} is unknown; choose from {', '.join(ENGINES)}")
     _announce(name)
@@ -88,8 +89,9 @@ def _announce(name: str) -> None:
 
 
 @functools.cache
-def _replace(name: str) -> None:
-    logger.warning("engine '%s' is not available, 'eager' runs instead: %s", name, OPTIONAL[name]())
+def _replace(name: str, instead: str) -> None:
+    reason = OPTIONAL[name]()
+    logger.warning("engine '%s' is not available, '%s' runs instead: %s", name, instead, reason)
 
 
 @functools.cache

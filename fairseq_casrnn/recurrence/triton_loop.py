@@ -10,7 +10,7 @@ are float32 then, for the layer above; all else has the inputs' dtype.
 
 The engine runs on CUDA tensors; on others where Triton interprets its kernels
 (``TRITON_INTERPRET=1``), which is for tests. For anything else, and for a cell without a kernel,
-``eager`` steps in. Nothing is compiled before the first run.
+the device's default engine steps in. Kernels are compiled as they are first needed.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def why_not(cell: Cell, tensors, states=()) -> str | None:
 
 
 @functools.cache
-def say(reason: str) -> None:
-    """Log once why ``eager`` steps in."""
-    logger.info("engine 'triton' leaves this to 'eager': %s", reason)
+def say(name: str, reason: str) -> None:
+    """Log once why another engine steps in."""
+    logger.info("engine 'triton' leaves this to '%s': %s", name, reason)
 
 
 def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
@@ -86,9 +86,12 @@ def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     tensors = (*inputs, weight_hh, h0, c0, extra)
     reason = why_not(cell, (weight_hh, *inputs[1:], *params), (inputs[0], h0, c0, extra))
     if reason is not None:
-        say(reason)
-        gx = gx.compute() if fused else gx
-        return eager.run(cell, gx, weight_hh, h0, c0, extra, last, params)
+        from . import default  # which imports this module
+        from . import run as run_on
+
+        other = default(weight_hh.device.type)
+        say(other, reason)
+        return run_on(other, cell, gx, weight_hh, h0, c0, extra, last, params)
     if torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (*tensors, *params)
     ):

@@ -2,6 +2,9 @@
 
 U is spread over the programs of a tile of rows, and all programs must be on the GPU at once, one a
 multiprocessor, so there must be memory and multiprocessors enough.
+
+Tiles depend on the batch, and a kernel is compiled for each: batches of very different sizes cost
+some compilations more (seconds to two minutes each, kept in Triton's cache).
 """
 
 from __future__ import annotations
@@ -14,7 +17,13 @@ import torch
 SPARE = 4 * 1024
 """Bytes of a multiprocessor's memory left for anything but products' factors."""
 H200 = 132, 227 * 1024
-"""Multiprocessors, and bytes of memory that a program may have on each, of an H100 or H200."""
+"""Multiprocessors, and bytes of memory that a program may have on each."""
+OFF = ("", "0", "false", "False")
+"""Values of an environment variable that turn off what it names."""
+
+
+class RefusedError(RuntimeError):
+    """The GPU has no room for a kernel; it has not run."""
 
 
 class Plan(NamedTuple):
@@ -31,7 +40,7 @@ class Plan(NamedTuple):
 
 def interpreting() -> bool:
     """Whether Triton interprets its kernels, on the CPU."""
-    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0", "false", "False")
+    return os.environ.get("TRITON_INTERPRET", "0") not in OFF
 
 
 def chip(device: torch.device) -> tuple[int, int]:
@@ -44,7 +53,7 @@ def chip(device: torch.device) -> tuple[int, int]:
 
 def wanted() -> bool:
     """Whether whole sequences may be launched: not with CASRNN_TRITON_SEQUENCES=0."""
-    return os.environ.get("CASRNN_TRITON_SEQUENCES", "1") != "0"
+    return os.environ.get("CASRNN_TRITON_SEQUENCES", "1") not in OFF
 
 
 def plan(cell, weight_hh: torch.Tensor, batch: int) -> Plan | None:
@@ -84,29 +93,46 @@ def factors_of(dtype: torch.dtype) -> dict:
     import triton.language as tl  # only where there is Triton
 
     if dtype == torch.float32:
-        split = torch.get_float32_matmul_precision() == "highest"
-        return {"FACTOR": tl.float32, "PRECISION": "tf32x3" if split else "tf32"}
+        return {"FACTOR": tl.float32, "PRECISION": "tf32" if may_round() else "tf32x3"}
     factor = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}.get(dtype, tl.float64)
     if interpreting() and dtype != torch.float64:
         factor = tl.float32  # exact, where the interpreter's products of half precision are not
     return {"FACTOR": factor, "PRECISION": "ieee"}
 
 
-def launch(kernel, plan: Plan, steps: int, /, backwards: bool = False, **arguments) -> None:
-    """Run a kernel of :mod:`.triton_sequences` over all steps, the last one first if backwards."""
+def may_round() -> bool:
+    """Whether torch's own products of float32 matrices on a GPU may be rounded to TF32."""
+    try:
+        return torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:  # it was set with torch's newer switch
+        return torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+def launch(kernel, how: Plan, steps: int, /, backwards: bool = False, **arguments) -> None:
+    """Run a kernel of :mod:`.triton_sequences` over all steps, the last one first if backwards.
+
+    Raises:
+        RefusedError: the programs do not fit on the GPU after all.
+    """
     tensor = arguments["gates"]
-    count = torch.zeros(plan.grid[0], dtype=torch.int32, device=tensor.device)
-    arguments |= plan.tiles | {"count": count}
+    count = torch.zeros(how.grid[0], dtype=torch.int32, device=tensor.device)
+    arguments |= how.tiles | {"count": count}
     if interpreting():
         for t in reversed(range(steps)) if backwards else range(steps):
-            kernel[plan.grid](**arguments, begin=t, end=t + 1, MEET=False)
+            kernel[how.grid](**arguments, begin=t, end=t + 1, MEET=False)
         return
-    kernel[plan.grid](
-        **arguments,
-        begin=0,
-        end=steps,
-        MEET=True,
-        num_warps=4 if plan.tiles["ROWS"] <= 64 else 8,
-        num_stages=1,
-        launch_cooperative_grid=True,
-    )
+    try:
+        kernel[how.grid](
+            **arguments,
+            begin=0,
+            end=steps,
+            MEET=True,
+            num_warps=4 if how.tiles["ROWS"] <= 64 else 8,
+            num_stages=1,
+            launch_cooperative_grid=True,
+        )
+    except Exception as error:
+        # Triton's OutOfResources, or CUDA's "too many blocks in cooperative launch"
+        if type(error).__name__ != "OutOfResources" and "cooperative" not in str(error):
+            raise
+        raise RefusedError(str(error)) from error

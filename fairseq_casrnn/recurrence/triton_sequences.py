@@ -20,7 +20,11 @@ from .triton_tiles import backward_tile, forward_tile, load, load_blocks, tile
 
 @triton.jit
 def meet(count, goal):
-    """Wait until programs have come here ``goal`` times in all; what they wrote is seen then."""
+    """Wait until programs have come here ``goal`` times in all; what they wrote is seen then.
+
+    The first barrier puts a program's writes before its thread's release, the second its reads
+    after the acquire; adding 0 is how Triton is told to load with acquire.
+    """
     tl.debug_barrier()
     tl.atomic_add(count, 1, sem="release")
     while tl.atomic_add(count, 0, sem="acquire") < goal:
@@ -30,7 +34,7 @@ def meet(count, goal):
 
 @triton.jit
 def load_rows(pointer, inside, depth, size: tl.constexpr, FACTOR: tl.constexpr):
-    """Tile ``(ROWS, DEPTH)`` of rows that other programs wrote, past the cache of this one's."""
+    """Tile ``(ROWS, DEPTH)`` of rows that other programs wrote, not from this processor's cache."""
     mask = inside & (depth < size)
     return tl.load(pointer + depth, mask=mask, other=0.0, cache_modifier=".cg").to(FACTOR)
 
@@ -120,7 +124,7 @@ def forward_sequence(
 def backward_sequence(
     gates, d_gates, weight, inner, d_products, extra, d_extra, rows, d_rows, states,
     grad_h, grad_state, dh, d_state, count, begin, end, batch, steps,
-    size: tl.constexpr, STRIDE: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
+    size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr,
     FACTOR: tl.constexpr, PRECISION: tl.constexpr, MEET: tl.constexpr,
@@ -128,8 +132,9 @@ def backward_sequence(
     """Steps from end back to begin; see :func:`.triton_tiles.backward_tile`.
 
     dh ``(B, H)`` is the gradient of the last h from outside; that of h0 is left to be made of
-    d_products, whose rows lie STRIDE apart. d_state ``(B, H)`` is the gradient of the state of
-    step ``end`` and becomes that of step ``begin``. count ``(tiles of rows,)`` is 0.
+    d_products, which are the first blocks of d_gates in a cell without inner. d_state ``(B, H)``
+    is the gradient of the state of step ``end`` and becomes that of step ``begin``. count ``(tiles
+    of rows,)`` is 0.
     """
     row, unit, mask = tile(batch, size, ROWS, UNITS)
     here = row * size + unit
@@ -137,12 +142,13 @@ def backward_sequence(
     u = load_weights(weight, unit, 1, size, size, PRODUCTS, DEPTH, CHUNKS, FACTOR)
     d_h = load(dh + here, mask & (end == steps), gates)
     d_new = load(d_state + here, mask, gates)
+    width: tl.constexpr = (BLOCKS if inner is None else PRODUCTS) * size
     last = (end - 1).to(tl.int64) * batch + row
     for back in range(end - begin):
         at = last - back * batch
         inside = (row < batch) & (end - back < steps)
         for block in tl.static_range(PRODUCTS):
-            after = d_products + (at + batch) * STRIDE + block * size
+            after = d_products + (at + batch) * width + block * size
             d_h = multiply(
                 after, inside, u, (d_h,), block, 1, size, DEPTH, CHUNKS, FACTOR, PRECISION
             )[0]

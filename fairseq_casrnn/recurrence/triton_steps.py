@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 from typing import NamedTuple
 
 import torch
 
 from .cpp import kernel_params
 from .inputs import kept
-from .triton_plan import Plan, launch, plan
+from .triton_plan import Plan, RefusedError, launch, plan
+
+logger = logging.getLogger(__name__)
 
 TILE = 4, 128
 """Rows and units of a program that makes one step, at most: few, to spread over the whole GPU."""
@@ -24,6 +27,12 @@ TILE = 4, 128
 def kernels(kind: str):
     """The module ``triton_kind``; reading it needs Triton and takes a second."""
     return importlib.import_module(f"{__package__}.triton_{kind}")
+
+
+@functools.cache
+def say(reason: str) -> None:
+    """Log once why a sequence is not launched whole."""
+    logger.info("engine 'triton' launches a kernel a step: %s", reason)
 
 
 class Saved(NamedTuple):
@@ -139,8 +148,12 @@ def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep
     whole = plan(cell, weight_hh, batch) if steps > 1 else None
     if whole is not None:
         kernel = kernels("sequences").forward_sequence
-        launch(kernel, whole, steps, weight=weight_hh.contiguous(), **shared)
-        return saved
+        try:
+            launch(kernel, whole, steps, weight=weight_hh.contiguous(), **shared)
+        except RefusedError as error:
+            say(str(error))
+        else:
+            return saved
     grid, tiles = single_steps(batch, size)
     kernel, weight_t = kernels("kernels").forward_step[grid], weight_hh.t()
     products = gates.new_empty(batch, weight_hh.size(0))
@@ -172,36 +185,47 @@ def backward(
     """The backward loop. ``d_gates`` is where to write; dh and d_state are those of step T-1."""
     gates, inner, hs, _, rows = saved
     steps, batch, size = hs.size(0) - 1, *hs.shape[1:]
-    whole = plan(cell, weight_hh, batch) if steps > 1 else None
-    grid, tiles = whole or single_steps(batch, size)
     split = cell.hh_blocks * size
     d_products = d_gates[..., :split] if inner is None else hs.new_empty(steps, batch, split)
-    d_rows = d_extra = None
-    if trained(name, rows):
-        d_rows = gates.new_zeros(grid[0], *rows.shape)
-    if cell.routes:
-        d_extra = gates.new_empty(grid[1], *extra.shape)
-    elif extra is not None and wants_extra:
-        d_extra = torch.empty_like(extra, memory_format=torch.contiguous_format)
     shared = arguments(cell, saved, contiguous(extra))
-    shared |= {"d_gates": d_gates, "d_products": d_products, "d_extra": d_extra}
+    shared |= {"d_gates": d_gates, "d_products": d_products, "steps": steps}
     shared |= {"grad_h": contiguous(grad_h), "grad_state": contiguous(grad_state)}
-    shared |= {"dh": dh, "d_state": d_state, "steps": steps, "GRADS": trained(name, rows)}
-    shared |= {"d_rows": gates if d_rows is None else d_rows}
+    shared |= {"dh": dh, "d_state": d_state, "GRADS": trained(name, rows)}
     shared |= {"cell": kernels("kernels").BACKWARD[name]}
+
+    def sums(grid):
+        """Where each tile of rows, or of units, is to sum its own part of a gradient."""
+        d_rows = gates.new_zeros(grid[0], *rows.shape) if trained(name, rows) else None
+        d_extra = None
+        if cell.routes:
+            d_extra = gates.new_empty(grid[1], *extra.shape)
+        elif extra is not None and wants_extra:
+            d_extra = torch.empty_like(extra, memory_format=torch.contiguous_format)
+        return d_rows, d_extra
+
+    def fill(d_rows, d_extra) -> dict:
+        return {"d_rows": gates if d_rows is None else d_rows, "d_extra": d_extra}
+
+    whole = plan(cell, weight_hh, batch) if steps > 1 else None
     if whole is not None:
-        kernel, stride = kernels("sequences").backward_sequence, d_products.stride(1)
-        weight = weight_hh.contiguous()
-        launch(kernel, whole, steps, backwards=True, weight=weight, STRIDE=stride, **shared)
-        product(d_products[0], weight_hh, dh)
-    else:
-        kernel = kernels("kernels").backward_step[grid]
+        kernel, parts = kernels("sequences").backward_sequence, sums(whole.grid)
+        inputs = shared | fill(*parts) | {"weight": weight_hh.contiguous()}
+        try:
+            launch(kernel, whole, steps, backwards=True, **inputs)
+            product(d_products[0], weight_hh, dh)
+        except RefusedError as error:
+            say(str(error))
+            whole = None
+    if whole is None:
+        grid, tiles = single_steps(batch, size)
+        kernel, parts = kernels("kernels").backward_step[grid], sums(grid)
+        inputs = shared | fill(*parts) | tiles
         for t in reversed(range(steps)):
-            kernel(**shared, **tiles, t=t)
+            kernel(**inputs, t=t)
             product(d_products[t], weight_hh, dh)
+    d_rows, d_extra = parts
     if not cell.has_cell:
         dh += d_state
-    # Every tile of rows, or of units, has summed its own.
     d_rows = None if d_rows is None else d_rows.sum(0)
     d_extra = d_extra.sum(0) if cell.routes else d_extra
     return Grads(d_gates, d_products, d_extra, d_rows, dh, d_state)
