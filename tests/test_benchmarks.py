@@ -29,7 +29,10 @@ def test_layers(monkeypatch, both):
     text = layers.compare("tiny", ["cas_lstm", "stacked_gru"], ["eager", "reference"], 1, "cpu")
     names = ["| nn.LSTM", "| cas_lstm (eager)", "| cas_lstm (reference)", "| stacked_gru (eager)"]
     assert [row[0] for row in rows(text)] == 2 * ["| layer", "| ---", *names]
-    assert rows(text)[2][3:5] == ["1.00", "1.00"]
+    assert rows(text)[2][4:6] == ["1.00", "1.00"]
+    for row in rows(text)[2:6]:
+        ms, step = map(float, row[1:3])
+        assert step == pytest.approx(1000 * ms / (3 * layers.DEPTH), abs=0.05 * 1000 / 6 + 0.05)
 
 
 def test_arithmetic_counts_what_a_token_is_multiplied_with():

@@ -80,7 +80,7 @@ def test_make_runs_pytest_and_installs_only_what_changed(tmp_path):
     (tmp_path / ".installed").touch()
     *installing, last = plan("test")
     assert last == f"{tmp_path}/bin/python -m pytest"
-    installed = [line.split("||")[0].split()[-1] for line in installing if " pip install " in line]
+    installed = [line.split("&&")[0].split()[-1] for line in installing if " pip install " in line]
     assert installed == ["triton"]  # for the tests alone
     (tmp_path / ".installed-triton").touch()
     assert plan("test") == [last]
