@@ -193,23 +193,22 @@ def backward(
     shared |= {"dh": dh, "d_state": d_state, "GRADS": trained(name, rows)}
     shared |= {"cell": kernels("kernels").BACKWARD[name]}
 
-    def sums(grid):
+    learns = trained(name, rows) > 0
+
+    def sums(grid) -> dict:
         """Where each tile of rows, or of units, is to sum its own part of a gradient."""
-        d_rows = gates.new_zeros(grid[0], *rows.shape) if trained(name, rows) else None
+        d_rows = gates.new_zeros(grid[0], *rows.shape) if learns else gates
         d_extra = None
         if cell.routes:
             d_extra = gates.new_empty(grid[1], *extra.shape)
         elif extra is not None and wants_extra:
             d_extra = torch.empty_like(extra, memory_format=torch.contiguous_format)
-        return d_rows, d_extra
-
-    def fill(d_rows, d_extra) -> dict:
-        return {"d_rows": gates if d_rows is None else d_rows, "d_extra": d_extra}
+        return {"d_rows": d_rows, "d_extra": d_extra}
 
     whole = plan(cell, weight_hh, batch) if steps > 1 else None
     if whole is not None:
         kernel, parts = kernels("sequences").backward_sequence, sums(whole.grid)
-        inputs = shared | fill(*parts) | {"weight": weight_hh.contiguous()}
+        inputs = shared | parts | {"weight": weight_hh.contiguous()}
         try:
             launch(kernel, whole, steps, backwards=True, **inputs)
             product(d_products[0], weight_hh, dh)
@@ -219,13 +218,12 @@ def backward(
     if whole is None:
         grid, tiles = single_steps(batch, size)
         kernel, parts = kernels("kernels").backward_step[grid], sums(grid)
-        inputs = shared | fill(*parts) | tiles
+        inputs = shared | parts | tiles
         for t in reversed(range(steps)):
             kernel(**inputs, t=t)
             product(d_products[t], weight_hh, dh)
-    d_rows, d_extra = parts
     if not cell.has_cell:
         dh += d_state
-    d_rows = None if d_rows is None else d_rows.sum(0)
-    d_extra = d_extra.sum(0) if cell.routes else d_extra
+    d_rows = parts["d_rows"].sum(0) if learns else None
+    d_extra = parts["d_extra"].sum(0) if cell.routes else parts["d_extra"]
     return Grads(d_gates, d_products, d_extra, d_rows, dh, d_state)
