@@ -10,7 +10,7 @@ SETTINGS=(
     # each sentence from an all-zero state, as the depth-gated LSTM paper has it
     --sentence-reset --batch-size 20
     # model: 2 layers of 200; embeddings and dropout as small models need them
-    --share-decoder-input-output-embed --dropout 0.25
+    --criterion fused_cross_entropy --share-decoder-input-output-embed --dropout 0.25
     # SGD; the loss is a mean over tokens, so a rate of 20 is what others call 1 at 20 time steps
     --optimizer sgd --lr 20 --clip-norm 0.25
     --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --stop-min-lr 0.1

@@ -8,7 +8,7 @@ SEEDS="1"
 TINY_ARCH="dg_lstm_lm_tiny"
 SETTINGS=(
     --batch-size 20 --bptt 35 --bptt-jitter 5
-    --share-decoder-input-output-embed --dropout 0.3
+    --criterion fused_cross_entropy --share-decoder-input-output-embed --dropout 0.3
     --optimizer sgd --lr 20 --clip-norm 0.25
     --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --stop-min-lr 0.1
     --max-epoch 60 --keep-last-epochs 5 --log-interval 200

@@ -11,7 +11,7 @@ SETTINGS=(
     # each sentence from an all-zero state; separate embeddings, no dropout
     --sentence-reset --batch-size 20
     # SGD, halved when validation stalls; the loss is a mean over tokens (see train.sh)
-    --optimizer sgd --lr 20 --clip-norm 0.25
+    --criterion fused_cross_entropy --optimizer sgd --lr 20 --clip-norm 0.25
     --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --stop-min-lr 0.1
     --max-epoch 40 --patience 4 --keep-last-epochs 5 --log-interval 200
 )

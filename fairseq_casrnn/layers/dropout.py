@@ -24,6 +24,13 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     return x * mask.as_strided(x.size(), strides)
 
 
+def locked_dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
+    """Dropout of x ``(T, *)`` with one mask for all steps (Gal & Ghahramani 2016)."""
+    if not training or p == 0:
+        return x
+    return x * dropout(torch.ones_like(x[:1]), p)
+
+
 def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """What ``dropout`` multiplies with: zeros and 1/(1-p), of dtype and device of ``like``."""
     count = torch.Size(shape).numel()

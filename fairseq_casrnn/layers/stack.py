@@ -12,7 +12,7 @@ from .. import recurrence
 from ..cells import family
 from ..cells.base import at_least_one
 from ..errors import UserError
-from .dropout import dropout
+from .dropout import dropout, locked_dropout
 from .sequences import check_lengths, padding_mask, reverse, run_packed
 
 
@@ -31,6 +31,11 @@ class RecurrentStack(nn.Module):
         dropout: probability on the hidden state passed up between layers, not on a cell or in time.
         options: the family's options dataclass; None for its defaults.
         engine: name of a recurrence engine, None for the default.
+
+    Two attributes regularise further, in training: with ``locked_dropout`` the dropout between
+    layers drops the same features of a sequence at all its steps (Gal & Ghahramani 2016);
+    ``weight_dropout`` is the probability to drop an element of a recurrent weight ``weight_hh``
+    for a whole pass over a batch (Merity et al. 2018).
 
     Parameters, for layer k and suffix "" or "_reverse": ``weight_ih_l{k}``, ``weight_hh_l{k}``,
     ``bias_l{k}`` and the cell's elementwise ones.
@@ -60,6 +65,7 @@ class RecurrentStack(nn.Module):
             bidirectional if bidirectional == "interleaved" else bool(bidirectional)
         )
         self.dropout, self.engine = dropout, engine
+        self.locked_dropout, self.weight_dropout = False, 0.0
         if engine is not None:
             recurrence.engine_name(engine)
         kind = family(name)
@@ -184,6 +190,8 @@ class RecurrentStack(nn.Module):
     def step(self, x: Tensor, state, tokens: Tensor | None = None):
         """One time step of a one-directional stack, for decoders.
 
+        No mask outlives a step, so that ``weight_dropout`` and ``locked_dropout`` do nothing here.
+
         Args:
             x: ``(B, input_size)``.
             state: as in :meth:`forward`, each part ``(L, B, H)``.
@@ -247,13 +255,15 @@ class RecurrentStack(nn.Module):
 
     def _run_layer(self, k, suffix, x, lower_c, state, last, tokens):
         w_ih, w_hh, bias, params = self.layer_parameters(k, suffix)
+        w_hh = dropout(w_hh, self.weight_dropout, self.training)
         extra = self.extra_input(k, suffix, x, lower_c, tokens)
         gx = recurrence.InputProduct(x, w_ih, bias)  # for the whole sequence at once
         cell = self.cells[k]
         return recurrence.run(self.engine, cell, gx, w_hh, state[0], state[1], extra, last, params)
 
     def _between(self, x, k):
-        return dropout(x, self.dropout, self.training) if k > 0 else x
+        drop = locked_dropout if self.locked_dropout else dropout
+        return drop(x, self.dropout, self.training) if k > 0 else x
 
     def _independent(self, x, states, lengths, tokens):
         last = None if lengths is None else lengths - 1

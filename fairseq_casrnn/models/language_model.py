@@ -13,6 +13,7 @@ from .. import layers
 from ..cells import FAMILIES
 from ..errors import UserError
 from ..layers import RecurrentStack
+from ..layers import dropout as masks
 from .annealing import follow_epochs
 from .config import (
     check_probabilities,
@@ -28,7 +29,14 @@ from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageMode
 from .routing import read_assignment
 from .translation import cutoffs, dropout
 
-DROPOUTS = ["dropout", "decoder_dropout_in", "decoder_dropout_between", "decoder_dropout_out"]
+DROPOUTS = [
+    "dropout",
+    "decoder_dropout_in",
+    "decoder_dropout_between",
+    "decoder_dropout_out",
+    "embed_dropout",
+    "weight_dropout",
+]
 
 
 class Carried:
@@ -69,7 +77,8 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         adaptive_softmax_cutoff: list of cutoffs, or None for a full softmax.
         max_target_positions: longest input accepted.
         locked_dropout: drop the same features of a sequence at all its steps (Gal & Ghahramani
-            2016), on the embeddings and on the output.
+            2016), on the embeddings and on the output; ``rnn`` has its own for between layers.
+        embed_dropout: probability to drop a word wherever a batch has it (Merity et al. 2018).
     """
 
     def __init__(
@@ -84,9 +93,11 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         adaptive_softmax_cutoff=None,
         max_target_positions: int = 100000,
         locked_dropout: bool = False,
+        embed_dropout: float = 0.0,
     ):
         super().__init__(dictionary)
-        self.embed_tokens, self.rnn, self.locked_dropout = embed_tokens, rnn, locked_dropout
+        self.embed_tokens, self.rnn = embed_tokens, rnn
+        self.locked_dropout, self.embed_dropout = locked_dropout, embed_dropout
         self.max_target_positions = int(max_target_positions)
         self.dropout_in_module = Dropout(dropout_in, module_name=type(self).__name__)
         self.dropout_out_module = Dropout(dropout_out, module_name=type(self).__name__)
@@ -112,7 +123,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
             x = self.one_step(prev_output_tokens[:, -1], incremental_state).unsqueeze(1)
         else:
             tokens = prev_output_tokens.t().contiguous()  # (T, B)
-            embedded = self.drop(self.dropout_in_module, self.embed_tokens(tokens))
+            embedded = self.drop(self.dropout_in_module, self.embed(tokens))
             state = None if carried is None else carried.before(self)
             x, state = self.rnn(embedded, state, tokens=tokens)
             if carried is not None:
@@ -122,6 +133,14 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         if self.additional_fc is not None:
             x = self.drop(self.dropout_out_module, self.additional_fc(x), time=1)
         return x, {"attn": None, "inner_states": None}
+
+    def embed(self, tokens):
+        """Embeddings ``(T, B, E)`` of ``tokens``, without dropped words in training."""
+        embedded = self.embed_tokens(tokens)
+        if not self.training or self.embed_dropout == 0:
+            return embedded
+        words = embedded.new_ones(self.embed_tokens.num_embeddings)
+        return embedded * masks.dropout(words, self.embed_dropout)[tokens].unsqueeze(-1)
 
     def drop(self, module: Dropout, x, time: int = 0):
         """``module`` of ``x``, or with locked dropout one mask for all of its ``time`` steps."""
@@ -201,10 +220,12 @@ class RecurrentLanguageModel(FairseqLanguageModel):
         embed = build_embedding(
             dictionary, cfg.decoder_embed_dim, cfg.decoder_embed_path, cfg.decoder_freeze_embed
         )
+        rnn = cls.build_rnn(cfg, dictionary)
+        rnn.locked_dropout, rnn.weight_dropout = cfg.locked_dropout, cfg.weight_dropout
         decoder = RecurrentLanguageDecoder(
             dictionary,
             embed,
-            cls.build_rnn(cfg, dictionary),
+            rnn,
             out_embed_dim,
             dropout_in=dropout(cfg, "decoder_dropout_in"),
             dropout_out=dropout(cfg, "decoder_dropout_out"),
@@ -212,6 +233,7 @@ class RecurrentLanguageModel(FairseqLanguageModel):
             adaptive_softmax_cutoff=cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
             max_target_positions=cfg.max_target_positions or cfg.tokens_per_sample,
             locked_dropout=cfg.locked_dropout,
+            embed_dropout=cfg.embed_dropout,
         )
         model = cls(decoder)
         follow_epochs(task, model)

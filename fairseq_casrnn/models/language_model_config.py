@@ -48,7 +48,15 @@ class RecurrentLanguageModelConfig(FairseqDataclass):
     )
     locked_dropout: bool = field(
         default=False,
-        metadata={"help": "on embeddings and output, drop the same features at all time steps"},
+        metadata={"help": "drop the same features of a sequence at all its time steps"},
+    )
+    embed_dropout: float = field(
+        default=0.0,
+        metadata={"help": "probability to drop a word's embedding in all of a batch"},
+    )
+    weight_dropout: float = field(
+        default=0.0,
+        metadata={"help": "dropout on the recurrent weights, one mask for all of a batch"},
     )
     engine: Optional[str] = field(
         default=None, metadata={"help": "recurrence engine: auto, cpp, eager or reference"}

@@ -126,6 +126,55 @@ def test_locked_dropout():
     assert torch.equal(model.eval()(tokens)[0], plain(tokens)[0])
 
 
+def test_locked_dropout_between_layers():
+    """What the upper layer reads lacks the same features of a row at all steps."""
+    model = random_model(
+        "stacked_lstm", decoder_layers=2, decoder_dropout_between=0.5, locked_dropout=True
+    )
+    rnn, read = model.train().decoder.rnn, []
+    between = rnn._between
+    rnn._between = lambda x, k: read.append(between(x, k)) or read[-1]
+    model(random_tokens(3, 5))
+    bottom, upper = (x.eq(0) for x in read)  # (T, B, H)
+    assert not bottom.any()
+    assert torch.equal(upper.all(0), upper.any(0))
+    assert 0 < upper.double().mean() < 1
+    assert not torch.equal(upper[0, 0], upper[0, 1])
+
+
+@every_cell
+def test_weight_dropout(cell):
+    """It is the pass with a masked, scaled weight, and what was dropped gets no gradient."""
+    model, tokens = random_model(cell, weight_dropout=0.5).train(), random_tokens(3, 6)
+    kept, weight = {}, model.decoder.rnn.weight_hh_l0
+    logits = model(tokens)[0]
+    logits.square().sum().backward()
+    dropped = weight.grad.eq(0)
+    assert 0.2 < dropped.double().mean() < 0.8
+    for key, parameter in model.decoder.rnn.named_parameters():
+        if key.startswith("weight_hh"):
+            kept[key] = parameter.grad.ne(0)
+    plain = random_model(cell).train()
+    with torch.no_grad():
+        for key, mask in kept.items():
+            plain.decoder.rnn.get_parameter(key).mul_(mask * 2)
+    torch.testing.assert_close(plain(tokens)[0], logits)
+    torch.testing.assert_close(model.eval()(tokens)[0], random_model(cell).eval()(tokens)[0])
+
+
+def test_embed_dropout():
+    """A word is dropped at all of its places or at none, in training only."""
+    model, tokens = random_model("stacked_lstm", embed_dropout=0.5), random_tokens(8, 30)
+    decoder = model.train().decoder
+    whole = decoder.embed_tokens(tokens)
+    ratio = decoder.embed(tokens)[..., 0] / whole[..., 0]
+    assert set(ratio.unique().tolist()) == {0.0, 2.0}
+    assert all(ratio[tokens == word].unique().numel() == 1 for word in tokens.unique())
+    assert torch.equal(model.eval().decoder.embed(tokens), whole)
+    with pytest.raises(UserError, match=r"--weight-dropout is 1.5; it must lie in \[0, 1\]"):
+        random_model("stacked_lstm", weight_dropout=1.5)
+
+
 @every_cell
 def test_carried_state(cell):
     """A text in three pieces gives what it gives in one, and no gradient flows between them."""
