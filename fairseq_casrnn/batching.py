@@ -1,8 +1,8 @@
 """Batches that lose no sentence, and that an interruption does not change."""
 
-import functools
-
 import numpy
+
+from fairseq_casrnn.wrapping import wrap
 
 
 def keep_last_batch() -> None:
@@ -15,24 +15,19 @@ def keep_last_batch() -> None:
     """
     from fairseq.data import data_utils
 
-    original = data_utils.batch_by_size
-    if getattr(original, "_keeps_last_batch", False):
-        return
+    wrap(data_utils, "batch_by_size", _batch_by_size)
 
-    @functools.wraps(original)
-    def batch_by_size(indices, *args, **kwargs):
-        if not isinstance(indices, numpy.ndarray):
-            indices = numpy.fromiter(indices, dtype=numpy.int64)
-        if len(indices) == 0:
-            return []
-        batches = original(indices, *args, **kwargs)
-        if kwargs.get("fixed_shapes") is not None or len(args) > 5:  # not consecutive then
-            return batches
-        kept = sum(len(batch) for batch in batches)
-        return [*batches, indices[kept:]] if kept < len(indices) else batches
 
-    batch_by_size._keeps_last_batch = True
-    data_utils.batch_by_size = batch_by_size
+def _batch_by_size(original, indices, *args, **kwargs):
+    if not isinstance(indices, numpy.ndarray):
+        indices = numpy.fromiter(indices, dtype=numpy.int64)
+    if len(indices) == 0:
+        return []
+    batches = original(indices, *args, **kwargs)
+    if kwargs.get("fixed_shapes") is not None or len(args) > 5:  # not consecutive then
+        return batches
+    kept = sum(len(batch) for batch in batches)
+    return [*batches, indices[kept:]] if kept < len(indices) else batches
 
 
 def keep_batches_on_resume() -> None:
@@ -44,21 +39,16 @@ def keep_batches_on_resume() -> None:
     """
     from fairseq.tasks import FairseqTask
 
-    original = FairseqTask.get_batch_iterator
-    if getattr(original, "_keeps_batches", False):
-        return
+    wrap(FairseqTask, "get_batch_iterator", _get_batch_iterator)
 
-    @functools.wraps(original)
-    def get_batch_iterator(self, dataset, *args, **kwargs):
-        epoch = kwargs.get("epoch", 1)
-        renewed = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
-        if epoch == 1 or renewed or not self.can_reuse_epoch_itr(dataset):
-            return original(self, dataset, *args, **kwargs)
-        if dataset in self.dataset_to_epoch_iter:  # formed already, in an earlier epoch
-            return original(self, dataset, *args, **kwargs)
-        iterator = original(self, dataset, *args, **{**kwargs, "epoch": 1})
-        iterator.epoch = epoch
-        return iterator
 
-    get_batch_iterator._keeps_batches = True
-    FairseqTask.get_batch_iterator = get_batch_iterator
+def _get_batch_iterator(original, self, dataset, *args, **kwargs):
+    epoch = kwargs.get("epoch", 1)
+    renewed = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
+    if epoch == 1 or renewed or not self.can_reuse_epoch_itr(dataset):
+        return original(self, dataset, *args, **kwargs)
+    if dataset in self.dataset_to_epoch_iter:  # formed already, in an earlier epoch
+        return original(self, dataset, *args, **kwargs)
+    iterator = original(self, dataset, *args, **{**kwargs, "epoch": 1})
+    iterator.epoch = epoch
+    return iterator

@@ -8,48 +8,38 @@ NaN comes last.
 
 from __future__ import annotations
 
-import functools
 import os
 
 import torch
 from torch import Tensor
 
 from .recurrence import cpp
+from .wrapping import wrap
 
 
 def install() -> None:
     """Let ``fairseq.search.BeamSearch`` choose so, where the compiled engine is the default."""
     from fairseq.search import BeamSearch
 
-    original = BeamSearch.step
-    if getattr(original, "_in_one_pass", False):
-        return
+    wrap(BeamSearch, "step", _step)
 
-    @functools.wraps(original)
-    def step(
-        self,
-        step,
-        lprobs,
-        scores,
-        prev_output_tokens=None,
-        original_batch_idxs=None,
-        candidate_multiple=2,
-    ):
-        count = min(candidate_multiple * lprobs.size(1), lprobs[0].numel() - 1)  # never the pad
-        if step == 0 or count < 1 or not supports(lprobs, scores):
-            return original(
-                self,
-                step,
-                lprobs,
-                scores,
-                prev_output_tokens,
-                original_batch_idxs,
-                candidate_multiple,
-            )
-        return best(lprobs, scores[:, :, step - 1], count)
 
-    step._in_one_pass = True
-    BeamSearch.step = step
+def _step(
+    original,
+    self,
+    step,
+    lprobs,
+    scores,
+    prev_output_tokens=None,
+    original_batch_idxs=None,
+    candidate_multiple=2,
+):
+    count = min(candidate_multiple * lprobs.size(1), lprobs[0].numel() - 1)  # never the pad
+    if step == 0 or count < 1 or not supports(lprobs, scores):
+        return original(
+            self, step, lprobs, scores, prev_output_tokens, original_batch_idxs, candidate_multiple
+        )
+    return best(lprobs, scores[:, :, step - 1], count)
 
 
 def supports(lprobs: Tensor, scores: Tensor) -> bool:

@@ -4,7 +4,6 @@ Each check wraps one function of fairseq and raises a UserError; a right input p
 """
 
 import contextlib
-import functools
 import os
 import struct
 import sys
@@ -19,6 +18,7 @@ import numpy
 
 from fairseq_casrnn.bounds import check_options
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.wrapping import wrap
 
 # Of fairseq.data.indexed_dataset.MMapIndexedDataset.Index: magic, version, type code, sentences.
 INDEX_HEADER = struct.Struct("<9sQBQ")
@@ -53,20 +53,6 @@ def install_for_program(path: str) -> None:
         # As fairseq reads a file. In the C locale Python lets invalid bytes pass, as characters
         # that no dictionary holds.
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
-
-
-def wrap(owner, name: str, check) -> None:
-    """Put ``check(original, *args, **kwargs)`` in the place of ``owner.name``, once."""
-    original = getattr(owner, name, None)
-    if original is None or getattr(original, "_checks", False):
-        return
-
-    @functools.wraps(original)
-    def wrapper(*args, **kwargs):
-        return check(original, *args, **kwargs)
-
-    wrapper._checks = True
-    setattr(owner, name, wrapper)
 
 
 # --- options -----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import argparse
 import collections
-import functools
 import logging
 import os
 import shutil
@@ -25,6 +24,7 @@ from fairseq_casrnn.explain import explain, shorten_choices
 from fairseq_casrnn.files import replacing
 from fairseq_casrnn.patience import keep_patience_on_resume
 from fairseq_casrnn.resumption import keep_task_state
+from fairseq_casrnn.wrapping import wrap
 
 
 def install() -> None:
@@ -78,9 +78,6 @@ def hand_checkpoints_on() -> None:
     """
     from fairseq.distributed import utils as distributed
 
-    original = distributed._broadcast_object_slow
-    if getattr(original, "_knows_options", False):
-        return
     allowed = [
         *(collections.defaultdict, dict, float, int, list, str, typing.Any),
         *(omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.nodes.AnyNode),
@@ -88,13 +85,11 @@ def hand_checkpoints_on() -> None:
         distributed._TensorPlaceholder,
     ]
 
-    @functools.wraps(original)
-    def broadcast(*args, **kwargs):
+    def broadcast(original, *args, **kwargs):
         with torch.serialization.safe_globals(allowed):
             return original(*args, **kwargs)
 
-    broadcast._knows_options = True
-    distributed._broadcast_object_slow = broadcast
+    wrap(distributed, "_broadcast_object_slow", broadcast)
 
 
 def keep_numpy_names() -> None:
@@ -116,28 +111,21 @@ def save_whole_files() -> None:
     from fairseq import checkpoint_utils
     from fairseq.file_io import PathManager
 
-    if getattr(PathManager.copy, "_whole_file", False):
-        return
-    original_save, original_copy = checkpoint_utils.torch_persistent_save, PathManager.copy
-
-    @functools.wraps(original_save)
-    def save(obj, filename, async_write=False):
+    def save(original, obj, filename, async_write=False):
         if async_write or not PathManager.supports_rename(filename):
-            return original_save(obj, filename, async_write=async_write)
+            return original(obj, filename, async_write=async_write)
         with replacing(filename) as temporary, open(temporary, "wb") as file:
             torch.save(obj, file)
 
-    @functools.wraps(original_copy)
-    def copy(src_path: str, dst_path: str, overwrite: bool = False):
+    def copy(original, src_path: str, dst_path: str, overwrite: bool = False):
         if PathManager.path_requires_pathmanager(src_path + dst_path):
-            return original_copy(src_path, dst_path, overwrite=overwrite)
+            return original(src_path, dst_path, overwrite=overwrite)
         with replacing(dst_path) as temporary:
             shutil.copyfile(src_path, temporary)
         return dst_path
 
-    copy._whole_file = True
-    checkpoint_utils.torch_persistent_save = save
-    PathManager.copy = staticmethod(copy)
+    wrap(checkpoint_utils, "torch_persistent_save", save)
+    wrap(PathManager, "copy", copy)
 
 
 def is_fairseq_program(program: str) -> bool:

@@ -1,8 +1,7 @@
 """Early stopping and learning rates on a plateau that an interruption does not set back."""
 
-import functools
-
 from fairseq_casrnn.resumption import keep_in_checkpoints
+from fairseq_casrnn.wrapping import wrap
 
 ATTRIBUTES = ("best", "num_runs")  # of fairseq_cli.train.should_stop_early
 COUNTERS = ("num_bad_epochs", "cooldown_counter")  # of torch's ReduceLROnPlateau
@@ -43,24 +42,16 @@ def keep_plateau() -> None:
     """The part for ``--lr-scheduler reduce_lr_on_plateau``."""
     from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 
-    save, load = (
-        ReduceLROnPlateauLRSchedule.state_dict,
-        ReduceLROnPlateauLRSchedule.load_state_dict,
-    )
-    if getattr(save, "_keeps_patience", False):
-        return
+    wrap(ReduceLROnPlateauLRSchedule, "state_dict", _state_dict)
+    wrap(ReduceLROnPlateauLRSchedule, "load_state_dict", _load_state_dict)
 
-    @functools.wraps(save)
-    def state_dict(self):
-        return {**save(self), **{name: getattr(self.lr_scheduler, name) for name in COUNTERS}}
 
-    @functools.wraps(load)
-    def load_state_dict(self, state):
-        load(self, state)
-        for name in COUNTERS:
-            if name in state:  # not in checkpoints of fairseq's own
-                setattr(self.lr_scheduler, name, state[name])
+def _state_dict(save, self):
+    return {**save(self), **{name: getattr(self.lr_scheduler, name) for name in COUNTERS}}
 
-    state_dict._keeps_patience = True
-    ReduceLROnPlateauLRSchedule.state_dict = state_dict
-    ReduceLROnPlateauLRSchedule.load_state_dict = load_state_dict
+
+def _load_state_dict(load, self, state):
+    load(self, state)
+    for name in COUNTERS:
+        if name in state:  # not in checkpoints of fairseq's own
+            setattr(self.lr_scheduler, name, state[name])

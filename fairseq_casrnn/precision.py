@@ -8,13 +8,13 @@ compiled engine and :mod:`.recurrence.products` do so. Inputs, sums, gates and s
 from __future__ import annotations
 
 import argparse
-import functools
 import logging
 import os
 
 import torch
 
 from .errors import UserError
+from .wrapping import wrap
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,6 @@ def install() -> None:
         UserError: the variable holds no precision.
     """
     from fairseq import options
-    from fairseq.dataclass.configs import CommonConfig
 
     asked = os.environ.get(VARIABLE)
     if asked:
@@ -39,18 +38,15 @@ def install() -> None:
                 f"environment variable {VARIABLE} is {asked!r}; choose from {', '.join(CHOICES)}"
             )
         torch.set_float32_matmul_precision(asked)
-    original = options.gen_parser_from_dataclass
-    if getattr(original, "_adds_precision", False):
-        return
+    wrap(options, "gen_parser_from_dataclass", _gen_parser_from_dataclass)
 
-    @functools.wraps(original)
-    def with_option(parser, dataclass, *args, **kwargs):
-        original(parser, dataclass, *args, **kwargs)
-        if isinstance(dataclass, CommonConfig):
-            add_option(parser)
 
-    with_option._adds_precision = True
-    options.gen_parser_from_dataclass = with_option
+def _gen_parser_from_dataclass(original, parser, dataclass, *args, **kwargs):
+    from fairseq.dataclass.configs import CommonConfig
+
+    original(parser, dataclass, *args, **kwargs)
+    if isinstance(dataclass, CommonConfig):
+        add_option(parser)
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,8 @@
 """Further state in checkpoints, for a training that goes on, which fairseq's own leaves out."""
 
-import functools
 from collections.abc import Callable
+
+from fairseq_casrnn.wrapping import wrap
 
 
 def keep_in_checkpoints(key: str, collect: Callable, restore: Callable) -> None:
@@ -15,18 +16,11 @@ def keep_in_checkpoints(key: str, collect: Callable, restore: Callable) -> None:
     """
     from fairseq.trainer import Trainer
 
-    save, load = Trainer.save_checkpoint, Trainer.load_checkpoint
-    known = getattr(save, "_keeps", frozenset())
-    if key in known:
-        return
-
-    @functools.wraps(save)
-    def save_checkpoint(self, filename, extra_state):
+    def save_checkpoint(save, self, filename, extra_state):
         kept = collect(self)
         return save(self, filename, extra_state if kept is None else {**extra_state, key: kept})
 
-    @functools.wraps(load)
-    def load_checkpoint(self, filename, *args, **kwargs):
+    def load_checkpoint(load, self, filename, *args, **kwargs):
         extra_state = load(self, filename, *args, **kwargs)
         reset = any(args[:2]) or any(
             kwargs.get(f"reset_{part}") for part in ("optimizer", "lr_scheduler", "meters")
@@ -35,8 +29,8 @@ def keep_in_checkpoints(key: str, collect: Callable, restore: Callable) -> None:
             restore(self, extra_state[key])
         return extra_state
 
-    save_checkpoint._keeps = known | {key}
-    Trainer.save_checkpoint, Trainer.load_checkpoint = save_checkpoint, load_checkpoint
+    wrap(Trainer, "save_checkpoint", save_checkpoint, key)
+    wrap(Trainer, "load_checkpoint", load_checkpoint, key)
 
 
 def keep_task_state() -> None:

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from fairseq_casrnn import beam, recurrence
 from fairseq_casrnn.recurrence import cpp
+from fairseq_casrnn.wrapping import wrapped
 
 compiled = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
 ROOT = Path(__file__).resolve().parents[1]
+STEP = "fairseq_casrnn.beam._step"
 
 
 def table(batch, rows, size, seed=0):
@@ -77,7 +79,7 @@ def test_shapes_that_do_not_fit_are_errors():
 def searches(monkeypatch):
     """fairseq's own search and the one in one pass; and how often the latter was taken."""
     original, used = BeamSearch.step, []
-    assert not hasattr(original, "_in_one_pass")  # not in a program that is not fairseq's
+    assert not wrapped(original, STEP)  # not in a program that is not fairseq's
     monkeypatch.setattr(BeamSearch, "step", original)
     beam.install()
     beam.install()
@@ -125,7 +127,8 @@ def test_what_is_left_to_fairseq(searches, why, monkeypatch):
 def test_programs_of_fairseq_search_so():
     code = (
         "import sys; sys.argv[0] = 'fairseq-generate'; import fairseq_casrnn; "
-        "from fairseq.search import BeamSearch; print(BeamSearch.step._in_one_pass)"
+        "from fairseq.search import BeamSearch; "
+        f"from fairseq_casrnn.wrapping import wrapped; print(wrapped(BeamSearch.step, '{STEP}'))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT

@@ -4,7 +4,7 @@ import contextvars
 
 from fairseq import models
 
-from .. import checks
+from ..wrapping import wrap
 
 _RESTORING = contextvars.ContextVar("restoring", default=False)
 
@@ -25,4 +25,4 @@ def _build_model(original, cfg, task, from_checkpoint=False):
         _RESTORING.reset(token)
 
 
-checks.wrap(models, "build_model", _build_model)
+wrap(models, "build_model", _build_model)

@@ -13,13 +13,13 @@ from fairseq.distributed import utils as distributed
 from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
-from .. import checks
 from ..cells.base import at_least_one
 from ..data.dictionaries import digest
 from ..data.streams import StreamDataset, piece_lengths, whole_text
 from ..errors import UserError
 from ..models.language_model import Carried, check_carries, lift_limit, state_parts
 from ..models.progress import Progress, WithState, with_carried
+from ..wrapping import wrap
 
 
 @dataclass
@@ -305,4 +305,4 @@ def _save_checkpoint(original, cfg, trainer, epoch_itr, *args, **kwargs):
     return original(cfg, trainer, epoch_itr, *args, **kwargs)
 
 
-checks.wrap(checkpoint_utils, "save_checkpoint", _save_checkpoint)
+wrap(checkpoint_utils, "save_checkpoint", _save_checkpoint)
