@@ -1,0 +1,37 @@
+"""Functions of fairseq that call something of this package in their place."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+
+
+def wrap(owner, name: str, replacement: Callable, key: str | None = None) -> None:
+    """Put ``replacement(original, *args, **kwargs)`` in the place of ``owner.name``, once.
+
+    Several replacements of one function go around each other.
+
+    Args:
+        owner: module or class; without the function it is left as it is.
+        name: of the function or (static) method.
+        replacement: calls ``original`` where it wants to.
+        key: tells replacements apart (default: the function's own name).
+    """
+    original = getattr(owner, name, None)
+    key = key or f"{replacement.__module__}.{replacement.__qualname__}"
+    if original is None or wrapped(original, key):
+        return
+
+    @functools.wraps(original)
+    def wrapper(*args, **kwargs):
+        return replacement(original, *args, **kwargs)
+
+    wrapper._replacements = getattr(original, "_replacements", frozenset()) | {key}
+    static = isinstance(inspect.getattr_static(owner, name), staticmethod)
+    setattr(owner, name, staticmethod(wrapper) if static else wrapper)
+
+
+def wrapped(function, key: str) -> bool:
+    """Whether ``function`` comes from :func:`wrap` with ``key``."""
+    return key in getattr(function, "_replacements", frozenset())
