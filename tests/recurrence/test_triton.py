@@ -1,13 +1,10 @@
-"""What only the engine on the GPU has; its matrix is in test_engines.py.
+"""What the engine on the GPU computes; its matrix is in test_engines.py.
 
-Where there is no GPU the kernels are compiled for one, and are run by Triton's interpreter, in
-a process of its own, for the interpreter is chosen when Triton is imported.
+Where there is no GPU they run in Triton's interpreter, in a process of its own, for the interpreter
+is chosen when Triton is imported.
 """
 
-import importlib.metadata
-import importlib.util
 import itertools
-import logging
 import os
 import re
 import signal
@@ -33,8 +30,8 @@ from helpers import (
 )
 
 from fairseq_casrnn import recurrence
-from fairseq_casrnn.layers import CASLSTM, LSTM
-from fairseq_casrnn.recurrence import InputProduct, cpp, triton_loop, triton_plan, triton_steps
+from fairseq_casrnn.layers import LSTM
+from fairseq_casrnn.recurrence import InputProduct, triton_loop, triton_plan, triton_steps
 
 from .test_cpp import layer_of
 
@@ -318,199 +315,3 @@ def test_saturated_gates_and_nan(case):
     assert hs[1:, 1].isnan().all()
     others = [0, 2, 3]
     assert_close([hs[:, others], hs[:1]], [clean[0][:, others], clean[0][:1]])
-
-
-class NoGPU:
-    """As much of Triton's driver as is needed to compile for an H100 or H200."""
-
-    def get_current_target(self):
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self):
-        return 0
-
-    def get_current_stream(self, device):
-        return 0
-
-
-@pytest.fixture
-def compiled_only(monkeypatch):
-    """Kernels are compiled, not launched; gives what was compiled, by its function's name."""
-    triton = pytest.importorskip("triton")
-    if INTERPRETING:
-        pytest.skip("for Triton's compiler")
-    monkeypatch.setattr(triton_loop, "interpreting", lambda: True)
-    triton.runtime.driver.set_active(NoGPU())
-    compiled, original = [], triton.JITFunction.run
-
-    def compile_only(self, *args, warmup, **kwargs):
-        kernel = original(self, *args, warmup=True, **kwargs)
-        compiled.append(kernel)
-
-    monkeypatch.setattr(triton.JITFunction, "run", compile_only)
-    yield compiled
-    triton.runtime.driver.set_active(None)  # to be looked for when it is needed
-
-
-@every_case
-@pytest.mark.parametrize("kind", ["step", "sequence"])
-def test_kernels_compile_for_a_gpu(case, kind, compiled_only, monkeypatch):
-    monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", str(int(kind == "sequence")))
-    for dtype in (torch.float32, torch.bfloat16):
-        cell, tensors = layer_of(case, 2, 3, 5, dtype)
-        del compiled_only[:]
-        run("triton", cell, tensors, device="cpu")
-        cell, tensors = layer_of(case, 3, 2, 5, dtype)
-        run("triton", cell, tensors, device="cpu")
-        names = [
-            f"{way}_{kind}"
-            for steps in (2, 3)
-            for way in ("forward", "backward")
-            for _ in range(1 if kind == "sequence" else steps)
-        ]
-        assert [k.name for k in compiled_only] == names
-        assert all(".target sm_90" in k.asm["ptx"] for k in compiled_only)
-        # From step to step, and for other lengths and batches, nothing is compiled anew.
-        assert len({k.asm["ptx"] for k in compiled_only}) == 2
-        # Programs that wait for each other are launched together, or not at all.
-        assert all(
-            k.metadata.launch_cooperative_grid == (kind == "sequence") for k in compiled_only
-        )
-
-
-def test_the_weights_stay_on_the_chip(compiled_only):
-    """U's tiles are put into shared memory before the loop over time, which only reads them."""
-    case = next(case for case in FAMILIES if case.name == "stacked_lstm")
-    cell, tensors = layer_of(case, 2, 3, 48, torch.bfloat16)
-    run("triton", cell, tensors, device="cpu")
-    for kernel in compiled_only:
-        before, loop = re.split(r"scf\.for", kernel.asm["ttgir"])
-        assert before.count("ttg.local_alloc") == 4
-        assert loop.count("ttg.local_alloc") == (1 if kernel.name == "forward_sequence" else 4)
-        assert kernel.metadata.shared >= 4 * 64 * 16 * 2
-
-
-@pytest.mark.parametrize(
-    ("name", "size", "batch", "dtype", "precision"),
-    [
-        ("stacked_lstm", 1024, 64, torch.bfloat16, "highest"),  # 2 x 64 programs of 32 rows
-        ("stacked_gru", 768, 96, torch.float32, "high"),  # 64 rows, hence other instructions
-        ("stacked_lstm", 300, 33, torch.float32, "highest"),  # both parts of each number
-    ],
-)
-def test_kernels_fit_as_planned(name, size, batch, dtype, precision, compiled_only, monkeypatch):
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
-    cell = next(case for case in FAMILIES if case.name == name).layer().cells[0]
-    weight = torch.zeros(cell.hh_blocks * size, size, dtype=dtype)
-    state = weight.new_zeros(batch, size)
-    gx = weight.new_zeros(2, batch, cell.ih_blocks * size)
-    params = [torch.zeros_like(state[0])] * len(cell.params)
-    c0 = state if cell.has_cell else None
-    with torch.no_grad():
-        recurrence.run("triton", cell, gx, weight, state, c0, params=params)
-    (kernel,) = compiled_only
-    assert kernel.name == "forward_sequence"
-    assert kernel.metadata.shared <= 227 * 1024
-
-
-def test_a_refused_launch_becomes_a_launch_a_step(compiled_only, messages, monkeypatch):
-    """As where other work holds a part of the GPU."""
-    only_compile = importlib.import_module("triton").JITFunction.run
-
-    def run_or_refuse(self, *args, **kwargs):
-        if kwargs.get("launch_cooperative_grid"):
-            raise RuntimeError("Triton Error [CUDA]: too many blocks in cooperative launch")
-        return only_compile(self, *args, **kwargs)
-
-    monkeypatch.setattr(importlib.import_module("triton").JITFunction, "run", run_or_refuse)
-    triton_steps.say.cache_clear()
-    cell, tensors = layer_of(FAMILIES[0], 2, 3, 5, torch.float32)
-    run("triton", cell, tensors, device="cpu")
-    assert [k.name for k in compiled_only] == ["forward_step"] * 2 + ["backward_step"] * 2
-    assert sum("launches a kernel a step: Triton Error" in m for m in messages()) == 1
-
-
-@pytest.fixture
-def messages(caplog):
-    triton_loop.say.cache_clear()
-    recurrence._announce.cache_clear()
-    recurrence._explain.cache_clear()
-    recurrence._replace.cache_clear()
-    caplog.set_level(logging.INFO, logger="fairseq_casrnn")
-    return lambda: [r.getMessage() for r in caplog.records if "engine" in r.getMessage()]
-
-
-class Plus(type(LSTM(1, 1).cells[0])):
-    """Not the LSTM's kernel's business."""
-
-
-def test_what_the_kernels_do_not_do_is_left_to_the_default(messages, monkeypatch):
-    monkeypatch.setattr(triton_loop, "interpreting", lambda: False)
-    monkeypatch.setitem(recurrence.ENGINES, "triton", triton_loop.run)
-    x = rand(4, 2, 3, dtype=torch.float32)
-    layer = CASLSTM(3, 5, engine="triton")
-    for _ in range(2):
-        output, _ = layer(x)
-    layer.engine = recurrence.DEFAULT
-    assert torch.equal(output, layer(x)[0])
-    reason = "it runs on CUDA tensors, these are on cpu"
-    said = f"engine 'triton' leaves this to '{recurrence.DEFAULT}': {reason}"
-    assert messages().count(said) == 1
-
-
-def test_reasons_to_leave_it_to_another(monkeypatch):
-    monkeypatch.setattr(triton_loop, "interpreting", lambda: True)
-    cell, t = LSTM(1, 1).cells[0], torch.zeros(2)
-    assert triton_loop.why_not(cell, (t, None, t)) is None
-    assert triton_loop.why_not(cell, (t.half(),), (t, None)) is None  # c from the layer below
-    for tensors, states, reason in (
-        ((t.half(), t), (), "of several dtypes"),
-        ((t,), (t.half(),), "of several dtypes"),
-        ((t.long(),), (), "does not run in torch.int64"),
-        ((t,), (t.to("meta"),), "on several devices"),
-        ((t.to("meta"),), (), "these are on meta"),
-    ):
-        assert reason in triton_loop.why_not(cell, tensors, states)
-    assert triton_loop.why_not(Plus(), (t,)) == "it has no kernel for Plus"
-
-
-def test_every_cell_has_kernels():
-    names = set(cpp.KERNELS.values()) | {"cas_trained"}
-    kernels = pytest.importorskip("fairseq_casrnn.recurrence.triton_kernels")
-    assert set(kernels.FORWARD) == set(kernels.BACKWARD) == names
-
-
-def test_default_by_device(monkeypatch):
-    monkeypatch.delenv("CASRNN_ENGINE", raising=False)
-    monkeypatch.setitem(recurrence.ENGINES, "triton", triton_loop.run)
-    assert recurrence.engine_name(None, "cuda") == "eager"  # until it is measured on one
-    assert recurrence.engine_name("triton", "cuda") == "triton"
-    assert recurrence.engine_name(None, "cpu") == recurrence.DEFAULT != "triton"
-    monkeypatch.setenv("CASRNN_ENGINE", "reference")
-    assert recurrence.engine_name(None, "cuda") == "reference"
-
-
-def test_without_triton(messages, monkeypatch):
-    monkeypatch.delitem(recurrence.ENGINES, "triton", raising=False)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    reason = "Triton is not installed (pip install triton)"
-    for _ in range(2):
-        recurrence.engine_name("auto", "cuda")
-    assert messages() == ["recurrence engine: eager"]
-    x = rand(2, 1, 2, dtype=torch.float32)
-    for _ in range(2):
-        output, _ = (layer := LSTM(2, 3, engine="triton"))(x)
-    other = recurrence.DEFAULT
-    said = f"engine 'triton' is not available, '{other}' runs instead: {reason}"
-    assert messages().count(said) == 1
-    layer.engine = other
-    assert torch.equal(output, layer(x)[0])
-
-
-def test_an_old_triton_is_not_used(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    for version, reason in (("3.5.1", "Triton 3.5.1 is too old"), ("3.10.0", "None")):
-        monkeypatch.setattr(importlib.metadata, "version", lambda name, v=version: v)
-        assert reason in str(triton_loop.missing())

@@ -1,0 +1,126 @@
+"""Kernels of the engine triton, compiled for a GPU where there is none."""
+
+import importlib
+import re
+
+import pytest
+import torch
+from helpers import FAMILIES, every_case
+
+from fairseq_casrnn import recurrence
+from fairseq_casrnn.recurrence import triton_loop, triton_steps
+
+from .test_cpp import layer_of
+from .test_triton import INTERPRETING, run
+
+
+class NoGPU:
+    """As much of Triton's driver as is needed to compile for an H100 or H200."""
+
+    def get_current_target(self):
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 0
+
+
+@pytest.fixture
+def compiled_only(monkeypatch):
+    """Kernels are compiled, not launched; gives what was compiled, by its function's name."""
+    triton = pytest.importorskip("triton")
+    if INTERPRETING:
+        pytest.skip("for Triton's compiler")
+    monkeypatch.setattr(triton_loop, "interpreting", lambda: True)
+    triton.runtime.driver.set_active(NoGPU())
+    compiled, original = [], triton.JITFunction.run
+
+    def compile_only(self, *args, warmup, **kwargs):
+        kernel = original(self, *args, warmup=True, **kwargs)
+        compiled.append(kernel)
+
+    monkeypatch.setattr(triton.JITFunction, "run", compile_only)
+    yield compiled
+    triton.runtime.driver.set_active(None)  # to be looked for when it is needed
+
+
+@every_case
+@pytest.mark.parametrize("kind", ["step", "sequence"])
+def test_kernels_compile_for_a_gpu(case, kind, compiled_only, monkeypatch):
+    monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", str(int(kind == "sequence")))
+    for dtype in (torch.float32, torch.bfloat16):
+        cell, tensors = layer_of(case, 2, 3, 5, dtype)
+        del compiled_only[:]
+        run("triton", cell, tensors, device="cpu")
+        cell, tensors = layer_of(case, 3, 2, 5, dtype)
+        run("triton", cell, tensors, device="cpu")
+        names = [
+            f"{way}_{kind}"
+            for steps in (2, 3)
+            for way in ("forward", "backward")
+            for _ in range(1 if kind == "sequence" else steps)
+        ]
+        assert [k.name for k in compiled_only] == names
+        assert all(".target sm_90" in k.asm["ptx"] for k in compiled_only)
+        # From step to step, and for other lengths and batches, nothing is compiled anew.
+        assert len({k.asm["ptx"] for k in compiled_only}) == 2
+        # Programs that wait for each other are launched together, or not at all.
+        assert all(
+            k.metadata.launch_cooperative_grid == (kind == "sequence") for k in compiled_only
+        )
+
+
+def test_the_weights_stay_on_the_chip(compiled_only):
+    """U's tiles are put into shared memory before the loop over time, which only reads them."""
+    case = next(case for case in FAMILIES if case.name == "stacked_lstm")
+    cell, tensors = layer_of(case, 2, 3, 48, torch.bfloat16)
+    run("triton", cell, tensors, device="cpu")
+    for kernel in compiled_only:
+        before, loop = re.split(r"scf\.for", kernel.asm["ttgir"])
+        assert before.count("ttg.local_alloc") == 4
+        assert loop.count("ttg.local_alloc") == (1 if kernel.name == "forward_sequence" else 4)
+        assert kernel.metadata.shared >= 4 * 64 * 16 * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "batch", "dtype", "precision"),
+    [
+        ("stacked_lstm", 1024, 64, torch.bfloat16, "highest"),  # 2 x 64 programs of 32 rows
+        ("stacked_gru", 768, 96, torch.float32, "high"),  # 64 rows, hence other instructions
+        ("stacked_lstm", 300, 33, torch.float32, "highest"),  # both parts of each number
+    ],
+)
+def test_kernels_fit_as_planned(name, size, batch, dtype, precision, compiled_only, monkeypatch):
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
+    cell = next(case for case in FAMILIES if case.name == name).layer().cells[0]
+    weight = torch.zeros(cell.hh_blocks * size, size, dtype=dtype)
+    state = weight.new_zeros(batch, size)
+    gx = weight.new_zeros(2, batch, cell.ih_blocks * size)
+    params = [torch.zeros_like(state[0])] * len(cell.params)
+    c0 = state if cell.has_cell else None
+    with torch.no_grad():
+        recurrence.run("triton", cell, gx, weight, state, c0, params=params)
+    (kernel,) = compiled_only
+    assert kernel.name == "forward_sequence"
+    assert kernel.metadata.shared <= 227 * 1024
+
+
+def test_a_refused_launch_becomes_a_launch_a_step(compiled_only, messages, monkeypatch):
+    """As where other work holds a part of the GPU."""
+    only_compile = importlib.import_module("triton").JITFunction.run
+
+    def run_or_refuse(self, *args, **kwargs):
+        if kwargs.get("launch_cooperative_grid"):
+            raise RuntimeError("Triton Error [CUDA]: too many blocks in cooperative launch")
+        return only_compile(self, *args, **kwargs)
+
+    monkeypatch.setattr(importlib.import_module("triton").JITFunction, "run", run_or_refuse)
+    triton_steps.say.cache_clear()
+    cell, tensors = layer_of(FAMILIES[0], 2, 3, 5, torch.float32)
+    run("triton", cell, tensors, device="cpu")
+    assert [k.name for k in compiled_only] == ["forward_step"] * 2 + ["backward_step"] * 2
+    assert sum("launches a kernel a step: Triton Error" in m for m in messages()) == 1
