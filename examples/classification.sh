@@ -106,18 +106,22 @@ evaluate_main() {
 }
 
 # parse_table_options USAGE OWN "$@": for scripts that prepare, train and evaluate several folders.
-# Sets RAW, DATA, OUT, CHOSEN (the value of the option OWN, as words), TRAIN, EVALUATE and REST.
+# Sets RAW, DATA, OUT, CHOSEN (the value of the option OWN, as words), PREPARE, TRAIN, EVALUATE and
+# REST.
 parse_table_options() {
     local usage="$1" own="$2"
     shift 2
-    RAW="" DATA="$RECIPE/data" OUT="$RECIPE/out" CHOSEN="" TRAIN=() EVALUATE=() REST=()
+    RAW="" DATA="$RECIPE/data" OUT="$RECIPE/out" CHOSEN=""
+    PREPARE=() TRAIN=() EVALUATE=() REST=()
     while [ $# -gt 0 ]; do
         case "$1" in
             -h | --help) "$usage"; exit 0 ;;
             --) REST=("$@"); break ;;
             --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
             --tiny) TRAIN+=(--tiny); shift; continue ;;
+            --lowercase | --no-lowercase) PREPARE+=("$1"); shift; continue ;;
             --raw | --data | --out | --arch | --seed | --seeds | "$own") ;;
+            --vocabulary | --tokenizer | --min-count | --valid-size | --split-seed) ;;
             *) fail "unknown option $1; see --help" ;;
         esac
         [ $# -ge 2 ] || fail "$1 needs a value; see --help"
@@ -126,6 +130,8 @@ parse_table_options() {
             --data) DATA="$2" ;;
             --out) OUT="$2" ;;
             "$own") CHOSEN="${2//,/ }" ;;
+            --vocabulary | --tokenizer | --min-count | --valid-size | --split-seed)
+                PREPARE+=("$1" "$2") ;;
             *) TRAIN+=("$1" "$2"); EVALUATE+=("$1" "$2") ;;
         esac
         shift 2

@@ -96,6 +96,12 @@ def _complaints(options: Mapping) -> Iterator[str]:
     shard, shards = options.get("shard_id"), options.get("num_shards")
     if isinstance(shard, int) and isinstance(shards, int) and not 0 <= shard < shards:
         yield f"--shard-id is {shard}; it must be at least 0 and less than --num-shards {shards}"
+    if _starts_no_process(options):
+        yield (
+            "--distributed-init-method starts one process for each GPU, and there is none; start "
+            "the workers yourself, each with its --distributed-rank, and give "
+            "--distributed-no-spawn"
+        )
     betas = options.get("adam_betas")
     if betas is not None and not _are_betas(betas):
         yield f"--adam-betas is {betas}; it must be two numbers in [0, 1), such as '(0.9, 0.999)'"
@@ -107,6 +113,18 @@ def _complaints(options: Mapping) -> Iterator[str]:
                 f"--{name.replace('_', '-')} '{options[name]}' is unknown; choose from "
                 f"{', '.join(SEGMENTATIONS)}"
             )
+
+
+def _starts_no_process(options: Mapping) -> bool:
+    """Whether fairseq would train in as many processes as there are GPUs, without one."""
+    import torch
+
+    return (
+        options.get("distributed_init_method") is not None
+        and not options.get("distributed_no_spawn")
+        and not options.get("tpu")
+        and torch.cuda.device_count() == 0
+    )
 
 
 def _are_betas(value) -> bool:

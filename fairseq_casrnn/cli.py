@@ -75,7 +75,9 @@ def _parser() -> argparse.ArgumentParser:
         if tuple(group) not in groups:
             inner = commands.add_parser(*group, help=f"casrnn {group[0]} --help lists what")
             groups[tuple(group)] = inner.add_subparsers(metavar="WHAT", required=True)
-        child = groups[tuple(group)].add_parser(command, help=text, description=text)
+        child = groups[tuple(group)].add_parser(
+            command, help=text, description=text, allow_abbrev=False
+        )
         module = importlib.import_module(module)
         module.add_arguments(child)
         child.set_defaults(run=module.run)

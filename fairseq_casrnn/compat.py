@@ -23,7 +23,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.explain import explain, shorten_choices
 from fairseq_casrnn.files import replacing
 from fairseq_casrnn.patience import keep_patience_on_resume
-from fairseq_casrnn.resumption import keep_task_state
+from fairseq_casrnn.resumption import keep_task_state, keep_words
 from fairseq_casrnn.wrapping import wrap
 
 
@@ -37,6 +37,7 @@ def install() -> None:
     keep_batches_on_resume()
     keep_patience_on_resume()
     keep_task_state()
+    keep_words()
     checks.install()
     precision.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):

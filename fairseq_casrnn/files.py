@@ -10,6 +10,20 @@ from typing import TextIO
 from fairseq_casrnn.errors import UserError
 
 
+def check_writable(*paths: str | os.PathLike | None) -> None:
+    """Before the work: raise UserError where a file cannot be written; None is no file."""
+    for path in paths:
+        if path is None:
+            continue
+        parent = os.path.dirname(path) or "."
+        if os.path.isdir(path):
+            raise UserError(f"cannot write {path}: it is a folder; name a file")
+        if not os.path.isdir(parent):
+            raise UserError(f"cannot write {path}: there is no folder {parent}; make it first")
+        if not os.access(parent, os.W_OK):
+            raise UserError(f"cannot write {path}: {parent} is not yours to write in")
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[str]:
     """Yield a name to write to; it becomes ``path`` at the end, or goes if anything fails."""

@@ -256,11 +256,16 @@ def _missing_value(error: Exception) -> str | None:
 
 
 def _unfit_task(error: Exception) -> str | None:
-    """An architecture that reads an option which the task does not have."""
-    found = re.search(r"Interpolation key 'task\.(\w+)' not found", str(error))
+    """An option read from another part of the configuration, which does not have it."""
+    found = re.search(r"Interpolation key '(task|criterion)\.(\w+)' not found", str(error))
     if found is None:
         return None
-    option = "--" + found[1].replace("_", "-")
+    option = "--" + found[2].replace("_", "-")
+    if found[1] == "criterion":
+        return (
+            f"--task and --criterion do not fit: the task needs a criterion with {option}; this "
+            "package's sentence encoders have --task and --criterion sentence_classification"
+        )
     return (
         f"--arch and --task do not fit: the architecture needs a task with {option}; give the "
         "task it is made for, such as translation or language_modeling, or another --arch"

@@ -47,3 +47,23 @@ def keep_task_state() -> None:
             trainer.task.load_state_dict(state)
 
     keep_in_checkpoints("task", collect, restore)
+
+
+def keep_words() -> None:
+    """Tell a language model's dictionary from others, which fairseq's own task does not."""
+
+    def collect(trainer):
+        return digest(trainer.task.source_dictionary) if is_plain(trainer.task) else None
+
+    def restore(trainer, words):
+        if is_plain(trainer.task):
+            check_digest(words, trainer.task.source_dictionary, trainer.task.args.data)
+
+    def is_plain(task) -> bool:
+        return isinstance(task, LanguageModelingTask) and not getattr(task, "resumes", False)
+
+    from fairseq.tasks.language_modeling import LanguageModelingTask
+
+    from fairseq_casrnn.data.dictionaries import check_digest, digest
+
+    keep_in_checkpoints("words", collect, restore)

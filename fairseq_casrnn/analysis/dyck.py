@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import whole_file
+from fairseq_casrnn.files import check_writable, whole_file
 
 SHARE = 0.8
 
@@ -140,8 +140,7 @@ def run(args: argparse.Namespace) -> None:
     """Print perplexity, floor and WCPA; write table and plot. Raises UserError."""
     from fairseq_casrnn.evaluation.perplexity import load, read_sentences
 
-    if args.results is not None and not args.results.parent.is_dir():
-        raise UserError(f"{args.results.parent} is not a folder; check --results")
+    check_writable(args.csv, args.png, args.results)
     split = read_notes(args.data, args.subset)
     model, task = load(args.path, args.data / "data-bin")
     dictionary = task.source_dictionary

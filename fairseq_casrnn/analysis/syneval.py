@@ -20,7 +20,7 @@ import numpy as np
 
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import whole_file
+from fairseq_casrnn.files import check_writable, whole_file
 
 BATCH_TOKENS = 2048
 
@@ -237,6 +237,7 @@ def run(args: argparse.Namespace) -> None:
     """Print the table. Raises UserError."""
     from fairseq_casrnn.evaluation.perplexity import load
 
+    check_writable(args.csv)
     pairs = read_pairs(args.pairs)
     sentences = {sentence for pair in pairs for sentence in (pair.better, pair.worse)}
     tables = {}

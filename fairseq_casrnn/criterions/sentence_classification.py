@@ -59,8 +59,8 @@ class SentenceClassificationCriterion(FairseqCriterion):
                 "--criterion sentence_classification needs --task sentence_classification"
             )
         for option, value in (("--l2", l2), ("--l2-embeddings", l2_embeddings)):
-            if value < 0:
-                raise UserError(f"{option} is {value}; it must be at least 0")
+            if not 0 <= value < math.inf:
+                raise UserError(f"{option} is {value}; it must be a number, at least 0")
         self.l2, self.l2_embeddings = l2, l2_embeddings
         self.class_weights, self.weight = class_weights, None
         if class_weights and class_weights != "balanced":
@@ -145,12 +145,14 @@ def parse_weights(text: str, classes: list) -> list:
             weight = float(value)
         except ValueError:
             weight = -1.0
-        if name not in weights or weight < 0:
+        if name not in weights or not 0 <= weight < math.inf:
             raise UserError(
                 f"--class-weights has '{piece}'; give balanced, or CLASS:WEIGHT with the classes "
                 f"{', '.join(classes)}"
             )
         weights[name] = weight
+    if not any(weights.values()):
+        raise UserError("--class-weights are all 0; give one class at least a greater one")
     return list(weights.values())
 
 

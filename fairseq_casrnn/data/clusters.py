@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import whole_file
+from fairseq_casrnn.files import check_writable, whole_file
 
 
 def cluster(vectors, count: int, seed: int = 1) -> list[int]:
@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> None:
     """Write the assignment. Raises UserError."""
     from fairseq_casrnn.evaluation.perplexity import load
 
+    check_writable(args.out)
     model, task = load(args.path, args.data)
     dictionary = task.source_dictionary
     vectors = model.decoder.embed_tokens.weight.detach().float().cpu().numpy()

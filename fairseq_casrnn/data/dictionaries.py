@@ -4,7 +4,19 @@ import zlib
 
 from fairseq.data import Dictionary
 
+from fairseq_casrnn.errors import UserError
+
 
 def digest(dictionary: Dictionary) -> int:
     """A number that differs between dictionaries."""
     return zlib.crc32("\n".join(dictionary.symbols).encode())
+
+
+def check_digest(trained: int | None, dictionary: Dictionary, folder: object) -> None:
+    """Raise UserError unless ``dictionary``, of ``folder``, has that digest; None fits all."""
+    if trained not in (None, digest(dictionary)):
+        raise UserError(
+            f"the dict.txt of {folder} has other words, or the same in another order, than the "
+            "model was trained with; give data binarised with the dictionary of its training "
+            "(fairseq-preprocess --srcdict)"
+        )

@@ -241,6 +241,11 @@ def run(args: argparse.Namespace) -> None:
     if is_prepared(args):
         return
     low, high = args.lengths
+    if args.long_lengths and args.long_lengths[0] <= high:
+        raise UserError(
+            f"--long-lengths begins at {args.long_lengths[0]}; it must be above {high}, the "
+            "greatest of --lengths"
+        )
     source = Source(args.k, args.m, low, high)
     longer = Source(args.k, args.m, *(args.long_lengths or (high + 1, 3 * high)))
     sources = {**dict.fromkeys(SPLITS, source), "test1": longer}
@@ -261,14 +266,22 @@ def write_split(stage: Path, split: str, source: Source, count: int, args, taken
     """Draw and write one split; what ``dyck.json`` says of it."""
     total = tokens = 0
 
+    drawn: set[str] = set()
+
     def lines():
         nonlocal total, tokens
         for sample in draw(source, count, f"{args.seed} {split}", taken, args.unique):
             total += source.log_prob(sample)
             tokens += len(sample) + 1
+            drawn.update(sample)
             yield " ".join(sample)
 
     write_lines(stage / "text" / f"{split}.txt", lines())
+    if split == "train" and len(drawn) < 2 * args.k:
+        raise UserError(
+            f"only {len(drawn) // 2} of {args.k} kinds of brackets occur in train, and the others "
+            "would be unknown; give a greater --train, or a smaller --k"
+        )
     own = math.exp(-total / tokens)
     print(
         f"{split}: {count} strings of length {source.low} to {source.high}, {tokens} tokens, "

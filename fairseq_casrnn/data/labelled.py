@@ -9,6 +9,7 @@ It is built in a temporary folder and renamed at the end.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -24,6 +25,8 @@ from fairseq_casrnn.data.command import is_prepared, keep_options
 from fairseq_casrnn.data.text import read_bytes
 from fairseq_casrnn.data.words import TOKENIZERS, words
 from fairseq_casrnn.errors import UserError
+
+GIVEN = object()  # the tokenizer of corpora whose words are separate already
 
 
 class Example(NamedTuple):
@@ -63,23 +66,27 @@ class Labelled:
 
 def add_arguments(
     parser: argparse.ArgumentParser,
-    tokenizer: str | None = "space",
+    tokenizer: str | object | None = "space",
     lowercase: bool = True,
     raw: str = "penn",
 ) -> None:
     """Options shared by all corpora; a corpus without ``tokenizer`` chooses it after parsing.
 
-    ``raw`` is how text is to be split that is not, as the files of ``tokenizer`` space are.
+    With :data:`GIVEN` there is no choice. ``raw`` is how text is to be split that is not, as the
+    files of ``tokenizer`` space are.
     """
     parser.set_defaults(raw_tokenizer=raw)
     parser.add_argument("--out", required=True, type=Path, help="folder to fill")
     parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
-    parser.add_argument(
-        "--tokenizer",
-        choices=TOKENIZERS,
-        default=tokenizer,
-        help=f"default: {tokenizer or 'as the corpus is written'}",
-    )
+    if tokenizer is GIVEN:
+        parser.set_defaults(tokenizer="space")
+    else:
+        parser.add_argument(
+            "--tokenizer",
+            choices=TOKENIZERS,
+            default=tokenizer,
+            help=f"default: {tokenizer or 'as the corpus is written'}",
+        )
     parser.add_argument(
         "--lowercase",
         action=argparse.BooleanOptionalAction,
@@ -114,6 +121,7 @@ def prepare(make_corpus: Callable[[], Labelled], args: argparse.Namespace) -> No
         raise UserError(f"--min-count is {args.min_count}; it must be at least 1")
     corpus = make_corpus()
     corpus.check()
+    made = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
     try:
@@ -130,6 +138,9 @@ def prepare(make_corpus: Callable[[], Labelled], args: argparse.Namespace) -> No
         os.replace(stage / "data-bin", out / "data-bin")
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+        if made:
+            with contextlib.suppress(OSError):
+                out.rmdir()  # where nothing has come of it
     print(f"prepared {out / 'data-bin'}")
 
 

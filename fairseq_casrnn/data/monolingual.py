@@ -7,6 +7,7 @@ A prepared folder ``OUT`` holds ``OUT/text/{train,valid,test}.txt`` and ``OUT/da
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -130,6 +131,7 @@ def binarise(text: Path, dest: Path, files: Sequence[str] = SPLITS) -> None:
 @contextmanager
 def prepared_folder(out: Path):
     """A temporary folder to fill with ``text`` and ``data-bin``; they are moved to ``out`` then."""
+    made = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
     try:
@@ -142,6 +144,9 @@ def prepared_folder(out: Path):
             os.replace(stage / name, out / name)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+        if made:
+            with contextlib.suppress(OSError):
+                out.rmdir()  # where nothing has come of it
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.data.labelled import (
+    GIVEN,
     Example,
     Labelled,
     add_arguments,
@@ -24,7 +25,7 @@ from fairseq_casrnn.data.labelled import (
     prepare,
 )
 from fairseq_casrnn.data.text import check_parallel, read_lines
-from fairseq_casrnn.data.words import ASCII_SPACE, words
+from fairseq_casrnn.data.words import ASCII_SPACE, unescaped, words
 from fairseq_casrnn.errors import UserError
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -47,7 +48,7 @@ COLUMNS = ("gold_label", "sentence1_binary_parse", "sentence2_binary_parse")
 def leaves(parse: str) -> str:
     """The words of a binary parse, separated by spaces."""
     pieces = ASCII_SPACE.split(parse)
-    return " ".join(piece for piece in pieces if piece not in ("", "(", ")"))
+    return " ".join(unescaped(piece) for piece in pieces if piece not in ("", "(", ")"))
 
 
 def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -59,12 +60,13 @@ def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:
     for number, line in enumerate(read_lines(path), start=1):
         try:
             entry = json.loads(line)
-            label, *parses = (str(entry[name]) for name in COLUMNS)
-            yield label, *map(leaves, parses)
-        except (ValueError, TypeError):
+        except ValueError:
             raise UserError(f"{path}, line {number} is not JSON; get the file again") from None
-        except KeyError as key:
-            raise UserError(f"{path}, line {number} has no {key}; get the file again") from None
+        for name in COLUMNS:
+            if not isinstance(entry, dict) or not isinstance(entry.get(name), str):
+                raise UserError(f"{path}, line {number} has no text {name}; get the file again")
+        label, *parses = (entry[name] for name in COLUMNS)
+        yield label, *map(leaves, parses)
 
 
 def txt_rows(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -91,7 +93,7 @@ def plain_rows(raw: Path, split: str) -> Iterator[tuple[str, str, str]]:
     paths = [raw / f"{part}.{split}" for part in ("labels", "s1", "s2")]
     columns = [read_lines(path) for path in paths]
     for column, path in zip(columns[1:], paths[1:], strict=True):
-        check_parallel(columns[0], column, paths[0], path)
+        check_parallel(columns[0], column, paths[0], path, "belong to")
     yield from zip(*columns, strict=True)
 
 
@@ -147,7 +149,7 @@ def main(argv: list[str] | None = None) -> int:
         help="without the training set: train on the dev set, less --valid-size for validation",
     )
     add_hold_out(parser, 1000)
-    add_arguments(parser)
+    add_arguments(parser, tokenizer=GIVEN)
     args = parser.parse_args(argv)
     options = (args.raw, args.corpus, args.train_on_dev, args.valid_size, args.split_seed)
     return run_main(lambda: prepare(lambda: read_corpus(*options), args))

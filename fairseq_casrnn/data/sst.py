@@ -12,16 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.labelled import Example, Labelled, add_arguments, find, prepare
+from fairseq_casrnn.data.labelled import (
+    GIVEN,
+    Example,
+    Labelled,
+    add_arguments,
+    find,
+    prepare,
+)
 from fairseq_casrnn.data.text import read_lines
-from fairseq_casrnn.data.words import ASCII_SPACE
+from fairseq_casrnn.data.words import ASCII_SPACE, unescaped
 from fairseq_casrnn.errors import UserError
 
 FILES = {"train": ("train.txt",), "valid": ("dev.txt", "valid.txt"), "test": ("test.txt",)}
 WHERE = "get trainDevTestTrees_PTB.zip from https://nlp.stanford.edu/sentiment/"
 FIVE = ("very_negative", "negative", "neutral", "positive", "very_positive")
 TWO = ("negative", "negative", None, "positive", "positive")
-ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 Phrase = tuple[int, list[str]]
 
 
@@ -48,7 +54,7 @@ def phrases(line: str) -> list[Phrase]:
         elif not nodes:
             raise ValueError("text in front of the tree")
         else:
-            words.append(ESCAPES.get(piece, piece).replace("\\/", "/").replace("\\*", "*"))
+            words.append(unescaped(piece))
     if nodes or not found:
         raise ValueError("a bracket is missing")
     return [phrase for _, phrase in reversed(found)]
@@ -105,7 +111,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--sentences-only", action="store_true", help="train on whole sentences alone"
     )
-    add_arguments(parser)
+    add_arguments(parser, tokenizer=GIVEN)
     args = parser.parse_args(argv)
     return run_main(
         lambda: prepare(lambda: read_corpus(args.raw, args.classes, args.sentences_only), args)

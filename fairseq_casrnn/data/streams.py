@@ -41,8 +41,14 @@ class StreamDataset(FairseqDataset):
         self.tokens, self.pad = tokens, pad
         self.bounds = np.array([0, len(tokens)])
 
-    def cut(self, streams: int) -> StreamDataset:
+    def cut(
+        self, streams: int, name: str = "the data", option: str = "--batch-size"
+    ) -> StreamDataset:
         """The text in that many streams, the first ones a token longer than the others.
+
+        Args:
+            streams: how many.
+            name, option: what is cut, and what says into how many; for the error.
 
         Raises:
             UserError: there are not two tokens for each stream.
@@ -50,8 +56,8 @@ class StreamDataset(FairseqDataset):
         total = len(self.tokens)
         if total < 2 * streams:
             raise UserError(
-                f"the data has {total} tokens, too few for {streams} streams (--batch-size times "
-                "workers); each needs two at least: lower --batch-size"
+                f"{name} has {total} tokens, too few for {streams} streams; each needs two at "
+                f"least: lower {option}"
             )
         bounds = np.arange(streams + 1) * (total // streams)
         bounds += np.minimum(np.arange(streams + 1), total % streams)

@@ -31,9 +31,14 @@ def read_pairs(
     lines = read_mixed(path)
     examples = []
     for number, line in enumerate(lines, start=1):
-        if (header and number == 1) or not line.strip():
-            continue
         cells = [cell.strip() for cell in line.split("\t")]
+        if header and number == 1:
+            if len(cells) > max(columns) and cells[columns[0]] in labels:
+                raise UserError(f"{path}, line 1 is a pair, not the columns' names; get the file "
+                                "again")  # fmt: skip
+            continue
+        if not line.strip():
+            continue
         if len(cells) <= max(columns) or (width is not None and len(cells) != width):
             raise UserError(
                 f"{path}, line {number} has {len(cells)} columns instead of "

@@ -70,12 +70,18 @@ def read_lines(path: str | Path) -> list[str]:
     return lines
 
 
-def check_parallel(src: Sequence, tgt: Sequence, src_name: object, tgt_name: object) -> None:
+def check_parallel(
+    src: Sequence,
+    tgt: Sequence,
+    src_name: object,
+    tgt_name: object,
+    relation: str = "be the translation of",
+) -> None:
     """Raise UserError unless both sides have the same number of lines."""
     if len(src) != len(tgt):
         raise UserError(
             f"{src_name} has {len(src)} lines but {tgt_name} has {len(tgt)}; "
-            "line n of one must be the translation of line n of the other"
+            f"line n of one must {relation} line n of the other"
         )
 
 

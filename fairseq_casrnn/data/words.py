@@ -7,7 +7,8 @@ import re
 
 ASCII_SPACE = re.compile(r"[ \t\r\n\f\v]+")
 CLITIC = re.compile(r"(?<=\w)('s|'ve|n't|'re|'d|'ll|'m)\b", re.IGNORECASE)
-TOKENIZERS = ("space", "clitics", "moses", "penn")
+TOKENIZERS = ("space", "whitespace", "clitics", "moses", "penn")
+ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 PENN_QUOTES = re.compile(r"(?:^|(?<=\s))(``|'')(?=\s|$)")
 TYPOGRAPHIC = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"'})
 # A full stop in front of a capital, but not that of a title or of an abbreviation like U.S.
@@ -26,10 +27,11 @@ def words(line: str, tokenizer: str = "space", lowercase: bool = False) -> list[
     Args:
         line: text.
         tokenizer: ``space`` splits at ASCII white space alone (no-break spaces occur inside words
-            of the Stanford trees), ``clitics`` also before 's, n't, 're and their like (as Kim's
-            ``clean_str`` does), ``moses`` is Moses' tokenizer for English,
-            without XML escapes, which word vectors do not know, ``penn`` is that of the Penn
-            Treebank, which nearly always leaves text as it is that is split already.
+            of the Stanford trees), ``whitespace`` at any, as ``fairseq-preprocess`` does,
+            ``clitics`` also before 's, n't, 're and their like (as Kim's ``clean_str`` does),
+            ``moses`` is Moses' tokenizer for English, without XML escapes, which word vectors do
+            not know, ``penn`` is that of the Penn Treebank, which nearly always leaves text as it
+            is that is split already.
         lowercase: whether to lower-case them.
     """
     if tokenizer == "moses":
@@ -41,7 +43,14 @@ def words(line: str, tokenizer: str = "space", lowercase: bool = False) -> list[
     elif tokenizer == "penn":
         line = " ".join(penn_words(line))
     line = line.lower() if lowercase else line
+    if tokenizer == "whitespace":
+        return line.split()
     return [word for word in ASCII_SPACE.split(line) if word]
+
+
+def unescaped(leaf: str) -> str:
+    """The word of a leaf of a tree of the Penn Treebank, where brackets and slashes are escaped."""
+    return ESCAPES.get(leaf, leaf).replace("\\/", "/").replace("\\*", "*")
 
 
 def penn_words(line: str) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import whole_file
+from fairseq_casrnn.files import check_writable, whole_file
 
 BATCH_TOKENS = 2048  # of one batch; its probabilities take BATCH_TOKENS * V * 4 bytes
 
@@ -49,6 +49,11 @@ class Scores:
         starts = np.cumsum(self.lengths) - self.lengths
         return np.add.reduceat(np.nan_to_num(self.log_probs), starts)
 
+    def predicted(self) -> np.ndarray:
+        """Predicted tokens of each sentence."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        return np.add.reduceat(~np.isnan(self.log_probs), starts, dtype=np.int64)
+
     def __str__(self):
         return (
             f"tokens {self.tokens}, loss {self.loss:.4f} nats ({self.loss / math.log(2):.4f} bits),"
@@ -68,9 +73,9 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     """
     import torch
     from fairseq import checkpoint_utils
-    from fairseq.models import FairseqLanguageModel
 
     import fairseq_casrnn
+    from fairseq_casrnn.data.dictionaries import check_digest
     from fairseq_casrnn.explain import explain
 
     fairseq_casrnn.register()
@@ -78,18 +83,30 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
         raise UserError(f"checkpoint {path} does not exist; check --path")
     if not (Path(data) / "dict.txt").is_file():
         raise UserError(f"{data} holds no dict.txt; give the folder that fairseq-preprocess wrote")
+    overrides = {"data": str(data)}
     try:
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(path), overrides)
+        check_kind(state["cfg"].model, path)
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], arg_overrides={"data": str(data)}
+            [str(path)], arg_overrides=overrides, state=state
         )
+        check_digest(state["extra_state"].get("words"), task.source_dictionary, data)
     except Exception as error:
         sentence = explain(error)
         if sentence is None:
             raise
         raise UserError(sentence) from error
-    if not isinstance(model, FairseqLanguageModel):
-        raise UserError(f"checkpoint {path} is of {type(model).__name__}, not a language model")
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), task
+
+
+def check_kind(cfg, path: str | os.PathLike) -> None:
+    """Raise UserError unless ``cfg``, of a checkpoint's model, is of a language model."""
+    from fairseq.models import ARCH_MODEL_REGISTRY, FairseqLanguageModel
+
+    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+    model = ARCH_MODEL_REGISTRY.get(name)
+    if model is not None and not issubclass(model, FairseqLanguageModel):
+        raise UserError(f"checkpoint {path} is of {name}, not of a language model")
 
 
 def read_sentences(data: str | os.PathLike, subset: str, dictionary) -> list:
@@ -131,7 +148,7 @@ def score_streams(model, dictionary, sentences: Sequence, streams: int = 1) -> S
 
     check_carries(model)
     text = StreamDataset(torch.cat(list(sentences)), dictionary.pad())
-    text = text.cut(streams)
+    text = text.cut(streams, option="--streams")
     scores = np.full(len(text.tokens), np.nan)
     steps = piece_lengths(int(text.sizes.max()), max(1, BATCH_TOKENS // streams), 0.0, (0, 0))
     carried = Carried()
@@ -203,6 +220,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"--streams is {args.streams}; it must be at least 1")
     if args.sentence_reset and args.streams > 1:
         raise UserError("--streams is for a continuous text; drop it or --sentence-reset")
+    check_writable(args.scores)
     model, task = load(args.path, args.data)
     dictionary = task.source_dictionary
     sentences = read_sentences(args.data, args.subset, dictionary)
@@ -216,7 +234,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def write_scores(path: Path, scores: Scores) -> None:
-    """A line "tokens<TAB>log-probability" for each sentence; the file is written whole or not."""
+    """A line "tokens<TAB>log-probability" for each sentence; the file is written whole or not.
+
+    Of the first sentence of a stream the first token, which is not predicted, does not count.
+    """
     with whole_file(path) as file:
-        for length, score in zip(scores.lengths, scores.sentences(), strict=True):
-            file.write(f"{length}\t{score:.6f}\n")
+        for count, score in zip(scores.predicted(), scores.sentences(), strict=True):
+            file.write(f"{count}\t{score:.6f}\n")

@@ -19,7 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
         "Write LABEL<TAB>PROBABILITY for each line of text, or, for models of sentence pairs, for "
-        "each line SENTENCE<TAB>SENTENCE. An empty line is an empty sentence."
+        "each line SENTENCE<TAB>SENTENCE. An empty line is an empty sentence; in a single one, a "
+        f"tab is a space. Answers come after each {CHUNK} lines, from a terminal after each line."
     )
     parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
     parser.add_argument("--input", default="-", help="file to read (default: standard input)")
@@ -34,10 +35,13 @@ def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
     if args.batch_size < 1:
         raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
+    if args.input == "-" and sys.stdin is None:
+        raise UserError("standard input is closed; name a file with --input")
     hub = load(args.path, args.data)
     lines = read(args.input)
     numbered = enumerate(lines, start=1)
-    while chunk := list(itertools.islice(numbered, CHUNK)):
+    size = 1 if args.input == "-" and sys.stdin.isatty() else CHUNK
+    while chunk := list(itertools.islice(numbered, size)):
         name = "standard input" if args.input == "-" else args.input
         items = [item(line, hub.task.pairs, name, number) for number, line in chunk]
         with captured_log():
@@ -48,21 +52,14 @@ def run(args: argparse.Namespace) -> None:
 
 
 def load(path: Path, data: str | None):
-    """The model; what goes wrong becomes a UserError where it can be explained."""
+    """The model. Raises UserError where what goes wrong can be explained."""
     from fairseq_casrnn import register
 
     register()
-    from fairseq_casrnn.explain import explain
     from fairseq_casrnn.models.sentence_hub import SentenceHub
 
-    try:
-        with captured_log():
-            return SentenceHub.load(path, data=data)
-    except Exception as error:
-        sentence = explain(error)
-        if sentence is None:
-            raise
-        raise UserError(sentence) from error
+    with captured_log():
+        return SentenceHub.load(path, data=data)
 
 
 def read(name: str) -> Iterator[str]:

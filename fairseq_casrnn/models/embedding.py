@@ -51,12 +51,14 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
     """
     dim, found = table.embedding_dim, set()
     try:
-        stream = open(path, encoding="utf-8", newline="\n")  # noqa: SIM115 - closed below
+        stream = open(path, encoding="utf-8-sig", newline="\n")  # noqa: SIM115 - closed below
     except OSError as error:
         raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
     with stream, torch.no_grad():
         for number, line in enumerate(read_lines(stream, path), 1):
             pieces = line.rstrip("\r\n ").split(" ")
+            if pieces == [""]:
+                continue
             if number == 1 and is_header(pieces):
                 check_dim(int(pieces[1]), dim, path, number)
                 continue
@@ -74,6 +76,11 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
                 raise UserError(f"{path}, line {number}: not a word and {dim} numbers") from None
             found.add(index)
     types = max(len(dictionary) - dictionary.nspecial, 1)
+    if not found:
+        raise UserError(
+            f"{path} has no vector of dimension {dim} for any of the dictionary's {types} words; "
+            "check the file, its dimension, its language and its letter case"
+        )
     share = 100 * len(found) / types
     logger.info("%s: vectors for %d of %d types (%.1f %%)", path, len(found), types, share)
     return len(found)
@@ -103,8 +110,14 @@ def is_number(piece: str) -> bool:
 
 def check_dim(got: int, expected: int, path: str, line: int) -> None:
     """Raises UserError when a vector has another dimension than the model's embedding."""
-    if got != expected:
+    if got == expected:
+        return
+    if line > 1:
         raise UserError(
-            f"{path}, line {line}: vectors of dimension {got}, but the embedding has {expected}; "
-            "set the embedding dimension of the model to that of the file"
+            f"{path}, line {line}: {got} numbers, separated by spaces, instead of {expected}; the "
+            "file is damaged, or none of word vectors"
         )
+    raise UserError(
+        f"{path}, line {line}: vectors of dimension {got}, but the embedding has {expected}; "
+        "set the embedding dimension of the model to that of the file"
+    )

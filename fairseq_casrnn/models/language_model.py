@@ -75,7 +75,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         dropout_in, dropout_out: on the embeddings; on the top layer's output.
         share_input_output_embed: the output projection is ``embed_tokens``.
         adaptive_softmax_cutoff: list of cutoffs, or None for a full softmax.
-        max_target_positions: longest input accepted.
+        max_target_positions: longest input accepted; the model needs no limit.
         locked_dropout: drop the same features of a sequence at all its steps (Gal & Ghahramani
             2016), on the embeddings and on the output; ``rnn`` has its own for between layers.
         embed_dropout: probability to drop a word wherever a batch has it (Merity et al. 2018).
@@ -184,12 +184,6 @@ def check_carries(model) -> None:
         )
 
 
-def lift_limit(model) -> None:
-    """Let a recurrent language model, which needs none, accept inputs of any length."""
-    if isinstance(getattr(model, "decoder", None), RecurrentLanguageDecoder):
-        model.decoder.max_target_positions = sys.maxsize
-
-
 def map_state(function, state):
     """``function`` of each part of a state: (h, c), or h alone."""
     return function(state) if torch.is_tensor(state) else tuple(map(function, state))
@@ -231,7 +225,7 @@ class RecurrentLanguageModel(FairseqLanguageModel):
             dropout_out=dropout(cfg, "decoder_dropout_out"),
             share_input_output_embed=cfg.share_decoder_input_output_embed,
             adaptive_softmax_cutoff=cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
-            max_target_positions=cfg.max_target_positions or cfg.tokens_per_sample,
+            max_target_positions=cfg.max_target_positions or sys.maxsize,
             locked_dropout=cfg.locked_dropout,
             embed_dropout=cfg.embed_dropout,
         )

@@ -59,7 +59,7 @@ class RecurrentLanguageModelConfig(FairseqDataclass):
         metadata={"help": "dropout on the recurrent weights, one mask for all of a batch"},
     )
     engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, eager or reference"}
+        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
     )
     tokens_per_sample: int = II("task.tokens_per_sample")
     max_target_positions: Optional[int] = II("task.max_target_positions")

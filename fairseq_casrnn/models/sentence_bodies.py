@@ -116,6 +116,8 @@ class TransformerBody(nn.Module):
 
     def __init__(self, size: int, heads: int, inner: int, layers: int, dropout: float):
         super().__init__()
+        if size == 2 or size == 3:
+            raise UserError(f"--encoder-embed-dim is {size}; the transformer's positions need 4")
         if size % heads:
             raise UserError(
                 f"--encoder-embed-dim is {size}; it must be a multiple of "

@@ -76,7 +76,7 @@ class RecurrentSentenceConfig(SentenceConfig):
         metadata={"help": "two directions that meet after every layer, as in torch.nn.LSTM"},
     )
     engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, eager or reference"}
+        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
     )
 
 
@@ -100,7 +100,7 @@ class SentenceStateConfig(SentenceConfig):
         default=False, metadata={"help": "compute gates again in the backward: saves memory"}
     )
     engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, eager or reference"}
+        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
     )
 
 
@@ -115,7 +115,7 @@ class ShortcutConfig(SentenceConfig):
         default="shortcut", metadata={"help": "shortcut, residual, word or none"}
     )
     engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, eager or reference"}
+        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
     )
 
 

@@ -38,6 +38,18 @@ class SentenceHub(nn.Module):
     @classmethod
     def load(cls, path, checkpoint_file=None, data=None, **overrides) -> SentenceHub:
         """See :meth:`.SentenceClassifier.from_pretrained`."""
+        from ..explain import explain
+
+        try:
+            return cls._load(path, checkpoint_file, data, **overrides)
+        except Exception as error:
+            sentence = None if isinstance(error, UserError) else explain(error)
+            if sentence is None:
+                raise
+            raise UserError(sentence) from error
+
+    @classmethod
+    def _load(cls, path, checkpoint_file, data, **overrides) -> SentenceHub:
         from fairseq import checkpoint_utils
 
         file = find_checkpoint(Path(path), checkpoint_file)
@@ -120,6 +132,11 @@ class SentenceHub(nn.Module):
             batch = dataset.collater([dataset[i] for i in indices])
             rows.append(function({k: v.to(device) for k, v in batch["net_input"].items()}))
         rows = torch.cat(rows)
+        if not rows.isfinite().all():
+            raise UserError(
+                "the model's outputs are not finite: its training diverged, or its checkpoint is "
+                "damaged; use another checkpoint"
+            )
         result = torch.empty_like(rows)
         result[torch.as_tensor(order, device=device)] = rows
         return result

@@ -12,6 +12,7 @@ import numpy as np
 
 from fairseq_casrnn.data.text import read_bytes
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import check_writable
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle
 from fairseq_casrnn.reranking.tune import save, summary, write
@@ -33,6 +34,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         UserError: files that are malformed or do not belong together.
     """
+    check_writable(args.output, args.json)
     tuned = read_weights(args.weights, len(args.scores))
     problem = problems.load(args, tuned["join_subwords"], tuned["sums"], needs_references=False)
     check_models(tuned["models"], problem.models, args)

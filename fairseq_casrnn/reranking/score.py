@@ -16,6 +16,7 @@ import numpy as np
 
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import check_writable
 from fairseq_casrnn.reranking.nbest import NBest, header_line, join_subwords, read_nbest
 
 CHUNK = 2000  # hypotheses scored before their scores are written
@@ -202,6 +203,7 @@ def run(args: argparse.Namespace) -> None:
     """Write the scores, continuing what an interrupted call began. Raises UserError."""
     if args.lm and args.backwards:
         raise UserError("--backwards is for translation models; drop it or --lm")
+    check_writable(args.output)
     nbest = read_nbest(args.nbest)
     paths = [args.path] if args.lm else args.path.split(":")
     header = describe(args, nbest, paths)

@@ -59,8 +59,8 @@ class SentenceClassificationConfig(FairseqDataclass):
     tokenizer: Optional[str] = field(
         default=None,
         metadata={
-            "help": "how to split raw text when predicting: space, clitics, moses or penn "
-            "(default: as the data folder's text.json says, else space)"
+            "help": "how to split raw text when predicting: space, whitespace, clitics, moses or "
+            "penn (default: as the data folder's text.json says, else whitespace)"
         },
     )
     lowercase: Optional[bool] = field(
@@ -91,11 +91,13 @@ class SentenceClassificationTask(FairseqTask):
         super().__init__(cfg)
         self.dictionary, self.label_dictionary = dictionary, label_dictionary
         # What the folder says of its text is kept in the checkpoint, which may go elsewhere.
-        note = {
+        text = {
             "pairs": os.path.isdir(os.path.join(cfg.data, "input1")),
+            "tokenizer": "whitespace",
+            "lowercase": False,
             **read_text_note(cfg.data),
         }
-        self.state.merge_state_dict({"text": {"tokenizer": "space", "lowercase": False, **note}})
+        self.state.merge_state_dict({"text": text})
         # So are the classes, in the order of the model's outputs, and what tells its words.
         self.state.merge_state_dict(
             {"classes": class_names(label_dictionary), "words": digest(dictionary)}
@@ -175,6 +177,11 @@ class SentenceClassificationTask(FairseqTask):
         dataset = self._load(self.cfg.data, split, train)
         if self.cfg.mix and train:
             folder, fraction = parse_mix(self.cfg.mix)
+            if os.path.isdir(os.path.join(folder, "input1")) and not self.pairs:
+                raise UserError(
+                    f"{folder} holds pairs of sentences and {self.cfg.data} single ones; --mix "
+                    "needs another of the same kind"
+                )
             extra = self._load(folder, split, train)
             dataset = MixedDataset(dataset, extra, fraction, self.cfg.seed)
             logger.info("mixing in %d of %d sentences of %s", dataset.count, len(extra), folder)
@@ -257,6 +264,13 @@ class SentenceClassificationTask(FairseqTask):
         if self.cfg.truncate and len(tokens) > self.cfg.truncate:
             tokens = [*tokens[: self.cfg.truncate - 1], tokens[-1]]
         return torch.tensor(tokens)
+
+    def build_generator(self, *args, **kwargs):
+        """Raises UserError: there is nothing to generate."""
+        raise UserError(
+            "a sentence classifier generates no text; use casrnn predict for its classes, "
+            "fairseq-validate for its accuracy"
+        )
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, pair_tokens=None, **kwargs):
         """A data set without labels, of lists of token tensors."""
@@ -342,7 +356,10 @@ def load_part(folder: str, part: str, split: str, dictionary: Dictionary):
 def read_text_note(folder: str) -> dict:
     """What ``text.json`` of a data folder says about its text, if it is there."""
     path = Path(folder) / "text.json"
-    return read_json(path) if path.is_file() else {}
+    note = read_json(path) if path.is_file() else {}
+    if not isinstance(note, dict):
+        raise UserError(f"{path} is damaged; prepare again with --force")
+    return note
 
 
 def parse_mix(text: str) -> tuple[str, float]:

@@ -1,6 +1,7 @@
 """Language modelling over a continuous text: the state of a batch is where the next one starts."""
 
 # No "from __future__ import annotations": fairseq reads the fields' types, and not as text.
+import math
 import os
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -14,10 +15,10 @@ from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
 from ..cells.base import at_least_one
-from ..data.dictionaries import digest
+from ..data.dictionaries import check_digest, digest
 from ..data.streams import StreamDataset, piece_lengths, whole_text
 from ..errors import UserError
-from ..models.language_model import Carried, check_carries, lift_limit, state_parts
+from ..models.language_model import Carried, check_carries, state_parts
 from ..models.progress import Progress, WithState, with_carried
 from ..wrapping import wrap
 
@@ -53,8 +54,8 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
     def __init__(self, args, dictionary, output_dictionary=None, targets=None):
         super().__init__(args, dictionary, output_dictionary, targets)
         at_least_one("--bptt", args.bptt)
-        if args.bptt_jitter < 0:
-            raise UserError(f"--bptt-jitter is {args.bptt_jitter}; it must be at least 0")
+        if not 0 <= args.bptt_jitter < math.inf:
+            raise UserError(f"--bptt-jitter is {args.bptt_jitter}; it must be a number, at least 0")
         if args.add_bos_token:
             raise UserError("each text begins with </s> already; drop --add-bos-token")
         if self.targets != ["future"]:
@@ -75,8 +76,6 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         model = super().build_model(args, from_checkpoint)
         if not self.args.sentence_reset:
             check_carries(model)
-        if self.args.max_target_positions is None:
-            lift_limit(model)
         return model
 
     def load_state_dict(self, state_dict) -> None:
@@ -85,12 +84,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         Raises:
             UserError: it was trained with another dictionary than that of the data.
         """
-        if state_dict.get("words") not in (None, digest(self.dictionary)):
-            raise UserError(
-                f"the dict.txt of {self.args.data} has other words, or the same in another order, "
-                "than the model was trained with; give data binarised with the dictionary of its "
-                "training (fairseq-preprocess --srcdict)"
-            )
+        check_digest(state_dict.get("words"), self.dictionary, self.args.data)
         super().load_state_dict(state_dict)
 
     # --- data ----------------------------------------------------------------------------------
@@ -164,6 +158,8 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
                 f"the training data has {len(dataset.tokens)} tokens, fewer than --batch-size "
                 f"times --bptt ({streams} x {bptt}); lower one of them"
             )
+        if training:
+            self._check_validation(num_shards)
         dataset = dataset.cut(streams)
         if training:
             self.training_data, self.worker = dataset, (shard_id, num_shards)
@@ -185,6 +181,13 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             reuse_dataloader=False,
             persistent_workers=False,
         )
+
+    def _check_validation(self, workers: int) -> None:
+        """Raises UserError where validation, after a whole epoch, would find its text too short."""
+        rows = self.args.batch_size_valid
+        for split, dataset in self.datasets.items():
+            if rows is not None and split != "train" and isinstance(dataset, StreamDataset):
+                dataset.cut(rows * workers, f"the split '{split}'", "--batch-size-valid")
 
     def eval_lm_dataloader(self, dataset, max_tokens=None, batch_size=None, **kwargs):
         """Batches for ``fairseq-eval-lm``; of streams, one unless ``--batch-size`` is given."""

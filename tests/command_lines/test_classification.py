@@ -148,6 +148,11 @@ def test_mixing_in_another_corpus(data, tmp_path, tmp_path_factory):
     assert f"mixing in 12 of 49 sentences of {extra}" in done.log
 
 
+def test_pairs_are_not_mixed_into_single_sentences(data, pair_data, tmp_path):
+    with pytest.raises(UserError, match=r"holds pairs of sentences and .* single ones; --mix"):
+        train(data, tmp_path, "cas_lstm", 1, "--mix", f"{pair_data}:0.5")
+
+
 def test_an_unknown_class_in_the_mix(data, tmp_path):
     extra = prepare(trec, write_trec(tmp_path / "raw"), tmp_path / "trec", "--valid-size", 9)
     with pytest.raises(UserError, match=r"sentence 1: NUM is none of the classes seen in train"):
@@ -174,7 +179,7 @@ LINES = [text for text, _ in sentences(5, seed=4)]
 def predict(capsys, *args, stdin=None, monkeypatch=None, status=0):
     """Standard output's lines, or the error."""
     if stdin is not None:
-        reader = SimpleNamespace(buffer=io.BytesIO(stdin))
+        reader = SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False)
         monkeypatch.setattr(sys, "stdin", reader)
     assert cli.main(["predict", *map(str, args)]) == status
     captured = capsys.readouterr()
@@ -229,6 +234,46 @@ def test_wrong_input_of_predict(trained, capsys, tmp_path, monkeypatch):
     assert "is not a checkpoint" in error("--path", tmp_path / "other.pt", stdin=b"")
     (tmp_path / "broken.pt").write_bytes(b"nothing")
     assert "cannot be read" in error("--path", tmp_path / "broken.pt", stdin=b"")
+    with pytest.raises(UserError, match="cannot be read"):
+        MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained(str(tmp_path / "broken.pt"))
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "standard input is closed; name a file" in predict(capsys, "--path", trained, status=2)
+
+
+def test_a_model_that_has_diverged(trained, capsys, tmp_path, monkeypatch):
+    state = torch.load(trained / "checkpoint_best.pt", weights_only=False)
+    state["model"]["encoder.embed_tokens.weight"].fill_(float("nan"))
+    torch.save(state, tmp_path / "model.pt")
+    error = predict(
+        capsys, "--path", tmp_path / "model.pt", stdin=b"a\n", monkeypatch=monkeypatch, status=2
+    )
+    assert error.startswith("error: the model's outputs are not finite")
+
+
+def test_a_terminal_is_answered_line_by_line(trained, capsys, monkeypatch):
+    """The second line is read when the first has its answer."""
+    heard = []
+
+    class Typed(io.BytesIO):
+        def __iter__(self):
+            for line in (b"a good film\n", b"a dull film\n"):
+                heard.append(capsys.readouterr().out.count("\n"))
+                yield line
+
+    stdin = SimpleNamespace(buffer=Typed(), isatty=lambda: True)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert cli.main(["predict", "--path", str(trained)]) == 0
+    assert heard == [0, 1]
+
+
+def test_what_is_not_for_a_classifier(data, trained, tmp_path):
+    """Generating text, and fairseq's own task on the same folder."""
+    where = ("--path", trained / "checkpoint_best.pt", "--task", "sentence_classification")
+    with pytest.raises(UserError, match="a sentence classifier generates no text; use casrnn pred"):
+        fairseq("generate", data, *where, "--cpu")
+    with pytest.raises(Exception, match="Interpolation key") as caught:
+        train(data, tmp_path, "cas_lstm", 1, "--task", "sentence_prediction")
+    assert "--task and --criterion do not fit: the task needs a crit" in explain(caught.value)
 
 
 # --- from Python -------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_what_is_logged():
     assert found["_confusion"].sum.tolist() == [[3, 0], [3, 3]]
 
 
-@pytest.mark.parametrize("weights", ["maybe:1", "yes", "yes:-1", "yes:x", ""])
+@pytest.mark.parametrize("weights", ["maybe:1", "yes", "yes:-1", "yes:x", "yes:nan", "yes:inf", ""])
 def test_wrong_class_weights(weights):
     if not weights:  # as if it had not been given
         assert Criterion(task(), class_weights=weights).weight is None
@@ -98,6 +98,11 @@ def test_wrong_class_weights(weights):
 
 
 def test_other_mistakes():
+    with pytest.raises(UserError, match="--class-weights are all 0; give one class at least"):
+        Criterion(task(), class_weights="no:0,yes:0")
+    for option in ("l2", "l2_embeddings"):
+        with pytest.raises(UserError, match="is nan; it must be a number, at least 0"):
+            Criterion(task(), **{option: float("nan")})
     with pytest.raises(UserError, match=r"--l2 is -1"):
         Criterion(task(), l2=-1)
     with pytest.raises(UserError, match="needs --task sentence_classification"):

@@ -191,8 +191,12 @@ def test_plain_snli_on_its_development_set(tmp_path):
     ("line", "message"),
     [
         ("{", "line 85 is not JSON"),
-        ("[1]", "line 85 is not JSON"),
-        ('{"gold_label": "neutral"}', "line 85 has no 'sentence1_binary_parse'"),
+        ("[1]", "line 85 has no text gold_label"),
+        ('{"gold_label": "neutral"}', "line 85 has no text sentence1_binary_parse"),
+        (
+            '{"gold_label": "neutral", "sentence1_binary_parse": null}',
+            "line 85 has no text sentence1_binary_parse",
+        ),
     ],
 )
 def test_malformed_jsonl_is_named(tmp_path, capsys, line, message):
@@ -217,6 +221,26 @@ def test_unequal_plain_files(tmp_path, capsys):
         file.write("more\n")
     error = fails(nli.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--train-on-dev")
     assert "labels.dev has 60 lines but" in error
+    assert "line n of one must belong to line n of the other" in error
+
+
+def test_words_of_parses_are_those_of_raw_text(tmp_path, capsys):
+    """Brackets are escaped in the files; splitting differently is not offered."""
+    raw = write_nli(tmp_path / "raw")
+    entry = {
+        "gold_label": "neutral",
+        "sentence1_binary_parse": "( ( a cook ) ( -LRB- ( or\\/and -RRB- ) ) )",
+        "sentence2_binary_parse": "it",
+    }
+    with open(raw / "snli_1.0_train.jsonl", "a") as file:
+        file.write(json.dumps(entry) + "\n")
+    out = run(nli, raw, tmp_path / "out")
+    assert read_back(out)[-1] == "a cook ( or/and )"
+    text = json.loads((out / "data-bin" / "text.json").read_text())
+    assert text["tokenizer"] == "penn"
+    with pytest.raises(SystemExit):
+        nli.main(["--raw", str(raw), "--out", str(tmp_path / "other"), "--tokenizer", "moses"])
+    assert "unrecognized arguments: --tokenizer moses" in capsys.readouterr().err
 
 
 def test_wrong_encoding(tmp_path, capsys):
@@ -250,6 +274,14 @@ def test_sick(tmp_path):
     out = run(sick, write_sick(tmp_path / "raw"), tmp_path / "out")
     assert [note(out)[f"{s} pairs"] for s in ("train", "valid", "test")] == [60, 9, 11]
     assert read_back(out, "label")[:3] == ["entailment", "neutral", "contradiction"]
+
+
+def test_a_table_without_its_header(tmp_path, capsys):
+    raw = write_sick(tmp_path / "raw")
+    (path,) = raw.glob("*train*")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+    error = fails(sick.main, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert f"{path}, line 1 is a pair, not the columns' names" in error
 
 
 def test_rte(tmp_path):

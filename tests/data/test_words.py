@@ -2,13 +2,14 @@
 
 import pytest
 
-from fairseq_casrnn.data.words import words
+from fairseq_casrnn.data.words import unescaped, words
 
 
 @pytest.mark.parametrize(
     ("line", "tokenizer", "lower", "expected"),
     [
         ("  It's\tOK\u00a0now ", "space", False, ["It's", "OK\u00a0now"]),
+        ("It's\u00a0OK\u3000NOW \x85", "whitespace", True, ["it's", "ok", "now"]),
         ("It's what you'd DON'T", "clitics", True, ["it", "'s", "what", "you", "'d", "do", "n't"]),
         ("It's OK.", "moses", True, ["it", "'s", "ok", "."]),
         ("", "space", True, []),
@@ -36,6 +37,11 @@ from fairseq_casrnn.data.words import words
 )
 def test_words(line, tokenizer, lower, expected):
     assert words(line, tokenizer, lower) == expected
+
+
+def test_leaves_of_trees():
+    leaves = ["-LRB-", "-rrb-", "and\\/or", "\\*", "a"]
+    assert [unescaped(leaf) for leaf in leaves] == ["(", "-rrb-", "and/or", "*", "a"]
 
 
 @pytest.mark.parametrize(

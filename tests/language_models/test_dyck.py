@@ -159,12 +159,20 @@ def test_files(data, capsys):
         (["--lengths", "4:4"], "no string has a length from 4 to 4"),
         (["--test", "0"], "--test is 0"),
         (["--lengths", "1:3"], "too few different strings have lengths 1:3"),
+        (["--lengths", "5:9", "--long-lengths", "9:20"], "--long-lengths begins at 9; it must be"),
+        (
+            ["--k", "100", "--lengths", "5:20", "--train", "5"],
+            "of 100 kinds of brackets occur in train, and the others would be unknown",
+        ),
     ],
 )
 def test_wrong_options(tmp_path, capsys, options, message):
     assert cli.main(["data", "dyck", "--out", str(tmp_path / "out"), *options]) == 2
     assert message in capsys.readouterr().err
-    assert not (tmp_path / "out" / "data-bin").exists()
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    assert cli.main(["data", "dyck", "--out", str(tmp_path / "out"), *options]) == 2
+    assert not list((tmp_path / "out").iterdir())  # what was there is left
 
 
 def dictionary():
@@ -240,3 +248,7 @@ def test_wrong_analysis(data, tmp_path, capsys):
     assert "--subset is one of train, valid, test, test1" in capsys.readouterr().err
     assert cli.main(["analyze", "dyck", str(data), "--path", "x"]) == 2
     assert "checkpoint x does not exist" in capsys.readouterr().err
+    for option in ("--csv", "--png", "--results"):
+        where = [str(data), "--path", "x", option, "/nowhere/file"]
+        assert cli.main(["analyze", "dyck", *where]) == 2
+        assert "cannot write /nowhere/file: there is no folder /nowhere" in capsys.readouterr().err

@@ -134,6 +134,29 @@ def test_sentences_of_any_length(data, tmp_path):
     assert "source" not in sentence
 
 
+def test_no_limit_in_fairseqs_own_task_either(data, tmp_path):
+    """It would leave out longer sentences of a test set, or all of them, and say so in the log."""
+    options = ["--task", "language_modeling", "--tokens-per-sample", 3, "--cpu"]
+    options += ["--sample-break-mode", "eos", "--num-workers", 0]
+    train_options = ["--max-tokens", 100, "--optimizer", "adam", "--max-epoch", 1]
+    where = ["--save-dir", tmp_path, "--arch", "cas_lstm_lm_tiny"]
+    fairseq("train", data, *options, *train_options, *where)
+    path = tmp_path / "checkpoint_last.pt"
+    found = fairseq("eval_lm", data, *options, "--path", path, "--gen-subset", "test")
+    count, value = independent(path, data, "test", sentences=True)
+    assert evaluated(found)[0] == count == size(data, "test")
+    assert evaluated(found)[1] == pytest.approx(value, abs=0.011)
+
+
+def test_validation_that_is_too_short(data, tmp_path):
+    """Before the first epoch, not after it."""
+    options = ["--batch-size-valid", 40, "--bptt", 2]
+    message = "the split 'valid' has .* tokens, too few for 40 streams; .* lower --batch-size-valid"
+    with pytest.raises(UserError, match=message):
+        train(data, tmp_path, *options, epochs=1)
+    assert not list(tmp_path.glob("*.pt"))
+
+
 def test_other_words(data, checkpoint, tmp_path):
     """A dictionary of the same size, in which the words have other numbers."""
     lines = (data / "dict.txt").read_text().splitlines(keepends=True)
@@ -146,6 +169,17 @@ def test_other_words(data, checkpoint, tmp_path):
         perplexity.load(checkpoint, other)
     with pytest.raises(UserError, match="other words, or the same in another order"):
         train(other, tmp_path, epochs=3)
+    # Of fairseq's own task, too.
+    own = ["--task", "language_modeling", "--tokens-per-sample", 9, "--max-tokens", 99, "--cpu"]
+    own += ["--arch", "cas_lstm_lm_tiny", "--save-dir", tmp_path / "own", "--optimizer", "adam"]
+    fairseq("train", data, *own, "--max-epoch", 1)
+    path = tmp_path / "own" / "checkpoint_last.pt"
+    perplexity.load(path, data)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        perplexity.load(path, other)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        fairseq("train", other, *own, "--max-epoch", 2)
+    fairseq("train", data, *own, "--max-epoch", 2)
 
 
 @pytest.mark.parametrize("jitter", [0, 2])
@@ -281,6 +315,8 @@ def test_state_of_a_batch_that_comes_twice():
     [
         (["--bptt", "0"], "--bptt is 0"),
         (["--bptt-jitter", "-1"], "--bptt-jitter is -1"),
+        (["--bptt-jitter", "nan"], "--bptt-jitter is nan; it must be a number"),
+        (["--bptt-jitter", "inf"], "--bptt-jitter is inf"),
         (["--max-tokens", "100"], "--batch-size is the number of streams"),
         (["--bptt", "1000"], r"fewer than --batch-size times --bptt \(4 x 1000\)"),
         (["--batch-size", "40", "--bptt", "1"], "too few for 40 streams"),

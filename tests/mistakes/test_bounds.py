@@ -90,3 +90,19 @@ def test_nothing_is_wrong_with_the_defaults():
     preprocess = vars(options.get_preprocessing_parser().parse_args([]))
     check_options(preprocess)
     assert BOUNDS.keys() <= seen | preprocess.keys()  # no option is spelled wrongly
+
+
+def test_workers_that_nobody_starts(monkeypatch):
+    """fairseq would start as many as there are GPUs, and end well without having trained."""
+    import torch
+
+    asked = {"distributed_init_method": "tcp://127.0.0.1:29500", "distributed_world_size": 2}
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(
+        UserError, match="one process for each GPU, and there is none; start"
+    ):
+        check_options(asked)
+    check_options({**asked, "distributed_no_spawn": True})
+    check_options({**asked, "distributed_init_method": None})
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    check_options(asked)

@@ -64,6 +64,12 @@ def test_the_first_of_equal_words_counts(path):
     assert row(weight, "w5") == [2, 2, 2]
 
 
+def test_byte_order_mark_and_blank_lines(path):
+    weight = load(path, b"\xef\xbb\xbfw4 1 1 1\n\nw5 2 2 2\n \n")
+    assert row(weight, "w4") == [1, 1, 1]
+    assert row(weight, "w5") == [2, 2, 2]
+
+
 def test_last_line_without_newline(path):
     assert row(load(path, "w4 1 1 1\nw5 2 2 2"), "w5") == [2, 2, 2]
 
@@ -74,7 +80,11 @@ def test_last_line_without_newline(path):
         ("w4 1 2 3 4\nw5 1 2 3 4\n", 3, "line 1: vectors of dimension 4, but the embedding has 3"),
         ("w4 1 2\n", 3, "line 1: vectors of dimension 2, but the embedding has 3"),
         ("5 4\nw4 1 2 3 4\n", 3, "line 1: vectors of dimension 4, but the embedding has 3"),
-        ("w4 1 2 3\nw5 1 2\n", 3, "line 2: vectors of dimension 2, but the embedding has 3"),
+        ("w4 1 2 3\nw5 1 2\n", 3, "line 2: 2 numbers, separated by spaces, instead of 3"),
+        ("w4 1 2 3\nw5\t1\t2\t3\n", 3, "line 2: 0 numbers, separated by spaces, instead of 3"),
+        ("else 1 2 3\n", 3, r"has no vector of dimension 3 for any of the dictionary's 10 words"),
+        (". . . 1 2 3 4\nw5 1 2 3 4\n", 3, "has no vector of dimension 3"),
+        ("", 3, "has no vector of dimension 3"),
         ("w4 1 2 3\nw5 1 x 3\n", 3, "line 2: not a word and 3 numbers"),
         (b"w4 1 2 3\n\xff\xfe 1 2 3\n", 3, "not valid UTF-8"),
     ],

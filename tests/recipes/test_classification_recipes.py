@@ -229,12 +229,13 @@ def test_folds(recorded, mr_data, tmp_path):
         (data / f"fold{fold}").symlink_to(mr_data)
     where = ("--raw", "RAW", "--data", data, "--out", tmp_path / "out", "--folds", "0,3")
     more = ("--arch", "cnn", "--seeds", 2, "--", "--max-epoch", 2)
-    commands = recorded("mr/run_folds.sh", *where, *more)
+    prepared = ["--vocabulary", "all", "--no-lowercase"]
+    commands = recorded("mr/run_folds.sh", *where, *prepared, *more)
     assert [command[0].rpartition(".")[2] for command in commands] == [
         *("mr", "train", "train", "classify") * 2,
         "set_table",
     ]
-    assert commands[4][-4:] == ["--fold", "3", "--out", str(data / "fold3")]
+    assert commands[4][-7:] == ["--fold", "3", "--out", str(data / "fold3"), *prepared]
     assert commands[6][-2:] == ["--max-epoch", "2"]
     assert str(tmp_path / "out" / "fold3" / "cnn" / "seed2") in commands[6]
     assert commands[7][commands[7].index("--seed") :][:3] == ["--seed", "1", "2"]
@@ -245,8 +246,10 @@ def test_review_sets_in_one_command(tmp_path):
     raw = write_reviews(tmp_path / "raw", ("books",), train=240)
     printed = run(
         "reviews16/run_table.sh", "--raw", raw, "--set", "books", "--tiny",
+        "--vocabulary", "all", "--valid-size", 100,
         "--data", tmp_path / "data", "--out", tmp_path / "out",
     )  # fmt: skip
+    assert "valid sentences: 100\n" in printed
     header, _, row, average = printed.splitlines()[-4:]
     assert header == "| set | cas_lstm_sentence_encoder_tiny |"
     assert row.startswith("| books | ")
