@@ -98,9 +98,7 @@ def test_workers_that_nobody_starts(monkeypatch):
 
     asked = {"distributed_init_method": "tcp://127.0.0.1:29500", "distributed_world_size": 2}
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(
-        UserError, match="one process for each GPU, and there is none; start"
-    ):
+    with pytest.raises(UserError, match="one process for each GPU, and there is none; start"):
         check_options(asked)
     check_options({**asked, "distributed_no_spawn": True})
     check_options({**asked, "distributed_init_method": None})
