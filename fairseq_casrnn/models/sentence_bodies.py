@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..layers import RecurrentStack, SentenceStateLSTM, ShortcutStackedLSTM
 from ..layers.sequences import padding_mask
+from ..recurrence.products import linear
 from .dropout import Dropout
 
 
@@ -103,6 +104,24 @@ def around(x: Tensor, convolve: nn.Conv1d) -> Tensor:
     return nn.functional.pad(x, ((width - 1) // 2, width // 2))
 
 
+class Linear(nn.Linear):
+    """torch's, computed by the compiled extension where that is better."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x ``(*, I)`` as ``(*, O)``."""
+        return linear(x, self.weight, self.bias)
+
+
+class TransformerLayer(nn.TransformerEncoderLayer):
+    """torch's, with this package's products and dropout in the feed-forward part."""
+
+    def __init__(self, size: int, heads: int, inner: int, dropout: float):
+        super().__init__(size, heads, inner, dropout, norm_first=True)
+        self.linear1, self.linear2 = Linear(size, inner), Linear(inner, size)
+        for name in ("dropout", "dropout1", "dropout2"):
+            setattr(self, name, Dropout(dropout))
+
+
 class TransformerBody(nn.Module):
     """torch's transformer encoder, normalised before each part, on sinusoidal positions.
 
@@ -125,7 +144,7 @@ class TransformerBody(nn.Module):
             )
         self.output_size, self.scale = size, size**0.5
         self.positions = SinusoidalPositionalEmbedding(size, padding_idx=0, init_size=512)
-        layer = nn.TransformerEncoderLayer(size, heads, inner, dropout, norm_first=True)
+        layer = TransformerLayer(size, heads, inner, dropout)
         self.layers = nn.TransformerEncoder(
             layer, layers, nn.LayerNorm(size), enable_nested_tensor=False
         )

@@ -6,6 +6,7 @@ from helpers import assert_close, rand
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.dropout import Dropout
+from fairseq_casrnn.models.sentence_bodies import TransformerBody
 from fairseq_casrnn.models.sentence_parts import BatchNorm, Classifier, features
 
 from .sentences import EOS, LENGTHS, NAMES, PAD, RECURRENT, alone, batch, encoder, make_task
@@ -144,6 +145,28 @@ def test_a_convolution_by_hand():
     assert model.encoder(torch.tensor([[5, 6, EOS, 1]])).item() == pytest.approx(7.5)
     # 6 </s> 5: -3+10, 1+20, 2
     assert model.encoder(torch.tensor([[6, EOS, 5, 1]])).item() == pytest.approx(21.5)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_transformer_is_that_of_torch(training):
+    """Its own products and dropout change nothing; the latter acts in training."""
+    body = TransformerBody(12, 3, 20, 2, 0.0).train(training)
+    theirs = torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(12, 3, 20, 0.0, norm_first=True),
+        2,
+        torch.nn.LayerNorm(12),
+        enable_nested_tensor=False,
+    ).train(training)
+    theirs.load_state_dict(body.layers.state_dict())
+    x, lengths = rand(40, 8, 12, dtype=torch.float32), torch.tensor([40, 1, 7, 40, 33, 2, 9, 40])
+    padding = torch.arange(40) >= lengths[:, None]  # (B, T)
+    positions = body.positions((~padding).long()).transpose(0, 1)
+    expected = theirs(12**0.5 * x + positions, src_key_padding_mask=padding)
+    real = ~padding.t()
+    torch.testing.assert_close(body(x, lengths, None)[0][real], expected[real])
+    dropping = TransformerBody(12, 3, 20, 1, 0.5).train(training)
+    first, second = (dropping(x, lengths, None)[0][real] for _ in range(2))
+    assert torch.equal(first, second) != training
 
 
 def test_the_transformer_knows_positions():
