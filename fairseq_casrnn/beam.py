@@ -19,9 +19,10 @@ from .wrapping import wrap
 
 def install() -> None:
     """Let ``fairseq.search.BeamSearch`` choose so, where the compiled engine is the default."""
-    from fairseq.search import BeamSearch
+    from fairseq.search import BeamSearch, DiverseBeamSearch
 
     wrap(BeamSearch, "step", _step)
+    wrap(DiverseBeamSearch, "step", _diverse_step)
 
 
 def _step(
@@ -40,6 +41,16 @@ def _step(
             self, step, lprobs, scores, prev_output_tokens, original_batch_idxs, candidate_multiple
         )
     return best(lprobs, scores[:, :, step - 1], count)
+
+
+def _diverse_step(original, self, step, lprobs, scores, prev=None, original_batch_idxs=None):
+    """With places in the batch, where fairseq 0.12.3 gives numbers of the data set's sentences."""
+    if original_batch_idxs is not None:
+        if step == 0:
+            self.first_batch_idxs = original_batch_idxs
+        same = original_batch_idxs.unsqueeze(1) == self.first_batch_idxs
+        original_batch_idxs = same.long().argmax(1)
+    return original(self, step, lprobs, scores, prev, original_batch_idxs)
 
 
 def supports(lprobs: Tensor, scores: Tensor) -> bool:

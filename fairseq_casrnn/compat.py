@@ -24,7 +24,7 @@ from fairseq_casrnn.explain import explain, shorten_choices
 from fairseq_casrnn.files import replacing
 from fairseq_casrnn.patience import keep_patience_on_resume
 from fairseq_casrnn.resumption import keep_task_state, keep_words
-from fairseq_casrnn.wrapping import wrap
+from fairseq_casrnn.wrapping import program, wrap
 
 
 def install() -> None:
@@ -38,6 +38,7 @@ def install() -> None:
     keep_patience_on_resume()
     keep_task_state()
     keep_words()
+    score_empty_translations()
     checks.install()
     precision.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
@@ -127,6 +128,21 @@ def save_whole_files() -> None:
 
     wrap(checkpoint_utils, "torch_persistent_save", save)
     wrap(PathManager, "copy", copy)
+
+
+def score_empty_translations() -> None:
+    """Let ``--eval-bleu`` give 0 where all translations are empty, as at the start of a training.
+
+    fairseq 0.12.3 gives no BLEU then, and ends when it is what the best checkpoint is chosen by.
+    """
+
+    def get_valid_stats(original, cfg, trainer, stats, *args, **kwargs):
+        task = getattr(trainer, "task", None)
+        if getattr(getattr(task, "cfg", None), "eval_bleu", False):
+            stats.setdefault("bleu", 0.0)
+        return original(cfg, trainer, stats, *args, **kwargs)
+
+    wrap(program("train"), "get_valid_stats", get_valid_stats)
 
 
 def is_fairseq_program(program: str) -> bool:

@@ -233,6 +233,12 @@ def _no_task_or_arch(error: KeyError | RuntimeError) -> str | None:
     return what if error.args else "--arch is missing; give it, for example --arch cas_lstm"
 
 
+def _missing_choice(error: ValueError) -> str | None:
+    """A component that fairseq has no default for."""
+    found = re.fullmatch(r"(\w+) is required!", str(error))
+    return f"--{found[1].replace('_', '-')} is missing; give it" if found else None
+
+
 def _no_bf16(error: AttributeError) -> str | None:
     if "xla_device" not in str(error):
         return None
@@ -382,6 +388,7 @@ RULES: tuple[tuple[type | tuple[type, ...], Sentence], ...] = (
     (KeyError, _no_iterations),
     (AssertionError, _no_total),
     ((KeyError, RuntimeError), _no_task_or_arch),
+    (ValueError, _missing_choice),
     (AttributeError, _no_bf16),
     ((AssertionError, RuntimeError), _no_fp16),
     (Exception, _missing_value),

@@ -1,7 +1,8 @@
 """Early stopping and learning rates on a plateau that an interruption does not set back."""
 
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.resumption import keep_in_checkpoints
-from fairseq_casrnn.wrapping import wrap
+from fairseq_casrnn.wrapping import program, wrap
 
 ATTRIBUTES = ("best", "num_runs")  # of fairseq_cli.train.should_stop_early
 COUNTERS = ("num_bad_epochs", "cooldown_counter")  # of torch's ReduceLROnPlateau
@@ -21,7 +22,7 @@ def keep_patience_on_resume() -> None:
 
 def keep_early_stopping() -> None:
     """The part for ``--patience``."""
-    from fairseq_cli import train
+    train = program("train")
 
     def collect(trainer):
         return {
@@ -51,6 +52,11 @@ def _state_dict(save, self):
 
 
 def _load_state_dict(load, self, state):
+    if "best" not in state:
+        raise UserError(
+            "the checkpoint was trained with another --lr-scheduler than reduce_lr_on_plateau; "
+            "give that one, or --reset-lr-scheduler"
+        )
     load(self, state)
     for name in COUNTERS:
         if name in state:  # not in checkpoints of fairseq's own

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
+import sys
 from collections.abc import Callable
 
 
@@ -35,3 +37,12 @@ def wrap(owner, name: str, replacement: Callable, key: str | None = None) -> Non
 def wrapped(function, key: str) -> bool:
     """Whether ``function`` comes from :func:`wrap` with ``key``."""
     return key in getattr(function, "_replacements", frozenset())
+
+
+def program(name: str):
+    """The module of fairseq's program ``name``: __main__, when it was started with python -m."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name == f"fairseq_cli.{name}":
+        return main
+    return importlib.import_module(f"fairseq_cli.{name}")

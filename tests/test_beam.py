@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq.data import Dictionary
-from fairseq.search import BeamSearch
+from fairseq.search import BeamSearch, DiverseBeamSearch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,6 +122,27 @@ def test_what_is_left_to_fairseq(searches, why, monkeypatch):
     for theirs, ours in zip(*both(1, lprobs, scores.unsqueeze(-1)), strict=True):
         assert torch.equal(ours, theirs)
     assert not used
+
+
+def test_groups_of_sentences_that_are_not_the_first(monkeypatch):
+    """fairseq looks overlaps up under the numbers that the sentences have in the data set."""
+    original = DiverseBeamSearch.step
+    monkeypatch.setattr(BeamSearch, "step", BeamSearch.step)
+    monkeypatch.setattr(DiverseBeamSearch, "step", original)
+    beam.install()
+    chosen = []
+    for step, numbers in ((original, torch.arange(3)), (DiverseBeamSearch.step, [70, 4, 11])):
+        search = DiverseBeamSearch(Dictionary(), 2, 0.5)
+        numbers = torch.as_tensor(numbers)
+        found = []
+        for at in range(3):
+            lprobs, scores = table(3, 4, 20, seed=at)
+            if at == 2:  # a sentence is finished
+                lprobs, scores, numbers = lprobs[1:], scores[1:], numbers[1:]
+            scores = scores.unsqueeze(-1).repeat(1, 1, max(at, 1))
+            found += step(search, at, lprobs, scores, None, numbers)
+        chosen.append(found)
+    assert all(torch.equal(a, b) for a, b in zip(*chosen, strict=True))
 
 
 def test_programs_of_fairseq_search_so():

@@ -14,20 +14,21 @@ from pathlib import Path
 
 from fairseq_casrnn.checks import check_archive
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import replacing
+from fairseq_casrnn.files import check_writable, replacing
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _BEST = re.compile(r"checkpoint\.best_.+_(-?\d+(?:\.\d+)?)\.pt")
 
 
-def find_checkpoints(folder: Path, which: str, maximize: bool = False) -> list[Path]:
+def find_checkpoints(folder: Path, which: str, maximize: bool | None = None) -> list[Path]:
     """Checkpoints of a training run.
 
     Args:
         folder: the run's ``--save-dir``.
         which: ``last:N``, the N last epochs, or ``best:N``, the N best of those that
             ``--keep-best-checkpoints`` kept.
-        maximize: whether a greater value of the run's metric is the better one.
+        maximize: whether a greater value of the run's metric is the better one; None for what the
+            run's options say (``--maximize-best-checkpoint-metric``).
 
     Raises:
         UserError: fewer than N of them, or ``which`` is none of these.
@@ -48,8 +49,16 @@ def find_checkpoints(folder: Path, which: str, maximize: bool = False) -> list[P
             f"{folder} holds {len(found)} checkpoints for {which}; ask for fewer, or train with "
             f"{option} {count}"
         )
+    if match[1] == "best" and maximize is None:
+        maximize = is_maximized(load(found[0][1]))
     chosen = found[-count:] if match[1] == "last" or maximize else found[:count]
     return [path for _, path in chosen]
+
+
+def is_maximized(state: dict) -> bool:
+    """Whether the training that wrote a checkpoint took greater values of its metric as better."""
+    options = (state.get("cfg") or {}).get("checkpoint") or {}
+    return bool(options.get("maximize_best_checkpoint_metric"))
 
 
 def load(path: Path) -> dict:
@@ -70,7 +79,7 @@ def load(path: Path) -> dict:
         raise UserError(f"checkpoint {path} is refused or damaged ({reason})") from None
     except Exception as err:  # what torch raises for a cut file varies with the place of the cut
         reason = str(err).splitlines()[0]
-        raise UserError(f"checkpoint {path} is damaged ({reason})") from None
+        raise UserError(f"checkpoint {path} is damaged, or none at all ({reason})") from None
     if not isinstance(state, dict) or "model" not in state:
         raise UserError(f"{path} is not a fairseq checkpoint")
     return state
@@ -118,15 +127,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run", type=Path, dest="folder", help="folder of checkpoints, together with --which"
     )
     parser.add_argument("--which", default="last:5", help="last:N or best:N (last:5)")
-    parser.add_argument("--maximize", action="store_true", help="greater metric values are better")
+    parser.add_argument(
+        "--maximize",
+        action="store_true",
+        help="greater metric values are better (default: as the run's options say)",
+    )
     parser.add_argument("--output", required=True, type=Path, help="checkpoint to write")
     parser.add_argument("checkpoints", nargs="*", type=Path, help="files, instead of --run")
 
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for checkpoints that cannot be averaged."""
+    check_writable(args.output)
     if bool(args.folder) == bool(args.checkpoints):
         raise UserError("give either --run DIR or the checkpoint files")
-    paths = args.checkpoints or find_checkpoints(args.folder, args.which, args.maximize)
+    paths = args.checkpoints or find_checkpoints(args.folder, args.which, args.maximize or None)
     save(average(paths), args.output)
     print(f"averaged {', '.join(path.name for path in paths)} -> {args.output}")

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+import zlib
 from pathlib import Path
 from typing import NoReturn, TextIO
 
@@ -36,11 +37,11 @@ def languages(data: Path) -> tuple[str, str]:
     raise UserError(f"{data} is not a prepared folder (no data-bin with a test set in it)")
 
 
-def choose_checkpoint(run: Path, which: str, maximize: bool = False) -> Path:
+def choose_checkpoint(run: Path, which: str, maximize: bool | None = None) -> Path:
     """The checkpoint to evaluate: ``best`` on validation, ``last``, or an average.
 
     ``last:N`` and ``best:N`` average N checkpoints into ``checkpoint_avg_…pt`` of the run's folder;
-    ``maximize``: whether a greater value of the run's metric is the better one.
+    ``maximize``: as for :func:`.average.find_checkpoints`.
     """
     if which in ("best", "last"):
         path = run / f"checkpoint_{which}.pt"
@@ -151,12 +152,16 @@ def evaluate(
     """Translate the test set of ``data`` with a run's checkpoint and score the result.
 
     Returns:
-        ``checkpoint``, ``beam``, the scores of ``score_generated``, ``sentences_per_second``.
+        ``checkpoint``, ``beam``, the scores of ``score_generated``, ``sentences_per_second``, and
+        ``options`` if there are any in ``extra``, whose translations have a file of their own.
     """
-    checkpoint = choose_checkpoint(run, which)
-    output = run / f"generated.{checkpoint.stem}.beam{beam}.txt"
+    checkpoint, options = choose_checkpoint(run, which), " ".join(extra or [])
+    more = f".{zlib.crc32(options.encode()):08x}" if options else ""
+    output = run / f"generated.{checkpoint.stem}.beam{beam}{more}.txt"
     speed = generate(data, checkpoint, output, beam, extra or [])
     result = {"checkpoint": which, "beam": beam}
+    if options:
+        result["options"] = options
     result |= score_generated(output, data / "text", languages(data)[1])
     if speed is not None:
         result["sentences_per_second"] = round(speed, 1)
@@ -196,6 +201,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:
     languages(args.data)  # before any work: is it a prepared folder?
+    if any(option.split("=")[0] == "--gen-subset" for option in extra):
+        raise UserError(
+            "these are the scores of the test set; drop --gen-subset, or call fairseq-generate and "
+            "python -m fairseq_casrnn.evaluation.bleu"
+        )
     if args.beam < 1:
         raise UserError(f"--beam must be at least 1, not {args.beam}")
     runs = find_runs(args.out, args.arch, args.seed)

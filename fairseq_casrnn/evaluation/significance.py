@@ -69,6 +69,8 @@ def read_results(paths: Iterable[Path], metric: str, **settings: object) -> dict
                 entry = json.loads(line)
                 if any(entry.get(key) != value for key, value in wanted.items()):
                     continue
+                if "options" in entry:  # of fairseq-generate: an experiment, not the result
+                    continue
                 arch, seed, score = entry["arch"], int(entry["seed"]), float(entry[metric])
             except (ValueError, TypeError, AttributeError):
                 raise UserError(f"{path}, line {number} is no result line (JSON)") from None

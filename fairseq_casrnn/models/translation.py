@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 
@@ -55,6 +56,29 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
         model = cls(encoder, decoder)
         follow_epochs(task, model)
         return model
+
+    @classmethod
+    def from_pretrained(
+        cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
+    ):
+        """fairseq's, of a folder with a checkpoint.
+
+        Args:
+            model_name_or_path: the folder.
+            checkpoint_file: the checkpoint's name.
+            data_name_or_path: folder of the dictionaries; with a leading dot, in that folder.
+            kwargs: further options of the task or of generation.
+
+        Raises:
+            UserError: a folder does not exist.
+        """
+        folder, data = str(model_name_or_path), str(data_name_or_path)
+        if data.startswith("."):
+            data = os.path.join(folder, data)
+        for path, what in ((folder, "the model"), (data, "data_name_or_path")):
+            if not os.path.exists(path):
+                raise UserError(f"{path} does not exist; check the path of {what}")
+        return super().from_pretrained(folder, checkpoint_file, str(data_name_or_path), **kwargs)
 
     @classmethod
     def build_rnn(cls, cfg, side, input_size, bidirectional=False):

@@ -7,6 +7,8 @@ import torch
 from fairseq.models import MODEL_REGISTRY
 from subword_nmt.learn_bpe import learn_bpe
 
+from fairseq_casrnn.errors import UserError
+
 from .conftest import WORDS, write_corpus
 from .programs import fairseq, train
 
@@ -97,3 +99,12 @@ def test_two_beams_and_scores(hub):
     scores = [float(hypothesis["score"]) for hypothesis in hypotheses]
     assert len(scores) == 5
     assert scores == sorted(scores, reverse=True)
+
+
+def test_folders_that_do_not_exist(model_dir):
+    load = MODEL_REGISTRY["cas_lstm"].from_pretrained
+    with pytest.raises(UserError, match="nowhere does not exist; check the path of the model"):
+        load(str(model_dir / "nowhere"))
+    for data in ("/no/data", "./data"):
+        with pytest.raises(UserError, match="data does not exist; check the path of data_name"):
+            load(str(model_dir), data_name_or_path=data)

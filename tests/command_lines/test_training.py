@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -13,6 +14,8 @@ import sacrebleu
 import torch
 from fairseq.logging import progress_bar
 from fairseq.trainer import Trainer
+from fairseq_cli import train as fairseq_train
+from omegaconf import OmegaConf
 from tensorboardX.proto import event_pb2
 
 from .programs import (
@@ -162,6 +165,30 @@ def test_resuming_keeps_the_count_of_validations_without_gain(data, tmp_path):
     assert parts["extra_state"]["train_iterator"]["epoch"] == 6
     rates = [c["last_optimizer_state"]["param_groups"][0]["lr"] for c in (whole, parts)]
     assert rates[0] == rates[1] == pytest.approx(1e-14)  # after two without gain, and two more
+
+
+def test_the_count_is_kept_under_python_m_too(data, tmp_path):
+    """As the recipes start fairseq, whose functions are those of __main__ then."""
+    options = [*TRAIN, "--lr", "1e-12", "--patience", "2", "--best-checkpoint-metric", "ppl"]
+    options += ["--arch", "cas_lstm_tiny", "--save-dir", tmp_path, "--user-dir", USER_DIR]
+    for epochs in (2, 9):
+        command = [sys.executable, "-m", "fairseq_cli.train", data, *options]
+        done = run(*command, "--max-epoch", epochs)
+        assert done.returncode == 0, done.stderr
+    state = checkpoint(tmp_path / "checkpoint_last.pt")
+    assert state["extra_state"]["early_stopping"]["num_runs"] == 2
+    assert state["extra_state"]["train_iterator"]["epoch"] == 4  # the next one
+
+
+def test_empty_translations_have_a_bleu():
+    cfg = OmegaConf.create({"checkpoint": {"best_checkpoint_metric": "bleu"}})
+    for asked, found in ((True, 0.0), (False, None)):
+        task = SimpleNamespace(cfg=SimpleNamespace(eval_bleu=asked))
+        trainer = SimpleNamespace(task=task, get_num_updates=lambda: 3)
+        stats = fairseq_train.get_valid_stats(cfg, trainer, {"loss": 1.0}, False)
+        assert stats.get("bleu") == found
+    stats = fairseq_train.get_valid_stats(cfg, trainer, {"bleu": 5.0}, False)
+    assert stats["bleu"] == 5.0
 
 
 def test_update_freq(data, tmp_path):

@@ -48,13 +48,17 @@ def test_which_checkpoints(tmp_path):
         "checkpoint.best_loss_10.25.pt", "checkpoint.best_loss_3.125.pt",
         "checkpoint_avg_last_2.pt",
     ):  # fmt: skip
-        (tmp_path / name).touch()
+        checkpoint(tmp_path / name, [1.0])
     names = [path.name for path in average.find_checkpoints(tmp_path, "last:2")]
     assert names == ["checkpoint10.pt", "checkpoint11.pt"]
     names = [path.name for path in average.find_checkpoints(tmp_path, "best:2")]
     assert names == ["checkpoint.best_loss_2.5.pt", "checkpoint.best_loss_3.125.pt"]
     names = [path.name for path in average.find_checkpoints(tmp_path, "best:1", maximize=True)]
     assert names == ["checkpoint.best_loss_10.25.pt"]
+    options = {"checkpoint": {"maximize_best_checkpoint_metric": True}}
+    checkpoint(tmp_path / "checkpoint.best_loss_2.5.pt", [1.0], cfg=options)
+    names = [path.name for path in average.find_checkpoints(tmp_path, "best:1")]
+    assert names == ["checkpoint.best_loss_10.25.pt"]  # as the run's options say
     with pytest.raises(UserError, match=r"3 checkpoints for last:4.*--keep-last-epochs 4"):
         average.find_checkpoints(tmp_path, "last:4")
     for wrong in ("last", "last:0", "worst:3"):
@@ -100,6 +104,15 @@ def test_command_line(tmp_path, capsys):
     assert average.load(out)["model"]["weight"].tolist() == [2.0]
     assert main(["average", "--output", str(out)]) == 2
     assert "give either --run DIR or" in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be(tmp_path, capsys):
+    """Said before the work."""
+    checkpoint(tmp_path / "a.pt", [1.0])
+    for output, message in (("no/b.pt", "there is no folder"), (".", "it is a folder; name a fil")):
+        command = ["average", str(tmp_path / "a.pt"), "--output", str(tmp_path / output)]
+        assert main(command) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@ import pytest
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import evaluate
+from fairseq_casrnn.evaluation.significance import read_results
 
 
 @pytest.fixture
@@ -58,6 +59,25 @@ def test_the_folder_must_be_prepared(out, capsys):
     assert "--beam must be at least 1" in capsys.readouterr().err
     assert evaluate.main([*options, "--baseline", "c"]) == 2
     assert "--baseline c is not among" in capsys.readouterr().err
+    assert evaluate.main([*options, "--", "--gen-subset", "valid"]) == 2
+    assert "these are the scores of the test set; drop --gen-subset" in capsys.readouterr().err
+
+
+def test_results_with_further_options_are_marked(out, monkeypatch):
+    """Their translations do not replace the others, nor does their score."""
+    written = []
+    monkeypatch.setattr(evaluate, "languages", lambda data: ("zh", "en"))
+    monkeypatch.setattr(evaluate, "generate", lambda *args: written.append(args[2]))
+    monkeypatch.setattr(evaluate, "score_generated", lambda *args: {"bleu": float(len(written))})
+    results = [
+        evaluate.evaluate(out, out / "a/seed1", "last", 10, extra)
+        for extra in (None, ["--lenpen", "0"], ["--lenpen", "2"])
+    ]
+    assert [result.get("options") for result in results] == [None, "--lenpen 0", "--lenpen 2"]
+    assert len(set(written)) == 3
+    for result in results:
+        evaluate.record(out, "a", 1, result)
+    assert read_results([out / "results.jsonl"], "bleu") == {"a": {1: 1.0}}
 
 
 def test_mistakes_that_fairseq_finds(out, capsys):
