@@ -63,7 +63,13 @@ def compiled_engine() -> dict:
         return skip(f"{error} (install with --no-build-isolation)")
 
     class OptionalBuild(BuildExtension.with_options(use_ninja=False)):
+        def finalize_options(self):
+            super().finalize_options()
+            self.force = True  # a file of an earlier build may be for another processor or torch
+
         def build_extensions(self):
+            for extension in self.extensions:
+                Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
             try:
                 super().build_extensions()
             except Exception as error:  # whatever it is, the package works without

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import re
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
+
+from fairseq_casrnn.recurrence.products import linear
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -90,12 +95,46 @@ def median_seconds(jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str
 
 
 def ceiling(
-    rows: int, inner: int, columns: int, device: str, dtype=torch.float32, rounds: int = 20
+    shapes: list[tuple[int, int, int]], device: str, dtype=torch.float32, rounds: int = 7
 ) -> float:
-    """Floating-point operations per second of one product of these sizes."""
-    a, b = (torch.randn(s, device=device, dtype=dtype) for s in ((rows, inner), (inner, columns)))
-    seconds = median_seconds({"product": lambda: torch.mm(a, b)}, rounds)["product"]
-    return 2 * rows * inner * columns / seconds
+    """Floating-point operations per second of the fastest of some products.
+
+    Args:
+        shapes: rows, inner dimension and columns of each.
+        device, dtype: of the factors.
+        rounds: of which the median counts.
+
+    Each is computed by torch and as the layers do, in bfloat16 inside where precision allows it.
+    """
+    jobs, work = {}, {}
+    for rows, inner, columns in shapes:
+        a, b = torch.randn(rows, inner), torch.randn(columns, inner)
+        a, b = (t.to(device, dtype) for t in (a, b))
+        for name, product in (("torch", F.linear), ("layers", linear)):
+            key = f"{name} {rows} x {inner} x {columns}"
+            jobs[key] = partial(product, a, b)
+            work[key] = 2 * rows * inner * columns
+    seconds = median_seconds(jobs, rounds)
+    return max(work[key] / seconds[key] for key in jobs)
+
+
+def positive(text: str) -> int:
+    """A number of threads or rounds, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of at least 1")
+    return int(text)
+
+
+def names_of(known) -> Callable[[str], list[str]]:
+    """Comma-separated names, each of them ``known``, for argparse."""
+
+    def names(text: str) -> list[str]:
+        for name in text.split(","):
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(known)}")
+        return text.split(",")
+
+    return names
 
 
 def table(columns: list[str], rows: list[list[str]]) -> str:

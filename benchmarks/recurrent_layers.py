@@ -5,7 +5,7 @@
 
 Prints Markdown tables: milliseconds, microseconds a step of one layer, tokens a second, the time
 over nn.LSTM's, the same per unit of arithmetic (a cell with five gates multiplies more than one
-with four), and the share of the machine's own speed at such products, measured in the same run.
+with four), and the share of the machine's own speed at products of matrices, measured just before.
 Engine ``reference`` is the plain loop over time that one writes by hand. Settings 12 and 24, the
 sizes of models of Dyck languages, show what a step costs beside arithmetic.
 
@@ -22,7 +22,8 @@ import machine
 import torch
 from torch import nn
 
-from fairseq_casrnn import layers, recurrence
+from fairseq_casrnn import layers, precision, recurrence
+from fairseq_casrnn.cells import FAMILIES
 
 SETTINGS = {  # H, B, T, two directions
     "256": (256, 64, 30, False),
@@ -96,9 +97,12 @@ def compare(
         model.to(device, dtype)
     x = torch.randn(steps, batch, size, device=device, dtype=dtype, requires_grad=True)
     grad = torch.randn(steps, batch, size * (1 + both), device=device, dtype=dtype)
-    ceiling = machine.ceiling(batch, size, 4 * size, device, dtype)
+    # One step's product, a whole sequence's, and one that is as fast as they come.
+    shapes = [(batch, size, 4 * size), (steps * batch, size, 4 * size), (1024, 1024, 1024)]
+    with torch.no_grad():
+        ceiling = machine.ceiling(shapes, device, dtype)
     sizes = f"H {size}{' bidirectional' * both}, B {batch}, T {steps}, {DEPTH} layers"
-    text = f"{sizes}. Ceiling, one step's product: {ceiling / 1e9:.0f} GFLOP/s.\n"
+    text = f"{sizes}. Ceiling, the fastest product: {ceiling / 1e9:.0f} GFLOP/s.\n"
     for work, title, passes in ((train, "Training", 3), (forward, "Inference", 1)):
         jobs = {name: partial(work, model, x, grad) for name, model in models.items()}
         seconds = machine.median_seconds(jobs, rounds)
@@ -118,14 +122,17 @@ def compare(
 def main() -> None:
     """Run the settings asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--cells", default=CELLS, help="comma-separated families of cells")
+    parser.add_argument("--threads", type=machine.positive, default=1)
+    names = machine.names_of
+    parser.add_argument("--cells", type=names(FAMILIES), default=CELLS, help="with commas between")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     engines = f"{recurrence.default(device)},reference"
-    parser.add_argument("--engines", default=engines, help="the first for all cells")
-    parser.add_argument("--settings", default="256,300bi,650", help=", ".join(SETTINGS))
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--precision", default="highest", help="highest, high or medium")
+    known = names(recurrence.ENGINES)
+    parser.add_argument("--engines", type=known, default=engines, help="the first for all cells")
+    settings = ", ".join(SETTINGS)
+    parser.add_argument("--settings", type=names(SETTINGS), default="256,300bi,650", help=settings)
+    parser.add_argument("--rounds", type=machine.positive, default=15)
+    parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -134,10 +141,9 @@ def main() -> None:
     torch.backends.cudnn.allow_tf32 = args.precision != "highest"
     print(f"\n## Layers, {args.threads} threads, {args.dtype}, {args.precision} precision\n")
     print(machine.warn_if_busy(args.threads), end="")
-    for setting in args.settings.split(","):
-        cells, engines = args.cells.split(","), args.engines.split(",")
+    for setting in args.settings:
         dtype = getattr(torch, args.dtype)
-        print(compare(setting, cells, engines, args.rounds, device, dtype), flush=True)
+        print(compare(setting, args.cells, args.engines, args.rounds, device, dtype), flush=True)
 
 
 if __name__ == "__main__":

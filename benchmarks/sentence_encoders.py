@@ -19,7 +19,7 @@ from recurrent_layers import train
 from scaling import draw
 from torch import nn
 
-from fairseq_casrnn import allocation, layers
+from fairseq_casrnn import allocation, layers, precision
 
 LENGTHS = (5, 10, 20, 40, 80)
 
@@ -55,12 +55,12 @@ def milliseconds(args, device: str) -> dict[str, list[float]]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=machine.positive, default=1)
+    parser.add_argument("--rounds", type=machine.positive, default=5)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--hidden-size", type=int, default=300)
     parser.add_argument("--steps", type=int, default=9, help="of the sentence-state LSTM")
-    parser.add_argument("--precision", default="highest", help="highest, high or medium")
+    parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
     parser.add_argument("--out", type=Path, help="folder of the plot (default: this machine's)")
     args = parser.parse_args()
     allocation.keep_freed_memory()

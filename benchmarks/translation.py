@@ -23,7 +23,7 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
 
-from fairseq_casrnn import allocation
+from fairseq_casrnn import allocation, precision
 
 USER_DIR = str(Path(__file__).parents[1] / "fairseq_casrnn")
 PEER = "lstm"
@@ -103,13 +103,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="?", help="data-bin of a translation recipe")
     parser.add_argument("--archs", default="stacked_lstm_iwslt,cas_lstm_iwslt,cas_lstm_iwslt_247")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=machine.positive, default=1)
+    parser.add_argument("--rounds", type=machine.positive, default=5)
     parser.add_argument("--updates", type=int, default=6, help="updates a round")
     parser.add_argument("--max-tokens", type=int, default=4000)
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--length", type=int, default=15, help="tokens of every hypothesis")
-    parser.add_argument("--precision", default="highest", help="highest, high or medium")
+    parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
     parser.add_argument(
         "--fast", action="store_true", help="our models with this package's optimizer and criterion"
     )

@@ -57,7 +57,7 @@ def supports(lprobs: Tensor, scores: Tensor) -> bool:
     """Whether the compiled code can choose among these."""
     return (
         cpp.extension()[0] is not None
-        and os.environ.get("CASRNN_ENGINE", "auto") in ("auto", "cpp")
+        and os.environ.get("CASRNN_ENGINE", "") in ("", "auto", "cpp")
         and lprobs.is_contiguous()
         and lprobs.device.type == scores.device.type == "cpu"
         and lprobs.dtype == scores.dtype == torch.float32

@@ -29,7 +29,7 @@ def at_least_one(label: str, value, least: int = 1) -> int:
         UserError: it is no whole number, or below ``least``; names ``label``.
     """
     if not isinstance(value, numbers.Real) or not float(value).is_integer() or value < least:
-        raise UserError(f"{label} is {value}; it must be a whole number of at least {least}")
+        raise UserError(f"{label} is {value!r}; it must be a whole number of at least {least}")
     return int(value)
 
 

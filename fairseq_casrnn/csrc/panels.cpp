@@ -136,7 +136,8 @@ bool is_narrow(const Tensor& factor, int64_t rows) {
 Tensor with_dense_dimension(const Tensor& matrix) {
   const int64_t rows = matrix.size(0), columns = matrix.size(1);
   const bool dense_rows = matrix.stride(1) == 1 && (rows == 1 || matrix.stride(0) >= columns);
-  const bool dense_columns = matrix.stride(0) == 1 && (columns == 1 || matrix.stride(1) >= rows);
+  // A single row with gaps would pass for columns, whose stride of 1 says nothing.
+  const bool dense_columns = rows > 1 && matrix.stride(0) == 1 && (columns == 1 || matrix.stride(1) >= rows);
   return dense_rows || dense_columns ? matrix : matrix.clone(at::MemoryFormat::Contiguous);
 }
 

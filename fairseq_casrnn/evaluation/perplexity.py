@@ -106,7 +106,7 @@ def check_kind(cfg, path: str | os.PathLike) -> None:
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     model = ARCH_MODEL_REGISTRY.get(name)
     if model is not None and not issubclass(model, FairseqLanguageModel):
-        raise UserError(f"checkpoint {path} is of {name}, not of a language model")
+        raise UserError(f"checkpoint {path} is of {name}, not a language model")
 
 
 def read_sentences(data: str | os.PathLike, subset: str, dictionary) -> list:

@@ -161,6 +161,11 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
         if self.routing == "assignment":
             if tokens is None:
                 raise UserError("routing by assignment needs the tokens: pass tokens=…")
+            if tokens.shape != x.shape[:-1]:
+                raise UserError(
+                    f"tokens has shape {tuple(tokens.shape)}; expected {tuple(x.shape[:-1])}, one "
+                    "for each input"
+                )
             return F.one_hot(self.assignment[tokens], count).to(x.dtype)
         scores = F.linear(x, getattr(self, f"attention_l{k}{suffix}"))
         if not self.training:

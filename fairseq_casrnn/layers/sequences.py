@@ -19,7 +19,13 @@ def check_lengths(lengths, steps: int, batch: int, device) -> Tensor | None:
     """
     if lengths is None:
         return None
-    lengths = torch.as_tensor(lengths, dtype=torch.long)
+    try:
+        given = torch.as_tensor(lengths)
+    except (TypeError, ValueError):
+        raise UserError(f"lengths is {lengths!r}; give one whole number per sequence") from None
+    lengths = given.long()
+    if given.is_floating_point() and not torch.equal(lengths.to(given.dtype), given):
+        raise UserError("lengths holds fractions; give one whole number per sequence")
     if lengths.shape != (batch,):
         raise UserError(
             f"lengths has shape {tuple(lengths.shape)}; expected ({batch},), one per sequence"

@@ -232,6 +232,12 @@ class RecurrentStack(nn.Module):
         shape = tuple(x.shape)
         if len(shape) != 3 or shape[-1] != self.input_size:
             raise UserError(f"input has shape {shape}; expected (time, batch, {self.input_size})")
+        weight = self.weight_ih_l0
+        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise UserError(
+                f"input is of {x.dtype} and the layer of {weight.dtype}; convert one of them, as "
+                f"with x.to({weight.dtype})"
+            )
         if 0 in shape:
             raise UserError(f"input has shape {shape}; it needs a time step and a sequence")
 
@@ -241,6 +247,8 @@ class RecurrentStack(nn.Module):
             raise UserError(f"the state of a {type(self).__name__} is {form}")
         expected = (self.num_layers * self.num_directions, batch, self.hidden_size)
         for part in state if self.has_cell else (state,):
+            if not torch.is_tensor(part):
+                raise UserError(f"a part of the state is {part!r}; expected a tensor")
             if tuple(part.shape) != expected:
                 raise UserError(f"the state has shape {tuple(part.shape)}; expected {expected}")
 

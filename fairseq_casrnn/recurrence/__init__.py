@@ -68,7 +68,7 @@ def engine_name(name: str | None = None, device: str = "cpu") -> str:
     asked = "engine"
     if name in (None, "auto"):
         asked, name = "environment variable CASRNN_ENGINE: engine", os.environ.get("CASRNN_ENGINE")
-    if name in (None, "auto"):
+    if name in (None, "", "auto"):
         name = default(device)
     if name in OPTIONAL and name not in ENGINES:
         # A checkpoint names the engine of the machine it was trained on.

@@ -43,12 +43,19 @@ INTERFACE = 9
 """Number of the interface between this file and ``csrc/module.cpp``; both change together."""
 
 
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
 @functools.cache
 def extension():
     """``(module, None)``, or ``(None, why not)`` when there is no compiled extension to use."""
     name = f"{__package__.rpartition('.')[0]}._cpp"
     spec = importlib.util.find_spec(name)
-    lacking = [] if spec is None else sorted(needs(Path(spec.origin)) - instructions())
+    if spec is not None and Path(spec.origin).parent.resolve() != PACKAGE:
+        spec = None  # another copy's, which an editable installation lends to every package here
+    if spec is None:
+        return None, "it was not compiled at installation"
+    lacking = sorted(needs(Path(spec.origin)) - instructions())
     if lacking:
         return None, (
             f"it was compiled for a processor with {', '.join(lacking)}, which this one lacks; "

@@ -125,7 +125,7 @@ def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):
         (["{other}", "--path", "{checkpoint}"], "other has other words"),
         (["{data}", "--path", "{checkpoint}", "--scores", "/no/file"], "cannot write /no/file"),
         (["{data}", "--path", "{checkpoint}", "--scores", "{tmp}"], "{tmp}: it is a folder; name"),
-        (["{data}", "--path", "{other}/mt.pt"], "other/mt.pt is of cas_lstm_tiny, not of a lang"),
+        (["{data}", "--path", "{other}/mt.pt"], "other/mt.pt is of cas_lstm_tiny, not a langu"),
     ],
 )
 def test_mistakes(data, checkpoint, tmp_path, capsys, options, message):

@@ -20,7 +20,7 @@ def refused(sentence):
 def test_sizes(kind, name):
     for value in (0, -3, 1.5, float("nan"), float("inf"), None, "4"):
         sizes = {"input_size": I, "hidden_size": H, "num_layers": 2, name: value}
-        with refused(f"{name} is {value}; it must be a whole number of at least 1"):
+        with refused(f"{name} is {value!r}; it must be a whole number of at least 1"):
             kind(**sizes)
 
 
@@ -88,6 +88,8 @@ def test_empty_input(case, shape):
         ([3, 6, 1], r"lengths run from 1 to 6; each must lie in 1…5"),
         ([3, 0, 1], r"lengths run from 0 to 3; each must lie in 1…5"),
         ([3, -2, 5], r"lengths run from -2 to 5; each must lie in 1…5"),
+        ([3, 2.7, 5], "lengths holds fractions; give one whole number per sequence"),
+        ("abc", "lengths is 'abc'; give one whole number per sequence"),
     ],
 )
 def test_lengths(case, lengths, sentence):
@@ -114,6 +116,26 @@ def test_shape_of_the_state(case, shape):
     for wrong in [(state, state), (good, state), (state, good)] if layer.has_cell else [state]:
         with refused(rf"the state has shape .*; expected \(4, {B}, {H}\)"):
             layer(torch.zeros(T, B, I), wrong)
+
+
+@every_family
+def test_type_of_the_input(case):
+    for dtype in (torch.float32, torch.int64):
+        with refused(
+            rf"input is of {dtype} and the layer of torch.float64; convert one of them, .*"
+        ):
+            case.layer().double()(torch.zeros(T, B, I, dtype=dtype))
+    with refused("a part of the state is None; expected a tensor"):
+        layer = case.layer(num_layers=1)
+        h = torch.zeros(1, B, H, dtype=layer.bias_l0.dtype)
+        layer(torch.zeros(T, B, I, dtype=h.dtype), (h, None) if layer.has_cell else (None,))
+
+
+def test_tokens_for_each_input():
+    layer = SecondOrderLSTM(I, H, num_cells=2, routing="assignment", assignment=[0, 1, 1])
+    for shape in ((T, 1), (T + 1, B), (T, B, 1)):
+        with refused(r"tokens has shape \(.*\); expected \(5, 3\), one for each input"):
+            layer(torch.zeros(T, B, I), tokens=torch.zeros(shape, dtype=torch.long))
 
 
 def test_form_of_the_state():

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,7 +33,17 @@ def test_it_has_threads():
 
 
 @pytest.fixture
-def import_as(monkeypatch):
+def library(monkeypatch, tmp_path):
+    """A file in the place of the compiled one."""
+    path = tmp_path / "_cpp.so"
+    path.touch()
+    monkeypatch.setattr(cpp, "PACKAGE", tmp_path.resolve())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace(origin=str(path)))
+    return path
+
+
+@pytest.fixture
+def import_as(monkeypatch, library):
     """Makes the import of the extension give what it is told, and ``extension()`` look again."""
 
     def set_result(result):
@@ -67,12 +78,17 @@ def test_reasons_not_to_use_the_extension(import_as):
         assert re.search(reason, why)
 
 
-def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, tmp_path):
+def test_another_copys_is_not_loaded(import_as, monkeypatch, tmp_path):
+    """The import finds one where another copy of the package is installed to be edited in place."""
+    good = SimpleNamespace(interface=cpp.INTERFACE, torch_version=torch.__version__)
+    assert import_as(good) == (good, None)
+    monkeypatch.setattr(cpp, "PACKAGE", tmp_path / "other")
+    assert import_as(good) == (None, "it was not compiled at installation")
+
+
+def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, library):
     """It would end the process at its first such instruction."""
-    library = tmp_path / "_cpp.so"
     library.write_bytes(b"\x7fELF\0fairseq_casrnn needs: avx2 avx512f avx512_bf16;\0")
-    spec = SimpleNamespace(origin=str(library))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     good = SimpleNamespace(interface=cpp.INTERFACE, torch_version=torch.__version__)
     for flags, lacking in (
         ("avx2 fma", "avx512_bf16, avx512f,"),
@@ -134,3 +150,16 @@ def test_building_without_a_compiler_succeeds(tmp_path):
     assert "engine 'cpp' not compiled" in said[0]
     assert "no-such-compiler" in said[0]
     assert not list(tmp_path.rglob("*.so"))
+
+
+def test_building_leaves_no_earlier_file(tmp_path):
+    """Which may be for another processor or torch; without a compiler there is none then."""
+    env = {**os.environ, "CC": "no-such-compiler", "CXX": "no-such-compiler"}
+    (tmp_path / "fairseq_casrnn").mkdir()
+    stale = tmp_path / "fairseq_casrnn" / f"_cpp{sysconfig.get_config_var('EXT_SUFFIX')}"
+    stale.write_bytes(b"stale")
+    os.utime(stale, (2**32, 2**32))  # newer than every source
+    build = [sys.executable, "setup.py", "-q", "build_ext", "-b", tmp_path, "-t", tmp_path]
+    done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT, env=env)
+    assert "engine 'cpp' not compiled" in done.stderr
+    assert not stale.exists()

@@ -99,3 +99,14 @@ def test_sequences_of_several_blocks_of_steps(case):
     assert_close(*results, {"rtol": 1e-4, "atol": 1e-5})
     for ours, theirs in zip(*grads, strict=True):
         assert (ours - theirs).norm() <= 1e-4 * theirs.norm() + 1e-6
+
+
+@pytest.mark.parametrize("rows", [300, 70])
+def test_a_single_column_of_another_matrix(precision, rows):
+    """Its strides say nothing about which dimension is dense."""
+    x, weight = rand(rows, 1, dtype=torch.float32), rand(5, 7, dtype=torch.float32)[:, 3:4]
+    y = products.linear(x, weight)
+    tolerance = CLOSE if precision == "highest" else {"rtol": 2e-2, "atol": 2e-2}
+    assert_close([y], [torch.nn.functional.linear(x.double(), weight.double()).float()], tolerance)
+    columns = rand(7, rows, dtype=torch.float32)[2:3].t()  # (rows, 1), strides 1
+    assert_close([products.linear(columns, weight)], [columns @ weight.t()], tolerance)
