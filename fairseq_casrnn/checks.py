@@ -18,7 +18,7 @@ import numpy
 
 from fairseq_casrnn.bounds import check_options
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.wrapping import wrap
+from fairseq_casrnn.wrapping import program, wrap
 
 # Of fairseq.data.indexed_dataset.MMapIndexedDataset.Index: magic, version, type code, sentences.
 INDEX_HEADER = struct.Struct("<9sQBQ")
@@ -44,12 +44,10 @@ def install() -> None:
 
 def install_for_program(path: str) -> None:
     """What concerns one of fairseq's programs only; ``path`` is ``sys.argv[0]`` of any of them."""
-    program = Path(path).stem.removeprefix("fairseq-")
-    if program == "preprocess":
-        # Its functions are those of __main__ when it was started with python -m.
-        module = sys.modules.get("fairseq_cli.preprocess") or sys.modules["__main__"]
-        wrap(module, "main", _preprocess)
-    if program == "interactive":
+    name = Path(path).stem.removeprefix("fairseq-")
+    if name == "preprocess":
+        wrap(program(name), "main", _preprocess)
+    if name == "interactive":
         # As fairseq reads a file. In the C locale Python lets invalid bytes pass, as characters
         # that no dictionary holds.
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")

@@ -19,8 +19,7 @@ import torch
 
 from fairseq_casrnn import allocation, beam, checks, precision
 from fairseq_casrnn.batching import keep_batches_on_resume, keep_last_batch
-from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.explain import explain, shorten_choices
+from fairseq_casrnn.explain import explain, explained, shorten_choices
 from fairseq_casrnn.files import replacing
 from fairseq_casrnn.patience import keep_patience_on_resume
 from fairseq_casrnn.resumption import keep_task_state, keep_words
@@ -183,13 +182,8 @@ def explained_worker(*args):
     Of an error there, the first process learns no more than the traceback's text. So what can be
     explained becomes a UserError, whose sentence it finds in that text.
     """
-    try:
+    with explained():
         explained_worker.original(*args)
-    except Exception as error:
-        sentence = None if isinstance(error, UserError) else explain(error)
-        if sentence is None:
-            raise
-        raise UserError(sentence) from error
 
 
 def _explaining(previous: Callable) -> Callable:

@@ -5,9 +5,11 @@ the exception is something else after all. To explain one more mistake, write it
 its line. A sentence names the file or option and the remedy.
 """
 
+import contextlib
 import difflib
 import errno
 import re
+from collections.abc import Iterator
 
 from fairseq_casrnn import mistakes
 from fairseq_casrnn.errors import UserError
@@ -25,6 +27,20 @@ def explain(error: BaseException) -> str | None:
                 return " ".join(text.split())
         link = link.__cause__
     return None
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """What can be explained becomes a UserError; all other errors stay as they are."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        sentence = explain(error)
+        if sentence is None:
+            raise
+        raise UserError(sentence) from error
 
 
 def _suggestion(choice: object, known) -> str:

@@ -20,7 +20,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.average import average, find_checkpoints, save
 from fairseq_casrnn.evaluation.bleu import score_generated
 from fairseq_casrnn.evaluation.significance import table
-from fairseq_casrnn.explain import explain, shorten_choices
+from fairseq_casrnn.explain import explained, shorten_choices
 
 _SPEED = re.compile(r"Translated ([\d,]+) sentences .* in ([\d.]+)s")
 
@@ -80,14 +80,10 @@ def generate(
         command += ["--post-process", "subword_nmt"]
     part = output.with_name(f"{output.name}.part{os.getpid()}")
     try:
-        with open(part, "w", encoding="utf-8") as file:
-            log = _run_generate([*command, *extra], file)
-        os.replace(part, output)
-    except Exception as err:
-        sentence = explain(err)
-        if sentence is None:
-            raise
-        raise UserError(sentence) from err
+        with explained():
+            with open(part, "w", encoding="utf-8") as file:
+                log = _run_generate([*command, *extra], file)
+            os.replace(part, output)
     finally:
         part.unlink(missing_ok=True)
     speed = _SPEED.search(log)

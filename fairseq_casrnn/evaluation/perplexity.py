@@ -76,7 +76,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
 
     import fairseq_casrnn
     from fairseq_casrnn.data.dictionaries import check_digest
-    from fairseq_casrnn.explain import explain
+    from fairseq_casrnn.explain import explained
 
     fairseq_casrnn.register()
     if not Path(path).is_file():
@@ -84,18 +84,13 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     if not (Path(data) / "dict.txt").is_file():
         raise UserError(f"{data} holds no dict.txt; give the folder that fairseq-preprocess wrote")
     overrides = {"data": str(data)}
-    try:
+    with explained():
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path), overrides)
         check_kind(state["cfg"].model, path)
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], arg_overrides=overrides, state=state
         )
         check_digest(state["extra_state"].get("words"), task.source_dictionary, data)
-    except Exception as error:
-        sentence = explain(error)
-        if sentence is None:
-            raise
-        raise UserError(sentence) from error
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), task
 
 

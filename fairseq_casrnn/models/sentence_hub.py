@@ -38,15 +38,10 @@ class SentenceHub(nn.Module):
     @classmethod
     def load(cls, path, checkpoint_file=None, data=None, **overrides) -> SentenceHub:
         """See :meth:`.SentenceClassifier.from_pretrained`."""
-        from ..explain import explain
+        from ..explain import explained
 
-        try:
+        with explained():
             return cls._load(path, checkpoint_file, data, **overrides)
-        except Exception as error:
-            sentence = None if isinstance(error, UserError) else explain(error)
-            if sentence is None:
-                raise
-            raise UserError(sentence) from error
 
     @classmethod
     def _load(cls, path, checkpoint_file, data, **overrides) -> SentenceHub:

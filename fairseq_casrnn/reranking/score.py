@@ -93,18 +93,13 @@ def load_translation(paths: Sequence[str], data: Path):
     from fairseq import checkpoint_utils
 
     import fairseq_casrnn
-    from fairseq_casrnn.explain import explain
+    from fairseq_casrnn.explain import explained
 
     fairseq_casrnn.register()
-    try:
+    with explained():
         models, _, task = checkpoint_utils.load_model_ensemble_and_task(
             list(paths), arg_overrides={"data": str(data)}
         )
-    except Exception as error:
-        sentence = explain(error)
-        if sentence is None:
-            raise
-        raise UserError(sentence) from error
     return models, task
 
 
