@@ -1,8 +1,9 @@
 """``--float32-matmul-precision`` for all of fairseq's programs: torch's own switch.
 
 With "medium" torch may compute products of float32 matrices in bfloat16 inside (on CPUs that have
-AMX), with "high" and "medium" in TF32 (on GPUs). On CPUs that have AVX512_BF16 but no AMX the
-compiled engine and :mod:`.recurrence.products` do so. Inputs, sums, gates and states stay float32.
+AMX), with "high" and "medium" in TF32 (on GPUs). On CPUs that have AVX512_BF16, with AMX or
+without, the compiled engine and :mod:`.recurrence.products` do so themselves. Inputs, sums, gates
+and states stay float32.
 """
 
 from __future__ import annotations

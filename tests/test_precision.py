@@ -78,8 +78,7 @@ def narrow() -> bool:
     return answer
 
 
-# Processors with AMX are served by torch, those without dot products of bfloat16 not at all.
-narrow_only = pytest.mark.skipif(not narrow(), reason="needs AVX512_BF16 without AMX")
+narrow_only = pytest.mark.skipif(not narrow(), reason="needs AVX512_BF16")
 
 
 def rounded(x):

@@ -27,11 +27,13 @@ constexpr int64_t kRows = 64;   // of x at once; then they and a panel are in th
 
 #if defined(CPUBLAS_BRGEMM_F32F32F32) && defined(CPUBLAS_BRGEMM_BF16BF16F32)
 using at::native::cpublas::brgemm;
+using at::native::cpublas::brgemm_release;
 #else
 template <class T>
 void brgemm(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, const T*, const T*, float*, bool) {
   TORCH_CHECK(false, "this torch has no brgemm");
 }
+void brgemm_release(bool) {}
 #endif
 
 bool can_multiply() {
@@ -62,6 +64,12 @@ bool has_dot_products() {  // AVX512_BF16
 #else
   return false;
 #endif
+}
+
+// What the depth of a narrow product is rounded up to: a tile of AMX's has 32, a dot product 2.
+int64_t pair_multiple() {
+  static const int64_t multiple = has_amx() ? 32 : 2;
+  return multiple;
 }
 
 bool is_medium() {
@@ -121,15 +129,14 @@ T* scratch(int64_t size) {
 }  // namespace
 
 bool has_panels(const Tensor& matrix) {
-  static const bool able = can_multiply(), torch_rounds = has_amx();
-  // With AMX and "medium", torch's own products are the faster ones.
-  return able && !(torch_rounds && is_medium()) && at::globalContext().userEnabledMkldnn() &&
-         matrix.device().is_cpu() && matrix.scalar_type() == at::kFloat;
+  static const bool able = can_multiply();
+  return able && at::globalContext().userEnabledMkldnn() && matrix.device().is_cpu() &&
+         matrix.scalar_type() == at::kFloat;
 }
 
 bool is_narrow(const Tensor& factor, int64_t rows) {
   constexpr int64_t kFewest = 16;
-  static const bool able = has_dot_products() && !has_amx();
+  static const bool able = has_dot_products();
   return able && rows >= kFewest && is_medium() && has_panels(factor);
 }
 
@@ -144,7 +151,7 @@ Tensor with_dense_dimension(const Tensor& matrix) {
 Panels::Panels(const Tensor& matrix, bool narrow, int64_t multiple)
     : narrow_(narrow),
       inner_(matrix.size(0)),
-      depth_(rounded(inner_, narrow ? rounded(multiple, 2) : multiple)) {
+      depth_(rounded(inner_, narrow ? rounded(multiple, pair_multiple()) : multiple)) {
   arrange(matrix.size(1));
   const Tensor source = with_dense_dimension(matrix);
   const int64_t count = panels_.size();
@@ -214,6 +221,7 @@ void Panels::multiply(const void* x, int64_t x_stride, int64_t rows, float* y, i
     }
     row += count;
   }
+  if (narrow_) brgemm_release(true);  // AMX's tiles, which torch's own products arrange otherwise
 }
 
 void Panels::run(const Tensor& x, const Tensor& y, bool add) const {

@@ -1,7 +1,7 @@
 // Products of floats with a matrix that is kept in panels of columns, in the order in which the kernels
 // of oneDNN that torch offers (brgemm) read it. Either in floats or narrow, with both factors rounded to
-// bfloat16 and sums in floats: torch's "medium" precision for processors with dot products of bfloat16,
-// of which torch itself makes use only with AMX.
+// bfloat16 and sums in floats: torch's "medium" precision for processors with dot products of bfloat16.
+// Torch itself makes use of those only with AMX, and converts the matrix for every product.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@ namespace casrnn {
 bool has_panels(const at::Tensor& matrix);
 
 // Whether products of `rows` rows with `factor` are to be narrow: the switch is on, the processor can,
-// torch does not, and there are rows enough to be worth the conversion.
+// and there are rows enough to be worth the conversion.
 bool is_narrow(const at::Tensor& factor, int64_t rows);
 
 // The matrix itself, or a copy where neither its rows nor its columns are dense, as those of expanded

@@ -1,9 +1,9 @@
 """Linear maps that the compiled extension computes where it does so better than torch.
 
 ``--float32-matmul-precision medium`` makes torch multiply float32 matrices in bfloat16 inside, but
-only on CPUs with AMX; the extension does so on those with AVX-512's dot products of bfloat16, too.
-Large products in single precision it computes with weights in panels. Elsewhere these are torch's
-own functions.
+only on CPUs with AMX, and slowly; the extension does so on all with dot products of bfloat16
+(AVX512_BF16). Large products in single precision it computes with weights in panels. Elsewhere
+these are torch's own functions.
 """
 
 from __future__ import annotations
