@@ -5,14 +5,17 @@ from collections.abc import Callable
 from fairseq_casrnn.wrapping import wrap
 
 
-def keep_in_checkpoints(key: str, collect: Callable, restore: Callable) -> None:
+def keep_in_checkpoints(
+    key: str, collect: Callable, restore: Callable, start: Callable | None = None
+) -> None:
     """Have fairseq's trainer keep something under ``extra_state[key]``; again does no harm.
 
     Args:
         key: a name of its own.
         collect: ``collect(trainer)`` gives what is to be kept, None for nothing.
-        restore: ``restore(trainer, kept)`` takes it back on resumption, but not where a training
-            starts from another model's weights (``--finetune-from-model``, ``--reset-…``).
+        restore: ``restore(trainer, kept)`` takes it back on resumption.
+        start: the same, where a training starts from another model's weights instead
+            (``--finetune-from-model``, ``--reset-…``).
     """
     from fairseq.trainer import Trainer
 
@@ -25,8 +28,9 @@ def keep_in_checkpoints(key: str, collect: Callable, restore: Callable) -> None:
         reset = any(args[:2]) or any(
             kwargs.get(f"reset_{part}") for part in ("optimizer", "lr_scheduler", "meters")
         )
-        if extra_state and key in extra_state and not reset:
-            restore(self, extra_state[key])
+        take = start if reset else restore
+        if take is not None and extra_state and key in extra_state:
+            take(self, extra_state[key])
         return extra_state
 
     wrap(Trainer, "save_checkpoint", save_checkpoint, key)
@@ -36,7 +40,8 @@ def keep_in_checkpoints(key: str, collect: Callable, restore: Callable) -> None:
 def keep_task_state() -> None:
     """Give tasks with ``resumes = True`` their state back.
 
-    fairseq 0.12.3 writes a task's state into checkpoints and does not read it when training.
+    fairseq 0.12.3 writes a task's state into checkpoints and does not read it when training. Where
+    only the weights are taken, ``task.check_words(state)`` says whether they fit.
     """
 
     def collect(trainer):
@@ -46,24 +51,31 @@ def keep_task_state() -> None:
         if getattr(trainer.task, "resumes", False):
             trainer.task.load_state_dict(state)
 
-    keep_in_checkpoints("task", collect, restore)
+    def start(trainer, state):
+        if getattr(trainer.task, "resumes", False):
+            trainer.task.check_words(state)
+
+    keep_in_checkpoints("task", collect, restore, start)
 
 
 def keep_words() -> None:
     """Tell a language model's dictionary from others, which fairseq's own task does not."""
 
-    def collect(trainer):
-        return digest(trainer.task.source_dictionary) if is_plain(trainer.task) else None
+    def state_dict(original, self):
+        return {**original(self), "words": digest(self.dictionary)}
 
-    def restore(trainer, words):
-        if is_plain(trainer.task):
-            check_digest(words, trainer.task.source_dictionary, trainer.task.args.data)
+    def load_state_dict(original, self, state):
+        check_words(self, state)
+        original(self, state)
 
-    def is_plain(task) -> bool:
-        return isinstance(task, LanguageModelingTask) and not getattr(task, "resumes", False)
+    def check_words(self, state) -> None:
+        check_digest(state.get("words"), self.dictionary, self.args.data)
 
     from fairseq.tasks.language_modeling import LanguageModelingTask
 
     from fairseq_casrnn.data.dictionaries import check_digest, digest
 
-    keep_in_checkpoints("words", collect, restore)
+    wrap(LanguageModelingTask, "state_dict", state_dict)
+    wrap(LanguageModelingTask, "load_state_dict", load_state_dict)
+    LanguageModelingTask.check_words = check_words
+    LanguageModelingTask.resumes = True

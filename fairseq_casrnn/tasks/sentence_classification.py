@@ -134,18 +134,22 @@ class SentenceClassificationTask(FairseqTask):
         """Names of the classes, in the order of the model's outputs."""
         return self.state.classes
 
+    def check_words(self, state_dict) -> None:
+        """Raise UserError if the weights of a checkpoint's model belong to other words."""
+        if state_dict.get("words") not in (None, digest(self.dictionary)):
+            raise UserError(
+                f"{self.cfg.data}/input0/dict.txt is not the dictionary that the model was trained "
+                "with; give the data folder of its training"
+            )
+
     def load_state_dict(self, state_dict) -> None:
         """Take over a checkpoint's state.
 
         Raises:
             UserError: it was trained with other words or classes than those of the data.
         """
-        words, classes = state_dict.get("words"), state_dict.get("classes")
-        if words not in (None, digest(self.dictionary)):
-            raise UserError(
-                f"{self.cfg.data}/input0/dict.txt is not the dictionary that the model was trained "
-                "with; give the data folder of its training"
-            )
+        self.check_words(state_dict)
+        classes = state_dict.get("classes")
         ours = class_names(self.label_dictionary)
         if classes is not None and sorted(classes) != sorted(ours):
             raise UserError(

@@ -15,7 +15,6 @@ from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
 from ..cells.base import at_least_one
-from ..data.dictionaries import check_digest, digest
 from ..data.streams import StreamDataset, piece_lengths, whole_text
 from ..errors import UserError
 from ..models.language_model import Carried, check_carries, state_parts
@@ -49,8 +48,6 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
     batches are of whole sentences instead, each starting from zeros.
     """
 
-    resumes = True
-
     def __init__(self, args, dictionary, output_dictionary=None, targets=None):
         super().__init__(args, dictionary, output_dictionary, targets)
         at_least_one("--bptt", args.bptt)
@@ -60,7 +57,6 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             raise UserError("each text begins with </s> already; drop --add-bos-token")
         if self.targets != ["future"]:
             raise UserError("this task predicts the next token; drop --self-target, --past-target")
-        self.state.merge_state_dict({"words": digest(dictionary)})  # kept in checkpoints
         self.progress = {"training": Progress(), "evaluation": Progress()}
         self.training_data, self.worker = None, (0, 1)  # streams; number of how many
         self.training_stops = []  # steps read after each piece of the epoch
@@ -77,15 +73,6 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         if not self.args.sentence_reset:
             check_carries(model)
         return model
-
-    def load_state_dict(self, state_dict) -> None:
-        """Take over a checkpoint's state.
-
-        Raises:
-            UserError: it was trained with another dictionary than that of the data.
-        """
-        check_digest(state_dict.get("words"), self.dictionary, self.args.data)
-        super().load_state_dict(state_dict)
 
     # --- data ----------------------------------------------------------------------------------
 

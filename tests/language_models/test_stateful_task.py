@@ -157,13 +157,19 @@ def test_validation_that_is_too_short(data, tmp_path):
     assert not list(tmp_path.glob("*.pt"))
 
 
-def test_other_words(data, checkpoint, tmp_path):
-    """A dictionary of the same size, in which the words have other numbers."""
+@pytest.fixture(scope="module")
+def other_words(data, tmp_path_factory):
+    """The same text with a dictionary of the same size, in which the words have other numbers."""
+    folder = tmp_path_factory.mktemp("other")
     lines = (data / "dict.txt").read_text().splitlines(keepends=True)
-    (tmp_path / "dict.txt").write_text("".join(reversed(lines)))
+    (folder / "dict.txt").write_text("".join(reversed(lines)))
     for split in ("train", "valid", "test"):
-        (tmp_path / split).write_text((data.parent / split).read_text())
-    other = preprocess(tmp_path, "--srcdict", tmp_path / "dict.txt")
+        (folder / split).write_text((data.parent / split).read_text())
+    return preprocess(folder, "--srcdict", folder / "dict.txt")
+
+
+def test_other_words(data, other_words, checkpoint, tmp_path):
+    other = other_words
     shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
     with pytest.raises(UserError, match="other words, or the same in another order"):
         perplexity.load(checkpoint, other)
@@ -180,6 +186,24 @@ def test_other_words(data, checkpoint, tmp_path):
     with pytest.raises(UserError, match="other words, or the same in another order"):
         fairseq("train", other, *own, "--max-epoch", 2)
     fairseq("train", data, *own, "--max-epoch", 2)
+    plain = ["--task", "language_modeling", "--path", path, "--gen-subset", "valid", "--cpu"]
+    fairseq("eval_lm", data, *plain)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        fairseq("eval_lm", other, *plain)
+
+
+def test_weights_of_a_model_of_other_words(data, other_words, checkpoint, tmp_path):
+    """Where a training starts from weights, of fairseq's own task or ours, they must fit."""
+    own = ["--task", "language_modeling", "--tokens-per-sample", 9, "--max-tokens", 99, "--cpu"]
+    own += ["--arch", "cas_lstm_lm_tiny", "--optimizer", "adam", "--max-epoch", 1]
+    fairseq("train", data, *own, "--save-dir", tmp_path / "own")
+    start = ["--finetune-from-model", tmp_path / "own" / "checkpoint_last.pt"]
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        fairseq("train", other_words, *own, *start, "--save-dir", tmp_path / "fine")
+    fairseq("train", data, *own, *start, "--save-dir", tmp_path / "fine")
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        train(other_words, tmp_path / "carried", "--finetune-from-model", checkpoint, epochs=1)
+    train(data, tmp_path / "carried", "--finetune-from-model", checkpoint, epochs=1)
 
 
 @pytest.mark.parametrize("jitter", [0, 2])
