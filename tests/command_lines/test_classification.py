@@ -1,5 +1,6 @@
 """Sentence classification by fairseq's command lines, ``casrnn predict`` and from Python."""
 
+import contextlib
 import io
 import json
 import re
@@ -343,7 +344,7 @@ def test_raw_text_is_split_as_in_training(hub):
     [("label", "lists the classes in another order"), ("input0", "is not the dictionary that the")],
 )
 def test_training_goes_on_with_its_own_data_only(data, trained, tmp_path, part, message):
-    """The numbers of words and classes would mean others; the weights may start another model."""
+    """The numbers of words and classes would mean others; classes may where weights start anew."""
     other = shutil.copytree(data, tmp_path / "other")
     lines = (other / part / "dict.txt").read_text().splitlines()
     (other / part / "dict.txt").write_text("\n".join([*lines[1:], lines[0]]) + "\n")
@@ -351,8 +352,9 @@ def test_training_goes_on_with_its_own_data_only(data, trained, tmp_path, part, 
     with pytest.raises(UserError, match=message):
         train(other, run, "cas_lstm", 9)
     start = ("--finetune-from-model", trained / "checkpoint_best.pt")
-    train(other, tmp_path / "new", "cas_lstm", 1, *start)
-    assert (tmp_path / "new" / "checkpoint_best.pt").exists()
+    with pytest.raises(UserError, match=message) if part == "input0" else contextlib.nullcontext():
+        train(other, tmp_path / "new", "cas_lstm", 1, *start)
+    assert (tmp_path / "new" / "checkpoint_best.pt").exists() == (part == "label")
     train(data, run, "cas_lstm", 9)
 
 
