@@ -40,7 +40,7 @@ void multiply_panels(const Tensor& y, const Tensor& a, const Tensor& b, const Te
 }  // namespace
 
 void multiply(Tensor y, const Tensor& a, const Tensor& b, const Tensor& bias) {
-  if (a.size(0) >= kFewest && has_panels(b))
+  if (a.size(0) >= rows_worth_panels(kFewest) && has_panels(b))
     return multiply_panels(y, with_dense_dimension(a), b, bias, is_narrow(b, a.size(0)));
   at::mm_out(y, a, b);
   if (bias.defined()) y.add_(bias);

@@ -15,6 +15,9 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
 
 namespace casrnn {
 namespace {
@@ -24,6 +27,7 @@ using at::Tensor;
 
 constexpr int64_t kWidth = 64;  // columns of a panel
 constexpr int64_t kRows = 64;   // of x at once; then they and a panel are in the cache
+constexpr int64_t kNarrowRows = 256;  // the same of a narrow x, whose products are so fast that reading a panel counts
 
 #if defined(CPUBLAS_BRGEMM_F32F32F32) && defined(CPUBLAS_BRGEMM_BF16BF16F32)
 using at::native::cpublas::brgemm;
@@ -87,7 +91,22 @@ inline uint32_t narrowed(uint32_t bits) {
 void narrow_row(const float* from, int64_t size, BFloat16* to) {
   const auto* bits = reinterpret_cast<const uint32_t*>(from);
   auto* out = reinterpret_cast<uint16_t*>(to);
-  for (int64_t i = 0; i < size; ++i) out[i] = static_cast<uint16_t>(narrowed(bits[i]));
+  int64_t i = 0;
+#if defined(__AVX512BF16__)
+  for (; i + 32 <= size; i += 32) {
+    const auto both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + 16), _mm512_loadu_ps(from + i));
+    _mm512_storeu_si512(out + i, reinterpret_cast<const __m512i&>(both));
+  }
+#endif
+  for (; i < size; ++i) out[i] = static_cast<uint16_t>(narrowed(bits[i]));
+}
+
+// Rows of `size` elements, filled up with zeros to `depth`, which is their distance in `to`.
+void narrow_rows(const float* from, int64_t stride, int64_t rows, int64_t size, int64_t depth, BFloat16* to) {
+  for (int64_t r = 0; r < rows; ++r) {
+    narrow_row(from + r * stride, size, to + r * depth);
+    std::fill(to + r * depth + size, to + (r + 1) * depth, BFloat16(0.0f));
+  }
 }
 
 // Pairs of the elements of two rows, as the dot products of bfloat16 take them.
@@ -95,7 +114,17 @@ void pair_rows(const float* first, const float* second, int64_t size, BFloat16* 
   const auto* low = reinterpret_cast<const uint32_t*>(first);
   const auto* high = reinterpret_cast<const uint32_t*>(second);
   auto* out = reinterpret_cast<uint32_t*>(to);
-  for (int64_t i = 0; i < size; ++i) out[i] = narrowed(high[i]) << 16 | narrowed(low[i]);
+  int64_t i = 0;
+#if defined(__AVX512BF16__)
+  alignas(64) uint16_t turns[32];
+  for (int n = 0; n < 16; ++n) turns[2 * n] = n, turns[2 * n + 1] = n + 16;
+  const __m512i order = _mm512_load_si512(turns);
+  for (; i + 16 <= size; i += 16) {
+    const auto both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(second + i), _mm512_loadu_ps(first + i));
+    _mm512_storeu_si512(out + i, _mm512_permutexvar_epi16(order, reinterpret_cast<const __m512i&>(both)));
+  }
+#endif
+  for (; i < size; ++i) out[i] = narrowed(high[i]) << 16 | narrowed(low[i]);
 }
 
 // A matrix in memory with dense rows or columns. The stride of what there is only one of means nothing.
@@ -132,6 +161,11 @@ bool has_panels(const Tensor& matrix) {
   static const bool able = can_multiply();
   return able && at::globalContext().userEnabledMkldnn() && matrix.device().is_cpu() &&
          matrix.scalar_type() == at::kFloat;
+}
+
+int64_t rows_worth_panels(int64_t usual) {
+  static const bool torch_is_fast = has_amx();
+  return torch_is_fast && is_medium() ? 256 : usual;
 }
 
 bool is_narrow(const Tensor& factor, int64_t rows) {
@@ -184,25 +218,32 @@ void Panels::fill(const Tensor& tensor, int64_t panel) const {
     return;
   }
   BFloat16* to = packed_.mutable_data_ptr<BFloat16>() + panel * depth_ * kWidth;
+  const float* from = matrix.data + column * matrix.across;
+  if (matrix.across == 1) {
+    const float zeros[kWidth] = {};
+    for (int64_t k = 0; k < depth_; k += 2)
+      pair_rows(k < inner_ ? from + k * matrix.down : zeros, k + 1 < inner_ ? from + (k + 1) * matrix.down : zeros,
+                width, to + k * kWidth);
+    return;
+  }
+  // Dense columns: pairs are neighbours already, and are moved as if each were a float.
   constexpr int64_t kBlock = 64;  // rows at a time, so that they are still in the cache
-  float* rows = scratch<float, 0>((kBlock + 1) * kWidth);
-  float* zeros = rows + kBlock * kWidth;
-  std::fill_n(zeros, kWidth, 0.0f);
+  alignas(64) BFloat16 halves[kWidth * kBlock];
   for (int64_t first = 0; first < depth_; first += kBlock) {
-    const int64_t count = std::clamp<int64_t>(inner_ - first, 0, kBlock);
-    if (count) matrix.copy(first, column, count, width, rows, kWidth);
-    for (int64_t k = 0; k < std::min(kBlock, depth_ - first); k += 2)
-      pair_rows(k < count ? rows + k * kWidth : zeros, k + 1 < count ? rows + (k + 1) * kWidth : zeros, width,
-                to + (first + k) * kWidth);
+    const int64_t count = std::clamp<int64_t>(inner_ - first, 0, kBlock), padded = std::min(kBlock, depth_ - first);
+    narrow_rows(from + first, matrix.across, width, count, padded, halves);
+    at::vec::transpose_mxn<float>(reinterpret_cast<const float*>(halves), padded / 2,
+                                  reinterpret_cast<float*>(to + first * kWidth), kWidth, width, padded / 2);
   }
 }
 
 // y (+)= x · M (+ bias) for one thread's columns, x (rows, depth) of the panels' type.
 void Panels::multiply(const void* x, int64_t x_stride, int64_t rows, float* y, int64_t y_stride, bool add,
                       int64_t share, const float* bias) const {
+  const int64_t most = narrow_ ? kNarrowRows : kRows;
   for (int64_t row = 0; row < rows;) {
     // Kernels are compiled for a number of rows. Batches differ in theirs; so they share kernels.
-    int64_t count = std::min(kRows, rows - row);
+    int64_t count = std::min(most, rows - row);
     if (count > 4) count = count / 4 * 4;
     for (int64_t p = shares_[share]; p < shares_[share + 1]; ++p) {
       const auto [column, width] = panels_[p];
@@ -232,10 +273,7 @@ void Panels::run(const Tensor& x, const Tensor& y, bool add) const {
     BFloat16* const to = scratch<BFloat16, 1>(rows * depth_);
     const float* const data = x.const_data_ptr<float>();
     shared_out(shares_of(rows, depth_), rows, [&](int64_t, int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        narrow_row(data + r * stride, inner_, to + r * depth_);
-        std::fill(to + r * depth_ + inner_, to + (r + 1) * depth_, BFloat16(0.0f));
-      }
+      narrow_rows(data + begin * stride, stride, end - begin, inner_, depth_, to + begin * depth_);
     });
     from = to;
     stride = depth_;
@@ -255,21 +293,23 @@ void Panels::run(const Tensor& x, const Tensor& y, bool add, int64_t begin, int6
   const Matrix matrix(x);
   const float* const added = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
   float* const out = y.mutable_data_ptr<float>();
-  for (int64_t row = begin; row < end; row += kRows) {
-    const int64_t count = std::min(kRows, end - row);
+  const int64_t most = narrow_ ? kNarrowRows : kRows;
+  for (int64_t row = begin; row < end; row += most) {
+    const int64_t count = std::min(most, end - row);
     const void* from = matrix.data + row * matrix.down;
     int64_t stride = matrix.down;
-    if (narrow_ || matrix.across != 1 || depth_ != inner_) {
-      float* const copy = scratch<float, 2>(kRows * depth_);
+    if (matrix.across != 1 || (depth_ != inner_ && !narrow_)) {
+      float* const copy = scratch<float, 2>(most * depth_);
       matrix.copy(row, 0, count, inner_, copy, depth_);
       for (int64_t r = 0; r < count; ++r) std::fill(copy + r * depth_ + inner_, copy + (r + 1) * depth_, 0.0f);
       from = copy;
       stride = depth_;
-      if (narrow_) {
-        BFloat16* const halves = scratch<BFloat16, 3>(kRows * depth_);
-        narrow_row(copy, count * depth_, halves);
-        from = halves;
-      }
+    }
+    if (narrow_) {
+      BFloat16* const halves = scratch<BFloat16, 3>(most * depth_);
+      narrow_rows(static_cast<const float*>(from), stride, count, inner_, depth_, halves);
+      from = halves;
+      stride = depth_;
     }
     for (size_t share = 0; share + 1 < shares_.size(); ++share)
       multiply(from, stride, count, out + row * y.stride(0), y.stride(0), add, share, added);

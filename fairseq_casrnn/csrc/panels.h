@@ -13,6 +13,10 @@ namespace casrnn {
 // Whether torch has the kernels, this processor runs them, and `matrix` is of floats on the CPU.
 bool has_panels(const at::Tensor& matrix);
 
+// How many rows a single product must have for panels to be worth their making: `usual`, or more where
+// torch's own product is in bfloat16.
+int64_t rows_worth_panels(int64_t usual);
+
 // Whether products of `rows` rows with `factor` are to be narrow: the switch is on, the processor can,
 // and there are rows enough to be worth the conversion.
 bool is_narrow(const at::Tensor& factor, int64_t rows);

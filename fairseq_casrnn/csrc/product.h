@@ -80,7 +80,7 @@ class Product {
     constexpr int64_t kMany = 32;  // rows that are worth a copy of the matrix, too
     small_ = is_small(matrix_, rows);
     if (small_) pack();
-    else if ((many || rows >= kMany) && has_panels(matrix_)) wide_.emplace(matrix_, is_narrow(matrix_, rows));
+    else if ((many || rows >= rows_worth_panels(kMany)) && has_panels(matrix_)) wide_.emplace(matrix_, is_narrow(matrix_, rows));
     else if (many) matrix_ = dense_copy<T>(matrix_);  // a transposed view costs half as much again
   }
 

@@ -5,8 +5,10 @@ import math
 import os
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 
+import numpy
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.data import MonolingualDataset, TokenBlockDataset, data_utils, iterators
@@ -17,7 +19,7 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from ..cells.base import at_least_one
 from ..data.streams import StreamDataset, piece_lengths, whole_text
 from ..errors import UserError
-from ..models.language_model import Carried, check_carries, state_parts
+from ..models.language_model import Carried, check_carries, map_state, state_parts
 from ..models.progress import Progress, WithState, with_carried
 from ..wrapping import wrap
 
@@ -32,6 +34,13 @@ class StatefulLanguageModelingConfig(LanguageModelingConfig):
     bptt_jitter: float = field(
         default=0.0,
         metadata={"help": "standard deviation of the batches' time steps while training"},
+    )
+    state_reset_prob: float = field(
+        default=0.0,
+        metadata={
+            "help": "probability that a stream goes on from zeros at a batch of training, so that "
+            "the model can begin anywhere (Melis et al. 2018: 0.01)"
+        },
     )
     sentence_reset: bool = field(
         default=False,
@@ -53,6 +62,10 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         at_least_one("--bptt", args.bptt)
         if not 0 <= args.bptt_jitter < math.inf:
             raise UserError(f"--bptt-jitter is {args.bptt_jitter}; it must be a number, at least 0")
+        if not 0 <= args.state_reset_prob <= 1:
+            raise UserError(
+                f"--state-reset-prob is {args.state_reset_prob}; it must be between 0 and 1"
+            )
         if args.add_bos_token:
             raise UserError("each text begins with </s> already; drop --add-bos-token")
         if self.targets != ["future"]:
@@ -200,24 +213,50 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
 
     # --- the state -----------------------------------------------------------------------------
 
-    def train_step(self, sample, model, *args, **kwargs):
-        """As fairseq's, from the state that the batch before left."""
-        return self.carry_on("training", sample, super().train_step, model, *args, **kwargs)
+    def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
+        """As fairseq's, from the state that the batch before left, or from zeros now and then."""
+        return self.carry_on(
+            "training",
+            sample,
+            super().train_step,
+            model,
+            criterion,
+            optimizer,
+            update_num,
+            ignore_grad,
+            forget=partial(self.forget, seed=(self.args.seed, update_num, self.worker[0])),
+        )
 
     def valid_step(self, sample, model, criterion):
         """As fairseq's, from the state that the batch before left."""
         return self.carry_on("evaluation", sample, super().valid_step, model, criterion)
 
-    def carry_on(self, what: str, sample, step, *args, **kwargs):
-        """Call ``step`` on ``sample`` with the state of ``progress[what]``; keep the new one."""
+    def carry_on(self, what: str, sample, step, *args, forget=None):
+        """Call ``step`` on ``sample`` with the state of ``progress[what]``; keep the new one.
+
+        ``forget(state, start)``, if given, is the state that the model gets instead.
+        """
         if "start" not in sample:  # sentences
-            return step(sample, *args, **kwargs)
+            return step(sample, *args)
         start, stop = sample["start"], sample["stop"]
         before = self.progress[what].state_at(start, sample["target"].device)
-        carried = Carried(before)
-        result = step(with_carried(sample, carried), *args, **kwargs)
+        carried = Carried(forget(before, start) if forget and before is not None else before)
+        result = step(with_carried(sample, carried), *args)
         self.progress[what] = Progress(start, stop, before, carried.state)
         return result
+
+    def forget(self, state, start: int, seed: tuple[int, ...]):
+        """``state`` with zeros for the streams that chance picks (``--state-reset-prob``).
+
+        The same ones for the same ``start`` and ``seed``, so that a resumed training is the
+        uninterrupted one.
+        """
+        if not self.args.state_reset_prob:
+            return state
+        streams = state_parts(state)[0].size(1)
+        draws = numpy.random.default_rng((*seed, start)).random(streams)
+        keep = torch.from_numpy(draws >= self.args.state_reset_prob).unsqueeze(-1)
+        return map_state(lambda part: part * keep.to(part), state)
 
     def before_checkpoint(self, workers: int, finished: bool) -> None:
         """Collect the states of all workers; called by each of them before one saves.

@@ -15,6 +15,7 @@ from mistakes.commands import Commands
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import perplexity
 from fairseq_casrnn.explain import explain
+from fairseq_casrnn.models.language_model import Carried
 from fairseq_casrnn.models.progress import Progress
 
 from .conftest import TRAIN, preprocess, train
@@ -206,10 +207,34 @@ def test_weights_of_a_model_of_other_words(data, other_words, checkpoint, tmp_pa
     train(data, tmp_path / "carried", "--finetune-from-model", checkpoint, epochs=1)
 
 
-@pytest.mark.parametrize("jitter", [0, 2])
-def test_resume_in_the_middle_of_an_epoch(data, tmp_path, jitter):
+def test_streams_go_on_from_zeros_now_and_then(data, tmp_path, monkeypatch):
+    """Each by its own chance, in training alone; the text's start is not counted."""
+    original, seen = Carried.before, {True: [], False: []}
+
+    def before(self, decoder):
+        state = original(self, decoder)
+        if state is not None:
+            seen[decoder.training].append(sum(part.pow(2).sum((0, 2)) > 0 for part in state) > 0)
+        return state
+
+    monkeypatch.setattr(Carried, "before", before)
+    kept = {}
+    for probability in (0, 0.4, 1):
+        seen[True].clear()
+        options = ["--state-reset-prob", probability, "--save-dir", tmp_path / str(probability)]
+        train(data, tmp_path, *options, epochs=1)
+        kept[probability] = torch.stack(seen[True])  # (batches, streams)
+    assert kept[0].all()
+    assert not kept[1].any()
+    assert 0.45 < kept[0.4].float().mean() < 0.75
+    assert any(0 < int(batch.sum()) < 4 for batch in kept[0.4])
+    assert torch.stack(seen[False]).all()
+
+
+@pytest.mark.parametrize(("jitter", "reset"), [(0, 0), (2, 0), (0, 0.3)])
+def test_resume_in_the_middle_of_an_epoch(data, tmp_path, jitter, reset):
     """Position and state are in the checkpoint: the end is that of an uninterrupted run."""
-    options = ["--bptt-jitter", jitter, "--arch", "dg_lstm_lm_tiny"]
+    options = ["--bptt-jitter", jitter, "--state-reset-prob", reset, "--arch", "dg_lstm_lm_tiny"]
     train(data, tmp_path / "whole", *options, epochs=2)
     train(data, tmp_path / "parts", *options, "--max-update", 5)
     broken = torch.load(tmp_path / "parts" / "checkpoint_last.pt")["extra_state"]
@@ -341,6 +366,7 @@ def test_state_of_a_batch_that_comes_twice():
         (["--bptt-jitter", "-1"], "--bptt-jitter is -1"),
         (["--bptt-jitter", "nan"], "--bptt-jitter is nan; it must be a number"),
         (["--bptt-jitter", "inf"], "--bptt-jitter is inf"),
+        (["--state-reset-prob", "1.5"], "--state-reset-prob is 1.5; it must be between 0 and 1"),
         (["--max-tokens", "100"], "--batch-size is the number of streams"),
         (["--bptt", "1000"], r"fewer than --batch-size times --bptt \(4 x 1000\)"),
         (["--batch-size", "40", "--bptt", "1"], "too few for 40 streams"),
