@@ -8,11 +8,20 @@ One size at a time is doubled, the others stay at those of BASE. Writes DIR/scal
 from __future__ import annotations
 
 import argparse
+import logging
+import sys
 from functools import partial
 from pathlib import Path
 
 import machine
 import torch
+
+try:
+    import matplotlib
+except ImportError:  # better now than after minutes of measuring
+    sys.exit(
+        "error: the curves need matplotlib; install it with pip install 'fairseq-casrnn[plots]'"
+    )
 from recurrent_layers import train
 from torch import nn
 
@@ -60,8 +69,7 @@ def draw(panels: dict[str, tuple], path: Path, title: str) -> None:
 
     ``panels`` holds for each axis its values and the curves over them, by name.
     """
-    import matplotlib
-
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns DEBUG on
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
