@@ -19,8 +19,9 @@ import torch
 
 from fairseq_casrnn import allocation, beam, checks, precision
 from fairseq_casrnn.batching import keep_batches_on_resume, keep_last_batch
-from fairseq_casrnn.explain import explain, explained, shorten_choices
+from fairseq_casrnn.explain import explain, explained
 from fairseq_casrnn.files import replacing
+from fairseq_casrnn.mistakes.names import shorten_choices
 from fairseq_casrnn.patience import keep_patience_on_resume
 from fairseq_casrnn.resumption import keep_task_state, keep_words
 from fairseq_casrnn.wrapping import program, wrap

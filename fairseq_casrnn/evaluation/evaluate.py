@@ -20,7 +20,8 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.average import average, find_checkpoints, save
 from fairseq_casrnn.evaluation.bleu import score_generated
 from fairseq_casrnn.evaluation.significance import table
-from fairseq_casrnn.explain import explained, shorten_choices
+from fairseq_casrnn.explain import explained
+from fairseq_casrnn.mistakes.names import shorten_choices
 
 _SPEED = re.compile(r"Translated ([\d,]+) sentences .* in ([\d.]+)s")
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_casrnn.mistakes import said_by_fairseq
+from fairseq_casrnn.explain import said_by_fairseq
 
 from .commands import damage, preprocess, spoil_weights, write_corpus
 

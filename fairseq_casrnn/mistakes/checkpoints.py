@@ -1,0 +1,61 @@
+"""Mistakes with checkpoints."""
+
+import re
+
+from fairseq_casrnn.mistakes.frames import Rules, local
+
+
+def _unreadable_checkpoint(error: Exception) -> str | None:
+    path = local(error, "load_checkpoint_to_cpu", "path")
+    if path is None or local(error, "load", "weights_only") is None:  # not from torch.load
+        return None
+    unsafe = re.search(r"unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error), re.I)
+    if unsafe:
+        return (
+            f"checkpoint {path} was refused because it holds {unsafe[1]}, which could run code "
+            "when loaded; use a checkpoint that fairseq-train wrote"
+        )
+    return (
+        f"checkpoint {path} cannot be read: it is truncated or no checkpoint at all; "
+        "copy it again or use another one"
+    )
+
+
+def _other_architecture(error: Exception) -> str | None:
+    if "Error(s) in loading state_dict" not in str(error):
+        return None
+    return _mismatch(local(error, "load_model_ensemble_and_task", "filename"), str(error))
+
+
+def _other_architecture_on_resume(error: Exception) -> str | None:
+    found = re.match(r"Cannot load model parameters from checkpoint (.*?); please", str(error))
+    return _mismatch(found[1], str(error.__context__)) if found else None
+
+
+def _mismatch(checkpoint: str | None, details: str) -> str:
+    first = re.search(r"size mismatch for ([\w.]+)|in state_dict: \"([\w.]+)\"", details)
+    name = (first[1] or first[2]) if first else ""
+    what = "architecture or with another dictionary" if "embed_tokens" in name else "architecture"
+    where = f" (first difference: {name})" if name else ""
+    return (
+        f"checkpoint {checkpoint or ''} belongs to a model of another {what}{where}; give the "
+        "options and data it was trained with, or another --save-dir or --path"
+    )
+
+
+def _not_a_model(error: Exception) -> str | None:
+    path = local(error, "load_checkpoint_to_cpu", "path")
+    upgrading = local(error, "_upgrade_state_dict", "state") is not None
+    if "Neither args nor cfg exist" in str(error):
+        path, upgrading = local(error, "load_model_ensemble_and_task", "filename"), True
+    if path is None or not upgrading:
+        return None
+    return f"{path} is not a checkpoint of fairseq-train; check the path"
+
+
+RULES: Rules = (
+    (Exception, _unreadable_checkpoint),
+    (RuntimeError, _other_architecture),
+    (Exception, _other_architecture_on_resume),
+    (Exception, _not_a_model),
+)

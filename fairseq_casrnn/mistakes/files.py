@@ -1,0 +1,56 @@
+"""Mistakes with files as such."""
+
+import errno
+import os
+import re
+
+from fairseq_casrnn.mistakes.frames import Rules, local
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _missing_file(error: FileNotFoundError) -> str | None:
+    found = re.fullmatch(r"Dataset not found: (.*) \((.*)\)", str(error))
+    if found:
+        return (
+            f"there is no '{found[1]}' dataset at {found[2]}; check the data folder, "
+            "--source-lang, --target-lang and the subset's name"
+        )
+    name = error.filename or str(error)
+    return f"{name} does not exist; check the path" if name else None
+
+
+def _missing_model(error: OSError) -> str | None:
+    found = re.fullmatch(r"Model file not found: (.*)", str(error))
+    return f"checkpoint {found[1]} does not exist; check --path" if found else None
+
+
+def _disk_full(error: Exception) -> str | None:
+    # torch's writer fails once more while it closes the file, so look at what came before, too;
+    # and it does not know the file's name, which the function that opened it does.
+    link: BaseException | None = error
+    while link is not None and getattr(link, "errno", None) not in DISK_FULL:
+        link = link.__context__
+    if link is None:
+        return None
+    folder = getattr(local(error, "main", "args"), "destdir", None)  # of fairseq-preprocess
+    name = link.filename2 or link.filename or local(error, "save", "filename") or folder
+    name = str(name or "the output").removesuffix(".tmp")
+    reason = link.strerror or "no space left"
+    return f"could not write {name} ({reason}); free some space and run the command again"
+
+
+def system_error(error: OSError) -> str | None:
+    """Any other trouble with a file that the system names."""
+    if found := re.fullmatch(r"file (.*) not found", str(error)):
+        return f"{found[1]} does not exist; check the path"
+    if error.errno is None or error.filename is None:
+        return None
+    return f"{os.fspath(error.filename)} cannot be used ({error.strerror}); check the path"
+
+
+RULES: Rules = (
+    (FileNotFoundError, _missing_file),
+    (OSError, _missing_model),
+    (Exception, _disk_full),
+)
