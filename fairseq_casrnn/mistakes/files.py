@@ -22,7 +22,11 @@ def _missing_file(error: FileNotFoundError) -> str | None:
 
 def _missing_model(error: OSError) -> str | None:
     found = re.fullmatch(r"Model file not found: (.*)", str(error))
-    return f"checkpoint {found[1]} does not exist; check --path" if found else None
+    if not found:
+        return None
+    generation = getattr(local(error, "_main", "cfg"), "generation", None)  # fairseq-generate's
+    option = "--lm-path" if getattr(generation, "lm_path", None) == found[1] else "--path"
+    return f"checkpoint {found[1]} does not exist; check {option}"
 
 
 def _disk_full(error: Exception) -> str | None:

@@ -84,6 +84,10 @@ def test_second_preprocessing_into_one_folder(fairseq, data):
     [
         ("--path nowhere.pt", "checkpoint nowhere.pt does not exist; check --path"),
         ("--path {checkpoint}:nowhere.pt", "checkpoint nowhere.pt does not exist"),
+        (
+            "--path {checkpoint} --lm-path nowhere.pt",
+            "checkpoint nowhere.pt does not exist; check --lm-path",
+        ),
         ("--path {data}", "{data} cannot be used (Is a directory)"),
         ("", "--path required for generation"),
         ("--path {checkpoint} --gen-subset tset", "there is no 'tset' dataset at {data}"),
