@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -20,10 +22,11 @@ SCRIPTS = sorted(
 )
 
 
-def run(script, *options, status=0):
+def run(script, *options, status=0, **variables):
     """Run a script of examples/ from elsewhere; its output, or its error if it must fail."""
     command = [EXAMPLES / script, *map(str, options)]
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True)
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, env=environment)
     assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout if status == 0 else done.stderr
 
@@ -66,6 +69,22 @@ def test_wikitext2(raw, data, tmp_path):
     tokens = len((raw / "test.txt").read_text().split()) + 9 - 1
     assert "second_order_lstm_lm_tiny seed 1" in printed
     assert f"({tokens} tokens, continuous" in printed
+
+
+def test_a_short_training_on_wikitext2(data, tmp_path):
+    """With EPOCHS=2: the rate falls to zero, whatever the paper's settings."""
+    arch = "second_order_lstm_lm_tiny"
+    small = ["--batch-size", 2, "--bptt", 10, "--adaptive-softmax-cutoff", "10,15"]
+    small += ["--total-num-update", 20, "--temperature-decay", 0.3]
+    options = ["--arch", arch, "--data", data, "--out", tmp_path]
+    run("wikitext2/train.sh", *options, "--", *small, EPOCHS="2")
+    log = (tmp_path / arch / "seed1" / "train.log").read_text()
+    assert re.findall(r"end of epoch (\d)", log) == ["1", "2"]
+    assert re.search(r"num_updates \d+ \| lr 0 ", log)
+    assert re.search(r"temperature 0.3", log)
+    run("wikitext2/evaluate.sh", "--data", data, "--out", tmp_path)
+    error = run("wikitext2/train.sh", "--data", data, status=2, EPOCHS="few")
+    assert error == "error: EPOCHS must be a positive number, not 'few'\n"
 
 
 def test_texts_are_checked(raw, tmp_path, capsys, monkeypatch):
