@@ -50,7 +50,8 @@ An interrupted run continues from its last checkpoint when it is called again, o
 finished is left as it is. Longer training may be asked for, with --max-epoch, --max-update and
 --total-num-update, where the learning rate allows it: one that has fallen to zero stays there or
 jumps up. A run with other options or data needs another --out. The settings stand at the top of train.sh; options
-after -- override them. Trains on the GPU if there is one.
+after -- override them. Trains on the GPU if there is one.${USAGE_NOTE:+
+$USAGE_NOTE}
 END
 }
 

@@ -52,30 +52,36 @@ def keep_task_state() -> None:
             trainer.task.load_state_dict(state)
 
     def start(trainer, state):
-        if getattr(trainer.task, "resumes", False):
-            trainer.task.check_words(state)
+        check_words = getattr(trainer.task, "check_words", None)
+        if check_words is not None:
+            check_words(state)
 
     keep_in_checkpoints("task", collect, restore, start)
 
 
 def keep_words() -> None:
     """Tell a language model's dictionary from others, which fairseq's own task does not."""
+    from fairseq.tasks.language_modeling import LanguageModelingTask
+
+    from fairseq_casrnn.data.dictionaries import check_digest, digest
+
+    def check_words(self, state) -> None:
+        check_digest(state.get("words"), self.dictionary, self.args.data)
 
     def state_dict(original, self):
         return {**original(self), "words": digest(self.dictionary)}
 
     def load_state_dict(original, self, state):
-        check_words(self, state)
+        self.check_words(state)
         original(self, state)
 
-    def check_words(self, state) -> None:
-        check_digest(state.get("words"), self.dictionary, self.args.data)
+    def check_older(trainer, words):
+        """Of checkpoints that have them apart from the task's state."""
+        if isinstance(trainer.task, LanguageModelingTask):
+            trainer.task.check_words({"words": words})
 
-    from fairseq.tasks.language_modeling import LanguageModelingTask
-
-    from fairseq_casrnn.data.dictionaries import check_digest, digest
-
-    wrap(LanguageModelingTask, "state_dict", state_dict)
-    wrap(LanguageModelingTask, "load_state_dict", load_state_dict)
     LanguageModelingTask.check_words = check_words
     LanguageModelingTask.resumes = True
+    wrap(LanguageModelingTask, "state_dict", state_dict)
+    wrap(LanguageModelingTask, "load_state_dict", load_state_dict)
+    keep_in_checkpoints("words", lambda trainer: None, check_older, check_older)

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "shares.h"
 
@@ -40,14 +41,19 @@ void brgemm(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, const T*
 void brgemm_release(bool) {}
 #endif
 
+// Whether oneDNN, which may be told to do without what the processor has, makes kernels for T.
+template <class T>
 bool can_multiply() {
-  const float x[2] = {1, 2}, matrix[2] = {3, 4};
+  constexpr int64_t depth = 32;
+  T x[depth] = {T(1.0f), T(2.0f)}, matrix[depth] = {T(3.0f), T(4.0f)};
   float y = 0;
+  const bool narrow = std::is_same_v<T, BFloat16>;
   try {
-    brgemm(1, 1, 2, 2, 1, 1, false, x, matrix, &y, false);
+    brgemm(1, 1, depth, depth, 1, 1, false, x, matrix, &y, narrow);
   } catch (const std::exception&) {
     return false;
   }
+  if (narrow) brgemm_release(true);
   return y == 11;
 }
 
@@ -88,6 +94,7 @@ inline uint32_t narrowed(uint32_t bits) {
   return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : result;  // NaN stays NaN
 }
 
+// The processor's own conversion makes zeros of numbers below 1e-38.
 void narrow_row(const float* from, int64_t size, BFloat16* to) {
   const auto* bits = reinterpret_cast<const uint32_t*>(from);
   auto* out = reinterpret_cast<uint16_t*>(to);
@@ -158,7 +165,7 @@ T* scratch(int64_t size) {
 }  // namespace
 
 bool has_panels(const Tensor& matrix) {
-  static const bool able = can_multiply();
+  static const bool able = can_multiply<float>();
   return able && at::globalContext().userEnabledMkldnn() && matrix.device().is_cpu() &&
          matrix.scalar_type() == at::kFloat;
 }
@@ -170,7 +177,7 @@ int64_t rows_worth_panels(int64_t usual) {
 
 bool is_narrow(const Tensor& factor, int64_t rows) {
   constexpr int64_t kFewest = 16;
-  static const bool able = has_dot_products();
+  static const bool able = has_dot_products() && can_multiply<BFloat16>();
   return able && rows >= kFewest && is_medium() && has_panels(factor);
 }
 

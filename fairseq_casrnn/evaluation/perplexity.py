@@ -75,6 +75,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     from fairseq import checkpoint_utils
 
     import fairseq_casrnn
+    from fairseq_casrnn.data.dictionaries import check_digest
     from fairseq_casrnn.explain import explained
 
     fairseq_casrnn.register()
@@ -89,6 +90,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], arg_overrides=overrides, state=state
         )
+        check_digest(state["extra_state"].get("words"), task.source_dictionary, data)
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), task
 
 

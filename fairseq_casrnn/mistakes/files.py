@@ -24,8 +24,8 @@ def _missing_model(error: OSError) -> str | None:
     found = re.fullmatch(r"Model file not found: (.*)", str(error))
     if not found:
         return None
-    generation = getattr(local(error, "_main", "cfg"), "generation", None)  # fairseq-generate's
-    option = "--lm-path" if getattr(generation, "lm_path", None) == found[1] else "--path"
+    # fairseq-generate reads the language model after its own models.
+    option = "--lm-path" if local(error, "_main", "models") is not None else "--path"
     return f"checkpoint {found[1]} does not exist; check {option}"
 
 

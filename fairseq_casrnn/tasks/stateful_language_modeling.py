@@ -224,7 +224,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             optimizer,
             update_num,
             ignore_grad,
-            forget=partial(self.forget, seed=(self.args.seed, update_num, self.worker[0])),
+            forget=partial(self.forget, update_num=update_num),
         )
 
     def valid_step(self, sample, model, criterion):
@@ -245,18 +245,18 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         self.progress[what] = Progress(start, stop, before, carried.state)
         return result
 
-    def forget(self, state, start: int, seed: tuple[int, ...]):
+    def forget(self, state, start: int, update_num: int):
         """``state`` with zeros for the streams that chance picks (``--state-reset-prob``).
 
-        The same ones for the same ``start`` and ``seed``, so that a resumed training is the
-        uninterrupted one.
+        The same ones for the same arguments, so that a resumed training is the uninterrupted one.
         """
         if not self.args.state_reset_prob:
             return state
         streams = state_parts(state)[0].size(1)
-        draws = numpy.random.default_rng((*seed, start)).random(streams)
-        keep = torch.from_numpy(draws >= self.args.state_reset_prob).unsqueeze(-1)
-        return map_state(lambda part: part * keep.to(part), state)
+        seed = (self.args.seed, update_num, self.worker[0], start)
+        draws = numpy.random.default_rng(seed).random(streams)
+        gone = torch.from_numpy(draws < self.args.state_reset_prob).unsqueeze(-1)
+        return map_state(lambda part: part.masked_fill(gone.to(part.device), 0), state)
 
     def before_checkpoint(self, workers: int, finished: bool) -> None:
         """Collect the states of all workers; called by each of them before one saves.

@@ -191,6 +191,16 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
     fairseq("eval_lm", data, *plain)
     with pytest.raises(UserError, match="other words, or the same in another order"):
         fairseq("eval_lm", other, *plain)
+    # Checkpoints that have the words apart from the task's state.
+    saved = torch.load(path)
+    saved["extra_state"]["words"] = saved["extra_state"].pop("task")["words"]
+    saved["task_state"] = {}
+    torch.save(saved, path)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        perplexity.load(path, other)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        fairseq("train", other, *own, "--max-epoch", 3)
+    fairseq("train", data, *own, "--max-epoch", 3)
 
 
 def test_weights_of_a_model_of_other_words(data, other_words, checkpoint, tmp_path):
