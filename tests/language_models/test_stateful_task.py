@@ -178,6 +178,7 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
         train(other, tmp_path, epochs=3)
     # Of fairseq's own task, too.
     own = ["--task", "language_modeling", "--tokens-per-sample", 9, "--max-tokens", 99, "--cpu"]
+    own += ["--num-workers", 0]
     own += ["--arch", "cas_lstm_lm_tiny", "--save-dir", tmp_path / "own", "--optimizer", "adam"]
     fairseq("train", data, *own, "--max-epoch", 1)
     path = tmp_path / "own" / "checkpoint_last.pt"
@@ -188,6 +189,7 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
         fairseq("train", other, *own, "--max-epoch", 2)
     fairseq("train", data, *own, "--max-epoch", 2)
     plain = ["--task", "language_modeling", "--path", path, "--gen-subset", "valid", "--cpu"]
+    plain += ["--num-workers", 0]
     fairseq("eval_lm", data, *plain)
     with pytest.raises(UserError, match="other words, or the same in another order"):
         fairseq("eval_lm", other, *plain)
@@ -206,6 +208,7 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
 def test_weights_of_a_model_of_other_words(data, other_words, checkpoint, tmp_path):
     """Where a training starts from weights, of fairseq's own task or ours, they must fit."""
     own = ["--task", "language_modeling", "--tokens-per-sample", 9, "--max-tokens", 99, "--cpu"]
+    own += ["--num-workers", 0]
     own += ["--arch", "cas_lstm_lm_tiny", "--optimizer", "adam", "--max-epoch", 1]
     fairseq("train", data, *own, "--save-dir", tmp_path / "own")
     start = ["--finetune-from-model", tmp_path / "own" / "checkpoint_last.pt"]
