@@ -73,7 +73,7 @@ def test_layers_beside_single_precision(case, dtype, bidirectional):
     grads = [gradients(weighted(r), some) for r, some in zip((ours, theirs), leaves, strict=True)]
     for mine, exact in zip(*grads, strict=True):
         assert mine.dtype == dtype
-        # Those of a mixture's attention are differences of terms a hundred times as large, and keep
+        # Those of a mixture's attention are small differences of much larger terms, and keep
         # what those lose in rounding, which is another thing on every processor.
         lost = 1e-5
         assert (mine.float() - exact).norm() <= HALVES[dtype]["rtol"] * exact.norm() + lost
