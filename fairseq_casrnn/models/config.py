@@ -135,7 +135,7 @@ def check_sizes(cfg, names) -> None:
 
 
 def check_probabilities(cfg, names) -> None:
-    """Raises UserError for a dropout probability outside [0, 1]."""
+    """Raises UserError for a probability outside [0, 1]."""
     for name in names:
         value = getattr(cfg, name)
         if value is not None and not 0 <= value <= 1:

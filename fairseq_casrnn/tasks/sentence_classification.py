@@ -24,6 +24,7 @@ from ..data.words import TOKENIZERS, words
 from ..errors import UserError
 from ..evaluation.confusion import summary
 from ..files import replacing
+from ..models.config import check_probabilities
 
 logger = logging.getLogger(__name__)
 FILLER = re.compile(r"madeupword\d{4}")  # with these fairseq-preprocess pads a dictionary
@@ -120,10 +121,7 @@ class SentenceClassificationTask(FairseqTask):
             raise UserError(f"--tokenizer is '{cfg.tokenizer}'; use {', '.join(TOKENIZERS)}")
         if cfg.truncate is not None and cfg.truncate < 1:
             raise UserError(f"--truncate is {cfg.truncate}; it must be at least 1")
-        if not 0 <= cfg.forget_singletons <= 1:
-            raise UserError(
-                f"--forget-singletons is {cfg.forget_singletons}; it must be between 0 and 1"
-            )
+        check_probabilities(cfg, ["forget_singletons"])
         task = cls(cfg, words, labels)
         logger.info("[input] dictionary: %d types", len(words))
         logger.info("[label] classes: %s", ", ".join(task.classes))

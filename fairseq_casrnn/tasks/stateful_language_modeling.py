@@ -19,6 +19,7 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from ..cells.base import at_least_one
 from ..data.streams import StreamDataset, piece_lengths, whole_text
 from ..errors import UserError
+from ..models.config import check_probabilities
 from ..models.language_model import Carried, check_carries, map_state, state_parts
 from ..models.progress import Progress, WithState, with_carried
 from ..wrapping import wrap
@@ -62,10 +63,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         at_least_one("--bptt", args.bptt)
         if not 0 <= args.bptt_jitter < math.inf:
             raise UserError(f"--bptt-jitter is {args.bptt_jitter}; it must be a number, at least 0")
-        if not 0 <= args.state_reset_prob <= 1:
-            raise UserError(
-                f"--state-reset-prob is {args.state_reset_prob}; it must be between 0 and 1"
-            )
+        check_probabilities(args, ["state_reset_prob"])
         if args.add_bos_token:
             raise UserError("each text begins with </s> already; drop --add-bos-token")
         if self.targets != ["future"]:

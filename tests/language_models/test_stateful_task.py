@@ -20,6 +20,11 @@ from fairseq_casrnn.models.progress import Progress
 
 from .conftest import TRAIN, preprocess, train
 
+PLAIN_TASK = [  # training with fairseq's own task
+    *("--task", "language_modeling", "--tokens-per-sample", 9, "--max-tokens", 99, "--cpu"),
+    *("--num-workers", 0, "--arch", "cas_lstm_lm_tiny", "--optimizer", "adam"),
+]
+
 
 @torch.no_grad()
 def independent(checkpoint, data, subset, sentences=False, streams=1):
@@ -177,9 +182,7 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
     with pytest.raises(UserError, match="other words, or the same in another order"):
         train(other, tmp_path, epochs=3)
     # Of fairseq's own task, too.
-    own = ["--task", "language_modeling", "--tokens-per-sample", 9, "--max-tokens", 99, "--cpu"]
-    own += ["--num-workers", 0]
-    own += ["--arch", "cas_lstm_lm_tiny", "--save-dir", tmp_path / "own", "--optimizer", "adam"]
+    own = [*PLAIN_TASK, "--save-dir", tmp_path / "own"]
     fairseq("train", data, *own, "--max-epoch", 1)
     path = tmp_path / "own" / "checkpoint_last.pt"
     perplexity.load(path, data)
@@ -207,9 +210,7 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
 
 def test_weights_of_a_model_of_other_words(data, other_words, checkpoint, tmp_path):
     """Where a training starts from weights, of fairseq's own task or ours, they must fit."""
-    own = ["--task", "language_modeling", "--tokens-per-sample", 9, "--max-tokens", 99, "--cpu"]
-    own += ["--num-workers", 0]
-    own += ["--arch", "cas_lstm_lm_tiny", "--optimizer", "adam", "--max-epoch", 1]
+    own = [*PLAIN_TASK, "--max-epoch", 1]
     fairseq("train", data, *own, "--save-dir", tmp_path / "own")
     start = ["--finetune-from-model", tmp_path / "own" / "checkpoint_last.pt"]
     with pytest.raises(UserError, match="other words, or the same in another order"):
@@ -379,7 +380,7 @@ def test_state_of_a_batch_that_comes_twice():
         (["--bptt-jitter", "-1"], "--bptt-jitter is -1"),
         (["--bptt-jitter", "nan"], "--bptt-jitter is nan; it must be a number"),
         (["--bptt-jitter", "inf"], "--bptt-jitter is inf"),
-        (["--state-reset-prob", "1.5"], "--state-reset-prob is 1.5; it must be between 0 and 1"),
+        (["--state-reset-prob", "1.5"], r"--state-reset-prob is 1.5; it must lie in \[0, 1\]"),
         (["--max-tokens", "100"], "--batch-size is the number of streams"),
         (["--bptt", "1000"], r"fewer than --batch-size times --bptt \(4 x 1000\)"),
         (["--batch-size", "40", "--bptt", "1"], "too few for 40 streams"),
