@@ -9,8 +9,8 @@ with four), and the share of the machine's own speed at products of matrices, me
 Engine ``reference`` is the plain loop over time that one writes by hand. Settings 12 and 24, the
 sizes of models of Dyck languages, show what a step costs beside arithmetic.
 
-nn.LSTM concatenates its two directions after every layer and so computes more than two independent
-stacks; beside bidirectional layers it is therefore built as two one-directional ones.
+nn.LSTM concatenates its two directions after every layer, which is more to compute; beside
+bidirectional layers it is therefore built as two one-directional ones.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ def contenders(cells: list[str], engines: list[str], size: int, both: bool) -> d
 
 
 def arithmetic(model: nn.Module) -> int:
-    """Multiplications of one token: every weight matrix's elements."""
-    return sum(p.numel() for name, p in model.named_parameters() if "weight" in name)
+    """Multiplications of one token: every weight matrix's elements; of cells routed hard, one's."""
+    shares = 1 if model.training else getattr(vars(model).get("options"), "num_cells", 1)
+    return sum(p.numel() for name, p in model.named_parameters() if "weight" in name) // shares
 
 
 def forward(model: nn.Module, x, grad) -> None:
@@ -104,6 +105,7 @@ def compare(
     sizes = f"H {size}{' bidirectional' * both}, B {batch}, T {steps}, {DEPTH} layers"
     text = f"{sizes}. Ceiling, the fastest product: {ceiling / 1e9:.0f} GFLOP/s.\n"
     for work, title, passes in ((train, "Training", 3), (forward, "Inference", 1)):
+        nn.ModuleList(models.values()).train(work is train)
         jobs = {name: partial(work, model, x, grad) for name, model in models.items()}
         seconds = machine.median_seconds(jobs, rounds)
         rows = []
@@ -111,8 +113,7 @@ def compare(
             ratio = seconds[name] / seconds["nn.LSTM"]
             unit = ratio * arithmetic(models["nn.LSTM"]) / arithmetic(model)
             share = 2 * passes * arithmetic(model) * steps * batch / seconds[name] / ceiling
-            rate = steps * batch / seconds[name]
-            step = 1e6 * seconds[name] / (steps * DEPTH)
+            step, rate = 1e6 * seconds[name] / (steps * DEPTH), steps * batch / seconds[name]
             figures = [f"{1e3 * seconds[name]:.1f}", f"{step:.1f}", f"{rate:,.0f}"]
             rows.append([name, *figures, f"{ratio:.2f}", f"{unit:.2f}", f"{share:.0%}"])
         text += f"\n{title}:\n\n" + machine.table(COLUMNS, rows)
@@ -126,11 +127,9 @@ def main() -> None:
     names = machine.names_of
     parser.add_argument("--cells", type=names(FAMILIES), default=CELLS, help="with commas between")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    engines = f"{recurrence.default(device)},reference"
-    known = names(recurrence.ENGINES)
+    engines, known = f"{recurrence.default(device)},reference", names(recurrence.ENGINES)
     parser.add_argument("--engines", type=known, default=engines, help="the first for all cells")
-    settings = ", ".join(SETTINGS)
-    parser.add_argument("--settings", type=names(SETTINGS), default="256,300bi,650", help=settings)
+    parser.add_argument("--settings", type=names(SETTINGS), default="256,300bi,650")
     parser.add_argument("--rounds", type=machine.positive, default=15)
     parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])

@@ -16,6 +16,7 @@
 #include "loop.h"
 #include "multiply.h"
 #include "panels.h"
+#include "routed.h"
 #include "sentence_state.h"
 
 namespace casrnn {
@@ -64,6 +65,17 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> run_forward(
   else if (gates.has_value()) layer.inner = at::empty({steps, h0.size(0), h0.size(1)}, h0.options());
   forward(layer, keep);
   return {layer.hs, layer.cs, layer.gates, layer.inner};
+}
+
+// cells: (T, B) of int64, the one cell of a mixture that is computed. Returns (hs, cs) as run_forward.
+std::tuple<Tensor, Tensor> run_routed(const Tensor& x, const Tensor& weight_ih_t, const Tensor& bias,
+                                      const Tensor& weight_hh_t, const Tensor& h0, const Tensor& c0,
+                                      const Tensor& cells) {
+  const Quiet quiet;
+  Routed layer{x.contiguous(), weight_ih_t, bias.contiguous(), weight_hh_t, cells.contiguous(),
+               states(x.size(0), h0), states(x.size(0), c0)};
+  routed_forward(layer);
+  return {layer.hs, layer.cs};
 }
 
 // One step without gradients, of x (B, I), h and c (B, H), extra (B, H) or (B, S). Returns (h, c).
@@ -206,7 +218,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 9;  // INTERFACE there
+  m.attr("interface") = 10;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
 #ifdef INTRA_OP_PARALLEL  // of ATen/Parallel.h, which without it runs everything on one thread
@@ -216,6 +228,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 #endif
   m.def("forward", &run_forward, release());
   m.def("backward", &run_backward, release());
+  m.def("routed", &run_routed, release());
   m.def("step", &run_step, release());
   m.def("is_narrow", &is_narrow);
   m.def("mm", &run_mm, release());

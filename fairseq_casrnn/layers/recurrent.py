@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..cells.cas_lstm import CASOptions
 from ..cells.second_order_lstm import SecondOrderOptions
 from ..errors import UserError
+from ..recurrence import Choice
 from . import convert
 from .stack import RecurrentStack
 
@@ -103,7 +104,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
 
     The temperature τ is a buffer, so part of every checkpoint; :meth:`set_epoch` anneals it. In
     ``eval()`` the routing is hard: each input goes to the cell with the largest weight, the first
-    of equals.
+    of equals. Without gradients the engine ``cpp`` then computes that cell alone.
 
     Args:
         num_cells: S.
@@ -156,7 +157,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
             self.temperature.fill_(max(tau, min(o.temperature_floor, o.temperature)))
 
     def extra_input(self, k, suffix, x, lower_c, tokens):
-        """Mixture weights α, (…, S), of layer k for its input ``x``."""
+        """What mixes layer k's cells for its input ``x``: weights α, (…, S), or a hard Choice."""
         count = self.options.num_cells
         if self.routing == "assignment":
             if tokens is None:
@@ -166,10 +167,10 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
                     f"tokens has shape {tuple(tokens.shape)}; expected {tuple(x.shape[:-1])}, one "
                     "for each input"
                 )
-            return F.one_hot(self.assignment[tokens], count).to(x.dtype)
+            return Choice(self.assignment[tokens], count)
         scores = F.linear(x, getattr(self, f"attention_l{k}{suffix}"))
         if not self.training:
-            return F.one_hot(scores.argmax(-1), count).to(x.dtype)
+            return Choice(scores.argmax(-1), count)
         return torch.softmax(scores / self.temperature.to(scores.dtype), dim=-1)
 
 

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 
 from ..errors import UserError
 from . import cpp, eager, reference, triton_loop
-from .inputs import InputProduct, cast, kept
+from .inputs import Choice, InputProduct, cast, kept
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,8 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
             :class:`InputProduct`, for the engine to compute.
         weight_hh: ``(hh_blocks*H, H)``.
         h0, c0: ``(B, H)`` initial state (c0 None for a cell without c).
-        extra: ``(T, B, H)`` the lower layer's cells, or ``(T, B, S)`` mixture weights, or None.
+        extra: ``(T, B, H)`` the lower layer's cells, or ``(T, B, S)`` mixture weights or a
+            :class:`Choice` for a mixture, or None.
         last: ``(B,)`` index of each sequence's last step, or None for T-1.
         params: the elementwise parameters in the cell's order.
 
@@ -123,6 +124,11 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     """
     device = weight_hh.device.type
     name = engine_name(engine, device)
+    if isinstance(extra, Choice):
+        alone = name == "cpp" and not autocast(device)
+        if alone and cpp.supports_routing(cell, gx, weight_hh, h0, c0):
+            return cpp.run_routed(gx, weight_hh, h0, c0, extra.cells, last)
+        extra = extra.weights(h0.dtype)
     if autocast(device):
         # The input's product as autocast likes; sums over time in the parameters' precision.
         gx = gx.compute() if isinstance(gx, InputProduct) else gx
@@ -166,6 +172,7 @@ def one_step(cell, x, weight_ih, bias, weight_hh, h, c=None, extra=None, params=
     With weights in half precision c comes out in float32.
     """
     wide = kept(weight_hh.dtype)
+    extra = extra.weights(wide) if isinstance(extra, Choice) else extra
     sums = F.linear(x, weight_ih, bias), F.linear(h, weight_hh)
     tensors = (cast(t, wide) for t in (*sums, h, c, extra))
     new_h, new_c = cell.step(*tensors, tuple(cast(p, wide) for p in params))

@@ -39,8 +39,12 @@ KERNELS: dict[type[Cell], str] = {
 """The kernel of each cell; by exact class, for a subclass may compute something else."""
 
 
-INTERFACE = 9
+INTERFACE = 10
 """Number of the interface between this file and ``csrc/module.cpp``; both change together."""
+
+
+ROUTED_WEIGHTS = 1 << 16
+"""Elements of a mixture's recurrent weights from which the chosen cells alone are faster."""
 
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -118,6 +122,29 @@ def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     if cell.has_cell:
         return hs, cs, h_n, c_n
     return hs, None, h_n, None
+
+
+def supports_routing(cell: Cell, gx, weight_hh, h0, c0) -> bool:
+    """Whether :func:`run_routed` can run these, and is worth its sorting of the rows.
+
+    Small weights are multiplied faster than rows are sorted.
+    """
+    if not isinstance(gx, InputProduct) or type(cell) is not SecondOrderCell or cell.routes < 2:
+        return False
+    tensors = (gx.x, gx.weight, gx.bias, weight_hh, h0, c0)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return False
+    return weight_hh.numel() >= ROUTED_WEIGHTS and supports(cell, *tensors)
+
+
+def run_routed(gx: InputProduct, weight_hh, h0, c0, cells, last=None):
+    """Run a mixture, each input ``(T, B)`` through the one cell that ``cells`` names.
+
+    The arithmetic is that of one cell. For the rest see :func:`fairseq_casrnn.recurrence.run`.
+    """
+    module, _ = extension()
+    hs, cs = module.routed(gx.x, gx.weight.t(), gx.bias, weight_hh.t(), h0, c0, cells)
+    return outputs(hs, cs, last)
 
 
 def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep):

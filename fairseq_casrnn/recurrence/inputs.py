@@ -36,3 +36,20 @@ class InputProduct:
     def compute(self) -> Tensor:
         """``(T, B, ih_blocks*H)``."""
         return F.linear(self.x, self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Hard routing: the one cell of a mixture that computes each step, in place of weights.
+
+    Attributes:
+        cells: ``(T, B)`` or ``(B,)``, 0 to S-1.
+        count: S.
+    """
+
+    cells: Tensor
+    count: int
+
+    def weights(self, dtype: torch.dtype) -> Tensor:
+        """1 for the chosen cell and 0 for the others, ``(…, S)``."""
+        return F.one_hot(self.cells, self.count).to(dtype)

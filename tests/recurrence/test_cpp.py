@@ -17,8 +17,9 @@ from helpers import (
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.cells.lstm import LSTMCell
-from fairseq_casrnn.layers import CASLSTM, LSTM
-from fairseq_casrnn.recurrence import InputProduct, cpp, eager
+from fairseq_casrnn.cells.second_order_lstm import SecondOrderCell
+from fairseq_casrnn.layers import CASLSTM, LSTM, SecondOrderLSTM
+from fairseq_casrnn.recurrence import Choice, InputProduct, cpp, eager
 
 compiled = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
 PRECISIONS = pytest.mark.parametrize(
@@ -293,3 +294,95 @@ def test_a_changed_cell_runs_on_eager(eager_runs):
 
 def test_every_cell_has_a_kernel():
     assert {type(cell) for case in CASES for cell in case.layer().cells} == set(cpp.KERNELS)
+
+
+def mixture(cells, dtype=torch.float64, steps=5, batch=4, size=6):
+    """The parts of a mixture of three cells, without gradients, and the choice of ``cells``."""
+    cell = SecondOrderCell(3)
+    x, h0, c0 = rand(steps, batch, 3, seed=1), rand(batch, size, seed=2), rand(batch, size, seed=3)
+    w_ih, bias = rand(12 * size, 3, seed=4), rand(12 * size, seed=5)
+    w_hh = rand(12 * size, size, seed=6) / size**0.5
+    x, w_ih, bias, w_hh, h0, c0 = (t.to(dtype) for t in (x, w_ih, bias, w_hh, h0, c0))
+    return cell, InputProduct(x, w_ih, bias), w_hh, h0, c0, Choice(cells, 3)
+
+
+CHOICES = {
+    "any": torch.tensor([[0, 2, 1, 2], [2, 2, 2, 2], [1, 0, 2, 1], [0, 0, 1, 1], [2, 1, 0, 0]]),
+    "never the first": torch.tensor([[1, 2, 2, 1]] * 5),
+    "all the last": torch.full((5, 4), 2),
+}
+
+
+@compiled
+@PRECISIONS
+@pytest.mark.parametrize("cells", CHOICES.values(), ids=CHOICES)
+@pytest.mark.parametrize("last", [None, torch.tensor([4, 0, 2, 3])], ids=["whole", "padded"])
+def test_chosen_cells_alone_are_the_mixture_with_weights_of_one(
+    monkeypatch, dtype, tolerance, cells, last
+):
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    cell, gx, *rest, choice = mixture(cells, dtype)
+    assert cpp.supports_routing(cell, gx, *rest)
+    found = recurrence.run("cpp", cell, gx, *rest, choice, last)
+    weights = choice.weights(dtype)
+    expected = recurrence.run("reference", cell, gx, *rest, weights, last)
+    assert_close(found, expected, tolerance)
+
+
+@compiled
+@pytest.mark.parametrize("size", [6, 150], ids=["small", "panels"])
+@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (9, 1), (3, 300), (1030, 1)])
+def test_chosen_cells_alone_at_other_sizes(monkeypatch, size, steps, batch):
+    """One row, one step, more inputs than are multiplied at once."""
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    cells = torch.randint(3, (steps, batch), generator=torch.Generator().manual_seed(1))
+    cell, gx, *rest, choice = mixture(cells, torch.float32, steps, batch, size)
+    found = recurrence.run("cpp", cell, gx, *rest, choice)
+    expected = recurrence.run("eager", cell, gx, *rest, choice)
+    assert_close(found, expected, SINGLE)
+
+
+@compiled
+def test_cells_that_are_not_chosen_are_not_computed(monkeypatch):
+    """Not even NaN in their weights shows."""
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    cell, gx, w_hh, *states, choice = mixture(CHOICES["never the first"])
+    w_hh[:24] = float("nan")
+    hs, *_ = recurrence.run("cpp", cell, gx, w_hh, *states, choice)
+    assert not hs.isnan().any()
+
+
+@compiled
+def test_choices_with_gradients_are_weights(monkeypatch):
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    cell, gx, w_hh, *states, choice = mixture(CHOICES["any"])
+    grads = []
+    for extra in (choice, choice.weights(torch.float64)):
+        weight = w_hh.clone().requires_grad_()
+        hs, *_ = recurrence.run("cpp", cell, gx, weight, *states, extra)
+        grads.append(torch.autograd.grad(hs.square().sum(), weight)[0])
+    assert torch.equal(*grads)
+
+
+@compiled
+def test_small_mixtures_are_computed_whole(monkeypatch):
+    """Sorting their rows would take longer."""
+    cell, gx, *rest, choice = mixture(CHOICES["any"])
+    monkeypatch.setattr(cpp, "run_routed", None)
+    recurrence.run("cpp", cell, gx, *rest, choice)
+
+
+@compiled
+def test_a_layer_in_eval_computes_its_chosen_cells_alone(monkeypatch):
+    calls = []
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    run_routed = cpp.run_routed
+    monkeypatch.setattr(cpp, "run_routed", lambda *a: calls.append(1) or run_routed(*a))
+    layer = SecondOrderLSTM(3, 6, 2, num_cells=3, bidirectional=True, engine="cpp").eval()
+    x, lengths = rand(5, 4, 3).float(), torch.tensor([5, 1, 3, 4])
+    with torch.no_grad():
+        found = layer(x, lengths=lengths)[0]
+    assert len(calls) == 4
+    expected = layer(x, lengths=lengths)[0]
+    assert len(calls) == 4  # with gradients, all cells
+    assert_close([found], [expected], SINGLE)
