@@ -78,25 +78,6 @@ std::tuple<Tensor, Tensor> run_routed(const Tensor& x, const Tensor& weight_ih_t
   return {layer.hs, layer.cs};
 }
 
-// One step without gradients, of x (B, I), h and c (B, H), extra (B, H) or (B, S). Returns (h, c).
-std::tuple<Tensor, Tensor> run_step(const std::string& name, const Tensor& x, const Tensor& weight_ih_t,
-                                    const Tensor& bias, const Tensor& weight_hh_t, const Tensor& h,
-                                    const Maybe& c, const Maybe& extra, const Maybe& params) {
-  const Quiet quiet;
-  Layer layer;
-  layer.name = name;
-  layer.x = x.contiguous().unsqueeze(0);
-  layer.weight_ih_t = weight_ih_t;
-  layer.bias = bias.contiguous();
-  layer.weight_hh_t = weight_hh_t;
-  if (extra.has_value()) layer.extra = extra->contiguous().unsqueeze(0);
-  layer.params = dense(params);
-  layer.hs = states(1, h);
-  if (c.has_value()) layer.cs = states(1, *c);
-  forward(layer, false);
-  return {layer.hs.select(0, 1), c.has_value() ? layer.cs.select(0, 1) : Tensor()};
-}
-
 // Returns the gradients (x, weight_ih, bias, weight_hh, h0, c0, extra, params); overwrites gates and
 // inner. The gradients of the gates' sums are left in gates.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> run_backward(
@@ -229,7 +210,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("forward", &run_forward, release());
   m.def("backward", &run_backward, release());
   m.def("routed", &run_routed, release());
-  m.def("step", &run_step, release());
   m.def("is_narrow", &is_narrow);
   m.def("mm", &run_mm, release());
   m.def("cross_entropy", &run_cross_entropy, release());

@@ -104,6 +104,24 @@ def check_kind(cfg, path: str | os.PathLike) -> None:
         raise UserError(f"checkpoint {path} is of {name}, not a language model")
 
 
+def route_softly(model, path: str | os.PathLike) -> None:
+    """Mix the cells of ``model`` in evaluation, too.
+
+    Raises:
+        UserError: it has no cells that are mixed by attention.
+    """
+    from fairseq_casrnn.layers import SecondOrderLSTM
+
+    stacks = [m for m in model.modules() if isinstance(m, SecondOrderLSTM)]
+    if not any(stack.routing == "attention" for stack in stacks):
+        raise UserError(
+            f"--soft-routing is for a second-order LSTM with attention, which {path} is not; "
+            "drop the option"
+        )
+    for stack in stacks:
+        stack.soft_routing = True
+
+
 def read_sentences(data: str | os.PathLike, subset: str, dictionary) -> list:
     """The sentences of a binarised split, each a tensor that ends with ``</s>``.
 
@@ -202,6 +220,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--streams", type=int, default=1, help="cut the text into that many (default: 1)"
     )
     parser.add_argument(
+        "--soft-routing",
+        action="store_true",
+        help="mix a second-order LSTM's cells as in training, at the temperature it ended with",
+    )
+    parser.add_argument(
         "--scores",
         type=Path,
         metavar="FILE",
@@ -217,6 +240,8 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("--streams is for a continuous text; drop it or --sentence-reset")
     check_writable(args.scores)
     model, task = load(args.path, args.data)
+    if args.soft_routing:
+        route_softly(model, args.path)
     dictionary = task.source_dictionary
     sentences = read_sentences(args.data, args.subset, dictionary)
     if args.sentence_reset:

@@ -11,8 +11,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..errors import UserError
+
 BITS = 16  # an element's; probabilities are rounded to multiples of 2**-16
 FEWEST = 4096  # elements
+
+
+def dropout_probability(p: float) -> float:
+    """``p``. Raises UserError unless it lies in [0, 1]."""
+    if not 0.0 <= p <= 1.0:
+        raise UserError(f"dropout is {p}; it must lie in [0, 1]")
+    return p
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:

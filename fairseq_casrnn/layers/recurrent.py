@@ -104,7 +104,8 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
 
     The temperature τ is a buffer, so part of every checkpoint; :meth:`set_epoch` anneals it. In
     ``eval()`` the routing is hard: each input goes to the cell with the largest weight, the first
-    of equals. Without gradients the engine ``cpp`` then computes that cell alone.
+    of equals. Without gradients the engine ``cpp`` then computes that cell alone. With the
+    attribute ``soft_routing`` set, cells are mixed in ``eval()`` as they are in training.
 
     Args:
         num_cells: S.
@@ -132,7 +133,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
     ):
         options = SecondOrderOptions(num_cells, temperature, temperature_decay, temperature_floor)
         check_routing(options, routing, assignment)
-        self.routing = routing
+        self.routing, self.soft_routing = routing, False
         sizes = (input_size, hidden_size, num_layers)
         super().__init__("second_order_lstm", *sizes, bidirectional, dropout, options, engine)
         if routing == "assignment":
@@ -169,7 +170,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
                 )
             return Choice(self.assignment[tokens], count)
         scores = F.linear(x, getattr(self, f"attention_l{k}{suffix}"))
-        if not self.training:
+        if not (self.training or self.soft_routing):
             return Choice(scores.argmax(-1), count)
         return torch.softmax(scores / self.temperature.to(scores.dtype), dim=-1)
 

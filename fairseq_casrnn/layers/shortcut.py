@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..cells.base import at_least_one
 from ..errors import UserError
-from .dropout import dropout
+from .dropout import dropout, dropout_probability
 from .recurrent import LSTM
 from .sequences import run_packed
 
@@ -56,8 +56,6 @@ class ShortcutStackedLSTM(nn.Module):
         super().__init__()
         if connection not in CONNECTIONS:
             raise UserError(f"connection is {connection!r}; use one of {', '.join(CONNECTIONS)}")
-        if not 0.0 <= dropout <= 1.0:
-            raise UserError(f"dropout is {dropout}; it must lie in [0, 1]")
         sizes = [at_least_one("a hidden size", size) for size in hidden_sizes]
         if not sizes:
             raise UserError("hidden_sizes is empty; give the hidden size of each layer")
@@ -67,7 +65,8 @@ class ShortcutStackedLSTM(nn.Module):
                 "equal sizes"
             )
         self.input_size = at_least_one("input_size", input_size)
-        self.hidden_sizes, self.connection, self.dropout = tuple(sizes), connection, dropout
+        self.hidden_sizes, self.connection = tuple(sizes), connection
+        self.dropout = dropout_probability(dropout)
         self.output_size = 2 * sizes[-1]
         self.layers = nn.ModuleList(
             LSTM(self.layer_input_size(i), size, bidirectional=True, engine=engine)

@@ -12,7 +12,7 @@ from .. import recurrence
 from ..cells import family
 from ..cells.base import at_least_one
 from ..errors import UserError
-from .dropout import dropout, locked_dropout
+from .dropout import dropout, dropout_probability, locked_dropout
 from .sequences import check_lengths, padding_mask, reverse, run_packed
 
 
@@ -53,8 +53,6 @@ class RecurrentStack(nn.Module):
         engine: str | None = None,
     ):
         super().__init__()
-        if not 0.0 <= dropout <= 1.0:
-            raise UserError(f"dropout is {dropout}; it must lie in [0, 1]")
         if bidirectional not in (False, True, "interleaved"):
             raise UserError(f"bidirectional is {bidirectional!r}; use False, True or 'interleaved'")
         self.name = name
@@ -64,7 +62,8 @@ class RecurrentStack(nn.Module):
         self.bidirectional = (
             bidirectional if bidirectional == "interleaved" else bool(bidirectional)
         )
-        self.dropout, self.engine = dropout, engine
+        self.dropout, self.engine = dropout_probability(dropout), engine
+        self.dropout_in_inference = False
         self.locked_dropout, self.weight_dropout = False, 0.0
         if engine is not None:
             recurrence.engine_name(engine)
@@ -97,6 +96,18 @@ class RecurrentStack(nn.Module):
     def has_cell(self) -> bool:
         """Whether the state is (h, c); False for a GRU, whose state is h alone."""
         return self.cells[0].has_cell
+
+    @property
+    def drops(self) -> bool:
+        """Whether dropout between layers is active: in training, and in inference if asked for."""
+        return self.training or self.dropout_in_inference
+
+    def make_generation_fast_(
+        self, name="", retain_dropout=False, retain_dropout_modules=None, **unused
+    ):
+        """Called by fairseq's generator; keeps dropout active with its ``--retain-dropout``."""
+        chosen = retain_dropout_modules is None or type(self).__name__ in retain_dropout_modules
+        self.dropout_in_inference = bool(retain_dropout) and chosen
 
     def layer_input_size(self, k: int) -> int:
         """Features that layer k reads."""
@@ -213,7 +224,7 @@ class RecurrentStack(nn.Module):
         hs, cs, lower_c = [], [], None
         for k, cell in enumerate(self.cells):
             if k > 0:
-                x = dropout(x, self.dropout, self.training)
+                x = dropout(x, self.dropout, self.drops)
             w_ih, w_hh, bias, params = self.layer_parameters(k)
             extra = self.extra_input(k, "", x, lower_c, tokens)
             c = None if c_0 is None else c_0[k]
@@ -271,7 +282,7 @@ class RecurrentStack(nn.Module):
 
     def _between(self, x, k):
         drop = locked_dropout if self.locked_dropout else dropout
-        return drop(x, self.dropout, self.training) if k > 0 else x
+        return drop(x, self.dropout, self.drops) if k > 0 else x
 
     def _independent(self, x, states, lengths, tokens):
         last = None if lengths is None else lengths - 1

@@ -162,7 +162,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         decode = self.decode(embedded, encoder_out)
         between = (self.rnn.num_layers - 1, *embedded.shape[:2], self.rnn.hidden_size)
         rnn, drop = self.rnn, self.dropout_out_module
-        decode.drop_layers = self.dropout_mask(embedded, between, rnn.dropout, self.training)
+        decode.drop_layers = self.dropout_mask(embedded, between, rnn.dropout, rnn.drops)
         decode.drop_out = self.dropout_mask(embedded, between[1:], drop.p, self.drops_out)
         decode.temperature = rnn.temperature if self.training and self.routes else None
         return decoding.run(rnn.engine, decode)
@@ -177,7 +177,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
 
     @property
     def drops_out(self) -> bool:
-        """Whether dropout is active: in training, and with fairseq's --retain-dropout."""
+        """Whether the output is dropped: in training, and with fairseq's --retain-dropout."""
         return self.training or self.dropout_out_module.apply_during_inference
 
     @property
@@ -220,7 +220,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         if rows is not None:
             d.h0 = d.h0.index_select(1, rows)
             d.c0 = None if d.c0 is None else d.c0.index_select(1, rows)
-        if not self.drops_out:
+        if not (self.drops_out or self.rnn.drops):
             steps = decoding.steps(self.rnn.engine, d, rows, self.input_feed)
             if steps is not None:
                 return {"steps": steps}

@@ -140,36 +140,20 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     return ENGINES[name](cell, gx, weight_hh, h0, c0, extra, last, params)
 
 
-def stepper(engine, cell, weight_ih, bias, weight_hh, params=()):
-    """A function that makes one step of a layer after another, without gradients, for decoders.
-
-    It may keep a copy of the weights in another layout, so it is made anew after they change.
-    Making it costs about as much as a few steps.
+def one_step(cell, x, weight_ih, bias, weight_hh, h, c=None, extra=None, params=()):
+    """A differentiable step of a layer in PyTorch operations, for decoding.
 
     Args:
-        engine, cell, weight_hh, params: as in :func:`run`.
+        cell, weight_hh, params: as in :func:`run`.
+        x: ``(B, I)``.
         weight_ih: ``(ih_blocks*H, I)``.
         bias: ``(ih_blocks*H,)``.
+        h, c: ``(B, H)``; c None for a cell without c.
+        extra: ``(B, H)`` the lower layer's c, ``(B, S)`` weights or a :class:`Choice`, or None.
 
     Returns:
-        ``step(x, h, c=None, extra=None)``, which gives h and c, ``(B, H)`` each (c None without
-        cells), from x ``(B, I)``, h and c ``(B, H)`` and extra ``(B, H)`` or ``(B, S)``.
-    """
-    weights = (weight_ih, bias, weight_hh, *params)
-    if engine_name(engine, weight_hh.device.type) == "cpp" and cpp.supports(cell, *weights):
-        return cpp.Stepper(cell, weight_ih, bias, weight_hh, params)
-
-    @torch.no_grad()
-    def step(x, h, c=None, extra=None):
-        return one_step(cell, x, weight_ih, bias, weight_hh, h, c, extra, params)
-
-    return step
-
-
-def one_step(cell, x, weight_ih, bias, weight_hh, h, c=None, extra=None, params=()):
-    """A differentiable step of a layer in PyTorch operations; arguments as of :func:`stepper`.
-
-    With weights in half precision c comes out in float32.
+        h and c after the step, ``(B, H)`` each (c None without cells). With weights in half
+        precision c comes out in float32.
     """
     wide = kept(weight_hh.dtype)
     extra = extra.weights(wide) if isinstance(extra, Choice) else extra

@@ -202,22 +202,6 @@ def param_grads(cell: Cell, d_rows, rows, params):
     return tuple(part.view_as(p) for part, p in zip(parts, params, strict=True))
 
 
-class Stepper:
-    """One step after another, for decoding: see :func:`fairseq_casrnn.recurrence.stepper`."""
-
-    def __init__(self, cell: Cell, weight_ih, bias, weight_hh, params=()):
-        weight_ih, bias, weight_hh = weight_ih.detach(), bias.detach(), weight_hh.detach()
-        name, rows = kernel_params(cell, weight_hh.size(1), [p.detach() for p in params], bias)
-        # A transposed view would make each step's products half as slow again.
-        weights = weight_ih.t().contiguous(), bias, weight_hh.t().contiguous()
-        self.name, self.weights, self.rows = name, weights, rows
-        self.step = extension()[0].step
-
-    def __call__(self, x, h, c=None, extra=None):
-        """h and c after the step, ``(B, H)`` each."""
-        return self.step(self.name, x, *self.weights, h, c, extra, self.rows)
-
-
 class _Loop(torch.autograd.Function):
     @staticmethod
     def forward(ctx, cell, last, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, *params):

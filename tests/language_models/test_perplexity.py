@@ -79,6 +79,19 @@ def test_command(data, checkpoint, tmp_path, capsys, options):
     assert math.exp(loss) == pytest.approx(value, rel=1e-6)
 
 
+@torch.no_grad()
+def test_soft_routing_is_that_of_training():
+    model, words = random_model("second_order_lstm"), dictionary()
+    model.decoder.rnn.temperature.fill_(0.5)
+    sentences = list(random_tokens(3, 5))
+    hard = perplexity.score_sentences(model, words, sentences)
+    perplexity.route_softly(model, "x.pt")
+    soft = perplexity.score_sentences(model, words, sentences)
+    assert np.abs(soft.log_probs - hard.log_probs).max() > 1e-3
+    trained = perplexity.score_sentences(model.train(), words, sentences)
+    assert soft.log_probs == pytest.approx(trained.log_probs)
+
+
 def test_a_checkpoint_from_before_an_option(data, checkpoint, tmp_path):
     """fairseq fills the gaps of models, not those of architectures with a name of their own."""
     state = torch.load(checkpoint)
@@ -123,6 +136,7 @@ def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):
             "--streams is for a continuous text",
         ),
         (["{other}", "--path", "{checkpoint}"], "other has other words"),
+        (["{data}", "--path", "{checkpoint}", "--soft-routing"], "which {checkpoint} is not; drop"),
         (["{data}", "--path", "{checkpoint}", "--scores", "/no/file"], "cannot write /no/file"),
         (["{data}", "--path", "{checkpoint}", "--scores", "{tmp}"], "{tmp}: it is a folder; name"),
         (["{data}", "--path", "{other}/mt.pt"], "other/mt.pt is of cas_lstm_tiny, not a langu"),

@@ -298,6 +298,28 @@ def test_dropout_retained_at_inference(case):
 
 
 @every_family
+@pytest.mark.parametrize("variant", ["plain", "no-input-feed"])
+@pytest.mark.parametrize("named", [None, "the layer", "the decoder"])
+def test_dropout_between_layers_retained_at_inference(case, variant, named):
+    """Of all modules, or of those that are named by their class."""
+    model = random_model(case, variant, dropout=0.0).eval()
+    model.decoder.rnn.dropout = model.encoder.rnn.dropout = 0.5
+    src, prev = source(), target()
+
+    def outputs():
+        encoded = model.encoder(src)
+        full = model.decoder(prev, encoded)[0]
+        one = model.decoder(prev[:, :1], encoded, incremental_state={})[0]
+        return encoded["encoder_out"], full, one
+
+    still = outputs()
+    names = {"the layer": [type(model.decoder.rnn).__name__], "the decoder": ["RecurrentDecoder"]}
+    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=names.get(named))
+    for retained, before in zip(outputs(), still, strict=True):
+        assert ((retained - before).abs().max() > 1e-4) == (named != "the decoder")
+
+
+@every_family
 def test_eval_twice_is_the_same(case):
     model = random_model(case, dropout=0.5).eval()
     assert_close(run(model), run(model), tolerance={"rtol": 0, "atol": 0})

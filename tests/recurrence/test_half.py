@@ -29,9 +29,9 @@ def test_many_small_changes_of_a_state_add_up(dtype):
     _, cs, *final = recurrence.run("eager", cell, bias.repeat(STEPS, 1, 1), w_hh, h, c)
     assert all(t.dtype == dtype for t in final)
     assert_close([cs[-1]], [end], close)
-    step, x = recurrence.stepper("eager", cell, w_ih, bias, w_hh), h
+    x = h
     for _ in range(STEPS):
-        h, c = step(x, h, c)
+        h, c = recurrence.one_step(cell, x, w_ih, bias, w_hh, h, c)
         assert h.dtype == dtype
     assert_close([c], [end], close)
 
