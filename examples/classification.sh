@@ -110,6 +110,7 @@ evaluate_main() {
 # REST.
 parse_table_options() {
     local usage="$1" own="$2"
+    local of_prepare=" --vocabulary --tokenizer --min-count --valid-size --split-seed "
     shift 2
     RAW="" DATA="$RECIPE/data" OUT="$RECIPE/out" CHOSEN=""
     PREPARE=() TRAIN=() EVALUATE=() REST=()
@@ -121,8 +122,7 @@ parse_table_options() {
             --tiny) TRAIN+=(--tiny); shift; continue ;;
             --lowercase | --no-lowercase) PREPARE+=("$1"); shift; continue ;;
             --raw | --data | --out | --arch | --seed | --seeds | "$own") ;;
-            --vocabulary | --tokenizer | --min-count | --valid-size | --split-seed) ;;
-            *) fail "unknown option $1; see --help" ;;
+            *) [[ "$of_prepare" == *" $1 "* ]] || fail "unknown option $1; see --help" ;;
         esac
         [ $# -ge 2 ] || fail "$1 needs a value; see --help"
         case "$1" in
@@ -130,9 +130,8 @@ parse_table_options() {
             --data) DATA="$2" ;;
             --out) OUT="$2" ;;
             "$own") CHOSEN="${2//,/ }" ;;
-            --vocabulary | --tokenizer | --min-count | --valid-size | --split-seed)
-                PREPARE+=("$1" "$2") ;;
-            *) TRAIN+=("$1" "$2"); EVALUATE+=("$1" "$2") ;;
+            --arch | --seed | --seeds) TRAIN+=("$1" "$2"); EVALUATE+=("$1" "$2") ;;
+            *) PREPARE+=("$1" "$2") ;;
         esac
         shift 2
     done

@@ -138,20 +138,32 @@ train_one() {
     fairseq_train "$@" "${TASK[@]}" --arch "$1"
 }
 
+# training_data DIR: a checksum of what training reads there.
+training_data() {
+    find -L "$1" -type f \( -name 'dict*.txt' -o -name 'train*' -o -name singletons.txt \) -print0 |
+        LC_ALL=C sort -z | xargs -0 cat | cksum
+}
+
 # identity OPTION…: what makes a run another one: its data, and all options but those of its length.
 identity() {
-    find -L "$DATA/data-bin" -type f \( -name 'dict*.txt' -o -name 'train*' -o -name singletons.txt \) \
-        -print0 | LC_ALL=C sort -z | xargs -0 cat | cksum
+    training_data "$DATA/data-bin"
     while [ $# -gt 0 ]; do
         case "$1" in
             --max-epoch | --max-update | --total-num-update | --log-interval | --tensorboard-logdir)
                 [ $# -lt 2 ] || shift ;;
             --max-epoch=* | --max-update=* | --total-num-update=* | --log-interval=*) ;;
             --tensorboard-logdir=* | --cpu) ;;
+            --mix) echo "$1"; mixed_data "${2-}" ;;
+            --mix=*) echo "$1"; mixed_data "${1#*=}" ;;
             *) echo "$1" ;;
         esac
         shift
     done
+}
+
+# mixed_data DIR:FRACTION: a checksum of DIR, if there is one; otherwise fairseq-train will say so.
+mixed_data() {
+    if [ -d "${1%:*}" ]; then training_data "${1%:*}"; fi
 }
 
 # fairseq_train NAME SEED RUN OPTION…: those options, then SETTINGS and EXTRA, which may override them.

@@ -1,7 +1,9 @@
-"""Small generated classification corpora in the formats of the real ones."""
+"""Small generated classification corpora in the formats of the real ones; readers of results."""
 
 import json
 import random
+
+from fairseq.data import Dictionary, data_utils
 
 GOOD, BAD = ["good", "nice", "great", "fine"], ["bad", "poor", "dull", "weak"]
 FILL = ["the", "film", "is", "a", "story", "of", "it's", "café"]
@@ -175,3 +177,30 @@ def write_reviews(folder, sets=("books", "MR"), train=60, test=12):
             lines[0] = "1\tgood caf\xe9 \x96 fine\n".encode("latin-1")
             (folder / f"{name}.task.{split}").write_bytes(b"".join(lines))
     return folder
+
+
+def read_back(folder, part="input0", split="train"):
+    """The lines of a binarised set."""
+    dictionary = Dictionary.load(str(folder / "data-bin" / part / "dict.txt"))
+    path = str(folder / "data-bin" / part / split)
+    dataset = data_utils.load_indexed_dataset(path, dictionary)
+    assert all(tokens[-1] == dictionary.eos() for tokens in dataset)
+    return [" ".join(dictionary[int(t)] for t in tokens[:-1]) for tokens in dataset]
+
+
+def note(folder, name="prepare"):
+    return json.loads((folder / "data-bin" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def fails(main, capsys, *argv):
+    """The one sentence of a command that leaves nothing behind."""
+    assert main([str(arg) for arg in argv]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def run(module, raw, out, *argv):
+    assert module.main(["--raw", str(raw), "--out", str(out), *map(str, argv)]) == 0
+    return out

@@ -1,12 +1,13 @@
 """Readers of the classification corpora: known counts, labels, words; and malformed files."""
 
-import argparse
 import json
 
-import numpy
 import pytest
-from fairseq.data import Dictionary, data_utils
 from labelled_corpora import (
+    fails,
+    note,
+    read_back,
+    run,
     write_mr,
     write_mrpc,
     write_nli,
@@ -20,36 +21,7 @@ from labelled_corpora import (
 )
 
 from fairseq_casrnn.data import mr, nli, paraphrase, reviews16, rte, sick, sst, trec
-from fairseq_casrnn.data.labelled import Example, Labelled, add_arguments, prepare
 from fairseq_casrnn.errors import UserError
-
-
-def read_back(folder, part="input0", split="train"):
-    """The lines of a binarised set."""
-    dictionary = Dictionary.load(str(folder / "data-bin" / part / "dict.txt"))
-    path = str(folder / "data-bin" / part / split)
-    dataset = data_utils.load_indexed_dataset(path, dictionary)
-    assert all(tokens[-1] == dictionary.eos() for tokens in dataset)
-    return [" ".join(dictionary[int(t)] for t in tokens[:-1]) for tokens in dataset]
-
-
-def note(folder, name="prepare"):
-    return json.loads((folder / "data-bin" / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def fails(main, capsys, *argv):
-    """The one sentence of a command that leaves nothing behind."""
-    assert main([str(arg) for arg in argv]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    return error
-
-
-def run(module, raw, out, *argv):
-    assert module.main(["--raw", str(raw), "--out", str(out), *map(str, argv)]) == 0
-    return out
-
 
 # --- SST ---------------------------------------------------------------------------------------
 
@@ -251,6 +223,23 @@ def test_wrong_encoding(tmp_path, capsys):
     assert "line 85 is not valid UTF-8" in error
 
 
+def test_brackets_of_plain_lines_are_words(tmp_path):
+    raw = write_plain_nli(tmp_path / "raw")
+    lines = (raw / "s1.dev").read_text().splitlines()
+    (raw / "s1.dev").write_text("\n".join(f"( {line} )" for line in lines) + "\n")
+    found = nli.read_split(raw, "snli", "valid")[0]
+    assert all(words[0] == "(" and words[-1] == ")" for words, _ in (e.sentences for e in found))
+
+
+def test_unknown_label_is_named(tmp_path):
+    raw = write_plain_nli(tmp_path / "raw")
+    labels = (raw / "labels.dev").read_text().splitlines()
+    labels[2] = "perhaps"
+    (raw / "labels.dev").write_text("\n".join(labels) + "\n")
+    with pytest.raises(UserError, match=r"labels\.dev, line 3: 'perhaps' is not one of"):
+        nli.read_split(raw, "snli", "valid")
+
+
 # --- tables of pairs ---------------------------------------------------------------------------
 
 
@@ -326,102 +315,3 @@ def test_review_without_label(tmp_path, capsys):
         file.write("5\tgood\n")
     error = fails(reviews16.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--set", "MR")
     assert "MR.task.train, line 61 is not 0 or 1, a tab and a review" in error
-
-
-# --- what all share ----------------------------------------------------------------------------
-
-
-def test_the_layout_is_that_of_fairseq_preprocess(tmp_path):
-    """Byte for byte, for the same dictionary."""
-    from command_lines.programs import fairseq
-
-    out = run(mr, write_mr(tmp_path / "raw", 20), tmp_path / "out")
-    for part in ("input0", "label"):
-        ours = out / "data-bin" / part
-        for split in ("train", "valid", "test"):
-            lines = read_back(out, part, split)
-            (tmp_path / f"{split}.{part}").write_text("".join(f"{line}\n" for line in lines))
-        prefixes = []
-        for split in ("train", "valid", "test"):
-            prefixes += [f"--{split}pref", tmp_path / f"{split}.{part}"]
-        options = ["--only-source", "--srcdict", ours / "dict.txt", "--destdir", tmp_path / part]
-        fairseq("preprocess", *prefixes, *options)
-        for split in ("train", "valid", "test"):
-            for ending in ("bin", "idx"):
-                theirs = (tmp_path / part / f"{split}.{ending}").read_bytes()
-                assert theirs == (ours / f"{split}.{ending}").read_bytes()
-
-
-def test_the_dictionary(tmp_path):
-    raw = write_mr(tmp_path / "raw", 30)
-    with open(raw / "rt-polarity.neg", "a") as file:
-        file.write("unheard of\n")
-    rare, every = (
-        Dictionary.load(str(run(mr, raw, tmp_path / option, *given) / "data-bin/input0/dict.txt"))
-        for option, *given in (("rare", "--min-count", 2), ("all", "--vocabulary", "all"))
-    )
-    assert "unheard" not in rare
-    assert "unheard" in every
-    assert numpy.all(numpy.diff(every.count[4:]) <= 0)
-
-
-def test_singletons_are_counted_in_different_sentences(tmp_path):
-    """A sentence that occurs twice, as premises do, does not make its words frequent."""
-    splits = {name: [Example("a", ("x y",)), Example("b", ("y z",))] for name in ("valid", "test")}
-    splits["train"] = [Example("b", (s,)) for s in ("rare x", "rare x", "x y", "y y w")]
-    splits["train"].append(Example("a", ("x",)))
-    arguments = ["--out", str(tmp_path / "out"), "--vocabulary", "all"]
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    prepare(lambda: Labelled(splits), parser.parse_args(arguments))
-    folder = tmp_path / "out" / "data-bin"
-    assert (folder / "input0" / "singletons.txt").read_text().split() == ["rare", "w"]
-    # b is the more frequent class.
-    assert (folder / "label" / "dict.txt").read_text().split()[::2] == ["a", "b"]
-
-
-def test_labels_of_the_test_set_must_be_known(tmp_path, capsys):
-    raw = write_trec(tmp_path / "raw")
-    with open(raw / "TREC_10.label", "a") as file:
-        file.write("ENTY:food What is it ?\n")
-    error = fails(trec.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--valid-size", 9)
-    assert "test, sentence 13: label ENTY is not seen in training (HUM, NUM)" in error
-    assert not (tmp_path / "out").exists()
-
-
-def test_missing_files_say_where_to_get_them(tmp_path, capsys):
-    error = fails(sst.main, capsys, "--raw", tmp_path, "--out", tmp_path / "out")
-    assert f"{tmp_path} holds no train.txt; get trainDevTestTrees_PTB.zip from https://" in error
-    error = fails(sst.main, capsys, "--raw", tmp_path / "no", "--out", tmp_path / "out")
-    assert "is not a folder" in error
-
-
-def test_prepared_once(tmp_path, capsys):
-    raw = write_mr(tmp_path / "raw")
-    run(mr, raw, tmp_path / "out")
-    capsys.readouterr()
-    run(mr, raw, tmp_path / "out", "--lowercase")
-    assert "is already prepared" in capsys.readouterr().out
-    arguments = ["--raw", str(raw), "--out", str(tmp_path / "out"), "--fold", "3"]
-    assert mr.main(arguments) == 2
-    assert "was prepared with --fold 0, not 3; give another --out" in capsys.readouterr().err
-    run(mr, raw, tmp_path / "out", "--force", "--no-lowercase")
-    assert note(tmp_path / "out", "text")["lowercase"] is False
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["data-bin"]
-
-
-def test_brackets_of_plain_lines_are_words(tmp_path):
-    raw = write_plain_nli(tmp_path / "raw")
-    lines = (raw / "s1.dev").read_text().splitlines()
-    (raw / "s1.dev").write_text("\n".join(f"( {line} )" for line in lines) + "\n")
-    found = nli.read_split(raw, "snli", "valid")[0]
-    assert all(words[0] == "(" and words[-1] == ")" for words, _ in (e.sentences for e in found))
-
-
-def test_unknown_label_is_named(tmp_path):
-    raw = write_plain_nli(tmp_path / "raw")
-    labels = (raw / "labels.dev").read_text().splitlines()
-    labels[2] = "perhaps"
-    (raw / "labels.dev").write_text("\n".join(labels) + "\n")
-    with pytest.raises(UserError, match=r"labels\.dev, line 3: 'perhaps' is not one of"):
-        nli.read_split(raw, "snli", "valid")

@@ -183,6 +183,23 @@ def test_a_run_does_not_go_on_with_other_options_or_data(mr_data, tmp_path, reco
     assert (tmp_path / "out" / "cnn" / "seed1" / "finished").exists()
 
 
+def test_the_corpus_mixed_in_is_part_of_a_run(mr_data, tmp_path, recorded):
+    extra = shutil.copytree(mr_data, tmp_path / "extra") / "data-bin"
+    where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn", "--")
+    mixes = (("--mix", f"{extra}:0.5"), (f"--mix={extra}:0.5",))
+    for number, mix in enumerate(mixes):
+        assert len(recorded("mr/train.sh", *where, *mix)) == 1
+        (tmp_path / "out" / "cnn" / "seed1" / "checkpoint_last.pt").touch()
+        assert recorded("mr/train.sh", *where, *mix) == []
+        with open(extra / "input0" / "singletons.txt", "a") as file:
+            file.write(f"another{number}\n")
+        refused = run("mr/train.sh", *where, *mix, status=2)
+        assert "was begun with other options or data" in refused
+        shutil.rmtree(tmp_path / "out")
+    (nowhere,) = recorded("mr/train.sh", *where, "--mix", f"{tmp_path}/none:0.5")
+    assert f"{tmp_path}/none:0.5" in nowhere
+
+
 def test_what_goes_wrong_in_training_is_said_on_the_error_stream(mr_data, tmp_path):
     where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn")
     error = run("mr/train.sh", *where, "--", "--lr-scheduler", "nope", status=2)
