@@ -53,11 +53,16 @@ def _diverse_step(original, self, step, lprobs, scores, prev=None, original_batc
     return original(self, step, lprobs, scores, prev, original_batch_idxs)
 
 
+def compiled() -> bool:
+    """Whether the compiled engine is the one that runs unless a layer says otherwise."""
+    chosen = os.environ.get("CASRNN_ENGINE", "") in ("", "auto", "cpp")
+    return chosen and cpp.extension()[0] is not None
+
+
 def supports(lprobs: Tensor, scores: Tensor) -> bool:
     """Whether the compiled code can choose among these."""
     return (
-        cpp.extension()[0] is not None
-        and os.environ.get("CASRNN_ENGINE", "") in ("", "auto", "cpp")
+        compiled()
         and lprobs.is_contiguous()
         and lprobs.device.type == scores.device.type == "cpu"
         and lprobs.dtype == scores.dtype == torch.float32

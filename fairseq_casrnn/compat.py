@@ -17,7 +17,7 @@ import numpy
 import omegaconf
 import torch
 
-from fairseq_casrnn import allocation, beam, checks, precision
+from fairseq_casrnn import allocation, beam, checks, next_words, precision
 from fairseq_casrnn.batching import keep_batches_on_resume, keep_last_batch
 from fairseq_casrnn.explain import explain, explained
 from fairseq_casrnn.files import replacing
@@ -44,6 +44,7 @@ def install() -> None:
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
         allocation.keep_freed_memory()
         beam.install()
+        next_words.install()
         explain_mistakes()
         checks.install_for_program(sys.argv[0])
         # Six lines about hydra's own past and future before each run's first line.

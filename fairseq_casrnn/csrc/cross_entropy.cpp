@@ -17,21 +17,6 @@ namespace {
 
 using at::Tensor;
 
-template <class T>
-T largest(const T* x, int64_t size) {
-  constexpr int64_t width = Vec<T>::size();
-  T best = x[0];
-  if (size >= width) {
-    Vec<T> all = Vec<T>::loadu(x);
-    for (int64_t i = width; i + width <= size; i += width) all = at::vec::maximum(all, Vec<T>::loadu(x + i));
-    T lanes[width];
-    all.store(lanes);
-    best = *std::max_element(lanes, lanes + width);
-  }
-  for (int64_t i = size - size % width; i < size; ++i) best = std::max(best, x[i]);
-  return best;
-}
-
 struct Loss {
   double smoothed = 0, plain = 0;
 };

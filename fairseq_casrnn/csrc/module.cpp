@@ -13,6 +13,7 @@
 #include "cross_entropy.h"
 #include "decoder.h"
 #include "kernels.h"
+#include "log_probs.h"
 #include "loop.h"
 #include "multiply.h"
 #include "panels.h"
@@ -179,6 +180,11 @@ Tensor run_mm(const Tensor& a, const Tensor& b, const Maybe& bias) {
   return y;
 }
 
+std::tuple<Tensor, bool> run_log_probs(const Tensor& x, const Tensor& weight, const Maybe& bias) {
+  const Quiet quiet;
+  return log_probs(x, weight, dense(bias));
+}
+
 std::tuple<Tensor, Tensor> run_best_sums(const Tensor& lprobs, const Tensor& scores, int64_t count) {
   const Quiet quiet;
   return best_sums(lprobs, scores, count);
@@ -213,6 +219,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("is_narrow", &is_narrow);
   m.def("mm", &run_mm, release());
   m.def("cross_entropy", &run_cross_entropy, release());
+  m.def("log_probs", &run_log_probs, release());
   m.def("best_sums", &run_best_sums, release());
   m.def("decode_forward", &run_decode_forward, release());
   m.def("decode_backward", &run_decode_backward, release());

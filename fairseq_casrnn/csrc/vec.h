@@ -15,6 +15,9 @@
 
 #include <ATen/cpu/vec/vec.h>
 
+#include <algorithm>
+#include <cstdint>
+
 namespace casrnn {
 
 template <class T>
@@ -106,6 +109,22 @@ inline T sum(Vec<T> v) {
   T total = 0;
   for (const T lane : lanes) total += lane;
   return total;
+}
+
+// The largest of `size` values, at least one.
+template <class T>
+T largest(const T* x, int64_t size) {
+  constexpr int64_t width = Vec<T>::size();
+  T best = x[0];
+  if (size >= width) {
+    Vec<T> all = Vec<T>::loadu(x);
+    for (int64_t i = width; i + width <= size; i += width) all = at::vec::maximum(all, Vec<T>::loadu(x + i));
+    T lanes[width];
+    all.store(lanes);
+    best = *std::max_element(lanes, lanes + width);
+  }
+  for (int64_t i = size - size % width; i < size; ++i) best = std::max(best, x[i]);
+  return best;
 }
 
 }  // namespace casrnn

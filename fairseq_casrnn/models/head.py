@@ -6,7 +6,7 @@ from fairseq.modules import AdaptiveSoftmax
 from torch import nn
 
 from ..errors import UserError
-from ..recurrence.products import linear
+from ..recurrence.products import linear, log_probs
 
 
 def uniform_linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
@@ -46,6 +46,19 @@ class VocabularyHead:
         if self.fc_out is not None:
             return linear(features, self.fc_out.weight, self.fc_out.bias)
         return linear(features, self.embed_tokens.weight)
+
+    def log_probs(self, features):
+        """Log-probabilities ``(N, V)`` of features ``(N, out_embed_dim)``, in one pass.
+
+        Returns:
+            them and whether there is NaN among them; or None where only the other way is open:
+            :meth:`output_layer` and :meth:`get_normalized_probs`.
+        """
+        if self.adaptive_softmax is not None:
+            return None
+        if self.fc_out is not None:
+            return log_probs(features, self.fc_out.weight, self.fc_out.bias)
+        return log_probs(features, self.embed_tokens.weight)
 
     def get_normalized_probs(self, net_output, log_probs, sample=None):
         """(Log-)probabilities ``(B, T, V)``, as fairseq's criterions and generators ask for them.

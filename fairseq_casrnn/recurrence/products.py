@@ -33,6 +33,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return y.view(*x.shape[:-1], -1)
 
 
+def log_probs(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, bool] | None:
+    """Log-probabilities ``(N, O)`` of x ``(N, I)``, :func:`linear` and its log softmax in one pass.
+
+    Without gradients, and only where the compiled extension can.
+
+    Returns:
+        the table and whether it holds NaN (in whole rows); or None.
+    """
+    if _extension(x) is None or torch.is_grad_enabled() or x.dtype != torch.float32:
+        return None
+    return cpp.extension()[0].log_probs(x, weight.t(), bias)
+
+
 def _extension(x: Tensor):
     """The compiled module where it may compute products of ``x``, or None."""
     if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):

@@ -110,3 +110,57 @@ def test_a_single_column_of_another_matrix(precision, rows):
     assert_close([y], [torch.nn.functional.linear(x.double(), weight.double()).float()], tolerance)
     columns = rand(7, rows, dtype=torch.float32)[2:3].t()  # (rows, 1), strides 1
     assert_close([products.linear(columns, weight)], [columns @ weight.t()], tolerance)
+
+
+@pytest.mark.parametrize("rows", [1, 63, 64, 601])
+@pytest.mark.parametrize(("inner", "words"), [(40, 5), (33, 1000), (1300, 70), (7, 40_000)])
+@pytest.mark.parametrize("with_bias", [False, True], ids=["", "bias"])
+@torch.no_grad()
+def test_log_probabilities(rows, inner, words, with_bias):
+    x, weight = rand(rows, inner).float(), rand(words, inner, seed=1).float()
+    bias = rand(words, seed=2).float() if with_bias else None
+    table, spoilt = products.log_probs(x, weight, bias)
+    double = [None if t is None else t.double() for t in (x, weight, bias)]
+    expected = torch.nn.functional.linear(*double).log_softmax(-1)
+    assert not spoilt
+    assert_close([table.double()], [expected], CLOSE)
+
+
+@torch.no_grad()
+def test_log_probabilities_in_the_narrow_precision():
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        x, weight = rand(300, 96).float(), rand(500, 96, seed=1).float()
+        table, _ = products.log_probs(x, weight)
+        assert_close([table], [products.linear(x, weight).log_softmax(-1)], CLOSE)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("rows", [3, 100])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("word", [0, 20, 39], ids=["first", "within", "last"])
+@torch.no_grad()
+def test_what_is_no_number_is_noticed(rows, value, word):
+    """Only -inf is: that word's probability is 0."""
+    x, weight, bias = rand(rows, 8).float(), rand(40, 8, seed=1).float(), torch.zeros(40)
+    bias[word] = value
+    table, spoilt = products.log_probs(x, weight, bias)
+    expected = torch.nn.functional.linear(x, weight, bias).log_softmax(-1)
+    assert spoilt == (value != -float("inf"))
+    assert torch.equal(table.isnan(), expected.isnan())
+    torch.testing.assert_close(table, expected, equal_nan=True)
+    bias[word], x[1, 0] = 0, value
+    table, spoilt = products.log_probs(x, weight, bias)
+    assert spoilt
+    assert table.isnan().any(1).nonzero().tolist() == [[1]]
+
+
+def test_log_probabilities_with_gradients_are_torchs():
+    x, weight = rand(300, 8).float(), rand(40, 8).float()
+    assert products.log_probs(x, weight) is None
+    with torch.no_grad():
+        assert products.log_probs(x.double(), weight.double()) is None
+        with torch.autocast("cpu", torch.bfloat16):
+            assert products.log_probs(x, weight) is None

@@ -1,0 +1,48 @@
+#include "vec.h"  // first: it chooses the instruction set
+
+#include "log_probs.h"
+
+#include <ATen/ops/empty.h>
+
+#include <atomic>
+#include <cmath>
+
+#include "multiply.h"
+#include "tensors.h"
+
+namespace casrnn {
+namespace {
+
+// log softmax of one row, in place. Returns whether it is of numbers.
+bool normalise(float* x, int64_t size) {
+  constexpr int64_t width = Vec<float>::size();
+  const float top = largest(x, size);
+  Vec<float> powers(0.0f);
+  int64_t i = 0;
+  for (; i + width <= size; i += width)
+    powers = powers + exp_of_negative(Vec<float>::loadu(x + i) - Vec<float>(top));
+  double total = sum(powers);
+  for (; i < size; ++i) total += std::exp(x[i] - top);
+  const float less = float(top + std::log(total));
+  for (i = 0; i + width <= size; i += width) (Vec<float>::loadu(x + i) - Vec<float>(less)).store(x + i);
+  for (; i < size; ++i) x[i] -= less;
+  return !std::isnan(less);
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const int64_t rows = x.size(0), size = weight.size(1);
+  check("bias", bias, {size});
+  TORCH_CHECK(x.scalar_type() == at::kFloat, "log_probs is of floats");
+  const at::Tensor table = at::empty({rows, size}, x.options());
+  std::atomic<bool> spoilt = false;
+  float* const y = data<float>(table);
+  multiply(table, x, weight, bias, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      if (!normalise(y + row * size, size)) spoilt = true;
+  });
+  return {table, spoilt};
+}
+
+}  // namespace casrnn

@@ -1,0 +1,63 @@
+"""The log-probabilities of the next words in fairseq's generator, in one pass over their table.
+
+fairseq divides the scores by the temperature, normalises them and looks for NaN, each for all
+hypotheses and words. With one of this package's models on the CPU, compiled code normalises each
+row while it is still in the cache, and notices NaN meanwhile. Ensembles and temperatures other
+than 1 are left to fairseq.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .beam import compiled
+from .wrapping import wrap
+
+
+def install() -> None:
+    """Let fairseq's ``SequenceGenerator`` get them so, where the compiled engine is the default."""
+    from fairseq.sequence_generator import EnsembleModel
+
+    wrap(EnsembleModel, "forward_decoder", _forward_decoder)
+
+
+def _forward_decoder(original, self, tokens, encoder_outs, incremental_states, temperature=1.0):
+    from .models.head import VocabularyHead
+
+    decoder = getattr(self.single_model, "decoder", None)
+    usual = isinstance(decoder, VocabularyHead) and decoder.adaptive_softmax is None
+    alone = self.models_size == 1 and self.has_incremental_states() and temperature == 1.0
+    if not (usual and alone and compiled()) or torch.is_grad_enabled():
+        return original(self, tokens, encoder_outs, incremental_states, temperature)
+    source = encoder_outs[0] if self.has_encoder() else None
+    features, extra = decoder.extract_features(
+        tokens, encoder_out=source, incremental_state=incremental_states[0]
+    )
+    attention = None if extra["attn"] is None else extra["attn"][0][:, -1]
+    found = decoder.log_probs(features[:, -1])
+    if found is None:
+        net_output = (decoder.output_layer(features)[:, -1:], extra)
+        return self.single_model.get_normalized_probs(net_output, True, None)[:, -1], attention
+    lprobs, has_nan = found
+    return lprobs if has_nan else lprobs.as_subclass(Numbers), attention
+
+
+class Numbers(Tensor):
+    """A table without NaN, to which ``table[table != table] = value`` does nothing at no cost.
+
+    Whatever else is done with it is done with the plain tensor, and its results are plain.
+    """
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        """Called by torch in the place of ``func``."""
+        if func is Tensor.ne and len(args) == 2 and args[0] is args[1]:
+            nowhere = torch.zeros((), dtype=torch.bool, device=args[0].device).expand(args[0].shape)
+            nowhere.is_nowhere = True
+            return nowhere
+        if func is Tensor.__setitem__ and getattr(args[1], "is_nowhere", False):
+            return None
+        with torch._C.DisableTorchFunctionSubclass():
+            args = [a.as_subclass(Tensor) if isinstance(a, cls) else a for a in args]
+            return func(*args, **(kwargs or {}))

@@ -1,0 +1,132 @@
+"""The next words' log-probabilities in fairseq's generator, beside its own."""
+
+import math
+
+import pytest
+import torch
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
+from helpers import FAMILIES, SINGLE, assert_close, every_family
+from models.common import EOS, TARGET, dictionary, random_model, source
+
+from fairseq_casrnn import next_words, recurrence
+from fairseq_casrnn.next_words import Numbers
+from fairseq_casrnn.recurrence import products
+
+compiled = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """fairseq's own way; and the tables that were made in one pass."""
+    monkeypatch.delenv("CASRNN_ENGINE", raising=False)
+    original, tables = EnsembleModel.forward_decoder, []
+    monkeypatch.setattr(EnsembleModel, "forward_decoder", original)
+    next_words.install()
+    log_probs = products.log_probs
+
+    def spy(*args):
+        tables.append(log_probs(*args))
+        return tables[-1]
+
+    monkeypatch.setattr("fairseq_casrnn.models.head.log_probs", spy)
+    return original, tables
+
+
+def first_steps(forward_decoder, models, temperature=1.0):
+    """Log-probabilities and attention after </s>, and after another word."""
+    ensemble = EnsembleModel(models)
+    states = [{} for _ in models]
+    encoded = [model.encoder(source()) for model in models]
+    tokens = torch.tensor([[EOS, 5]]).repeat(len(source()), 1)
+    found = []
+    for length in (1, 2):
+        found += forward_decoder(ensemble, tokens[:, :length], encoded, states, temperature)
+    return found
+
+
+def plain(tensors):
+    return [tensor.as_subclass(torch.Tensor) for tensor in tensors]
+
+
+@every_family
+@pytest.mark.parametrize("variant", ["sizes", "shared-target", "no-input-feed"])
+@torch.no_grad()
+def test_the_tables_are_those_of_fairseq(installed, case, variant):
+    original, tables = installed
+    model = random_model(case, variant).float().eval()
+    expected = first_steps(original, [model])
+    assert not tables
+    found = first_steps(EnsembleModel.forward_decoder, [model])
+    assert len(tables) == (2 if "cpp" in recurrence.ENGINES else 0)
+    assert_close(plain(found), expected, SINGLE)
+
+
+@pytest.mark.parametrize(
+    "why", ["temperature", "ensemble", "engine", "adaptive", "double", "gradient"]
+)
+def test_what_is_left_to_fairseq(installed, monkeypatch, why):
+    original, tables = installed
+    model = random_model(FAMILIES[0], "adaptive-equal" if why == "adaptive" else "sizes").eval()
+    model = model if why == "double" else model.float()
+    models = [model, model] if why == "ensemble" else [model]
+    if why == "engine":
+        monkeypatch.setenv("CASRNN_ENGINE", "eager")
+    temperature = 0.5 if why == "temperature" else 1.0
+    with torch.set_grad_enabled(why == "gradient"):
+        expected = first_steps(original, models, temperature)
+        found = first_steps(EnsembleModel.forward_decoder, models, temperature)
+    assert not any(tables)
+    assert not any(isinstance(t, Numbers) for t in found)
+    assert_close(found, expected, SINGLE)
+
+
+@compiled
+@torch.no_grad()
+def test_searches_end_alike(installed, monkeypatch):
+    """The sentences and scores of the whole generator."""
+    original, tables = installed
+    model, words = random_model(FAMILIES[0], "sizes").float().eval(), dictionary(TARGET)
+    src = source()
+    sample = {"net_input": {"src_tokens": src, "src_lengths": src.ne(words.pad()).sum(1)}}
+    results = []
+    for way in (EnsembleModel.forward_decoder, original):
+        monkeypatch.setattr(EnsembleModel, "forward_decoder", way)
+        generator = SequenceGenerator([model], words, beam_size=3, max_len_b=6)
+        results.append(generator.generate([model], sample))
+    assert tables
+    for ours, theirs in zip(*results, strict=True):
+        assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in theirs]
+        scores = [[h["positional_scores"] for h in found] for found in (ours, theirs)]
+        assert_close(*scores, SINGLE)
+
+
+@compiled
+@torch.no_grad()
+def test_tables_with_nan_are_not_passed_off_as_others(installed):
+    model = random_model(FAMILIES[0], "sizes").float().eval()
+    model.decoder.fc_out.bias[7] = math.nan
+    found = first_steps(EnsembleModel.forward_decoder, [model])
+    assert not any(isinstance(t, Numbers) for t in found)
+    assert found[0].isnan().all()
+
+
+def test_a_table_without_nan_is_not_searched_for_it():
+    table = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    numbers = table.as_subclass(Numbers)
+    nowhere = numbers != numbers
+    assert nowhere.shape == table.shape
+    assert not nowhere.any()
+    numbers[nowhere] = 9.0
+    assert table.tolist() == [[1, 2], [3, 4]]
+    # Anything else happens, and gives plain tensors that may hold anything.
+    numbers[:, 1] = -math.inf
+    numbers[:, 0] -= 1
+    numbers[torch.tensor([[True, False], [False, False]])] = 5.0
+    assert table.tolist() == [[5, -math.inf], [2, -math.inf]]
+    assert (numbers != 5).tolist() == [[False, True], [True, True]]
+    assert (numbers != numbers.clone()).tolist() == [[False, False], [False, False]]
+    assert type(numbers.view(1, 4)) is torch.Tensor
+    assert type(torch.tensor(1.0).to(numbers)) is torch.Tensor
+    numbers += torch.tensor([[math.nan, 0.0], [0.0, 0.0]])
+    assert type(numbers) is torch.Tensor
+    assert (numbers != numbers).tolist() == [[True, False], [False, False]]
