@@ -4,10 +4,9 @@
     python benchmarks/recurrent_layers.py --settings 256,1024 --engines triton --dtype bfloat16
 
 Prints Markdown tables: milliseconds, microseconds a step of one layer, tokens a second, the time
-over nn.LSTM's, the same per unit of arithmetic (a cell with five gates multiplies more than one
-with four), and the share of the machine's own speed at products of matrices, measured just before.
-Engine ``reference`` is the plain loop over time that one writes by hand. Settings 12 and 24, the
-sizes of models of Dyck languages, show what a step costs beside arithmetic.
+over nn.LSTM's, the same per unit of arithmetic (five gates multiply more than four), and the share
+of the machine's own speed at products of matrices, measured just before. Engine ``reference`` is
+the plain loop over time that one writes by hand. Settings 12 and 24 show what a step costs.
 
 nn.LSTM concatenates its two directions after every layer, which is more to compute; beside
 bidirectional layers it is therefore built as two one-directional ones.
@@ -65,8 +64,10 @@ def contenders(cells: list[str], engines: list[str], size: int, both: bool) -> d
 
 def arithmetic(model: nn.Module) -> int:
     """Multiplications of one token: every weight matrix's elements; of cells routed hard, one's."""
-    shares = 1 if model.training else getattr(vars(model).get("options"), "num_cells", 1)
-    return sum(p.numel() for name, p in model.named_parameters() if "weight" in name) // shares
+    weights = {name: p.numel() for name, p in model.named_parameters() if "weight" in name}
+    alone = not model.training and getattr(model, "engine", None) == "cpp"
+    alone = alone and weights["weight_hh_l0"] >= recurrence.cpp.ROUTED_WEIGHTS
+    return sum(weights.values()) // (getattr(model.options, "num_cells", 1) if alone else 1)
 
 
 def forward(model: nn.Module, x, grad) -> None:
@@ -123,14 +124,14 @@ def compare(
 def main() -> None:
     """Run the settings asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--threads", type=machine.positive, default=1)
+    for option, number in (("--threads", 1), ("--rounds", 15)):
+        parser.add_argument(option, type=machine.positive, default=number)
     names = machine.names_of
     parser.add_argument("--cells", type=names(FAMILIES), default=CELLS, help="with commas between")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     engines, known = f"{recurrence.default(device)},reference", names(recurrence.ENGINES)
     parser.add_argument("--engines", type=known, default=engines, help="the first for all cells")
     parser.add_argument("--settings", type=names(SETTINGS), default="256,300bi,650")
-    parser.add_argument("--rounds", type=machine.positive, default=15)
     parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     args = parser.parse_args()
@@ -140,8 +141,8 @@ def main() -> None:
     torch.backends.cudnn.allow_tf32 = args.precision != "highest"
     print(f"\n## Layers, {args.threads} threads, {args.dtype}, {args.precision} precision\n")
     print(machine.warn_if_busy(args.threads), end="")
+    dtype = getattr(torch, args.dtype)
     for setting in args.settings:
-        dtype = getattr(torch, args.dtype)
         print(compare(setting, args.cells, args.engines, args.rounds, device, dtype), flush=True)
 
 

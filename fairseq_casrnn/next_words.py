@@ -23,13 +23,11 @@ def install() -> None:
 
 
 def _forward_decoder(original, self, tokens, encoder_outs, incremental_states, temperature=1.0):
-    from .models.head import VocabularyHead
-
-    decoder = getattr(self.single_model, "decoder", None)
-    usual = isinstance(decoder, VocabularyHead) and decoder.adaptive_softmax is None
+    usual = is_usual(self.single_model)
     alone = self.models_size == 1 and self.has_incremental_states() and temperature == 1.0
     if not (usual and alone and compiled()) or torch.is_grad_enabled():
         return original(self, tokens, encoder_outs, incremental_states, temperature)
+    decoder = self.single_model.decoder
     source = encoder_outs[0] if self.has_encoder() else None
     features, extra = decoder.extract_features(
         tokens, encoder_out=source, incremental_state=incremental_states[0]
@@ -43,21 +41,48 @@ def _forward_decoder(original, self, tokens, encoder_outs, incremental_states, t
     return lprobs if has_nan else lprobs.as_subclass(Numbers), attention
 
 
+def is_usual(model) -> bool:
+    """Whether ``model`` computes them as this package's models do, and not by an adaptive softmax.
+
+    By exact class, for a subclass may compute something else.
+    """
+    from fairseq.models import BaseFairseqModel
+
+    from .models.decoder import RecurrentDecoder
+    from .models.language_model import RecurrentLanguageDecoder
+
+    decoder = getattr(model, "decoder", None)
+    return (
+        type(decoder) in (RecurrentDecoder, RecurrentLanguageDecoder)
+        and decoder.adaptive_softmax is None
+        and type(model).get_normalized_probs is BaseFairseqModel.get_normalized_probs
+    )
+
+
 class Numbers(Tensor):
     """A table without NaN, to which ``table[table != table] = value`` does nothing at no cost.
 
-    Whatever else is done with it is done with the plain tensor, and its results are plain.
+    Whatever else is done with it is done with the plain tensor, and its results are plain; after
+    that, which may have changed it, nothing is known any more.
     """
+
+    known = True
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         """Called by torch in the place of ``func``."""
-        if func is Tensor.ne and len(args) == 2 and args[0] is args[1]:
-            nowhere = torch.zeros((), dtype=torch.bool, device=args[0].device).expand(args[0].shape)
+        table = args[0]
+        if func is Tensor.ne and len(args) == 2 and table is args[1] and table.known:
+            with torch._C.DisableTorchFunctionSubclass():
+                nowhere = torch.zeros((), dtype=torch.bool).expand(table.shape)
             nowhere.is_nowhere = True
             return nowhere
         if func is Tensor.__setitem__ and getattr(args[1], "is_nowhere", False):
             return None
+        if func is not Tensor.to or isinstance(table, cls):  # other.to(table) only looks at it
+            for argument in (*args, *(kwargs or {}).values()):
+                if isinstance(argument, cls):
+                    argument.known = False
         with torch._C.DisableTorchFunctionSubclass():
             args = [a.as_subclass(Tensor) if isinstance(a, cls) else a for a in args]
             return func(*args, **(kwargs or {}))

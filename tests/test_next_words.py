@@ -1,17 +1,22 @@
 """The next words' log-probabilities in fairseq's generator, beside its own."""
 
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from helpers import FAMILIES, SINGLE, assert_close, every_family
+from language_models.common import random_model as random_language_model
 from models.common import EOS, TARGET, dictionary, random_model, source
 
 from fairseq_casrnn import next_words, recurrence
 from fairseq_casrnn.next_words import Numbers
 from fairseq_casrnn.recurrence import products
 
+ROOT = Path(__file__).resolve().parents[1]
 compiled = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
 
 
@@ -61,13 +66,50 @@ def test_the_tables_are_those_of_fairseq(installed, case, variant):
     assert_close(plain(found), expected, SINGLE)
 
 
+@pytest.mark.parametrize("cell", ["cas_lstm", "stacked_gru"])
+@torch.no_grad()
+def test_the_tables_of_language_models(installed, cell):
+    """Which have neither a source nor attention."""
+    original, tables = installed
+    model = random_language_model(cell).float()
+    tokens, results = torch.tensor([[EOS, 5, 6]] * 3), []
+    for way in (original, EnsembleModel.forward_decoder):
+        ensemble, states = EnsembleModel([model]), [{}]
+        results.append([way(ensemble, tokens[:, :length], [], states, 1.0) for length in (1, 2, 3)])
+    assert len(tables) == (3 if "cpp" in recurrence.ENGINES else 0)
+    for (theirs, no_attention), (ours, none) in zip(*results, strict=True):
+        assert none is no_attention is None
+        assert_close(plain([ours]), [theirs], SINGLE)
+
+
+def another_output(decoder):
+    class Louder(type(decoder)):
+        def output_layer(self, features, **unused):
+            return 3 * super().output_layer(features)
+
+    decoder.__class__ = Louder
+
+
+def other_probabilities(model):
+    class Surer(type(model)):
+        def get_normalized_probs(self, net_output, log_probs, sample=None):
+            return super().get_normalized_probs((3 * net_output[0], None), log_probs, sample)
+
+    model.__class__ = Surer
+
+
 @pytest.mark.parametrize(
-    "why", ["temperature", "ensemble", "engine", "adaptive", "double", "gradient"]
+    "why",
+    ["temperature", "ensemble", "engine", "adaptive", "double", "gradient", "output", "model"],
 )
 def test_what_is_left_to_fairseq(installed, monkeypatch, why):
     original, tables = installed
     model = random_model(FAMILIES[0], "adaptive-equal" if why == "adaptive" else "sizes").eval()
     model = model if why == "double" else model.float()
+    if why == "output":
+        another_output(model.decoder)
+    if why == "model":
+        other_probabilities(model)
     models = [model, model] if why == "ensemble" else [model]
     if why == "engine":
         monkeypatch.setenv("CASRNN_ENGINE", "eager")
@@ -110,9 +152,22 @@ def test_tables_with_nan_are_not_passed_off_as_others(installed):
     assert found[0].isnan().all()
 
 
+@compiled
+def test_programs_of_fairseq_get_them_so():
+    code = (
+        "import sys; sys.argv[0] = 'fairseq-generate'; import fairseq_casrnn; "
+        "fairseq_casrnn.register(); from fairseq.sequence_generator import EnsembleModel; "
+        "from fairseq_casrnn.wrapping import wrapped; "
+        f"assert wrapped(EnsembleModel.forward_decoder, '{next_words.__name__}._forward_decoder')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
 def test_a_table_without_nan_is_not_searched_for_it():
     table = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     numbers = table.as_subclass(Numbers)
+    numbers[numbers != numbers] = torch.tensor(9.0).to(numbers)  # as fairseq writes it
+    assert numbers.known
     nowhere = numbers != numbers
     assert nowhere.shape == table.shape
     assert not nowhere.any()
@@ -130,3 +185,23 @@ def test_a_table_without_nan_is_not_searched_for_it():
     numbers += torch.tensor([[math.nan, 0.0], [0.0, 0.0]])
     assert type(numbers) is torch.Tensor
     assert (numbers != numbers).tolist() == [[True, False], [False, False]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda numbers: numbers.add_(math.nan),
+        lambda numbers: numbers.__setitem__((slice(None), 1), math.nan),
+        lambda numbers: torch.add(numbers, math.nan, out=numbers),
+        lambda numbers: numbers[0].fill_(math.nan),
+        lambda numbers: numbers.to(torch.float32).fill_(math.nan),
+    ],
+)
+def test_a_table_that_may_have_changed_is_searched_again(change):
+    table = torch.ones(2, 2)
+    numbers = table.as_subclass(Numbers)
+    change(numbers)
+    assert table.isnan().any()
+    assert torch.equal((numbers != numbers).as_subclass(torch.Tensor), table.isnan())
+    numbers[numbers != numbers] = 0.0
+    assert not table.isnan().any()

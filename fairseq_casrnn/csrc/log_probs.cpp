@@ -23,18 +23,22 @@ bool normalise(float* x, int64_t size) {
     powers = powers + exp_of_negative(Vec<float>::loadu(x + i) - Vec<float>(top));
   double total = sum(powers);
   for (; i < size; ++i) total += std::exp(x[i] - top);
-  const float less = float(top + std::log(total));
-  for (i = 0; i + width <= size; i += width) (Vec<float>::loadu(x + i) - Vec<float>(less)).store(x + i);
-  for (; i < size; ++i) x[i] -= less;
-  return !std::isnan(less);
+  // In two steps: the sum of both would be rounded as its larger part is.
+  const float rest = float(std::log(total));
+  for (i = 0; i + width <= size; i += width)
+    (Vec<float>::loadu(x + i) - Vec<float>(top) - Vec<float>(rest)).store(x + i);
+  for (; i < size; ++i) x[i] = x[i] - top - rest;
+  return !std::isnan(rest);
 }
 
 }  // namespace
 
 std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const int64_t rows = x.size(0), size = weight.size(1);
+  check("x", x, {rows, weight.size(0)});
   check("bias", bias, {size});
   TORCH_CHECK(x.scalar_type() == at::kFloat, "log_probs is of floats");
+  TORCH_CHECK(!bias.defined() || bias.scalar_type() == at::kFloat, "the bias is not of floats");
   const at::Tensor table = at::empty({rows, size}, x.options());
   std::atomic<bool> spoilt = false;
   float* const y = data<float>(table);

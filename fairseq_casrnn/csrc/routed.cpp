@@ -58,6 +58,7 @@ void routed_forward_as(Routed& layer) {
   check("cells", layer.cells, {steps, batch});
   check("the initial h", layer.hs, {steps + 1, batch, size});
   check("the initial c", layer.cs, layer.hs.sizes());
+  TORCH_CHECK(steps > 0 && batch > 0, "there is nothing to run over");
   const int64_t block = std::clamp<int64_t>(kRows / batch, 1, steps);
   const auto input = by_cell<T>(layer.weight_ih_t, gates, block * batch, block < steps);
   const auto recurrent = by_cell<T>(layer.weight_hh_t, gates, batch, steps > 1);
@@ -73,6 +74,8 @@ void routed_forward_as(Routed& layer) {
   T* const h_data = data<T>(layer.hs);
   T* const c_data = data<T>(layer.cs);
   const int64_t* cells = layer.cells.const_data_ptr<int64_t>();
+  const bool known = std::all_of(cells, cells + steps * batch, [&](int64_t s) { return s >= 0 && s < count; });
+  TORCH_CHECK(known, "an input goes to a cell that is not among the ", count);
   for (int64_t first = 0; first < steps; first += block) {
     const int64_t tokens = std::min(block, steps - first) * batch;
     const Sorted all(cells + first * batch, tokens, count);

@@ -104,8 +104,9 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
 
     The temperature τ is a buffer, so part of every checkpoint; :meth:`set_epoch` anneals it. In
     ``eval()`` the routing is hard: each input goes to the cell with the largest weight, the first
-    of equals. Without gradients the engine ``cpp`` then computes that cell alone. With the
-    attribute ``soft_routing`` set, cells are mixed in ``eval()`` as they are in training.
+    of equals. Without gradients the engine ``cpp`` computes that cell alone in :meth:`forward`,
+    where the layer is large enough for that to be faster. With the attribute ``soft_routing`` set,
+    cells are mixed in ``eval()`` as they are in training.
 
     Args:
         num_cells: S.
@@ -115,6 +116,8 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
         temperature, temperature_decay, temperature_floor: τ of the first epoch, its factor per
             epoch, its floor.
     """
+
+    soft_routing = False
 
     def __init__(
         self,
@@ -133,7 +136,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
     ):
         options = SecondOrderOptions(num_cells, temperature, temperature_decay, temperature_floor)
         check_routing(options, routing, assignment)
-        self.routing, self.soft_routing = routing, False
+        self.routing = routing
         sizes = (input_size, hidden_size, num_layers)
         super().__init__("second_order_lstm", *sizes, bidirectional, dropout, options, engine)
         if routing == "assignment":

@@ -41,6 +41,8 @@ class RecurrentStack(nn.Module):
     ``bias_l{k}`` and the cell's elementwise ones.
     """
 
+    dropout_in_inference = False
+
     def __init__(
         self,
         name: str,
@@ -63,7 +65,6 @@ class RecurrentStack(nn.Module):
             bidirectional if bidirectional == "interleaved" else bool(bidirectional)
         )
         self.dropout, self.engine = dropout_probability(dropout), engine
-        self.dropout_in_inference = False
         self.locked_dropout, self.weight_dropout = False, 0.0
         if engine is not None:
             recurrence.engine_name(engine)

@@ -164,7 +164,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         rnn, drop = self.rnn, self.dropout_out_module
         decode.drop_layers = self.dropout_mask(embedded, between, rnn.dropout, rnn.drops)
         decode.drop_out = self.dropout_mask(embedded, between[1:], drop.p, self.drops_out)
-        decode.temperature = rnn.temperature if self.training and self.routes else None
+        decode.temperature = rnn.temperature if self.routes_softly else None
         return decoding.run(rnn.engine, decode)
 
     def decode(self, embedded, encoder_out) -> Decode:
@@ -181,9 +181,10 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return self.training or self.dropout_out_module.apply_during_inference
 
     @property
-    def routes(self) -> bool:
-        """Whether the cells are mixtures."""
-        return bool(self.rnn.cells[0].routes)
+    def routes_softly(self) -> bool:
+        """Whether the cells are mixtures, and mixed by weights: in training, or where asked for."""
+        mixed = bool(self.rnn.cells[0].routes)
+        return mixed and (self.training or self.rnn.soft_routing)
 
     def layers(self):
         """The stack's layers as the loop wants them."""
@@ -220,7 +221,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         if rows is not None:
             d.h0 = d.h0.index_select(1, rows)
             d.c0 = None if d.c0 is None else d.c0.index_select(1, rows)
-        if not (self.drops_out or self.rnn.drops):
+        if not (self.drops_out or self.rnn.drops or self.routes_softly):
             steps = decoding.steps(self.rnn.engine, d, rows, self.input_feed)
             if steps is not None:
                 return {"steps": steps}

@@ -1,10 +1,12 @@
 """casrnn perplexity, and the scores behind it."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from fairseq.data import Dictionary
 
 from fairseq_casrnn import cli, recurrence
 from fairseq_casrnn.evaluation import perplexity
@@ -90,6 +92,21 @@ def test_soft_routing_is_that_of_training():
     assert np.abs(soft.log_probs - hard.log_probs).max() > 1e-3
     trained = perplexity.score_sentences(model.train(), words, sentences)
     assert soft.log_probs == pytest.approx(trained.log_probs)
+
+
+@torch.no_grad()
+def test_soft_routing_by_command(data, capsys, monkeypatch):
+    words = Dictionary.load(str(data / "dict.txt"))
+    task = SimpleNamespace(source_dictionary=words, target_dictionary=words, begin_epoch=None)
+    model = random_model("second_order_lstm", task=task)
+    monkeypatch.setattr(perplexity, "load", lambda *_: (model, task))
+    printed = []
+    for options in ([], ["--soft-routing"]):
+        assert cli.main(["perplexity", str(data), "--path", "x.pt", *options]) == 0
+        printed.append(capsys.readouterr().out)
+    sentences = perplexity.read_sentences(data, "test", words)
+    soft = perplexity.score_streams(model.train(), words, sentences)
+    assert printed[1] == f"{soft}\n" != printed[0]
 
 
 def test_a_checkpoint_from_before_an_option(data, checkpoint, tmp_path):

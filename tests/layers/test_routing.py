@@ -72,6 +72,14 @@ def test_routing_hardens_as_the_temperature_falls(engine):
     assert distance[2] < 1e-6
 
 
+def test_layers_saved_whole_by_earlier_versions():
+    """They lack the attributes that came later."""
+    layer = build()
+    assert not vars(layer).keys() & {"soft_routing", "dropout_in_inference"}
+    assert not layer.soft_routing
+    assert not layer.dropout_in_inference
+
+
 def test_temperature_has_no_say_in_eval():
     layer = build().eval()
     first = layer(rand(T, B, I))[0]

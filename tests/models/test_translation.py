@@ -297,6 +297,30 @@ def test_dropout_retained_at_inference(case):
     assert (one - still[:, :1]).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("variant", ["plain", "no-input-feed"])
+@torch.no_grad()
+def test_soft_routing_in_evaluation_if_asked_for(variant):
+    """Step by step, too."""
+    (case,) = (case for case in FAMILIES if case.name == "second_order_lstm")
+    model = random_model(case, variant, dropout=0.0)
+    src, prev = source(), target(lengths=(3, 3, 3))
+
+    def outputs():
+        encoded, state = model.encoder(src), {}
+        steps = [
+            model.decoder(prev[:, : t + 1], encoded, incremental_state=state)[0] for t in range(3)
+        ]
+        return [model.decoder(prev, encoded)[0], torch.cat(steps, dim=1)]
+
+    soft, _ = outputs()
+    hard = model.eval() and outputs()
+    assert (hard[0] - soft).abs().max() > 1e-4
+    assert_close(hard[:1], hard[1:])
+    for part in model.encoder, model.decoder:
+        part.rnn.soft_routing = True
+    assert_close(outputs(), [soft, soft])
+
+
 @every_family
 @pytest.mark.parametrize("variant", ["plain", "no-input-feed"])
 @pytest.mark.parametrize("named", [None, "the layer", "the decoder"])

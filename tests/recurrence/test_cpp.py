@@ -324,7 +324,7 @@ def test_chosen_cells_alone_are_the_mixture_with_weights_of_one(
 
 @compiled
 @pytest.mark.parametrize("size", [6, 150], ids=["small", "panels"])
-@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (9, 1), (3, 300), (1030, 1)])
+@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (9, 1), (9, 300), (1030, 1), (2, 1100)])
 def test_chosen_cells_alone_at_other_sizes(monkeypatch, size, steps, batch):
     """One row, one step, more inputs than are multiplied at once."""
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
@@ -343,6 +343,61 @@ def test_cells_that_are_not_chosen_are_not_computed(monkeypatch):
     w_hh[:24] = float("nan")
     hs, *_ = recurrence.run("cpp", cell, gx, w_hh, *states, choice)
     assert not hs.isnan().any()
+
+
+@compiled
+@pytest.mark.parametrize("wrong", [-1, 3, 10**7])
+def test_choices_of_no_cell_are_refused(monkeypatch, wrong):
+    """As a table of cells from a file might have them."""
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    cells = CHOICES["any"].clone()
+    cells[4, 3] = wrong
+    cell, gx, *rest, choice = mixture(cells)
+    with pytest.raises(RuntimeError, match="not among the 3"):
+        recurrence.run("cpp", cell, gx, *rest, choice)
+
+
+@pytest.fixture
+def never_routed(monkeypatch):
+    """Chosen cells must not be computed alone."""
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    monkeypatch.setattr(cpp, "run_routed", None)
+
+
+@compiled
+@pytest.mark.parametrize("part", ["x", "weight", "bias", "weight_hh", "h0", "c0"])
+def test_choices_with_any_gradient_are_weights(never_routed, part):
+    cell, gx, *rest, choice = mixture(CHOICES["any"])
+    parts = {**vars(gx), **dict(zip(("weight_hh", "h0", "c0"), rest, strict=True))}
+    parts[part].requires_grad_()
+    hs, *_ = recurrence.run("cpp", cell, gx, *rest, choice)
+    assert torch.autograd.grad(hs.sum(), parts[part])[0].any()
+
+
+class Doubled(SecondOrderCell):
+    """A mixture whose output is twice as large."""
+
+    def step(self, *args):
+        h, c = super().step(*args)
+        return 2 * h, c
+
+    def forward_(self, *args):
+        super().forward_(*args)
+        args[-2].mul_(2)
+
+
+@compiled
+def test_choices_of_a_changed_cell_are_weights(never_routed):
+    _, gx, *rest, choice = mixture(CHOICES["any"])
+    found = recurrence.run("cpp", Doubled(3), gx, *rest, choice)
+    assert_close(found, recurrence.run("reference", Doubled(3), gx, *rest, choice))
+
+
+@compiled
+def test_choices_under_autocast_are_weights(never_routed):
+    cell, gx, *rest, choice = mixture(CHOICES["any"], torch.float32)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        recurrence.run("cpp", cell, gx, *rest, choice)
 
 
 @compiled

@@ -126,6 +126,18 @@ def test_log_probabilities(rows, inner, words, with_bias):
     assert_close([table.double()], [expected], CLOSE)
 
 
+@pytest.mark.parametrize("rows", [3, 100])
+@torch.no_grad()
+def test_log_probabilities_of_large_scores(rows):
+    """What all scores of a row have in common leaves no trace."""
+    x, weight, offset = rand(rows, 8).float(), rand(40, 8, seed=1).float(), torch.full((40,), 1e4)
+    table, _ = products.log_probs(x, weight, offset)
+    scores = torch.nn.functional.linear(x, weight, offset).double()
+    # The scores' own rounding, and not that of their differences from 10,000.
+    assert (table.double() - scores.log_softmax(-1)).abs().max() < 2e-3
+    assert table.double().exp().sum(-1).sub(1).abs().max() < 1e-5
+
+
 @torch.no_grad()
 def test_log_probabilities_in_the_narrow_precision():
     before = torch.get_float32_matmul_precision()
