@@ -51,10 +51,10 @@ template <class T>
 void routed_forward_as(Routed& layer) {
   constexpr int64_t kRows = 1024;  // inputs whose products are done at once
   const int64_t steps = layer.x.size(0), batch = layer.x.size(1), inputs = layer.x.size(2);
-  const int64_t size = layer.hs.size(2), gates = 4 * size, count = layer.weight_hh_t.size(1) / gates;
-  check("weight_ih", layer.weight_ih_t, {inputs, count * gates});
-  check("weight_hh", layer.weight_hh_t, {size, count * gates});
-  check("bias", layer.bias, {count * gates});
+  const int64_t size = layer.hs.size(2), gates = 4 * size, mixed = layer.weight_hh_t.size(1) / gates;
+  check("weight_ih", layer.weight_ih_t, {inputs, mixed * gates});
+  check("weight_hh", layer.weight_hh_t, {size, mixed * gates});
+  check("bias", layer.bias, {mixed * gates});
   check("cells", layer.cells, {steps, batch});
   check("the initial h", layer.hs, {steps + 1, batch, size});
   check("the initial c", layer.cs, layer.hs.sizes());
@@ -74,39 +74,49 @@ void routed_forward_as(Routed& layer) {
   T* const h_data = data<T>(layer.hs);
   T* const c_data = data<T>(layer.cs);
   const int64_t* cells = layer.cells.const_data_ptr<int64_t>();
-  const bool known = std::all_of(cells, cells + steps * batch, [&](int64_t s) { return s >= 0 && s < count; });
-  TORCH_CHECK(known, "an input goes to a cell that is not among the ", count);
+  const bool known = std::all_of(cells, cells + steps * batch, [&](int64_t s) { return s >= 0 && s < mixed; });
+  TORCH_CHECK(known, "an input goes to a cell that is not among the ", mixed);
   for (int64_t first = 0; first < steps; first += block) {
-    const int64_t tokens = std::min(block, steps - first) * batch;
-    const Sorted all(cells + first * batch, tokens, count);
+    const int64_t count = std::min(block, steps - first), tokens = count * batch;
+    const Sorted all(cells + first * batch, tokens, mixed);
     gather(data<T>(layer.x, first), all.order.data(), tokens, inputs, data<T>(xs));
-    for (int64_t s = 0; s < count; ++s) {
+    for (int64_t s = 0; s < mixed; ++s) {
       const int64_t begin = all.starts[s], found = all.starts[s + 1] - begin;
-      if (!found) continue;
-      const at::Tensor sum = made.narrow(0, begin, found);
-      input[s].run(xs.narrow(0, begin, found), sum, false);
-      sum.add_(layer.bias.narrow(0, s * gates, gates));
+      if (found) input[s].run(xs.narrow(0, begin, found), made.narrow(0, begin, found), false);
     }
-    scatter(data<T>(made), all.order.data(), tokens, gates, data<T>(sums));
-    for (int64_t t = first; t < first + tokens / batch; ++t) {
-      const Sorted step(cells + t * batch, batch, count);
-      const int64_t* order = step.order.data();
-      gather(h_data + t * batch * size, order, batch, size, data<T>(states, 0));
-      gather(c_data + t * batch * size, order, batch, size, data<T>(states, 1));
-      gather(data<T>(sums) + (t - first) * batch * gates, order, batch, gates, data<T>(made));
-      for (int64_t s = 0; s < count; ++s) {
-        const int64_t begin = step.starts[s], found = step.starts[s + 1] - begin;
+    std::vector<Sorted> order;  // of each step's rows
+    std::vector<int64_t> place(tokens);  // of each input among those of its step in that order
+    for (int64_t i = 0; i < count; ++i) {
+      order.emplace_back(cells + (first + i) * batch, batch, mixed);
+      for (int64_t r = 0; r < batch; ++r) place[i * batch + order[i].order[r]] = i * batch + r;
+    }
+    shared_out(shares_of(tokens, gates), tokens, [&](int64_t, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t token = all.order[i];
+        const T* const bias = data<T>(layer.bias) + cells[first * batch + token] * gates;
+        const T* const from = data<T>(made) + i * gates;
+        T* const to = data<T>(sums) + place[token] * gates;
+        for (int64_t k = 0; k < gates; ++k) to[k] = from[k] + bias[k];
+      }
+    });
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t t = first + i;
+      const int64_t* const rows_of = order[i].order.data();
+      gather(h_data + t * batch * size, rows_of, batch, size, data<T>(states, 0));
+      gather(c_data + t * batch * size, rows_of, batch, size, data<T>(states, 1));
+      for (int64_t s = 0; s < mixed; ++s) {
+        const int64_t begin = order[i].starts[s], found = order[i].starts[s + 1] - begin;
         if (found) recurrent[s].run(h_prev.narrow(0, begin, found), products.narrow(0, begin, found), false);
       }
-      Step<T> row{};
-      row.batch = batch, row.size = size, row.cells = 1;
-      row.gates = data<T>(made);
-      row.products = data<T>(products);
-      row.h_prev = data<T>(states, 0), row.c_prev = data<T>(states, 1);
-      row.h = data<T>(states, 2), row.c = data<T>(states, 3);
-      rows.forward(row);
-      scatter(row.h, order, batch, size, h_data + (t + 1) * batch * size);
-      scatter(row.c, order, batch, size, c_data + (t + 1) * batch * size);
+      Step<T> step{};
+      step.batch = batch, step.size = size, step.cells = 1;
+      step.gates = data<T>(sums) + i * batch * gates;
+      step.products = data<T>(products);
+      step.h_prev = data<T>(states, 0), step.c_prev = data<T>(states, 1);
+      step.h = data<T>(states, 2), step.c = data<T>(states, 3);
+      rows.forward(step);
+      scatter(step.h, rows_of, batch, size, h_data + (t + 1) * batch * size);
+      scatter(step.c, rows_of, batch, size, c_data + (t + 1) * batch * size);
     }
   }
 }
