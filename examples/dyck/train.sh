@@ -5,6 +5,7 @@ set -euo pipefail
 RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 SEEDS="1"
 TINY_ARCH="second_order_lstm_lm_tiny"
+ROUTING=()  # options of the second-order LSTM
 SETTINGS=(
     # each string from an all-zero state
     --sentence-reset --batch-size 10 --criterion dyck_cross_entropy
@@ -18,7 +19,9 @@ if [ "${PAPER:-}" = second_order ]; then
     )
 else
     # A hundred times the paper's rate, falling to zero over the 40 epochs. No early stopping:
-    # while the temperature is high, hard routing makes validation worse than training.
+    # while the temperature is high, hard routing makes validation worse than training. It must
+    # end far lower than 0.9 an epoch would have it: the scores shrink along with it for a while.
+    ROUTING=(--temperature-decay 0.8 --temperature-floor 1e-4)
     SETTINGS+=(
         --optimizer torch_adam --lr 1e-2 --clip-norm 1
         --lr-scheduler polynomial_decay --total-num-update 40000
@@ -29,6 +32,14 @@ fi
 ARCHS="stacked_lstm_lm_dyck_M second_order_lstm_lm_dyck_M, M each of --m 4,6,8"
 source "$RECIPE/../language_model.sh"
 source "$RECIPE/common.sh"
+
+# train_one ARCH SEED RUN
+train_one() {
+    local own=()
+    case "$1" in second_order_*) own=(${ROUTING[@]+"${ROUTING[@]}"}) ;; esac
+    fairseq_train "$@" "${TASK[@]}" --arch "$1" ${own[@]+"${own[@]}"}
+}
+
 dyck_options "$@"
 for m in $DEPTHS; do
     case " ${REST[*]-} " in *" -h "* | *" --help "*) train_usage; exit 0 ;; esac

@@ -117,12 +117,14 @@ def test_dyck(tmp_path):
     data, out = tmp_path / "data", tmp_path / "out"
     sizes = ["--train", 30, "--valid", 10, "--test", 10, "--lengths", "7:21"]
     run("dyck/prepare.sh", "--m", "3", "--out", data, *sizes)
-    small = ["--arch", "stacked_lstm_lm_dyck_3", "--", "--max-epoch", "1"]
-    run("dyck/train.sh", "--m=3", "--data", data, "--out", out, *small)
+    run("dyck/train.sh", "--m=3", "--data", data, "--out", out, "--", "--max-epoch", "1")
     printed = run("dyck/evaluate.sh", "--m", "3,4", "--data", data, "--out", out)
     results = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
-    assert [result["subset"] for result in results] == ["test", "test1"]
-    assert printed.count("WCPA") == 2
+    assert [result["subset"] for result in results] == 2 * ["test", "test1"]
+    assert printed.count("WCPA") == 4
+    for cell, annealed in (("stacked", False), ("second_order", True)):
+        options = (out / "m3" / f"{cell}_lstm_lm_dyck_3" / "seed1" / "finished").read_text()
+        assert ("--temperature-floor" in options) == annealed
     assert (out / "m3" / "stacked_lstm_lm_dyck_3" / "seed1" / "ldpa.test1.png").exists()
     assert (out / "m3" / "wcpa.png").exists()
     assert "holds no trained run" in run("dyck/evaluate.sh", "--out", tmp_path, status=2)
