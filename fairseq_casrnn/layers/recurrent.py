@@ -10,6 +10,7 @@ from ..cells.cas_lstm import CASOptions
 from ..cells.second_order_lstm import SecondOrderOptions
 from ..errors import UserError
 from ..recurrence import Choice
+from ..recurrence.attention import mix
 from . import convert
 from .stack import RecurrentStack
 
@@ -175,7 +176,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
         scores = F.linear(x, getattr(self, f"attention_l{k}{suffix}"))
         if not (self.training or self.soft_routing):
             return Choice(scores.argmax(-1), count)
-        return torch.softmax(scores / self.temperature.to(scores.dtype), dim=-1)
+        return mix(scores, self.temperature)
 
 
 def check_routing(options: SecondOrderOptions, routing: str, assignment) -> None:

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells.base import Cell
+from .inputs import kept
 
 
 @dataclass
@@ -114,4 +115,5 @@ def mix(scores: Tensor, temperature: Tensor | None) -> Tensor:
     """Mixture weights from scores: soft at ``temperature``, hard when it is None."""
     if temperature is None:
         return F.one_hot(scores.argmax(-1), scores.size(-1)).to(scores.dtype)
-    return torch.softmax(scores / temperature.to(scores.dtype), dim=-1)
+    wide = kept(scores.dtype)  # in half precision, a score over a low temperature is infinite
+    return torch.softmax(scores.to(wide) / temperature.to(wide), dim=-1).to(scores.dtype)

@@ -241,3 +241,16 @@ def test_temperature_leaves_routing_by_token_alone():
     layer.set_epoch(7)
     assert "temperature" not in layer.state_dict()
     assert not any("attention" in name for name, _ in layer.named_parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_low_temperatures_in_half_precision(dtype):
+    """A score over the temperature may be more than float16 holds."""
+    layer = SecondOrderLSTM(I, H, num_cells=3).to(dtype)
+    layer.temperature.fill_(1e-4)
+    x = 9 * rand(T, B, I).to(dtype)
+    output = layer(x)[0]
+    assert output.dtype == dtype
+    assert output.isfinite().all()
+    hard = layer.eval()(x)[0]
+    assert_close([output], [hard], {"rtol": 0.02, "atol": 0.02})
