@@ -5,7 +5,6 @@ set -euo pipefail
 RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 SEEDS="1"
 TINY_ARCH="second_order_lstm_lm_tiny"
-ROUTING=()  # options of the second-order LSTM
 SETTINGS=(
     # each string from an all-zero state
     --sentence-reset --batch-size 10 --criterion dyck_cross_entropy
@@ -32,13 +31,6 @@ fi
 ARCHS="stacked_lstm_lm_dyck_M second_order_lstm_lm_dyck_M, M each of --m 4,6,8"
 source "$RECIPE/../language_model.sh"
 source "$RECIPE/common.sh"
-
-# train_one ARCH SEED RUN
-train_one() {
-    local own=()
-    case "$1" in second_order_*) own=(${ROUTING[@]+"${ROUTING[@]}"}) ;; esac
-    fairseq_train "$@" "${TASK[@]}" --arch "$1" ${own[@]+"${own[@]}"}
-}
 
 dyck_options "$@"
 for m in $DEPTHS; do

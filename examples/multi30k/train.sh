@@ -18,5 +18,8 @@ SETTINGS=(
     --keep-last-epochs 3 --log-interval 50
 )
 
+# From 1 to almost 0 in ten epochs, for evaluation routes hard.
+ROUTING=(--temperature-decay 0.3 --temperature-floor 1e-4)
+
 source "$RECIPE/../translation.sh"
 train_main "$@"

@@ -30,5 +30,8 @@ if [ -n "${EPOCHS:-}" ]; then
         --lr-scheduler polynomial_decay --total-num-update $((933 * EPOCHS))
         --max-epoch "$EPOCHS" --no-epoch-checkpoints --log-interval 100
     )
+    # A temperature that is almost 0 in the last epoch, for evaluation routes hard: 0.25 for seven.
+    decay="$(awk -v n="$EPOCHS" 'BEGIN { printf "%.2g", exp(log(2.5e-4) / (n > 1 ? n - 1 : 1)) }')"
+    ROUTING=(--temperature-decay "$decay" --temperature-floor 1e-4)
 fi
 train_main "$@"
