@@ -207,7 +207,8 @@ def test_weights_start_in_the_range_of_fairseqs_lstm():
     model = build("cas_lstm_iwslt")
     for rnn in (model.encoder.rnn, model.decoder.rnn):
         largest = {name: float(p.detach().abs().max()) for name, p in rnn.named_parameters()}
-        assert all(0.09 < largest[name] <= 0.1 for name in largest if name.startswith("weight"))
+        bound = float(torch.tensor(0.1))  # of float32, which is above 0.1, and may be drawn
+        assert all(0.09 < largest[name] <= bound for name in largest if name.startswith("weight"))
         forget = rnn.bias_l1.detach().view(5, -1)
         assert forget[[1, 4]].eq(1).all()
         assert forget[[0, 2, 3]].eq(0).all()
