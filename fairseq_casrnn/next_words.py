@@ -25,7 +25,7 @@ def install() -> None:
 def _forward_decoder(original, self, tokens, encoder_outs, incremental_states, temperature=1.0):
     usual = is_usual(self.single_model)
     alone = self.models_size == 1 and self.has_incremental_states() and temperature == 1.0
-    if not (usual and alone and compiled()) or torch.is_grad_enabled():
+    if not (usual and alone and compiled()):
         return original(self, tokens, encoder_outs, incremental_states, temperature)
     decoder = self.single_model.decoder
     source = encoder_outs[0] if self.has_encoder() else None
@@ -42,7 +42,7 @@ def _forward_decoder(original, self, tokens, encoder_outs, incremental_states, t
 
 
 def is_usual(model) -> bool:
-    """Whether ``model`` computes them as this package's models do, and not by an adaptive softmax.
+    """Whether ``model`` computes them as this package's models do.
 
     By exact class, for a subclass may compute something else.
     """
@@ -54,7 +54,6 @@ def is_usual(model) -> bool:
     decoder = getattr(model, "decoder", None)
     return (
         type(decoder) in (RecurrentDecoder, RecurrentLanguageDecoder)
-        and decoder.adaptive_softmax is None
         and type(model).get_normalized_probs is BaseFairseqModel.get_normalized_probs
     )
 

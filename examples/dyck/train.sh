@@ -31,7 +31,6 @@ fi
 ARCHS="stacked_lstm_lm_dyck_M second_order_lstm_lm_dyck_M, M each of --m 4,6,8"
 source "$RECIPE/../language_model.sh"
 source "$RECIPE/common.sh"
-
 dyck_options "$@"
 for m in $DEPTHS; do
     case " ${REST[*]-} " in *" -h "* | *" --help "*) train_usage; exit 0 ;; esac

@@ -73,6 +73,9 @@ void routed_forward_as(Routed& layer) {
   const at::Tensor h_prev = states.select(0, 0);
   T* const h_data = data<T>(layer.hs);
   T* const c_data = data<T>(layer.cs);
+  const T* const biases = data<T>(layer.bias);
+  T* const made_data = data<T>(made);
+  T* const sums_data = data<T>(sums);
   const int64_t* cells = layer.cells.const_data_ptr<int64_t>();
   const bool known = std::all_of(cells, cells + steps * batch, [&](int64_t s) { return s >= 0 && s < mixed; });
   TORCH_CHECK(known, "an input goes to a cell that is not among the ", mixed);
@@ -93,9 +96,9 @@ void routed_forward_as(Routed& layer) {
     shared_out(shares_of(tokens, gates), tokens, [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t token = all.order[i];
-        const T* const bias = data<T>(layer.bias) + cells[first * batch + token] * gates;
-        const T* const from = data<T>(made) + i * gates;
-        T* const to = data<T>(sums) + place[token] * gates;
+        const T* const bias = biases + cells[first * batch + token] * gates;
+        const T* const from = made_data + i * gates;
+        T* const to = sums_data + place[token] * gates;
         for (int64_t k = 0; k < gates; ++k) to[k] = from[k] + bias[k];
       }
     });
@@ -110,7 +113,7 @@ void routed_forward_as(Routed& layer) {
       }
       Step<T> step{};
       step.batch = batch, step.size = size, step.cells = 1;
-      step.gates = data<T>(sums) + i * batch * gates;
+      step.gates = sums_data + i * batch * gates;
       step.products = data<T>(products);
       step.h_prev = data<T>(states, 0), step.c_prev = data<T>(states, 1);
       step.h = data<T>(states, 2), step.c = data<T>(states, 3);

@@ -23,7 +23,7 @@ from ..cells.lstm import LSTMCell
 from ..cells.normalized_lstm import NormalizedLSTMCell
 from ..cells.second_order_lstm import SecondOrderCell
 from . import eager
-from .inputs import InputProduct
+from .inputs import InputProduct, wants_gradient
 from .reference import at_last
 
 KERNELS: dict[type[Cell], str] = {
@@ -112,9 +112,7 @@ def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     if not supports(cell, weight_hh, *tensors, *params):
         gx = gx.compute() if fused else gx
         return eager.run(cell, gx, weight_hh, h0, c0, extra, last, params)
-    if torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (*tensors, *params)
-    ):
+    if wants_gradient(*tensors, *params):
         hs, cs, h_n, c_n = _Loop.apply(cell, last, *tensors, *params)
     else:
         hs, cs, *_ = forward(cell, *tensors, params, keep=False)
@@ -132,9 +130,8 @@ def supports_routing(cell: Cell, gx, weight_hh, h0, c0) -> bool:
     if not isinstance(gx, InputProduct) or type(cell) is not SecondOrderCell or cell.routes < 2:
         return False
     tensors = (gx.x, gx.weight, gx.bias, weight_hh, h0, c0)
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return False
-    return weight_hh.numel() >= ROUTED_WEIGHTS and supports(cell, *tensors)
+    worthwhile = weight_hh.numel() >= ROUTED_WEIGHTS and not wants_gradient(*tensors)
+    return worthwhile and supports(cell, *tensors)
 
 
 def run_routed(gx: InputProduct, weight_hh, h0, c0, cells, last=None):

@@ -19,6 +19,11 @@ def cast(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return None if tensor is None else tensor.to(dtype)
 
 
+def wants_gradient(*tensors: Tensor | None) -> bool:
+    """Whether autograd follows what is computed from these; None among them is ignored."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
 @dataclass(frozen=True)
 class InputProduct:
     """W x + b for all steps, still to be computed: some engines do it along with their loop.

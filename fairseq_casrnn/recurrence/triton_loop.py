@@ -27,7 +27,7 @@ from ..cells.base import Cell
 from ..cells.cas_lstm import CASCell
 from . import eager
 from .cpp import KERNELS, param_grads
-from .inputs import InputProduct, kept
+from .inputs import InputProduct, kept, wants_gradient
 from .reference import at_last
 from .triton_plan import interpreting
 from .triton_steps import Saved, backward, forward
@@ -92,9 +92,7 @@ def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
         other = default(weight_hh.device.type)
         say(other, reason)
         return run_on(other, cell, gx, weight_hh, h0, c0, extra, last, params)
-    if torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (*tensors, *params)
-    ):
+    if wants_gradient(*tensors, *params):
         result = _Loop.apply(cell, last, *tensors, *params)
     else:
         result = outputs(cell, forward(cell, *tensors, params, keep=False), last)

@@ -1,0 +1,153 @@
+"""Mixtures whose inputs go to one cell each: the compiled engine computes that one alone."""
+
+import pytest
+import torch
+from helpers import DOUBLE, SINGLE, assert_close, rand
+
+from fairseq_casrnn import recurrence
+from fairseq_casrnn.cells.second_order_lstm import SecondOrderCell
+from fairseq_casrnn.layers import SecondOrderLSTM
+from fairseq_casrnn.recurrence import Choice, InputProduct, cpp
+
+pytestmark = pytest.mark.skipif(
+    "cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled"
+)
+
+
+def mixture(cells, dtype=torch.float64, steps=5, batch=4, size=6):
+    """The parts of a mixture of three cells, without gradients, and the choice of ``cells``."""
+    cell = SecondOrderCell(3)
+    x, h0, c0 = rand(steps, batch, 3, seed=1), rand(batch, size, seed=2), rand(batch, size, seed=3)
+    w_ih, bias = rand(12 * size, 3, seed=4), rand(12 * size, seed=5)
+    w_hh = rand(12 * size, size, seed=6) / size**0.5
+    x, w_ih, bias, w_hh, h0, c0 = (t.to(dtype) for t in (x, w_ih, bias, w_hh, h0, c0))
+    return cell, InputProduct(x, w_ih, bias), w_hh, h0, c0, Choice(cells, 3)
+
+
+CHOICES = {
+    "any": torch.tensor([[0, 2, 1, 2], [2, 2, 2, 2], [1, 0, 2, 1], [0, 0, 1, 1], [2, 1, 0, 0]]),
+    "never the first": torch.tensor([[1, 2, 2, 1]] * 5),
+    "all the last": torch.full((5, 4), 2),
+}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, DOUBLE), (torch.float32, SINGLE)], ids=["f64", "f32"]
+)
+@pytest.mark.parametrize("cells", CHOICES.values(), ids=CHOICES)
+@pytest.mark.parametrize("last", [None, torch.tensor([4, 0, 2, 3])], ids=["whole", "padded"])
+def test_chosen_cells_alone_are_the_mixture_with_weights_of_one(
+    monkeypatch, dtype, tolerance, cells, last
+):
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    cell, gx, *rest, choice = mixture(cells, dtype)
+    assert cpp.supports_routing(cell, gx, *rest)
+    found = recurrence.run("cpp", cell, gx, *rest, choice, last)
+    weights = choice.weights(dtype)
+    expected = recurrence.run("reference", cell, gx, *rest, weights, last)
+    assert_close(found, expected, tolerance)
+
+
+@pytest.mark.parametrize("size", [6, 150], ids=["small", "panels"])
+@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (9, 1), (9, 300), (1030, 1), (2, 1100)])
+def test_chosen_cells_alone_at_other_sizes(monkeypatch, size, steps, batch):
+    """One row, one step, more inputs than are multiplied at once."""
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    cells = torch.randint(3, (steps, batch), generator=torch.Generator().manual_seed(1))
+    cell, gx, *rest, choice = mixture(cells, torch.float32, steps, batch, size)
+    found = recurrence.run("cpp", cell, gx, *rest, choice)
+    expected = recurrence.run("eager", cell, gx, *rest, choice)
+    assert_close(found, expected, SINGLE)
+
+
+def test_cells_that_are_not_chosen_are_not_computed(monkeypatch):
+    """Not even NaN in their weights shows."""
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    cell, gx, w_hh, *states, choice = mixture(CHOICES["never the first"])
+    w_hh[:24] = float("nan")
+    hs, *_ = recurrence.run("cpp", cell, gx, w_hh, *states, choice)
+    assert not hs.isnan().any()
+
+
+@pytest.mark.parametrize("wrong", [-1, 3, 10**7])
+def test_choices_of_no_cell_are_refused(monkeypatch, wrong):
+    """As a table of cells from a file might have them."""
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    cells = CHOICES["any"].clone()
+    cells[4, 3] = wrong
+    cell, gx, *rest, choice = mixture(cells)
+    with pytest.raises(RuntimeError, match="not among the 3"):
+        recurrence.run("cpp", cell, gx, *rest, choice)
+
+
+@pytest.fixture
+def never_routed(monkeypatch):
+    """Chosen cells must not be computed alone."""
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    monkeypatch.setattr(cpp, "run_routed", None)
+
+
+@pytest.mark.parametrize("part", ["x", "weight", "bias", "weight_hh", "h0", "c0"])
+def test_choices_with_any_gradient_are_weights(never_routed, part):
+    cell, gx, *rest, choice = mixture(CHOICES["any"])
+    parts = {**vars(gx), **dict(zip(("weight_hh", "h0", "c0"), rest, strict=True))}
+    parts[part].requires_grad_()
+    hs, *_ = recurrence.run("cpp", cell, gx, *rest, choice)
+    assert torch.autograd.grad(hs.sum(), parts[part])[0].any()
+
+
+class Doubled(SecondOrderCell):
+    """A mixture whose output is twice as large."""
+
+    def step(self, *args):
+        h, c = super().step(*args)
+        return 2 * h, c
+
+    def forward_(self, *args):
+        super().forward_(*args)
+        args[-2].mul_(2)
+
+
+def test_choices_of_a_changed_cell_are_weights(never_routed):
+    _, gx, *rest, choice = mixture(CHOICES["any"])
+    found = recurrence.run("cpp", Doubled(3), gx, *rest, choice)
+    assert_close(found, recurrence.run("reference", Doubled(3), gx, *rest, choice))
+
+
+def test_choices_under_autocast_are_weights(never_routed):
+    cell, gx, *rest, choice = mixture(CHOICES["any"], torch.float32)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        recurrence.run("cpp", cell, gx, *rest, choice)
+
+
+def test_choices_with_gradients_are_weights(monkeypatch):
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    cell, gx, w_hh, *states, choice = mixture(CHOICES["any"])
+    grads = []
+    for extra in (choice, choice.weights(torch.float64)):
+        weight = w_hh.clone().requires_grad_()
+        hs, *_ = recurrence.run("cpp", cell, gx, weight, *states, extra)
+        grads.append(torch.autograd.grad(hs.square().sum(), weight)[0])
+    assert torch.equal(*grads)
+
+
+def test_small_mixtures_are_computed_whole(monkeypatch):
+    """Sorting their rows would take longer."""
+    cell, gx, *rest, choice = mixture(CHOICES["any"])
+    monkeypatch.setattr(cpp, "run_routed", None)
+    recurrence.run("cpp", cell, gx, *rest, choice)
+
+
+def test_a_layer_in_eval_computes_its_chosen_cells_alone(monkeypatch):
+    calls = []
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    run_routed = cpp.run_routed
+    monkeypatch.setattr(cpp, "run_routed", lambda *a: calls.append(1) or run_routed(*a))
+    layer = SecondOrderLSTM(3, 6, 2, num_cells=3, bidirectional=True, engine="cpp").eval()
+    x, lengths = rand(5, 4, 3).float(), torch.tensor([5, 1, 3, 4])
+    with torch.no_grad():
+        found = layer(x, lengths=lengths)[0]
+    assert len(calls) == 4
+    expected = layer(x, lengths=lengths)[0]
+    assert len(calls) == 4  # with gradients, all cells
+    assert_close([found], [expected], SINGLE)
