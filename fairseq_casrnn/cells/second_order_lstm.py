@@ -23,7 +23,7 @@ class SecondOrderOptions:
         default=0.9, metadata={"help": "factor of the temperature after each epoch"}
     )
     temperature_floor: float = field(
-        default=0.1, metadata={"help": "the temperature never falls below this"}
+        default=1e-4, metadata={"help": "the temperature never falls below this"}
     )
 
 

@@ -132,7 +132,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
         assignment=None,
         temperature=1.0,
         temperature_decay=0.9,
-        temperature_floor=0.1,
+        temperature_floor=1e-4,
         engine=None,
     ):
         options = SecondOrderOptions(num_cells, temperature, temperature_decay, temperature_floor)
@@ -154,12 +154,16 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
             shapes.pop(f"attention_l{k}")
         return shapes
 
-    def set_epoch(self, epoch: int) -> None:
+    def temperature_at(self, epoch: int) -> float:
         """τ for the 1-based ``epoch``: τ₁ · decay^(epoch-1), not below the floor."""
+        o = self.options
+        tau = o.temperature * o.temperature_decay ** max(epoch - 1, 0)
+        return max(tau, min(o.temperature_floor, o.temperature))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Anneal the temperature to :meth:`temperature_at` ``epoch``."""
         if self.routing == "attention":
-            o = self.options
-            tau = o.temperature * o.temperature_decay ** max(epoch - 1, 0)
-            self.temperature.fill_(max(tau, min(o.temperature_floor, o.temperature)))
+            self.temperature.fill_(self.temperature_at(epoch))
 
     def extra_input(self, k, suffix, x, lower_c, tokens):
         """What mixes layer k's cells for its input ``x``: weights α, (…, S), or a hard Choice."""

@@ -96,6 +96,9 @@ def config_for(name: str, base: type) -> type:
         (own.name, types[own.name], field(default=own.default, metadata=own.metadata))
         for own in dataclasses.fields(options)
     ]
+    if any(own.name == "temperature" for own in dataclasses.fields(options)):
+        # Not an option: what annealing.py compares the end of the annealing with.
+        fields.append(("max_epoch", int, II("optimization.max_epoch")))
     title = name.title().replace("_", "") + base.__name__
     return dataclasses.make_dataclass(title, fields, bases=(base,))
 

@@ -230,7 +230,7 @@ class RecurrentLanguageModel(FairseqLanguageModel):
             embed_dropout=cfg.embed_dropout,
         )
         model = cls(decoder)
-        follow_epochs(task, model)
+        follow_epochs(task, model, cfg)
         return model
 
     @classmethod

@@ -112,7 +112,7 @@ class SentenceClassifier(BaseFairseqModel):
             cfg.mlp_dropout_in,
         )
         model = cls(encoder, kind, classifier)
-        follow_epochs(task, model)
+        follow_epochs(task, model, cfg)
         return model
 
     @classmethod

@@ -54,7 +54,7 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
         encoder = cls.build_encoder(cfg, task.source_dictionary, encoder_embed)
         decoder = cls.build_decoder(cfg, task.target_dictionary, decoder_embed, encoder.rnn)
         model = cls(encoder, decoder)
-        follow_epochs(task, model)
+        follow_epochs(task, model, cfg)
         return model
 
     @classmethod

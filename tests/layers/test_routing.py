@@ -195,12 +195,12 @@ def taus(layer, epochs):
 
 
 def test_temperature_by_hand():
-    """τ starts at 1 and is multiplied by 0.9 after each epoch, down to the floor of 0.1."""
+    """τ starts at 1 and is multiplied by 0.9 after each epoch, down to the floor of 0.0001."""
     layer = SecondOrderLSTM(I, H)
     assert layer.temperature.item() == 1
     assert taus(layer, [1, 2, 3, 4]) == pytest.approx([1, 0.9, 0.81, 0.729])
-    # 0.9^21 = 0.1094..., 0.9^22 = 0.0985...
-    assert taus(layer, [22, 23, 24, 1000]) == pytest.approx([0.9**21, 0.1, 0.1, 0.1])
+    # 0.9^87 = 1.045e-4, 0.9^88 = 0.940e-4
+    assert taus(layer, [88, 89, 90, 1000]) == pytest.approx([0.9**87, 1e-4, 1e-4, 1e-4])
     assert taus(layer, [1, 0]) == [1, 1]
 
 

@@ -1,9 +1,12 @@
 """Small dictionaries, models built in-process, and batches for them."""
 
+import warnings
 from types import SimpleNamespace
 
 import torch
+from fairseq import options as fairseq_options
 from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 from helpers import Case, randomize
 
@@ -61,6 +64,14 @@ def make_task(source: int = SOURCE, target: int = TARGET):
         cfg=SimpleNamespace(left_pad_target=False),
         begin_epoch=lambda epoch, model: None,
     )
+
+
+def parse(*argv):
+    """The configuration that fairseq-train makes of a command line."""
+    parser = fairseq_options.get_training_parser()
+    args = fairseq_options.parse_args_and_arch(parser, ["data", *argv])
+    with warnings.catch_warnings(action="ignore"):  # hydra's, about its own past and future
+        return convert_namespace_to_omegaconf(args)
 
 
 def build(arch: str, task=None, **options):

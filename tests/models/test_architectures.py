@@ -1,19 +1,16 @@
 """Named architectures, parameter counts, and options on their way to the layers."""
 
 import argparse
-import warnings
 
 import pytest
 import torch
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from helpers import Case, every_family
 
 from fairseq_casrnn.cells import FAMILIES as CELLS
 from fairseq_casrnn.layers import LAYERS
 
-from .common import PAD, TARGET, build, make_task, random_model, run
+from .common import PAD, TARGET, build, make_task, parse, random_model, run
 
 ASKED = ["stacked_lstm", "stacked_gru", "cas_lstm", "highway_lstm", "dg_lstm", "second_order_lstm"]
 SHAPES = {  # layers, embedding, hidden
@@ -24,14 +21,6 @@ SHAPES = {  # layers, embedding, hidden
     "_tiny": (2, 16, 16),
     "": (1, 512, 512),
 }
-
-
-def parse(*argv):
-    """The configuration that fairseq-train makes of a command line."""
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, ["data", *argv])
-    with warnings.catch_warnings(action="ignore"):  # hydra's, about its own past and future
-        return convert_namespace_to_omegaconf(args)
 
 
 def sizes(model):
