@@ -6,6 +6,7 @@ an engine added to ``recurrence.ENGINES`` is tested without a change here.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -24,6 +25,18 @@ HALVES = {
     torch.bfloat16: {"rtol": 0.03, "atol": 0.03},
     torch.float16: {"rtol": 0.004, "atol": 0.004},
 }
+
+
+@contextlib.contextmanager
+def three_threads():
+    """As many for torch's products and the compiled engine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
 
 T, B, I, H, L = 5, 3, 7, 4, 2  # no two alike, so that no axis can stand for another
 LENGTHS = [3, 5, 1]  # neither sorted nor reversed

@@ -14,6 +14,7 @@ from helpers import (
     every_family,
     gradients,
     rand,
+    three_threads,
     weighted,
 )
 from torch.utils.checkpoint import checkpoint
@@ -111,12 +112,8 @@ def test_rows_shared_out_among_threads(fused, case):
     with torch.no_grad():
         for leaf in named.values():
             leaf.mul_(0.3)  # or gradients would be hundreds
-    threads = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
+    with three_threads():
         assert_same(fused, decode, named)
-    finally:
-        torch.set_num_threads(threads)
 
 
 @every_family

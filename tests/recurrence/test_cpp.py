@@ -12,6 +12,7 @@ from helpers import (
     every_family,
     gradients,
     rand,
+    three_threads,
     weighted,
 )
 
@@ -115,12 +116,8 @@ def test_rows_shared_out_among_threads(case, dtype, tolerance):
     cell, tensors = layer_of(case, 5, 67, 96, dtype)
     last = torch.arange(67) % 5
     theirs, d_theirs = run("eager", cell, tensors, last)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
+    with three_threads():
         ours, d_ours = run("cpp", cell, tensors, last)
-    finally:
-        torch.set_num_threads(threads)
     assert_close(ours, theirs, tolerance)
     assert_close(d_ours, d_theirs, {"rtol": tolerance["rtol"], "atol": 100 * tolerance["atol"]})
 

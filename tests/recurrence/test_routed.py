@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import DOUBLE, SINGLE, assert_close, rand
+from helpers import DOUBLE, SINGLE, assert_close, rand, three_threads
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.cells.second_order_lstm import SecondOrderCell
@@ -58,6 +58,19 @@ def test_chosen_cells_alone_at_other_sizes(monkeypatch, size, steps, batch):
     found = recurrence.run("cpp", cell, gx, *rest, choice)
     expected = recurrence.run("eager", cell, gx, *rest, choice)
     assert_close(found, expected, SINGLE)
+
+
+@pytest.mark.parametrize("last", [None, torch.arange(67) % 5], ids=["whole", "padded"])
+def test_rows_shared_out_among_threads(monkeypatch, last):
+    """A step large enough that each thread takes rows of its own."""
+    monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
+    cells = torch.randint(3, (5, 67), generator=torch.Generator().manual_seed(1))
+    cell, gx, *rest, choice = mixture(cells, batch=67, size=96)
+    assert 67 * rest[0].size(1) * 4 > 3 * 2**13  # elements of a step, above what a share must have
+    with three_threads():
+        found = recurrence.run("cpp", cell, gx, *rest, choice, last)
+    expected = recurrence.run("eager", cell, gx, *rest, choice, last)
+    assert_close(found, expected)
 
 
 def test_cells_that_are_not_chosen_are_not_computed(monkeypatch):
