@@ -100,6 +100,7 @@ train_one() {
 evaluate_main() {
     parse_options evaluate_usage \
         "--arch --seed --seeds --data --out --checkpoint --baseline --subset" "$@"
+    check_trained_on
     "$PYTHON" -m fairseq_casrnn.evaluation.classify --data "$DATA" --out "$OUT" \
         ${ARCH:+--arch $ARCH} ${SEED:+--seed $SEED} --checkpoint "$AVERAGE" --subset "$SUBSET" \
         ${BASELINE:+--baseline "$BASELINE"}

@@ -25,6 +25,7 @@ END
 
 lm_evaluate_main() {
     parse_options lm_evaluate_usage "--arch --seed --seeds --data --out --checkpoint" "$@"
+    check_trained_on
     "$PYTHON" -m fairseq_casrnn.evaluation.evaluate_lm --data "$DATA" --out "$OUT" \
         ${ARCH:+--arch $ARCH} ${SEED:+--seed $SEED} --checkpoint "$AVERAGE" \
         ${EVALUATION[@]+"${EVALUATION[@]}"}

@@ -196,9 +196,25 @@ fairseq_train() {
     echo "${options[*]}" > "$run/finished"
 }
 
+# check_trained_on: refuses runs, of those to be evaluated, that were trained on other data than DATA.
+check_trained_on() {
+    local file run data
+    data="$(training_data "$DATA/data-bin")"
+    for file in "$OUT"/*/seed*/identity; do
+        run="${file%/identity}"
+        [ -f "$file" ] || continue
+        [[ -z "$ARCH" || " $ARCH " == *" $(basename "$(dirname "$run")") "* ]] || continue
+        [[ -z "$SEED" || " $SEED " == *" ${run##*/seed} "* ]] || continue
+        [ "$(head -n 1 "$file")" = "$data" ] ||
+            fail "$run was trained on other data than that of $DATA, whose sentences it may have" \
+                "seen; give the --data it was trained on, or choose others with --arch and --seed"
+    done
+}
+
 evaluate_main() {
     parse_options evaluate_usage \
         "--arch --seed --seeds --data --out --checkpoint --beam --baseline" "$@"
+    check_trained_on
     "$PYTHON" -m fairseq_casrnn.evaluation.evaluate --data "$DATA" --out "$OUT" \
         ${ARCH:+--arch $ARCH} ${SEED:+--seed $SEED} --checkpoint "$AVERAGE" --beam "$BEAM" \
         ${BASELINE:+--baseline "$BASELINE"} -- ${EXTRA[@]+"${EXTRA[@]}"}

@@ -63,7 +63,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
                 raise UserError(f"{option} is {value}; it must be a number, at least 0")
         self.l2, self.l2_embeddings = l2, l2_embeddings
         self.class_weights, self.weight = class_weights, None
-        if class_weights and class_weights != "balanced":
+        if class_weights not in (None, "balanced"):
             self.weight = torch.tensor(parse_weights(class_weights, task.classes))
 
     def forward(self, model, sample, reduce=True):

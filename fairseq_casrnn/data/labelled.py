@@ -129,7 +129,9 @@ def prepare(make_corpus: Callable[[], Labelled], args: argparse.Namespace) -> No
         for key, value in notes.items():
             print(f"{key}: {value}")
         write_json(stage / "data-bin" / "prepare.json", notes)
-        tokenizer = args.raw_tokenizer if args.tokenizer == "space" else args.tokenizer
+        # Files that want no more than these have their punctuation split; other text has not.
+        split = args.tokenizer in ("space", "clitics")
+        tokenizer = args.raw_tokenizer if split else args.tokenizer
         text = {"tokenizer": tokenizer, "lowercase": args.lowercase}
         write_json(stage / "data-bin" / "text.json", text)
         keep_options(args, stage / "data-bin")
@@ -238,7 +240,14 @@ def write_json(path: Path, content) -> None:
 
 
 def decode_mixed(data: bytes) -> list[str]:
-    """Lines of a text of no one encoding: each is UTF-8, else Windows-1252, else Latin-1."""
+    """Lines of a text of no one encoding: each is UTF-8, else Windows-1252, else Latin-1.
+
+    Raises:
+        ValueError: the text is UTF-16 or UTF-32, or no text.
+    """
+    if b"\0" in data:
+        number = data[: data.index(b"\0")].count(b"\n") + 1
+        raise ValueError(f"line {number} has a zero byte: UTF-16, or no text; save it as UTF-8")
     lines = []
     for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         for encoding in ("utf-8", "cp1252", "latin-1"):
@@ -254,7 +263,10 @@ def decode_mixed(data: bytes) -> list[str]:
 
 def read_mixed(path: Path) -> list[str]:
     """:func:`decode_mixed` of a file. Raises UserError where it is missing or has no text."""
-    lines = decode_mixed(read_bytes(path))
+    try:
+        lines = decode_mixed(read_bytes(path))
+    except ValueError as error:
+        raise UserError(f"{path}, {error}") from None
     if not any(line.strip() for line in lines):
         raise UserError(f"{path} is empty; a corpus with at least one sentence is needed")
     return lines

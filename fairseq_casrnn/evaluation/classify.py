@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.average import load as load_checkpoint
 from fairseq_casrnn.evaluation.confusion import as_table, summary
 from fairseq_casrnn.evaluation.evaluate import (
     add_run_arguments,
@@ -24,8 +24,6 @@ from fairseq_casrnn.evaluation.evaluate import (
 from fairseq_casrnn.evaluation.predict import load
 from fairseq_casrnn.evaluation.significance import table
 from fairseq_casrnn.files import replacing
-
-TRAINED = re.compile(r"done training in ([\d.]+) seconds")
 
 
 def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict:
@@ -72,11 +70,17 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
             Path(draft).write_text(content, encoding="utf-8")
     confusion = result.pop("confusion")
     print("\n".join(as_table([list(row.values()) for row in confusion.values()], list(confusion))))
-    log = run / "train.log"
-    if log.is_file():
-        times = TRAINED.findall(log.read_text(encoding="utf-8", errors="replace"))
-        result["train_seconds"] = round(sum(map(float, times)), 1)
+    seconds = training_seconds(run)
+    if seconds is not None:
+        result["train_seconds"] = seconds
     return {"checkpoint": which, "subset": subset, **result}
+
+
+def training_seconds(run: Path) -> float | None:
+    """How long a run took, up to its last checkpoint, with the sessions that were interrupted."""
+    seconds = load_checkpoint(run / "checkpoint_last.pt").get("extra_state", {})
+    seconds = seconds.get("previous_training_time")
+    return None if seconds is None else round(seconds, 1)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -140,6 +140,12 @@ def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, 
                 f"{out} holds no run of {arch} with seed {seed}; train it first, or choose others "
                 "with --arch and --seed"
             )
+        if is_unfinished(runs[arch, seed]):
+            print(
+                f"warning: {runs[arch, seed]} was interrupted, so this is no result of a whole "
+                "training; call train.sh again to go on",
+                file=sys.stderr,
+            )
     return [(arch, seed, runs[arch, seed]) for arch, seed in chosen]
 
 
@@ -174,8 +180,15 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", default="best", help="best, last, best:N or last:N")
 
 
+def is_unfinished(run: Path) -> bool:
+    """Whether train.sh began ``run`` and has not come to its end."""
+    return (run / "identity").is_file() and not (run / "finished").is_file()
+
+
 def record(out: Path, arch: str, seed: int, result: dict[str, object]) -> None:
-    """Append a run's result to ``results.jsonl``."""
+    """Append a run's result to ``results.jsonl``, marked where the run is unfinished."""
+    if is_unfinished(out / arch / f"seed{seed}"):
+        result = {"finished": False, **result}
     with open(out / "results.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps({"arch": arch, "seed": seed, **result}) + "\n")
 

@@ -20,8 +20,12 @@ from fairseq_casrnn.errors import UserError
 FIELDS = ("accuracy", "train_seconds", "seconds")
 
 
-def read_results(out: Path, subset: str = "test") -> dict[str, dict[str, list[float | None]]]:
+def read_results(
+    out: Path, subset: str = "test", checkpoint: str | None = None
+) -> dict[str, dict[str, list[float | None]]]:
     """For each set and model the means of ``FIELDS`` over the seeds.
+
+    With ``checkpoint`` only results of this choice of checkpoint count.
 
     Raises:
         UserError: no results, or a line that is none.
@@ -32,6 +36,8 @@ def read_results(out: Path, subset: str = "test") -> dict[str, dict[str, list[fl
             try:
                 entry = json.loads(line)
                 if entry.get("subset", "test") != subset:
+                    continue
+                if checkpoint not in (None, entry.get("checkpoint")):
                     continue
                 runs = found.setdefault(path.parent.name, {}).setdefault(entry["arch"], {})
                 runs[entry["seed"]] = {"accuracy": entry["accuracy"], **entry}
@@ -91,11 +97,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("out", type=Path, help="folder with SET/results.jsonl")
     parser.add_argument("--subset", default="test", help="default: test")
+    parser.add_argument("--checkpoint", help="only results of this choice of checkpoint")
     parser.add_argument("--no-average", action="store_true", help="leave the last row out")
     args = parser.parse_args(argv)
 
     def run() -> None:
-        print("\n".join(table(read_results(args.out, args.subset), not args.no_average)))
+        results = read_results(args.out, args.subset, args.checkpoint)
+        print("\n".join(table(results, not args.no_average)))
 
     return run_main(run)
 

@@ -50,12 +50,15 @@ def paired_t_test(scores: Scores, baseline: Scores) -> tuple[float, int]:
     return float(ttest_rel(ours, theirs, alternative="greater").pvalue), len(seeds)
 
 
-def read_results(paths: Iterable[Path], metric: str, **settings: object) -> dict[str, Scores]:
+def read_results(
+    paths: Iterable[Path], metric: str, subset: str = "test", **settings: object
+) -> dict[str, Scores]:
     """Scores by architecture and seed from JSON lines; a repeated run's last line counts.
 
     Args:
         paths: files of ``evaluate.sh``.
-        metric: the score's name, ``bleu`` or ``sacrebleu``.
+        metric: the score's name: ``bleu``, ``sacrebleu``, ``accuracy`` or ``macro_f1``.
+        subset: lines of another split are passed over.
         settings: lines with other values than these are passed over, e.g. ``checkpoint="best"``.
 
     Raises:
@@ -67,6 +70,8 @@ def read_results(paths: Iterable[Path], metric: str, **settings: object) -> dict
         for number, line in enumerate(read_lines(path), start=1):
             try:
                 entry = json.loads(line)
+                if entry.get("subset", "test") != subset:
+                    continue
                 if any(entry.get(key) != value for key, value in wanted.items()):
                     continue
                 if "options" in entry:  # of fairseq-generate: an experiment, not the result
@@ -78,8 +83,8 @@ def read_results(paths: Iterable[Path], metric: str, **settings: object) -> dict
                 raise UserError(f"{path}, line {number} has no {key}") from None
             results.setdefault(arch, {})[seed] = score
     if not results:
-        chosen = " with " + ", ".join(f"{k} {v}" for k, v in wanted.items()) if wanted else ""
-        raise UserError(f"{', '.join(map(str, paths))}: no result{chosen}")
+        chosen = "".join(f", {key} {value}" for key, value in wanted.items())
+        raise UserError(f"{', '.join(map(str, paths))}: no result with subset {subset}{chosen}")
     return results
 
 
@@ -116,14 +121,17 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("results", nargs="+", type=Path, help="results.jsonl of evaluate.sh")
     parser.add_argument("--baseline", help="architecture to test against")
-    parser.add_argument("--metric", default="bleu", help="bleu (default) or sacrebleu")
+    parser.add_argument(
+        "--metric", default="bleu", help="bleu (default), sacrebleu, accuracy or macro_f1"
+    )
+    parser.add_argument("--subset", default="test", help="only results of this split (test)")
     parser.add_argument("--checkpoint", help="only results of this choice of checkpoint")
     parser.add_argument("--beam", type=int, help="only results of this beam size")
     args = parser.parse_args(argv)
 
     def show() -> None:
         results = read_results(
-            args.results, args.metric, checkpoint=args.checkpoint, beam=args.beam
+            args.results, args.metric, args.subset, checkpoint=args.checkpoint, beam=args.beam
         )
         print("\n".join(table(results, args.baseline)))
 

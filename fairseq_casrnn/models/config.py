@@ -115,12 +115,16 @@ def spelled_as_options(names):
         raise UserError(spelled) from None
 
 
+def reads_lower_cell(cell: str) -> bool:
+    """Whether a cell reads that of the layer below it."""
+    family = FAMILIES[cell]
+    return family.at_layer(1, family.options()).lower_cell
+
+
 def warn_of_single_layers(cell: str, cfg) -> None:
     """Log a warning where a cell that reads the cell below it has none below, on either side."""
     names = [name for name in LAYERS if hasattr(cfg, name)]
-    family = FAMILIES[cell]
-    reads_below = family.at_layer(1, family.options()).lower_cell
-    if reads_below and all(getattr(cfg, name) == 1 for name in names):
+    if reads_lower_cell(cell) and all(getattr(cfg, name) == 1 for name in names):
         logger.warning(
             "%s is a plain LSTM with a single layer, for no cell is below; give %s 2 or more",
             cell,

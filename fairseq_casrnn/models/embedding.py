@@ -44,14 +44,15 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
     dimension"). Of several lines for one word the first counts.
 
     Returns:
-        How many words were found.
+        How many words were found; of fairseq's own symbols, such as </s>, the vectors are taken,
+        too, but not counted.
 
     Raises:
         UserError: naming the file and line.
     """
     dim, found = table.embedding_dim, set()
     try:
-        stream = open(path, encoding="utf-8-sig", newline="\n")  # noqa: SIM115 - closed below
+        stream = open(path, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
         raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
     with stream, torch.no_grad():
@@ -71,11 +72,23 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
             if index is None or index in found:
                 continue
             try:
-                table.weight[index] = torch.tensor([float(value) for value in pieces[-dim:]])
+                vector = torch.tensor([float(value) for value in pieces[-dim:]])
             except ValueError:
                 raise UserError(f"{path}, line {number}: not a word and {dim} numbers") from None
+            if not vector.isfinite().all():
+                raise UserError(
+                    f"{path}, line {number}: a number is not finite (NaN or infinite); correct or "
+                    "drop the line"
+                )
+            table.weight[index] = vector
             found.add(index)
-    types = max(len(dictionary) - dictionary.nspecial, 1)
+    # fairseq-preprocess fills its dictionaries up with words that it makes up.
+    words = {
+        index
+        for index in range(dictionary.nspecial, len(dictionary))
+        if not dictionary[index].startswith("madeupword")
+    }
+    found, types = found & words, len(words)
     if not found:
         raise UserError(
             f"{path} has no vector of dimension {dim} for any of the dictionary's {types} words; "
@@ -87,11 +100,14 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
 
 
 def read_lines(stream, path):
-    """Lines of ``stream``; invalid UTF-8 becomes a UserError."""
-    try:
-        yield from stream
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not valid UTF-8; convert it first") from None
+    """Lines of a stream of bytes; invalid UTF-8 becomes a UserError."""
+    for number, line in enumerate(stream, 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise UserError(
+                f"{path}, line {number} is not valid UTF-8; convert the file first"
+            ) from None
 
 
 def is_header(pieces) -> bool:

@@ -20,6 +20,7 @@ from .config import (
     check_probabilities,
     check_sizes,
     config_for,
+    reads_lower_cell,
     spelled_as_options,
     warn_of_single_layers,
 )
@@ -94,13 +95,14 @@ class SentenceClassifier(BaseFairseqModel):
             cfg.encoder_embed_range,
         )
         body = cls.build_body(cfg)
-        encoder = SentenceEncoder(
-            embed,
-            body,
-            cfg.pooling,
-            dropout(cfg, "encoder_dropout_in"),
-            **cls.boundaries(cfg, words),
-        )
+        with spelled_as_options(["pooling"]):
+            encoder = SentenceEncoder(
+                embed,
+                body,
+                cfg.pooling,
+                dropout(cfg, "encoder_dropout_in"),
+                **cls.boundaries(cfg, words),
+            )
         classifier = Classifier(
             FEATURES[kind] * encoder.output_size,
             cfg.mlp_size,
@@ -151,7 +153,7 @@ class SentenceClassifier(BaseFairseqModel):
             kwargs: options of the task or model to override.
 
         Raises:
-            UserError: no checkpoint there, one of another kind, or no dictionaries.
+            UserError: no checkpoint there, one of another kind, no dictionaries, or no such option.
         """
         from .sentence_hub import SentenceHub
 
@@ -198,6 +200,11 @@ class RecurrentSentenceClassifier(SentenceClassifier):
     @classmethod
     def build_body(cls, cfg):
         """The recurrent stack."""
+        if cfg.encoder_interleaved and reads_lower_cell(cls.cell_name):
+            raise UserError(
+                f"{cls.cell_name} reads the cell of the layer below, which --encoder-interleaved "
+                "joins with the other direction's; give --encoder-bidirectional instead"
+            )
         warn_of_single_layers(cls.cell_name, cfg)
         own = [field.name for field in dataclasses.fields(FAMILIES[cls.cell_name].options)]
         with spelled_as_options(own):
@@ -206,9 +213,7 @@ class RecurrentSentenceClassifier(SentenceClassifier):
                 cfg.encoder_embed_dim,
                 cfg.encoder_hidden_size,
                 cfg.encoder_layers,
-                bidirectional="interleaved"
-                if cfg.encoder_interleaved
-                else cfg.encoder_bidirectional,
+                bidirectional=directions(cfg),
                 dropout=dropout(cfg, "encoder_dropout_out"),
                 options=cfg,
                 engine=cfg.engine,

@@ -52,6 +52,7 @@ class SentenceHub(nn.Module):
         cfg = state.get("cfg")
         if cfg is None or cfg.task._name != "sentence_classification":
             raise UserError(f"{file} is no sentence classifier; check the path")
+        check_options(overrides, cfg)
         overrides = {"data": find_dictionaries(file.parent, data, cfg.task.data), **overrides}
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(file)], arg_overrides=overrides
@@ -121,6 +122,8 @@ class SentenceHub(nn.Module):
 
     @torch.no_grad()
     def _run_dataset(self, dataset, function, batch_size: int) -> Tensor:
+        if batch_size < 1:
+            raise UserError(f"batch_size is {batch_size}; it must be at least 1")
         device = self.model.encoder.embed_tokens.weight.device
         order, rows = dataset.ordered_indices(), []
         for indices in cut(order, dataset.num_tokens_vec(order).tolist(), batch_size):
@@ -158,6 +161,18 @@ def listed(sentences) -> list:
     if isinstance(sentences, str):
         raise UserError(f"give a list of sentences, [{sentences!r}], not a single string")
     return list(sentences)
+
+
+def check_options(names, cfg) -> None:
+    """Raises UserError for a name that no part of a checkpoint's configuration has as an option."""
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
+
+    model = ARCH_MODEL_NAME_REGISTRY.get(cfg.model._name, cfg.model._name)
+    newer = getattr(MODEL_DATACLASS_REGISTRY.get(model), "__dataclass_fields__", {})
+    known = {name for part in (*cfg.values(), newer) if hasattr(part, "keys") for name in part}
+    for name in names:
+        if name not in known:
+            raise UserError(f"{name} is no option of this model or its task; correct its name")
 
 
 def find_checkpoint(path: Path, name: str | None) -> Path:

@@ -19,7 +19,7 @@ from sklearn.metrics import f1_score
 from fairseq_casrnn import cli
 from fairseq_casrnn.data import mr, sick, trec
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.classify import classify
+from fairseq_casrnn.evaluation.classify import classify, training_seconds
 from fairseq_casrnn.evaluation.evaluate import choose_checkpoint
 from fairseq_casrnn.explain import explain
 from fairseq_casrnn.models.sentence_hub import cut
@@ -185,6 +185,19 @@ def predict(capsys, *args, stdin=None, monkeypatch=None, status=0):
     assert cli.main(["predict", *map(str, args)]) == status
     captured = capsys.readouterr()
     return captured.out.splitlines() if status == 0 else captured.err
+
+
+def test_training_seconds_are_those_of_all_sessions(data, tmp_path):
+    """A session that was killed has left no line on how long it was."""
+    run = tmp_path / "cnn" / "seed1"
+    train(data, run, "cnn", 1)
+    first = training_seconds(run)
+    state = torch.load(run / "checkpoint_last.pt", weights_only=False)
+    assert 0 < first == round(state["extra_state"]["previous_training_time"], 1)
+    state["extra_state"]["previous_training_time"] = 1000.0
+    torch.save(state, run / "checkpoint_last.pt")
+    train(data, run, "cnn", 2)
+    assert 1000 < training_seconds(run) < 1000 + 100
 
 
 def test_predict(trained, capsys, tmp_path, monkeypatch):
@@ -371,6 +384,16 @@ def test_wrong_questions(hub):
         hub.predict([("a", "b")])
     with pytest.raises(UserError, match="encode takes strings"):
         hub.encode([("a", "b")])
+
+
+def test_options_that_are_none(trained):
+    """Else a slip of the pen would go on with the model as it was."""
+    load = MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained
+    with pytest.raises(UserError, match="truncat is no option of this model or its task"):
+        load(str(trained), truncat=4)
+    assert load(str(trained), truncate=4, engine="eager").task.cfg.truncate == 4
+    with pytest.raises(UserError, match="batch_size is 0; it must be at least 1"):
+        load(str(trained)).predict(["a"], batch_size=0)
 
 
 def test_a_folder_without_dictionaries(trained, tmp_path):

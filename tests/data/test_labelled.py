@@ -103,7 +103,8 @@ def test_folds_cover_everything_once(tmp_path):
     text = " ".join(every)
     assert "it 's" in text
     assert "café" in text
-    assert note(outs[0], "text") == {"tokenizer": "clitics", "lowercase": True}
+    # Of raw text, punctuation must be split, too.
+    assert note(outs[0], "text") == {"tokenizer": "penn", "lowercase": True}
 
 
 def test_wrong_fold(tmp_path, capsys):
@@ -223,6 +224,17 @@ def test_wrong_encoding(tmp_path, capsys):
     assert "line 85 is not valid UTF-8" in error
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+def test_wide_encodings(tmp_path, capsys, encoding):
+    """Windows' "Unicode" is not one of those that a line may be read as."""
+    raw = write_mr(tmp_path / "raw")
+    path = raw / "rt-polarity.pos"
+    path.write_text(path.read_text(encoding="latin-1"), encoding=encoding)
+    error = fails(mr.main, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert f"{path}, line 1 has a zero byte: UTF-16, or no text; save it as UTF-8" in error
+    assert not (tmp_path / "out").exists()
+
+
 def test_brackets_of_plain_lines_are_words(tmp_path):
     raw = write_plain_nli(tmp_path / "raw")
     lines = (raw / "s1.dev").read_text().splitlines()
@@ -304,9 +316,8 @@ def test_reviews(tmp_path):
         assert note(out / name)["valid sentences"] == 8
         assert note(out / name)["test sentences"] == 12
     assert read_back(out / "books", split="test")[0] == "good café – fine"
-    # The set MR alone has it's in one word.
     tokenizers = [note(out / name, "text")["tokenizer"] for name in ("books", "MR")]
-    assert tokenizers == ["penn", "clitics"]
+    assert tokenizers == ["penn", "penn"]
 
 
 def test_review_without_label(tmp_path, capsys):

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from fairseq_casrnn.errors import UserError
@@ -22,6 +24,25 @@ def test_runs_are_found_by_their_folders(out):
     assert found(out) == [("a", 1), ("a", 2), ("a", 10), ("b", 2)]
     assert found(out, ["b", "a"], [2]) == [("b", 2), ("a", 2)]
     assert evaluate.find_runs(out, ["b"], [])[0][2] == out / "b" / "seed2"
+
+
+def test_unfinished_runs_are_marked(out, capsys):
+    """What train.sh began and did not end; a run made without it is nobody's business."""
+    found(out)
+    assert not capsys.readouterr().err
+    (out / "a" / "seed2" / "identity").touch()
+    found(out, ["a"])
+    error = capsys.readouterr().err
+    assert error.startswith(f"warning: {out}/a/seed2 was interrupted")
+    assert error.count("\n") == 1
+    for seed in (1, 2):
+        evaluate.record(out, "a", seed, {"bleu": 1.0})
+    (out / "a" / "seed2" / "finished").touch()
+    found(out)
+    assert not capsys.readouterr().err
+    evaluate.record(out, "a", 2, {"bleu": 2.0})
+    lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    assert [line.get("finished") for line in lines] == [None, False, None]
 
 
 @pytest.mark.parametrize(

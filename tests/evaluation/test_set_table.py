@@ -50,6 +50,15 @@ def test_results_of_other_splits_stay_out(tmp_path, capsys):
     assert "no SET/results.jsonl with results of train" in capsys.readouterr().err
 
 
+def test_results_of_other_checkpoints_stay_out(tmp_path, capsys):
+    best, last = ({**result("cnn", 1, n), "checkpoint": c} for n, c in ((50, "best"), (60, "last")))
+    write(tmp_path, "books", best, last)
+    assert main([str(tmp_path)]) == 0  # the last line counts
+    assert "| books | 60.00" in capsys.readouterr().out
+    assert main([str(tmp_path), "--checkpoint", "best"]) == 0
+    assert "| books | 50.00" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("content", [None, "nonsense\n", '{"arch": "cnn"}\n'])
 def test_mistakes(tmp_path, capsys, content):
     if content:

@@ -58,8 +58,18 @@ def test_other_settings_are_passed_over(tmp_path):
     )
     found = significance.read_results([path], "bleu", checkpoint="best", beam=None)
     assert found == {"a": {1: 10.0}}
-    with pytest.raises(UserError, match="no result with checkpoint last"):
+    with pytest.raises(UserError, match="no result with subset test, checkpoint last"):
         significance.read_results([path], "bleu", checkpoint="last")
+
+
+def test_other_splits_are_passed_over(tmp_path, capsys):
+    """An accuracy of the training set, measured last, is no test result."""
+    tested = {"arch": "a", "seed": 1, "accuracy": 70.0, "subset": "test"}
+    path = results(tmp_path, tested, {**tested, "accuracy": 99.0, "subset": "train"})
+    assert significance.main([str(path), "--metric", "accuracy"]) == 0
+    assert capsys.readouterr().out == "a  70.00  (1 run)\n"
+    assert significance.main([str(path), "--metric", "accuracy", "--subset", "train"]) == 0
+    assert capsys.readouterr().out == "a  99.00  (1 run)\n"
 
 
 @pytest.mark.parametrize("line", ["{", '{"arch": "a"}', "[1]", '{"arch": "a", "seed": "x"}'])

@@ -86,7 +86,10 @@ def test_last_line_without_newline(path):
         (". . . 1 2 3 4\nw5 1 2 3 4\n", 3, "has no vector of dimension 3"),
         ("", 3, "has no vector of dimension 3"),
         ("w4 1 2 3\nw5 1 x 3\n", 3, "line 2: not a word and 3 numbers"),
-        (b"w4 1 2 3\n\xff\xfe 1 2 3\n", 3, "not valid UTF-8"),
+        (b"w4 1 2 3\n\xff\xfe 1 2 3\n", 3, "line 2 is not valid UTF-8"),
+        ("w4 1 2 3\nw5 1 nan 3\n", 3, "line 2: a number is not finite"),
+        ("w4 1 2 3\nw5 1 2 -inf\n", 3, "line 2: a number is not finite"),
+        ("</s> 1 2 3\n<unk> 1 2 3\n", 3, "for any of the dictionary's 10 words"),
     ],
 )
 def test_mistakes_name_the_file(path, content, dim, message):
@@ -104,6 +107,18 @@ def test_says_how_many_were_found(path, caplog):
     caplog.set_level(logging.INFO)
     load(path, "w4 1 1 1\nw5 2 2 2\nw4 3 3 3\nelse 1 1 1\n")
     assert f"{path}: vectors for 2 of {len(WORDS) - WORDS.nspecial} types" in caplog.text
+
+
+def test_counts_words_alone(path, caplog):
+    """Neither fairseq's symbols, which word2vec's files have, too, nor those it fills up with."""
+    caplog.set_level(logging.INFO)
+    words = dictionary(6)  # w4, w5
+    for filler in ("madeupword0000", "madeupword0001"):
+        words.add_symbol(filler, 0)
+    path.write_text("</s> 7 7 7\nw5 1 1 1\nmadeupword0000 1 1 1\n")
+    weight = build_embedding(words, 3, str(path)).weight
+    assert "vectors for 1 of 2 types (50.0 %)" in caplog.text
+    assert weight[words.eos()].tolist() == [7, 7, 7]
 
 
 @pytest.mark.parametrize("frozen", [False, True])

@@ -245,7 +245,13 @@ def test_temperature_follows_the_epochs():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("cas_lstm", {"pooling": "node"}, "sentence nodes of a sentence-state LSTM"),
+        ("cas_lstm", {"pooling": "node"}, "--pooling 'node' takes the sentence nodes of a"),
+        ("cas_lstm", {"pooling": "sum"}, "--pooling is 'sum'; use one of max"),
+        (
+            "cas_lstm",
+            {"encoder_interleaved": True},
+            "cas_lstm reads .* below, which --encoder-interleaved .* give --encoder-bidirectional",
+        ),
         ("cas_lstm", {"features": "nli"}, "--features nli takes two sentences, but the data has"),
         ("cas_lstm", {"features": "sum"}, "--features is 'sum'; use single, nli, paraphrase"),
         ("cas_lstm", {"mlp_activation": "gelu"}, "--mlp-activation is 'gelu'; use relu or tanh"),

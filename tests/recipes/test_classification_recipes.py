@@ -183,6 +183,23 @@ def test_a_run_does_not_go_on_with_other_options_or_data(mr_data, tmp_path, reco
     assert (tmp_path / "out" / "cnn" / "seed1" / "finished").exists()
 
 
+def test_a_run_is_not_evaluated_on_other_data(mr_data, tmp_path, recorded):
+    """With --vocabulary all, the folds have one dictionary, and each trains on others' tests."""
+    out = ("--out", tmp_path / "out")
+    recorded("mr/train.sh", "--data", mr_data, *out, "--arch", "cnn,bilstm", "--seeds", 2)
+    other = shutil.copytree(mr_data, tmp_path / "other")
+    with open(other / "data-bin" / "label" / "train.bin", "ab") as file:
+        file.write(b"\0")
+    assert len(recorded("mr/evaluate.sh", "--data", mr_data, *out)) == 1
+    refused = run("mr/evaluate.sh", "--data", other, *out, status=2)
+    assert f"was trained on other data than that of {other}, whose sentences it may" in refused
+    (tmp_path / "out" / "bilstm" / "seed2" / "identity").unlink()  # trained without train.sh
+    chosen = ("--arch", "bilstm", "--seed", 2)
+    assert len(recorded("mr/evaluate.sh", "--data", other, *out, *chosen)) == 1
+    run("mr/evaluate.sh", "--data", other, *out, "--arch", "bilstm", "--seed", 1, status=2)
+    run("mr/evaluate.sh", "--data", other, *out, "--arch", "cnn,bilstm", "--seed", 2, status=2)
+
+
 def test_the_corpus_mixed_in_is_part_of_a_run(mr_data, tmp_path, recorded):
     extra = shutil.copytree(mr_data, tmp_path / "extra") / "data-bin"
     where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn", "--")
