@@ -54,7 +54,7 @@ usage: train.sh [options] [-- options of fairseq-train]
   --seed N[,N…]        seeds (default: $SEEDS)
   --seeds N            seeds 1 to N
   --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
-  --out DIR            runs go to DIR/NAME/seedN (default: $RECIPE/out)
+  --out DIR            runs go to DIR/NAME/seedN (default: $DEFAULT_OUT)
   --tiny               one epoch of cas_lstm_sentence_encoder_tiny, to see that everything works
 
 bilstm2 and bilstm3 join the directions after every layer, as torch.nn.LSTM does; bilstm2_apart at
@@ -74,7 +74,7 @@ usage: evaluate.sh [options]
   --seed N[,N…]        seeds (default: all in --out)
   --seeds N            seeds 1 to N
   --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
-  --out DIR            folder of the runs (default: $RECIPE/out)
+  --out DIR            folder of the runs (default: $DEFAULT_OUT)
   --checkpoint WHICH   best, last, or the average of N: last:N, best:N (default: best)
   --baseline NAME      system the paired t-test compares the others with
   --subset NAME        split to classify (default: test)

@@ -16,7 +16,7 @@ usage: evaluate.sh [options]
   --seed N[,N…]        seeds (default: all in --out)
   --seeds N            seeds 1 to N
   --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
-  --out DIR            folder of the runs (default: $RECIPE/out)
+  --out DIR            folder of the runs (default: $DEFAULT_OUT)
   --checkpoint WHICH   best, last, or the average of N: last:N, best:N (default: $AVERAGE)
 
 Prints validation and test perplexity, and appends one JSON line a run to DIR/results.jsonl.

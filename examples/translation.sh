@@ -3,7 +3,7 @@
 # A script sets RECIPE (its folder) and what it needs of ARCHS, SEEDS, SETTINGS (options of
 # fairseq-train), ROUTING (more of them, for second-order LSTMs) and AVERAGE, and calls prepare_main,
 # train_main or evaluate_main.
-# Runs lie in OUT/ARCH/seedN.
+# Runs lie in OUT/ARCH/seedN, OUT being DEFAULT_OUT (RECIPE/out) unless it is given.
 
 REPO="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 export PYTHONPATH="$REPO${PYTHONPATH:+:$PYTHONPATH}"
@@ -17,6 +17,7 @@ fi
 # What other kinds of recipes have in their place.
 TASK=(--task translation)
 TINY_ARCH="${TINY_ARCH:-cas_lstm_tiny}"
+DEFAULT_OUT="${DEFAULT_OUT:-$RECIPE/out}"
 
 fail() {
     echo "error: $*" >&2
@@ -44,7 +45,7 @@ usage: train.sh [options] [-- options of fairseq-train]
   --seed N[,N…]        seeds (default: $SEEDS)
   --seeds N            seeds 1 to N
   --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
-  --out DIR            runs go to DIR/ARCH/seedN (default: $RECIPE/out)
+  --out DIR            runs go to DIR/ARCH/seedN (default: $DEFAULT_OUT)
   --tiny               one epoch of $TINY_ARCH (or --arch), to see that everything works
 
 An interrupted run continues from its last checkpoint when it is called again, one that has
@@ -64,7 +65,7 @@ usage: evaluate.sh [options] [-- options of fairseq-generate]
   --seed N[,N…]        seeds (default: all in --out)
   --seeds N            seeds 1 to N
   --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
-  --out DIR            folder of the runs (default: $RECIPE/out)
+  --out DIR            folder of the runs (default: $DEFAULT_OUT)
   --checkpoint WHICH   best, last, or the average of N: last:N, best:N (default: $AVERAGE)
   --beam N             beam size (default: 10)
   --baseline NAME      architecture the paired t-test compares the others with
@@ -78,7 +79,7 @@ END
 parse_options() {
     local usage="$1" allowed="$2"
     shift 2
-    DATA="$RECIPE/data" OUT="$RECIPE/out" TINY="" ARCH="" SEED="" DEPTH="3 5 10" BEAM=10
+    DATA="$RECIPE/data" OUT="$DEFAULT_OUT" TINY="" ARCH="" SEED="" DEPTH="3 5 10" BEAM=10
     BASELINE="" EXTRA=()
     while [ $# -gt 0 ]; do
         case "$1" in
@@ -158,6 +159,8 @@ identity() {
             --tensorboard-logdir=* | --cpu) ;;
             --mix) echo "$1"; mixed_data "${2-}" ;;
             --mix=*) echo "$1"; mixed_data "${1#*=}" ;;
+            --assignment-path) echo "$1"; table "${2-}"; [ $# -lt 2 ] || shift ;;
+            --assignment-path=*) echo "${1%%=*}"; table "${1#*=}" ;;
             *) echo "$1" ;;
         esac
         shift
@@ -167,6 +170,11 @@ identity() {
 # mixed_data DIR:FRACTION: a checksum of DIR, if there is one; otherwise fairseq-train will say so.
 mixed_data() {
     if [ -d "${1%:*}" ]; then training_data "${1%:*}"; fi
+}
+
+# table FILE: its checksum, if it is there; otherwise fairseq-train will say so.
+table() {
+    if [ -f "$1" ]; then cksum < "$1"; fi
 }
 
 # fairseq_train NAME SEED RUN OPTION…: those options, then SETTINGS and EXTRA, which may override them.

@@ -60,16 +60,20 @@ def keep_task_state() -> None:
 
 
 def keep_words() -> None:
-    """Tell a language model's dictionary from others, which fairseq's own task does not."""
+    """Tell the dictionaries that a model was trained with from others; fairseq's tasks do not."""
     from fairseq.tasks.language_modeling import LanguageModelingTask
+    from fairseq.tasks.translation import TranslationTask
 
     from fairseq_casrnn.data.dictionaries import check_digest, digest
 
-    def check_words(self, state) -> None:
+    def of_language_model(self, state) -> None:
         check_digest(state.get("words"), self.dictionary, self.args.data)
 
-    def state_dict(original, self):
-        return {**original(self), "words": digest(self.dictionary)}
+    def of_translation(self, state) -> None:
+        words = state.get("words", {})
+        for side in words:  # source, target
+            language = getattr(self.cfg, f"{side}_lang")
+            check_digest(words[side], getattr(self, f"{side}_dictionary"), self.cfg.data, language)
 
     def load_state_dict(original, self, state):
         self.check_words(state)
@@ -80,8 +84,22 @@ def keep_words() -> None:
         if isinstance(trainer.task, LanguageModelingTask):
             trainer.task.check_words({"words": words})
 
-    LanguageModelingTask.check_words = check_words
-    LanguageModelingTask.resumes = True
-    wrap(LanguageModelingTask, "state_dict", state_dict)
-    wrap(LanguageModelingTask, "load_state_dict", load_state_dict)
+    for task, check_words, words in (
+        (LanguageModelingTask, of_language_model, lambda task: digest(task.dictionary)),
+        (
+            TranslationTask,
+            of_translation,
+            lambda task: {
+                "source": digest(task.source_dictionary),
+                "target": digest(task.target_dictionary),
+            },
+        ),
+    ):
+
+        def state_dict(original, self, words=words):
+            return {**original(self), "words": words(self)}
+
+        task.check_words, task.resumes = check_words, True
+        wrap(task, "state_dict", state_dict)
+        wrap(task, "load_state_dict", load_state_dict)
     keep_in_checkpoints("words", lambda trainer: None, check_older, check_older)

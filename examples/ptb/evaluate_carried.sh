@@ -3,6 +3,7 @@
 set -euo pipefail
 
 RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+DEFAULT_OUT="$RECIPE/out/carried"
 AVERAGE="best"
 
 source "$RECIPE/../language_model.sh"

@@ -4,6 +4,7 @@
 set -euo pipefail
 
 RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+DEFAULT_OUT="$RECIPE/out/paper"
 ARCHS="dg_lstm_lm_ptb"
 SEEDS="1"
 TINY_ARCH="dg_lstm_lm_tiny"
@@ -15,6 +16,9 @@ SETTINGS=(
     --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --stop-min-lr 0.1
     --max-epoch 40 --patience 4 --keep-last-epochs 5 --log-interval 200
 )
+
+# From 1 to almost 0 well within these epochs, for evaluation routes hard.
+ROUTING=(--temperature-decay 0.8 --temperature-floor 1e-4)
 
 source "$RECIPE/../language_model.sh"
 train_main "$@"

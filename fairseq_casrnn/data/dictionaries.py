@@ -12,11 +12,15 @@ def digest(dictionary: Dictionary) -> int:
     return zlib.crc32("\n".join(dictionary.symbols).encode())
 
 
-def check_digest(trained: int | None, dictionary: Dictionary, folder: object) -> None:
+def check_digest(
+    trained: int | None, dictionary: Dictionary, folder: object, language: str | None = None
+) -> None:
     """Raise UserError unless ``dictionary``, of ``folder``, has that digest; None fits all."""
     if trained not in (None, digest(dictionary)):
+        name = f"dict.{language}.txt" if language else "dict.txt"
+        options = "--srcdict, --tgtdict" if language else "--srcdict"
         raise UserError(
-            f"the dict.txt of {folder} has other words, or the same in another order, than the "
+            f"the {name} of {folder} has other words, or the same in another order, than the "
             "model was trained with; give data binarised with the dictionary of its training "
-            "(fairseq-preprocess --srcdict)"
+            f"(fairseq-preprocess {options})"
         )

@@ -168,8 +168,24 @@ def prepare(make_splits: Callable[[], dict[str, list[str]]], args: argparse.Name
         binarise(stage / "text", stage / "data-bin")
         with open(stage / "data-bin" / "dict.txt", encoding="utf-8") as types:
             print(f"dictionary: {sum(1 for _ in types) + 4} entries, 4 of them special")
+        for line in unknown_words(splits):
+            print(line)
         keep_options(args, stage / "data-bin")
     print(f"prepared {args.out / 'data-bin'}")
+
+
+def unknown_words(splits: dict[str, list[str]]) -> list[str]:
+    """A line for each split with words that the dictionary, of ``train``, does not have."""
+    known = {word for line in splits["train"] for word in line.split()} | {"<unk>"}
+    said = []
+    for split, lines in splits.items():
+        unknown = [word for line in lines for word in line.split() if word not in known]
+        if unknown:
+            said.append(
+                f"{split}: {len(unknown)} words are not in the dictionary, such as "
+                f"'{unknown[0]}'; they become <unk>, and perplexity counts them as that"
+            )
+    return said
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -41,8 +41,11 @@ class Scores:
 
     @property
     def perplexity(self) -> float:
-        """exp(loss)."""
-        return math.exp(self.loss)
+        """exp(loss); infinite where that is more than a float can be."""
+        try:
+            return math.exp(self.loss)
+        except OverflowError:
+            return math.inf
 
     def sentences(self) -> np.ndarray:
         """Log-probability of each sentence; of the first of a stream without its first token."""
@@ -91,7 +94,18 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
             [str(path)], arg_overrides=overrides, state=state
         )
         check_digest(state["extra_state"].get("words"), task.source_dictionary, data)
+    check_finite(model, path)
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), task
+
+
+def check_finite(model, path: str | os.PathLike) -> None:
+    """Raise UserError where weights of ``model``, of the checkpoint ``path``, are no numbers."""
+    for name, weight in model.state_dict().items():
+        if weight.is_floating_point() and not weight.isfinite().all():
+            raise UserError(
+                f"checkpoint {path} has weights in {name} that are not finite (NaN or infinite): "
+                "its training diverged, or it is damaged; use another checkpoint"
+            )
 
 
 def check_kind(cfg, path: str | os.PathLike) -> None:
@@ -137,7 +151,11 @@ def read_sentences(data: str | os.PathLike, subset: str, dictionary) -> list:
 
 
 def log_probs(model, source, target, **options):
-    """Log-probabilities ``(B, T)`` of ``target`` after ``source``, ``(B, T)`` each."""
+    """Log-probabilities ``(B, T)`` of ``target`` after ``source``, ``(B, T)`` each.
+
+    Raises:
+        UserError: NaN among them.
+    """
     import torch
 
     device = next(model.parameters()).device
@@ -145,7 +163,10 @@ def log_probs(model, source, target, **options):
         target = target.to(device)
         output = model(source.to(device), **options)
         table = model.get_normalized_probs(output, log_probs=True, sample={"target": target})
-        return table.gather(-1, target.unsqueeze(-1)).squeeze(-1).double().cpu()
+        found = table.gather(-1, target.unsqueeze(-1)).squeeze(-1).double().cpu()
+    if found.isnan().any():
+        raise UserError("the model gives probabilities that are no numbers (NaN); use another")
+    return found
 
 
 def score_streams(model, dictionary, sentences: Sequence, streams: int = 1) -> Scores:

@@ -2,6 +2,7 @@
 
 import re
 
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.mistakes.frames import Rules, local
 
 
@@ -29,6 +30,8 @@ def _other_architecture(error: Exception) -> str | None:
 
 def _other_architecture_on_resume(error: Exception) -> str | None:
     found = re.match(r"Cannot load model parameters from checkpoint (.*?); please", str(error))
+    if found and isinstance(error.__context__, UserError):
+        return str(error.__context__)
     return _mismatch(found[1], str(error.__context__)) if found else None
 
 

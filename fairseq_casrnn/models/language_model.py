@@ -26,6 +26,7 @@ from .dropout import Dropout
 from .embedding import build_embedding
 from .head import VocabularyHead, uniform_linear
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
+from .restoring import restoring
 from .routing import read_assignment
 from .translation import cutoffs, dropout
 
@@ -230,8 +231,25 @@ class RecurrentLanguageModel(FairseqLanguageModel):
             embed_dropout=cfg.embed_dropout,
         )
         model = cls(decoder)
+        model.assignment_path = None if restoring() else getattr(cfg, "assignment_path", None)
         follow_epochs(task, model, cfg)
         return model
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """Checkpoints of earlier versions; refuses one whose table of cells is not that given.
+
+        Raises:
+            UserError: that it is so.
+        """
+        super().upgrade_state_dict_named(state_dict, name)
+        kept = state_dict.get("decoder.rnn.assignment")
+        if self.assignment_path is None or kept is None:
+            return
+        if not torch.equal(kept.cpu(), self.decoder.rnn.assignment.cpu()):
+            raise UserError(
+                f"{self.assignment_path} has another table of cells than the checkpoint was "
+                "trained with; give that table, or begin anew with another --save-dir"
+            )
 
     @classmethod
     def build_rnn(cls, cfg, dictionary) -> RecurrentStack:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 import torch
 from torch import Tensor
 
 from ..errors import UserError
 from .restoring import restoring
+
+logger = logging.getLogger(__name__)
 
 
 def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
@@ -45,6 +49,14 @@ def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
         raise UserError(f"cannot read the assignment {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{path} is not valid UTF-8; convert it first") from None
-    if not seen & dictionary.indices.keys():
+    found = seen & set(dictionary.symbols[dictionary.nspecial :])  # </s> is in every table
+    if not found:
         raise UserError(f"{path} assigns no token of the dictionary; make it for this data")
+    types = len(dictionary) - dictionary.nspecial
+    few = 2 * len(found) < types
+    logger.log(
+        logging.WARNING if few else logging.INFO,
+        "%s: cells for %d of %d types; the others go to cell 0%s",
+        *(path, len(found), types, "; is it for this data?" if few else ""),
+    )
     return table

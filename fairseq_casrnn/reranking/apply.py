@@ -40,7 +40,12 @@ def run(args: argparse.Namespace) -> None:
     check_models(tuned["models"], problem.models, args)
     runs = [np.array(run["weights"], float) for run in tuned["runs"]]
     best = max(range(len(runs)), key=lambda index: tuned["runs"][index]["bleu"])
+    if args.json is not None and problem.references is None:
+        raise UserError(
+            f"--json is for scores, but {args.nbest} has no references; give --reference"
+        )
     chosen = problem.chosen(runs[best])
+    write(args.output, "".join(f"{line}\n" for line in chosen))
     if problem.references is not None:
         report = compare(problem, runs, best)
         if args.json is not None:
@@ -50,7 +55,6 @@ def run(args: argparse.Namespace) -> None:
             f"p = {report['p']:.4f} (paired bootstrap, {SAMPLES} samples, the run that is best "
             f"on validation, BLEU {report['reranked'][best]:.2f})"
         )
-    write(args.output, "".join(f"{line}\n" for line in chosen))
 
 
 def compare(problem: problems.Problem, runs: Sequence[np.ndarray], best: int) -> dict:

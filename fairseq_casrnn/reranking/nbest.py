@@ -23,7 +23,7 @@ _FORMS = {
 
 @dataclass
 class NBest:
-    """The hypotheses of N sentences, in the order of the list.
+    """The hypotheses of N sentences, by the sentences' numbers; those of each in the list's order.
 
     Args:
         path: the file.
@@ -32,6 +32,7 @@ class NBest:
         scores: their scores, as printed: mean log-probability of base 2, mostly.
         sources: source sentences, without those that have no S line.
         references: reference sentences, without those that have no T line.
+        ordered: whether the file itself has the sentences in the order of their numbers.
     """
 
     path: Path
@@ -40,6 +41,7 @@ class NBest:
     scores: list[list[float]]
     sources: dict[int, str]
     references: dict[int, str]
+    ordered: bool = True
 
     def pairs(self) -> list[tuple[str, str]]:
         """(source, hypothesis) of all hypotheses. Raises UserError where a source is missing."""
@@ -91,7 +93,7 @@ def read_nbest(path: Path) -> NBest:
     order = range(len(texts))
     return NBest(
         path, digest.hexdigest()[:16], [texts[n] for n in order], [scores[n] for n in order],
-        sides["S"], sides["T"],
+        sides["S"], sides["T"], list(texts) == sorted(texts),
     )  # fmt: skip
 
 
@@ -142,7 +144,7 @@ def join_subwords(text: str) -> str:
 
 @dataclass
 class ScoreFile:
-    """Scores of all hypotheses of a list, in its order.
+    """Scores of all hypotheses of a list, in the order of :attr:`NBest.hypotheses`.
 
     Args:
         path: the file.
@@ -165,6 +167,9 @@ def header_line(header: dict[str, object]) -> str:
 def read_scores(path: Path, nbest: NBest) -> ScoreFile:
     """The scores for a list: lines SCORE<TAB>TOKENS, or SCORE alone (one token).
 
+    A file without header, of another program, is taken for a list in order only: those that
+    ``fairseq-generate`` prints are in that of its batches, and either order might be meant.
+
     Raises:
         UserError: a malformed line, another number of scores, scores of another list.
     """
@@ -183,6 +188,12 @@ def read_scores(path: Path, nbest: NBest) -> ScoreFile:
         raise UserError(
             f"{path} holds {len(rows)} scores but {nbest.path} has {expected} hypotheses; "
             "score this list"
+        )
+    if "nbest" not in header and not nbest.ordered:
+        raise UserError(
+            f"{nbest.path} is not in the order of its sentences' numbers, so that it is not known "
+            f"which scores of {path} are whose; sort the list first (grep '^[STH]-' LIST | sort "
+            "-s -t- -k2,2n), and give a score for each of its H lines"
         )
     if header.get("nbest", nbest.digest) != nbest.digest:
         raise UserError(f"{path} holds the scores of another list than {nbest.path}; score it")

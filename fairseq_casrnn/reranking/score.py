@@ -16,6 +16,7 @@ import numpy as np
 
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.perplexity import check_finite
 from fairseq_casrnn.files import check_writable
 from fairseq_casrnn.reranking.nbest import NBest, header_line, join_subwords, read_nbest
 
@@ -100,6 +101,8 @@ def load_translation(paths: Sequence[str], data: Path):
         models, _, task = checkpoint_utils.load_model_ensemble_and_task(
             list(paths), arg_overrides={"data": str(data)}
         )
+    for path, model in zip(paths, models, strict=True):
+        check_finite(model, path)
     return models, task
 
 

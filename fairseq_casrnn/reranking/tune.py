@@ -8,7 +8,7 @@ import statistics
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import whole_file
+from fairseq_casrnn.files import check_writable, whole_file
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle, tune
 
@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> None:
     """Tune, write the weights and print BLEU before and after. Raises UserError."""
     if args.runs < 1 or args.restarts < 0 or args.seed < 0:
         raise UserError("--runs must be at least 1, --restarts and --seed at least 0")
+    check_writable(args.output)
     problem = problems.load(args, args.join_subwords, args.sums, needs_references=True)
     lists, found = problem.lists, []
     for seed in range(args.seed, args.seed + args.runs):

@@ -7,7 +7,10 @@ from fairseq import checkpoint_utils
 from fairseq_casrnn import cli
 from fairseq_casrnn.data.clusters import cluster
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.explain import explain
+from fairseq_casrnn.models.routing import read_assignment
 
+from .common import dictionary
 from .conftest import train
 
 
@@ -38,6 +41,36 @@ def test_command_and_training(data, checkpoint, tmp_path, capsys):
     done = train(data, tmp_path / "model", *options, epochs=1)
     assert done.records("valid_loss")
     assert not done.records("train_temperature")  # nothing to anneal
+
+
+def test_training_goes_on_with_its_own_table_only(data, tmp_path):
+    cells, model = tmp_path / "cells", tmp_path / "model"
+    cells.write_text("".join(f"w{n} 1\n" for n in range(4, 14)))
+    options = ["--arch", "second_order_lstm_lm_tiny", "--num-cells", 3, "--assignment-path", cells]
+    train(data, model, *options, epochs=1)
+    assert train(data, model, *options, epochs=2).records("valid_loss")
+    cells.write_text(cells.read_text().replace(" 1", " 2"))
+    with pytest.raises(Exception, match="Cannot load model parameters") as caught:
+        train(data, model, *options, epochs=3)
+    assert explain(caught.value).startswith(f"{cells} has another table of cells than the checkp")
+
+
+def test_tables_for_other_data(tmp_path, caplog):
+    """Every table has the special symbols."""
+    words, cells = dictionary(), tmp_path / "cells"
+    caplog.set_level("INFO")
+    types = len(words) - words.nspecial
+    few, many = types // 2 - 1, types // 2 + 1
+    for count in (few, many):
+        cells.write_text("</s> 1\n" + "".join(f"w{4 + n} 1\n" for n in range(count)))
+        assert read_assignment(str(cells), words, 2).sum() == count + 1
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    line = f"{cells}: cells for {{}} of {types} types; the others go to cell 0"
+    assert said[0] == ("WARNING", line.format(few) + "; is it for this data?")
+    assert said[1] == ("INFO", line.format(many))
+    cells.write_text("</s> 1\n<unk> 1\nforeign 1\n")
+    with pytest.raises(UserError, match="assigns no token of the dictionary"):
+        read_assignment(str(cells), words, 2)
 
 
 def test_a_checkpoint_needs_no_file_that_training_read(data, tmp_path, capsys):

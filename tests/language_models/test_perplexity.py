@@ -9,6 +9,7 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_casrnn import cli, recurrence
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import perplexity
 from fairseq_casrnn.evaluation.evaluate_lm import evaluate
 
@@ -121,6 +122,31 @@ def test_a_checkpoint_from_before_an_option(data, checkpoint, tmp_path):
     newer, _ = perplexity.load(checkpoint, data)
     tokens = random_tokens(2, 5)
     assert torch.equal(model(tokens)[0], newer(tokens)[0])
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_damaged_weights(data, checkpoint, tmp_path, capsys, value):
+    """One of them would leave a few tokens out, and the rest with a perplexity that looks right."""
+    state = torch.load(checkpoint)
+    state["model"]["decoder.embed_tokens.weight"][5, 2] = float(value)
+    torch.save(state, tmp_path / "damaged.pt")
+    assert cli.main(["perplexity", str(data), "--path", str(tmp_path / "damaged.pt")]) == 2
+    error = capsys.readouterr().err
+    assert f"checkpoint {tmp_path}/damaged.pt has weights in decoder.embed_tokens.weight" in error
+    assert error.count("\n") == 1
+
+
+def test_probabilities_that_are_no_numbers():
+    model, words = random_model("cas_lstm"), dictionary()
+    with torch.no_grad():
+        model.decoder.embed_tokens.weight[5] = float("nan")
+    with pytest.raises(UserError, match="probabilities that are no numbers"):
+        perplexity.score_sentences(model, words, [torch.tensor([4, 5, 6, 2])])
+
+
+def test_perplexity_beyond_floats():
+    scores = perplexity.Scores(np.array([-1e3, -1e3]), np.array([2]))
+    assert str(scores).endswith("perplexity inf")
 
 
 def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):

@@ -1,9 +1,14 @@
 """Mistakes in ``fairseq-preprocess``, ``-generate``, ``-validate`` and ``-interactive``."""
 
+import shutil
+
 import pytest
 import torch
 
+from fairseq_casrnn import cli
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.explain import said_by_fairseq
+from fairseq_casrnn.reranking.score import load_translation
 
 from .commands import damage, preprocess, spoil_weights, write_corpus
 
@@ -160,13 +165,33 @@ def test_words_of_an_assertion(message, said):
 
 def test_other_checkpoints_for_generation(fairseq, data, other_data, checkpoint, tmp_path):
     sentence = fairseq("generate", other_data, "--cpu", "--path", checkpoint).sentence
-    assert f"checkpoint {checkpoint} belongs to a model of another architecture or" in sentence
+    assert f"the dict.xx.txt of {other_data} has other words, or the same in an" in sentence
+    state = torch.load(checkpoint)
+    state["task_state"].pop("words")
+    torch.save(state, tmp_path / "older.pt")
+    sentence = fairseq("generate", other_data, "--cpu", "--path", tmp_path / "older.pt").sentence
+    assert f"{tmp_path}/older.pt belongs to a model of another architecture or" in sentence
     torch.save([1, 2], tmp_path / "list.pt")
     sentence = fairseq("generate", data, "--cpu", "--path", tmp_path / "list.pt").sentence
     assert f"{tmp_path}/list.pt is not a checkpoint of fairseq-train" in sentence
     damage(checkpoint, tmp_path / "damaged.pt")
     sentence = fairseq("generate", data, "--cpu", "--path", tmp_path / "damaged.pt").sentence
     assert f"checkpoint {tmp_path}/damaged.pt is damaged" in sentence
+
+
+@pytest.mark.parametrize("side", ["xx", "yy"])
+def test_the_same_words_in_another_order(fairseq, data, checkpoint, tmp_path, side):
+    """Each word would have another's embedding, and a translation come out all the same."""
+    other = shutil.copytree(data, tmp_path / "other")
+    lines = (other / f"dict.{side}.txt").read_text().splitlines(keepends=True)
+    (other / f"dict.{side}.txt").write_text("".join(reversed(lines)))
+    expected = f"the dict.{side}.txt of {other} has other words, or the same in another order, than"
+    assert expected in fairseq("generate", other, "--cpu", "--path", checkpoint).sentence
+    (tmp_path / "list").write_text("S-0\ta\nH-0\t-1\ta\n")
+    command = ["rerank", "score", tmp_path / "list", "--data", other, "--path", checkpoint]
+    with pytest.raises(UserError, match=expected):
+        load_translation([str(checkpoint)], other)
+    assert cli.main([*map(str, command), "--output", str(tmp_path / "scores")]) == 2
 
 
 def test_wrong_option_for_validation(fairseq, data):

@@ -62,6 +62,40 @@ def test_ptb(raw, data, tmp_path):
     assert f"dg_lstm_lm_tiny  test {result['test']:.2f}  (1 run)" in printed
 
 
+def test_unknown_words_are_said(tmp_path):
+    raw = write_raw(tmp_path / "raw", ["train.txt", "valid.txt", "test.txt"])
+    with open(raw / "test.txt", "a") as file:
+        file.write("zzz <unk> w5 oov\n")
+    printed = run("ptb/prepare.sh", "--raw", raw, "--out", tmp_path / "data", "--any-size")
+    assert "test: 2 words are not in the dictionary, such as 'zzz'; they become <unk>" in printed
+    assert "valid: 9 lines" in printed
+    assert "valid: 0" not in printed
+
+
+def test_runs_of_each_kind_have_their_folder():
+    """Else one evaluation would read the other's."""
+    for script, folder in (("train", "out"), ("train_carried", "out/carried")):
+        assert f"(default: {EXAMPLES}/ptb/{folder})" in run(f"ptb/{script}.sh", "--help")
+    assert f"(default: {EXAMPLES}/ptb/out/carried)" in run("ptb/evaluate_carried.sh", "--help")
+
+
+@pytest.mark.parametrize("form", ["--assignment-path={}", "--assignment-path {}"])
+def test_a_table_of_cells_is_part_of_a_run(data, tmp_path, form):
+    cells = tmp_path / "cells"
+    options = ["--data", data, "--out", tmp_path, "--tiny", "--", *form.format(cells).split()]
+    options += ["--batch-size", 2, "--bptt", 10]
+    for text in ("w4 1\n", "w4 0\n"):
+        cells.write_text(text)
+        run("wikitext2/train.sh", *options, PYTHON="true")
+        (identity,) = tmp_path.glob("*/seed1/identity")
+        found = identity.read_text()
+        (identity.parent / "finished").unlink()
+        cells.write_text(text + "w5 0\n")
+        run("wikitext2/train.sh", *options, PYTHON="true")
+        assert identity.read_text() != found
+        (identity.parent / "finished").unlink()
+
+
 def test_wikitext2(raw, data, tmp_path):
     small = ["--batch-size", 2, "--bptt", 10, "--num-cells", 3]
     run("wikitext2/train.sh", "--tiny", "--data", data, "--out", tmp_path, "--", *small)

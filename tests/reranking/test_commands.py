@@ -9,7 +9,7 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.reranking import apply, problem
+from fairseq_casrnn.reranking import apply, problem, tune
 from fairseq_casrnn.reranking.nbest import header_line, join_subwords, read_nbest, read_scores
 
 from .common import rerank, write_nbest
@@ -105,6 +105,9 @@ def test_without_references(tmp_path, capsys):
     (tmp_path / "ref").write_text("".join(f"w{n} a b c d\n" for n in range(40)))
     rerank(capsys, *command, "--reference", tmp_path / "ref")
     command = ["--nbest", valid, "--scores", file, "--weights", weights, "--output", out]
+    error = rerank(capsys, "apply", *command, "--json", tmp_path / "json", status=2)
+    assert f"--json is for scores, but {valid} has no references; give --reference" in error
+    assert not out.exists()
     assert rerank(capsys, "apply", *command) == ""
     assert out.read_text() == (tmp_path / "ref").read_text()
 
@@ -147,6 +150,26 @@ def test_malformed_scores(tmp_path, nbest, lines, header, message):
     file = scores(tmp_path / "s", nbest, lines, **header)
     with pytest.raises(UserError, match=message):
         read_scores(file, read_nbest(nbest))
+
+
+def test_scores_of_others_for_a_list_in_another_order(tmp_path, nbest):
+    """As fairseq-generate prints it: whose scores are whose is not known."""
+    lines = nbest.read_text().splitlines(keepends=True)
+    nbest.write_text("".join(sorted(lines, key=lambda line: "-1\t" not in line)))
+    found = read_nbest(nbest)
+    assert found.hypotheses == [[text for _, text in hypotheses] for *_, hypotheses in LIST]
+    with pytest.raises(UserError, match=r"list is not in the order of its sentences' numbers, so"):
+        read_scores(scores(tmp_path / "s", nbest, "12345"), found)
+    own = scores(tmp_path / "own", nbest, "12345", model="m")  # by casrnn rerank score
+    assert read_scores(own, found).scores == [1, 2, 3, 4, 5]
+
+
+def test_files_that_cannot_be_written(tmp_path, nbest, monkeypatch, capsys):
+    """Before the work begins."""
+    monkeypatch.setattr(tune, "tune", None)
+    file = scores(tmp_path / "s", nbest, "12345")
+    command = ["tune", "--nbest", nbest, "--scores", file, "--output", "/no/where"]
+    assert "cannot write /no/where" in rerank(capsys, *command, status=2)
 
 
 def test_files_that_do_not_belong_together(tmp_path, nbest, capsys):
