@@ -21,10 +21,12 @@ dyck_options "$@"
 [ ${#REST[@]} -eq 0 ] || fail "unknown option ${REST[0]}; see --help"
 found=""
 for m in $DEPTHS; do
-    logs=()
+    logs=() DATA="$BASE_DATA/m$m" OUT="$BASE_OUT/m$m" ARCH="" SEED=""
+    check_trained_on
     for run in "$BASE_OUT/m$m"/*/seed*; do
         [ -f "$run/checkpoint_best.pt" ] || continue
         found=1
+        [ -f "$run/finished" ] || echo "warning: $run was interrupted; call train.sh again" >&2
         [ ! -f "$run/train.log" ] || logs+=("$run/train.log")
         for subset in test test1; do
             echo "${run#"$BASE_OUT/"} $subset"

@@ -161,6 +161,10 @@ def test_dyck(tmp_path):
     assert (out / "m3" / "stacked_lstm_lm_dyck_3" / "seed1" / "ldpa.test1.png").exists()
     assert (out / "m3" / "wcpa.png").exists()
     assert "holds no trained run" in run("dyck/evaluate.sh", "--out", tmp_path, status=2)
+    with open(data / "m3" / "data-bin" / "train.idx", "ab") as file:
+        file.write(b"\0")
+    error = run("dyck/evaluate.sh", "--m", "3", "--data", data, "--out", out, status=2)
+    assert f"was trained on other data than that of {data}/m3" in error
 
 
 @pytest.mark.parametrize(
