@@ -22,7 +22,7 @@ dyck_options "$@"
 found=""
 for m in $DEPTHS; do
     logs=() DATA="$BASE_DATA/m$m" OUT="$BASE_OUT/m$m" ARCH="" SEED=""
-    check_trained_on
+    [ ! -d "$DATA/data-bin" ] || check_trained_on
     for run in "$BASE_OUT/m$m"/*/seed*; do
         [ -f "$run/checkpoint_best.pt" ] || continue
         found=1
