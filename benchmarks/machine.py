@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import platform
 import re
@@ -64,12 +65,17 @@ def busy_cores(seconds: float = 1.0) -> float:
     return share * (os.cpu_count() or 1)
 
 
-def warn_if_busy(threads: int) -> str:
-    """A warning when other processes are running, for then nothing measured means much."""
+def warn_if_busy(threads: int, the: str = "The") -> str:
+    """A warning when other processes are running, for then nothing measured means much.
+
+    When this process ends, the same is printed of that time, for others may begin in between.
+    """
+    if the == "The":
+        atexit.register(lambda: print(warn_if_busy(threads, "At the end the"), end=""))
     others, cores = busy_cores(), os.cpu_count() or 1
     if others <= max(0.1, cores - threads - 0.5):
         return ""
-    return f"**The machine was busy: other processes took {others:.1f} of {cores} cores.**\n\n"
+    return f"**{the} machine was busy: other processes took {others:.1f} of {cores} cores.**\n\n"
 
 
 def synchronize() -> None:

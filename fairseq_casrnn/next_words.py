@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from .beam import compiled
 from .wrapping import wrap
@@ -70,7 +71,7 @@ class Numbers(Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         """Called by torch in the place of ``func``."""
-        table = args[0]
+        table = args[0] if args else None
         if func is Tensor.ne and len(args) == 2 and table is args[1] and table.known:
             with torch._C.DisableTorchFunctionSubclass():
                 nowhere = torch.zeros((), dtype=torch.bool).expand(table.shape)
@@ -79,9 +80,11 @@ class Numbers(Tensor):
         if func is Tensor.__setitem__ and getattr(args[1], "is_nowhere", False):
             return None
         if func is not Tensor.to or isinstance(table, cls):  # other.to(table) only looks at it
-            for argument in (*args, *(kwargs or {}).values()):
-                if isinstance(argument, cls):
-                    argument.known = False
+            tree_map_only(cls, cls.forget, (args, kwargs))
         with torch._C.DisableTorchFunctionSubclass():
-            args = [a.as_subclass(Tensor) if isinstance(a, cls) else a for a in args]
-            return func(*args, **(kwargs or {}))
+            args, kwargs = tree_map_only(cls, lambda a: a.as_subclass(Tensor), (args, kwargs or {}))
+            return func(*args, **kwargs)
+
+    def forget(self) -> None:
+        """Take it that it may hold NaN by now."""
+        self.known = False

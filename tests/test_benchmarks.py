@@ -114,7 +114,9 @@ def test_median_takes_turns_and_forgets_the_first_rounds():
     assert order == ["a", "b"] * 5
 
 
-def test_busy_machine(monkeypatch):
+def test_busy_machine(monkeypatch, capsys):
+    ends = []
+    monkeypatch.setattr(machine.atexit, "register", ends.append)
     ticks = iter([[100, 0, 0, 900, 0, 0, 0, 0], [150, 0, 0, 950, 0, 0, 0, 0]])
     monkeypatch.setattr(machine.Path, "exists", lambda path: True)
     monkeypatch.setattr(
@@ -125,4 +127,9 @@ def test_busy_machine(monkeypatch):
     assert machine.busy_cores() == 2.0
     monkeypatch.setattr(machine, "busy_cores", lambda: 0.9)
     assert machine.warn_if_busy(1) == ""
-    assert "other processes took 0.9 of 4 cores" in machine.warn_if_busy(4)
+    assert "The machine was busy: other processes took 0.9 of 4 c" in machine.warn_if_busy(4)
+    first, second = ends
+    assert first() is None
+    assert capsys.readouterr().out == ""  # one thread of four cores
+    second()
+    assert capsys.readouterr().out.startswith("**At the end the machine was busy: other process")

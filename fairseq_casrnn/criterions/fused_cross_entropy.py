@@ -12,6 +12,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterionConfig,
 )
 
+from ..errors import UserError
 from ..models.head import VocabularyHead
 from ..recurrence import cpp
 from ..recurrence.eager import keeps_graph
@@ -47,19 +48,25 @@ def smoothed_cross_entropy(logits, target, smoothing: float, pad: int):
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, target, smoothing, pad):
-        loss, plain, ctx.grad = cpp.extension()[0].cross_entropy(
+        loss, plain, found = cpp.extension()[0].cross_entropy(
             logits.contiguous(), target.contiguous(), smoothing, pad, ctx.needs_input_grad[0]
         )
+        ctx.save_for_backward(found)
         plain = logits.new_tensor(plain)
         ctx.mark_non_differentiable(plain)
         return logits.new_tensor(loss), plain
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, grad, _):
+        if torch.is_grad_enabled():  # create_graph=True; see eager.refuse_create_graph
+            raise UserError(
+                "the fused criterions have no second derivatives; use cross_entropy or "
+                "label_smoothed_cross_entropy for them"
+            )
+        (found,) = ctx.saved_tensors
         if grad == 1 and not keeps_graph():  # nearly always, and it saves a pass
-            return ctx.grad, None, None, None
-        return ctx.grad * grad, None, None, None
+            return found, None, None, None
+        return found * grad, None, None, None
 
 
 @register_criterion("fused_cross_entropy", dataclass=CrossEntropyCriterionConfig)

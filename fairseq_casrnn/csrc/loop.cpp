@@ -31,6 +31,7 @@ struct Loop {
         gates(kernel.blocks * cells * size),
         added((kernel.products * cells - kernel.inner) * size),
         apart(kernel.inner ? size : 0) {
+    TORCH_CHECK(steps > 0 && batch > 0, "no step or no sequence");
     check("weight_hh", layer.weight_hh_t, {size, added + apart});
     check("x", layer.x, {steps, batch, layer.x.defined() ? layer.weight_ih_t.size(0) : 0});
     check("weight_ih", layer.weight_ih_t, {layer.x.defined() ? layer.x.size(2) : 0, gates});

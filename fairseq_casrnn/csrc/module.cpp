@@ -176,7 +176,7 @@ std::tuple<double, double, Maybe> run_cross_entropy(const Tensor& logits, const 
 Tensor run_mm(const Tensor& a, const Tensor& b, const Maybe& bias) {
   const Quiet quiet;
   const Tensor y = at::empty({a.size(0), b.size(1)}, a.options());
-  multiply(y, a, b, plain(bias));
+  multiply(y, a.resolve_neg(), b.resolve_neg(), plain(bias));
   return y;
 }
 

@@ -6,6 +6,7 @@
 
 #include "panels.h"
 #include "shares.h"
+#include "tensors.h"
 
 namespace casrnn {
 namespace {
@@ -53,6 +54,8 @@ void multiply_panels(const Tensor& y, const Tensor& a, const Tensor& b, const Te
 }  // namespace
 
 void multiply(Tensor y, const Tensor& a, const Tensor& b, const Tensor& bias, const RowsDone& done) {
+  TORCH_CHECK(a.size(1) == b.size(0), "a product of ", a.sizes(), " and ", b.sizes());
+  check("bias", bias, {b.size(1)});
   if (a.size(0) >= rows_worth_panels(kFewest) && has_panels(b))
     return multiply_panels(y, with_dense_dimension(a), b, bias, is_narrow(b, a.size(0)), done);
   at::mm_out(y, a, b);

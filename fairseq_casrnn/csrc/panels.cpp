@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/native/CPUBlas.h>
 #include <ATen/ops/empty.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <cstring>
@@ -82,8 +83,18 @@ int64_t pair_multiple() {
   return multiple;
 }
 
+// Whether torch's own products on a CPU may round their factors to bfloat16, by either of its switches.
 bool is_medium() {
-  return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::MEDIUM;
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+  return at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) ==
+         at::Float32Precision::BF16;
+#else
+  try {
+    return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::MEDIUM;
+  } catch (const c10::Error&) {  // the newer switch was set, whose setting only newer versions tell
+    return false;
+  }
+#endif
 }
 
 int64_t rounded(int64_t size, int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }

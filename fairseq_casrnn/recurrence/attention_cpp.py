@@ -82,7 +82,7 @@ def backward(b: Buffers, g: Grads) -> None:
     ]
 
 
-COMPILED = Loops(forward, backward)
+COMPILED = Loops(forward, backward, "cpp")
 
 
 class Steps:

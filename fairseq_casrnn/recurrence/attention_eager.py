@@ -124,4 +124,4 @@ def unmix(d_alpha: Tensor, alpha: Tensor, temperature: Maybe) -> Tensor:
     return alpha * (d_alpha - inner) / temperature.to(alpha.dtype)
 
 
-EAGER = Loops(eager_forward, eager_backward)
+EAGER = Loops(eager_forward, eager_backward, "eager")

@@ -147,6 +147,7 @@ class Loops(NamedTuple):
 
     forward: callable
     backward: callable
+    engine: str
 
 
 def run(d: Decode, loops: Loops) -> tuple[Tensor, Tensor]:
@@ -255,7 +256,7 @@ class _Decode(torch.autograd.Function):
     @staticmethod
     @without_autocast
     def backward(ctx, grad_out, grad_alpha):
-        refuse_create_graph()
+        refuse_create_graph(ctx.loops.engine)
         b = Buffers.unpack(ctx.saved_tensors, ctx.layout)
         if keeps_graph():
             b.gates = [g.clone() for g in b.gates]

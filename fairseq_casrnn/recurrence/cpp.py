@@ -95,12 +95,16 @@ def instructions() -> frozenset[str]:
 
 
 def supports(cell: Cell, *tensors) -> bool:
-    """Whether the compiled loop can run ``cell`` on ``tensors`` (None among them is ignored)."""
+    """Whether the compiled loop can run ``cell`` on ``tensors`` (None among them is ignored).
+
+    Not where one is empty, or a view with the other sign (:meth:`torch.Tensor.is_neg`).
+    """
     if type(cell) not in KERNELS:
         return False
     dtype = tensors[0].dtype
     return dtype in (torch.float32, torch.float64) and all(
-        t is None or (t.dtype == dtype and t.device.type == "cpu") for t in tensors
+        t is None or (t.dtype == dtype and t.device.type == "cpu" and t.numel() and not t.is_neg())
+        for t in tensors
     )
 
 

@@ -13,6 +13,7 @@ from fairseq_casrnn.criterions.fused_cross_entropy import (
     fits,
     smoothed_cross_entropy,
 )
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.head import VocabularyHead
 from fairseq_casrnn.recurrence import cpp
 
@@ -89,6 +90,24 @@ def test_nothing_but_padding_and_not_a_number():
         logits[2, 3] = math.nan
     loss, _ = smoothed_cross_entropy(logits, torch.full((4,), 5), 0.1, PAD)
     assert math.isnan(loss.item())
+
+
+def test_second_derivatives_are_refused():
+    """Also where the incoming gradient is a constant, which once_differentiable lets pass."""
+    logits, target = example(5, torch.float64)
+    loss, _ = smoothed_cross_entropy(logits, target, 0.1, PAD)
+    with pytest.raises(UserError, match="fused criterions have no second derivatives"):
+        torch.autograd.grad(loss, logits, create_graph=True)
+
+
+def test_a_second_backward():
+    """As torch's own: an error, or with retain_graph the same again."""
+    logits, target = example(5, torch.float64)
+    loss, _ = smoothed_cross_entropy(logits, target, 0.1, PAD)
+    first, second = (torch.autograd.grad(loss, logits, retain_graph=keep)[0] for keep in (1, 0))
+    assert torch.equal(first, second)
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
 
 
 def test_targets_out_of_range_are_refused():

@@ -15,6 +15,7 @@ from helpers import (
     three_threads,
     weighted,
 )
+from torch.autograd import forward_ad
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.cells.lstm import LSTMCell
@@ -265,6 +266,45 @@ def test_other_dtypes_run_on_eager(eager_runs):
 
 
 @compiled
+def test_empty_batches_run_on_eager(eager_runs):
+    cell, gx = LSTMCell(), InputProduct(rand(3, 0, 3), rand(16, 3), rand(16))
+    hs, *_ = recurrence.run("cpp", cell, gx, rand(16, 4), rand(0, 4), rand(0, 4))
+    assert hs.shape == (3, 0, 4)
+    assert len(eager_runs) == 1
+
+
+@compiled
+def test_the_loop_itself_refuses_an_empty_batch():
+    """It would divide by the size."""
+    parts = (None, rand(3, 0, 3), rand(16, 3), rand(16), rand(16, 4), rand(0, 4), rand(0, 4))
+    with pytest.raises(RuntimeError, match="no step or no sequence"):
+        cpp.forward(LSTMCell(), *parts, None, (), keep=False)
+
+
+@pytest.mark.parametrize("which", range(4), ids=["x", "h", "c", "weight"])
+def test_views_of_the_other_sign_run_on_eager(eager_runs, which):
+    """As ``tensor.conj().imag`` is one: a bit says that its numbers are to be negated."""
+    tensors = [rand(3, 2, 3), rand(2, 4), rand(2, 4), rand(16, 3)]
+    found = []
+    for view in (False, True):
+        parts = list(tensors)
+        parts[which] = torch._neg_view(-parts[which]) if view else parts[which]
+        x, h, c, weight = parts
+        gx = InputProduct(x, weight, torch.zeros(16, dtype=x.dtype))
+        found.append(recurrence.run("cpp", LSTMCell(), gx, rand(16, 4, seed=3), h, c)[0])
+    assert len(eager_runs) == 1
+    assert_close([found[1]], [found[0]])
+
+
+@pytest.mark.parametrize("engine", ["cpp", "eager"])
+def test_forward_mode_is_refused_where_it_is_not_known(engine):
+    """And not lost, where no parameter wants a gradient."""
+    layer = CASLSTM(4, 5, 2, engine=engine).requires_grad_(False)
+    x = rand(3, 2, 4, dtype=torch.float32)
+    with forward_ad.dual_level(), pytest.raises((NotImplementedError, RuntimeError)):
+        layer(forward_ad.make_dual(x, torch.ones_like(x)))
+
+
 def test_other_devices_run_on_eager(eager_runs):
     layer = LSTM(3, 5, engine="cpp").to("meta")
     assert layer(torch.zeros(4, 2, 3, device="meta"))[0].shape == (4, 2, 5)

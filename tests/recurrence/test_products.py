@@ -1,5 +1,8 @@
 """Large linear maps in single precision, which the compiled extension computes."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from helpers import assert_close, every_family, flat, gradients, rand, weighted
@@ -75,6 +78,54 @@ def test_any_strides(precision):
             for ours, known in zip([y, *grads], [expected, *theirs], strict=True):
                 tolerance = 1e-5 if precision == "highest" else 1e-2
                 assert (ours - known).norm() <= tolerance * known.norm()
+
+
+@pytest.mark.parametrize("rows", [64, 300])
+def test_shapes_that_do_not_fit_are_errors(precision, rows):
+    x = rand(rows, 10, dtype=torch.float32)
+    for weight, bias in (((5, 20), None), ((5, 9), None), ((500, 10), 3), ((5, 10), 9)):
+        bias = None if bias is None else torch.zeros(bias)
+        with pytest.raises(RuntimeError):
+            products.linear(x, torch.zeros(weight), bias)
+
+
+def test_views_of_the_other_sign():
+    x, weight = rand(300, 10, dtype=torch.float32), rand(4, 10, dtype=torch.float32)
+    expected = products.linear(x, weight)
+    assert torch.equal(products.linear(torch._neg_view(-x), weight), expected)
+    assert torch.equal(products.linear(x, torch._neg_view(-weight)), expected)
+
+
+NEWER_SWITCH = """
+import torch, torch.nn.functional as F
+from fairseq_casrnn.layers import CASLSTM
+from fairseq_casrnn.recurrence import products
+x, weight = torch.randn(300, 128), torch.randn(128, 128)
+exact, layer = x.double() @ weight.double().t(), CASLSTM(128, 128, 2)
+for place, value in (
+    (torch.backends, "bf16"),
+    (torch.backends.mkldnn.matmul, "ieee"),
+    (torch.backends.mkldnn.matmul, "bf16"),
+    (torch.backends.cuda.matmul, "tf32"),
+    (torch.backends.mkldnn.matmul, "ieee"),
+):
+    place.fp32_precision = value
+    layer(x.view(5, 60, 128))
+    ours, theirs = (
+        bool((y - exact).abs().max() > 1e-3)
+        for y in (products.linear(x, weight), F.linear(x, weight))
+    )
+    assert ours == products.is_narrow(x) >= theirs, (place, value)
+    print(ours)
+"""
+
+
+def test_torchs_newer_switch():
+    """In a process of its own, for torch allows no way back to the older one."""
+    done = subprocess.run([sys.executable, "-c", NEWER_SWITCH], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    narrow = [line == "True" for line in done.stdout.split()]
+    assert narrow in ([False] * 5, [True, False, True, True, False])  # by what the processor can
 
 
 def test_autocast_is_torchs():
