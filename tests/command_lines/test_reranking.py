@@ -185,7 +185,8 @@ def test_mistakes(data, model, nbest, language_model, tmp_path, capsys):
     with open(tmp_path / "d" / "dict.yy.txt", "a") as file:
         file.writelines(f"more{n} 1\n" for n in range(8))
     message = error(nbest, "--data", tmp_path / "d", "--path", model)
-    assert "belongs to a model of another" in message
+    assert "the dict.yy.txt of" in message
+    assert "has other words, or the same in another order" in message
     broken = tmp_path / "broken"
     broken.write_text(nbest_text([("a", "b", [(1, "c")])]).replace("H-0\t1\t", "H-0\t1 "))
     assert "broken, line 4 is malformed" in error(broken, "--data", data, "--path", model)
