@@ -78,8 +78,8 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
 
 def training_seconds(run: Path) -> float | None:
     """How long a run took, up to its last checkpoint, with the sessions that were interrupted."""
-    seconds = load_checkpoint(run / "checkpoint_last.pt").get("extra_state", {})
-    seconds = seconds.get("previous_training_time")
+    state = load_checkpoint(run / "checkpoint_last.pt")
+    seconds = state.get("extra_state", {}).get("previous_training_time")
     return None if seconds is None else round(seconds, 1)
 
 

@@ -115,6 +115,19 @@ def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
         assert tensor.equal(parts["model"][name]), name
 
 
+def test_training_seconds_are_those_of_all_sessions(data, tmp_path):
+    """A session that was killed has left no line on how long it was."""
+    run = tmp_path / "cnn" / "seed1"
+    train(data, run, "cnn", 1)
+    first = training_seconds(run)
+    state = torch.load(run / "checkpoint_last.pt", weights_only=False)
+    assert 0 < first == round(state["extra_state"]["previous_training_time"], 1)
+    state["extra_state"]["previous_training_time"] = 1000.0
+    torch.save(state, run / "checkpoint_last.pt")
+    train(data, run, "cnn", 2)
+    assert 1000 < training_seconds(run) < 1000 + 100
+
+
 def test_best_checkpoints_are_those_of_the_highest_accuracy(data, tmp_path):
     train(data, tmp_path, "cas_lstm", 5, "--keep-best-checkpoints", 3)
     kept = {float(path.stem.rpartition("_")[2]): path for path in tmp_path.glob("*.best_*")}
@@ -185,19 +198,6 @@ def predict(capsys, *args, stdin=None, monkeypatch=None, status=0):
     assert cli.main(["predict", *map(str, args)]) == status
     captured = capsys.readouterr()
     return captured.out.splitlines() if status == 0 else captured.err
-
-
-def test_training_seconds_are_those_of_all_sessions(data, tmp_path):
-    """A session that was killed has left no line on how long it was."""
-    run = tmp_path / "cnn" / "seed1"
-    train(data, run, "cnn", 1)
-    first = training_seconds(run)
-    state = torch.load(run / "checkpoint_last.pt", weights_only=False)
-    assert 0 < first == round(state["extra_state"]["previous_training_time"], 1)
-    state["extra_state"]["previous_training_time"] = 1000.0
-    torch.save(state, run / "checkpoint_last.pt")
-    train(data, run, "cnn", 2)
-    assert 1000 < training_seconds(run) < 1000 + 100
 
 
 def test_predict(trained, capsys, tmp_path, monkeypatch):
