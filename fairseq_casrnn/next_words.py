@@ -43,7 +43,7 @@ def _forward_decoder(original, self, tokens, encoder_outs, incremental_states, t
 
 
 def is_usual(model) -> bool:
-    """Whether ``model`` computes them as this package's models do.
+    """Whether ``model``, wrapped or not, computes logits and them as this package's models do.
 
     By exact class, for a subclass may compute something else.
     """
@@ -52,11 +52,10 @@ def is_usual(model) -> bool:
     from .models.decoder import RecurrentDecoder
     from .models.language_model import RecurrentLanguageDecoder
 
-    decoder = getattr(model, "decoder", None)
-    return (
-        type(decoder) in (RecurrentDecoder, RecurrentLanguageDecoder)
-        and type(model).get_normalized_probs is BaseFairseqModel.get_normalized_probs
-    )
+    if type(getattr(model, "decoder", None)) not in (RecurrentDecoder, RecurrentLanguageDecoder):
+        return False
+    method = getattr(model.get_normalized_probs, "__func__", None)
+    return method is BaseFairseqModel.get_normalized_probs
 
 
 class Numbers(Tensor):

@@ -1,10 +1,10 @@
-"""fairseq's cross entropies, loss and gradient in one pass over the logits where that is possible.
+"""fairseq's cross entropies, from a decoder's features to the gradients in one go where possible.
 
-fairseq goes over the logits some ten times: log softmax, gather, sum, and back.
+fairseq makes a table of all logits and goes over it some ten times: log softmax, gather, sum, and
+back.
 """
 
 # No "from __future__ import annotations": fairseq reads the fields' types, and not as text.
-import torch
 from fairseq.criterions import register_criterion
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from fairseq.criterions.label_smoothed_cross_entropy import (
@@ -12,73 +12,39 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterionConfig,
 )
 
-from ..errors import UserError
-from ..models.head import VocabularyHead
-from ..recurrence import cpp
-from ..recurrence.eager import keeps_graph
+from ..next_words import is_usual
+from ..recurrence.cross_entropy import Wanted
 
 
-def fits(model, net_output, reduce: bool) -> bool:
-    """Whether the compiled loss can stand for fairseq's: for float logits of ours, on the CPU."""
-    decoder = getattr(model, "decoder", None)
-    if not reduce or not isinstance(decoder, VocabularyHead) or cpp.extension()[0] is None:
-        return False
-    logits = net_output[0]
-    return (
-        decoder.adaptive_softmax is None
-        and logits.device.type == "cpu"
-        and logits.dtype in (torch.float32, torch.float64)
-    )
+def fits(model, reduce: bool) -> bool:
+    """Whether the model gives the loss itself: one of ours, on the CPU, in single or double."""
+    return reduce and is_usual(model) and model.decoder.can_fuse_loss
 
 
-def smoothed_cross_entropy(logits, target, smoothing: float, pad: int):
-    """Sums over all tokens of the loss with label smoothing, and of the loss without.
+def asking(sample: dict, smoothing: float, pad: int) -> dict:
+    """``sample`` with a net_input that asks the model for its loss instead of its logits.
 
-    Args:
-        logits: ``(*, V)``.
-        target: of the same shape without the last; tokens ``pad`` count for nothing.
-        smoothing: probability shared by all other tokens.
-
-    Only the first has a gradient.
+    In the forward pass, where data-parallel wrappers see it.
     """
-    logits = logits.reshape(-1, logits.size(-1))
-    return _CrossEntropy.apply(logits, target.reshape(-1), smoothing, pad)
-
-
-class _CrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, logits, target, smoothing, pad):
-        loss, plain, found = cpp.extension()[0].cross_entropy(
-            logits.contiguous(), target.contiguous(), smoothing, pad, ctx.needs_input_grad[0]
-        )
-        ctx.save_for_backward(found)
-        plain = logits.new_tensor(plain)
-        ctx.mark_non_differentiable(plain)
-        return logits.new_tensor(loss), plain
-
-    @staticmethod
-    def backward(ctx, grad, _):
-        if torch.is_grad_enabled():  # create_graph=True; see eager.refuse_create_graph
-            raise UserError(
-                "the fused criterions have no second derivatives; use cross_entropy or "
-                "label_smoothed_cross_entropy for them"
-            )
-        (found,) = ctx.saved_tensors
-        if grad == 1 and not keeps_graph():  # nearly always, and it saves a pass
-            return found, None, None, None
-        return found * grad, None, None, None
+    wanted = Wanted(sample["target"], smoothing, pad)
+    return {**sample, "net_input": {**sample["net_input"], "wanted": wanted}}
 
 
 @register_criterion("fused_cross_entropy", dataclass=CrossEntropyCriterionConfig)
 class FusedCrossEntropy(CrossEntropyCriterion):
     """``cross_entropy``."""
 
+    def forward(self, model, sample, reduce=True):
+        """As that of the base."""
+        if fits(model, reduce):
+            sample = asking(sample, 0.0, self.padding_idx)
+        return super().forward(model, sample, reduce)
+
     def compute_loss(self, model, net_output, sample, reduce=True):
         """As that of the base."""
-        if not fits(model, net_output, reduce):
+        if "wanted" not in sample["net_input"]:
             return super().compute_loss(model, net_output, sample, reduce)
-        target = model.get_targets(sample, net_output)
-        loss, _ = smoothed_cross_entropy(net_output[0], target, 0.0, self.padding_idx)
+        loss, _ = net_output[0]
         return loss, loss
 
 
@@ -88,9 +54,15 @@ class FusedCrossEntropy(CrossEntropyCriterion):
 class FusedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
     """``label_smoothed_cross_entropy``."""
 
+    def forward(self, model, sample, reduce=True):
+        """As that of the base."""
+        whole = self.ignore_prefix_size == 0 and not self.report_accuracy  # that needs logits
+        if whole and fits(model, reduce):
+            sample = asking(sample, self.eps, self.padding_idx)
+        return super().forward(model, sample, reduce)
+
     def compute_loss(self, model, net_output, sample, reduce=True):
         """As that of the base."""
-        if self.ignore_prefix_size > 0 or not fits(model, net_output, reduce):
+        if "wanted" not in sample["net_input"]:
             return super().compute_loss(model, net_output, sample, reduce)
-        target = model.get_targets(sample, net_output)
-        return smoothed_cross_entropy(net_output[0], target, self.eps, self.padding_idx)
+        return net_output[0]

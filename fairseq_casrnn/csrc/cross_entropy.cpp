@@ -3,13 +3,18 @@
 #include "cross_entropy.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
+#include "multiply.h"
 #include "tensors.h"
 
 namespace casrnn {
@@ -21,11 +26,11 @@ struct Loss {
   double smoothed = 0, plain = 0;
 };
 
-// Of one row; grad (size), if there is one, becomes the gradient.
+// Of one row; grad (size), if there is one, becomes the gradient. It may be x itself.
 template <class T>
 Loss row_loss(const T* x, int64_t size, int64_t target, double smoothing, T* grad) {
   constexpr int64_t width = Vec<T>::size();
-  const T top = largest(x, size);
+  const T top = largest(x, size), chosen = x[target] - top;
   Vec<T> powers(T(0)), logits(T(0));
   int64_t i = 0;
   for (; i + width <= size; i += width) {
@@ -52,26 +57,44 @@ Loss row_loss(const T* x, int64_t size, int64_t target, double smoothing, T* gra
     grad[target] -= T(more);
   }
   const double log_total = std::log(total);
-  const double plain = log_total - double(x[target] - top);
+  const double plain = log_total - double(chosen);
   // Without smoothing a logit of -inf, whose sum is not finite, counts for nothing.
   const double others = other > 0 ? other * (double(size) * log_total - all) : 0;
   return {more * plain + others, plain};
 }
 
+// How many of `rows` rows of logits to have at once: little memory, read again soon, and yet rows enough for
+// the sums of the weight's gradient, which are read and written each time. About as many every time.
+int64_t rows_at_once(int64_t rows, int64_t size) {
+  constexpr int64_t kLogits = 1 << 21, kFewest = 512, kMultiple = 16;
+  const int64_t most = std::max(kLogits / size, kFewest), parts = std::max<int64_t>((rows + most - 1) / most, 1);
+  return ((rows + parts - 1) / parts + kMultiple - 1) / kMultiple * kMultiple;
+}
+
+// Of rows without padding, with their classes; grads that are defined are written.
 template <class T>
-Loss all_rows(const Tensor& logits, const Tensor& target, double smoothing, int64_t pad, const Tensor& grad) {
-  const int64_t rows = logits.size(0), size = logits.size(1);
-  const T* x = logits.const_data_ptr<T>();
-  const int64_t* classes = target.const_data_ptr<int64_t>();
-  T* d = data<T>(grad);
+Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& classes,
+              double smoothing, const std::array<Tensor, 3>& grads) {
+  const int64_t rows = x.size(0), size = weight.size(0), most = std::min(rows, rows_at_once(rows, size));
+  const bool wants_any = grads[0].defined() || grads[1].defined() || grads[2].defined();
+  const Tensor buffer = at::empty({most, size}, x.options());
+  const Factor forward(weight.t(), x.narrow(0, 0, most));
+  std::optional<Factor> back;
+  if (grads[0].defined()) back.emplace(weight, buffer);
   std::vector<Loss> losses(rows);
-  at::parallel_for(0, rows, 1 + (1 << 14) / size, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      T* d_row = d ? d + r * size : nullptr;
-      if (classes[r] != pad) losses[r] = row_loss(x + r * size, size, classes[r], smoothing, d_row);
-      else if (d_row) std::fill_n(d_row, size, T(0));
-    }
-  });
+  for (int64_t first = 0; first < rows; first += most) {
+    const int64_t count = std::min(most, rows - first);
+    const Tensor some = x.narrow(0, first, count), logits = buffer.narrow(0, 0, count);
+    forward.multiply(logits, some, bias, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        T* row = data<T>(buffer) + r * size;
+        losses[first + r] = row_loss(row, size, classes[first + r], smoothing, wants_any ? row : nullptr);
+      }
+    });
+    if (back) back->multiply(grads[0].narrow(0, first, count), logits);
+    if (grads[1].defined()) multiply(grads[1], logits.t(), some, {}, {}, first > 0);
+    if (grads[2].defined()) grads[2].add_(logits.sum(0));
+  }
   Loss total;
   for (const Loss& loss : losses) total.smoothed += loss.smoothed, total.plain += loss.plain;
   return total;
@@ -79,20 +102,40 @@ Loss all_rows(const Tensor& logits, const Tensor& target, double smoothing, int6
 
 }  // namespace
 
-std::tuple<double, double, Tensor> cross_entropy(const Tensor& logits, const Tensor& target, double smoothing,
-                                                 int64_t pad, bool wants_grad) {
-  const int64_t rows = logits.size(0), size = logits.size(1);
+CrossEntropy cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& target,
+                           double smoothing, int64_t pad, std::array<bool, 3> wants) {
+  const int64_t rows = x.size(0), size = weight.size(0);
+  check("weight", weight, {size, x.size(1)});
+  check("bias", bias, {size});
   check("target", target, {rows});
-  TORCH_CHECK(logits.is_contiguous() && target.is_contiguous(), "logits or targets are not dense");
+  TORCH_CHECK(weight.scalar_type() == x.scalar_type() && (!bias.defined() || bias.scalar_type() == x.scalar_type()),
+              "x, weight and bias are not of one type");
+  TORCH_CHECK(target.is_contiguous(), "targets are not dense");
   TORCH_CHECK(size > 1, "there is only one class");
-  const int64_t* first = target.const_data_ptr<int64_t>();
-  const bool known = std::all_of(first, first + rows, [&](int64_t y) { return y == pad || (y >= 0 && y < size); });
-  TORCH_CHECK(known, "a target is not among the ", size, " classes");
-  const Tensor grad = wants_grad ? at::empty_like(logits) : Tensor();
-  const Loss loss = AT_DISPATCH_FLOATING_TYPES(logits.scalar_type(), "casrnn::cross_entropy", [&] {
-    return all_rows<scalar_t>(logits, target, smoothing, pad, grad);
-  });
-  return {loss.smoothed, loss.plain, grad};
+  std::vector<int64_t> kept, classes;
+  const int64_t* const all = target.const_data_ptr<int64_t>();
+  for (int64_t row = 0; row < rows; ++row) {
+    if (all[row] == pad) continue;
+    TORCH_CHECK(all[row] >= 0 && all[row] < size, "a target is not among the ", size, " classes");
+    kept.push_back(row);
+    classes.push_back(all[row]);
+  }
+  const int64_t count = kept.size();
+  const bool whole = count == rows;
+  const Tensor which = whole ? Tensor() : at::tensor(kept, target.options());
+  const Tensor used = (whole ? x : x.index_select(0, which)).contiguous();
+  CrossEntropy result;
+  if (wants[0]) result.grads[0] = at::empty_like(used);
+  if (wants[1]) result.grads[1] = count ? at::empty(weight.sizes(), x.options()) : at::zeros(weight.sizes(), x.options());
+  if (wants[2]) result.grads[2] = at::zeros({size}, x.options());
+  if (count) {
+    const Loss loss = AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "casrnn::cross_entropy", [&] {
+      return all_rows<scalar_t>(used, weight, bias, classes, smoothing, result.grads);
+    });
+    result.smoothed = loss.smoothed, result.plain = loss.plain;
+  }
+  if (wants[0] && !whole) result.grads[0] = at::zeros_like(x).index_copy_(0, which, result.grads[0]);
+  return result;
 }
 
 }  // namespace casrnn

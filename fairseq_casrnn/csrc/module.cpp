@@ -6,6 +6,7 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/version.h>
 
+#include <array>
 #include <cstring>
 #include <optional>
 
@@ -165,11 +166,18 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>> run_decode_backward(
   return {grads.bias, grads.params};
 }
 
-std::tuple<double, double, Maybe> run_cross_entropy(const Tensor& logits, const Tensor& target,
-                                                    double smoothing, int64_t pad, bool wants_grad) {
+// (smoothed, plain, gradients by x, weight and bias).
+std::tuple<double, double, std::array<Maybe, 3>> run_cross_entropy(const Tensor& x, const Tensor& weight,
+                                                                   const Maybe& bias, const Tensor& target,
+                                                                   double smoothing, int64_t pad,
+                                                                   const std::array<bool, 3>& wants) {
   const Quiet quiet;
-  const auto [smoothed, plain, grad] = cross_entropy(logits, target, smoothing, pad, wants_grad);
-  return {smoothed, plain, grad.defined() ? Maybe(grad) : std::nullopt};
+  const auto found = cross_entropy(x.resolve_neg(), weight.resolve_neg(), dense(bias).resolve_neg(), target,
+                                   smoothing, pad, wants);
+  std::array<Maybe, 3> grads;
+  for (int i = 0; i < 3; ++i)
+    if (found.grads[i].defined()) grads[i] = found.grads[i];
+  return {found.smoothed, found.plain, grads};
 }
 
 // a · b + bias, (M, K), (K, N) and (N).
@@ -205,7 +213,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 10;  // INTERFACE there
+  m.attr("interface") = 11;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
 #ifdef INTRA_OP_PARALLEL  // of ATen/Parallel.h, which without it runs everything on one thread

@@ -1,10 +1,10 @@
 #include "multiply.h"
 
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
 
-#include "panels.h"
 #include "shares.h"
 #include "tensors.h"
 
@@ -24,45 +24,81 @@ int64_t depth_at_once(int64_t inner) {
   return ((inner + parts - 1) / parts + kAligned - 1) / kAligned * kAligned;
 }
 
-// How many rows of y to finish at once: as many as are still in the cache then.
+// How many rows of y to finish at once: as many as are still in the cache then, but enough for b, which
+// is read anew for each such block.
 int64_t rows_in_cache(int64_t columns) {
-  constexpr int64_t kCache = 1 << 18;  // elements
-  return std::max<int64_t>(kCache / columns / 4 * 4, 8);
+  constexpr int64_t kCache = 1 << 18, kLeast = 64;  // elements, rows
+  return std::max(kCache / columns / 4 * 4, kLeast);
 }
 
-void multiply_panels(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias, bool narrow,
-                     const RowsDone& done) {
-  const int64_t rows = a.size(0), inner = a.size(1), depth = depth_at_once(inner);
-  const bool copied = narrow || a.stride(1) != 1;
+bool pays(const Tensor& a, const Tensor& b) {
+  return a.size(0) >= rows_worth_panels(kFewest) && has_panels(b);
+}
+
+// The panels for rows [first, first + count) of b, as the product with a wants them.
+Panels piece(const Tensor& a, const Tensor& b, int64_t first, int64_t count) {
+  const bool narrow = is_narrow(b, a.size(0)), copied = narrow || a.stride(1) != 1;
+  return Panels(b.narrow(0, first, count), narrow, copied ? kAligned : 1);
+}
+
+// y (+)= a · panels (+ bias), and then `done`.
+void multiply_piece(const Tensor& y, const Tensor& a, const Panels& panels, bool add, const Tensor& bias,
+                    const RowsDone& done) {
+  const int64_t rows = a.size(0), block = done ? rows_in_cache(y.size(1)) : rows;
+  shared_out(shares_of(rows, a.size(1) * y.size(1) / 16), rows, [&](int64_t, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; row += block) {
+      const int64_t stop = std::min(end, row + block);
+      panels.run(a, y, add, row, stop, bias);
+      if (done) done(row, stop);
+    }
+  });
+}
+
+// The same piece by piece of K. panels(first, count): those of a piece.
+template <class F>
+void multiply_pieces(const Tensor& y, const Tensor& a, bool add, const Tensor& bias, const RowsDone& done,
+                     const F& panels) {
+  const int64_t inner = a.size(1), depth = depth_at_once(inner);
   for (int64_t first = 0; first < inner; first += depth) {
     const int64_t count = std::min(depth, inner - first);
-    const Tensor last = first + count == inner && bias.defined() ? bias.contiguous() : Tensor();
-    const Panels panels(b.narrow(0, first, count), narrow, copied ? kAligned : 1);
-    const Tensor x = a.narrow(1, first, count);
-    const bool finishing = done && first + count == inner;
-    const int64_t block = finishing ? rows_in_cache(y.size(1)) : rows;
-    shared_out(shares_of(rows, count * y.size(1) / 16), rows, [&](int64_t, int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; row += block) {
-        const int64_t stop = std::min(end, row + block);
-        panels.run(x, y, first > 0, row, stop, last);
-        if (finishing) done(row, stop);
-      }
-    });
+    const bool last = first + count == inner;
+    multiply_piece(y, a.narrow(1, first, count), panels(first, count), add || first > 0,
+                   last && bias.defined() ? bias.contiguous() : Tensor(), last ? done : RowsDone());
   }
 }
 
-}  // namespace
-
-void multiply(Tensor y, const Tensor& a, const Tensor& b, const Tensor& bias, const RowsDone& done) {
-  TORCH_CHECK(a.size(1) == b.size(0), "a product of ", a.sizes(), " and ", b.sizes());
-  check("bias", bias, {b.size(1)});
-  if (a.size(0) >= rows_worth_panels(kFewest) && has_panels(b))
-    return multiply_panels(y, with_dense_dimension(a), b, bias, is_narrow(b, a.size(0)), done);
-  at::mm_out(y, a, b);
+// By torch.
+void multiply_plain(Tensor y, const Tensor& a, const Tensor& b, bool add, const Tensor& bias, const RowsDone& done) {
+  if (add) at::addmm_out(y, y, a, b);
+  else at::mm_out(y, a, b);
   if (bias.defined()) y.add_(bias);
   if (done) shared_out(shares_of(y.size(0), y.size(1)), y.size(0), [&](int64_t, int64_t begin, int64_t end) {
     done(begin, end);
   });
+}
+
+}  // namespace
+
+void multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias, const RowsDone& done, bool add) {
+  TORCH_CHECK(a.size(1) == b.size(0), "a product of ", a.sizes(), " and ", b.sizes());
+  check("bias", bias, {b.size(1)});
+  if (!pays(a, b)) return multiply_plain(y, a, b, add, bias, done);
+  const Tensor x = with_dense_dimension(a);
+  // Made when their turn comes: so they are still in the cache.
+  multiply_pieces(y, x, add, bias, done, [&](int64_t first, int64_t count) { return piece(x, b, first, count); });
+}
+
+Factor::Factor(Tensor b, const Tensor& a) : b_(std::move(b)) {
+  if (!pays(a, b_)) return;
+  const int64_t inner = b_.size(0), depth = depth_at_once(inner);
+  for (int64_t first = 0; first < inner; first += depth)
+    pieces_.push_back(piece(a, b_, first, std::min(depth, inner - first)));
+}
+
+void Factor::multiply(const Tensor& y, const Tensor& a, const Tensor& bias, const RowsDone& done) const {
+  if (pieces_.empty()) return multiply_plain(y, a, b_, false, bias, done);
+  auto next = pieces_.begin();
+  multiply_pieces(y, a, false, bias, done, [&](int64_t, int64_t) -> const Panels& { return *next++; });
 }
 
 }  // namespace casrnn

@@ -1,18 +1,35 @@
-// One product of two matrices.
+// Products of two matrices.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <vector>
+
+#include "panels.h"
 
 namespace casrnn {
 
 // What becomes of rows [begin, end) of a product while they are still in the thread's cache.
 using RowsDone = std::function<void(int64_t begin, int64_t end)>;
 
-// y = a · b, plus bias where there is one, y with dense rows:
+// y = a · b, or with `add` y += a · b, plus bias where there is one, y with dense rows:
 // narrow where is_narrow, of large ones of floats with b in panels.
-void multiply(at::Tensor y, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {},
-              const RowsDone& done = {});
+void multiply(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {},
+              const RowsDone& done = {}, bool add = false);
+
+// The b of several such products, whose panels are made once.
+class Factor {
+ public:
+  // a: the first a that it will be multiplied with, and the one with the most rows; like all, with dense rows.
+  Factor(at::Tensor b, const at::Tensor& a);
+
+  void multiply(const at::Tensor& y, const at::Tensor& a, const at::Tensor& bias = {},
+                const RowsDone& done = {}) const;
+
+ private:
+  at::Tensor b_;
+  std::vector<Panels> pieces_;  // of K; none where torch multiplies
+};
 
 }  // namespace casrnn

@@ -115,13 +115,16 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         shared, cutoffs = share_input_output_embed, adaptive_softmax_cutoff
         self.build_head(len(dictionary), out_embed_dim, shared, cutoffs, dropout_out)
 
-    def forward(self, prev_output_tokens, encoder_out=None, incremental_state=None, **unused):
+    def forward(
+        self, prev_output_tokens, encoder_out=None, incremental_state=None, wanted=None, **unused
+    ):
         """Logits ``(B, T, V)`` and ``{"attn": [(B, T, S)]}`` for ``prev_output_tokens`` ``(B, T)``.
 
-        With ``incremental_state`` only the last token is read and T is 1.
+        With ``incremental_state`` only the last token is read and T is 1; with ``wanted`` the
+        first is that loss, see :meth:`loss`.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
-        return self.output_layer(x), extra
+        return self.output_layer(x) if wanted is None else self.loss(x, wanted), extra
 
     def extract_features(
         self, prev_output_tokens, encoder_out=None, incremental_state=None, **unused

@@ -6,6 +6,7 @@ from fairseq.modules import AdaptiveSoftmax
 from torch import nn
 
 from ..errors import UserError
+from ..recurrence.cross_entropy import Wanted, can_fuse, cross_entropy
 from ..recurrence.products import linear, log_probs
 
 
@@ -36,6 +37,13 @@ class VocabularyHead:
         elif not shared:
             self.fc_out = uniform_linear(features, size)
 
+    @property
+    def vocabulary(self) -> tuple:
+        """Weight ``(V, out_embed_dim)`` and bias ``(V,)``, or None, of a full softmax."""
+        if self.fc_out is not None:
+            return self.fc_out.weight, self.fc_out.bias
+        return self.embed_tokens.weight, None
+
     def output_layer(self, features, **unused):
         """Features ``(B, T, out_embed_dim)`` to logits ``(B, T, V)``.
 
@@ -43,9 +51,16 @@ class VocabularyHead:
         """
         if self.adaptive_softmax is not None:
             return features.clone()  # fairseq's generator divides in place what it gets
-        if self.fc_out is not None:
-            return linear(features, self.fc_out.weight, self.fc_out.bias)
-        return linear(features, self.embed_tokens.weight)
+        return linear(features, *self.vocabulary)
+
+    @property
+    def can_fuse_loss(self) -> bool:
+        """Whether :meth:`loss` is open; else it is made of the logits."""
+        return self.adaptive_softmax is None and can_fuse(self.vocabulary[0])
+
+    def loss(self, features, wanted: Wanted):
+        """Features ``(B, T, out_embed_dim)`` to the loss ``wanted``, and that without smoothing."""
+        return cross_entropy(features, *self.vocabulary, wanted)
 
     def log_probs(self, features):
         """Log-probabilities ``(N, V)`` of features ``(N, out_embed_dim)``, in one pass.
@@ -56,9 +71,7 @@ class VocabularyHead:
         """
         if self.adaptive_softmax is not None:
             return None
-        if self.fc_out is not None:
-            return log_probs(features, self.fc_out.weight, self.fc_out.bias)
-        return log_probs(features, self.embed_tokens.weight)
+        return log_probs(features, *self.vocabulary)
 
     def get_normalized_probs(self, net_output, log_probs, sample=None):
         """(Log-)probabilities ``(B, T, V)``, as fairseq's criterions and generators ask for them.

@@ -51,10 +51,11 @@ def test_losses_fall(data, tmp_path):
     assert min(losses) < losses[0] - 0.5
 
 
-def test_fused_criterion_trains_as_fairseqs(data, tmp_path):
+@pytest.mark.parametrize("more", [[], ["--report-accuracy"]], ids=["", "accuracy"])
+def test_fused_criterion_trains_as_fairseqs(data, tmp_path, more):
     losses = []
     for name in ("label_smoothed_cross_entropy", "fused_label_smoothed_cross_entropy"):
-        options = ["--criterion", name, "--label-smoothing", "0.1", "--report-accuracy"]
+        options = ["--criterion", name, "--label-smoothing", "0.1", *more]
         done = train(data, tmp_path / name, "cas_lstm_tiny", *options)
         losses.append([float(r["train_nll_loss"]) for r in done.records("train_nll_loss")])
     assert len(losses[0]) == 2

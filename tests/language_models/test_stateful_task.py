@@ -340,7 +340,8 @@ def test_two_workers(data, tmp_path):
             address = f"tcp://127.0.0.1:{connection.getsockname()[1]}"
         workers = ["--distributed-world-size", 2, "--distributed-no-spawn", "--batch-size", 2]
         workers += ["--distributed-init-method", address, "--distributed-backend", "gloo"]
-        workers += ["--ddp-backend", "legacy_ddp", "--save-dir", tmp_path / save, *more]
+        workers += ["--ddp-backend", "legacy_ddp", "--criterion", "fused_cross_entropy"]
+        workers += ["--save-dir", tmp_path / save, *more]
         jobs = [
             commands.job("train", data, *options, *workers, "--distributed-rank", rank)
             for rank in range(2)

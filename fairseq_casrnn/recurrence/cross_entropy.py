@@ -1,0 +1,84 @@
+"""Cross entropy of a linear map to the vocabulary, without its table of logits.
+
+The logits of a batch, ``(N, V)``, are the largest tensor of most models, and are read only by the
+softmax and its gradient. The compiled extension makes them some rows at a time, goes on to the loss
+and all gradients while they are in the cache, and leaves padding out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import UserError
+from . import cpp
+from .eager import keeps_graph
+
+
+class Wanted(NamedTuple):
+    """The loss that a criterion wants of a decoder, instead of logits.
+
+    Attributes:
+        target: ``(*)``, tokens.
+        smoothing: probability shared by all tokens but the target.
+        pad: the token that counts for nothing.
+    """
+
+    target: Tensor
+    smoothing: float
+    pad: int
+
+
+def can_fuse(weight: Tensor) -> bool:
+    """Whether :func:`cross_entropy` serves a vocabulary with this ``weight``."""
+    return (
+        weight.device.type == "cpu"
+        and weight.dtype in (torch.float32, torch.float64)
+        and not torch.is_autocast_enabled("cpu")
+        and cpp.extension()[0] is not None
+    )
+
+
+def cross_entropy(
+    x: Tensor, weight: Tensor, bias: Tensor | None, wanted: Wanted
+) -> tuple[Tensor, Tensor]:
+    """Sums over all tokens of the loss with label smoothing, and of the loss without.
+
+    Args:
+        x: ``(*, E)``.
+        weight: ``(V, E)``.
+        bias: ``(V,)``.
+        wanted: its target is of x's shape without the last.
+
+    Only the first has a gradient.
+    """
+    target = wanted.target.reshape(-1).contiguous()
+    x = x.reshape(-1, x.size(-1))
+    return _CrossEntropy.apply(x, weight, bias, target, wanted.smoothing, wanted.pad)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, target, smoothing, pad):
+        wants = ctx.needs_input_grad[:3]
+        loss, plain, grads = cpp.extension()[0].cross_entropy(
+            x, weight, bias, target, smoothing, pad, wants
+        )
+        ctx.save_for_backward(*grads)
+        loss, plain = (torch.tensor(value, dtype=x.dtype) for value in (loss, plain))
+        ctx.mark_non_differentiable(plain)
+        return loss, plain
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        if torch.is_grad_enabled():  # create_graph=True; see eager.refuse_create_graph
+            raise UserError(
+                "the fused criterions have no second derivatives; use cross_entropy or "
+                "label_smoothed_cross_entropy for them"
+            )
+        grads = ctx.saved_tensors
+        if grad != 1 or keeps_graph():  # seldom; as they are, a pass is saved
+            grads = [None if found is None else found * grad for found in grads]
+        return *grads, None, None, None

@@ -1,0 +1,223 @@
+"""The cross entropy of a linear map without a table of logits, beside fairseq's own."""
+
+import math
+
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
+from helpers import rand, three_threads
+
+from fairseq_casrnn import recurrence
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recurrence.cross_entropy import Wanted, can_fuse, cross_entropy
+
+pytestmark = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="cpp is not compiled")
+PAD = 1
+DOUBLE = {"rtol": 1e-12, "atol": 1e-12}
+SINGLE = {"rtol": 2e-6, "atol": 1e-5}  # gradients are sums over up to 5208 classes
+
+
+def example(rows, classes, dtype=torch.float64, features=5, scale=3.0):
+    """x (2, rows, E), weight, bias and a target in which each third word is padding."""
+    x = rand(2, rows, features, dtype=torch.double)
+    weight = scale * rand(classes, features, seed=1, dtype=torch.double)
+    bias = rand(classes, seed=2, dtype=torch.double)
+    generator = torch.Generator().manual_seed(classes)
+    target = torch.randint(0, classes, (2, rows), generator=generator)
+    target[:, ::3] = PAD
+    target[1, -1] = classes - 1
+    return [t.to(dtype).requires_grad_() for t in (x, weight, bias)], target
+
+
+def fairseqs(inputs, target, smoothing):
+    lprobs = torch.log_softmax(torch.nn.functional.linear(*inputs), -1)
+    return label_smoothed_nll_loss(lprobs, target, smoothing, ignore_index=PAD)
+
+
+def doubled(inputs):
+    return [None if t is None else t.detach().double().requires_grad_() for t in inputs]
+
+
+def assert_as_fairseqs(inputs, target, smoothing, close, factor=2.5):
+    loss, plain = cross_entropy(*inputs, Wanted(target, smoothing, PAD))
+    used = [t for t in inputs if t is not None]
+    grads = torch.autograd.grad(factor * loss, used)
+    exact = doubled(inputs)
+    expected, nll = fairseqs(exact, target, smoothing)
+    theirs = torch.autograd.grad(factor * expected, [t for t in exact if t is not None])
+    torch.testing.assert_close(loss.double(), expected.double(), **close)
+    torch.testing.assert_close(plain.double(), nll.double(), **close)
+    for ours, known in zip(grads, theirs, strict=True):
+        torch.testing.assert_close(ours.double(), known, **close)
+    assert not plain.requires_grad
+    assert (grads[0][target == PAD] == 0).all()
+    assert [grad.dtype for grad in grads] == [t.dtype for t in used]
+
+
+@pytest.mark.parametrize("classes", [2, 3, 8, 16, 37, 100, 5208])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("dtype", "close"), [(torch.float64, DOUBLE), (torch.float32, SINGLE)], ids=["double", "single"]
+)
+def test_agrees_with_fairseqs(classes, smoothing, dtype, close):
+    inputs, target = example(7, classes, dtype)
+    assert can_fuse(inputs[1])
+    assert_as_fairseqs(inputs, target, smoothing, close)
+    assert_as_fairseqs([*inputs[:2], None], target, smoothing, close, factor=1)
+
+
+# Rows enough for panels, and for several tables, the last of which is smaller.
+@pytest.mark.parametrize(("rows", "classes"), [(700, 130), (1700, 4099)], ids=str)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_rows(rows, classes, threads):
+    inputs, target = example(rows, classes, torch.float32, features=33, scale=1.0)
+    close = {"rtol": 2e-5, "atol": 2e-4}  # gradients are sums over a thousand rows
+    if threads == 1:
+        assert_as_fairseqs(inputs, target, 0.1, close)
+    else:
+        with three_threads():
+            assert_as_fairseqs(inputs, target, 0.1, close)
+    if classes == 130:
+        assert_as_fairseqs(doubled(inputs), target, 0.1, DOUBLE)
+
+
+def test_many_rows_in_bfloat16():
+    """Of the gradients' norms less than 1 % is off: two products of factors with 8 bits."""
+    inputs, target = example(900, 513, torch.float32, features=64, scale=0.5)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        loss, _ = cross_entropy(*inputs, Wanted(target, 0.1, PAD))
+        grads = torch.autograd.grad(loss, inputs)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    exact = doubled(inputs)
+    expected, _ = fairseqs(exact, target, 0.1)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-3)
+    for ours, known in zip(grads, torch.autograd.grad(expected, exact), strict=True):
+        assert (ours - known).norm() < 1e-2 * known.norm()
+
+
+@pytest.mark.parametrize("wanted", [(), (0,), (1,), (2,), (0, 2), (1, 2)], ids=str)
+def test_only_the_gradients_that_are_wanted(wanted):
+    inputs, target = example(6, 11)
+    exact = doubled(inputs)
+    expected, nll = fairseqs(exact, target, 0.1)
+    for place, tensor in enumerate(inputs):
+        tensor.requires_grad_(place in wanted)
+    loss, plain = cross_entropy(*inputs, Wanted(target, 0.1, PAD))
+    torch.testing.assert_close([loss, plain], [expected, nll[()]])
+    assert loss.requires_grad == bool(wanted)
+    for place in wanted:
+        torch.testing.assert_close(
+            torch.autograd.grad(loss, inputs[place], retain_graph=True),
+            torch.autograd.grad(expected, exact[place], retain_graph=True),
+        )
+
+
+def test_any_strides():
+    inputs, target = example(40, 21, torch.float32)
+    x, weight, bias = (t.detach() for t in inputs)
+    wanted = Wanted(target, 0.2, PAD)
+    expected = cross_entropy(x, weight, bias, wanted)
+    turned = x.transpose(0, 1).contiguous().transpose(0, 1)
+    columns = weight.t().contiguous().t()
+    sliced = torch.stack([weight, weight], -1)[..., 0]
+    negative = torch._neg_view(-bias)
+    late = target.t().contiguous().t()
+    for other in (
+        (turned, weight, bias, wanted),
+        (x, columns, negative, wanted),
+        (torch._neg_view(-x), sliced, bias, wanted),
+        (x, torch._neg_view(-weight), bias, wanted._replace(target=late)),
+    ):
+        torch.testing.assert_close(cross_entropy(*other), expected)
+
+
+def logits_of(bias, rows):
+    """x and weight whose product is nothing, and a bias that is all of the logits."""
+    classes = len(bias)
+    x = torch.zeros(rows, 2, dtype=bias.dtype, requires_grad=True)
+    return x, torch.ones(classes, 2, dtype=bias.dtype), bias.requires_grad_()
+
+
+def test_a_class_that_is_ruled_out():
+    bias = rand(20, dtype=torch.float32)
+    bias[4] = -math.inf
+    inputs, target = logits_of(bias, 6), torch.tensor([5, 0, PAD, 19, 3, 5])
+    loss, _ = cross_entropy(*inputs, Wanted(target, 0.0, PAD))
+    (grad,) = torch.autograd.grad(loss, bias)
+    logits = bias.expand(6, 20)
+    expected = torch.nn.functional.cross_entropy(logits, target, ignore_index=PAD, reduction="sum")
+    torch.testing.assert_close(loss, expected)
+    assert grad.isfinite().all()
+    assert grad[4].abs() < 1e-30
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_logits_far_apart(dtype):
+    for likely, value, loss_of_0 in ((4, 1000.0, 2000.0), (32, 30.0, 1030.0)):
+        bias = torch.full((33,), -1000.0, dtype=dtype)
+        bias[likely] = value
+        inputs, expected = logits_of(bias, 2), torch.zeros(33, dtype=dtype)
+        loss, _ = cross_entropy(*inputs, Wanted(torch.tensor([likely, 0]), 0.0, PAD))
+        assert loss.item() == pytest.approx(loss_of_0, rel=1e-6)
+        (grad,) = torch.autograd.grad(loss, bias)
+        expected[likely], expected[0] = 1, -1
+        torch.testing.assert_close(grad, expected, rtol=0, atol=1e-30)
+
+
+def test_nothing_but_padding_and_not_a_number():
+    inputs, target = example(4, 9)
+    loss, plain = cross_entropy(*inputs, Wanted(torch.full_like(target, PAD), 0.1, PAD))
+    assert loss.item() == plain.item() == 0
+    assert not any(grad.any() for grad in torch.autograd.grad(loss, inputs))
+    with torch.no_grad():
+        inputs[0][0, 2] = math.nan
+    loss, _ = cross_entropy(*inputs, Wanted(torch.full_like(target, 5), 0.1, PAD))
+    assert math.isnan(loss.item())
+
+
+def test_second_derivatives_are_refused():
+    """Also where the incoming gradient is a constant, which once_differentiable lets pass."""
+    inputs, target = example(3, 5)
+    loss, _ = cross_entropy(*inputs, Wanted(target, 0.1, PAD))
+    with pytest.raises(UserError, match="fused criterions have no second derivatives"):
+        torch.autograd.grad(loss, inputs, create_graph=True)
+
+
+def test_a_second_backward():
+    """As torch's own: an error, or with retain_graph the same again."""
+    inputs, target = example(3, 5)
+    loss, _ = cross_entropy(*inputs, Wanted(target, 0.1, PAD))
+    first = torch.autograd.grad(loss, inputs, retain_graph=True)
+    kept = [grad.clone() for grad in first]
+    for grad in first:
+        grad.zero_()
+    second = torch.autograd.grad(3 * loss, inputs)
+    torch.testing.assert_close(list(second), [3 * grad for grad in kept])
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+
+
+def test_what_does_not_fit_is_an_error():
+    (x, weight, bias), target = example(4, 9)
+    for wrong, message in (
+        ((x, weight[:8], bias), "bias has shape"),
+        ((x, weight[:, :4], bias), "weight has shape"),
+        ((x[:1], weight, bias), "target has shape"),
+        ((x, weight.float(), bias), "not of one type"),
+        ((x, weight[:1], bias[:1]), "only one class"),
+        ((x, weight[:8], bias[:8]), "a target is not among the 8 classes"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            cross_entropy(*wrong, Wanted(target, 0.0, PAD))
+
+
+def test_only_where_the_extension_can():
+    weight = torch.zeros(9, 5)
+    assert can_fuse(weight)
+    assert not can_fuse(weight.bfloat16())
+    assert not can_fuse(weight.to("meta"))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not can_fuse(weight)
