@@ -19,7 +19,7 @@ import synthetic
 import torch
 from recurrent_layers import CELLS, DEPTH, SETTINGS, train
 from torch import nn
-from translation import FAIRSEQS, PEER, PEER_SIZES, TRAINING, USER_DIR
+from translation import FAIRSEQS, OURS, PEER, PEER_SIZES, TRAINING, USER_DIR
 
 from fairseq_casrnn import layers
 
@@ -60,6 +60,16 @@ def layers_table(idle: float) -> str:
     return title + machine.table(["layer", "MB above an idle process", "ratio"], rows)
 
 
+def contenders(archs: list[str]) -> dict[str, list[str]]:
+    """Options of training by what stands in the table: with fairseq's criterion, and ours."""
+    found = {PEER: [f"--arch={PEER}", *PEER_SIZES, *FAIRSEQS]}
+    for arch in archs:
+        ours = [f"--user-dir={USER_DIR}", f"--arch={arch}"]
+        found[arch] = [*ours, *FAIRSEQS]
+        found[f"{arch}, {', '.join(option[2:] for option in OURS)}"] = [*ours, *OURS]
+    return found
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -77,18 +87,17 @@ def main() -> None:
     rows, theirs = [], 0.0
     with tempfile.TemporaryDirectory() as run:
         data = args.data or synthetic.write(run)
-        for arch in [PEER, *args.archs.split(",")]:
-            plugin = [] if arch == PEER else ["--user-dir", USER_DIR]
+        for name, options in contenders(args.archs.split(",")).items():
+            plugin = name != PEER
             found = peak(
-                *("-m", "fairseq_cli.train", data, *plugin),
-                *("--arch", arch, *FAIRSEQS, *TRAINING, *(PEER_SIZES if arch == PEER else [])),
+                *("-m", "fairseq_cli.train", data, *options, *TRAINING),
                 *("--max-tokens", str(args.max_tokens), "--max-update", str(args.updates)),
                 *("--no-save", "--save-dir", run, "--disable-validation", "--cpu"),
                 *("--log-format", "none"),
             )
             above = found - (idle if plugin else alone)
             theirs = theirs or above
-            rows.append([arch, f"{found:.0f}", f"{above:.0f}", f"{above / theirs:.2f}"])
+            rows.append([name, f"{found:.0f}", f"{above:.0f}", f"{above / theirs:.2f}"])
     print(f"\n## Peak memory of training, {args.max_tokens} tokens a batch\n")
     columns = ["model", "MB in all", f"above an idle process ({alone:.0f}; {idle:.0f})", "ratio"]
     print(machine.table(columns, rows))

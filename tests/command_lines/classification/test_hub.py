@@ -1,0 +1,97 @@
+"""Sentence classifiers from Python."""
+
+import shutil
+
+import pytest
+import torch
+from fairseq.models import MODEL_REGISTRY
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.models.sentence_hub import cut
+
+from .common import LINES
+
+pytestmark = [  # fairseq's own
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def hub(trained, data, tmp_path_factory):
+    """A folder as one would hand it on: the checkpoint and the dictionaries."""
+    folder = tmp_path_factory.mktemp("model")
+    shutil.copy(trained / "checkpoint_best.pt", folder / "model.pt")
+    for part in ("input0", "label"):
+        (folder / part).mkdir()
+        shutil.copy(data / part / "dict.txt", folder / part)
+    return MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained(str(folder))
+
+
+@pytest.mark.parametrize("sentences", ["a good film", [5], [None], [("a", "b")], [("a", 5)]])
+def test_what_are_no_sentences(hub, sentences):
+    with pytest.raises(UserError):
+        hub.predict(sentences)
+    with pytest.raises(UserError):
+        hub.encode(sentences)
+
+
+def test_sentences_from_an_iterator(hub):
+    torch.testing.assert_close(hub.encode(iter(LINES)), hub.encode(LINES))
+    assert hub.predict(iter(LINES)) == hub.predict(LINES)
+
+
+def test_answers_do_not_depend_on_the_batch(hub):
+    together = hub.probabilities(LINES)
+    torch.testing.assert_close(together.sum(-1), torch.ones(5))
+    for batch_size in (1, 2):
+        torch.testing.assert_close(hub.probabilities(LINES, batch_size), together)
+    assert hub.predict(LINES[:1])[0].label == hub.classes[int(together[0].argmax())]
+    assert hub.predict([]) == []
+
+
+def test_encode(hub):
+    vectors = hub.encode(LINES)
+    assert vectors.shape == (5, hub.model.encoder.output_size)
+    torch.testing.assert_close(hub.encode(LINES[3:4])[0], vectors[3])
+    logits = hub.model.classifier(vectors)
+    torch.testing.assert_close(logits.softmax(-1), hub.probabilities(LINES))
+
+
+def test_raw_text_is_split_as_in_training(hub):
+    tokens = hub.task.encode_text("It's GOOD")
+    words = [hub.task.dictionary[int(token)] for token in tokens]
+    assert words == ["it", "'s", "good", "</s>"]
+
+
+def test_batches_of_long_sentences_are_small():
+    """Padded, they hold 10 tokens at most, unless a single sentence has more."""
+    lengths = [1, 1, 1, 1, 4, 5, 6, 30, 2]
+    batches = list(cut(list(range(9)), lengths, 3, tokens=10))
+    assert batches == [[0, 1, 2], [3, 4], [5], [6], [7], [8]]
+    assert list(cut([5, 6], [5, 5], 3, tokens=10)) == [[5, 6]]
+
+
+def test_wrong_questions(hub):
+    with pytest.raises(UserError, match=r"takes single sentences, not \('a', 'b'\)"):
+        hub.predict([("a", "b")])
+    with pytest.raises(UserError, match="encode takes strings"):
+        hub.encode([("a", "b")])
+
+
+def test_options_that_are_none(trained):
+    """Else a slip of the pen would go on with the model as it was."""
+    load = MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained
+    with pytest.raises(UserError, match="truncat is no option of this model or its task"):
+        load(str(trained), truncat=4)
+    assert load(str(trained), truncate=4, engine="eager").task.cfg.truncate == 4
+    with pytest.raises(UserError, match="batch_size is 0; it must be at least 1"):
+        load(str(trained)).predict(["a"], batch_size=0)
+
+
+def test_a_folder_without_dictionaries(trained, tmp_path):
+    shutil.copy(trained / "checkpoint_best.pt", tmp_path / "model.pt")
+    model = MODEL_REGISTRY["cas_lstm_sentence_encoder"]
+    assert model.from_pretrained(str(tmp_path)).classes  # those it was trained with
+    with pytest.raises(UserError, match=r"input0/dict.txt and label/dict.txt are not in /nowhere"):
+        model.from_pretrained(str(tmp_path), data_name_or_path="/nowhere")

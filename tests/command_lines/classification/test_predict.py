@@ -1,0 +1,122 @@
+"""``casrnn predict``."""
+
+import io
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.models import MODEL_REGISTRY
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.errors import UserError
+
+from .common import LINES, train
+
+pytestmark = [  # fairseq's own
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning"),
+]
+
+
+def predict(capsys, *args, stdin=None, monkeypatch=None, status=0):
+    """Standard output's lines, or the error."""
+    if stdin is not None:
+        reader = SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False)
+        monkeypatch.setattr(sys, "stdin", reader)
+    assert cli.main(["predict", *map(str, args)]) == status
+    captured = capsys.readouterr()
+    return captured.out.splitlines() if status == 0 else captured.err
+
+
+def test_predict(trained, capsys, tmp_path, monkeypatch):
+    text = "".join(line + "\n" for line in [*LINES, ""])
+    (tmp_path / "input").write_text(text)
+    path = trained / "checkpoint_best.pt"
+    answers = predict(capsys, "--path", path, "--input", tmp_path / "input")
+    assert len(answers) == 6
+    hub = MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained(str(trained))
+    for answer, found in zip(answers, hub.predict([*LINES, ""]), strict=True):
+        label, probability = answer.split("\t")
+        assert (label, float(probability)) == (found.label, round(found.probability, 4))
+    piped = predict(
+        capsys, "--path", trained, "--batch-size", 2, stdin=text.encode(), monkeypatch=monkeypatch
+    )
+    assert piped == answers
+    (tmp_path / "input").write_text(text, encoding="utf-8-sig")  # Windows' mark at the start
+    assert predict(capsys, "--path", path, "--input", tmp_path / "input") == answers
+    every = predict(capsys, "--path", path, "--input", tmp_path / "input", "--all")
+    assert all(row.count("\t") == 1 and "negative:" in row for row in every)
+
+
+def test_predict_pairs(pair_data, capsys, tmp_path, monkeypatch):
+    train(pair_data, tmp_path, "sentence_state_lstm", 1)
+    text = b"a good film\ta dull film\nit\tit\n"
+    answers = predict(capsys, "--path", tmp_path, stdin=text, monkeypatch=monkeypatch)
+    assert len(answers) == 2
+    error = predict(
+        capsys, "--path", tmp_path, stdin=b"a\tb\nalone\n", monkeypatch=monkeypatch, status=2
+    )
+    assert error == (
+        "error: standard input, line 2 has 1 column(s); this model compares two sentences, so "
+        "write SENTENCE<TAB>SENTENCE\n"
+    )
+
+
+def test_wrong_input_of_predict(trained, capsys, tmp_path, monkeypatch):
+    def error(*args, **kwargs):
+        text = predict(capsys, *args, monkeypatch=monkeypatch, status=2, **kwargs)
+        assert text.count("\n") == 1
+        return text
+
+    assert "line 2 is not valid UTF-8" in error("--path", trained, stdin=b"a\n\xff\n")
+    assert "there is no checkpoint at /nowhere" in error("--path", "/nowhere")
+    assert "--batch-size is 0" in error("--path", trained, "--batch-size", "0")
+    assert "cannot be read" in error("--path", trained, "--input", "/nowhere")
+    torch.save({"weights": torch.zeros(1)}, tmp_path / "other.pt")
+    assert "is not a checkpoint" in error("--path", tmp_path / "other.pt", stdin=b"")
+    (tmp_path / "broken.pt").write_bytes(b"nothing")
+    assert "cannot be read" in error("--path", tmp_path / "broken.pt", stdin=b"")
+    with pytest.raises(UserError, match="cannot be read"):
+        MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained(str(tmp_path / "broken.pt"))
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "standard input is closed; name a file" in predict(capsys, "--path", trained, status=2)
+
+
+def test_a_model_that_has_diverged(trained, capsys, tmp_path, monkeypatch):
+    state = torch.load(trained / "checkpoint_best.pt", weights_only=False)
+    state["model"]["encoder.embed_tokens.weight"].fill_(float("nan"))
+    torch.save(state, tmp_path / "model.pt")
+    error = predict(
+        capsys, "--path", tmp_path / "model.pt", stdin=b"a\n", monkeypatch=monkeypatch, status=2
+    )
+    assert error.startswith("error: the model's outputs are not finite")
+
+
+def test_a_terminal_is_answered_line_by_line(trained, capsys, monkeypatch):
+    """The second line is read when the first has its answer."""
+    heard = []
+
+    class Typed(io.BytesIO):
+        def __iter__(self):
+            for line in (b"a good film\n", b"a dull film\n"):
+                heard.append(capsys.readouterr().out.count("\n"))
+                yield line
+
+    stdin = SimpleNamespace(buffer=Typed(), isatty=lambda: True)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert cli.main(["predict", "--path", str(trained)]) == 0
+    assert heard == [0, 1]
+
+
+def test_reader_of_the_answers_that_stops(hub, trained, tmp_path):
+    (tmp_path / "input").write_text("good\n" * 20000)  # more answers than a pipe holds
+    program = "import sys; from fairseq_casrnn.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "predict", "--path", str(trained)]
+    command += ["--input", str(tmp_path / "input")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

@@ -1,0 +1,171 @@
+"""Sentence classification by fairseq's command lines."""
+
+import contextlib
+import json
+import re
+import shutil
+
+import pytest
+import torch
+from fairseq.data import Dictionary, data_utils
+from labelled_corpora import write_mr, write_trec
+from sklearn.metrics import f1_score
+
+from fairseq_casrnn.data import mr, trec
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.classify import classify, training_seconds
+from fairseq_casrnn.evaluation.evaluate import choose_checkpoint
+from fairseq_casrnn.explain import explain
+
+from ..programs import checkpoint, fairseq
+from .common import prepare, train
+
+pytestmark = [  # fairseq's own
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning"),
+]
+
+
+def test_learns_and_keeps_the_confusion_matrix(trained, data):
+    result = json.loads((trained / "validation.json").read_text())
+    assert result["accuracy"] > 90
+    assert result["sentences"] == 10
+    rows = result["confusion"]
+    right = sum(rows[name][name] for name in rows)
+    assert result["accuracy"] == pytest.approx(100 * right / 10)
+    assert (trained / "checkpoint_best.pt").exists()
+    found = classify(data.parent, trained / "checkpoint_best.pt", "test", batch_size=3)
+    truth, predicted, _ = zip(*found["predictions"], strict=True)
+    assert found["macro_f1"] == round(100 * f1_score(truth, predicted, average="macro"), 2)
+    assert found["sentences"] == 10
+
+
+def test_validate(trained, data):
+    """fairseq-validate finds the accuracy that training logged."""
+    done = fairseq(
+        "validate", data, "--task", "sentence_classification", "--path",
+        trained / "checkpoint_best.pt", "--cpu", "--batch-size", 4, "--num-workers", 0,
+        "--log-format", "json",
+    )  # fmt: skip
+    (record,) = done.records("valid_accuracy")
+    best = checkpoint(trained / "checkpoint_best.pt")["extra_state"]["best"]
+    assert float(record["valid_accuracy"]) == best
+
+
+def test_early_stopping_on_accuracy(data, tmp_path):
+    done = train(data, tmp_path, "cas_lstm", 40, "--patience", 2)
+    assert "early stop since valid performance hasn't improved for last 2 runs" in done.log
+    extra = checkpoint(tmp_path / "checkpoint_last.pt")["extra_state"]
+    assert extra["train_iterator"]["epoch"] < 20
+
+
+def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
+    """Also with a fresh mix in each epoch."""
+    mix = ["--mix", f"{data}:0.3"]
+    train(data, tmp_path / "whole", "cas_lstm", 3, *mix)
+    for epochs in (1, 3):
+        train(data, tmp_path / "parts", "cas_lstm", epochs, *mix)
+    whole, parts = (
+        checkpoint(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "parts")
+    )
+    for name, tensor in whole["model"].items():
+        assert tensor.equal(parts["model"][name]), name
+
+
+def test_training_seconds_are_those_of_all_sessions(data, tmp_path):
+    """A session that was killed has left no line on how long it was."""
+    run = tmp_path / "cnn" / "seed1"
+    train(data, run, "cnn", 1)
+    first = training_seconds(run)
+    state = torch.load(run / "checkpoint_last.pt", weights_only=False)
+    assert 0 < first == round(state["extra_state"]["previous_training_time"], 1)
+    state["extra_state"]["previous_training_time"] = 1000.0
+    torch.save(state, run / "checkpoint_last.pt")
+    train(data, run, "cnn", 2)
+    assert 1000 < training_seconds(run) < 1000 + 100
+
+
+def test_best_checkpoints_are_those_of_the_highest_accuracy(data, tmp_path):
+    train(data, tmp_path, "cas_lstm", 5, "--keep-best-checkpoints", 3)
+    kept = {float(path.stem.rpartition("_")[2]): path for path in tmp_path.glob("*.best_*")}
+    assert len(kept) > 1
+    averaged = checkpoint(choose_checkpoint(tmp_path, "best:1", maximize=True))
+    best = checkpoint(kept[max(kept)])
+    assert all(tensor.equal(averaged["model"][name]) for name, tensor in best["model"].items())
+
+
+def test_the_training_set_is_classified_as_it_stands(data, tmp_path):
+    """All of it and nothing mixed in, in its order."""
+    options = ["--mix", f"{data}:0.3", "--forget-singletons", 0.9]
+    train(data, tmp_path, "cas_lstm", 1, *options)
+    found, again = (
+        classify(data.parent, tmp_path / "checkpoint_best.pt", "train")["predictions"]
+        for _ in range(2)
+    )
+    assert found == again
+    dictionary = Dictionary.load(str(data / "label" / "dict.txt"))
+    labels = data_utils.load_indexed_dataset(str(data / "label" / "train"), dictionary)
+    assert [truth for truth, _, _ in found] == [dictionary[int(label[0])] for label in labels]
+
+
+def test_mixing_in_another_corpus(data, tmp_path, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    raw = other / "raw"
+    write_mr(raw, 30)
+    with open(raw / "rt-polarity.neg", "ab") as file:
+        file.write(b"wholly unheard words\n" * 3)  # shifts the dictionary
+    extra = prepare(mr, raw, other)
+    done = train(data, tmp_path, "cas_lstm", 1, "--mix", f"{extra}:0.25")
+    assert f"mixing in 12 of 49 sentences of {extra}" in done.log
+
+
+def test_pairs_are_not_mixed_into_single_sentences(data, pair_data, tmp_path):
+    with pytest.raises(UserError, match=r"holds pairs of sentences and .* single ones; --mix"):
+        train(data, tmp_path, "cas_lstm", 1, "--mix", f"{pair_data}:0.5")
+
+
+def test_an_unknown_class_in_the_mix(data, tmp_path):
+    extra = prepare(trec, write_trec(tmp_path / "raw"), tmp_path / "trec", "--valid-size", 9)
+    with pytest.raises(UserError, match=r"sentence 1: NUM is none of the classes seen in train"):
+        train(data, tmp_path / "run", "cas_lstm", 1, "--mix", f"{extra}:0.5")
+
+
+def test_a_validation_sentence_that_is_too_long(data, tmp_path):
+    with pytest.raises(Exception, match="Size of sample") as caught:
+        train(data, tmp_path, "cas_lstm", 1, "--max-positions", 3)
+    assert re.search(r"tokens, more than the model's --max-positions 3", explain(caught.value))
+
+
+@pytest.mark.parametrize("mix", ["nowhere", "x:0", "x:1.5", ":0.5"])
+def test_malformed_mix(data, tmp_path, mix):
+    with pytest.raises(UserError, match="--mix is"):
+        train(data, tmp_path, "cas_lstm", 1, "--mix", mix)
+
+
+def test_what_is_not_for_a_classifier(data, trained, tmp_path):
+    """Generating text, and fairseq's own task on the same folder."""
+    where = ("--path", trained / "checkpoint_best.pt", "--task", "sentence_classification")
+    with pytest.raises(UserError, match="a sentence classifier generates no text; use casrnn pred"):
+        fairseq("generate", data, *where, "--cpu")
+    with pytest.raises(Exception, match="Interpolation key") as caught:
+        train(data, tmp_path, "cas_lstm", 1, "--task", "sentence_prediction")
+    assert "--task and --criterion do not fit: the task needs a crit" in explain(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [("label", "lists the classes in another order"), ("input0", "is not the dictionary that the")],
+)
+def test_training_goes_on_with_its_own_data_only(data, trained, tmp_path, part, message):
+    """The numbers of words and classes would mean others; classes may where weights start anew."""
+    other = shutil.copytree(data, tmp_path / "other")
+    lines = (other / part / "dict.txt").read_text().splitlines()
+    (other / part / "dict.txt").write_text("\n".join([*lines[1:], lines[0]]) + "\n")
+    run = shutil.copytree(trained, tmp_path / "run")
+    with pytest.raises(UserError, match=message):
+        train(other, run, "cas_lstm", 9)
+    start = ("--finetune-from-model", trained / "checkpoint_best.pt")
+    with pytest.raises(UserError, match=message) if part == "input0" else contextlib.nullcontext():
+        train(other, tmp_path / "new", "cas_lstm", 1, *start)
+    assert (tmp_path / "new" / "checkpoint_best.pt").exists() == (part == "label")
+    train(data, run, "cas_lstm", 9)
