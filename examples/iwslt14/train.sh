@@ -9,8 +9,8 @@ SETTINGS=(
     # model
     --dropout 0.3
     # loss and optimiser
-    --criterion label_smoothed_cross_entropy --label-smoothing 0.1
-    --optimizer adam --adam-betas "(0.9, 0.98)" --lr 1e-3 --clip-norm 1.0
+    --criterion fused_label_smoothed_cross_entropy --label-smoothing 0.1
+    --optimizer torch_adam --adam-betas "(0.9, 0.98)" --lr 1e-3 --clip-norm 1.0
     --lr-scheduler inverse_sqrt --warmup-updates 4000 --warmup-init-lr 1e-7
     --max-tokens 4000 --max-epoch 30
     # checkpoints: the best, and the last ones for averaging

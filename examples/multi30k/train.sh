@@ -9,8 +9,8 @@ SETTINGS=(
     # model
     --dropout 0.3
     # loss and optimiser: the learning rate falls to zero in 10 epochs of 506 updates
-    --criterion label_smoothed_cross_entropy --label-smoothing 0.1
-    --optimizer adam --lr 4e-3 --clip-norm 1.0
+    --criterion fused_label_smoothed_cross_entropy --label-smoothing 0.1
+    --optimizer torch_adam --lr 4e-3 --clip-norm 1.0
     --lr-scheduler polynomial_decay --warmup-updates 200
     --total-num-update 5060 --max-update 5060 --max-epoch 10
     --max-tokens 1000 --num-workers 0

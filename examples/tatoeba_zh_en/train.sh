@@ -9,8 +9,8 @@ SETTINGS=(
     # model
     --dropout 0.1
     # loss and optimiser: the learning rate falls to zero in 15 epochs of 473 updates
-    --criterion label_smoothed_cross_entropy --label-smoothing 0.1
-    --optimizer adam --lr 5e-3 --clip-norm 1.0
+    --criterion fused_label_smoothed_cross_entropy --label-smoothing 0.1
+    --optimizer torch_adam --lr 5e-3 --clip-norm 1.0
     --lr-scheduler polynomial_decay --warmup-updates 500
     --total-num-update 7095 --max-update 7095 --max-epoch 15
     # models this narrow learn little in the few updates that large batches leave
