@@ -43,7 +43,7 @@ def _forward_decoder(original, self, tokens, encoder_outs, incremental_states, t
 
 
 def is_usual(model) -> bool:
-    """Whether ``model``, wrapped or not, computes logits and them as this package's models do.
+    """Whether ``model``, wrapped or not, has this package's way from features to probabilities.
 
     By exact class, for a subclass may compute something else.
     """

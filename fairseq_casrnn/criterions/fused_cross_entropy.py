@@ -11,54 +11,49 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     LabelSmoothedCrossEntropyCriterionConfig,
 )
+from fairseq.models import BaseFairseqModel, FairseqEncoderDecoderModel, FairseqLanguageModel
 
+from ..models.encoder import RecurrentEncoder
 from ..next_words import is_usual
 from ..recurrence.cross_entropy import Wanted
 
-
-def fits(model, reduce: bool) -> bool:
-    """Whether the model gives the loss itself: one of ours, on the CPU, in single or double."""
-    return reduce and is_usual(model) and model.decoder.can_fuse_loss
+FORWARDS = (FairseqEncoderDecoderModel.forward, FairseqLanguageModel.forward)
 
 
-def asking(sample: dict, smoothing: float, pad: int) -> dict:
-    """``sample`` with a net_input that asks the model for its loss instead of its logits.
+def gives_loss(model) -> bool:
+    """Whether ``model``, wrapped or not, is one of ours and can give its loss instead of logits.
 
-    In the forward pass, where data-parallel wrappers see it.
+    By exact methods, for those of a subclass may do something else with the request or the logits.
     """
-    wanted = Wanted(sample["target"], smoothing, pad)
-    return {**sample, "net_input": {**sample["net_input"], "wanted": wanted}}
+    if not is_usual(model):
+        return False
+    inner = model.get_targets.__self__  # of the wrapped model
+    return (
+        type(inner).forward in FORWARDS
+        and type(inner).get_targets is BaseFairseqModel.get_targets
+        and type(getattr(inner, "encoder", None)) in (RecurrentEncoder, type(None))
+        and inner.decoder.can_fuse_loss
+    )
 
 
-@register_criterion("fused_cross_entropy", dataclass=CrossEntropyCriterionConfig)
-class FusedCrossEntropy(CrossEntropyCriterion):
-    """``cross_entropy``."""
+class Fused:
+    """A mixin, before fairseq's criterion.
 
-    def forward(self, model, sample, reduce=True):
-        """As that of the base."""
-        if fits(model, reduce):
-            sample = asking(sample, 0.0, self.padding_idx)
-        return super().forward(model, sample, reduce)
+    The loss is made inside the model's forward, so that data-parallel wrappers see all of its
+    parameters used. Subclasses with a ``compute_loss`` of their own get logits, as from fairseq's.
+    """
 
-    def compute_loss(self, model, net_output, sample, reduce=True):
-        """As that of the base."""
-        if "wanted" not in sample["net_input"]:
-            return super().compute_loss(model, net_output, sample, reduce)
-        loss, _ = net_output[0]
-        return loss, loss
+    smoothing = 0.0
 
-
-@register_criterion(
-    "fused_label_smoothed_cross_entropy", dataclass=LabelSmoothedCrossEntropyCriterionConfig
-)
-class FusedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
-    """``label_smoothed_cross_entropy``."""
+    def is_whole(self) -> bool:
+        """Whether nothing but the loss is asked for."""
+        return type(self).compute_loss is Fused.compute_loss
 
     def forward(self, model, sample, reduce=True):
         """As that of the base."""
-        whole = self.ignore_prefix_size == 0 and not self.report_accuracy  # that needs logits
-        if whole and fits(model, reduce):
-            sample = asking(sample, self.eps, self.padding_idx)
+        if reduce and self.is_whole() and gives_loss(model):
+            wanted = Wanted(sample["target"], self.smoothing, self.padding_idx)
+            sample = {**sample, "net_input": {**sample["net_input"], "wanted": wanted}}
         return super().forward(model, sample, reduce)
 
     def compute_loss(self, model, net_output, sample, reduce=True):
@@ -66,3 +61,30 @@ class FusedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         if "wanted" not in sample["net_input"]:
             return super().compute_loss(model, net_output, sample, reduce)
         return net_output[0]
+
+
+@register_criterion("fused_cross_entropy", dataclass=CrossEntropyCriterionConfig)
+class FusedCrossEntropy(Fused, CrossEntropyCriterion):
+    """``cross_entropy``."""
+
+
+@register_criterion(
+    "fused_label_smoothed_cross_entropy", dataclass=LabelSmoothedCrossEntropyCriterionConfig
+)
+class FusedLabelSmoothedCrossEntropy(Fused, LabelSmoothedCrossEntropyCriterion):
+    """``label_smoothed_cross_entropy``."""
+
+    @property
+    def smoothing(self) -> float:
+        """Probability shared by all tokens but the target."""
+        return self.eps
+
+    def is_whole(self) -> bool:
+        """As that of the base."""
+        usual = LabelSmoothedCrossEntropyCriterion.get_lprobs_and_target
+        return (
+            super().is_whole()
+            and self.ignore_prefix_size == 0
+            and not self.report_accuracy
+            and type(self).get_lprobs_and_target is usual
+        )

@@ -67,23 +67,25 @@ Loss row_loss(const T* x, int64_t size, int64_t target, double smoothing, T* gra
 // the sums of the weight's gradient, which are read and written each time. About as many every time.
 int64_t rows_at_once(int64_t rows, int64_t size) {
   constexpr int64_t kLogits = 1 << 21, kFewest = 512, kMultiple = 16;
-  const int64_t most = std::max(kLogits / size, kFewest), parts = std::max<int64_t>((rows + most - 1) / most, 1);
+  const int64_t most = std::max(kLogits / size, kFewest), parts = (rows + most - 1) / most;
   return ((rows + parts - 1) / parts + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-// Of rows without padding, with their classes; grads that are defined are written.
+// Of rows without padding, with their classes. Where they are defined, the gradient of x is written, those of
+// weight and bias are added to.
 template <class T>
 Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& classes,
               double smoothing, const std::array<Tensor, 3>& grads) {
-  const int64_t rows = x.size(0), size = weight.size(0), most = std::min(rows, rows_at_once(rows, size));
-  const bool wants_any = grads[0].defined() || grads[1].defined() || grads[2].defined();
-  const Tensor buffer = at::empty({most, size}, x.options());
-  const Factor forward(weight.t(), x.narrow(0, 0, most));
+  const auto& [d_x, d_weight, d_bias] = grads;
+  const int64_t rows = x.size(0), size = weight.size(0), chunk = std::min(rows, rows_at_once(rows, size));
+  const bool wants_any = d_x.defined() || d_weight.defined() || d_bias.defined();
+  const Tensor buffer = at::empty({chunk, size}, x.options());
+  const Factor forward(weight.t(), x.narrow(0, 0, chunk));
   std::optional<Factor> back;
-  if (grads[0].defined()) back.emplace(weight, buffer);
+  if (d_x.defined()) back.emplace(weight, buffer);
   std::vector<Loss> losses(rows);
-  for (int64_t first = 0; first < rows; first += most) {
-    const int64_t count = std::min(most, rows - first);
+  for (int64_t first = 0; first < rows; first += chunk) {
+    const int64_t count = std::min(chunk, rows - first);
     const Tensor some = x.narrow(0, first, count), logits = buffer.narrow(0, 0, count);
     forward.multiply(logits, some, bias, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
@@ -91,9 +93,9 @@ Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const s
         losses[first + r] = row_loss(row, size, classes[first + r], smoothing, wants_any ? row : nullptr);
       }
     });
-    if (back) back->multiply(grads[0].narrow(0, first, count), logits);
-    if (grads[1].defined()) multiply(grads[1], logits.t(), some, {}, {}, first > 0);
-    if (grads[2].defined()) grads[2].add_(logits.sum(0));
+    if (back) back->multiply(d_x.narrow(0, first, count), logits);
+    if (d_weight.defined()) multiply(d_weight, logits.t(), some, {}, {}, true);
+    if (d_bias.defined()) d_bias.add_(logits.sum(0));
   }
   Loss total;
   for (const Loss& loss : losses) total.smoothed += loss.smoothed, total.plain += loss.plain;
@@ -121,20 +123,20 @@ CrossEntropy cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& 
     classes.push_back(all[row]);
   }
   const int64_t count = kept.size();
-  const bool whole = count == rows;
-  const Tensor which = whole ? Tensor() : at::tensor(kept, target.options());
-  const Tensor used = (whole ? x : x.index_select(0, which)).contiguous();
+  const Tensor which = count < rows ? at::tensor(kept, target.options()) : Tensor();
+  const Tensor used = (which.defined() ? x.index_select(0, which) : x).contiguous();
   CrossEntropy result;
-  if (wants[0]) result.grads[0] = at::empty_like(used);
-  if (wants[1]) result.grads[1] = count ? at::empty(weight.sizes(), x.options()) : at::zeros(weight.sizes(), x.options());
-  if (wants[2]) result.grads[2] = at::zeros({size}, x.options());
+  auto& [d_x, d_weight, d_bias] = result.grads;
+  if (wants[0]) d_x = at::empty_like(used);
+  if (wants[1]) d_weight = at::zeros(weight.sizes(), x.options());
+  if (wants[2]) d_bias = at::zeros({size}, x.options());
   if (count) {
     const Loss loss = AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "casrnn::cross_entropy", [&] {
       return all_rows<scalar_t>(used, weight, bias, classes, smoothing, result.grads);
     });
     result.smoothed = loss.smoothed, result.plain = loss.plain;
   }
-  if (wants[0] && !whole) result.grads[0] = at::zeros_like(x).index_copy_(0, which, result.grads[0]);
+  if (wants[0] && which.defined()) d_x = at::zeros_like(x).index_copy_(0, which, d_x);
   return result;
 }
 

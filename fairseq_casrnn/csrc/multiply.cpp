@@ -56,7 +56,7 @@ void multiply_piece(const Tensor& y, const Tensor& a, const Panels& panels, bool
 
 // The same piece by piece of K. panels(first, count): those of a piece.
 template <class F>
-void multiply_pieces(const Tensor& y, const Tensor& a, bool add, const Tensor& bias, const RowsDone& done,
+void multiply_by_pieces(const Tensor& y, const Tensor& a, bool add, const Tensor& bias, const RowsDone& done,
                      const F& panels) {
   const int64_t inner = a.size(1), depth = depth_at_once(inner);
   for (int64_t first = 0; first < inner; first += depth) {
@@ -67,8 +67,7 @@ void multiply_pieces(const Tensor& y, const Tensor& a, bool add, const Tensor& b
   }
 }
 
-// By torch.
-void multiply_plain(Tensor y, const Tensor& a, const Tensor& b, bool add, const Tensor& bias, const RowsDone& done) {
+void multiply_by_torch(Tensor y, const Tensor& a, const Tensor& b, bool add, const Tensor& bias, const RowsDone& done) {
   if (add) at::addmm_out(y, y, a, b);
   else at::mm_out(y, a, b);
   if (bias.defined()) y.add_(bias);
@@ -82,10 +81,10 @@ void multiply_plain(Tensor y, const Tensor& a, const Tensor& b, bool add, const 
 void multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias, const RowsDone& done, bool add) {
   TORCH_CHECK(a.size(1) == b.size(0), "a product of ", a.sizes(), " and ", b.sizes());
   check("bias", bias, {b.size(1)});
-  if (!pays(a, b)) return multiply_plain(y, a, b, add, bias, done);
+  if (!pays(a, b)) return multiply_by_torch(y, a, b, add, bias, done);
   const Tensor x = with_dense_dimension(a);
   // Made when their turn comes: so they are still in the cache.
-  multiply_pieces(y, x, add, bias, done, [&](int64_t first, int64_t count) { return piece(x, b, first, count); });
+  multiply_by_pieces(y, x, add, bias, done, [&](int64_t first, int64_t count) { return piece(x, b, first, count); });
 }
 
 Factor::Factor(Tensor b, const Tensor& a) : b_(std::move(b)) {
@@ -96,9 +95,10 @@ Factor::Factor(Tensor b, const Tensor& a) : b_(std::move(b)) {
 }
 
 void Factor::multiply(const Tensor& y, const Tensor& a, const Tensor& bias, const RowsDone& done) const {
-  if (pieces_.empty()) return multiply_plain(y, a, b_, false, bias, done);
+  TORCH_CHECK(a.size(1) == b_.size(0), "a product of ", a.sizes(), " and ", b_.sizes());
+  if (pieces_.empty()) return multiply_by_torch(y, a, b_, false, bias, done);
   auto next = pieces_.begin();
-  multiply_pieces(y, a, false, bias, done, [&](int64_t, int64_t) -> const Panels& { return *next++; });
+  multiply_by_pieces(y, a, false, bias, done, [&](int64_t, int64_t) -> const Panels& { return *next++; });
 }
 
 }  // namespace casrnn

@@ -39,7 +39,7 @@ class VocabularyHead:
 
     @property
     def vocabulary(self) -> tuple:
-        """Weight ``(V, out_embed_dim)`` and bias ``(V,)``, or None, of a full softmax."""
+        """Weight ``(V, out_embed_dim)`` and bias ``(V,)``, or None; only of a full softmax."""
         if self.fc_out is not None:
             return self.fc_out.weight, self.fc_out.bias
         return self.embed_tokens.weight, None
@@ -55,7 +55,7 @@ class VocabularyHead:
 
     @property
     def can_fuse_loss(self) -> bool:
-        """Whether :meth:`loss` is open; else it is made of the logits."""
+        """Whether :meth:`loss` may be called."""
         return self.adaptive_softmax is None and can_fuse(self.vocabulary[0])
 
     def loss(self, features, wanted: Wanted):

@@ -55,19 +55,20 @@ def cross_entropy(
     Only the first has a gradient.
     """
     target = wanted.target.reshape(-1).contiguous()
-    x = x.reshape(-1, x.size(-1))
-    return _CrossEntropy.apply(x, weight, bias, target, wanted.smoothing, wanted.pad)
+    x, learns = x.reshape(-1, x.size(-1)), torch.is_grad_enabled()
+    return _CrossEntropy.apply(x, weight, bias, target, wanted.smoothing, wanted.pad, learns)
 
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, target, smoothing, pad):
-        wants = ctx.needs_input_grad[:3]
+    def forward(ctx, x, weight, bias, target, smoothing, pad, learns):
+        wants = [learns and needed for needed in ctx.needs_input_grad[:3]]
         loss, plain, grads = cpp.extension()[0].cross_entropy(
             x, weight, bias, target, smoothing, pad, wants
         )
         ctx.save_for_backward(*grads)
-        loss, plain = (torch.tensor(value, dtype=x.dtype) for value in (loss, plain))
+        like = {"dtype": x.dtype, "device": x.device}
+        loss, plain = torch.tensor(loss, **like), torch.tensor(plain, **like)
         ctx.mark_non_differentiable(plain)
         return loss, plain
 
@@ -81,4 +82,4 @@ class _CrossEntropy(torch.autograd.Function):
         grads = ctx.saved_tensors
         if grad != 1 or keeps_graph():  # seldom; as they are, a pass is saved
             grads = [None if found is None else found * grad for found in grads]
-        return *grads, None, None, None
+        return *grads, None, None, None, None

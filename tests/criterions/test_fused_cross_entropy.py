@@ -9,7 +9,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.distributed import ModuleProxyWrapper
 from helpers import SINGLE, Case, assert_close
 from language_models.common import random_model as random_language_model
-from models.common import PAD, random_model, source, target
+from models.common import PAD, TARGET, random_model, source, target
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.criterions.fused_cross_entropy import (
@@ -117,22 +117,73 @@ def test_what_needs_logits(fused, options):
     assert not fused
 
 
-@every_pair
-def test_output_layers_of_others(fused, pair):
-    """Of a subclass, which may be anything."""
-    ours, theirs = both(pair)
-    model, sample = translation()
-
+def louder_output(model):
     class Louder(type(model.decoder)):
         def output_layer(self, features):
             return 3 * super().output_layer(features)
 
-    before = ours(model, sample)[0]
     model.decoder.__class__ = Louder
+
+
+def louder_forward(model):
+    class Louder(type(model)):
+        def forward(self, src_tokens, src_lengths, prev_output_tokens):
+            logits, extra = super().forward(src_tokens, src_lengths, prev_output_tokens)
+            return 3 * logits, extra
+
+    model.__class__ = Louder
+
+
+def stricter_encoder(model):
+    class Strict(type(model.encoder)):
+        def forward(self, src_tokens, src_lengths):
+            return super().forward(src_tokens.flip(0), src_lengths.flip(0))
+
+    model.encoder.__class__ = Strict
+
+
+def other_targets(model):
+    class Shifted(type(model)):
+        def get_targets(self, sample, net_output):
+            return sample["target"].where(sample["target"].eq(PAD), 5)
+
+    model.__class__ = Shifted
+
+
+@every_pair
+@pytest.mark.parametrize("change", [louder_output, louder_forward, stricter_encoder, other_targets])
+def test_subclasses_of_models(fused, pair, change):
+    """Which may do anything with the logits."""
+    ours, theirs = both(pair)
+    model, sample = translation()
+    before = ours(model, sample)[0]
+    change(model)
     fused.clear()
     assert torch.equal(ours(model, sample)[0], theirs(model, sample)[0])
     assert not fused
     assert ours(model, sample)[0] != before
+
+
+@pytest.mark.parametrize("method", ["compute_loss", "get_lprobs_and_target"])
+def test_subclasses_of_criterions(fused, method):
+    """They find logits where fairseq has them."""
+    model, sample = translation()
+    seen = []
+
+    class Curious(FusedLabelSmoothedCrossEntropy):
+        pass
+
+    def look(self, model, net_output, *args, **options):
+        seen.append(net_output[0].shape)
+        return getattr(FusedLabelSmoothedCrossEntropy, method)(
+            self, model, net_output, *args, **options
+        )
+
+    setattr(Curious, method, look)
+    ours, theirs = Curious(TASK, False, 0.1), both("smoothed")[1]
+    assert_close(results(ours, model, sample), results(theirs, model, sample), SINGLE)
+    assert seen == [(*sample["target"].shape, TARGET)]
+    assert not fused
 
 
 @every_pair
@@ -140,6 +191,7 @@ def test_within_a_wrapper(fused, pair):
     """As that for data-parallel training, whose forward pass must see all of the model."""
     ours, theirs = both(pair)
     model, sample = translation()
+    within = []
 
     class Parallel(torch.nn.Module):
         def __init__(self, module):
@@ -147,11 +199,14 @@ def test_within_a_wrapper(fused, pair):
             self.module = module
 
         def forward(self, **inputs):
-            return self.module(**inputs)
+            before = len(fused)
+            output = self.module(**inputs)
+            within.append(len(fused) - before)
+            return output
 
     wrapped = ModuleProxyWrapper(Parallel(model))
     assert_close(results(ours, wrapped, sample), results(theirs, model, sample), SINGLE)
-    assert len(fused) == 1
+    assert within == [1]
 
 
 def test_models_of_others(fused):
