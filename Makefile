@@ -1,6 +1,6 @@
 # Everything here sets itself up: it needs Python >= 3.11, a C++ compiler and make.
 #
-#   make demo    train a small German-English translator and try it (4 minutes after installing)
+#   make demo    train a small German-English translator and try it (3 minutes after installing)
 #   make test    run the test suite
 #   make lint    check style
 #   make bench   measure speed and memory, beside fairseq's own lstm and torch.nn.LSTM, into

@@ -8,7 +8,7 @@ SEEDS="1"
 SETTINGS=(
     # model
     --dropout 0.3
-    # loss and optimiser: the learning rate falls to zero in 10 epochs of 506 updates
+    # loss and optimiser: the learning rate falls to almost zero in 10 epochs of 505 updates
     --criterion fused_label_smoothed_cross_entropy --label-smoothing 0.1
     --optimizer torch_adam --lr 4e-3 --clip-norm 1.0
     --lr-scheduler polynomial_decay --warmup-updates 200
