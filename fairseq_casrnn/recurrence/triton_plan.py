@@ -9,11 +9,14 @@ some compilations more (seconds to two minutes each, kept in Triton's cache).
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import NamedTuple
 
 import torch
 
+LOADED = 128
+"""Rows of tiles that are loaded before the first is multiplied: as many as registers hold."""
 SPARE = 4 * 1024
 """Bytes of a multiprocessor's memory left for anything but products' factors."""
 H200 = 132, 227 * 1024
@@ -51,6 +54,13 @@ def chip(device: torch.device) -> tuple[int, int]:
     return found.multi_processor_count, found.shared_memory_per_block_optin
 
 
+def meets(device: torch.device) -> bool:
+    """Whether programs on ``device`` may wait for each other: on NVIDIA's from Ampere on."""
+    if device.type != "cuda":
+        return True
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 def wanted() -> bool:
     """Whether whole sequences may be launched: not with CASRNN_TRITON_SEQUENCES=0."""
     return os.environ.get("CASRNN_TRITON_SEQUENCES", "1") not in OFF
@@ -67,20 +77,25 @@ def plan(cell, weight_hh: torch.Tensor, batch: int) -> Plan | None:
     size, dtype = weight_hh.size(1), weight_hh.dtype
     if not wanted() or (dtype == torch.float64 and not interpreting()):
         return None
+    if not meets(weight_hh.device):
+        return None
     processors, memory = chip(weight_hh.device)
     factors = factors_of(dtype)
     # Factors that are split in two are kept in two parts.
     width = weight_hh.element_size() * (2 if factors["PRECISION"] == "tf32x3" else 1)
     depth = 16 if size <= 16 else 32 if size <= 32 else 64
     chunks = -(-size // depth)
-    for rows in (16, 32, 64, 128):
-        for units in (16, 8):
-            grid = -(-batch // rows), -(-size // units)
-            # U and two tiles of what it multiplies
-            need = (cell.hh_blocks * units * chunks + 2 * rows) * depth * width + SPARE
-            if grid[0] * grid[1] <= processors and need <= memory:
-                tiles = {"ROWS": rows, "UNITS": units, "DEPTH": depth, "CHUNKS": chunks}
-                return Plan(grid, tiles | factors)
+    for rows, units in itertools.product((16, 32, 64, 128), (32, 16, 8)):
+        # Warps share out the larger side of a tile: of 16 rows and 16 units all would do the same.
+        if units == 32 and rows != 16:
+            continue
+        grid = -(-batch // rows), -(-size // units)
+        # What is left beside U holds the tiles that it is multiplied with.
+        left = (memory - SPARE) // (depth * width) - cell.hh_blocks * units * chunks
+        group = min(LOADED, left) // rows
+        if grid[0] * grid[1] <= processors and group > 0:
+            tiles = {"ROWS": rows, "UNITS": units, "DEPTH": depth, "CHUNKS": chunks}
+            return Plan(grid, tiles | {"GROUP": group} | factors)
     return None
 
 
@@ -132,7 +147,9 @@ def launch(kernel, how: Plan, steps: int, /, backwards: bool = False, **argument
             launch_cooperative_grid=True,
         )
     except Exception as error:
-        # Triton's OutOfResources, or CUDA's "too many blocks in cooperative launch"
-        if type(error).__name__ != "OutOfResources" and "cooperative" not in str(error):
+        # Triton's OutOfResources; CUDA's "too many blocks in cooperative launch"; or it has none
+        refusals = ("cooperative", "operation not supported")
+        known = any(words in str(error) for words in refusals)
+        if type(error).__name__ != "OutOfResources" and not known:
             raise
         raise RefusedError(str(error)) from error

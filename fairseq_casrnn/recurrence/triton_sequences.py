@@ -33,16 +33,32 @@ def meet(count, goal):
 
 
 @triton.jit
-def load_rows(pointer, inside, depth, size: tl.constexpr, FACTOR: tl.constexpr):
-    """Tile ``(ROWS, DEPTH)`` of rows that other programs wrote, not from this processor's cache."""
+def factor(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
+    """``x`` as a product's factor. Products in TF32 cut numbers off, which are rounded before."""
+    x = x.to(FACTOR)
+    if PRECISION == "tf32":
+        rounded = (x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
+        x = tl.where(x == x, rounded.to(tl.float32, bitcast=True), x)  # NaN stays NaN
+    return x
+
+
+@triton.jit
+def load_rows(
+    pointer, inside, k: tl.constexpr, size: tl.constexpr, DEPTH: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Part k ``(ROWS, DEPTH)`` of rows that others wrote, not from this processor's cache."""
+    depth = k * DEPTH + tl.arange(0, DEPTH)[None, :]
     mask = inside & (depth < size)
-    return tl.load(pointer + depth, mask=mask, other=0.0, cache_modifier=".cg").to(FACTOR)
+    x = tl.load(pointer + depth, mask=mask, other=0.0, cache_modifier=".cg")
+    return factor(x, FACTOR, PRECISION)
 
 
 @triton.jit
 def load_weights(
     weight, unit, across: tl.constexpr, along: tl.constexpr, size: tl.constexpr,
     PRODUCTS: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr, FACTOR: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Tiles ``(DEPTH, UNITS)`` of every block of U, one block after another.
 
@@ -53,7 +69,8 @@ def load_weights(
         depth = (k % CHUNKS) * DEPTH + tl.arange(0, DEPTH)[:, None]
         at = (k // CHUNKS) * (size * size) + depth * along + unit * across
         mask = (depth < size) & (unit < size)
-        tiles = tiles + (tl.load(weight + at, mask=mask, other=0.0).to(FACTOR),)
+        u = tl.load(weight + at, mask=mask, other=0.0)
+        tiles = tiles + (factor(u, FACTOR, PRECISION),)
     return tiles
 
 
@@ -68,25 +85,53 @@ def zeros(like, COUNT: tl.constexpr):
 
 @triton.jit
 def multiply(
-    pointer, inside, weights, totals, FIRST: tl.constexpr, COUNT: tl.constexpr,
-    size: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr, FACTOR: tl.constexpr,
+    pointer, inside, weights, totals, COUNT: tl.constexpr, size: tl.constexpr,
+    DEPTH: tl.constexpr, CHUNKS: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Adds to ``totals`` the products of the rows at ``pointer`` with COUNT blocks from FIRST on.
+    """Adds to the COUNT ``totals`` the products of the rows at ``pointer`` with as many blocks.
 
-    Only one part of the rows is on the chip at a time.
+    GROUP parts of the rows are loaded before the first is multiplied, so that one waits for memory
+    once a group.
     """
-    for k in tl.static_range(CHUNKS):
-        x = load_rows(pointer, inside, k * DEPTH + tl.arange(0, DEPTH)[None, :], size, FACTOR)
-        sums = ()
-        for n in tl.static_range(COUNT):
-            total = tl.dot(
-                x, weights[(FIRST + n) * CHUNKS + k], totals[n],
-                input_precision=PRECISION, out_dtype=totals[n].dtype,
-            )  # fmt: skip
-            sums = sums + (total,)
-        totals = sums
+    for first in tl.static_range(0, CHUNKS, GROUP):
+        xs = ()
+        for k in tl.static_range(first, first + GROUP):
+            if k < CHUNKS:
+                xs = xs + (load_rows(pointer, inside, k, size, DEPTH, FACTOR, PRECISION),)
+        for k in tl.static_range(first, first + GROUP):
+            if k < CHUNKS:
+                sums = ()
+                for n in tl.static_range(COUNT):
+                    total = tl.dot(
+                        xs[k - first], weights[n * CHUNKS + k], totals[n],
+                        input_precision=PRECISION, out_dtype=totals[n].dtype,
+                    )  # fmt: skip
+                    sums = sums + (total,)
+                totals = sums
     return totals
+
+
+@triton.jit
+def multiply_all(
+    pointer, inside, weights, total, COUNT: tl.constexpr, size: tl.constexpr,
+    DEPTH: tl.constexpr, CHUNKS: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Adds to ``total`` the products of COUNT rows, ``size`` apart, with a block each."""
+    for first in tl.static_range(0, COUNT * CHUNKS, GROUP):
+        xs = ()
+        for j in tl.static_range(first, first + GROUP):
+            if j < COUNT * CHUNKS:
+                row, k = pointer + (j // CHUNKS) * size, j % CHUNKS
+                xs = xs + (load_rows(row, inside, k, size, DEPTH, FACTOR, PRECISION),)
+        for j in tl.static_range(first, first + GROUP):
+            if j < COUNT * CHUNKS:
+                total = tl.dot(
+                    xs[j - first], weights[j], total,
+                    input_precision=PRECISION, out_dtype=total.dtype,
+                )  # fmt: skip
+    return total
 
 
 @triton.jit(do_not_specialize=["begin", "end", "batch"])
@@ -95,7 +140,7 @@ def forward_sequence(
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr, MEET: tl.constexpr,
+    GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, MEET: tl.constexpr,
 ):  # fmt: skip
     """Steps from begin to end; see :func:`.triton_tiles.forward_tile`.
 
@@ -103,14 +148,14 @@ def forward_sequence(
     """
     row, unit, mask = tile(batch, size, ROWS, UNITS)
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    u = load_weights(weight, unit, size, 1, size, PRODUCTS, DEPTH, CHUNKS, FACTOR)
+    u = load_weights(weight, unit, size, 1, size, PRODUCTS, DEPTH, CHUNKS, FACTOR, PRECISION)
     first = begin.to(tl.int64) * batch + row
     state = load(states + first * size + unit, mask, gates)
     for t in range(begin, end):
         at = first + (t - begin) * batch
         products = multiply(
-            hs + at * size, row < batch, u, zeros(state, PRODUCTS), 0, PRODUCTS,
-            size, DEPTH, CHUNKS, FACTOR, PRECISION,
+            hs + at * size, row < batch, u, zeros(state, PRODUCTS), PRODUCTS,
+            size, DEPTH, CHUNKS, GROUP, FACTOR, PRECISION,
         )  # fmt: skip
         state = forward_tile(
             gates, bias, products, inner, extra, p, hs, states, state, at, batch, unit,
@@ -127,7 +172,7 @@ def backward_sequence(
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr, MEET: tl.constexpr,
+    GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, MEET: tl.constexpr,
 ):  # fmt: skip
     """Steps from end back to begin; see :func:`.triton_tiles.backward_tile`.
 
@@ -139,7 +184,7 @@ def backward_sequence(
     row, unit, mask = tile(batch, size, ROWS, UNITS)
     here = row * size + unit
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    u = load_weights(weight, unit, 1, size, size, PRODUCTS, DEPTH, CHUNKS, FACTOR)
+    u = load_weights(weight, unit, 1, size, size, PRODUCTS, DEPTH, CHUNKS, FACTOR, PRECISION)
     d_h = load(dh + here, mask & (end == steps), gates)
     d_new = load(d_state + here, mask, gates)
     width: tl.constexpr = (BLOCKS if inner is None else PRODUCTS) * size
@@ -147,11 +192,10 @@ def backward_sequence(
     for back in range(end - begin):
         at = last - back * batch
         inside = (row < batch) & (end - back < steps)
-        for block in tl.static_range(PRODUCTS):
-            after = d_products + (at + batch) * width + block * size
-            d_h = multiply(
-                after, inside, u, (d_h,), block, 1, size, DEPTH, CHUNKS, FACTOR, PRECISION
-            )[0]
+        d_h = multiply_all(
+            d_products + (at + batch) * width, inside, u, d_h, PRODUCTS,
+            size, DEPTH, CHUNKS, GROUP, FACTOR, PRECISION,
+        )  # fmt: skip
         d_new = backward_tile(
             gates, d_gates, inner, d_products, extra, d_extra, p, d_rows, states,
             grad_h, grad_state, d_h, d_new, at, batch, steps, unit, row < batch, mask,

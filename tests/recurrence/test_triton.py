@@ -5,6 +5,7 @@ is chosen when Triton is imported.
 """
 
 import itertools
+import math
 import os
 import re
 import signal
@@ -176,10 +177,12 @@ SPREAD = pytest.mark.parametrize(
 
 
 def spread(name, size=36):
-    """A layer whose sequence is two tiles of rows and, of units, three."""
+    """A layer whose sequence is several tiles of rows and of units."""
     case = next(case for case in FAMILIES if case.name == name)
     cell, tensors = layer_of(case, 3, 18, size, torch.float32)
-    assert triton_plan.plan(cell, tensors[3], 18).grid == (2, -(-size // 16))
+    grid = triton_plan.plan(cell, tensors[3], 18).grid
+    assert grid[0] == 2
+    assert grid[1] > 1
     return cell, tensors
 
 
@@ -284,6 +287,41 @@ def test_what_fits_on_an_h200(monkeypatch):
         assert plan_of(4, 256, 64).tiles["PRECISION"] == old
     monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", "0")
     assert plan_of(4, 256, 64) is None
+
+
+@installed
+def test_gpus_whose_programs_cannot_wait_for_each_other(monkeypatch):
+    """Turing, which has no TF32 either, and AMD's, which count as "cuda", too."""
+    gpu = torch.device("cuda", 0)
+    monkeypatch.setattr(torch.version, "hip", None)
+    for capability in ((7, 5), (8, 0), (9, 0)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
+        assert triton_plan.meets(gpu) == (capability[0] >= 8)
+    monkeypatch.setattr(torch.version, "hip", "6.2")
+    assert not triton_plan.meets(gpu)
+    assert triton_plan.meets(torch.device("cpu"))
+    monkeypatch.setattr(triton_plan, "meets", lambda _: False)
+    assert plan_of(4, 256, 64) is None
+
+
+@pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")
+def test_factors_are_rounded_to_tf32():
+    """To 10 bits of mantissa, halves away from 0; the hardware would cut them off."""
+    from .kernels import factors
+
+    step = 2.0**-10
+    x = torch.tensor([1 + step / 4, 1 + step / 2, 1 + 0.75 * step, -1 - 0.75 * step, 0.0, 3e38])
+    x = torch.cat([x, torch.tensor([math.inf, -math.inf, math.nan]), rand(7, dtype=torch.float32)])
+    x = torch.cat([x[:15], torch.tensor([0x7FFFFFFF]).int().view(torch.float32)])  # CUDA's NaN
+    y, same = torch.empty(16), torch.empty(16)
+    factors[1,](x, y, "tf32")
+    factors[1,](x, same, "tf32x3")
+    assert y[:5].tolist() == [1, 1 + step, 1 + step, -1 - step, 0]
+    assert y[6:8].tolist() == [math.inf, -math.inf]
+    assert y[[8, 15]].isnan().all()
+    assert (y.view(torch.int32)[:8] % 2**13 == 0).all()
+    assert ((y - x).abs()[9:15] <= x.abs()[9:15] * step / 2).all()
+    torch.testing.assert_close(same, x, rtol=0, atol=0, equal_nan=True)
 
 
 @runs
