@@ -85,7 +85,8 @@ def plan(cell, weight_hh: torch.Tensor, batch: int) -> Plan | None:
     width = weight_hh.element_size() * (2 if factors["PRECISION"] == "tf32x3" else 1)
     depth = 16 if size <= 16 else 32 if size <= 32 else 64
     chunks = -(-size // depth)
-    for rows, units in itertools.product((16, 32, 64, 128), (32, 16, 8)):
+    # Rather more rows a program than few tiles loaded at once.
+    for least, rows, units in itertools.product((LOADED // 2, 1), (16, 32, 64, 128), (32, 16, 8)):
         # Warps share out the larger side of a tile: of 16 rows and 16 units all would do the same.
         if units == 32 and rows != 16:
             continue
@@ -93,7 +94,7 @@ def plan(cell, weight_hh: torch.Tensor, batch: int) -> Plan | None:
         # What is left beside U holds the tiles that it is multiplied with.
         left = (memory - SPARE) // (depth * width) - cell.hh_blocks * units * chunks
         group = min(LOADED, left) // rows
-        if grid[0] * grid[1] <= processors and group > 0:
+        if grid[0] * grid[1] <= processors and group * rows >= least:
             tiles = {"ROWS": rows, "UNITS": units, "DEPTH": depth, "CHUNKS": chunks}
             return Plan(grid, tiles | {"GROUP": group} | factors)
     return None
