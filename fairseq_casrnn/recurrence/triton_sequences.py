@@ -43,15 +43,25 @@ def factor(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def load_rows(
-    pointer, inside, k: tl.constexpr, size: tl.constexpr, DEPTH: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+def load_parts(
+    pointer, inside, first: tl.constexpr, ALL: tl.constexpr, size: tl.constexpr,
+    DEPTH: tl.constexpr, CHUNKS: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Part k ``(ROWS, DEPTH)`` of rows that others wrote, not from this processor's cache."""
-    depth = k * DEPTH + tl.arange(0, DEPTH)[None, :]
-    mask = inside & (depth < size)
-    x = tl.load(pointer + depth, mask=mask, other=0.0, cache_modifier=".cg")
-    return factor(x, FACTOR, PRECISION)
+    """Tiles ``(ROWS, DEPTH)``: GROUP of ALL parts from the first on, or as many as there are.
+
+    They are CHUNKS parts of rows that lie ``size`` apart, which other programs wrote: not from this
+    processor's cache.
+    """
+    tiles = ()
+    for part in tl.static_range(first, first + GROUP):
+        if part < ALL:
+            depth = (part % CHUNKS) * DEPTH + tl.arange(0, DEPTH)[None, :]
+            at = pointer + (part // CHUNKS) * size + depth
+            mask = inside & (depth < size)
+            x = tl.load(at, mask=mask, other=0.0, cache_modifier=".cg")
+            tiles = tiles + (factor(x, FACTOR, PRECISION),)
+    return tiles
 
 
 @triton.jit
@@ -95,10 +105,9 @@ def multiply(
     once a group.
     """
     for first in tl.static_range(0, CHUNKS, GROUP):
-        xs = ()
-        for k in tl.static_range(first, first + GROUP):
-            if k < CHUNKS:
-                xs = xs + (load_rows(pointer, inside, k, size, DEPTH, FACTOR, PRECISION),)
+        xs = load_parts(
+            pointer, inside, first, CHUNKS, size, DEPTH, CHUNKS, GROUP, FACTOR, PRECISION
+        )
         for k in tl.static_range(first, first + GROUP):
             if k < CHUNKS:
                 sums = ()
@@ -120,11 +129,9 @@ def multiply_all(
 ):  # fmt: skip
     """Adds to ``total`` the products of COUNT rows, ``size`` apart, with a block each."""
     for first in tl.static_range(0, COUNT * CHUNKS, GROUP):
-        xs = ()
-        for j in tl.static_range(first, first + GROUP):
-            if j < COUNT * CHUNKS:
-                row, k = pointer + (j // CHUNKS) * size, j % CHUNKS
-                xs = xs + (load_rows(row, inside, k, size, DEPTH, FACTOR, PRECISION),)
+        xs = load_parts(
+            pointer, inside, first, COUNT * CHUNKS, size, DEPTH, CHUNKS, GROUP, FACTOR, PRECISION
+        )
         for j in tl.static_range(first, first + GROUP):
             if j < COUNT * CHUNKS:
                 total = tl.dot(

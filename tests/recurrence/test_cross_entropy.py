@@ -69,14 +69,6 @@ def test_agrees_with_fairseqs(classes, smoothing, dtype, close):
     assert_as_fairseqs([*inputs[:2], None], target, smoothing, close, factor=1)
 
 
-@pytest.fixture(params=["highest", "medium"])
-def precision(request):
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(request.param)
-    yield request.param
-    torch.set_float32_matmul_precision(before)
-
-
 def assert_near(inputs, target, limit):
     """Loss and gradients, as vectors, beside fairseq's in double; returns the worst."""
     loss, _ = cross_entropy(*inputs, Wanted(target, 0.1, PAD))

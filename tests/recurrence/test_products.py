@@ -53,14 +53,6 @@ def test_the_others_are_torchs(rows, dtype):
     assert torch.equal(y, torch.nn.functional.linear(x, weight))
 
 
-@pytest.fixture(params=["highest", "medium"])
-def precision(request):
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(request.param)
-    yield request.param
-    torch.set_float32_matmul_precision(before)
-
-
 def test_any_strides(precision):
     """Rows that are slices or repeated; gradients that sum() expands; a single input or output."""
     x = rand(2, 600, 80, dtype=torch.float32)
