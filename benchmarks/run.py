@@ -29,6 +29,7 @@ QUICK = {
     "recurrent_layers": ["--rounds", "5"],
     "translation": ["--rounds", "3", "--updates", "2"],
     "commands": ["--rounds", "2", "--updates", "18", "--archs", "cas_lstm_iwslt"],
+    "cross_entropy": ["--rounds", "5"],
     "memory": ["--updates", "10"],
     "scaling": ["--rounds", "3"],
     "sentence_encoders": ["--rounds", "2"],
@@ -66,6 +67,8 @@ def main() -> None:
     text += measure("recurrent_layers", *medium)
     text += measure("translation", *data, *medium, "--fast")
     text += measure("commands", *data, "--threads", threads[-1])
+    text += measure("cross_entropy", "--threads", threads[-1])
+    text += measure("cross_entropy", *medium)
     text += measure("memory", *data)
     text += measure("scaling", "--threads", "1") + "![scaling](scaling.png)\n"
     text += measure("sentence_encoders", "--threads", threads[-1])

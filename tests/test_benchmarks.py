@@ -10,6 +10,7 @@ import torch
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 import commands  # noqa: E402
+import cross_entropy  # noqa: E402
 import machine  # noqa: E402
 import memory  # noqa: E402
 import recurrent_layers as layers  # noqa: E402
@@ -17,6 +18,8 @@ import scaling  # noqa: E402
 import sentence_encoders  # noqa: E402
 import synthetic  # noqa: E402
 import translation  # noqa: E402
+
+from fairseq_casrnn import recurrence  # noqa: E402
 
 
 def rows(text):
@@ -49,6 +52,16 @@ def test_scaling(monkeypatch, tmp_path):
     panels = {axis: (scaling.VALUES[axis], curves) for axis, curves in results.items()}
     scaling.draw(panels, tmp_path / "scaling.png", "tiny")
     assert (tmp_path / "scaling.png").stat().st_size > 1000
+
+
+@pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="cpp is not compiled")
+def test_cross_entropy(monkeypatch, capsys):
+    monkeypatch.setattr(cross_entropy, "SIZES", [(6, 3, 9), (5, 2, 7)])
+    monkeypatch.setattr(sys, "argv", ["cross_entropy.py", "--rounds", "1"])
+    cross_entropy.main()
+    table = rows(capsys.readouterr().out)
+    assert [len(row) for row in table] == [5] * 4
+    assert [row[0] for row in table[2:]] == ["| 6, 3, 9", "| 5, 2, 7"]
 
 
 def test_sentence_encoders(monkeypatch, tmp_path, capsys):

@@ -44,7 +44,7 @@ def task(labels=(0, 0, 0, 1)):
 def loss_of(model=None, **options):
     loss, size, logged = Criterion(task(), **options)(model or Model(), SAMPLE)
     assert size == 3
-    return float(loss), logged
+    return loss.item(), logged
 
 
 def test_the_sum_over_the_batch():
