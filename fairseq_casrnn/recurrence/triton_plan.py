@@ -75,9 +75,8 @@ def plan(cell, weight_hh: torch.Tensor, batch: int) -> Plan | None:
         batch: number of rows.
     """
     size, dtype = weight_hh.size(1), weight_hh.dtype
-    if not wanted() or (dtype == torch.float64 and not interpreting()):
-        return None
-    if not meets(weight_hh.device):
+    known = dtype != torch.float64 or interpreting()
+    if not (wanted() and known and meets(weight_hh.device)):
         return None
     processors, memory = chip(weight_hh.device)
     factors = factors_of(dtype)
@@ -149,8 +148,7 @@ def launch(kernel, how: Plan, steps: int, /, backwards: bool = False, **argument
         )
     except Exception as error:
         # Triton's OutOfResources; CUDA's "too many blocks in cooperative launch"; or it has none
-        refusals = ("cooperative", "operation not supported")
-        known = any(words in str(error) for words in refusals)
-        if type(error).__name__ != "OutOfResources" and not known:
+        refusals = ("OutOfResources", "cooperative", "operation not supported")
+        if not any(words in f"{type(error).__name__}: {error}" for words in refusals):
             raise
         raise RefusedError(str(error)) from error
