@@ -1,0 +1,75 @@
+"""Language models on data with another dictionary than their own."""
+
+import shutil
+
+import pytest
+import torch
+from command_lines.programs import fairseq
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation import perplexity
+
+from .conftest import preprocess, train
+
+PLAIN_TASK = [  # training with fairseq's own task
+    *("--task", "language_modeling", "--tokens-per-sample", 9, "--max-tokens", 99, "--cpu"),
+    *("--num-workers", 0, "--arch", "cas_lstm_lm_tiny", "--optimizer", "adam"),
+]
+
+
+@pytest.fixture(scope="module")
+def other_words(data, tmp_path_factory):
+    """The same text with a dictionary of the same size, in which the words have other numbers."""
+    folder = tmp_path_factory.mktemp("other")
+    lines = (data / "dict.txt").read_text().splitlines(keepends=True)
+    (folder / "dict.txt").write_text("".join(reversed(lines)))
+    for split in ("train", "valid", "test"):
+        (folder / split).write_text((data.parent / split).read_text())
+    return preprocess(folder, "--srcdict", folder / "dict.txt")
+
+
+def test_other_words(data, other_words, checkpoint, tmp_path):
+    other = other_words
+    shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        perplexity.load(checkpoint, other)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        train(other, tmp_path, epochs=3)
+    # Of fairseq's own task, too.
+    own = [*PLAIN_TASK, "--save-dir", tmp_path / "own"]
+    fairseq("train", data, *own, "--max-epoch", 1)
+    path = tmp_path / "own" / "checkpoint_last.pt"
+    perplexity.load(path, data)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        perplexity.load(path, other)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        fairseq("train", other, *own, "--max-epoch", 2)
+    fairseq("train", data, *own, "--max-epoch", 2)
+    plain = ["--task", "language_modeling", "--path", path, "--gen-subset", "valid", "--cpu"]
+    plain += ["--num-workers", 0]
+    fairseq("eval_lm", data, *plain)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        fairseq("eval_lm", other, *plain)
+    # Checkpoints that have the words apart from the task's state.
+    saved = torch.load(path)
+    saved["extra_state"]["words"] = saved["extra_state"].pop("task")["words"]
+    saved["task_state"] = {}
+    torch.save(saved, path)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        perplexity.load(path, other)
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        fairseq("train", other, *own, "--max-epoch", 3)
+    fairseq("train", data, *own, "--max-epoch", 3)
+
+
+def test_weights_of_a_model_of_other_words(data, other_words, checkpoint, tmp_path):
+    """Where a training starts from weights, of fairseq's own task or ours, they must fit."""
+    own = [*PLAIN_TASK, "--max-epoch", 1]
+    fairseq("train", data, *own, "--save-dir", tmp_path / "own")
+    start = ["--finetune-from-model", tmp_path / "own" / "checkpoint_last.pt"]
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        fairseq("train", other_words, *own, *start, "--save-dir", tmp_path / "fine")
+    fairseq("train", data, *own, *start, "--save-dir", tmp_path / "fine")
+    with pytest.raises(UserError, match="other words, or the same in another order"):
+        train(other_words, tmp_path / "carried", "--finetune-from-model", checkpoint, epochs=1)
+    train(data, tmp_path / "carried", "--finetune-from-model", checkpoint, epochs=1)

@@ -1,0 +1,146 @@
+"""Streams of text in training: the state carried along, interruptions, several workers."""
+
+import socket
+
+import pytest
+import torch
+from command_lines.programs import assert_same_training
+from mistakes.commands import Commands
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.models.language_model import Carried
+from fairseq_casrnn.models.progress import Progress
+
+from .conftest import TRAIN, train
+
+
+def test_streams_go_on_from_zeros_now_and_then(data, tmp_path, monkeypatch):
+    """Each by its own chance, in training alone; the text's start is not counted."""
+    original, seen = Carried.before, {True: [], False: []}
+
+    def before(self, decoder):
+        state = original(self, decoder)
+        if state is not None:
+            seen[decoder.training].append(sum(part.pow(2).sum((0, 2)) > 0 for part in state) > 0)
+        return state
+
+    monkeypatch.setattr(Carried, "before", before)
+    kept = {}
+    for probability in (0, 0.4, 1):
+        seen[True].clear()
+        options = ["--state-reset-prob", probability, "--save-dir", tmp_path / str(probability)]
+        train(data, tmp_path, *options, epochs=1)
+        kept[probability] = torch.stack(seen[True])  # (batches, streams)
+    assert kept[0].all()
+    assert not kept[1].any()
+    assert 0.45 < kept[0.4].float().mean() < 0.75
+    assert any(0 < int(batch.sum()) < 4 for batch in kept[0.4])
+    assert torch.stack(seen[False]).all()
+
+
+@pytest.mark.parametrize(("jitter", "reset"), [(0, 0), (2, 0), (0, 0.3)])
+def test_resume_in_the_middle_of_an_epoch(data, tmp_path, jitter, reset):
+    """Position and state are in the checkpoint: the end is that of an uninterrupted run."""
+    options = ["--bptt-jitter", jitter, "--state-reset-prob", reset, "--arch", "dg_lstm_lm_tiny"]
+    train(data, tmp_path / "whole", *options, epochs=2)
+    train(data, tmp_path / "parts", *options, "--max-update", 5)
+    broken = torch.load(tmp_path / "parts" / "checkpoint_last.pt")["extra_state"]
+    assert broken["train_iterator"]["iterations_in_epoch"] == 5
+    kept = broken["StatefulLanguageModelingTask"]
+    assert [tuple(part.shape) for part in kept["state"]] == [(2, 4, 16)] * 2
+    assert all(part.abs().max() > 0 for part in kept["state"])
+    train(data, tmp_path / "parts", *options, epochs=2)
+    names = ("whole", "parts")
+    assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in names))
+
+
+def test_resume_after_an_epoch_whose_last_batches_are_left_out(data, tmp_path):
+    options = ["--update-freq", 5, "--skip-remainder-batch", "--bptt-jitter", 2]
+    train(data, tmp_path / "whole", *options, epochs=2)
+    for epochs in (1, 2):
+        train(data, tmp_path / "parts", *options, epochs=epochs)
+    names = ("whole", "parts")
+    assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in names))
+
+
+def test_validation_on_the_training_text(data, tmp_path):
+    """With other streams, in the middle of the epoch: the training does not notice."""
+    losses = []
+    for subsets in ("valid", "train,valid"):
+        options = ["--valid-subset", subsets, "--batch-size-valid", 2, "--bptt-jitter", 2]
+        done = train(data, tmp_path / subsets, *options, "--validate-interval-updates", 3)
+        losses.append([record["train_loss"] for record in done.records("train_lr")])
+    assert losses[0] == losses[1]
+    assert_same_training(
+        *(tmp_path / name / "checkpoint_last.pt" for name in ("valid", "train,valid"))
+    )
+
+
+def test_an_epoch_starts_from_zeros(data, tmp_path):
+    """Resumed at an epoch's start, where no state is kept, the run is the same as well."""
+    train(data, tmp_path / "whole", epochs=2)
+    train(data, tmp_path / "parts", epochs=1)
+    train(data, tmp_path / "parts", "--validate-interval-updates", 3, epochs=2)
+    names = ("whole", "parts")
+    assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in names))
+
+
+def test_resume_with_another_number_of_streams(data, tmp_path):
+    train(data, tmp_path, "--max-update", 5)
+    with pytest.raises(
+        UserError, match="middle of an epoch with 4 streams, but --batch-size times"
+    ):
+        train(data, tmp_path, "--batch-size", 3)
+
+
+@pytest.mark.parametrize("bptt", [4, 9])
+def test_resume_with_pieces_of_another_length(data, tmp_path, bptt):
+    """fairseq counts batches, so that it would go on elsewhere in the text."""
+    train(data, tmp_path, "--max-update", 5)
+    with pytest.raises(UserError, match=r"after 5 batches of 30 steps together.*--bptt"):
+        train(data, tmp_path, "--bptt", bptt)
+
+
+def test_two_workers(data, tmp_path):
+    """Two workers with two streams each do what one does with four; also after an interruption."""
+    options = [*TRAIN, "--dropout", 0, "--max-epoch", 2]
+    commands = Commands(tmp_path)
+
+    def two(save, *more):
+        with socket.socket() as connection:
+            connection.bind(("127.0.0.1", 0))
+            address = f"tcp://127.0.0.1:{connection.getsockname()[1]}"
+        workers = ["--distributed-world-size", 2, "--distributed-no-spawn", "--batch-size", 2]
+        workers += ["--distributed-init-method", address, "--distributed-backend", "gloo"]
+        workers += ["--ddp-backend", "legacy_ddp", "--criterion", "fused_cross_entropy"]
+        workers += ["--save-dir", tmp_path / save, *more]
+        jobs = [
+            commands.job("train", data, *options, *workers, "--distributed-rank", rank)
+            for rank in range(2)
+        ]
+        for done in commands.together(jobs):
+            assert done.status == 0, done.err[-2000:]
+        return torch.load(tmp_path / save / "checkpoint_last.pt")
+
+    one = commands("train", data, *options, "--save-dir", tmp_path / "one")
+    assert one.status == 0, one.err[-2000:]
+    whole = two("two")
+    assert two("parts", "--max-update", 5)["extra_state"]["train_iterator"]["epoch"] == 1
+    two("parts")
+    commands.close()
+    assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in ("two", "parts")))
+    single = torch.load(tmp_path / "one" / "checkpoint_last.pt")
+    for name, tensor in single["model"].items():
+        torch.testing.assert_close(whole["model"][name], tensor, rtol=1e-4, atol=1e-5)
+    losses = [saved["extra_state"]["val_loss"] for saved in (whole, single)]
+    assert losses[0] == pytest.approx(losses[1], abs=1.5e-3)
+
+
+def test_state_of_a_batch_that_comes_twice():
+    first, second = torch.zeros(1, 2, 3), torch.ones(1, 2, 3)
+    progress = Progress(6, 12, first, second)
+    assert progress.state_at(12, "cpu") is not first
+    assert torch.equal(progress.state_at(12, "cpu"), second)
+    assert torch.equal(progress.state_at(6, "cpu"), first)
+    assert progress.state_at(0, "cpu") is None
+    assert progress.state_at(18, "cpu") is None
