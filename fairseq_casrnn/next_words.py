@@ -24,6 +24,8 @@ def install() -> None:
 
 
 def _forward_decoder(original, self, tokens, encoder_outs, incremental_states, temperature=1.0):
+    from .models.unchanged import is_usual
+
     usual = is_usual(self.single_model)
     alone = self.models_size == 1 and self.has_incremental_states() and temperature == 1.0
     if not (usual and alone and compiled()):
@@ -40,22 +42,6 @@ def _forward_decoder(original, self, tokens, encoder_outs, incremental_states, t
         return self.single_model.get_normalized_probs(net_output, True, None)[:, -1], attention
     lprobs, has_nan = found
     return lprobs if has_nan else lprobs.as_subclass(Numbers), attention
-
-
-def is_usual(model) -> bool:
-    """Whether ``model``, wrapped or not, has this package's way from features to probabilities.
-
-    By exact class, for a subclass may compute something else.
-    """
-    from fairseq.models import BaseFairseqModel
-
-    from .models.decoder import RecurrentDecoder
-    from .models.language_model import RecurrentLanguageDecoder
-
-    if type(getattr(model, "decoder", None)) not in (RecurrentDecoder, RecurrentLanguageDecoder):
-        return False
-    method = getattr(model.get_normalized_probs, "__func__", None)
-    return method is BaseFairseqModel.get_normalized_probs
 
 
 class Numbers(Tensor):

@@ -11,29 +11,9 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     LabelSmoothedCrossEntropyCriterionConfig,
 )
-from fairseq.models import BaseFairseqModel, FairseqEncoderDecoderModel, FairseqLanguageModel
 
-from ..models.encoder import RecurrentEncoder
-from ..next_words import is_usual
+from ..models.unchanged import gives_loss
 from ..recurrence.cross_entropy import Wanted
-
-FORWARDS = (FairseqEncoderDecoderModel.forward, FairseqLanguageModel.forward)
-
-
-def gives_loss(model) -> bool:
-    """Whether ``model``, wrapped or not, is one of ours and can give its loss instead of logits.
-
-    By exact methods, for those of a subclass may do something else with the request or the logits.
-    """
-    if not is_usual(model):
-        return False
-    inner = model.get_targets.__self__  # of the wrapped model
-    return (
-        type(inner).forward in FORWARDS
-        and type(inner).get_targets is BaseFairseqModel.get_targets
-        and type(getattr(inner, "encoder", None)) in (RecurrentEncoder, type(None))
-        and inner.decoder.can_fuse_loss
-    )
 
 
 class Fused:
