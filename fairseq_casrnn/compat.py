@@ -24,6 +24,7 @@ from fairseq_casrnn.files import replacing
 from fairseq_casrnn.mistakes.names import shorten_choices
 from fairseq_casrnn.patience import keep_patience_on_resume
 from fairseq_casrnn.resumption import keep_task_state, keep_words
+from fairseq_casrnn.safe_loading import allow_checkpoint_globals
 from fairseq_casrnn.wrapping import program, wrap
 
 
@@ -50,26 +51,6 @@ def install() -> None:
         # Six lines about hydra's own past and future before each run's first line.
         warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
         warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
-
-
-def allow_checkpoint_globals() -> None:
-    """Let ``torch.load(weights_only=True)`` accept what fairseq's checkpoints hold, no more.
-
-    That is the ``Namespace`` with the options of models without a dataclass, and the int64 arrays
-    of ``--eval-bleu``'s n-gram counts. Neither can run code when it is loaded.
-    """
-    multiarray = getattr(numpy, "_core", None) or numpy.core
-    reconstruct = multiarray.multiarray._reconstruct
-    torch.serialization.add_safe_globals(
-        [
-            argparse.Namespace,
-            numpy.ndarray,
-            numpy.dtype,
-            type(numpy.dtype("int64")),
-            (reconstruct, "numpy._core.multiarray._reconstruct"),
-            (reconstruct, "numpy.core.multiarray._reconstruct"),  # written with numpy 1
-        ]
-    )
 
 
 def hand_checkpoints_on() -> None:

@@ -7,7 +7,6 @@ writes the result whole or not at all.
 from __future__ import annotations
 
 import argparse
-import pickle
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from fairseq_casrnn.checks import check_archive
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
+from fairseq_casrnn.safe_loading import allow_checkpoint_globals, explain_refusal
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _BEST = re.compile(r"checkpoint\.best_.+_(-?\d+(?:\.\d+)?)\.pt")
@@ -70,16 +70,16 @@ def load(path: Path) -> dict:
     import torch
 
     check_archive(path)
+    allow_checkpoint_globals()
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"checkpoint {path} does not exist") from None
-    except pickle.UnpicklingError as err:
-        reason = str(err).splitlines()[0]
-        raise UserError(f"checkpoint {path} is refused or damaged ({reason})") from None
     except Exception as err:  # what torch raises for a cut file varies with the place of the cut
         reason = str(err).splitlines()[0]
-        raise UserError(f"checkpoint {path} is damaged, or none at all ({reason})") from None
+        raise UserError(
+            explain_refusal(path, err) or f"checkpoint {path} is damaged, or none at all ({reason})"
+        ) from None
     if not isinstance(state, dict) or "model" not in state:
         raise UserError(f"{path} is not a fairseq checkpoint")
     return state

@@ -4,18 +4,16 @@ import re
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.mistakes.frames import Rules, local
+from fairseq_casrnn.safe_loading import explain_refusal
 
 
 def _unreadable_checkpoint(error: Exception) -> str | None:
     path = local(error, "load_checkpoint_to_cpu", "path")
     if path is None or local(error, "load", "weights_only") is None:  # not from torch.load
         return None
-    unsafe = re.search(r"unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error), re.I)
-    if unsafe:
-        return (
-            f"checkpoint {path} was refused because it holds {unsafe[1]}, which could run code "
-            "when loaded; use a checkpoint that fairseq-train wrote"
-        )
+    refusal = explain_refusal(path, error)
+    if refusal is not None:
+        return refusal
     return (
         f"checkpoint {path} cannot be read: it is truncated or no checkpoint at all; "
         "copy it again or use another one"

@@ -18,6 +18,8 @@ from fairseq_cli import train as fairseq_train
 from omegaconf import OmegaConf
 from tensorboardX.proto import event_pb2
 
+from fairseq_casrnn.safe_loading import allow_checkpoint_globals
+
 from .programs import (
     CELLS,
     TRAIN,
@@ -309,7 +311,5 @@ def test_checkpoints_load_with_safe_loading_and_nothing_else(trained):
     try:
         state = torch.load(trained("cas_lstm") / "checkpoint_last.pt", weights_only=True)
     finally:
-        from fairseq_casrnn import compat
-
-        compat.allow_checkpoint_globals()
+        allow_checkpoint_globals()
     assert state["cfg"]["model"]["lam"] == "0.5"

@@ -1,0 +1,40 @@
+"""What a checkpoint may hold: ``torch.load(weights_only=True)`` runs no code of a file."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+
+def allow_checkpoint_globals() -> None:
+    """Let ``torch.load(weights_only=True)`` accept what fairseq's checkpoints hold, no more.
+
+    That is the ``Namespace`` with the options of models without a dataclass, and the int64 arrays
+    of ``--eval-bleu``'s n-gram counts. Neither can run code when it is loaded.
+    """
+    import numpy
+    import torch
+
+    multiarray = getattr(numpy, "_core", None) or numpy.core
+    reconstruct = multiarray.multiarray._reconstruct
+    torch.serialization.add_safe_globals(
+        [
+            argparse.Namespace,
+            numpy.ndarray,
+            numpy.dtype,
+            type(numpy.dtype("int64")),
+            (reconstruct, "numpy._core.multiarray._reconstruct"),
+            (reconstruct, "numpy.core.multiarray._reconstruct"),  # written with numpy 1
+        ]
+    )
+
+
+def explain_refusal(path: str, error: Exception) -> str | None:
+    """Why torch refused the file at ``path``; None if ``error`` says something else."""
+    found = re.search(r"unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error), re.I)
+    if found is None:
+        return None
+    return (
+        f"checkpoint {path} was refused because it holds {found[1]}, which could run code "
+        "when loaded; use a checkpoint that fairseq-train wrote"
+    )
