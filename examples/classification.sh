@@ -75,7 +75,8 @@ usage: evaluate.sh [options]
   --seeds N            seeds 1 to N
   --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
   --out DIR            folder of the runs (default: $DEFAULT_OUT)
-  --checkpoint WHICH   best, last, or the average of N: last:N, best:N (default: best)
+  --checkpoint WHICH   best, last, an average of N: last:N, best:N, or that of a training
+                       with --store-ema: ema (default: best)
   --baseline NAME      system the paired t-test compares the others with
   --subset NAME        split to classify (default: test)
 

@@ -17,7 +17,8 @@ usage: evaluate.sh [options]
   --seeds N            seeds 1 to N
   --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
   --out DIR            folder of the runs (default: $DEFAULT_OUT)
-  --checkpoint WHICH   best, last, or the average of N: last:N, best:N (default: $AVERAGE)
+  --checkpoint WHICH   best, last, an average of N: last:N, best:N, or that of a training
+                       with --store-ema: ema (default: $AVERAGE)
 
 Prints validation and test perplexity, and appends one JSON line a run to DIR/results.jsonl.
 END

@@ -66,7 +66,8 @@ usage: evaluate.sh [options] [-- options of fairseq-generate]
   --seeds N            seeds 1 to N
   --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
   --out DIR            folder of the runs (default: $DEFAULT_OUT)
-  --checkpoint WHICH   best, last, or the average of N: last:N, best:N (default: $AVERAGE)
+  --checkpoint WHICH   best, last, an average of N: last:N, best:N, or that of a training
+                       with --store-ema: ema (default: $AVERAGE)
   --beam N             beam size (default: 10)
   --baseline NAME      architecture the paired t-test compares the others with
 

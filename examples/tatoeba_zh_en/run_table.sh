@@ -14,7 +14,8 @@ usage: run_table.sh [options] [-- options of fairseq-train]
   --seeds N            seeds 1 to N (default: 1)
   --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
   --out DIR            folder of the runs (default: $RECIPE/out)
-  --checkpoint WHICH   best, last, or the average of N: last:N, best:N (default: $AVERAGE)
+  --checkpoint WHICH   best, last, an average of N: last:N, best:N, or that of a training
+                       with --store-ema: ema (default: $AVERAGE)
 
 Calling it again continues interrupted runs.
 END

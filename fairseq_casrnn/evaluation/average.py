@@ -85,19 +85,26 @@ def load(path: Path) -> dict:
     return state
 
 
-def average(paths: Sequence[Path]) -> dict:
+def average(paths: Sequence[Path], ema: bool = False) -> dict:
     """The last checkpoint of ``paths`` with the mean of all their weights, optimiser left out.
 
     Sums are float64; buffers of integers (counters) are the last checkpoint's.
 
+    Args:
+        paths: of the checkpoints.
+        ema: the weights that ``fairseq-train --store-ema`` averaged over its updates, in place of
+            those of the last update.
+
     Raises:
-        UserError: no path, or models of different shapes.
+        UserError: no path, models of different shapes, or none that ``ema`` asks for.
     """
     if not paths:
         raise UserError("no checkpoint to average")
     sums: dict = {}
     for path in paths:
         state = load(path)
+        if ema:
+            state["model"] = averaged_in_training(path, state)
         model = state["model"]
         if sums and {k: v.shape for k, v in model.items()} != {k: v.shape for k, v in sums.items()}:
             raise UserError(f"{path} and {paths[0]} are checkpoints of different models")
@@ -111,6 +118,22 @@ def average(paths: Sequence[Path]) -> dict:
             state["model"][name] = (sums[name] / len(paths)).to(tensor.dtype)
     state["last_optimizer_state"] = None
     return state
+
+
+def averaged_in_training(path: Path, state: dict) -> dict:
+    """The weights that ``--store-ema`` keeps in a checkpoint.
+
+    Raises:
+        UserError: it was trained without.
+    """
+    kept = state.get("extra_state") or {}
+    if not kept.get("ema"):
+        raise UserError(
+            f"{path} holds no weights averaged in training; train with --store-ema --ema-decay "
+            "0.9995, or average checkpoints"
+        )
+    weights = kept.pop("ema")
+    return {**weights, **kept.pop("ema_fp32_params", {})}
 
 
 def save(state: dict, output: Path) -> None:
@@ -132,6 +155,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="greater metric values are better (default: as the run's options say)",
     )
+    parser.add_argument(
+        "--ema",
+        action="store_true",
+        help="the weights that fairseq-train --store-ema averaged, in place of the last update's",
+    )
     parser.add_argument("--output", required=True, type=Path, help="checkpoint to write")
     parser.add_argument("checkpoints", nargs="*", type=Path, help="files, instead of --run")
 
@@ -142,5 +170,5 @@ def run(args: argparse.Namespace) -> None:
     if bool(args.folder) == bool(args.checkpoints):
         raise UserError("give either --run DIR or the checkpoint files")
     paths = args.checkpoints or find_checkpoints(args.folder, args.which, args.maximize or None)
-    save(average(paths), args.output)
+    save(average(paths, args.ema), args.output)
     print(f"averaged {', '.join(path.name for path in paths)} -> {args.output}")

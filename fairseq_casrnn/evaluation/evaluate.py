@@ -42,17 +42,21 @@ def choose_checkpoint(run: Path, which: str, maximize: bool | None = None) -> Pa
     """The checkpoint to evaluate: ``best`` on validation, ``last``, or an average.
 
     ``last:N`` and ``best:N`` average N checkpoints into ``checkpoint_avg_…pt`` of the run's folder;
-    ``maximize``: as for :func:`.average.find_checkpoints`.
+    ``maximize``: as for :func:`.average.find_checkpoints`. ``ema`` takes those weights of the last
+    checkpoint that ``--store-ema`` averaged over the updates.
     """
     if which in ("best", "last"):
         path = run / f"checkpoint_{which}.pt"
         if not path.exists():
             raise UserError(f"{path} does not exist; train the model first")
         return path
-    if not re.fullmatch(r"(best|last):[1-9]\d*", which):
-        raise UserError(f"--checkpoint must be best, last, best:N or last:N, not '{which}'")
     path = run / f"checkpoint_avg_{which.replace(':', '_')}.pt"
-    save(average(find_checkpoints(run, which, maximize)), path)
+    if which == "ema":
+        save(average([choose_checkpoint(run, "last")], ema=True), path)
+    elif re.fullmatch(r"(best|last):[1-9]\d*", which):
+        save(average(find_checkpoints(run, which, maximize)), path)
+    else:
+        raise UserError(f"--checkpoint must be best, last, ema, best:N or last:N, not '{which}'")
     return path
 
 
@@ -177,7 +181,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, type=Path, help="folder of runs ARCH/seedN")
     parser.add_argument("--arch", nargs="*", default=[], help="architectures (all)")
     parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (all)")
-    parser.add_argument("--checkpoint", default="best", help="best, last, best:N or last:N")
+    parser.add_argument("--checkpoint", default="best", help="best, last, ema, best:N or last:N")
 
 
 def is_unfinished(run: Path) -> bool:

@@ -30,7 +30,7 @@ def evaluate(data: Path, run: Path, which: str, sentences: bool) -> dict[str, ob
     Args:
         data: prepared folder.
         run: folder of checkpoints.
-        which: best, last, best:N or last:N.
+        which: best, last, ema, best:N or last:N.
         sentences: each sentence by itself, else one continuous text.
 
     Returns:
