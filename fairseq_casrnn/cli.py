@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn import __version__
-from fairseq_casrnn.data.command import captured_log, of_system
+from fairseq_casrnn.data.command import Parser, captured_log, of_system
 from fairseq_casrnn.errors import UserError
 
 # Each module has add_arguments(parser) and run(args), and imports torch in its functions only.
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="casrnn", description=__doc__)
+    parser = Parser(prog="casrnn", description=__doc__)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     user_dir = commands.add_parser(
@@ -75,9 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         if tuple(group) not in groups:
             inner = commands.add_parser(*group, help=f"casrnn {group[0]} --help lists what")
             groups[tuple(group)] = inner.add_subparsers(metavar="WHAT", required=True)
-        child = groups[tuple(group)].add_parser(
-            command, help=text, description=text, allow_abbrev=False
-        )
+        child = groups[tuple(group)].add_parser(command, help=text, description=text)
         module = importlib.import_module(module)
         module.add_arguments(child)
         child.set_defaults(run=module.run)

@@ -29,12 +29,15 @@ def allow_checkpoint_globals() -> None:
     )
 
 
-def explain_refusal(path: str, error: Exception) -> str | None:
-    """Why torch refused the file at ``path``; None if ``error`` says something else."""
+def explain_failure(path: str, error: Exception) -> str:
+    """Why torch did not load the file at ``path``; its own text would advise to load unsafely."""
     found = re.search(r"unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error), re.I)
-    if found is None:
-        return None
+    if found is not None:
+        return (
+            f"checkpoint {path} was refused because it holds {found[1]}, which could run code "
+            "when loaded; use a checkpoint that fairseq-train wrote"
+        )
     return (
-        f"checkpoint {path} was refused because it holds {found[1]}, which could run code "
-        "when loaded; use a checkpoint that fairseq-train wrote"
+        f"checkpoint {path} cannot be read: it is truncated or no checkpoint at all; "
+        "copy it again or use another one"
     )

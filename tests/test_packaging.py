@@ -131,6 +131,17 @@ def test_command_prints_a_user_error_and_exits_with_2(monkeypatch, capsys):
     assert capsys.readouterr().err == "error: no such thing; try another\n"
 
 
+@pytest.mark.parametrize("command", [["average", "--outpt", "x"], ["averag"], ["data", "dyck"]])
+def test_wrong_options_of_the_command_are_one_line(capsys, command):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(command)
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.endswith("; see --help\n")
+    assert error.count("\n") == 1
+
+
 def test_version_command(capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(["--version"])

@@ -11,7 +11,7 @@ SETTINGS=(
     --batch-size 64 --bptt 70 --dropout 0.5
     --criterion fused_cross_entropy --optimizer adam --lr 1e-4 --clip-norm 1.0
     --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --lr-patience 3 --patience 6
-    --max-epoch 200 --no-epoch-checkpoints --log-interval 100
+    --max-epoch 200 --keep-last-epochs 1 --log-interval 100
 )
 USAGE_NOTE="
 EPOCHS (an environment variable) asks for a short training of that many epochs, for a machine without
@@ -28,7 +28,7 @@ if [ -n "${EPOCHS:-}" ]; then
         --criterion adaptive_loss --adaptive-softmax-cutoff 4000,12000 --ddp-backend legacy_ddp
         --optimizer torch_adam --lr 2e-3 --clip-norm 1.0
         --lr-scheduler polynomial_decay --total-num-update $((933 * EPOCHS))
-        --max-epoch "$EPOCHS" --no-epoch-checkpoints --log-interval 100
+        --max-epoch "$EPOCHS" --keep-last-epochs 1 --log-interval 100
     )
     # A temperature that is almost 0 in the last epoch, for evaluation routes hard: 0.25 for seven.
     decay="$(awk -v n="$EPOCHS" 'BEGIN { printf "%.2g", exp(log(2.5e-4) / (n > 1 ? n - 1 : 1)) }')"

@@ -14,7 +14,7 @@ from pathlib import Path
 from fairseq_casrnn.checks import check_archive
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
-from fairseq_casrnn.safe_loading import allow_checkpoint_globals, explain_refusal
+from fairseq_casrnn.safe_loading import allow_checkpoint_globals, explain_failure
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _BEST = re.compile(r"checkpoint\.best_.+_(-?\d+(?:\.\d+)?)\.pt")
@@ -36,6 +36,8 @@ def find_checkpoints(folder: Path, which: str, maximize: bool | None = None) -> 
     match = re.fullmatch(r"(last|best):([1-9]\d*)", which)
     if match is None:
         raise UserError(f"'{which}' is neither last:N nor best:N with N at least 1")
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}; name one that a training wrote")
     count = int(match[2])
     pattern, convert = (_EPOCH, int) if match[1] == "last" else (_BEST, float)
     found = sorted(
@@ -76,10 +78,9 @@ def load(path: Path) -> dict:
     except FileNotFoundError:
         raise UserError(f"checkpoint {path} does not exist") from None
     except Exception as err:  # what torch raises for a cut file varies with the place of the cut
-        reason = str(err).splitlines()[0]
-        raise UserError(
-            explain_refusal(path, err) or f"checkpoint {path} is damaged, or none at all ({reason})"
-        ) from None
+        if getattr(err, "filename", None) is not None:  # the system's, on opening
+            raise
+        raise UserError(explain_failure(path, err)) from None
     if not isinstance(state, dict) or "model" not in state:
         raise UserError(f"{path} is not a fairseq checkpoint")
     return state
@@ -137,11 +138,26 @@ def averaged_in_training(path: Path, state: dict) -> dict:
 
 
 def save(state: dict, output: Path) -> None:
-    """Write a checkpoint under a temporary name, then move it into place."""
+    """Write a checkpoint under a temporary name, then move it into place.
+
+    Raises:
+        UserError: the disk is full.
+        OSError: the file cannot be opened.
+    """
     import torch
 
-    with replacing(output) as draft:
-        torch.save(state, Path(draft))
+    try:
+        with replacing(output) as draft, open(draft, "wb") as file:
+            torch.save(state, file)
+    except (OSError, RuntimeError) as err:
+        # torch's writer hides what the system said behind an error of its own.
+        refused = err if isinstance(err, OSError) else err.__context__
+        if not isinstance(refused, OSError) or refused.filename is not None:
+            raise
+        raise UserError(
+            f"could not write {output} ({refused.strerror}); free some space and run the command "
+            "again"
+        ) from None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,20 +4,14 @@ import re
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.mistakes.frames import Rules, local
-from fairseq_casrnn.safe_loading import explain_refusal
+from fairseq_casrnn.safe_loading import explain_failure
 
 
 def _unreadable_checkpoint(error: Exception) -> str | None:
     path = local(error, "load_checkpoint_to_cpu", "path")
     if path is None or local(error, "load", "weights_only") is None:  # not from torch.load
         return None
-    refusal = explain_refusal(path, error)
-    if refusal is not None:
-        return refusal
-    return (
-        f"checkpoint {path} cannot be read: it is truncated or no checkpoint at all; "
-        "copy it again or use another one"
-    )
+    return explain_failure(path, error)
 
 
 def _other_architecture(error: Exception) -> str | None:

@@ -1,5 +1,6 @@
 import argparse
-import errno
+import pickle
+import resource
 import subprocess
 
 import numpy as np
@@ -81,14 +82,38 @@ def test_only_data_is_loaded(tmp_path, capsys):
     assert "code ran" not in capsys.readouterr().out
 
 
-def test_damaged_files_are_named(tmp_path):
-    good = checkpoint(tmp_path / "good.pt", [1.0] * 999)
-    (tmp_path / "cut.pt").write_bytes(good.read_bytes()[:-2000])
-    (tmp_path / "text.pt").write_text("hello")
-    torch.save([1], tmp_path / "list.pt")
-    for name in ("cut.pt", "text.pt", "list.pt", "none.pt"):
-        with pytest.raises(UserError, match=name):
-            average.load(tmp_path / name)
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("cut.pt", None, "cannot be read: it is truncated or no checkpoint at all"),
+        ("empty.pt", b"", "cannot be read: it is truncated"),
+        ("text.pt", b"hello", "cannot be read: it is truncated"),
+        ("pickled.pt", pickle.dumps(Planted()), "cannot be read: it is truncated"),
+        ("list.pt", [1], "is not a fairseq checkpoint"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, capsys, name, content, message):
+    path = tmp_path / name
+    if isinstance(content, list):
+        torch.save(content, path)
+    elif content is None:
+        path.write_bytes(checkpoint(path, [1.0] * 999).read_bytes()[:-2000])
+    else:
+        path.write_bytes(content)
+    assert main(["average", str(path), "--output", str(tmp_path / "mean.pt")]) == 2
+    output, error = capsys.readouterr()
+    assert error.startswith("error: ")
+    assert f"{name} {message}" in error
+    assert error.count("\n") == 1
+    assert "code ran" not in output
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_what_is_missing(tmp_path):
+    with pytest.raises(UserError, match=r"none\.pt does not exist"):
+        average.load(tmp_path / "none.pt")
+    with pytest.raises(UserError, match=r"there is no folder .*none"):
+        average.find_checkpoints(tmp_path / "none", "last:2")
 
 
 def test_different_models_are_refused(tmp_path):
@@ -127,13 +152,17 @@ def test_an_output_that_cannot_be(tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
-def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
-    path = checkpoint(tmp_path / "checkpoint1.pt", [1.0])
+def test_a_full_disk_leaves_nothing(tmp_path):
+    path = checkpoint(tmp_path / "checkpoint1.pt", [1.0] * 9999)
 
-    def full(state, target):
-        target.write_bytes(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
 
-    monkeypatch.setattr(torch, "save", full)
-    assert main(["average", str(path), "--output", str(tmp_path / "avg.pt")]) == 2
+    command = ["casrnn", "average", path, "--output", tmp_path / "avg.pt"]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=full)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: could not write {tmp_path}/avg.pt (File too large); free some space and run the "
+        "command again\n"
+    )
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint1.pt"]
