@@ -48,7 +48,21 @@ def _not_a_model(error: Exception) -> str | None:
     return f"{path} is not a checkpoint of fairseq-train; check the path"
 
 
+def _without_averages(error: KeyError) -> str | None:
+    # fairseq would begin with the weights of the checkpoint, but has just dropped them.
+    trainer = local(error, "load_checkpoint", "self")
+    if error.args != ("model",) or not trainer or not trainer.cfg.ema.store_ema:
+        return None
+    path = local(error, "load_checkpoint", "filename")
+    return (
+        f"checkpoint {path} was trained without --store-ema, and averaging cannot begin on the "
+        "way; drop --store-ema, or train a new model with it (--ema-start-update says from which "
+        "update on it averages)"
+    )
+
+
 RULES: Rules = (
+    (KeyError, _without_averages),
     (Exception, _unreadable_checkpoint),
     (RuntimeError, _other_architecture),
     (Exception, _other_architecture_on_resume),

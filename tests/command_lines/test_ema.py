@@ -7,6 +7,7 @@ from fairseq_casrnn.cli import main
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import average
 from fairseq_casrnn.evaluation.evaluate import choose_checkpoint
+from fairseq_casrnn.explain import explain
 
 from .programs import assert_same_training, checkpoint, generate, train
 
@@ -43,6 +44,14 @@ def test_an_interruption_changes_nothing(data, tmp_path):
     assert_same_training(*paths)
     whole, parts = (average.average([path], ema=True)["model"] for path in paths)
     assert all(tensor.equal(parts[name]) for name, tensor in whole.items())
+
+
+def test_averaging_that_begins_on_the_way(data, tmp_path):
+    train(data, tmp_path, "cas_lstm_tiny", epochs=1)
+    with pytest.raises(KeyError) as caught:
+        train(data, tmp_path, "cas_lstm_tiny", *EMA)
+    sentence = explain(caught.value)
+    assert f"{tmp_path}/checkpoint_last.pt was trained without --store-ema" in sentence
 
 
 def test_command(data, tmp_path, trained, capsys):
