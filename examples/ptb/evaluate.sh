@@ -3,7 +3,7 @@
 set -euo pipefail
 
 RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-AVERAGE="best"
+AVERAGE="ema"
 EVALUATION=(--sentence-reset)
 
 source "$RECIPE/../language_model.sh"

@@ -130,8 +130,8 @@ def averaged_in_training(path: Path, state: dict) -> dict:
     kept = state.get("extra_state") or {}
     if not kept.get("ema"):
         raise UserError(
-            f"{path} holds no weights averaged in training; train with --store-ema --ema-decay "
-            "0.9995, or average checkpoints"
+            f"{path} holds no weights averaged in training (--store-ema); take the best or last "
+            "checkpoint, or average several"
         )
     weights = kept.pop("ema")
     return {**weights, **kept.pop("ema_fp32_params", {})}

@@ -57,6 +57,7 @@ def test_ptb(raw, data, tmp_path):
     printed = run("ptb/evaluate.sh", "--data", data, "--out", tmp_path)
     (result,) = map(json.loads, (tmp_path / "results.jsonl").read_text().splitlines())
     assert result["mode"] == "sentences"
+    assert result["checkpoint"] == "ema"
     assert result["test_tokens"] == len((raw / "test.txt").read_text().split()) + 9
     assert f"dg_lstm_lm_tiny seed 1: perplexity {result['valid']:.2f} valid" in printed
     assert f"dg_lstm_lm_tiny  test {result['test']:.2f}  (1 run)" in printed
@@ -74,7 +75,8 @@ def test_unknown_words_are_said(tmp_path):
 
 def test_runs_of_each_kind_have_their_folder():
     """Else one evaluation would read the other's."""
-    for script, folder in (("train", "out"), ("train_carried", "out/carried")):
+    for script in ("train", "train_carried", "train_paper", "train_short"):
+        folder = f"out/{script[6:]}".rstrip("/")
         assert f"(default: {EXAMPLES}/ptb/{folder})" in run(f"ptb/{script}.sh", "--help")
     assert f"(default: {EXAMPLES}/ptb/out/carried)" in run("ptb/evaluate_carried.sh", "--help")
 
