@@ -14,6 +14,7 @@ from pathlib import Path
 from fairseq_casrnn.checks import check_archive
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
+from fairseq_casrnn.mistakes.files import disk_full
 from fairseq_casrnn.safe_loading import allow_checkpoint_globals, explain_failure
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
@@ -150,14 +151,10 @@ def save(state: dict, output: Path) -> None:
         with replacing(output) as draft, open(draft, "wb") as file:
             torch.save(state, file)
     except (OSError, RuntimeError) as err:
-        # torch's writer hides what the system said behind an error of its own.
-        refused = err if isinstance(err, OSError) else err.__context__
-        if not isinstance(refused, OSError) or refused.filename is not None:
+        sentence = disk_full(err, output)
+        if sentence is None:
             raise
-        raise UserError(
-            f"could not write {output} ({refused.strerror}); free some space and run the command "
-            "again"
-        ) from None
+        raise UserError(sentence) from None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -30,15 +30,20 @@ def _missing_model(error: OSError) -> str | None:
 
 
 def _disk_full(error: Exception) -> str | None:
-    # torch's writer fails once more while it closes the file, so look at what came before, too;
-    # and it does not know the file's name, which the function that opened it does.
+    # torch's writer does not know the file's name, which the function that opened it does.
+    folder = getattr(local(error, "main", "args"), "destdir", None)  # of fairseq-preprocess
+    return disk_full(error, local(error, "save", "filename") or folder)
+
+
+def disk_full(error: Exception, name: str | os.PathLike | None) -> str | None:
+    """That a file, ``name`` unless the system says which, does not fit on its disk."""
+    # torch's writer fails once more while it closes the file, so look at what came before, too.
     link: BaseException | None = error
     while link is not None and getattr(link, "errno", None) not in DISK_FULL:
         link = link.__context__
     if link is None:
         return None
-    folder = getattr(local(error, "main", "args"), "destdir", None)  # of fairseq-preprocess
-    name = link.filename2 or link.filename or local(error, "save", "filename") or folder
+    name = link.filename2 or link.filename or name
     name = str(name or "the output").removesuffix(".tmp")
     reason = link.strerror or "no space left"
     return f"could not write {name} ({reason}); free some space and run the command again"

@@ -17,6 +17,10 @@ PLAIN_TASK = [  # training with fairseq's own task
 ]
 
 
+def refused():
+    return pytest.raises(UserError, match="other words, or the same in another order")
+
+
 @pytest.fixture(scope="module")
 def other_words(data, tmp_path_factory):
     """The same text with a dictionary of the same size, in which the words have other numbers."""
@@ -31,33 +35,33 @@ def other_words(data, tmp_path_factory):
 def test_other_words(data, other_words, checkpoint, tmp_path):
     other = other_words
     shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
-    with pytest.raises(UserError, match="other words, or the same in another order"):
+    with refused():
         perplexity.load(checkpoint, other)
-    with pytest.raises(UserError, match="other words, or the same in another order"):
+    with refused():
         train(other, tmp_path, epochs=3)
     # Of fairseq's own task, too.
     own = [*PLAIN_TASK, "--save-dir", tmp_path / "own"]
     fairseq("train", data, *own, "--max-epoch", 1)
     path = tmp_path / "own" / "checkpoint_last.pt"
     perplexity.load(path, data)
-    with pytest.raises(UserError, match="other words, or the same in another order"):
+    with refused():
         perplexity.load(path, other)
-    with pytest.raises(UserError, match="other words, or the same in another order"):
+    with refused():
         fairseq("train", other, *own, "--max-epoch", 2)
     fairseq("train", data, *own, "--max-epoch", 2)
     plain = ["--task", "language_modeling", "--path", path, "--gen-subset", "valid", "--cpu"]
     plain += ["--num-workers", 0]
     fairseq("eval_lm", data, *plain)
-    with pytest.raises(UserError, match="other words, or the same in another order"):
+    with refused():
         fairseq("eval_lm", other, *plain)
     # Checkpoints that have the words apart from the task's state.
     saved = torch.load(path)
     saved["extra_state"]["words"] = saved["extra_state"].pop("task")["words"]
     saved["task_state"] = {}
     torch.save(saved, path)
-    with pytest.raises(UserError, match="other words, or the same in another order"):
+    with refused():
         perplexity.load(path, other)
-    with pytest.raises(UserError, match="other words, or the same in another order"):
+    with refused():
         fairseq("train", other, *own, "--max-epoch", 3)
     fairseq("train", data, *own, "--max-epoch", 3)
 
@@ -67,9 +71,9 @@ def test_weights_of_a_model_of_other_words(data, other_words, checkpoint, tmp_pa
     own = [*PLAIN_TASK, "--max-epoch", 1]
     fairseq("train", data, *own, "--save-dir", tmp_path / "own")
     start = ["--finetune-from-model", tmp_path / "own" / "checkpoint_last.pt"]
-    with pytest.raises(UserError, match="other words, or the same in another order"):
+    with refused():
         fairseq("train", other_words, *own, *start, "--save-dir", tmp_path / "fine")
     fairseq("train", data, *own, *start, "--save-dir", tmp_path / "fine")
-    with pytest.raises(UserError, match="other words, or the same in another order"):
+    with refused():
         train(other_words, tmp_path / "carried", "--finetune-from-model", checkpoint, epochs=1)
     train(data, tmp_path / "carried", "--finetune-from-model", checkpoint, epochs=1)
