@@ -20,7 +20,8 @@ TORCH_INDEX ?= $(shell nvidia-smi -L >/dev/null 2>&1 || echo https://download.py
 
 PIP := $(VENV)/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt
 COMPILER := { command -v "$${CXX:-c++}" || command -v g++; } >/dev/null
-BUILD_TOOLS := numpy cython setuptools wheel
+# setuptools_scm: seqeval has no wheel either.
+BUILD_TOOLS := numpy cython setuptools setuptools_scm wheel
 STAMP := $(VENV)/.installed
 TRITON := $(VENV)/.installed-triton
 

@@ -2,7 +2,7 @@
 #
 # A script sets RECIPE (its folder) and what it needs of SYSTEMS, SEEDS, SETTINGS (options of
 # fairseq-train) and FEATURES, and calls prepare_main, train_main or evaluate_main.
-# Runs lie in OUT/SYSTEM/seedN.
+# Runs lie in OUT/SYSTEM/seedN. tagging.sh has its own systems and all else from here.
 
 source "$(dirname "${BASH_SOURCE[0]}")/translation.sh"
 
@@ -11,6 +11,10 @@ TINY_ARCH="cas_lstm_sentence_encoder_tiny"
 AVERAGE="best"
 SUBSET="test"
 HIDDEN="${HIDDEN:-300}"
+EVALUATOR="fairseq_casrnn.evaluation.classify"
+PRINTS="the confusion matrix, accuracy and macro-F1 of the split"
+TRAINING=(--task sentence_classification --criterion sentence_classification)
+METRIC="${METRIC:-accuracy}"
 
 # system NAME: sets OPTIONS to the architecture and sizes of a system that the papers compare. A
 # name that is none of them is taken as an architecture.
@@ -78,10 +82,10 @@ usage: evaluate.sh [options]
   --checkpoint WHICH   best, last, an average of N: last:N, best:N, or that of a training
                        with --store-ema: ema (default: best)
   --baseline NAME      system the paired t-test compares the others with
-  --subset NAME        split to classify (default: test)
+  --subset NAME        split to evaluate on (default: test)
 
-Prints the confusion matrix, accuracy and macro-F1 of the split, keeps them and every prediction in the
-run's folder, appends one JSON line a run to DIR/results.jsonl and ends with mean ± deviation.
+Prints $PRINTS, keeps them and every prediction
+in the run's folder, appends one JSON line a run to DIR/results.jsonl and ends with mean ± deviation.
 END
 }
 
@@ -92,8 +96,8 @@ check_arch() {
 # train_one NAME SEED RUN
 train_one() {
     system "$1"
-    fairseq_train "$@" --task sentence_classification --criterion sentence_classification \
-        --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric \
+    fairseq_train "$@" "${TRAINING[@]}" \
+        --best-checkpoint-metric "$METRIC" --maximize-best-checkpoint-metric \
         --keep-last-epochs 1 --log-interval 100 --required-batch-size-multiple 1 --num-workers 0 \
         --arch "${OPTIONS[@]}" ${FEATURES:+--features $FEATURES}
 }
@@ -102,7 +106,7 @@ evaluate_main() {
     parse_options evaluate_usage \
         "--arch --seed --seeds --data --out --checkpoint --baseline --subset" "$@"
     check_trained_on
-    "$PYTHON" -m fairseq_casrnn.evaluation.classify --data "$DATA" --out "$OUT" \
+    "$PYTHON" -m "$EVALUATOR" --data "$DATA" --out "$OUT" \
         ${ARCH:+--arch $ARCH} ${SEED:+--seed $SEED} --checkpoint "$AVERAGE" --subset "$SUBSET" \
         ${BASELINE:+--baseline "$BASELINE"}
 }

@@ -37,6 +37,7 @@ COMMANDS = {
         "fairseq_casrnn.reranking.apply",
         "the best hypotheses under tuned weights, and their BLEU",
     ),
+    "tag": ("fairseq_casrnn.evaluation.tag", "tag the words of lines of text"),
     "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),
 }
 

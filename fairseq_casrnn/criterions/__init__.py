@@ -1,3 +1,9 @@
 """Criterions that fairseq lacks; importing this registers them."""
 
-from . import adaptive_loss, dyck, fused_cross_entropy, sentence_classification  # noqa: F401
+from . import (  # noqa: F401
+    adaptive_loss,
+    dyck,
+    fused_cross_entropy,
+    sentence_classification,
+    sequence_tagging,
+)

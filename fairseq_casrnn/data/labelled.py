@@ -9,19 +9,21 @@ It is built in a temporary folder and renamed at the end.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import os
 import random
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from fairseq_casrnn.data.command import is_prepared, keep_options
+from fairseq_casrnn.data.folder import (
+    binarise,
+    build,
+    make_dictionary,
+    make_label_dictionary,
+    write_json,
+    write_singletons,
+)
 from fairseq_casrnn.data.text import read_bytes
 from fairseq_casrnn.data.words import TOKENIZERS, words
 from fairseq_casrnn.errors import UserError
@@ -114,36 +116,18 @@ def prepare(make_corpus: Callable[[], Labelled], args: argparse.Namespace) -> No
     Raises:
         UserError: anything wrong with the data; nothing new is left under ``args.out`` then.
     """
-    out = args.out
-    if is_prepared(args):
-        return
-    if args.min_count < 1:
-        raise UserError(f"--min-count is {args.min_count}; it must be at least 1")
-    corpus = make_corpus()
-    corpus.check()
-    made = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
-    try:
-        notes = {**corpus.notes, **write(corpus, stage / "data-bin", args)}
-        for key, value in notes.items():
-            print(f"{key}: {value}")
-        write_json(stage / "data-bin" / "prepare.json", notes)
+
+    def fill(folder: Path) -> dict[str, object]:
+        corpus = make_corpus()
+        corpus.check()
+        notes = {**corpus.notes, **write(corpus, folder, args)}
         # Files that want no more than these have their punctuation split; other text has not.
         split = args.tokenizer in ("space", "clitics")
         tokenizer = args.raw_tokenizer if split else args.tokenizer
-        text = {"tokenizer": tokenizer, "lowercase": args.lowercase}
-        write_json(stage / "data-bin" / "text.json", text)
-        keep_options(args, stage / "data-bin")
-        if (out / "data-bin").exists():
-            os.replace(out / "data-bin", stage / "old")
-        os.replace(stage / "data-bin", out / "data-bin")
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
-        if made:
-            with contextlib.suppress(OSError):
-                out.rmdir()  # where nothing has come of it
-    print(f"prepared {out / 'data-bin'}")
+        write_json(folder / "text.json", {"tokenizer": tokenizer, "lowercase": args.lowercase})
+        return notes
+
+    build(args, fill)
 
 
 def write(corpus: Labelled, folder: Path, args: argparse.Namespace) -> dict[str, object]:
@@ -160,13 +144,16 @@ def write(corpus: Labelled, folder: Path, args: argparse.Namespace) -> dict[str,
         word for examples in counted for _, texts in examples for text in texts for word in text
     )
     dictionary = make_dictionary(vocabulary, args.min_count)
-    labels = make_label_dictionary({label for label, _ in split["train"]})
+    labels = make_label_dictionary(label for label, _ in split["train"])
     parts = len(split["train"][0][1])
     for part in range(parts):
         sentences = {name: [texts[part] for _, texts in pairs] for name, pairs in split.items()}
         binarise(sentences, dictionary, folder / f"input{part}")
-    rare = singletons(corpus, split["train"], args)
-    (folder / "input0" / "singletons.txt").write_text("".join(f"{w}\n" for w in rare), "utf-8")
+    if corpus.whole is None:
+        whole = [text for _, texts in split["train"] for text in texts]
+    else:
+        whole = [as_words(text, args) for text in corpus.whole]
+    write_singletons(whole, folder / "input0")
     binarise({n: [[label] for label, _ in pairs] for n, pairs in split.items()}, labels,
              folder / "label")  # fmt: skip
     notes: dict[str, object] = {f"{name} sentences": len(pairs) for name, pairs in split.items()}
@@ -182,58 +169,6 @@ def as_words(text: str | list[str], args: argparse.Namespace) -> list[str]:
     if isinstance(text, str):
         return words(text, args.tokenizer, args.lowercase)
     return [word.lower() for word in text] if args.lowercase else text
-
-
-def singletons(corpus: Labelled, train, args: argparse.Namespace) -> list[str]:
-    """The words that occur once in the sentences of training, of which each counts once."""
-    if corpus.whole is None:
-        sentences = {tuple(text) for _, texts in train for text in texts}
-    else:
-        sentences = {tuple(as_words(text, args)) for text in corpus.whole}
-    counts = Counter(word for sentence in sentences for word in sentence)
-    return sorted(word for word, count in counts.items() if count == 1)
-
-
-def make_label_dictionary(labels: set[str]):
-    """A ``fairseq.data.Dictionary`` of the classes, by the alphabet, whatever their counts."""
-    from fairseq.data import Dictionary
-
-    dictionary = Dictionary()
-    for label in sorted(labels):
-        dictionary.add_symbol(label)
-    return dictionary
-
-
-def make_dictionary(counts: Counter, min_count: int = 1):
-    """A ``fairseq.data.Dictionary``, the most frequent first."""
-    from fairseq.data import Dictionary
-
-    dictionary = Dictionary()
-    for word in sorted(counts):
-        dictionary.add_symbol(word, counts[word])
-    dictionary.finalize(threshold=min_count, padding_factor=1)
-    return dictionary
-
-
-def binarise(splits: dict[str, Sequence[Sequence[str]]], dictionary, folder: Path) -> None:
-    """Write ``SPLIT.bin``, ``SPLIT.idx`` and ``dict.txt``, each sentence ended by </s>."""
-    import torch
-    from fairseq.data import indexed_dataset
-
-    folder.mkdir(parents=True)
-    dictionary.save(str(folder / "dict.txt"))
-    for name, sentences in splits.items():
-        prefix = str(folder / name)
-        builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", vocab_size=len(dictionary))
-        for sentence in sentences:
-            tokens = [dictionary.index(word) for word in sentence]
-            builder.add_item(torch.IntTensor([*tokens, dictionary.eos()]))
-        builder.finalize(f"{prefix}.idx")
-
-
-def write_json(path: Path, content) -> None:
-    """Write a JSON file."""
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 # --- what the readers share --------------------------------------------------------------------

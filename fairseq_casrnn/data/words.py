@@ -1,4 +1,4 @@
-"""Words of a text, as the classification recipes and ``casrnn predict`` split it."""
+"""Words of a text, as the classification and tagging recipes and their commands split it."""
 
 from __future__ import annotations
 
@@ -46,6 +46,15 @@ def words(line: str, tokenizer: str = "space", lowercase: bool = False) -> list[
     if tokenizer == "whitespace":
         return line.split()
     return [word for word in ASCII_SPACE.split(line) if word]
+
+
+def normalised(
+    sentence: list[str], lowercase: bool = False, zero_digits: bool = False
+) -> list[str]:
+    """Words in the form that has an embedding: in lower case, every digit a 0."""
+    if lowercase:
+        sentence = [word.lower() for word in sentence]
+    return [re.sub("[0-9]", "0", word) for word in sentence] if zero_digits else sentence
 
 
 def unescaped(leaf: str) -> str:

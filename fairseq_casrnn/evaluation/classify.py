@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
@@ -64,16 +65,21 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     """
     result = classify(data, choose_checkpoint(run, which, maximize=True), subset, batch_size)
     lines = ("\t".join(map(str, row)) + "\n" for row in result.pop("predictions"))
-    text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-    for name, content in (("predictions.tsv", "".join(lines)), ("json", text)):
-        with replacing(run / f"{subset}.{name}") as draft:
-            Path(draft).write_text(content, encoding="utf-8")
+    keep(run, subset, "predictions.tsv", "".join(lines), result)
     confusion = result.pop("confusion")
     print("\n".join(as_table([list(row.values()) for row in confusion.values()], list(confusion))))
     seconds = training_seconds(run)
     if seconds is not None:
         result["train_seconds"] = seconds
     return {"checkpoint": which, "subset": subset, **result}
+
+
+def keep(run: Path, subset: str, name: str, predictions: str, result: dict) -> None:
+    """Write ``SUBSET.NAME`` with the predictions and ``SUBSET.json`` into a run's folder."""
+    text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+    for ending, content in ((name, predictions), ("json", text)):
+        with replacing(run / f"{subset}.{ending}") as draft:
+            Path(draft).write_text(content, encoding="utf-8")
 
 
 def training_seconds(run: Path) -> float | None:
@@ -89,16 +95,48 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m fairseq_casrnn.evaluation.classify",
         description="Classify the test set with trained runs, print and record accuracy.",
     )
-    add_run_arguments(parser)
-    parser.add_argument("--subset", default="test", help="test, valid, …")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--baseline", help="run of the paired t-test")
+    add_subset_arguments(parser)
     args = parser.parse_args(argv)
     return run_main(lambda: evaluate_all(args))
 
 
 def evaluate_all(args: argparse.Namespace) -> None:
     """Evaluate the runs and print mean ± deviation of the accuracy over the seeds."""
+
+    def describe(result: dict) -> str:
+        return (
+            f"accuracy {result['accuracy']:.2f}, macro-F1 {result['macro_f1']:.2f} on "
+            f"{result['sentences']} sentences of {args.subset}"
+        )
+
+    evaluate_each(args, evaluate, describe, lambda result: result["accuracy"])
+
+
+def add_subset_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is evaluated of the runs, and how."""
+    add_run_arguments(parser)
+    parser.add_argument("--subset", default="test", help="test, valid, …")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--baseline", help="run of the paired t-test")
+
+
+def evaluate_each(
+    args: argparse.Namespace,
+    evaluate: Callable[[Path, Path, str, str, int], dict],
+    describe: Callable[[dict], str],
+    score: Callable[[dict], float],
+) -> None:
+    """Evaluate the runs that the options choose, print and record each, and a table over seeds.
+
+    Args:
+        args: of :func:`add_subset_arguments`.
+        evaluate: function of data, run, checkpoint, subset and batch size; gives what is recorded.
+        describe: the result in words.
+        score: the number of the table.
+
+    Raises:
+        UserError: no such run, or an option out of range.
+    """
     if args.batch_size < 1:
         raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
     runs = find_runs(args.out, args.arch, args.seed)
@@ -108,12 +146,8 @@ def evaluate_all(args: argparse.Namespace) -> None:
     for arch, seed, run in runs:
         result = evaluate(args.data, run, args.checkpoint, args.subset, args.batch_size)
         record(args.out, arch, seed, result)
-        print(
-            f"{arch} seed {seed}: accuracy {result['accuracy']:.2f}, macro-F1 "
-            f"{result['macro_f1']:.2f} on {result['sentences']} sentences of {args.subset}",
-            flush=True,
-        )
-        scores.setdefault(arch, {})[seed] = result["accuracy"]
+        print(f"{arch} seed {seed}: {describe(result)}", flush=True)
+        scores.setdefault(arch, {})[seed] = score(result)
     print("\n".join(table(scores, args.baseline)))
 
 

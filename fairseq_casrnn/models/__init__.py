@@ -1,3 +1,9 @@
 """fairseq models, one file a role; importing this registers them."""
 
-from . import architectures, language_model, sentence_encoder, translation  # noqa: F401
+from . import (  # noqa: F401
+    architectures,
+    language_model,
+    sentence_encoder,
+    tagger,
+    translation,
+)

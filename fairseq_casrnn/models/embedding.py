@@ -21,6 +21,14 @@ def embedding(num_embeddings: int, dim: int, padding_idx: int, bound: float = 0.
     return table
 
 
+def check_embed_range(cfg) -> None:
+    """Raises UserError for an ``--encoder-embed-range`` that is not positive."""
+    if cfg.encoder_embed_range <= 0:
+        raise UserError(
+            f"--encoder-embed-range is {cfg.encoder_embed_range}; it must be greater than 0"
+        )
+
+
 def build_embedding(
     dictionary, dim: int, path: str | None = None, freeze: bool = False, bound: float = 0.1
 ) -> nn.Embedding:

@@ -1,4 +1,4 @@
-"""Options of the sentence encoders."""
+"""Options of the sentence encoders, and what taggers share with them."""
 
 # No "from __future__ import annotations" here: fairseq reads the fields' types, and not as text;
 # and it knows Optional[str], but not str | None.
@@ -10,8 +10,8 @@ from fairseq.dataclass import FairseqDataclass
 
 
 @dataclass
-class SentenceConfig(FairseqDataclass):
-    """Embedding, pooling, features and classifier: what all sentence encoders share."""
+class EmbeddingConfig(FairseqDataclass):
+    """Dropout and embeddings."""
 
     dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
     encoder_dropout_in: Optional[float] = field(
@@ -20,14 +20,6 @@ class SentenceConfig(FairseqDataclass):
     encoder_dropout_out: Optional[float] = field(
         default=None,
         metadata={"help": "dropout between the encoder's layers (default: --dropout)"},
-    )
-    mlp_dropout: Optional[float] = field(
-        default=None,
-        metadata={"help": "dropout on the classifier's hidden layers (default: --dropout)"},
-    )
-    mlp_dropout_in: Optional[float] = field(
-        default=None,
-        metadata={"help": "dropout on the classifier's input (default: --mlp-dropout)"},
     )
     encoder_embed_dim: int = field(default=300, metadata={"help": "embedding dimension"})
     encoder_embed_path: Optional[str] = field(
@@ -40,6 +32,74 @@ class SentenceConfig(FairseqDataclass):
     encoder_embed_range: float = field(
         default=0.25,
         metadata={"help": "embeddings without a pretrained vector start within plus or minus this"},
+    )
+
+
+@dataclass
+class RecurrentEncoderConfig:
+    """A recurrent stack."""
+
+    encoder_hidden_size: int = field(
+        default=300, metadata={"help": "hidden size of the encoder, of each direction"}
+    )
+    encoder_layers: int = field(default=1, metadata={"help": "number of encoder layers"})
+    encoder_bidirectional: bool = field(
+        default=False, metadata={"help": "two independent stacks, one for each direction"}
+    )
+    encoder_interleaved: bool = field(
+        default=False,
+        metadata={"help": "two directions that meet after every layer, as in torch.nn.LSTM"},
+    )
+    engine: Optional[str] = field(
+        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
+    )
+
+
+@dataclass
+class SentenceStateEncoderConfig:
+    """The sentence-state LSTM."""
+
+    encoder_hidden_size: int = field(default=300, metadata={"help": "hidden size"})
+    num_steps: int = field(default=9, metadata={"help": "recurrent steps"})
+    window: int = field(default=1, metadata={"help": "neighbours read on each side"})
+    num_sentence_nodes: int = field(default=1, metadata={"help": "sentence nodes"})
+    no_boundaries: bool = field(
+        default=False, metadata={"help": "do not put <s> and </s> around the sentence"}
+    )
+    recompute: bool = field(
+        default=False, metadata={"help": "compute gates again in the backward: saves memory"}
+    )
+    engine: Optional[str] = field(
+        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
+    )
+
+
+@dataclass
+class ShortcutEncoderConfig:
+    """The shortcut-stacked LSTM."""
+
+    hidden_sizes: str = field(
+        default="512,1024,2048", metadata={"help": "hidden size of each layer and direction"}
+    )
+    connection: str = field(
+        default="shortcut", metadata={"help": "shortcut, residual, word or none"}
+    )
+    engine: Optional[str] = field(
+        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
+    )
+
+
+@dataclass
+class SentenceConfig(EmbeddingConfig):
+    """Embedding, pooling, features and classifier: what all sentence encoders share."""
+
+    mlp_dropout: Optional[float] = field(
+        default=None,
+        metadata={"help": "dropout on the classifier's hidden layers (default: --dropout)"},
+    )
+    mlp_dropout_in: Optional[float] = field(
+        default=None,
+        metadata={"help": "dropout on the classifier's input (default: --mlp-dropout)"},
     )
     pooling: str = field(
         default="max",
@@ -61,62 +121,25 @@ class SentenceConfig(FairseqDataclass):
 
 
 @dataclass
-class RecurrentSentenceConfig(SentenceConfig):
+class RecurrentSentenceConfig(RecurrentEncoderConfig, SentenceConfig):
     """With one of the recurrent stacks."""
-
-    encoder_hidden_size: int = field(
-        default=300, metadata={"help": "hidden size of the encoder, of each direction"}
-    )
-    encoder_layers: int = field(default=1, metadata={"help": "number of encoder layers"})
-    encoder_bidirectional: bool = field(
-        default=False, metadata={"help": "two independent stacks, one for each direction"}
-    )
-    encoder_interleaved: bool = field(
-        default=False,
-        metadata={"help": "two directions that meet after every layer, as in torch.nn.LSTM"},
-    )
-    engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
-    )
 
 
 @dataclass
-class SentenceStateConfig(SentenceConfig):
+class SentenceStateConfig(SentenceStateEncoderConfig, SentenceConfig):
     """With the sentence-state LSTM."""
 
     pooling: str = field(
         default="node", metadata={"help": "node (the sentence's state), max, mean, attention, last"}
     )
-    encoder_hidden_size: int = field(default=300, metadata={"help": "hidden size"})
-    num_steps: int = field(default=9, metadata={"help": "recurrent steps"})
-    window: int = field(default=1, metadata={"help": "neighbours read on each side"})
     num_sentence_nodes: int = field(
         default=1, metadata={"help": "sentence nodes; with 0, choose another --pooling"}
-    )
-    no_boundaries: bool = field(
-        default=False, metadata={"help": "do not put <s> and </s> around the sentence"}
-    )
-    recompute: bool = field(
-        default=False, metadata={"help": "compute gates again in the backward: saves memory"}
-    )
-    engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
     )
 
 
 @dataclass
-class ShortcutConfig(SentenceConfig):
+class ShortcutConfig(ShortcutEncoderConfig, SentenceConfig):
     """With the shortcut-stacked LSTM."""
-
-    hidden_sizes: str = field(
-        default="512,1024,2048", metadata={"help": "hidden size of each layer and direction"}
-    )
-    connection: str = field(
-        default="shortcut", metadata={"help": "shortcut, residual, word or none"}
-    )
-    engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
-    )
 
 
 @dataclass

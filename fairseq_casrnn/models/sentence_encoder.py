@@ -6,32 +6,26 @@ One fairseq model for each kind of body: ``<cell>_sentence_encoder`` for every c
 
 from __future__ import annotations
 
-import dataclasses
+import functools
+from collections.abc import Callable
 
 from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
 from torch import Tensor
 
-from .. import layers
 from ..cells import FAMILIES
 from ..errors import UserError
-from ..layers import SentenceStateLSTM, ShortcutStackedLSTM
 from .annealing import follow_epochs
-from .config import (
-    check_probabilities,
-    check_sizes,
-    config_for,
-    reads_lower_cell,
-    spelled_as_options,
-    warn_of_single_layers,
+from .build_bodies import (
+    convolution_body,
+    dropout,
+    recurrent_body,
+    sentence_state_body,
+    shortcut_body,
+    tiny_sizes,
+    transformer_body,
 )
-from .embedding import build_embedding
-from .sentence_bodies import (
-    ConvolutionBody,
-    RecurrentBody,
-    SentenceStateBody,
-    ShortcutBody,
-    TransformerBody,
-)
+from .config import check_probabilities, check_sizes, config_for, spelled_as_options
+from .embedding import build_embedding, check_embed_range
 from .sentence_config import (
     ConvolutionConfig,
     RecurrentSentenceConfig,
@@ -54,17 +48,14 @@ DROPOUTS = (
 class SentenceClassifier(BaseFairseqModel):
     """A sentence encoder, shared by both sentences of a pair, and a classifier.
 
-    Subclasses make the body in :meth:`build_body`.
+    Subclasses have ``build_body(cfg, size)``, which makes the body for embeddings of that size.
     """
+
+    build_body: Callable
 
     def __init__(self, encoder: SentenceEncoder, kind: str, classifier: Classifier):
         super().__init__()
         self.encoder, self.features, self.classifier = encoder, kind, classifier
-
-    @classmethod
-    def build_body(cls, cfg):
-        """The body for ``cfg``."""
-        raise NotImplementedError
 
     @classmethod
     def build_model(cls, cfg, task):
@@ -75,10 +66,7 @@ class SentenceClassifier(BaseFairseqModel):
         """
         check_sizes(cfg, [name for name in SIZES if hasattr(cfg, name)])
         check_probabilities(cfg, DROPOUTS)
-        if cfg.encoder_embed_range <= 0:
-            raise UserError(
-                f"--encoder-embed-range is {cfg.encoder_embed_range}; it must be greater than 0"
-            )
+        check_embed_range(cfg)
         if cfg.mlp_layers < 0:
             raise UserError(f"--mlp-layers is {cfg.mlp_layers}; it must be at least 0")
         if not hasattr(task, "classes"):
@@ -94,7 +82,7 @@ class SentenceClassifier(BaseFairseqModel):
             cfg.encoder_freeze_embed,
             cfg.encoder_embed_range,
         )
-        body = cls.build_body(cfg)
+        body = cls.build_body(cfg, cfg.encoder_embed_dim)
         with spelled_as_options(["pooling"]):
             encoder = SentenceEncoder(
                 embed,
@@ -117,8 +105,8 @@ class SentenceClassifier(BaseFairseqModel):
         follow_epochs(task, model, cfg)
         return model
 
-    @classmethod
-    def boundaries(cls, cfg, words) -> dict:
+    @staticmethod
+    def boundaries(cfg, words) -> dict:
         """Which of <s>, </s> are added or removed; fairseq's data ends each sentence with </s>."""
         return {}
 
@@ -173,171 +161,40 @@ def choose_features(kind: str | None, pairs: bool) -> str:
     return kind
 
 
-def dropout(cfg, name: str) -> float:
-    """The option ``name``, or ``--dropout`` where it is not given."""
-    value = getattr(cfg, name)
-    return cfg.dropout if value is None else value
+def around_sentence(cfg, words) -> dict:
+    """Both <s> and </s> for the sentence-state LSTM, or none."""
+    return {"end": words.eos()} if cfg.no_boundaries else {"begin": words.bos()}
 
 
-def directions(cfg) -> bool | str:
-    """``bidirectional`` of the recurrent stack."""
-    return "interleaved" if cfg.encoder_interleaved else cfg.encoder_bidirectional
-
-
-def numbers(text: str, option: str) -> list[int]:
-    """A comma-separated list of positive numbers. Raises UserError, naming ``option``."""
-    pieces = str(text).strip("[]()").split(",")
-    if not all(piece.strip().isdigit() and int(piece) for piece in pieces):
-        raise UserError(f"{option} is '{text}'; give positive numbers, separated by commas")
-    return [int(piece) for piece in pieces]
-
-
-class RecurrentSentenceClassifier(SentenceClassifier):
-    """With a stack of any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
-
-    cell_name = "stacked_lstm"
-
-    @classmethod
-    def build_body(cls, cfg):
-        """The recurrent stack."""
-        if cfg.encoder_interleaved and reads_lower_cell(cls.cell_name):
-            raise UserError(
-                f"{cls.cell_name} reads the cell of the layer below, which --encoder-interleaved "
-                "joins with the other direction's; give --encoder-bidirectional instead"
-            )
-        warn_of_single_layers(cls.cell_name, cfg)
-        own = [field.name for field in dataclasses.fields(FAMILIES[cls.cell_name].options)]
-        with spelled_as_options(own):
-            rnn = layers.build(
-                cls.cell_name,
-                cfg.encoder_embed_dim,
-                cfg.encoder_hidden_size,
-                cfg.encoder_layers,
-                bidirectional=directions(cfg),
-                dropout=dropout(cfg, "encoder_dropout_out"),
-                options=cfg,
-                engine=cfg.engine,
-            )
-        return RecurrentBody(rnn)
-
-
-class SentenceStateClassifier(SentenceClassifier):
-    """With the sentence-state LSTM, <s> and </s> around each sentence."""
-
-    @classmethod
-    def build_body(cls, cfg):
-        """The sentence-state LSTM."""
-        with spelled_as_options(["num_sentence_nodes"]):
-            layer = SentenceStateLSTM(
-                cfg.encoder_embed_dim,
-                cfg.encoder_hidden_size,
-                cfg.num_steps,
-                cfg.window,
-                cfg.num_sentence_nodes,
-                cfg.recompute,
-                getattr(cfg, "engine", None),  # checkpoints of version 0.1.0 may not have it
-            )
-        return SentenceStateBody(layer)
-
-    @classmethod
-    def boundaries(cls, cfg, words):
-        """Both, or none."""
-        return {"end": words.eos()} if cfg.no_boundaries else {"begin": words.bos()}
-
-
-class ShortcutClassifier(SentenceClassifier):
-    """With the shortcut-stacked LSTM."""
-
-    @classmethod
-    def build_body(cls, cfg):
-        """The stack."""
-        with spelled_as_options(["hidden_sizes", "connection"]):
-            return ShortcutBody(
-                ShortcutStackedLSTM(
-                    cfg.encoder_embed_dim,
-                    numbers(cfg.hidden_sizes, "hidden_sizes"),
-                    cfg.connection,
-                    dropout(cfg, "encoder_dropout_out"),
-                    cfg.engine,
-                )
-            )
-
-
-class ConvolutionClassifier(SentenceClassifier):
-    """With convolutions over words."""
-
-    @classmethod
-    def build_body(cls, cfg):
-        """The convolutions."""
-        return ConvolutionBody(
-            cfg.encoder_embed_dim,
-            numbers(cfg.filter_widths, "--filter-widths"),
-            cfg.num_filters,
-            cfg.encoder_layers,
-            dropout(cfg, "encoder_dropout_out"),
-        )
-
-
-class TransformerClassifier(SentenceClassifier):
-    """With a transformer encoder."""
-
-    @classmethod
-    def build_body(cls, cfg):
-        """The transformer."""
-        return TransformerBody(
-            cfg.encoder_embed_dim,
-            cfg.encoder_attention_heads,
-            cfg.encoder_ffn_embed_dim,
-            cfg.encoder_layers,
-            dropout(cfg, "encoder_dropout_out"),
-        )
-
-
-def register(name: str, base: type, config: type, **attributes) -> type:
+def register(name: str, build_body: Callable, config: type, **attributes) -> type:
     """Register the model ``<name>_sentence_encoder`` and, for tests, ``…_tiny``."""
     arch = f"{name}_sentence_encoder"
+    attributes = {"build_body": build_body, **attributes}
     model = type(
         arch.title().replace("_", ""),
-        (base,),
-        {"__doc__": f"Sentences with {name}.", "__module__": __name__, **attributes},
+        (SentenceClassifier,),
+        {
+            "__doc__": f"Sentences with {name}.",
+            "__module__": __name__,
+            **{key: staticmethod(function) for key, function in attributes.items()},
+        },
     )
     model = register_model(arch, dataclass=config)(model)
-
-    def tiny(args):
-        for key, value in TINY.items():
-            if key in config.__dataclass_fields__:
-                setattr(args, key, getattr(args, key, value))
-
-    register_model_architecture(arch, f"{arch}_tiny")(tiny)
+    register_model_architecture(arch, f"{arch}_tiny")(tiny_sizes(config))
     return model
 
 
-TINY = {
-    "encoder_embed_dim": 8,
-    "encoder_hidden_size": 8,
-    "encoder_layers": 2,
-    "mlp_size": 8,
-    "num_steps": 3,
-    "hidden_sizes": "4,8",
-    "num_filters": 4,
-    "encoder_attention_heads": 2,
-    "encoder_ffn_embed_dim": 16,
-}
 MODELS: dict[str, type] = {
     cell: register(
-        cell,
-        RecurrentSentenceClassifier,
-        config_for(cell, RecurrentSentenceConfig),
-        cell_name=cell,
+        cell, functools.partial(recurrent_body, cell), config_for(cell, RecurrentSentenceConfig)
     )
     for cell in FAMILIES
 }
 MODELS |= {
-    name: register(name, base, config)
-    for name, base, config in (
-        ("sentence_state_lstm", SentenceStateClassifier, SentenceStateConfig),
-        ("shortcut_lstm", ShortcutClassifier, ShortcutConfig),
-        ("cnn", ConvolutionClassifier, ConvolutionConfig),
-        ("transformer", TransformerClassifier, TransformerConfig),
-    )
+    "sentence_state_lstm": register(
+        "sentence_state_lstm", sentence_state_body, SentenceStateConfig, boundaries=around_sentence
+    ),
+    "shortcut_lstm": register("shortcut_lstm", shortcut_body, ShortcutConfig),
+    "cnn": register("cnn", convolution_body, ConvolutionConfig),
+    "transformer": register("transformer", transformer_body, TransformerConfig),
 }

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import UserError
-
-CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
+from .hub import Hub, check_finite, listed
 
 
 class Prediction(NamedTuple):
@@ -22,7 +19,7 @@ class Prediction(NamedTuple):
     probability: float
 
 
-class SentenceHub(nn.Module):
+class SentenceHub(Hub):
     """What ``from_pretrained`` of a sentence encoder returns.
 
     Attributes:
@@ -31,33 +28,7 @@ class SentenceHub(nn.Module):
         classes: names of the classes, in the order of the logits.
     """
 
-    def __init__(self, model, task):
-        super().__init__()
-        self.model, self.task, self.classes = model.eval(), task, task.classes
-
-    @classmethod
-    def load(cls, path, checkpoint_file=None, data=None, **overrides) -> SentenceHub:
-        """See :meth:`.SentenceClassifier.from_pretrained`."""
-        from ..explain import explained
-
-        with explained():
-            return cls._load(path, checkpoint_file, data, **overrides)
-
-    @classmethod
-    def _load(cls, path, checkpoint_file, data, **overrides) -> SentenceHub:
-        from fairseq import checkpoint_utils
-
-        file = find_checkpoint(Path(path), checkpoint_file)
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
-        cfg = state.get("cfg")
-        if cfg is None or cfg.task._name != "sentence_classification":
-            raise UserError(f"{file} is no sentence classifier; check the path")
-        check_options(overrides, cfg)
-        overrides = {"data": find_dictionaries(file.parent, data, cfg.task.data), **overrides}
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(file)], arg_overrides=overrides
-        )
-        return cls(model, task)
+    task_name, what = "sentence_classification", "sentence classifier"
 
     def predict(self, sentences: Sequence, batch_size: int = 32) -> list[Prediction]:
         """The most probable class of each sentence.
@@ -122,86 +93,12 @@ class SentenceHub(nn.Module):
 
     @torch.no_grad()
     def _run_dataset(self, dataset, function, batch_size: int) -> Tensor:
-        if batch_size < 1:
-            raise UserError(f"batch_size is {batch_size}; it must be at least 1")
-        device = self.model.encoder.embed_tokens.weight.device
-        order, rows = dataset.ordered_indices(), []
-        for indices in cut(order, dataset.num_tokens_vec(order).tolist(), batch_size):
-            batch = dataset.collater([dataset[i] for i in indices])
-            rows.append(function({k: v.to(device) for k, v in batch["net_input"].items()}))
+        order, rows = [], []
+        for indices, batch in self.batches(dataset, batch_size):
+            order += indices
+            rows.append(function(batch["net_input"]))
         rows = torch.cat(rows)
-        if not rows.isfinite().all():
-            raise UserError(
-                "the model's outputs are not finite: its training diverged, or its checkpoint is "
-                "damaged; use another checkpoint"
-            )
+        check_finite(rows)
         result = torch.empty_like(rows)
-        result[torch.as_tensor(order, device=device)] = rows
+        result[torch.as_tensor(order, device=rows.device)] = rows
         return result
-
-
-def cut(order, lengths: Sequence[int], batch_size: int, tokens: int = 16384) -> Iterator[list]:
-    """Batches of ``order``: of so many items, and when padded of so many tokens if of two or more.
-
-    Long reviews would else need memory by the gigabyte.
-    """
-    batch, longest = [], 0
-    for index, length in zip(order, lengths, strict=True):
-        longest = max(longest, length)
-        if batch and (len(batch) == batch_size or longest * (len(batch) + 1) > tokens):
-            yield batch
-            batch, longest = [], length
-        batch.append(index)
-    if batch:
-        yield batch
-
-
-def listed(sentences) -> list:
-    """``sentences`` as a list. Raises UserError for a single string, whose items are letters."""
-    if isinstance(sentences, str):
-        raise UserError(f"give a list of sentences, [{sentences!r}], not a single string")
-    return list(sentences)
-
-
-def check_options(names, cfg) -> None:
-    """Raises UserError for a name that no part of a checkpoint's configuration has as an option."""
-    from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
-
-    model = ARCH_MODEL_NAME_REGISTRY.get(cfg.model._name, cfg.model._name)
-    newer = getattr(MODEL_DATACLASS_REGISTRY.get(model), "__dataclass_fields__", {})
-    known = {name for part in (*cfg.values(), newer) if hasattr(part, "keys") for name in part}
-    for name in names:
-        if name not in known:
-            raise UserError(f"{name} is no option of this model or its task; correct its name")
-
-
-def find_checkpoint(path: Path, name: str | None) -> Path:
-    """The checkpoint meant by a folder or file, and a name in the folder.
-
-    Raises:
-        UserError: there is none.
-    """
-    if path.is_file():
-        return path
-    for candidate in (name,) if name else CHECKPOINTS:
-        if (path / candidate).is_file():
-            return path / candidate
-    wanted = name or " or ".join(CHECKPOINTS)
-    raise UserError(f"there is no checkpoint at {path} ({wanted}); check the path")
-
-
-def find_dictionaries(beside: Path, given: str | None, trained_on: str) -> str:
-    """The folder with ``input0/dict.txt`` and ``label/dict.txt``.
-
-    Raises:
-        UserError: they are in none of the places.
-    """
-    places = [given] if given else [str(beside), trained_on]
-    for place in places:
-        files = [os.path.join(place, part, "dict.txt") for part in ("input0", "label")]
-        if all(map(os.path.isfile, files)):
-            return str(place)
-    raise UserError(
-        f"input0/dict.txt and label/dict.txt are not in {' nor in '.join(map(str, places))}; name "
-        "the folder of the training data (--data), or copy them to the checkpoint"
-    )

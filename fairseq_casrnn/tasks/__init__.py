@@ -1,3 +1,7 @@
 """fairseq tasks that fairseq lacks; importing this registers them."""
 
-from . import sentence_classification, stateful_language_modeling  # noqa: F401
+from . import (  # noqa: F401
+    sentence_classification,
+    sequence_tagging,
+    stateful_language_modeling,
+)

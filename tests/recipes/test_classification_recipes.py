@@ -1,19 +1,14 @@
-"""The classification recipes from raw files to a table, on generated corpora.
-
-Starting Python and torch takes seconds, so most scripts get a PYTHON that only records its
-arguments, which are then run in this process.
-"""
+"""The classification recipes from raw files to a table, on generated corpora."""
 
 import importlib
 import json
 import os
 import shutil
-import subprocess
 import warnings
 from pathlib import Path
 
 import pytest
-from command_lines.programs import checkpoint, fairseq
+from command_lines.programs import checkpoint
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
@@ -28,6 +23,7 @@ from labelled_corpora import (
     write_trec,
 )
 from models.sentences import make_task
+from recipe_runs import EXAMPLES, run, train
 
 from fairseq_casrnn.evaluation import classify
 
@@ -35,7 +31,6 @@ pytestmark = [  # fairseq's own
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning"),
 ]
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RECIPES = {
     "mr": (write_mr, ()),
     "sst": (write_sst, ()),
@@ -72,44 +67,6 @@ SYSTEMS = {
 
 
 TWO_WAYS = ("bi", "shortcut", "residual")
-
-
-def run(script, *options, status=0, **env):
-    """Run a script of examples/ from elsewhere; its output, or its error if it must fail."""
-    done = subprocess.run(
-        [EXAMPLES / script, *map(str, options)],
-        cwd="/",
-        capture_output=True,
-        text=True,
-        env={**os.environ, **env},
-    )
-    assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout if status == 0 else done.stderr
-
-
-@pytest.fixture
-def recorded(tmp_path):
-    """``recorded(script, …)``: the Python command lines that a script would run."""
-    stub, record = tmp_path / "python", tmp_path / "record"
-    stub.write_text(f"#!/bin/sh\n(printf '%s\\t' \"$@\"; echo) >> {record}\n")
-    stub.chmod(0o755)
-
-    def commands(script, *options, **env):
-        record.write_text("")
-        run(script, *options, PYTHON=str(stub), **env)
-        lines = [line.split("\t")[:-1] for line in record.read_text().splitlines()]
-        assert all(line[0] == "-m" for line in lines)
-        return [line[1:] for line in lines]
-
-    return commands
-
-
-def train(command):
-    """Run a recorded ``fairseq_cli.train``, without its --user-dir, which is given anyway."""
-    program, *args = command
-    assert program == "fairseq_cli.train"
-    at = args.index("--user-dir")
-    return fairseq("train", *args[:at], *args[at + 2 :], "--cpu")
 
 
 def prepared(recorded, recipe, tmp_path):

@@ -7,7 +7,7 @@ import torch
 from fairseq.models import MODEL_REGISTRY
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.sentence_hub import cut
+from fairseq_casrnn.models.hub import cut
 
 from .common import LINES
 
@@ -85,6 +85,7 @@ def test_options_that_are_none(trained):
     with pytest.raises(UserError, match="truncat is no option of this model or its task"):
         load(str(trained), truncat=4)
     assert load(str(trained), truncate=4, engine="eager").task.cfg.truncate == 4
+    assert load(str(trained), tokenizer="space", engine="eager").task.cfg.tokenizer == "space"
     with pytest.raises(UserError, match="batch_size is 0; it must be at least 1"):
         load(str(trained)).predict(["a"], batch_size=0)
 

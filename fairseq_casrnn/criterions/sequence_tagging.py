@@ -1,0 +1,86 @@
+"""The loss of a tagger, per word; accuracy, and precision, recall and F1 of spans."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+
+from ..errors import UserError
+from ..evaluation.tags import COUNTS, counts, scores
+
+
+@dataclass
+class SequenceTaggingCriterionConfig(FairseqDataclass):
+    """No options."""
+
+
+@register_criterion("sequence_tagging", dataclass=SequenceTaggingCriterionConfig)
+class SequenceTaggingCriterion(FairseqCriterion):
+    """-log p of the tags of a sentence under the CRF, or of each word under the softmax.
+
+    In validation it also finds the best tags and logs accuracy and, where tags mark spans, their
+    precision, recall and F1, from counts over the whole set.
+
+    Raises:
+        UserError: a task without tags.
+    """
+
+    def __init__(self, task):
+        super().__init__(task)
+        if not hasattr(task, "characters"):
+            raise UserError("--criterion sequence_tagging needs --task sequence_tagging")
+
+    def forward(self, model, sample, reduce=True):
+        """The summed loss of a batch, its number of words, and what is logged."""
+        target = sample["target"]
+        emissions, loss = model(**sample["net_input"], target=target)
+        logged = {
+            "loss": loss.detach(),
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["nsentences"],
+            "sample_size": sample["ntokens"],
+        }
+        if not model.training:
+            lengths, names = sample["lengths"], self.task.classes
+            best = [[names[tag] for tag in row] for row in model.best(emissions, lengths)]
+            rows = zip(target.tolist(), lengths.tolist(), strict=True)
+            gold = [[names[tag] for tag in row[:length]] for row, length in rows]
+            found = counts(gold, best, self.task.are_spans)
+            logged["counts"] = torch.tensor(
+                found, device=target.device, dtype=torch.float64
+            )  # doubles: fairseq adds them to the other numbers
+        return loss, sample["ntokens"], logged
+
+    @staticmethod
+    def reduce_metrics(logging_outputs) -> None:
+        """Add the logged numbers of some batches to fairseq's meters."""
+        total = sum(log.get("sample_size", 0) for log in logging_outputs)
+        loss = sum(log.get("loss", 0) for log in logging_outputs)
+        if not total:
+            return
+        metrics.log_scalar("loss", loss / total / math.log(2), total, round=3)
+        found = [log["counts"] for log in logging_outputs if "counts" in log]
+        if not found:
+            return
+        metrics.log_scalar_sum("_tags", sum(found).cpu())
+        total_counts = dict(zip(COUNTS, sum(found).tolist(), strict=True))
+        for name in scores(total_counts):
+            metrics.log_derived(name, derived(name))
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Yes, the counts too."""
+        return True
+
+
+def derived(name: str):
+    """A function of fairseq's meters that gives the score from the sum of all counts."""
+
+    def score(meters):
+        total = dict(zip(COUNTS, meters["_tags"].sum.tolist(), strict=True))
+        return round(scores(total).get(name, 0.0), 2)
+
+    return score

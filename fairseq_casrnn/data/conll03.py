@@ -1,0 +1,82 @@
+"""CoNLL-2003 names: ``python -m fairseq_casrnn.data.conll03``.
+
+Reads ``eng.train``, ``eng.testa``, ``eng.testb`` of https://www.clips.uantwerpen.be/conll2003/ner/
+(made from the Reuters corpus), or the same as ``train.txt``, ``valid.txt``, ``test.txt``: lines
+"word part-of-speech chunk name", a blank line after each sentence; in IOB1 or IOB2. 14,041 / 3,250
+/ 3,453 sentences of 203,621 / 51,362 / 46,435 words.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.labelled import find
+from fairseq_casrnn.data.spans import TAG, as_bioes
+from fairseq_casrnn.data.tagged import (
+    Tagged,
+    TaggedCorpus,
+    add_tagging_arguments,
+    prepare,
+    read_blocks,
+)
+from fairseq_casrnn.errors import UserError
+
+FILES = {
+    "train": ("eng.train", "train.txt"),
+    "valid": ("eng.testa", "valid.txt"),
+    "test": ("eng.testb", "test.txt"),
+}
+COLUMNS = {"pos": 1, "chunk": 2, "ner": 3}
+WHERE = "get CoNLL-2003 as https://www.clips.uantwerpen.be/conll2003/ner/ describes"
+DOCUMENT = "-DOCSTART-"
+
+
+def read_sentences(path: Path, column: str) -> tuple[list[Tagged], int]:
+    """Sentences with the tags of a column, spans in BIOES; and how many lines part documents.
+
+    Raises:
+        UserError: a line without four columns, or whose tag is in no IOB scheme.
+    """
+    sentences, documents = [], 0
+    for first, rows in read_blocks(path, 4):
+        tags = [row[COLUMNS[column]] for row in rows]
+        if rows[0][0] == DOCUMENT:
+            documents += 1
+            continue
+        if column != "pos":
+            for number, tag in enumerate(tags, start=first):
+                if not TAG.fullmatch(tag):
+                    raise UserError(
+                        f"{path}, line {number}: '{tag}' is neither O nor of the form B-TYPE, "
+                        "I-TYPE; get the file again"
+                    )
+            tags = as_bioes(tags)
+        sentences.append(Tagged([row[0] for row in rows], tags))
+    return sentences, documents
+
+
+def read_corpus(raw: Path, column: str) -> TaggedCorpus:
+    """The official split."""
+    splits, documents = {}, 0
+    for split, names in FILES.items():
+        splits[split], count = read_sentences(find(raw, names, WHERE), column)
+        documents += count
+    return TaggedCorpus(splits, {"document lines left out": documents})
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(
+        prog="python -m fairseq_casrnn.data.conll03", description="CoNLL-2003, binarised."
+    )
+    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
+    parser.add_argument("--column", choices=COLUMNS, default="ner", help="default: %(default)s")
+    add_tagging_arguments(parser)
+    args = parser.parse_args(argv)
+    return run_main(lambda: prepare(lambda: read_corpus(args.raw, args.column), args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Parts of speech of Universal Dependencies treebanks: ``python -m fairseq_casrnn.data.pos``.
+
+Reads the ``*-ud-train.conllu``, ``*-ud-dev.conllu``, ``*-ud-test.conllu`` of a treebank
+(https://universaldependencies.org, format: …/format.html). English-EWT: 12,544 / 2,001 / 2,077
+sentences.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.tagged import Tagged, TaggedCorpus, add_tagging_arguments, prepare
+from fairseq_casrnn.data.text import read_lines
+from fairseq_casrnn.errors import UserError
+
+FILES = {"train": "train", "valid": "dev", "test": "test"}
+COLUMNS = {"upos": 3, "xpos": 4}
+WHERE = "get a treebank from https://universaldependencies.org"
+WORD = re.compile(r"[0-9]+")
+OTHER = re.compile(r"[0-9]+[-.][0-9]+")  # several words written as one; words that are not written
+
+
+def read_sentences(path: Path, column: str) -> list[Tagged]:
+    """The syntactic words of a CoNLL-U file and their tags.
+
+    Raises:
+        UserError: a line that has not ten columns, no number, or no tag.
+    """
+    sentences, words, tags = [], [], []
+    for number, line in enumerate([*read_lines(path), ""], start=1):
+        if line.startswith("#"):
+            continue
+        if not line.strip():
+            if words:
+                sentences.append(Tagged(words, tags))
+                words, tags = [], []
+            continue
+        cells = line.split("\t")
+        if len(cells) != 10 or not (WORD.fullmatch(cells[0]) or OTHER.fullmatch(cells[0])):
+            raise UserError(
+                f"{path}, line {number} is not a word of CoNLL-U, ten columns the first of which "
+                "is its number; get the file again"
+            )
+        if OTHER.fullmatch(cells[0]):
+            continue
+        tag = cells[COLUMNS[column]]
+        if tag == "_" or not tag.strip():
+            raise UserError(f"{path}, line {number} has no {column.upper()}; choose another --tags")
+        # A few treebanks write numbers with spaces, "10 000"; a word of a dictionary has none.
+        words.append("_".join(cells[1].split()) or "_")
+        tags.append("_".join(tag.split()))
+    return sentences
+
+
+def find(raw: Path, split: str) -> Path:
+    """The file of a split. Raises UserError where there is none, or more than one."""
+    if not raw.is_dir():
+        raise UserError(f"{raw} is not a folder; {WHERE} and name its folder with --raw")
+    found = sorted(raw.glob(f"*{split}.conllu"))
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise UserError(
+            f"{raw} must hold one file *-ud-{split}.conllu, but has {names}; {WHERE}, one in a "
+            "folder"
+        )
+    return found[0]
+
+
+def read_corpus(raw: Path, column: str) -> TaggedCorpus:
+    """The treebank's split."""
+    return TaggedCorpus(
+        {split: read_sentences(find(raw, name), column) for split, name in FILES.items()}
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(prog="python -m fairseq_casrnn.data.pos", description="Parts of speech.")
+    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
+    parser.add_argument(
+        "--tags",
+        choices=COLUMNS,
+        default="upos",
+        help="upos, the 17 universal ones, or xpos, the language's own (default: %(default)s)",
+    )
+    add_tagging_arguments(parser)
+    args = parser.parse_args(argv)
+    return run_main(lambda: prepare(lambda: read_corpus(args.raw, args.tags), args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""Tags of spans of words (entities, chunks): the schemes IOB1, IOB2 and BIOES."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# Begin, inside, end (or last), single (or unit, whole) of a span of a type; O is outside of all.
+TAG = re.compile(r"O|[BIELSUW]-.+", re.DOTALL)
+AS_IOB2 = {"B": "B", "S": "B", "U": "B", "W": "B", "I": "I", "E": "I", "L": "I"}
+
+
+def are_spans(classes: Sequence[str]) -> bool:
+    """Whether the tags mark spans; those of parts of speech do not."""
+    return all(map(TAG.fullmatch, classes)) and any(name != "O" for name in classes)
+
+
+def as_iob2(tags: Sequence[str]) -> list[str]:
+    """Tags of any of the schemes with B and I alone, for an evaluation in the manner of conlleval.
+
+    What a model predicts need not be well formed: an I without a B, or after another type, stays
+    as it is, and conlleval takes it as the beginning of a span.
+    """
+    return [tag if tag == "O" else AS_IOB2[tag[0]] + tag[1:] for tag in tags]
+
+
+def spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """(type, first word, last word) of every span, as conlleval finds them."""
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    return set(get_entities(as_iob2(tags)))
+
+
+def as_bioes(tags: Sequence[str]) -> list[str]:
+    """IOB1, IOB2 or BIOES as BIOES, in which neighbouring spans of one type cannot merge."""
+    found = ["O"] * len(tags)
+    for kind, first, last in spans(tags):
+        found[first : last + 1] = [f"I-{kind}"] * (last + 1 - first)
+        found[first], found[last] = f"B-{kind}", f"E-{kind}"
+        if first == last:
+            found[first] = f"S-{kind}"
+    return found

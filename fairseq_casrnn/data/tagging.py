@@ -1,0 +1,123 @@
+"""Sentences with a tag for each word, as a fairseq data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy
+import torch
+from fairseq.data import FairseqDataset, data_utils
+
+from .classification import Forget
+
+LONGEST_WORD = 50  # in characters; of a longer one, such as an address, the rest is not read
+
+
+class TaggingDataset(FairseqDataset):
+    """Words, their characters and their tags.
+
+    Args:
+        words: data set of token tensors with ``sizes``, each ended by </s>.
+        tags: function of an index: the numbers of the sentence's tags, ``(words,)``; None where
+            they are unknown.
+        pad: padding token of the words.
+        characters: function of an index: the characters of the sentence's words, a tensor each;
+            None where they are not read.
+        character_pad: padding token of the characters.
+        shuffle: whether sentences of one length come in random order, another one in each epoch.
+        forget: words to be forgotten at times, or None.
+    """
+
+    def __init__(
+        self,
+        words,
+        tags: Callable | None,
+        pad: int,
+        characters: Callable | None = None,
+        character_pad: int = 0,
+        shuffle: bool = True,
+        forget: Forget | None = None,
+    ):
+        self.words, self.tags, self.pad = words, tags, pad
+        self.characters, self.character_pad = characters, character_pad
+        self.shuffle, self.forget, self.epoch = shuffle, forget, 1
+        self.sizes = numpy.asarray(words.sizes)
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self):
+        """Whether all epochs have the same batches."""
+        return not self.shuffle
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose anew the words to forget."""
+        self.epoch = epoch
+
+    def __len__(self):
+        return len(self.sizes)
+
+    def __getitem__(self, index):
+        words = [self.words[index].long()]
+        if self.forget:
+            words = self.forget(words, self.epoch, int(index))
+        return {
+            "id": int(index),
+            "words": words[0],
+            "characters": self.characters(index) if self.characters else None,
+            "tags": self.tags(index) if self.tags else None,
+        }
+
+    def collater(self, samples):
+        """A batch.
+
+        Its ``net_input`` has ``src_tokens`` (B, T + 1), with </s> and padded on the right, and
+        ``spelling`` (B, T, W) where characters are read; ``lengths`` (B,) counts the words and
+        ``target`` (B, T) has their tags, -1 at padding. Where no sentence has a word, T is 1.
+        """
+        if not samples:
+            return {}
+        words = [sample["words"] for sample in samples]
+        lengths = torch.tensor([len(sentence) - 1 for sentence in words])
+        batch = {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "nsentences": len(samples),
+            "ntokens": int(lengths.sum()),
+            "lengths": lengths,
+            "net_input": {"src_tokens": data_utils.collate_tokens(words, self.pad)},
+        }
+        longest = max(int(lengths.max()), 1)
+        if samples[0]["characters"] is not None:
+            spelt = [sample["characters"] for sample in samples]
+            batch["net_input"]["spelling"] = self._spelling(spelt, longest)
+        if samples[0]["tags"] is not None:
+            target = torch.full((len(samples), longest), -1)
+            for row, sample in zip(target, samples, strict=True):
+                row[: len(sample["tags"])] = sample["tags"]
+            batch["target"] = target
+        return batch
+
+    def _spelling(self, sentences: list, longest: int) -> torch.Tensor:
+        words = [word[:LONGEST_WORD] for sentence in sentences for word in sentence]
+        width = max((len(word) for word in words), default=1)
+        spelling = torch.full((len(sentences), longest, width), self.character_pad)
+        place = [(b, t) for b, sentence in enumerate(sentences) for t in range(len(sentence))]
+        for (b, t), word in zip(place, words, strict=True):
+            spelling[b, t, : len(word)] = word
+        return spelling
+
+    def num_tokens(self, index):
+        """Length of the sentence with </s>, which ``--max-tokens`` counts."""
+        return int(self.sizes[index])
+
+    def num_tokens_vec(self, indices):
+        """The same for many."""
+        return self.sizes[indices]
+
+    def size(self, index):
+        """Length of the sentence, which the maximal positions limit."""
+        return int(self.sizes[index])
+
+    def ordered_indices(self):
+        """All indices, sorted by length, in random order among equals: batches of one length."""
+        count = len(self)
+        indices = numpy.random.permutation(count) if self.shuffle else numpy.arange(count)
+        return indices[numpy.argsort(self.sizes[indices], kind="stable")]

@@ -1,0 +1,103 @@
+"""Tag a test set with trained runs: what the tagging recipes' ``evaluate.sh`` calls.
+
+``python -m fairseq_casrnn.evaluation.tag_runs --data DIR --out DIR`` evaluates ``DIR/NAME/seedN``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.evaluation.classify import (
+    add_subset_arguments,
+    evaluate_each,
+    keep,
+    training_seconds,
+)
+from fairseq_casrnn.evaluation.evaluate import choose_checkpoint
+from fairseq_casrnn.evaluation.tag import load
+from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores
+
+
+def tag(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict:
+    """Tag ``subset`` of a prepared folder.
+
+    Returns:
+        ``sentences``, ``words``, the scores (:func:`.tags.scores`), ``seconds``, ``rows`` (word,
+        true tag, predicted tag) of each sentence, words as the model knows them, and ``report``,
+        seqeval's table by type, or None where tags mark no spans.
+
+    Raises:
+        UserError: a checkpoint or data that cannot be used.
+    """
+    hub = load(checkpoint, str(data / "data-bin"))
+    task = hub.task
+    with captured_log():
+        dataset = task.read(subset)
+        start = time.perf_counter()
+        found = hub.of_dataset(dataset, batch_size)
+        seconds = time.perf_counter() - start
+    truth = [[hub.classes[tag] for tag in dataset.tags(i).tolist()] for i in range(len(dataset))]
+    words = [
+        [task.dictionary[int(token)] for token in dataset.words[i][:-1]]
+        for i in range(len(dataset))
+    ]
+    total = dict(zip(COUNTS, counts(truth, found, task.are_spans), strict=True))
+    return {
+        "sentences": len(truth),
+        "words": total["words"],
+        **{name: round(value, 2) for name, value in scores(total).items()},
+        "seconds": round(seconds, 2),
+        "rows": [
+            list(zip(*columns, strict=True)) for columns in zip(words, truth, found, strict=True)
+        ],
+        "report": report(truth, found) if task.are_spans else None,
+    }
+
+
+def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 64) -> dict:
+    """Tag with a run's checkpoint, keep the result in the run's folder, return its numbers.
+
+    ``SUBSET.json`` gets the scores, ``SUBSET.predictions.txt`` a line "word true predicted" for
+    each word, which conlleval reads, and an empty line after each sentence.
+    """
+    result = tag(data, choose_checkpoint(run, which, maximize=True), subset, batch_size)
+    rows, by_type = result.pop("rows"), result.pop("report")
+    lines = ("".join(" ".join(row) + "\n" for row in sentence) + "\n" for sentence in rows)
+    keep(run, subset, "predictions.txt", "".join(lines), result)
+    if by_type:
+        print(by_type)
+    seconds = training_seconds(run)
+    if seconds is not None:
+        result["train_seconds"] = seconds
+    return {"checkpoint": which, "subset": subset, **result}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = Parser(
+        prog="python -m fairseq_casrnn.evaluation.tag_runs",
+        description="Tag the test set with trained runs, print and record accuracy or F1.",
+    )
+    add_subset_arguments(parser)
+    args = parser.parse_args(argv)
+    return run_main(lambda: evaluate_all(args))
+
+
+def evaluate_all(args: argparse.Namespace) -> None:
+    """Evaluate the runs and print mean ± deviation of F1, or of accuracy, over the seeds."""
+
+    def describe(result: dict) -> str:
+        names = [name for name in ("f1", "precision", "recall", "accuracy") if name in result]
+        what = ", ".join(f"{name.replace('f1', 'F1')} {result[name]:.2f}" for name in names)
+        size = f"{result['words']} words, {result['sentences']} sentences"
+        return f"{what} on {size} of {args.subset}"
+
+    evaluate_each(args, evaluate, describe, lambda result: result.get("f1", result["accuracy"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

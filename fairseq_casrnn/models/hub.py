@@ -1,0 +1,150 @@
+"""What the trained models share that are asked from Python: loading, batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from ..errors import UserError
+from ..explain import explained
+
+CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
+
+
+class Hub(nn.Module):
+    """A trained model with its task.
+
+    Subclasses have ``task_name`` and ``what``, the kind of model in words.
+
+    Attributes:
+        model: the model, in ``eval()`` mode.
+        task: its task.
+        classes: names of the classes, in the order of the model's outputs.
+    """
+
+    task_name: str
+    what: str
+
+    def __init__(self, model, task):
+        super().__init__()
+        self.model, self.task, self.classes = model.eval(), task, task.classes
+
+    @classmethod
+    def load(cls, path, checkpoint_file=None, data=None, **overrides) -> Hub:
+        """See ``from_pretrained`` of the models."""
+        with explained():
+            return cls._load(path, checkpoint_file, data, **overrides)
+
+    @classmethod
+    def _load(cls, path, checkpoint_file, data, **overrides) -> Hub:
+        from fairseq import checkpoint_utils
+
+        file = find_checkpoint(Path(path), checkpoint_file)
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
+        cfg = state.get("cfg")
+        if cfg is None or cfg.task._name != cls.task_name:
+            raise UserError(f"{file} is no {cls.what}; check the path")
+        check_options(overrides, cfg)
+        overrides = {"data": find_dictionaries(file.parent, data, cfg.task.data), **overrides}
+        # Those of the task by themselves: fairseq has another option --tokenizer.
+        own = set(overrides) & set(cfg.task)
+        overrides["task"] = {name: overrides.pop(name) for name in own}
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(file)], arg_overrides=overrides
+        )
+        return cls(model, task)
+
+    def batches(self, dataset, batch_size: int) -> Iterator[tuple[list, dict]]:
+        """(indices, batch) of a data set, each batch where the model is.
+
+        Raises:
+            UserError: a batch size below 1.
+        """
+        if batch_size < 1:
+            raise UserError(f"batch_size is {batch_size}; it must be at least 1")
+        device = self.model.encoder.embed_tokens.weight.device
+        order = dataset.ordered_indices()
+        for indices in cut(order, dataset.num_tokens_vec(order).tolist(), batch_size):
+            batch = dataset.collater([dataset[i] for i in indices])
+            batch["net_input"] = {k: v.to(device) for k, v in batch["net_input"].items()}
+            yield indices, batch
+
+
+def check_finite(rows: torch.Tensor) -> None:
+    """Raises UserError for outputs that are not finite."""
+    if not rows.isfinite().all():
+        raise UserError(
+            "the model's outputs are not finite: its training diverged, or its checkpoint is "
+            "damaged; use another checkpoint"
+        )
+
+
+def cut(order, lengths: Sequence[int], batch_size: int, tokens: int = 16384) -> Iterator[list]:
+    """Batches of ``order``: of so many items, and when padded of so many tokens if of two or more.
+
+    Long reviews would else need memory by the gigabyte.
+    """
+    batch, longest = [], 0
+    for index, length in zip(order, lengths, strict=True):
+        longest = max(longest, length)
+        if batch and (len(batch) == batch_size or longest * (len(batch) + 1) > tokens):
+            yield batch
+            batch, longest = [], length
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def listed(sentences) -> list:
+    """``sentences`` as a list. Raises UserError for a single string, whose items are letters."""
+    if isinstance(sentences, str):
+        raise UserError(f"give a list of sentences, [{sentences!r}], not a single string")
+    return list(sentences)
+
+
+def check_options(names, cfg) -> None:
+    """Raises UserError for a name that no part of a checkpoint's configuration has as an option."""
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
+
+    model = ARCH_MODEL_NAME_REGISTRY.get(cfg.model._name, cfg.model._name)
+    newer = getattr(MODEL_DATACLASS_REGISTRY.get(model), "__dataclass_fields__", {})
+    known = {name for part in (*cfg.values(), newer) if hasattr(part, "keys") for name in part}
+    for name in names:
+        if name not in known:
+            raise UserError(f"{name} is no option of this model or its task; correct its name")
+
+
+def find_checkpoint(path: Path, name: str | None) -> Path:
+    """The checkpoint meant by a folder or file, and a name in the folder.
+
+    Raises:
+        UserError: there is none.
+    """
+    if path.is_file():
+        return path
+    for candidate in (name,) if name else CHECKPOINTS:
+        if (path / candidate).is_file():
+            return path / candidate
+    wanted = name or " or ".join(CHECKPOINTS)
+    raise UserError(f"there is no checkpoint at {path} ({wanted}); check the path")
+
+
+def find_dictionaries(beside: Path, given: str | None, trained_on: str) -> str:
+    """The folder with ``input0/dict.txt`` and ``label/dict.txt``.
+
+    Raises:
+        UserError: they are in none of the places.
+    """
+    places = [given] if given else [str(beside), trained_on]
+    for place in places:
+        files = [os.path.join(place, part, "dict.txt") for part in ("input0", "label")]
+        if all(map(os.path.isfile, files)):
+            return str(place)
+    raise UserError(
+        f"input0/dict.txt and label/dict.txt are not in {' nor in '.join(map(str, places))}; name "
+        "the folder of the training data (--data), or copy them to the checkpoint"
+    )

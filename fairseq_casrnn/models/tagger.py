@@ -1,0 +1,195 @@
+"""Taggers: embedding and spelling → body → a tag for each word, by a CRF or by softmax.
+
+One fairseq model for each kind of body: ``<cell>_tagger`` for every cell,
+``sentence_state_lstm_tagger``, ``shortcut_lstm_tagger``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from torch import Tensor, nn
+
+from ..cells import FAMILIES
+from ..errors import UserError
+from .annealing import follow_epochs
+from .build_bodies import (
+    dropout,
+    recurrent_body,
+    sentence_state_body,
+    shortcut_body,
+    tiny_sizes,
+)
+from .config import check_probabilities, check_sizes, config_for
+from .dropout import Dropout
+from .embedding import build_embedding, check_embed_range
+from .tagger_config import (
+    RecurrentTaggerConfig,
+    SentenceStateTaggerConfig,
+    ShortcutTaggerConfig,
+)
+from .tagger_parts import Spelling, TagCRF, WordEncoder
+
+SIZES = (
+    *("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "char_embed_dim"),
+    *("num_steps", "window"),
+)
+DROPOUTS = ("dropout", "encoder_dropout_in", "encoder_dropout_out", "tagger_dropout")
+OUTPUTS = ("crf", "softmax")
+
+
+class Tagger(BaseFairseqModel):
+    """Tags for the words of a sentence.
+
+    Subclasses have ``build_body(cfg, size)``, which makes the body for inputs of that size.
+
+    Attributes:
+        encoder: the :class:`.WordEncoder`.
+        output: linear, from its states to the tags' scores ("emissions").
+        crf: :class:`.TagCRF`, or None.
+    """
+
+    build_body: Callable
+
+    def __init__(self, encoder: WordEncoder, classes: int, crf: bool = True, dropout: float = 0.0):
+        super().__init__()
+        self.encoder, self.dropout = encoder, Dropout(dropout, module_name="Tagger")
+        self.output = nn.Linear(encoder.output_size, classes)
+        self.crf = TagCRF(classes) if crf else None
+
+    @classmethod
+    def build_model(cls, cfg, task):
+        """A new model for ``cfg`` (the dataclass of the architecture) and the task.
+
+        Raises:
+            UserError: option values that contradict each other or lie out of range.
+        """
+        check_sizes(cfg, [name for name in SIZES if hasattr(cfg, name)])
+        check_probabilities(cfg, DROPOUTS)
+        check_embed_range(cfg)
+        if cfg.char_filters < 0:
+            raise UserError(f"--char-filters is {cfg.char_filters}; it must be at least 0")
+        if cfg.tagger_output not in OUTPUTS:
+            raise UserError(f"--tagger-output is '{cfg.tagger_output}'; use crf or softmax")
+        if not hasattr(task, "characters"):
+            raise UserError("taggers need --task sequence_tagging, which knows the tags")
+        words, spelling = task.source_dictionary, None
+        if cfg.char_filters:
+            if task.characters is None:
+                raise UserError(
+                    "--char-filters needs the words' characters, but the data folder has no "
+                    "spelling/; prepare it with a recipe's prepare.sh, or drop the option"
+                )
+            spelling = Spelling(
+                *(len(task.characters), task.characters.pad()),
+                *(cfg.char_embed_dim, cfg.char_filters, dropout(cfg, "encoder_dropout_in")),
+            )
+        task.spells = spelling is not None
+        embed = build_embedding(
+            words,
+            cfg.encoder_embed_dim,
+            cfg.encoder_embed_path,
+            cfg.encoder_freeze_embed,
+            cfg.encoder_embed_range,
+        )
+        encoder = WordEncoder(
+            embed,
+            cls.build_body(cfg, cfg.encoder_embed_dim + cfg.char_filters),
+            spelling,
+            dropout(cfg, "encoder_dropout_in"),
+            None if getattr(cfg, "no_boundaries", True) else words.bos(),
+        )
+        model = cls(encoder, len(task.classes), cfg.tagger_output == "crf", cfg.tagger_dropout)
+        follow_epochs(task, model, cfg)
+        return model
+
+    def forward(
+        self, src_tokens: Tensor, spelling: Tensor | None = None, target: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Scores of the tags, and the loss where the right ones are known.
+
+        Args:
+            src_tokens: (B, T + 1) words, each sentence ended by </s>, padded at the end.
+            spelling: (B, T, W) their characters, for a model with ``--char-filters``.
+            target: (B, T) numbers of the tags, -1 at padding.
+
+        Returns:
+            Emissions ``(B, max(T, 1), K)`` in float32 or more, and -log p of the tags, summed over
+            the batch, or None.
+        """
+        states = self.dropout(self.encoder(src_tokens, spelling))
+        emissions = self.output(states)
+        if emissions.dtype.itemsize < 4:
+            emissions = emissions.float()
+        if target is None:
+            return emissions, None
+        if self.crf is not None:
+            return emissions, self.crf.loss(emissions, target)
+        flat = emissions.flatten(0, 1)
+        return emissions, F.cross_entropy(flat, target.flatten(), ignore_index=-1, reduction="sum")
+
+    def best(self, emissions: Tensor, lengths: Tensor) -> list[list[int]]:
+        """The best tags (by Viterbi with a CRF) of sentences with ``lengths`` (B,) words."""
+        if self.crf is not None:
+            return self.crf.best(emissions, lengths)
+        rows = emissions.argmax(-1).tolist()
+        return [row[:length] for row, length in zip(rows, lengths.tolist(), strict=True)]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Anneal the temperature of layers that have one."""
+        for module in self.encoder.modules():
+            if hasattr(module, "set_epoch"):
+                module.set_epoch(epoch)
+
+    def max_positions(self):
+        """Any length."""
+        return None
+
+    @classmethod
+    def from_pretrained(
+        cls, model_name_or_path, checkpoint_file=None, data_name_or_path=None, **kwargs
+    ):
+        """Load a trained tagger to ask it from Python; see :class:`.TaggerHub`.
+
+        Args:
+            model_name_or_path: folder of the checkpoint, or the checkpoint itself.
+            checkpoint_file: its name there (default: checkpoint_best.pt, else model.pt, else
+                checkpoint_last.pt).
+            data_name_or_path: folder of the training's dictionaries (default: the model's folder,
+                else the data it was trained on).
+            kwargs: options of the task or model to override.
+
+        Raises:
+            UserError: no checkpoint there, one of another kind, no dictionaries, or no such option.
+        """
+        from .tagger_hub import TaggerHub
+
+        return TaggerHub.load(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+
+
+def register(name: str, build_body: Callable, config: type) -> type:
+    """Register the model ``<name>_tagger`` and, for tests, ``…_tiny``."""
+    arch = f"{name}_tagger"
+    attributes = {"__doc__": f"Tags by {name}.", "__module__": __name__}
+    attributes["build_body"] = staticmethod(build_body)
+    model = type(arch.title().replace("_", ""), (Tagger,), attributes)
+    model = register_model(arch, dataclass=config)(model)
+    register_model_architecture(arch, f"{arch}_tiny")(tiny_sizes(config))
+    return model
+
+
+MODELS: dict[str, type] = {
+    cell: register(
+        cell, functools.partial(recurrent_body, cell), config_for(cell, RecurrentTaggerConfig)
+    )
+    for cell in FAMILIES
+}
+MODELS |= {
+    "sentence_state_lstm": register(
+        "sentence_state_lstm", sentence_state_body, SentenceStateTaggerConfig
+    ),
+    "shortcut_lstm": register("shortcut_lstm", shortcut_body, ShortcutTaggerConfig),
+}

@@ -1,0 +1,122 @@
+"""The parts of a tagger around its body: spelling, the states of the words, CRF."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torchcrf import CRF
+
+from .dropout import Dropout
+from .embedding import embedding
+
+
+class Spelling(nn.Module):
+    """A vector for each word from its characters: convolution, maximum (Ma and Hovy 2016, §2.1).
+
+    Args:
+        characters: size of the characters' dictionary.
+        padding: index of its padding.
+        embed_dim: embedding of a character, within ±√(3 / embed_dim) at first.
+        filters: features of a word.
+        dropout: on the embeddings.
+        width: characters that a filter spans.
+    """
+
+    def __init__(
+        self,
+        characters: int,
+        padding: int,
+        embed_dim: int,
+        filters: int,
+        dropout: float = 0.0,
+        width: int = 3,
+    ):
+        super().__init__()
+        self.embed = embedding(characters, embed_dim, padding, (3 / embed_dim) ** 0.5)
+        self.dropout = Dropout(dropout)
+        self.convolve = nn.Conv1d(embed_dim, filters, width, padding=width // 2)
+
+    def forward(self, spelling: Tensor) -> Tensor:
+        """Features ``(B, T, filters)`` of characters (B, T, W), each word padded at its end.
+
+        A word without characters, as padding is, has zeros.
+        """
+        shape, rows = spelling.shape, spelling.flatten(0, 1)  # (B·T, W)
+        padding = rows.eq(self.embed.padding_idx)
+        x = self.dropout(self.embed(rows)).masked_fill(padding.unsqueeze(-1), 0.0)
+        x = self.convolve(x.transpose(1, 2))  # (B·T, F, W)
+        x = x.masked_fill(padding.unsqueeze(1), float("-inf")).amax(-1)
+        empty = padding.all(-1, keepdim=True)
+        return x.masked_fill(empty, 0.0).view(*shape[:2], x.size(1))
+
+
+class WordEncoder(nn.Module):
+    """A state for each word of a sentence.
+
+    Args:
+        embed_tokens: ``nn.Embedding`` with a padding index.
+        body: see :mod:`.sentence_bodies`; for inputs of the embeddings' size and the spelling's.
+        spelling: :class:`Spelling`, or None for words alone.
+        dropout: on the body's input.
+        begin: index of <s> if the body reads the sentence between <s> and </s>, else None: then it
+            reads the words alone.
+    """
+
+    def __init__(self, embed_tokens, body, spelling=None, dropout=0.0, begin=None):
+        super().__init__()
+        self.embed_tokens, self.body, self.spelling = embed_tokens, body, spelling
+        self.dropout = Dropout(dropout, module_name="WordEncoder")
+        self.begin, self.output_size = begin, body.output_size
+
+    def forward(self, tokens: Tensor, spelling: Tensor | None = None) -> Tensor:
+        """States ``(B, max(T, 1), output_size)`` of T words at most.
+
+        Args:
+            tokens: (B, T + 1), each sentence ended by </s>, padded at the end.
+            spelling: (B, T, W) characters of the words, where they are read.
+        """
+        pad, words = self.embed_tokens.padding_idx, max(tokens.size(1) - 1, 1)
+        place = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
+        lengths = (tokens.ne(pad) * place).amax(1)  # with </s>; the text may hold a padding symbol
+        if self.begin is None:
+            tokens, lengths = tokens[:, :words], (lengths - 1).clamp(min=1)
+        else:
+            begin = tokens.new_full((len(tokens), 1), self.begin)
+            tokens, lengths = torch.cat([begin, tokens], dim=1), lengths.clamp(min=1) + 1
+        x = self.embed_tokens(tokens)  # (B, T, E), with <s> and </s> T + 2
+        if self.spelling is not None:
+            features = self.spelling(spelling)
+            before = 0 if self.begin is None else 1
+            after = tokens.size(1) - before - features.size(1)
+            x = torch.cat([x, nn.functional.pad(features, (0, 0, before, after))], dim=-1)
+        x = self.dropout(x).transpose(0, 1)
+        states, _ = self.body(x, lengths, tokens.t())
+        states = states.transpose(0, 1)
+        return states if self.begin is None else states[:, 1 : 1 + words]
+
+
+class TagCRF(CRF):
+    """pytorch-crf's linear chain over sentences some of which may have no word.
+
+    Parameters: ``start_transitions`` (K,), ``end_transitions`` (K,), ``transitions`` (K, K).
+    """
+
+    def __init__(self, classes: int):
+        super().__init__(classes, batch_first=True)
+
+    def loss(self, emissions: Tensor, target: Tensor) -> Tensor:
+        """-log p of the target tags (B, T), summed; -1 is padding. ``emissions`` (B, T, K)."""
+        kept = target[:, 0].ge(0)
+        if not kept.any():
+            return emissions.sum() * 0
+        target = target[kept]
+        return -self(emissions[kept], target.clamp(min=0), target.ge(0))
+
+    def best(self, emissions: Tensor, lengths: Tensor) -> list[list[int]]:
+        """The most probable tags of each sentence, as many as it has words."""
+        kept = lengths.gt(0)
+        if not kept.any():
+            return [[] for _ in lengths]
+        place = torch.arange(emissions.size(1), device=emissions.device)
+        found = iter(self.decode(emissions[kept], place < lengths[kept].unsqueeze(1)))
+        return [next(found) if has_words else [] for has_words in kept.tolist()]

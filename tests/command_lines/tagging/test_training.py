@@ -1,0 +1,107 @@
+"""Taggers by fairseq's command lines."""
+
+import json
+import shutil
+
+import pytest
+from fairseq.data import Dictionary
+from seqeval.metrics import accuracy_score, f1_score
+
+from fairseq_casrnn.data.spans import as_iob2
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.tag_runs import tag
+
+from ..programs import assert_same_training, checkpoint, fairseq
+
+pytestmark = [  # fairseq's own
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning"),
+]
+
+
+def test_learns_names(trained, data):
+    """Also one that it has not seen, by its spelling and place; scored as seqeval does."""
+    found = tag(data.parent, trained / "checkpoint_best.pt", "test", batch_size=3)
+    truth = [as_iob2([row[1] for row in sentence]) for sentence in found["rows"]]
+    best = [as_iob2([row[2] for row in sentence]) for sentence in found["rows"]]
+    assert found["f1"] > 90
+    assert found["f1"] == round(100 * f1_score(truth, best), 2)
+    assert found["accuracy"] == round(100 * accuracy_score(truth, best), 2)
+    assert found["sentences"] == 15
+    result = json.loads((trained / "validation.json").read_text())
+    assert result["f1"] > 90
+    assert set(result) == {"accuracy", "precision", "recall", "f1", "num_updates"}
+
+
+def test_validate(trained, data):
+    """fairseq-validate finds the F1 that training logged, whatever the batches."""
+    scores = []
+    for size in (2, 12):
+        done = fairseq(
+            "validate", data, "--task", "sequence_tagging", "--path",
+            trained / "checkpoint_best.pt", "--cpu", "--batch-size", size, "--num-workers", 0,
+            "--log-format", "json",
+        )  # fmt: skip
+        (record,) = done.records("valid_f1")
+        scores.append(float(record["valid_f1"]))
+    best = checkpoint(trained / "checkpoint_best.pt")["extra_state"]["best"]
+    assert scores == [best, best]
+
+
+@pytest.mark.parametrize("name", ["sentence_state_lstm", "shortcut_lstm", "second_order_lstm"])
+def test_other_taggers(name, data, train, tmp_path):
+    done = train(data, tmp_path, name, 2, "--tagger-output", "softmax")
+    first, second = (float(record["valid_loss"]) for record in done.records("valid_loss"))
+    assert second < first
+    found = tag(data.parent, tmp_path / "checkpoint_last.pt", "valid")
+    last = json.loads((tmp_path / "validation.json").read_text())
+    assert found["f1"] == pytest.approx(last["f1"], abs=0.011)
+
+
+def test_resumed_training_is_the_uninterrupted_one(data, train, tmp_path):
+    more = ["--forget-singletons", 0.5, "--encoder-dropout-in", 0.2]
+    train(data, tmp_path / "whole", "cas_lstm", 3, *more)
+    for epochs in (1, 3):
+        train(data, tmp_path / "parts", "cas_lstm", epochs, *more)
+    paths = (tmp_path / name / "checkpoint_last.pt" for name in ("whole", "parts"))
+    assert_same_training(*paths)
+
+
+def test_data_of_fairseq_preprocess(tmp_path, train):
+    """Two text files of as many words; parts of speech, so that there is no F1."""
+    text, tags = "a dog saw it .\nit barked\n\n", "DT NN VB PR .\nPR VB\n\n"
+    for name, content in (("words", text), ("tags", tags)):
+        (tmp_path / name).write_text(content)
+    for part, name in (("input0", "words"), ("label", "tags")):
+        fairseq(
+            "preprocess", "--only-source", "--trainpref", tmp_path / name, "--validpref",
+            tmp_path / name, "--destdir", tmp_path / "data" / part, "--workers", 1,
+        )  # fmt: skip
+    metric = ("--best-checkpoint-metric", "accuracy", "--char-filters", 0)
+    done = train(tmp_path / "data", tmp_path / "run", "cas_lstm", 30, *metric)
+    last = done.records("valid_accuracy")[-1]
+    assert float(last["valid_accuracy"]) == 100
+    assert "valid_f1" not in last
+    shown = Dictionary.load(str(tmp_path / "data" / "label" / "dict.txt")).symbols
+    assert any(symbol.startswith("madeupword") for symbol in shown)
+    state = checkpoint(tmp_path / "run" / "checkpoint_last.pt")
+    assert state["task_state"]["classes"] == ["PR", "VB", ".", "DT", "NN"]
+
+
+def test_spelling_that_the_data_does_not_have(tmp_path, data, train):
+    shutil.copytree(data, tmp_path / "data")
+    shutil.rmtree(tmp_path / "data" / "spelling")
+    with pytest.raises(UserError, match="--char-filters needs the words' characters, but the"):
+        train(tmp_path / "data", tmp_path / "run")
+
+
+def test_what_is_not_for_a_tagger(data, trained, train, tmp_path):
+    where = ("--path", trained / "checkpoint_best.pt", "--task", "sequence_tagging")
+    with pytest.raises(UserError, match="a tagger generates no text; use casrnn tag for"):
+        fairseq("generate", data, *where, "--cpu")
+    with pytest.raises(UserError, match="--criterion sequence_tagging needs --task sequence_tagg"):
+        fairseq(
+            "train", data, "--task", "sentence_classification", "--criterion", "sequence_tagging",
+            "--arch", "cas_lstm_sentence_encoder_tiny", "--optimizer", "adam", "--lr", 1,
+            "--save-dir", tmp_path, "--cpu", "--max-epoch", 1, "--batch-size", 4,
+        )  # fmt: skip

@@ -1,0 +1,61 @@
+"""Scores of tags: counts add up, and spans are those of conlleval."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from seqeval.metrics import f1_score, precision_score, recall_score
+
+from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores
+
+TRUTH = [["B-PER", "I-PER", "O", "B-LOC"], ["B-PER", "B-PER"], []]
+FOUND = [["B-PER", "I-PER", "O", "B-PER"], ["B-PER", "I-PER"], []]
+
+
+def total(truth, found, marked=True):
+    return dict(zip(COUNTS, counts(truth, found, marked), strict=True))
+
+
+def test_by_hand():
+    """Of four spans one is found, of three predicted ones: a type is wrong, two have merged."""
+    found = total(TRUTH, FOUND)
+    assert found == {
+        "words": 6, "right": 4, "marked": 1, "true": 4, "predicted": 3, "correct": 1,
+    }  # fmt: skip
+    assert scores(found) == pytest.approx(
+        {"accuracy": 100 * 4 / 6, "precision": 100 / 3, "recall": 25, "f1": 200 / 7}
+    )
+
+
+def test_parts_of_speech_have_no_spans():
+    assert scores(total([["NN", "O"]], [["NN", "VB"]], marked=False)) == {"accuracy": 50}
+    assert scores(total([[]], [[]], marked=False)) == {"accuracy": 0}
+
+
+TAGS = st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y"])
+PAIRS = st.lists(st.lists(st.tuples(TAGS, TAGS), max_size=7), min_size=1, max_size=4)
+
+
+@given(PAIRS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+def test_as_seqeval(pairs):
+    """Sentence by sentence and added up, whatever is predicted."""
+    truth = [[a for a, _ in row] for row in pairs]
+    found = [[b for _, b in row] for row in pairs]
+    parts = [counts([a], [b], True) for a, b in zip(truth, found, strict=True)]
+    added = {name: sum(part[i] for part in parts) for i, name in enumerate(COUNTS)}
+    ours = scores(added)
+    for name, score in (("precision", precision_score), ("recall", recall_score), ("f1", f1_score)):
+        assert ours[name] == pytest.approx(100 * score(truth, found, zero_division=0))
+
+
+def test_bioes_is_scored_by_its_spans():
+    truth = [["B-PER", "E-PER", "S-PER"]]
+    assert scores(total(truth, truth))["f1"] == 100
+    assert scores(total(truth, [["B-PER", "I-PER", "S-PER"]]))["f1"] == 100  # the same two spans
+    assert scores(total(truth, [["B-PER", "I-PER", "E-PER"]]))["f1"] == 0
+
+
+def test_report():
+    lines = report(TRUTH, FOUND).split("\n")
+    assert lines[2].split() == ["LOC", "0.0000", "0.0000", "0.0000", "1"]
+    assert lines[3].split() == ["PER", "0.3333", "0.3333", "0.3333", "3"]

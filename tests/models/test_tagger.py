@@ -1,0 +1,206 @@
+"""Taggers: padding, spelling, boundaries, the CRF against an enumeration, options."""
+
+import itertools
+
+import pytest
+import torch
+from helpers import assert_close, rand
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.models.tagger_parts import Spelling, TagCRF
+
+from .common import EOS, PAD
+from .sentences import LENGTHS
+from .taggers import NAMES, TAGS, batch, make_task, spelling, tagger
+
+WORDS = [length - 1 for length in LENGTHS]  # without </s>; the last sentence has none
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_padding_and_order_of_the_batch_do_not_show(name):
+    model = tagger(name).eval()
+    rows = batch()
+    letters = spelling(rows)
+    together, loss = model(rows, letters)
+    assert loss is None
+    assert together.shape == (3, max(WORDS), len(TAGS))
+    assert together.isfinite().all()
+    for b, length in enumerate(WORDS):
+        width = int(letters[b, :length].ne(PAD).sum(-1).max()) if length else 1
+        alone, _ = model(rows[b : b + 1, : length + 1], letters[b : b + 1, :length, :width])
+        assert alone.shape[1] == max(length, 1)
+        assert_close([together[b, :length]], [alone[0, :length]])
+    order = torch.tensor([2, 0, 1])
+    assert_close([model(rows[order], letters[order])[0]], [together[order]])
+    wider = torch.cat([rows, rows.new_full((3, 2), PAD)], dim=1)
+    longer = torch.nn.functional.pad(letters, (0, 3, 0, 2), value=PAD)
+    found, _ = model(wider, longer)
+    for b, length in enumerate(WORDS):
+        assert_close([found[b, :length]], [together[b, :length]])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_word_sees_the_sentence_and_its_spelling(name):
+    """Changing a later word, or its letters, changes the first word's scores."""
+    model = tagger(name, **({} if "state" in name or "shortcut" in name else both())).eval()
+    rows = batch()
+    letters = spelling(rows)
+    before, _ = model(rows, letters)
+    other = rows.clone()
+    other[1, 2] = 4 + (other[1, 2] - 3) % 10
+    assert not torch.allclose(model(other, letters)[0][1, 0], before[1, 0])
+    spelt = letters.clone()
+    spelt[1, 2, 0] = 4 + (spelt[1, 2, 0] - 3) % 5
+    assert not torch.allclose(model(rows, spelt)[0][1, 0], before[1, 0])
+    assert_close([model(other, spelt)[0][0]], [before[0]])
+
+
+def both():
+    return {"encoder_bidirectional": True}
+
+
+def test_words_alone():
+    model = tagger("cas_lstm", make_task(spelled=False), char_filters=0).eval()
+    rows = batch()
+    found, _ = model(rows)
+    assert found.shape == (3, max(WORDS), len(TAGS))
+    assert model.encoder.spelling is None
+
+
+def test_what_the_body_reads():
+    """The words, and only for the sentence-state LSTM <s> and </s> around them."""
+    rows = batch()
+    for name, options, first, last in (
+        ("sentence_state_lstm", {}, 0, EOS),
+        ("sentence_state_lstm", {"no_boundaries": True}, None, None),
+        ("stacked_lstm", {}, None, None),
+    ):
+        model = tagger(name, **options).eval()
+        seen = {}
+        model.encoder.body.register_forward_pre_hook(
+            lambda module, args, seen=seen: seen.update(lengths=args[1], tokens=args[2])
+        )
+        model(rows, spelling(rows))
+        words = rows[1, : WORDS[1]].tolist()
+        tokens = seen["tokens"][: seen["lengths"][1], 1].tolist()
+        assert tokens == ([first, *words, last] if first is not None else words)
+
+
+def enumerate_tags(crf, emissions):
+    """log p of every sequence of tags of one sentence (T, K)."""
+    found = {}
+    for tags in itertools.product(range(emissions.size(1)), repeat=len(emissions)):
+        score = crf.start_transitions[tags[0]] + crf.end_transitions[tags[-1]]
+        score = score + sum(emissions[t, tag] for t, tag in enumerate(tags))
+        found[tags] = score + sum(crf.transitions[a, b] for a, b in itertools.pairwise(tags))
+    total = torch.logsumexp(torch.stack(list(found.values())), 0)
+    return {tags: score - total for tags, score in found.items()}
+
+
+@pytest.fixture
+def crf():
+    torch.manual_seed(0)
+    crf = TagCRF(3).double()
+    for parameter in crf.parameters():
+        torch.nn.init.normal_(parameter)
+    return crf
+
+
+def test_crf_against_all_sequences(crf):
+    emissions = rand(4, 4, 3)
+    lengths = torch.tensor([4, 0, 2, 1])
+    target = torch.tensor([[0, 2, 1, 1], [-1] * 4, [2, 2, -1, -1], [1, -1, -1, -1]])
+    every = [
+        enumerate_tags(crf, row[:length]) if length else None
+        for row, length in zip(emissions, lengths.tolist(), strict=True)
+    ]
+    wanted = -sum(
+        every[b][tuple(target[b, :length].tolist())]
+        for b, length in enumerate(lengths.tolist())
+        if length
+    )
+    assert_close([crf.loss(emissions, target)], [wanted])
+    best = [list(max(found, key=found.get)) if found else [] for found in every]
+    assert crf.best(emissions, lengths) == best
+
+
+def test_crf_of_sentences_without_words(crf):
+    emissions = rand(2, 1, 3).requires_grad_()
+    loss = crf.loss(emissions, torch.full((2, 1), -1))
+    loss.backward()
+    assert loss.item() == 0
+    assert crf.best(emissions, torch.zeros(2).long()) == [[], []]
+
+
+def test_crf_prefers_what_training_shows():
+    """Without emissions, a chain that alternates is learnt from its sequences alone."""
+    torch.manual_seed(0)
+    crf = TagCRF(2)
+    optimizer = torch.optim.SGD(crf.parameters(), 0.5)
+    zero, target = torch.zeros(1, 5, 2), torch.tensor([[0, 1, 0, 1, 0]])
+    for _ in range(20):
+        optimizer.zero_grad()
+        crf.loss(zero, target).backward()
+        optimizer.step()
+    assert crf.best(zero, torch.tensor([5])) == target.tolist()
+
+
+def test_softmax_by_hand():
+    model = tagger("stacked_lstm", tagger_output="softmax").eval()
+    assert model.crf is None
+    rows = batch()
+    target = torch.full((3, max(WORDS)), -1)
+    target[0, :3] = torch.tensor([1, 0, 3])
+    emissions, loss = model(rows, spelling(rows), target)
+    p = emissions[0].log_softmax(-1)
+    assert_close([loss], [-(p[0, 1] + p[1, 0] + p[2, 3])])
+    best = model.best(emissions, torch.tensor(WORDS))
+    assert best == [emissions[b, :n].argmax(-1).tolist() for b, n in enumerate(WORDS)]
+
+
+@pytest.mark.parametrize("output", ["crf", "softmax"])
+def test_gradients_reach_all_parameters(output):
+    model = tagger("cas_lstm", tagger_output=output, **both())
+    rows = batch()
+    target = torch.tensor([[0, 1, 2, -1, -1], [3, 2, 1, 0, 1], [-1] * 5])
+    model(rows, spelling(rows), target)[1].backward()
+    without = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    # Nothing is below the first layer, and the model reads no weights of cells that are not there.
+    assert without == []
+
+
+def test_spelling_by_hand():
+    """The maximum over the letters of a filter that reads the letter before, it, and the next."""
+    layer = Spelling(9, PAD, 1, 1).double()
+    with torch.no_grad():
+        layer.embed.weight[4:, 0] = torch.tensor([1.0, 2.0, 3.0, -4.0, -5.0])
+        layer.convolve.weight.copy_(torch.tensor([[[10.0, 1.0, 0.1]]]))
+        layer.convolve.bias.fill_(0.5)
+    words = torch.tensor([[[4, 5, 6], [7, PAD, PAD], [PAD, PAD, PAD]]])
+    # 0·10 + 1 + .2, 10 + 2 + .3, 20 + 3; then a single letter, -4; then no word.
+    assert_close([layer(words)], [torch.tensor([[[23.5], [-3.5], [0.0]]]).double()])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"char_filters": -1}, "--char-filters is -1; it must be at least 0"),
+        ({"char_embed_dim": 0}, "--char-embed-dim is 0; it must be at least 1"),
+        ({"tagger_output": "viterbi"}, "--tagger-output is 'viterbi'; use crf or softmax"),
+        ({"tagger_dropout": 2.0}, r"--tagger-dropout is 2.0; it must lie in \[0, 1\]"),
+        ({"encoder_embed_range": 0.0}, "--encoder-embed-range is 0.0; it must be greater"),
+        ({"encoder_interleaved": True}, "cas_lstm reads the cell of the layer below"),
+    ],
+)
+def test_wrong_options(options, message):
+    with pytest.raises(UserError, match=message):
+        tagger("cas_lstm", **options)
+
+
+def test_tasks_that_do_not_fit():
+    with pytest.raises(UserError, match="--char-filters needs the words' characters, but the"):
+        tagger("cas_lstm", make_task(spelled=False))
+    task = make_task()
+    del task.characters
+    with pytest.raises(UserError, match="taggers need --task sequence_tagging"):
+        tagger("cas_lstm", task)

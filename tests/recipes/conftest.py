@@ -1,0 +1,21 @@
+"""What the tests of the recipes share."""
+
+import pytest
+from recipe_runs import run
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """``recorded(script, …)``: the Python command lines that a script would run."""
+    stub, record = tmp_path / "python", tmp_path / "record"
+    stub.write_text(f"#!/bin/sh\n(printf '%s\\t' \"$@\"; echo) >> {record}\n")
+    stub.chmod(0o755)
+
+    def commands(script, *options, **env):
+        record.write_text("")
+        run(script, *options, PYTHON=str(stub), **env)
+        lines = [line.split("\t")[:-1] for line in record.read_text().splitlines()]
+        assert all(line[0] == "-m" for line in lines)
+        return [line[1:] for line in lines]
+
+    return commands

@@ -1,0 +1,113 @@
+"""The tagging recipes from raw files to a table, on generated corpora."""
+
+import importlib
+import json
+import os
+import warnings
+
+import pytest
+from command_lines.programs import checkpoint
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import build_model
+from models.taggers import make_task
+from recipe_runs import EXAMPLES, run, train
+from tagged_corpora import write_conll03, write_pos
+
+from fairseq_casrnn.evaluation import tag_runs
+
+pytestmark = [  # fairseq's own
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning"),
+]
+RECIPES = {"conll03": (write_conll03, "f1"), "pos": (write_pos, "accuracy")}
+SYSTEMS = {
+    "lstm": "stacked_lstm",
+    "bilstm": "stacked_lstm",
+    "bilstm2": "stacked_lstm",
+    "bilstm2_apart": "stacked_lstm",
+    "bigru2": "stacked_gru",
+    "bicas2": "cas_lstm",
+    "bihighway2": "highway_lstm",
+    "bidg2": "dg_lstm",
+    "bisecond2": "second_order_lstm",
+    "shortcut": "shortcut_lstm",
+    "residual": "shortcut_lstm",
+    "slstm": "sentence_state_lstm",
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
+    """Each recipe's own settings, on a tiny model for one epoch."""
+    write, metric = RECIPES[recipe]
+    raw, data, out = write(tmp_path / "raw"), tmp_path / "data", tmp_path / "out"
+    ((module, *args),) = recorded(f"{recipe}/prepare.sh", "--raw", raw, "--out", data)
+    assert module == f"fairseq_casrnn.data.{recipe}"
+    assert importlib.import_module(module).main(args) == 0
+    where = ("--data", data, "--out", out)
+    (command,) = recorded(f"{recipe}/train.sh", "--tiny", *where)
+    train(command)
+    ((module, *args),) = recorded(f"{recipe}/evaluate.sh", *where, "--seed", 1)
+    assert module == "fairseq_casrnn.evaluation.tag_runs"
+    capsys.readouterr()
+    assert tag_runs.main(args) == 0
+    printed = capsys.readouterr().out
+    result = json.loads((out / "results.jsonl").read_text())
+    name = metric.replace("f1", "F1")
+    assert f"seed 1: {name} {result[metric]:.2f}" in printed
+    assert ("micro avg" in printed) == (recipe == "conll03")
+    folder = out / "cas_lstm_tagger_tiny" / "seed1"
+    assert checkpoint(folder / "checkpoint_best.pt")["extra_state"]["best"] >= 0
+    assert result["words"] == sum(
+        len(line.split(" ")) == 3
+        for line in (folder / "test.predictions.txt").read_text().splitlines()
+    )
+    blocks = (folder / "test.predictions.txt").read_text().split("\n\n")
+    assert len(blocks) - 1 == result["sentences"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ner")
+    raw, out = write_conll03(folder / "raw"), folder / "data"
+    module = importlib.import_module("fairseq_casrnn.data.conll03")
+    assert module.main(["--raw", str(raw), "--out", str(out)]) == 0
+    return out
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_systems(system, data, tmp_path, recorded):
+    """Every named system is a model that can be built, with HIDDEN units."""
+    (command,) = recorded(
+        "conll03/train.sh", "--arch", system, "--data", data, "--out", tmp_path / "out", "--",
+        "--encoder-embed-dim", 6, HIDDEN="4", STEPS="3",
+    )  # fmt: skip
+    parser = options.get_training_parser()
+    with warnings.catch_warnings(action="ignore"):
+        args = options.parse_args_and_arch(parser, command[1:])
+        cfg = convert_namespace_to_omegaconf(args)
+    assert cfg.model._name == f"{SYSTEMS[system]}_tagger"
+    rnn = build_model(cfg.model, make_task()).encoder.body.rnn
+    assert set(getattr(rnn, "hidden_sizes", None) or [rnn.hidden_size]) == {4}
+    if system == "slstm":
+        assert rnn.num_steps == 3
+    elif system not in ("shortcut", "residual"):
+        assert rnn.num_layers == (2 if "2" in system else 1)
+        assert rnn.num_directions == 1 + system.startswith("bi")
+
+
+@pytest.mark.parametrize("script", ["prepare", "train", "evaluate"])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_help(recipe, script):
+    path = EXAMPLES / recipe / f"{script}.sh"
+    assert os.access(path, os.X_OK)
+    assert run(path, "--help").startswith(f"usage: {script}.sh ")
+
+
+def test_mistakes(tmp_path):
+    (tmp_path / "data-bin").mkdir()
+    error = run("pos/train.sh", "--data", tmp_path, "--arch", "bilstm,bert", status=2)
+    assert error.startswith("error: unknown system bert; see --help")
+    error = run("pos/train.sh", "--data", tmp_path / "none", status=2)
+    assert "is not prepared; run prepare.sh" in error

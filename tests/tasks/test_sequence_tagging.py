@@ -1,0 +1,191 @@
+"""The tagging task's data folder: what it gives, and what is wrong with it in one sentence."""
+
+import shutil
+
+import pytest
+import torch
+from fairseq.tasks import TASK_REGISTRY
+from tagged_corpora import sentences, write_conll03
+
+import fairseq_casrnn
+from fairseq_casrnn.data import conll03
+from fairseq_casrnn.data.labelled import binarise, make_dictionary
+from fairseq_casrnn.data.spans import as_bioes
+from fairseq_casrnn.errors import UserError
+
+fairseq_casrnn.register()
+
+from fairseq_casrnn.tasks.sequence_tagging import SequenceTaggingConfig as Config  # noqa: E402
+
+TASK = TASK_REGISTRY["sequence_tagging"]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ner")
+    raw = write_conll03(folder / "raw")
+    assert conll03.main(["--raw", str(raw), "--out", str(folder / "data")]) == 0
+    return folder / "data" / "data-bin"
+
+
+@pytest.fixture
+def data(original, tmp_path):
+    """A copy to spoil."""
+    return shutil.copytree(original, tmp_path / "data")
+
+
+def setup(folder, spells=True, **options):
+    task = TASK.setup_task(Config(data=str(folder), seed=1, save_dir="", no_save=True, **options))
+    task.spells = spells
+    return task
+
+
+def replace(folder, part, split, rows, dictionary):
+    """Another split of a part, by the folder's dictionary."""
+    new = folder / part / "new"
+    binarise({split: rows}, dictionary, new)
+    for ending in ("bin", "idx"):
+        (new / f"{split}.{ending}").replace(folder / part / f"{split}.{ending}")
+    shutil.rmtree(new)
+
+
+def test_what_is_right(original):
+    task = setup(original)
+    assert task.are_spans
+    assert task.classes == sorted(
+        {tag for name in ("train", "valid", "test") for rows in sentences(60, name)
+         for tag in as_bioes([row[2] for row in rows])}
+    )  # fmt: skip
+    dataset = task.load_dataset("train")
+    for index, rows in enumerate(sentences(60, "train")[:5]):
+        sample = dataset[index]
+        assert [task.classes[tag] for tag in sample["tags"]] == as_bioes([row[2] for row in rows])
+        spelt = ["".join(task.characters[int(c)] for c in word) for word in sample["characters"]]
+        assert spelt == [row[0] for row in rows]
+        assert len(sample["words"]) == len(rows) + 1
+
+
+def test_a_batch(original):
+    task = setup(original)
+    dataset = task.load_dataset("train")
+    samples = [dataset[i] for i in range(4)]
+    batch = dataset.collater(samples)
+    lengths = [len(sample["tags"]) for sample in samples]
+    assert batch["lengths"].tolist() == lengths
+    assert batch["ntokens"] == sum(lengths)
+    assert batch["target"].shape == (4, max(lengths))
+    assert batch["net_input"]["src_tokens"].shape == (4, max(lengths) + 1)
+    assert batch["net_input"]["spelling"].shape[:2] == (4, max(lengths))
+    pad = task.characters.pad()
+    for b, sample in enumerate(samples):
+        assert batch["target"][b, : lengths[b]].tolist() == sample["tags"].tolist()
+        assert set(batch["target"][b, lengths[b] :].tolist()) <= {-1}
+        for t, word in enumerate(sample["characters"]):
+            row = batch["net_input"]["spelling"][b, t]
+            assert row[row.ne(pad)].tolist() == word.tolist()
+        assert batch["net_input"]["spelling"][b, lengths[b] :].eq(pad).all()
+    assert dataset.collater([]) == {}
+    assert (
+        "spelling"
+        not in setup(original, spells=False)
+        .load_dataset("train")
+        .collater([setup(original, spells=False).load_dataset("train")[0]])["net_input"]
+    )
+
+
+def test_long_words_and_empty_sentences(data):
+    """fairseq-preprocess makes an empty sentence of an empty line."""
+    task = setup(data)
+    long = ["x"] * 80
+    replace(data, "input0", "valid", [["saw"], []], task.dictionary)
+    replace(data, "label", "valid", [["O"], []], task.label_dictionary)
+    replace(data, "spelling", "valid", [long, []], task.characters)
+    dataset = task.load_dataset("valid")
+    batch = dataset.collater([dataset[0], dataset[1]])
+    assert batch["net_input"]["spelling"].shape == (2, 1, 50)
+    assert batch["lengths"].tolist() == [1, 0]
+    empty = dataset.collater([dataset[1]])
+    assert empty["target"].tolist() == [[-1]]
+    assert empty["net_input"]["spelling"].eq(task.characters.pad()).all()
+
+
+def test_forgotten_words_keep_their_spelling(data):
+    (data / "input0" / "singletons.txt").write_text("rome\n")
+    task = setup(data, forget_singletons=1.0)
+    dataset = task.load_dataset("train")
+    rare = dataset.forget.rare
+    changed = 0
+    for index in range(len(dataset)):
+        before, after = task.read("train")[index], dataset[index]
+        chosen = rare[before["words"]]
+        changed += int(chosen.sum())
+        assert after["words"][chosen].eq(task.dictionary.unk()).all()
+        assert after["words"][~chosen].equal(before["words"][~chosen])
+        assert all(map(torch.equal, after["characters"], before["characters"]))
+    written = [row[0] for rows in sentences(60, "train") for row in rows]
+    assert changed == written.count("Rome") > 0
+
+
+@pytest.mark.parametrize(
+    ("part", "rows", "message"),
+    [
+        ("label", [["O"]] * 11, r"input0/valid has 12 sentences but .*label/valid has 11"),
+        ("label", [["O"]] * 12, r"label/valid, sentence \d+ has parts for 1 words, but input0/"),
+        ("spelling", [["a"]] * 12, r"spelling/valid, sentence \d+ has parts for 1 words, but"),
+    ],
+)
+def test_parts_that_do_not_fit(data, part, rows, message):
+    task = setup(data)
+    dictionary = task.label_dictionary if part == "label" else task.characters
+    replace(data, part, "valid", rows, dictionary)
+    with pytest.raises(UserError, match=message):
+        task.load_dataset("valid")
+
+
+def test_an_unknown_tag(data):
+    task = setup(data)
+    tags = [as_bioes([row[2] for row in rows]) for rows in sentences(12, "valid")]
+    tags[3][1] = "S-ORG"
+    replace(data, "label", "valid", tags, task.label_dictionary)
+    with pytest.raises(UserError, match="label/valid, sentence 4, word 2: its tag is none of"):
+        task.load_dataset("valid")
+
+
+def test_raw_text(original):
+    task = setup(original)
+    assert task.split_text("Anna saw it, in 1998.") == ["Anna", "saw", "it", ",", "in", "1998", "."]
+    assert setup(original, tokenizer="space").split_text("it, in") == ["it,", "in"]
+    tokens, spelt = task.encode_words(["Anna", "1998", "ANNA"])
+    words = [task.dictionary[int(token)] for token in tokens]
+    assert words == ["anna", "0000", "anna", "</s>"]
+    assert "".join(task.characters[int(c)] for c in spelt[1]) == "1998"
+    tokens, _ = setup(original, lowercase=False).encode_words(["Anna"])
+    assert tokens[0] == task.dictionary.unk()
+
+
+def test_dictionaries_of_another_model(data):
+    state = setup(data).state_dict()
+    setup(data).load_state_dict(state)
+    letters = make_dictionary({"a": 3, "b": 2})
+    letters.save(str(data / "spelling" / "dict.txt"))
+    setup(data, spells=False).load_state_dict(state)
+    with pytest.raises(UserError, match=r"spelling/dict.txt is not the dictionary that the"):
+        setup(data).load_state_dict(state)
+    lines = (data / "input0" / "dict.txt").read_text().splitlines()
+    (data / "input0" / "dict.txt").write_text("\n".join(lines[::-1]) + "\n")
+    with pytest.raises(UserError, match=r"input0/dict.txt is not the dictionary that the"):
+        setup(data, spells=False).load_state_dict(state)
+
+
+def test_missing_parts(data):
+    with pytest.raises(UserError, match=r"there is no .*input0/other"):
+        setup(data).load_dataset("other")
+    (data / "spelling" / "train.idx").unlink()
+    setup(data, spells=False).load_dataset("train")
+    with pytest.raises(UserError, match=r"there is no .*spelling/train"):
+        setup(data).load_dataset("train")
+    shutil.rmtree(data / "spelling")
+    assert setup(data).characters is None
+    (data / "label" / "dict.txt").unlink()
+    with pytest.raises(UserError, match=r"label/dict.txt does not exist; fill"):
+        setup(data)
