@@ -4,7 +4,7 @@
 # fairseq-train) and METRIC, and calls prepare_main, train_main or evaluate_main.
 # Runs lie in OUT/SYSTEM/seedN.
 
-HIDDEN="${HIDDEN:-200}"
+HIDDEN="${HIDDEN:-100}"
 source "$(dirname "${BASH_SOURCE[0]}")/classification.sh"
 
 TINY_ARCH="cas_lstm_tagger_tiny"
@@ -12,6 +12,7 @@ EVALUATOR="fairseq_casrnn.evaluation.tag_runs"
 PRINTS="F1 of spans by type, or accuracy where tags mark no spans"
 TRAINING=(--task sequence_tagging --criterion sequence_tagging)
 
+# The sizes are those of Lample et al. (2016); the sentence-state LSTM's paper has 300.
 # system NAME: sets OPTIONS to the architecture and sizes of a system. A name that is none of them is
 # taken as an architecture.
 system() {

@@ -23,6 +23,18 @@ COMMANDS = {
         "grammatical against ungrammatical sentences",
     ),
     "analyze dyck": ("fairseq_casrnn.analysis.dyck", "how well a model closes brackets"),
+    "analyze gates": (
+        "fairseq_casrnn.analysis.gates",
+        "how far the gates on the cell below are open",
+    ),
+    "analyze routing": (
+        "fairseq_casrnn.analysis.routing",
+        "which cell of a second-order LSTM takes which word",
+    ),
+    "analyze subspaces": (
+        "fairseq_casrnn.analysis.subspaces",
+        "how different the cells of a second-order LSTM are",
+    ),
     "data dyck": ("fairseq_casrnn.data.dyck", "strings of brackets of bounded depth"),
     "predict": (
         "fairseq_casrnn.evaluation.predict",

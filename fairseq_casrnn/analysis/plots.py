@@ -218,8 +218,8 @@ def attend(
     return source, target, best["attention"].t().tolist()
 
 
-def _figure(width: float, height: float):
-    """A figure of this size in inches and its axes, on no display."""
+def figure_grid(rows: int, columns: int, width: float, height: float):
+    """A figure, on no display, and its axes ``(rows, columns)``, each of this size in inches."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -227,12 +227,19 @@ def _figure(width: float, height: float):
         raise UserError(
             "pictures need matplotlib; install it with pip install 'fairseq-casrnn[plots]'"
         ) from error
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.tick_params(colors=_MUTED)
-    axes.spines[:].set_color(_MUTED)
-    return figure, axes
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.tick_params(colors=_MUTED)
+        axes.spines[:].set_color(_MUTED)
+    return figure, grid
+
+
+def _figure(width: float, height: float):
+    """A figure of this size in inches and its axes, on no display."""
+    figure, grid = figure_grid(1, 1, width, height)
+    return figure, grid[0, 0]
 
 
 def _save(figure, png: str | os.PathLike) -> None:

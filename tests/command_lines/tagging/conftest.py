@@ -1,43 +1,17 @@
 """A prepared corpus and a trained tagger for all tests of a process."""
 
 import pytest
-from tagged_corpora import write_conll03
 
-from fairseq_casrnn.data import conll03
-
-from ..programs import fairseq
-
-TRAIN = [
-    *("--task", "sequence_tagging", "--criterion", "sequence_tagging", "--cpu"),
-    *("--batch-size", "8", "--required-batch-size-multiple", "1", "--num-workers", "0"),
-    *("--optimizer", "adam", "--lr", "0.03", "--seed", "3", "--dropout", "0"),
-    *("--char-filters", "6", "--char-embed-dim", "5", "--encoder-embed-range", "1"),
-    *("--log-format", "json", "--log-interval", "1"),
-    *("--best-checkpoint-metric", "f1", "--maximize-best-checkpoint-metric"),
-]
-
-
-@pytest.fixture(scope="session")
-def train():
-    """``train(data, out, name, epochs, …)``: the tiny tagger of a kind."""
-
-    def run(data, out, name="cas_lstm", epochs=1, *args):
-        options = ["--arch", f"{name}_tagger_tiny", "--save-dir", out, "--max-epoch", epochs]
-        return fairseq("train", data, *TRAIN, *options, *args)
-
-    return run
+from .common import prepare, train
 
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ner")
-    raw = write_conll03(folder / "raw")
-    assert conll03.main(["--raw", str(raw), "--out", str(folder)]) == 0
-    return folder / "data-bin"
+    return prepare(tmp_path_factory.mktemp("ner"))
 
 
 @pytest.fixture(scope="session")
-def trained(data, train, tmp_path_factory):
+def trained(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("run")
     train(data, out, "cas_lstm", 15, "--encoder-bidirectional")
     return out

@@ -12,6 +12,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.tag_runs import tag
 
 from ..programs import assert_same_training, checkpoint, fairseq
+from .common import train
 
 pytestmark = [  # fairseq's own
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
@@ -49,7 +50,7 @@ def test_validate(trained, data):
 
 
 @pytest.mark.parametrize("name", ["sentence_state_lstm", "shortcut_lstm", "second_order_lstm"])
-def test_other_taggers(name, data, train, tmp_path):
+def test_other_taggers(name, data, tmp_path):
     done = train(data, tmp_path, name, 2, "--tagger-output", "softmax")
     first, second = (float(record["valid_loss"]) for record in done.records("valid_loss"))
     assert second < first
@@ -58,7 +59,7 @@ def test_other_taggers(name, data, train, tmp_path):
     assert found["f1"] == pytest.approx(last["f1"], abs=0.011)
 
 
-def test_resumed_training_is_the_uninterrupted_one(data, train, tmp_path):
+def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
     more = ["--forget-singletons", 0.5, "--encoder-dropout-in", 0.2]
     train(data, tmp_path / "whole", "cas_lstm", 3, *more)
     for epochs in (1, 3):
@@ -67,7 +68,7 @@ def test_resumed_training_is_the_uninterrupted_one(data, train, tmp_path):
     assert_same_training(*paths)
 
 
-def test_data_of_fairseq_preprocess(tmp_path, train):
+def test_data_of_fairseq_preprocess(tmp_path):
     """Two text files of as many words; parts of speech, so that there is no F1."""
     text, tags = "a dog saw it .\nit barked\n\n", "DT NN VB PR .\nPR VB\n\n"
     for name, content in (("words", text), ("tags", tags)):
@@ -88,14 +89,14 @@ def test_data_of_fairseq_preprocess(tmp_path, train):
     assert state["task_state"]["classes"] == ["PR", "VB", ".", "DT", "NN"]
 
 
-def test_spelling_that_the_data_does_not_have(tmp_path, data, train):
+def test_spelling_that_the_data_does_not_have(tmp_path, data):
     shutil.copytree(data, tmp_path / "data")
     shutil.rmtree(tmp_path / "data" / "spelling")
     with pytest.raises(UserError, match="--char-filters needs the words' characters, but the"):
         train(tmp_path / "data", tmp_path / "run")
 
 
-def test_what_is_not_for_a_tagger(data, trained, train, tmp_path):
+def test_what_is_not_for_a_tagger(data, trained, tmp_path):
     where = ("--path", trained / "checkpoint_best.pt", "--task", "sequence_tagging")
     with pytest.raises(UserError, match="a tagger generates no text; use casrnn tag for"):
         fairseq("generate", data, *where, "--cpu")

@@ -1,0 +1,166 @@
+"""Which cell of a second-order LSTM takes which word: ``casrnn analyze routing``.
+
+The second-order LSTM paper's Figure 6: the colour of a word is the cell with the largest attention
+weight, the intensity of the colour that weight; here as a page of HTML.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fairseq_casrnn.analysis.gates import add_reading_arguments
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import check_writable, whole_file
+
+STYLE = (
+    "body{font:16px/1.9 sans-serif;max-width:60em;margin:2em auto;color:#222}"
+    "span{padding:.15em .25em;border-radius:.25em}p{margin:.6em 0}"
+)
+
+
+class Routed(NamedTuple):
+    """A word, the cell that took it, and that cell's weight under the softmax."""
+
+    word: str
+    cell: int
+    weight: float
+
+
+def route(readings, symbols: Sequence[str], layer: int) -> list[list[Routed]]:
+    """The words of each sentence with their cells, in the forward direction of a layer from 0.
+
+    Args:
+        readings: of :func:`.tracing.readings`.
+        symbols: of the dictionary.
+        layer: which layer.
+    """
+    sentences = []
+    for rows, groups in readings:
+        for row, passes in zip(rows, groups, strict=True):
+            (one,) = (p for p in passes if p.layer == layer and not p.direction)
+            cells = one.cells.tolist()
+            # By a table of tokens one cell has it all.
+            weights = [1.0] * len(cells) if one.weights is None else None
+            if weights is None:
+                weights = [float(w[cell]) for w, cell in zip(one.weights, cells, strict=True)]
+            # A tagger's encoder does not read the </s> of the row.
+            words = [symbols[token] for token in row[: len(cells)]]
+            sentences.append(list(map(Routed, words, cells, weights)))
+    return sentences
+
+
+def consistency(sentences: Iterable[Sequence[Routed]]) -> tuple[int, int]:
+    """Of the words that occur more than once: occurrences in their word's usual cell, and all."""
+    cells: dict[str, Counter] = defaultdict(Counter)
+    for sentence in sentences:
+        for word, cell, _ in sentence:
+            cells[word][cell] += 1
+    often = [counts for counts in cells.values() if counts.total() > 1]
+    return sum(max(counts.values()) for counts in often), sum(c.total() for c in often)
+
+
+def lines_of_table(sentences: Sequence[Sequence[Routed]], count: int) -> list[str]:
+    """A line for each cell: its share, mean weight and most frequent words; how consistent."""
+    taken: list[Counter] = [Counter() for _ in range(count)]
+    weights = [0.0] * count
+    for sentence in sentences:
+        for word, cell, weight in sentence:
+            taken[cell][word] += 1
+            weights[cell] += weight
+    total = sum(words.total() for words in taken)
+    lines = ["cell   share  weight  most frequent words"]
+    for cell, words in enumerate(taken):
+        mean = f"{weights[cell] / words.total():.3f}" if words else "–"
+        often = " ".join(word for word, _ in words.most_common(10))
+        lines.append(f"{cell:>4}  {100 * words.total() / total:5.1f}%  {mean:>6}  {often}")
+    same, seen = consistency(sentences)
+    if seen:
+        lines.append(
+            f"{100 * same / seen:.1f}% of the occurrences of words that occur more than once are "
+            "in their word's usual cell"
+        )
+    return lines
+
+
+def colour(cell: int, count: int, weight: float) -> str:
+    """The cell's hue, the stronger the further its weight is from an even share."""
+    even = 1 / count
+    strength = 1.0 if count == 1 else min(max((weight - even) / (1 - even), 0.0), 1.0)
+    return f"hsla({round(360 * cell / count + 30) % 360},75%,60%,{0.08 + 0.67 * strength:.2f})"
+
+
+def page(sentences: Sequence[Sequence[Routed]], count: int, title: str) -> str:
+    """The sentences as HTML, each word on its cell's colour; pointing at one shows the weight."""
+
+    def mark(routed: Routed) -> str:
+        note = f"cell {routed.cell}, {routed.weight:.3f}"
+        style = f"background:{colour(routed.cell, count, routed.weight)}"
+        return f'<span style="{style}" title="{note}">{html.escape(routed.word)}</span>'
+
+    legend = " ".join(mark(Routed(f"cell {cell}", cell, 1.0)) for cell in range(count))
+    lines = [f"<p>{' '.join(map(mark, sentence))}</p>" for sentence in sentences]
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">',
+            f"<title>{html.escape(title)}</title><style>{STYLE}</style>",
+            f"<h1>{html.escape(title)}</h1>\n<p>{legend}</p>",
+            *lines,
+            "</html>\n",
+        ]
+    )
+
+
+def write_tsv(path: Path, sentences: Sequence[Sequence[Routed]]) -> None:
+    """Columns sentence, position, word, cell, weight. Raises UserError."""
+    with whole_file(path) as file:
+        file.write("sentence\tposition\tword\tcell\tweight\n")
+        for number, sentence in enumerate(sentences, start=1):
+            for place, (word, cell, weight) in enumerate(sentence, start=1):
+                file.write(f"{number}\t{place}\t{word}\t{cell}\t{weight:.4f}\n")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``casrnn analyze routing``."""
+    parser.description = (
+        "Which cell of a second-order LSTM takes which word (its paper's Figure 6). The weights "
+        "are those at the temperature that training ended with; the cells are the largest ones, "
+        "as in evaluation."
+    )
+    add_reading_arguments(parser, sentences=20)
+    parser.add_argument("--layer", type=int, default=1, help="which layer (default: 1)")
+    parser.add_argument("--html", type=Path, help="file for the sentences in colours")
+    parser.add_argument("--tsv", type=Path, help="file for a line for each word")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the table, write the page. Raises UserError."""
+    from fairseq_casrnn.analysis import tracing
+    from fairseq_casrnn.layers import SecondOrderLSTM
+
+    if args.sentences < 1:
+        raise UserError(f"--sentences is {args.sentences}; it must be at least 1")
+    check_writable(args.html, args.tsv)
+    model, task = tracing.load(args.path, args.data)
+    found = tracing.stacks(model, SecondOrderLSTM)
+    if not found:
+        raise UserError(f"{args.path} has no second-order LSTM; give a model that has one")
+    if not 1 <= args.layer <= found[0].num_layers:
+        raise UserError(f"--layer is {args.layer}; the model has {found[0].num_layers}")
+    count = found[0].options.num_cells
+    sentences = route(
+        tracing.readings(model, task, args.data, args.subset, args.sentences, seed=None),
+        task.source_dictionary.symbols,
+        args.layer - 1,
+    )
+    if args.tsv is not None:
+        write_tsv(args.tsv, sentences)
+    if args.html is not None:
+        title = f"{args.subset}: layer {args.layer}, {count} cells"
+        with whole_file(args.html) as file:
+            file.write(page(sentences, count, title))
+    print("\n".join(lines_of_table(sentences, count)))

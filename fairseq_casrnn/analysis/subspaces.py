@@ -1,0 +1,119 @@
+"""How different the cells of a second-order LSTM are: ``casrnn analyze subspaces``.
+
+Its paper's Figures 4 and 5: principal angles between the subspaces that the hidden-to-hidden
+matrices of two cells span ("PABS"), for every pair of cells. Where all angles are greater than 0,
+the subspaces have nothing but 0 in common.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from pathlib import Path
+
+import numpy as np
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import check_writable, whole_file
+
+
+def recurrent_matrices(stack) -> dict[tuple[int, str], np.ndarray]:
+    """The cells' hidden-to-hidden matrices ``(S, 4H, H)`` by (layer from 0, direction)."""
+    size, cells = stack.hidden_size, stack.options.num_cells
+    return {
+        (layer, suffix): stack.layer_parameters(layer, suffix)[1]
+        .detach()
+        .double()
+        .cpu()
+        .view(cells, 4 * size, size)
+        .numpy()
+        for layer in range(stack.num_layers)
+        for suffix in stack.suffixes
+    }
+
+
+def angles(matrices: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
+    """Principal angles in degrees, ascending, for each pair of ``(S, rows, columns)`` matrices."""
+    from scipy.linalg import subspace_angles
+
+    return {
+        (a, b): np.sort(np.degrees(subspace_angles(matrices[a], matrices[b])))
+        for a, b in itertools.combinations(range(len(matrices)), 2)
+    }
+
+
+def lines_of_table(found: dict[str, dict[tuple[int, int], np.ndarray]]) -> list[str]:
+    """A line for each pair: smallest, median and largest angle."""
+    width = max(len(name) for name in found)
+    lines = [f"{'':<{width}}  cells  smallest  median  largest angle"]
+    for name, pairs in found.items():
+        for (a, b), row in pairs.items():
+            low, middle, high = row[0], np.median(row), row[-1]
+            lines.append(
+                f"{name:<{width}}  {a}, {b}  {low:>7.1f}°  {middle:>5.1f}°  {high:>12.1f}°"
+            )
+    return lines
+
+
+def write_csv(path: Path, found: dict[str, dict[tuple[int, int], np.ndarray]]) -> None:
+    """Columns layer, cell, other, index, degrees. Raises UserError."""
+    with whole_file(path) as file:
+        file.write("layer,cell,other,index,degrees\n")
+        for name, pairs in found.items():
+            for (a, b), row in pairs.items():
+                for index, value in enumerate(row, start=1):
+                    file.write(f'"{name}",{a},{b},{index},{value:.4f}\n')
+
+
+def plot(png: Path, found: dict[str, dict[tuple[int, int], np.ndarray]]) -> None:
+    """Draw the angles by their number, a panel for each layer. Raises UserError: no matplotlib."""
+    from fairseq_casrnn.analysis import plots
+
+    figure, ((*axes,),) = plots.figure_grid(1, len(found), 4.4, 3.4)
+    for at, (name, pairs) in zip(axes, found.items(), strict=True):
+        for (a, b), row in pairs.items():
+            at.plot(range(1, len(row) + 1), row, lw=1.5, label=f"cells {a}, {b}")
+        at.set_ylim(0, 90)
+        at.set_title(name, loc="left", fontsize=9)
+        at.set_xlabel("principal vectors")
+        at.set_ylabel("angle, degrees")
+        at.spines[["top", "right"]].set_visible(False)
+        at.legend(frameon=False, fontsize=7)
+    plots._save(figure, png)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``casrnn analyze subspaces``."""
+    parser.description = (
+        "Principal angles between the subspaces of the hidden-to-hidden matrices of a second-order "
+        "LSTM's cells (its paper's Figures 4 and 5)."
+    )
+    parser.add_argument("data", type=Path, help="data-bin that the model was trained on")
+    parser.add_argument("--path", required=True, type=Path, help="checkpoint")
+    parser.add_argument("--csv", type=Path, help="file for the angles")
+    parser.add_argument("--png", type=Path, help="file for a plot of them")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the table, write angles and plot. Raises UserError."""
+    from fairseq_casrnn.analysis import tracing
+    from fairseq_casrnn.analysis.gates import named
+    from fairseq_casrnn.layers import SecondOrderLSTM
+
+    check_writable(args.csv, args.png)
+    model, _ = tracing.load(args.path, args.data)
+    every = [m for m in model.modules() if isinstance(m, SecondOrderLSTM)]
+    if not every or every[0].options.num_cells < 2:
+        raise UserError(
+            f"{args.path} has no second-order LSTM of two cells or more; give a model that has one"
+        )
+    found = {}
+    for number, stack in enumerate(every, start=1):
+        layers = {key: angles(own) for key, own in recurrent_matrices(stack).items()}
+        prefix = f"stack {number}, " if len(every) > 1 else ""
+        found |= {prefix + name: own for name, own in named(layers).items()}
+    if args.csv is not None:
+        write_csv(args.csv, found)
+    if args.png is not None:
+        plot(args.png, found)
+    print("\n".join(lines_of_table(found)))

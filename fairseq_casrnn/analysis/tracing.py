@@ -1,0 +1,217 @@
+"""What happens inside a model's recurrent layers while it reads sentences of a data set."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError
+
+
+@dataclass
+class Pass:
+    """One layer's reading of one sentence, in one direction.
+
+    Attributes:
+        layer: 0 for the bottom one.
+        direction: "" or "_reverse"; then the first step is the last word.
+        gates: ``(T, blocks, H)``, activated, in the order of the cell's blocks.
+        weights: ``(T, S)``, the softmax over the cells of a mixture at the model's temperature, or
+            None where there is none.
+        cells: ``(T,)``, the cell of a mixture that was chosen, or None.
+    """
+
+    layer: int
+    direction: str
+    gates: object
+    weights: object = None
+    cells: object = None
+
+
+def load(path: str | os.PathLike, data: str | os.PathLike):
+    """A model of any kind in ``eval()`` and its task, from a checkpoint.
+
+    Args:
+        path: the checkpoint.
+        data: the data folder it was trained on, or one with the same dictionaries.
+
+    Raises:
+        UserError: it is no checkpoint, or the dictionaries are others.
+    """
+    from fairseq import checkpoint_utils
+
+    import fairseq_casrnn
+    from fairseq_casrnn.evaluation import perplexity
+    from fairseq_casrnn.explain import explained
+
+    fairseq_casrnn.register()
+    if not Path(path).is_file():
+        raise UserError(f"checkpoint {path} does not exist; check --path")
+    if not Path(data).is_dir():
+        raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
+    with explained():
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+        if is_language_model(state["cfg"].model):
+            return perplexity.load(path, data)
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(path)], arg_overrides={"data": str(data)}
+        )
+    perplexity.check_finite(model, path)
+    return model.eval(), task
+
+
+def is_language_model(cfg) -> bool:
+    """Whether a checkpoint's model options are those of a language model."""
+    from fairseq.models import ARCH_MODEL_REGISTRY, FairseqLanguageModel
+
+    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+    return issubclass(ARCH_MODEL_REGISTRY.get(name, object), FairseqLanguageModel)
+
+
+def stacks(model, kind: type | None = None) -> list:
+    """The recurrent stacks that read whole sentences: of a translation model the encoder's."""
+    from fairseq_casrnn.layers import RecurrentStack
+
+    part = model.encoder if hasattr(model, "encoder") else model
+    return [module for module in part.modules() if isinstance(module, kind or RecurrentStack)]
+
+
+def readings(
+    model, task, data, subset: str, count: int, seed: int | None = 1
+) -> Iterator[tuple[list, list[list[Pass]]]]:
+    """Let ``model`` read sentences, one at a time, and watch its recurrent stacks.
+
+    Args:
+        model, task: of :func:`load`.
+        data: the data folder.
+        subset: split to read.
+        count: how many of its sentences, or all if there are fewer.
+        seed: of their choice; None for the first ones.
+
+    Yields:
+        For each sentence (or pair): its rows of tokens, one for each sentence of a pair, and the
+        passes over each row, layer by layer.
+
+    Raises:
+        UserError: there is no such split.
+    """
+    import torch
+
+    run, size = reader(model, task, data, subset)
+    chosen = range(min(count, size))
+    if seed is not None:
+        chosen = sorted(random.Random(seed).sample(range(size), min(count, size)))
+    with watched(stacks(model)) as passes:
+        for index in chosen:
+            passes.clear()
+            with torch.no_grad():
+                rows = run(index)
+            groups: list[list[Pass]] = []
+            for one in passes:
+                if one.layer == 0 and not one.direction:
+                    groups.append([])
+                groups[-1].append(one)
+            yield rows, groups
+
+
+def reader(model, task, data, subset: str):
+    """A function that has the model read the sentence of an index, giving its tokens; their number.
+
+    Raises:
+        UserError: there is no such split.
+    """
+    from fairseq.models import FairseqLanguageModel
+
+    from fairseq_casrnn.evaluation.perplexity import padded, read_sentences
+    from fairseq_casrnn.explain import explained
+
+    if isinstance(model, FairseqLanguageModel):
+        dictionary = task.source_dictionary
+        sentences = read_sentences(data, subset, dictionary)
+        device = next(model.parameters()).device
+
+        def run(index):
+            source, _ = padded([sentences[index]], dictionary)
+            model.extract_features(source.to(device))
+            return [source[0].tolist()]
+
+        return run, len(sentences)
+    with explained():
+        task.load_dataset(subset)
+    dataset = task.dataset(subset)
+
+    def run(index):
+        net_input = dataset.collater([dataset[index]])["net_input"]
+        names = [name for name in ("src_tokens", "pair_tokens") if name in net_input]
+        if "prev_output_tokens" in net_input:
+            model.encoder(net_input["src_tokens"], net_input["src_lengths"])
+        else:
+            model(**net_input)
+        return [net_input[name][0].tolist() for name in names]
+
+    return run, len(dataset)
+
+
+@contextlib.contextmanager
+def watched(modules) -> Iterator[list[Pass]]:
+    """While active, every layer of these stacks adds a :class:`Pass` to the list.
+
+    Of a batch it keeps the first sentence. What the stacks give has no gradients meanwhile.
+    """
+    passes: list[Pass] = []
+    for stack in modules:
+        stack._run_layer = _watching(stack, passes)
+    try:
+        yield passes
+    finally:
+        for stack in modules:
+            del stack._run_layer
+
+
+def _watching(stack, passes: list):
+    """In place of ``RecurrentStack._run_layer``: the engine ``eager``'s loop, which keeps gates."""
+    import torch
+    import torch.nn.functional as F
+
+    from fairseq_casrnn.recurrence.attention import mix
+    from fairseq_casrnn.recurrence.eager import add_recurrent_
+    from fairseq_casrnn.recurrence.inputs import Choice
+    from fairseq_casrnn.recurrence.reference import at_last
+
+    @torch.no_grad()
+    def run(k, suffix, x, lower_c, state, last, tokens):
+        w_ih, w_hh, bias, params = stack.layer_parameters(k, suffix)
+        extra, weights, cells = stack.extra_input(k, suffix, x, lower_c, tokens), None, None
+        cell = stack.cells[k]
+        if cell.routes:
+            if getattr(stack, "routing", None) == "attention":
+                scores = F.linear(x, getattr(stack, f"attention_l{k}{suffix}"))
+                weights = mix(scores, stack.temperature)[:, 0]
+            if isinstance(extra, Choice):
+                extra = extra.weights(x.dtype)
+            cells = extra[:, 0].argmax(-1)
+        gates = F.linear(x, w_ih, bias)
+        weight_t = w_hh.t().contiguous()
+        inner, (h, c) = None, state
+        hs, cs = [], []
+        for t, row in enumerate(gates):
+            if cell.inner_blocks:
+                inner = row.new_empty(row.size(0), cell.inner_blocks * h.size(1))
+            add_recurrent_(cell, row, inner, h, weight_t)
+            new_h, new_c = torch.empty_like(h), None if c is None else torch.empty_like(c)
+            extra_t = None if extra is None else extra[t]
+            cell.forward_(row, inner, h, c, extra_t, params, new_h, new_c)
+            h, c = new_h, new_c
+            hs.append(h)
+            cs.append(c)
+        one = gates[:, 0].unflatten(-1, (cell.ih_blocks, stack.hidden_size))
+        passes.append(Pass(k, suffix, one, weights, cells))
+        hs = torch.stack(hs)
+        cs = torch.stack(cs) if cell.has_cell else None
+        return hs, cs, at_last(hs, last), at_last(cs, last)
+
+    return run

@@ -1,0 +1,146 @@
+"""What the analyses of gates, routing and subspaces find inside recurrent stacks, by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from helpers import assert_close, rand, randomize
+
+from fairseq_casrnn import layers
+from fairseq_casrnn.analysis import gates, routing, subspaces, tracing
+from fairseq_casrnn.analysis.routing import Routed
+from fairseq_casrnn.analysis.tracing import Pass
+from fairseq_casrnn.cells import FAMILIES
+
+
+def stack(name, **options):
+    return randomize(layers.build(name, 5, 4, 2, **options).double()).eval()
+
+
+@pytest.mark.parametrize("ways", [False, True, "interleaved"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_watching_changes_nothing(name, ways):
+    """The loop that keeps gates gives what the engines give."""
+    if ways == "interleaved" and FAMILIES[name].at_layer(1, FAMILIES[name].options()).lower_cell:
+        return
+    layer, x = stack(name, bidirectional=ways), rand(6, 1, 5)
+    before = layer(x)
+    with tracing.watched([layer]) as passes:
+        during = layer(x)
+    states = (lambda s: [s]) if name == "stacked_gru" else list
+    assert_close([during[0], *states(during[1])], [before[0], *states(before[1])])
+    assert_close([layer(x)[0]], [before[0]])
+    assert len(passes) == 2 * (2 if ways else 1)
+    assert {(one.layer, one.direction) for one in passes} == {
+        (k, way) for k in range(2) for way in layer.suffixes
+    }
+    assert all(one.gates.shape == (6, layer.cells[one.layer].ih_blocks, 4) for one in passes)
+
+
+def test_gates_are_those_of_the_equations():
+    """CAS: c = i⊙g + ½ f⊙c₋ + ½ v⊙c', h = o⊙tanh(c), step by step from the gates kept."""
+    layer, x = stack("cas_lstm"), rand(6, 1, 5)
+    with tracing.watched([layer]) as (passes):
+        output, (_, c_n) = layer(x)
+    below = above = torch.zeros(4).double()
+    for t in range(6):
+        i, f, g, o = passes[0].gates[t]
+        below = i * g + f * below
+        i, f, g, o, v = passes[1].gates[t]
+        above = i * g + 0.5 * f * above + 0.5 * v * below
+        assert_close([o * above.tanh()], [output[t, 0]])
+    assert_close([below, above], [c_n[0, 0], c_n[1, 0]])
+
+
+def test_histograms_by_hand():
+    """Gates of .3 and .5, the output gate below .75: range .2, differences .45 and .25."""
+    steps = torch.zeros(7, 4, 2)
+    steps[:, gates.OUTPUT] = 0.75
+    upper = torch.zeros(7, 5, 2)
+    upper[:, gates.BELOW] = torch.tensor([0.3, 0.5])
+    readings = [([[0]], [[Pass(0, "", steps), Pass(1, "", upper)]])] * 2
+    found = gates.measure(readings)
+    assert list(found) == [(1, "")]
+    own = found[1, ""]
+    assert own["gate"].counts.sum() == 2 * 7 * 2
+    assert own["gate"].mean == pytest.approx(0.4)
+    assert own["gate"].deviation == pytest.approx(0.1)
+    assert own["range"].mean == pytest.approx(0.2)
+    assert own["range"].counts.sum() == 14
+    assert own["difference"].mean == pytest.approx(0.35)
+    assert own["gate"].share(0, 0.4) == own["gate"].share(0.4, 1) == 0.5
+    assert gates.lines_of_table(gates.named(found))[1].split()[:4] == ["layer", "2", "0.40", "0.10"]
+
+
+def test_layers_by_name():
+    found = {(1, ""): 1, (1, "_reverse"): 2}
+    assert gates.named(found) == {"layer 2, forward": 1, "layer 2, backward": 2}
+    assert gates.named({(2, ""): 1}) == {"layer 3": 1}
+
+
+def test_routing_is_that_of_the_evaluation():
+    """The cell with the largest score; its weight by the softmax at the model's temperature."""
+    layer = stack("second_order_lstm")
+    layer.temperature.fill_(0.5)
+    x = rand(6, 1, 5)
+    with tracing.watched([layer]) as passes:
+        layer(x)
+    scores = torch.nn.functional.linear(x[:, 0], layer.attention_l0)
+    assert passes[0].cells.tolist() == scores.argmax(-1).tolist()
+    assert_close([passes[0].weights], [(scores / 0.5).softmax(-1)])
+    found = routing.route([([[4, 5, 6, 7, 8, 9, 2]], [passes])], [str(n) for n in range(10)], 0)
+    words, cells, weights = zip(*found[0], strict=True)
+    assert words == ("4", "5", "6", "7", "8", "9")
+    assert list(cells) == passes[0].cells.tolist()
+    assert weights == pytest.approx((scores / 0.5).softmax(-1).amax(-1).tolist())
+
+
+SENTENCES = [
+    [Routed("(", 0, 0.9), Routed(")", 1, 0.8), Routed("(", 0, 0.7)],
+    [Routed(")", 1, 1.0), Routed("(", 1, 0.6), Routed("<b>", 0, 0.5)],
+]
+
+
+def test_consistency():
+    """Of five brackets that occur more than once one is not in its usual cell."""
+    assert routing.consistency(SENTENCES) == (4, 5)
+    lines = routing.lines_of_table(SENTENCES, 2)
+    assert lines[1].split() == ["0", "50.0%", "0.700", "(", "<b>"]
+    assert lines[2].split() == ["1", "50.0%", "0.800", ")", "("]
+    assert lines[3].startswith("80.0% of the occurrences")
+    assert routing.lines_of_table([[Routed("a", 1, 1.0)]], 2)[1].split() == ["0", "0.0%", "–"]
+
+
+def test_page():
+    text = routing.page(SENTENCES, 2, "valid: <1>")
+    assert "&lt;b&gt;</span>" in text
+    assert "valid: &lt;1&gt;" in text
+    assert text.count("<p>") == 1 + 2
+    assert text.count("<span") == 2 + 6
+    strong, weak = routing.colour(0, 2, 1.0), routing.colour(0, 2, 0.5)
+    assert strong.endswith("0.75)")
+    assert weak.endswith("0.08)")
+    assert len({routing.colour(cell, 5, 1.0) for cell in range(5)}) == 5
+
+
+def test_angles_by_hand():
+    """Planes that share one axis and are 30 degrees apart in the other; equal; orthogonal."""
+    c, s = math.cos(math.pi / 6), math.sin(math.pi / 6)
+    a = np.array([[1.0, 0], [0, 1], [0, 0], [0, 0]])
+    b = np.array([[2.0, 0], [0, c], [0, s], [0, 0]])
+    d = np.array([[0.0, 0], [0, 0], [1, 3], [0, 1]])
+    found = subspaces.angles(np.stack([a, b, a, d]))
+    assert list(found) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    assert found[0, 1] == pytest.approx([0, 30], abs=1e-5)
+    assert found[0, 2] == pytest.approx([0, 0], abs=1e-5)
+    assert found[0, 3] == pytest.approx([90, 90])
+
+
+def test_matrices_are_the_cells():
+    """Cell s has rows s·4H to (s + 1)·4H of each weight."""
+    layer = stack("second_order_lstm", bidirectional=True)
+    found = subspaces.recurrent_matrices(layer)
+    assert set(found) == {(k, way) for k in range(2) for way in ("", "_reverse")}
+    weight = layer.weight_hh_l1_reverse.detach().numpy()
+    assert np.array_equal(found[1, "_reverse"][1], weight[16:32])
