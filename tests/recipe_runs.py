@@ -4,20 +4,21 @@ Starting Python and torch takes seconds, so most scripts get a PYTHON that only 
 arguments, which are then run in this process.
 """
 
+import importlib
 import os
 import subprocess
 from pathlib import Path
 
-from command_lines.programs import fairseq
+from command_lines.programs import fairseq, without_workers
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
-def run(script, *options, status=0, **env):
+def run(script, *options, cwd="/", status=0, **env):
     """Run a script of examples/ from elsewhere; its output, or its error if it must fail."""
     done = subprocess.run(
         [EXAMPLES / script, *map(str, options)],
-        cwd="/",
+        cwd=cwd,
         capture_output=True,
         text=True,
         env={**os.environ, **env},
@@ -32,3 +33,10 @@ def train(command):
     assert program == "fairseq_cli.train"
     at = args.index("--user-dir")
     return fairseq("train", *args[:at], *args[at + 2 :], "--cpu")
+
+
+def call(command):
+    """Call the ``main`` of a recorded module of this package, which must succeed."""
+    module, *args = command
+    with without_workers():
+        assert importlib.import_module(module).main(args) == 0

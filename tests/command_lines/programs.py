@@ -85,6 +85,19 @@ def forget_earlier_programs() -> None:
             function.__dict__.pop(name, None)
 
 
+class Loader(torch.utils.data.DataLoader):
+    """Loads in this process: workers of a loader that is freed late are waited for, for 5 s."""
+
+    def __init__(self, *args, **options):
+        options.update(num_workers=0, timeout=0, persistent_workers=False)
+        super().__init__(*args, **options)
+
+
+def without_workers():
+    """Load data in this process whatever ``--num-workers`` says."""
+    return mock.patch.object(torch.utils.data, "DataLoader", Loader)
+
+
 def fairseq(program: str, *args) -> Done:
     """Call ``fairseq-program`` with ``args``."""
     forget_earlier_programs()
@@ -94,6 +107,7 @@ def fairseq(program: str, *args) -> Done:
     recorder, output = Recorder(), io.StringIO()
     with (
         recorded(recorder),
+        without_workers(),
         mock.patch.object(sys, "argv", argv),
         contextlib.redirect_stdout(output),
         warnings.catch_warnings(action="ignore"),

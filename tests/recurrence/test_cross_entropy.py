@@ -41,17 +41,31 @@ def doubled(inputs):
     return [None if t is None else t.detach().double().requires_grad_() for t in inputs]
 
 
+def fairseqs_gradients(inputs, target, smoothing, factor):
+    loss, _ = fairseqs(inputs, target, smoothing)
+    return torch.autograd.grad(factor * loss, [t for t in inputs if t is not None])
+
+
+def roundings(inputs, target, factor):
+    """Of fairseq's gradients without smoothing, the same products; some CPUs are rough."""
+    exact = fairseqs_gradients(doubled(inputs), target, 0.0, factor)
+    single = fairseqs_gradients(inputs, target, 0.0, factor)
+    return [float((s - e).abs().max()) for s, e in zip(single, exact, strict=True)]
+
+
 def assert_as_fairseqs(inputs, target, smoothing, close, factor=2.5):
     loss, plain = cross_entropy(*inputs, Wanted(target, smoothing, PAD))
     used = [t for t in inputs if t is not None]
     grads = torch.autograd.grad(factor * loss, used)
     exact = doubled(inputs)
     expected, nll = fairseqs(exact, target, smoothing)
-    theirs = torch.autograd.grad(factor * expected, [t for t in exact if t is not None])
+    theirs = fairseqs_gradients(exact, target, smoothing, factor)
     torch.testing.assert_close(loss.double(), expected.double(), **close)
     torch.testing.assert_close(plain.double(), nll.double(), **close)
-    for ours, known in zip(grads, theirs, strict=True):
-        torch.testing.assert_close(ours.double(), known, **close)
+    rough = roundings(inputs, target, factor)
+    for ours, known, rounding in zip(grads, theirs, rough, strict=True):
+        near = {**close, "atol": max(close["atol"], 2 * rounding)}
+        torch.testing.assert_close(ours.double(), known, **near)
     assert not plain.requires_grad
     assert (grads[0][target == PAD] == 0).all()
     assert [grad.dtype for grad in grads] == [t.dtype for t in used]
