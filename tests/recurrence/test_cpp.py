@@ -85,6 +85,7 @@ def test_many_steps_of_large_products(case, dtype, tolerance):
     cell, tensors = layer_of(case, steps, batch, size, dtype)
     with torch.no_grad():
         tensors[1] *= 0.3
+        tensors[3] *= 0.5  # else the steps make more and more of how the library rounds
     (ours, d_ours), (theirs, d_theirs) = (run(e, cell, tensors) for e in ("cpp", "eager"))
     assert_close(ours, theirs, tolerance)
     assert_close(d_ours, d_theirs, {"rtol": tolerance["rtol"], "atol": 100 * tolerance["atol"]})
