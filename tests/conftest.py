@@ -8,6 +8,15 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
+import pytest
 import torch
+from warm_python import WarmPython
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def warm_python(tmp_path_factory):
+    """A path to be used as ``python``: see there."""
+    with WarmPython(tmp_path_factory.mktemp("warm")) as python:
+        yield str(python.command)

@@ -4,12 +4,11 @@ Starting Python and torch takes seconds, so most scripts get a PYTHON that only 
 arguments, which are then run in this process.
 """
 
-import importlib
 import os
 import subprocess
 from pathlib import Path
 
-from command_lines.programs import fairseq, without_workers
+from command_lines.programs import fairseq
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -33,10 +32,3 @@ def train(command):
     assert program == "fairseq_cli.train"
     at = args.index("--user-dir")
     return fairseq("train", *args[:at], *args[at + 2 :], "--cpu")
-
-
-def call(command):
-    """Call the ``main`` of a recorded module of this package, which must succeed."""
-    module, *args = command
-    with without_workers():
-        assert importlib.import_module(module).main(args) == 0

@@ -86,7 +86,7 @@ def test_translation(monkeypatch, tmp_path):
     assert all(value > 0 for pair in speeds.values() for value in pair)
 
 
-def test_commands(monkeypatch, tmp_path, capsys):
+def test_commands(monkeypatch, tmp_path, capsys, warm_python):
     monkeypatch.setattr(synthetic, "WORDS", {"de": 40, "en": 30})
     tiny = [option.replace("256", "8") for option in translation.PEER_SIZES]
     monkeypatch.setattr(commands, "PEER_SIZES", tiny)
@@ -95,6 +95,7 @@ def test_commands(monkeypatch, tmp_path, capsys):
     options = ["--archs", "cas_lstm_tiny", "--rounds", "1", "--updates", "3", "--length", "3"]
     monkeypatch.setattr(sys, "argv", ["commands.py", data, *options, "--max-tokens", "200"])
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(sys, "executable", warm_python)
     commands.main()
     table = rows(capsys.readouterr().out)
     names = ["lstm", "cas_lstm_tiny", "cas_lstm_tiny, optimizer=torch_adam, medium"]

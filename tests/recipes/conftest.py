@@ -19,3 +19,11 @@ def recorded(tmp_path):
         return [line[1:] for line in lines]
 
     return commands
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_scripts(warm_python):
+    """Scripts run as they are, in a Python that need not import torch each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHON", warm_python)
+        yield

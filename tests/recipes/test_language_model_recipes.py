@@ -2,33 +2,21 @@
 
 import dataclasses
 import json
-import os
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
 from language_models.common import write_text
+from recipe_runs import EXAMPLES, run
 
 from fairseq_casrnn.data import monolingual
 from fairseq_casrnn.errors import UserError
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SCRIPTS = sorted(
     script
     for recipe in ("ptb", "wikitext2", "dyck")
     for script in (EXAMPLES / recipe).glob("*.sh")
     if script.name != "common.sh"
 )
-
-
-def run(script, *options, status=0, **variables):
-    """Run a script of examples/ from elsewhere; its output, or its error if it must fail."""
-    command = [EXAMPLES / script, *map(str, options)]
-    environment = {**os.environ, **variables}
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, env=environment)
-    assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout if status == 0 else done.stderr
 
 
 def write_raw(folder, names):

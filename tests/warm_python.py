@@ -1,0 +1,121 @@
+"""A Python that has imported torch and fairseq, for the scripts of examples/ as they are.
+
+Importing them takes seconds each time. The server forks for each call of a stand-in for ``python``,
+which runs there what it would have run: ``-m MODULE ARGUMENT…`` with the caller's arguments,
+folder, environment, input and outputs. fairseq's programs, which set up logging when they are
+imported, and this package, which asks what the program is, are left to the fork.
+"""
+
+import atexit
+import importlib
+import json
+import logging
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+MODULES = (
+    *("fairseq", "fairseq.checkpoint_utils", "fairseq.models", "fairseq.options", "fairseq.tasks"),
+    *("fairseq.trainer", "fairseq.sequence_generator", "sacrebleu", "torch._dynamo"),
+)
+STAND_IN = """#!{python} -SE
+import json, os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({path!r})
+call = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+socket.send_fds(server, [len(call).to_bytes(4, "big")], [0, 1, 2])
+server.sendall(call)
+status = server.recv(1)
+sys.exit(status[0] if status else "the stand-in for python was killed")
+"""
+
+
+class WarmPython:
+    """The server, which ``with`` ends, and ``command``, a path to be used as ``python``."""
+
+    def __init__(self, folder: Path):
+        self.command, self.path = folder / "python", folder / "socket"
+        self.command.write_text(STAND_IN.format(python=sys.executable, path=str(self.path)))
+        self.command.chmod(0o755)
+
+    def __enter__(self):
+        command = [sys.executable, __file__, self.path]
+        self.server = subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE, text=True)
+        assert self.server.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(self, *_):
+        self.server.kill()
+        self.server.communicate()
+
+
+def receive(connection: socket.socket) -> list:
+    """The next call; its input and outputs become those of this process."""
+    size, files, _, _ = socket.recv_fds(connection, 4, 3)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    with connection.makefile("rb") as lines:
+        return json.loads(lines.read(int.from_bytes(size, "big")))
+
+
+def run(arguments: list[str], cwd: str, environment: dict[str, str]) -> int:
+    """Run ``-m MODULE …`` in this process to its end; the exit status."""
+    option, module, *rest = arguments
+    assert option == "-m", arguments
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [module, *rest]  # runpy puts the module's file first
+    sys.path[:1] = [cwd, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        print(stop.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    return 0
+
+
+def answer(connection: socket.socket) -> None:
+    """Run a call and send its status, in a process of its own."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    status = 70
+    try:
+        status = run(*receive(connection))
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        connection.sendall(bytes([status]))
+        os._exit(status)
+
+
+def main(path: str) -> None:
+    for module in MODULES:
+        importlib.import_module(module)
+    logging.root.handlers.clear()  # that of fairseq, which its programs go ahead of
+    logging.root.setLevel(logging.WARNING)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        print("ready", flush=True)
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                if os.fork() == 0:
+                    listener.close()
+                    answer(connection)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
