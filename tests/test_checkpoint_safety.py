@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,17 @@ BLEU = ["--eval-bleu", "--eval-bleu-args", '{"beam": 1}', "--best-checkpoint-met
 BLEU += ["--maximize-best-checkpoint-metric"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_programs(warm_python):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WARM_PYTHON", warm_python)
+        yield
+
+
 def fairseq(program: str, *args, prefix=()) -> subprocess.CompletedProcess:
-    command = [*prefix, f"fairseq-{program}", *map(str, args), "--user-dir", USER_DIR]
+    python = [sys.executable if prefix else os.environ["WARM_PYTHON"]]  # which runs elsewhere
+    command = [*prefix, *python, "-m", f"fairseq_cli.{program}", *map(str, args)]
+    command += ["--user-dir", USER_DIR]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
