@@ -82,7 +82,8 @@ def load(path: Path) -> dict:
         if getattr(err, "filename", None) is not None:  # the system's, on opening
             raise
         raise UserError(explain_failure(path, err)) from None
-    if not isinstance(state, dict) or "model" not in state:
+    weights = state.get("model") if isinstance(state, dict) else None
+    if not isinstance(weights, dict) or not weights:
         raise UserError(f"{path} is not a fairseq checkpoint")
     return state
 

@@ -90,11 +90,14 @@ def test_only_data_is_loaded(tmp_path, capsys):
         ("text.pt", b"hello", "cannot be read: it is truncated"),
         ("pickled.pt", pickle.dumps(Planted()), "cannot be read: it is truncated"),
         ("list.pt", [1], "is not a fairseq checkpoint"),
+        ("weights.pt", {"weight": torch.ones(2)}, "is not a fairseq checkpoint"),
+        ("nothing.pt", {"model": {}}, "is not a fairseq checkpoint"),
+        ("none.pt", {"model": None}, "is not a fairseq checkpoint"),
     ],
 )
 def test_damaged_files_are_named(tmp_path, capsys, name, content, message):
     path = tmp_path / name
-    if isinstance(content, list):
+    if isinstance(content, (list, dict)):
         torch.save(content, path)
     elif content is None:
         path.write_bytes(checkpoint(path, [1.0] * 999).read_bytes()[:-2000])
