@@ -1,7 +1,7 @@
 """Early stopping and learning rates on a plateau that an interruption does not set back."""
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.resumption import keep_in_checkpoints
+from fairseq_casrnn.resumption import after_loading, keep_in_checkpoints
 from fairseq_casrnn.wrapping import program, wrap
 
 ATTRIBUTES = ("best", "num_runs")  # of fairseq_cli.train.should_stop_early
@@ -14,7 +14,8 @@ def keep_patience_on_resume() -> None:
     fairseq 0.12.3 counts that for ``--patience`` in attributes of a function, and for
     ``--lr-scheduler reduce_lr_on_plateau`` in torch's scheduler, and saves neither: a resumed
     training takes its first validation for the best so far and goes on longer than one that was not
-    interrupted.
+    interrupted. Nor has a checkpoint of the end of an epoch the step of that scheduler: it is
+    written before.
     """
     keep_early_stopping()
     keep_plateau()
@@ -45,6 +46,14 @@ def keep_plateau() -> None:
 
     wrap(ReduceLROnPlateauLRSchedule, "state_dict", _state_dict)
     wrap(ReduceLROnPlateauLRSchedule, "load_state_dict", _load_state_dict)
+
+    def step(trainer, extra_state):
+        if isinstance(trainer.lr_scheduler, ReduceLROnPlateauLRSchedule):
+            place = extra_state["train_iterator"]
+            if place.get("iterations_in_epoch") == 0:  # of the next epoch
+                trainer.lr_step(place["epoch"] - 1, extra_state.get("val_loss"))
+
+    after_loading("plateau", step)
 
 
 def _state_dict(save, self):

@@ -23,17 +23,37 @@ def keep_in_checkpoints(
         kept = collect(self)
         return save(self, filename, extra_state if kept is None else {**extra_state, key: kept})
 
+    def taking(take):
+        def of_state(trainer, extra_state):
+            if key in extra_state:
+                take(trainer, extra_state[key])
+
+        return None if take is None else of_state
+
+    wrap(Trainer, "save_checkpoint", save_checkpoint, key)
+    after_loading(key, taking(restore), taking(start))
+
+
+def after_loading(key: str, restore: Callable | None, start: Callable | None = None) -> None:
+    """Have fairseq's trainer call something after it has loaded a checkpoint.
+
+    Args:
+        key: a name of its own.
+        restore: ``restore(trainer, extra_state)``, on resumption.
+        start: the same, where a training starts from another model's weights instead.
+    """
+    from fairseq.trainer import Trainer
+
     def load_checkpoint(load, self, filename, *args, **kwargs):
         extra_state = load(self, filename, *args, **kwargs)
         reset = any(args[:2]) or any(
             kwargs.get(f"reset_{part}") for part in ("optimizer", "lr_scheduler", "meters")
         )
-        take = start if reset else restore
-        if take is not None and extra_state and key in extra_state:
-            take(self, extra_state[key])
+        act = start if reset else restore
+        if act is not None and extra_state:
+            act(self, extra_state)
         return extra_state
 
-    wrap(Trainer, "save_checkpoint", save_checkpoint, key)
     wrap(Trainer, "load_checkpoint", load_checkpoint, key)
 
 

@@ -144,7 +144,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_reading_arguments(parser: argparse.ArgumentParser, sentences: int) -> None:
     """What is read by which model."""
     parser.add_argument("data", type=Path, help="data-bin that the model was trained on")
-    parser.add_argument("--path", required=True, type=Path, help="checkpoint")
+    parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
     parser.add_argument("--subset", default="valid", help="split to read (default: valid)")
     parser.add_argument(
         "--sentences", type=int, default=sentences, help=f"how many of it (default: {sentences})"

@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "LSTM's cells (its paper's Figures 4 and 5)."
     )
     parser.add_argument("data", type=Path, help="data-bin that the model was trained on")
-    parser.add_argument("--path", required=True, type=Path, help="checkpoint")
+    parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
     parser.add_argument("--csv", type=Path, help="file for the angles")
     parser.add_argument("--png", type=Path, help="file for a plot of them")
 

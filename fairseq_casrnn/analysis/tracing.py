@@ -36,7 +36,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     """A model of any kind in ``eval()`` and its task, from a checkpoint.
 
     Args:
-        path: the checkpoint.
+        path: the checkpoint, or its folder.
         data: the data folder it was trained on, or one with the same dictionaries.
 
     Raises:
@@ -47,9 +47,12 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     import fairseq_casrnn
     from fairseq_casrnn.evaluation import perplexity
     from fairseq_casrnn.explain import explained
+    from fairseq_casrnn.models.hub import find_checkpoint
 
     fairseq_casrnn.register()
-    if not Path(path).is_file():
+    if Path(path).is_dir():
+        path = find_checkpoint(Path(path), None)
+    elif not Path(path).is_file():
         raise UserError(f"checkpoint {path} does not exist; check --path")
     if not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")

@@ -54,7 +54,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
         l2_embeddings: float = 0.0,
     ):
         super().__init__(task)
-        if not hasattr(task, "classes"):
+        if not hasattr(task, "pairs"):
             raise UserError(
                 "--criterion sentence_classification needs --task sentence_classification"
             )

@@ -41,10 +41,11 @@ def read_sentences(path: Path, column: str) -> tuple[list[Tagged], int]:
     """
     sentences, documents = [], 0
     for first, rows in read_blocks(path, 4):
-        tags = [row[COLUMNS[column]] for row in rows]
-        if rows[0][0] == DOCUMENT:
-            documents += 1
+        while rows and rows[0][0] == DOCUMENT:  # in some copies without a blank line behind
+            documents, first, rows = documents + 1, first + 1, rows[1:]
+        if not rows:
             continue
+        tags = [row[COLUMNS[column]] for row in rows]
         if column != "pos":
             for number, tag in enumerate(tags, start=first):
                 if not TAG.fullmatch(tag):

@@ -95,6 +95,10 @@ def write(
     )
     tags = {name: [tags for _, tags in sentences] for name, sentences in splits.items()}
     seen, known = ({tag for row in rows for tag in row} for rows in (tags["train"], chain(tags)))
+    if len(known) < 2:
+        raise UserError(
+            f"every word has the tag {known.pop()}; there is nothing to learn: check the files"
+        )
     dictionary = make_dictionary(vocabulary, args.min_count)
     binarise(forms, dictionary, folder / "input0")
     write_singletons(forms["train"], folder / "input0")

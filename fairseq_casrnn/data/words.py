@@ -10,6 +10,7 @@ CLITIC = re.compile(r"(?<=\w)('s|'ve|n't|'re|'d|'ll|'m)\b", re.IGNORECASE)
 TOKENIZERS = ("space", "whitespace", "clitics", "moses", "penn")
 ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 PENN_QUOTES = re.compile(r"(?:^|(?<=\s))(``|'')(?=\s|$)")
+QUOTE = '"'
 TYPOGRAPHIC = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"'})
 # A full stop in front of a capital, but not that of a title or of an abbreviation like U.S.
 TITLES = (
@@ -70,6 +71,21 @@ def penn_words(line: str) -> list[str]:
     for piece in PENN_QUOTES.split(line):
         found += [piece] if piece in ("``", "''") else treebank.tokenize(piece)
     return found
+
+
+def as_written(found: list[str], line: str) -> list[str]:
+    """The words that :func:`penn_words` found in ``line`` with the characters that they have there.
+
+    It parts words and exchanges quotation marks, but leaves no character out.
+    """
+    text, place, written = "".join(line.split()), 0, []
+    for word in found:
+        size = len(word)
+        if word in ("``", "''") and text[place : place + 2] not in ("``", "''"):
+            size = 1
+        written.append(text[place : place + size])
+        place += size
+    return written if place == len(text) and all(written) else found
 
 
 @functools.cache

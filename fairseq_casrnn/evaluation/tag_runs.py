@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.data.spans import as_iob2
 from fairseq_casrnn.evaluation.classify import (
     add_subset_arguments,
     evaluate_each,
@@ -27,8 +28,8 @@ def tag(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict
 
     Returns:
         ``sentences``, ``words``, the scores (:func:`.tags.scores`), ``seconds``, ``rows`` (word,
-        true tag, predicted tag) of each sentence, words as the model knows them, and ``report``,
-        seqeval's table by type, or None where tags mark no spans.
+        true tag, predicted tag) of each sentence, words as the model knows them and spans in IOB2,
+        and ``report``, seqeval's table by type, or None where tags mark no spans.
 
     Raises:
         UserError: a checkpoint or data that cannot be used.
@@ -45,15 +46,18 @@ def tag(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict
         [task.dictionary[int(token)] for token in dataset.words[i][:-1]]
         for i in range(len(dataset))
     ]
+    shown = (
+        [[as_iob2(row) for row in rows] for rows in (truth, found)]
+        if task.are_spans
+        else (truth, found)
+    )
     total = dict(zip(COUNTS, counts(truth, found, task.are_spans), strict=True))
     return {
         "sentences": len(truth),
         "words": total["words"],
         **{name: round(value, 2) for name, value in scores(total).items()},
         "seconds": round(seconds, 2),
-        "rows": [
-            list(zip(*columns, strict=True)) for columns in zip(words, truth, found, strict=True)
-        ],
+        "rows": [list(zip(*columns, strict=True)) for columns in zip(words, *shown, strict=True)],
         "report": report(truth, found) if task.are_spans else None,
     }
 
@@ -62,7 +66,7 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     """Tag with a run's checkpoint, keep the result in the run's folder, return its numbers.
 
     ``SUBSET.json`` gets the scores, ``SUBSET.predictions.txt`` a line "word true predicted" for
-    each word, which conlleval reads, and an empty line after each sentence.
+    each word, spans in IOB2, which conlleval reads, and an empty line after each sentence.
     """
     result = tag(data, choose_checkpoint(run, which, maximize=True), subset, batch_size)
     rows, by_type = result.pop("rows"), result.pop("report")

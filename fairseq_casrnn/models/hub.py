@@ -49,7 +49,8 @@ class Hub(nn.Module):
         if cfg is None or cfg.task._name != cls.task_name:
             raise UserError(f"{file} is no {cls.what}; check the path")
         check_options(overrides, cfg)
-        overrides = {"data": find_dictionaries(file.parent, data, cfg.task.data), **overrides}
+        folder = find_dictionaries(file.parent, data, cfg.task.data, cls.parts(cfg.model))
+        overrides = {"data": folder, **overrides}
         # Those of the task by themselves: fairseq has another option --tokenizer.
         own = set(overrides) & set(cfg.task)
         overrides["task"] = {name: overrides.pop(name) for name in own}
@@ -57,6 +58,11 @@ class Hub(nn.Module):
             [str(file)], arg_overrides=overrides
         )
         return cls(model, task)
+
+    @staticmethod
+    def parts(model_cfg) -> tuple[str, ...]:
+        """The folders with the dictionaries that a model needs."""
+        return ("input0", "label")
 
     def batches(self, dataset, batch_size: int) -> Iterator[tuple[list, dict]]:
         """(indices, batch) of a data set, each batch where the model is.
@@ -133,18 +139,21 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
     raise UserError(f"there is no checkpoint at {path} ({wanted}); check the path")
 
 
-def find_dictionaries(beside: Path, given: str | None, trained_on: str) -> str:
-    """The folder with ``input0/dict.txt`` and ``label/dict.txt``.
+def find_dictionaries(
+    beside: Path, given: str | None, trained_on: str, parts: Sequence[str]
+) -> str:
+    """The folder with ``dict.txt`` in each of ``parts``.
 
     Raises:
         UserError: they are in none of the places.
     """
     places = [given] if given else [str(beside), trained_on]
     for place in places:
-        files = [os.path.join(place, part, "dict.txt") for part in ("input0", "label")]
+        files = [os.path.join(place, part, "dict.txt") for part in parts]
         if all(map(os.path.isfile, files)):
             return str(place)
+    *first, last = (f"{part}/dict.txt" for part in parts)
     raise UserError(
-        f"input0/dict.txt and label/dict.txt are not in {' nor in '.join(map(str, places))}; name "
-        "the folder of the training data (--data), or copy them to the checkpoint"
+        f"{', '.join(first)} and {last} are not in {' nor in '.join(map(str, places))}; name the "
+        "folder of the training data (--data), or copy them to the checkpoint"
     )

@@ -69,7 +69,7 @@ class SentenceClassifier(BaseFairseqModel):
         check_embed_range(cfg)
         if cfg.mlp_layers < 0:
             raise UserError(f"--mlp-layers is {cfg.mlp_layers}; it must be at least 0")
-        if not hasattr(task, "classes"):
+        if not hasattr(task, "pairs"):
             raise UserError(
                 "sentence encoders need --task sentence_classification, which knows the classes"
             )

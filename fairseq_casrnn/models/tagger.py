@@ -87,7 +87,7 @@ class Tagger(BaseFairseqModel):
                 *(len(task.characters), task.characters.pad()),
                 *(cfg.char_embed_dim, cfg.char_filters, dropout(cfg, "encoder_dropout_in")),
             )
-        task.spells = spelling is not None
+            task.read_spelling()
         embed = build_embedding(
             words,
             cfg.encoder_embed_dim,

@@ -29,6 +29,11 @@ class TaggerHub(Hub):
 
     task_name, what = "sequence_tagging", "tagger"
 
+    @staticmethod
+    def parts(model_cfg) -> tuple[str, ...]:
+        """Also that of the characters, if it reads them."""
+        return ("input0", "label", "spelling") if model_cfg.char_filters else ("input0", "label")
+
     def tag(self, sentences: Sequence, batch_size: int = 32) -> list[list[Word]]:
         """The words of each sentence with their tags.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torchcrf import CRF
 
 from .dropout import Dropout
@@ -110,7 +111,13 @@ class TagCRF(CRF):
         if not kept.any():
             return emissions.sum() * 0
         target = target[kept]
-        return -self(emissions[kept], target.clamp(min=0), target.ge(0))
+        # pytorch-crf sums in the parameters' type
+        weights = {
+            name: weight.float() if weight.dtype.itemsize < 4 else weight
+            for name, weight in self.named_parameters()
+        }
+        given = (emissions[kept], target.clamp(min=0), target.ge(0))
+        return -functional_call(self, weights, given)
 
     def best(self, emissions: Tensor, lengths: Tensor) -> list[list[int]]:
         """The most probable tags of each sentence, as many as it has words."""

@@ -109,6 +109,20 @@ class LabelledTask(FairseqTask):
         logger.info("[label] classes: %s", ", ".join(task.classes))
         return task
 
+    def build_criterion(self, cfg, from_checkpoint=False):
+        """The criterion.
+
+        Raises:
+            UserError: it is one of fairseq's, which are for other models.
+        """
+        criterion = super().build_criterion(cfg, from_checkpoint)
+        if type(criterion).__module__.startswith("fairseq."):
+            ours = self.cfg._name
+            raise UserError(
+                f"--criterion {cfg._name} does not fit --task {ours}; give --criterion {ours}"
+            )
+        return criterion
+
     @property
     def classes(self) -> list[str]:
         """Names of the classes, in the order of the model's outputs."""

@@ -16,7 +16,7 @@ from fairseq.tasks import register_task
 from ..data.dictionaries import digest
 from ..data.spans import are_spans
 from ..data.tagging import TaggingDataset
-from ..data.words import normalised, words
+from ..data.words import QUOTE, TYPOGRAPHIC, as_written, normalised, words
 from ..errors import UserError
 from .labelled import LabelledConfig, LabelledTask, load_dictionary, load_part
 
@@ -71,8 +71,20 @@ class SequenceTaggingTask(LabelledTask):
     def check_words(self, state_dict) -> None:
         """Raise UserError if the weights of a checkpoint's model belong to other words, too."""
         super().check_words(state_dict)
-        ours = self.characters and digest(self.characters)
-        if self.spells and state_dict.get("characters") not in (None, ours):
+        if self.spells:
+            self._check_characters(state_dict.get("characters"))
+
+    def read_spelling(self) -> None:
+        """Note that the model reads the words' characters.
+
+        Raises:
+            UserError: they are not those of its training.
+        """
+        self.spells = True
+        self._check_characters(self.state.characters)  # a checkpoint's, if one is loaded
+
+    def _check_characters(self, known) -> None:
+        if known not in (None, digest(self.characters)):
             raise UserError(
                 f"{self.cfg.data}/spelling/dict.txt is not the dictionary that the model was "
                 "trained with; give the data folder of its training"
@@ -135,8 +147,8 @@ class SequenceTaggingTask(LabelledTask):
         for number in numpy.flatnonzero(sentences.sizes != count)[:1]:
             raise UserError(
                 f"{folder}/{part}/{split}, sentence {number + 1} has parts for {count[number] - 1} "
-                f"words, but input0/{split} has {sentences.sizes[number] - 1}; give each word one "
-                "tag"
+                f"words, but input0/{split} has {sentences.sizes[number] - 1}; "
+                + ("give each word one tag" if end is None else "prepare them again together")
             )
 
     def _numbers(self, split: str, tags) -> torch.Tensor:
@@ -153,18 +165,26 @@ class SequenceTaggingTask(LabelledTask):
         return numbers
 
     def split_text(self, line: str) -> list[str]:
-        """The words of raw text, as they are to be shown."""
-        return words(line, self.cfg.tokenizer or self.state.text["tokenizer"])
+        """The words of raw text, as they are to be shown.
+
+        Those of ``penn`` keep their quotation marks, unless the training text had none of these but
+        that treebank's `` and ''.
+        """
+        tokenizer = self.cfg.tokenizer or self.state.text["tokenizer"]
+        found = words(line, tokenizer)
+        if tokenizer == "penn" and (QUOTE in self.dictionary or "``" not in self.dictionary):
+            return as_written(found, line)
+        return found
 
     def encode_words(self, sentence: list[str]) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Tokens, with </s>, and each word's characters of a sentence that is split already."""
         options = {name: self.state.text[name] for name in ("lowercase", "zero_digits")}
         given = {name: getattr(self.cfg, name) for name in options}
         options |= {name: value for name, value in given.items() if value is not None}
-        found = [self.dictionary.index(word) for word in normalised(sentence, **options)]
+        found = [look_up(self.dictionary, word) for word in normalised(sentence, **options)]
         spelt = []
         if self.spells:
-            spelt = [torch.tensor([self.characters.index(c) for c in word]) for word in sentence]
+            spelt = [torch.tensor([look_up(self.characters, c) for c in word]) for word in sentence]
         return torch.tensor([*found, self.dictionary.eos()]), spelt
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, spelt=None, **kwargs):
@@ -194,6 +214,11 @@ class SequenceTaggingTask(LabelledTask):
         result = {name: stats[name] for name in names if name in stats}
         if result:
             self.write_validation(result, stats)
+
+
+def look_up(dictionary, symbol: str) -> int:
+    """Its index; where ’ or “ are unknown, that of the same with ' and "."""
+    return dictionary.index(symbol if symbol in dictionary else symbol.translate(TYPOGRAPHIC))
 
 
 def split_words(spelt, end: int, index: int) -> list[torch.Tensor]:

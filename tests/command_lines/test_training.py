@@ -170,6 +170,19 @@ def test_resuming_keeps_the_count_of_validations_without_gain(data, tmp_path):
     assert rates[0] == rates[1] == pytest.approx(1e-14)  # after two without gain, and two more
 
 
+def test_resuming_between_epochs_keeps_the_step_of_the_rate(data, tmp_path):
+    """On a plateau it falls after the epoch, when the epoch's checkpoint is already written."""
+    options = ["--lr-scheduler", "reduce_lr_on_plateau", "--lr-patience", "0"]
+    options += ["--lr-threshold", "0.9", "--no-epoch-checkpoints"]  # no gain is ever enough
+    train(data, tmp_path / "whole", "cas_lstm_tiny", *options, epochs=4)
+    for epochs in (2, 3, 4):
+        train(data, tmp_path / "parts", "cas_lstm_tiny", *options, epochs=epochs)
+    last = [tmp_path / name / "checkpoint_last.pt" for name in ("whole", "parts")]
+    assert_same_training(*last)
+    (rate,) = {checkpoint(p)["last_optimizer_state"]["param_groups"][0]["lr"] for p in last}
+    assert rate == pytest.approx(0.01 * 0.1**2)  # after two and three epochs, and next after four
+
+
 def test_the_count_is_kept_under_python_m_too(data, tmp_path):
     """As the recipes start fairseq, whose functions are those of __main__ then."""
     options = [*TRAIN, "--lr", "1e-12", "--patience", "2", "--best-checkpoint-metric", "ppl"]

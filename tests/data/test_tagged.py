@@ -1,6 +1,7 @@
 """Tagged corpora: schemes, the readers of their formats, the prepared folder."""
 
 import json
+import re
 
 import pytest
 from fairseq.data import Dictionary, data_utils
@@ -73,6 +74,30 @@ def test_conll03(tmp_path):
     test = read_back(out, "input0", "test")
     assert len(test) == 15
     assert test[-1] == "<unk>"
+
+
+def test_documents_without_a_blank_line(tmp_path):
+    """The sentence behind is not lost."""
+    raw = write_conll03(tmp_path / "raw")
+    whole = run(conll03, raw, tmp_path / "whole")
+    text = (raw / "train.txt").read_text()
+    assert "-DOCSTART- -X- -X- O\n\n" in text
+    (raw / "train.txt").write_text(
+        text.replace("-DOCSTART- -X- -X- O\n\n", "-DOCSTART- -X- -X- O\n")
+    )
+    out = run(conll03, raw, tmp_path / "data")
+    for part in ("input0", "label"):
+        assert read_back(out, part) == read_back(whole, part)
+    assert note(out) == note(whole)
+
+
+def test_nothing_to_learn(tmp_path, capsys):
+    raw = write_conll03(tmp_path / "raw")
+    for path in raw.iterdir():
+        path.write_text(re.sub(r" [BIES]-\w+\n", " O\n", path.read_text()))
+    error = fails(conll03.main, capsys, "--raw", raw, "--out", tmp_path / "data")
+    assert "every word has the tag O; there is nothing to learn" in error
+    assert not (tmp_path / "data").exists()
 
 
 def test_spelling(tmp_path):

@@ -1,6 +1,7 @@
 """``casrnn analyze gates``, ``routing``, ``subspaces`` on trained models."""
 
 import csv
+import shutil
 
 import pytest
 
@@ -94,6 +95,10 @@ def test_mistakes(data, checkpoint, mixture, tmp_path, capsys):
     assert "there is no 'dev' in" in error
     error = analyze(capsys, "gates", data, "--path", tmp_path / "none.pt", status=2)
     assert "none.pt does not exist; check --path" in error
+    error = analyze(capsys, "gates", data, "--path", tmp_path, status=2)
+    assert f"there is no checkpoint at {tmp_path}" in error
+    shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
+    analyze(capsys, "gates", data, "--path", tmp_path, "--sentences", 1)
     error = analyze(capsys, "gates", tmp_path / "none", "--path", checkpoint, status=2)
     assert "none is not a folder; give the data-bin" in error
     (tmp_path / "text.pt").write_text("no checkpoint")

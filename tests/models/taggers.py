@@ -22,6 +22,7 @@ def make_task(spelled=True):
         characters=dictionary(LETTERS) if spelled else None,
         classes=TAGS,
         begin_epoch=lambda epoch, model: None,
+        read_spelling=lambda: None,
     )
 
 

@@ -124,6 +124,23 @@ def test_crf_against_all_sequences(crf):
     assert crf.best(emissions, lengths) == best
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_crf_with_short_parameters(crf, dtype):
+    """Sums over a sentence are in single precision all the same, and gradients come back."""
+    short = TagCRF(3).to(dtype)
+    short.load_state_dict(crf.state_dict())
+    exact = TagCRF(3)
+    exact.load_state_dict(short.state_dict())
+    emissions, target = rand(2, 300, 3).float(), torch.arange(600).view(2, 300) % 3
+    losses = [each.loss(emissions, target) for each in (short, exact)]
+    torch.testing.assert_close(*losses)
+    gradients = [
+        torch.autograd.grad(loss, each.transitions)[0]
+        for loss, each in zip(losses, (short, exact), strict=True)
+    ]
+    torch.testing.assert_close(gradients[0].float(), gradients[1], rtol=1e-2, atol=1e-3)
+
+
 def test_crf_of_sentences_without_words(crf):
     emissions = rand(2, 1, 3).requires_grad_()
     loss = crf.loss(emissions, torch.full((2, 1), -1))

@@ -12,6 +12,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
 from models.taggers import make_task
 from recipe_runs import EXAMPLES, run, train
+from seqeval.metrics import f1_score
 from tagged_corpora import write_conll03, write_pos
 
 from fairseq_casrnn.evaluation import tag_runs
@@ -65,6 +66,11 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     )
     blocks = (folder / "test.predictions.txt").read_text().split("\n\n")
     assert len(blocks) - 1 == result["sentences"]
+    if recipe == "conll03":  # as its evaluation script has it: IOB2, one space between columns
+        rows = [[line.split(" ") for line in block.splitlines()] for block in blocks[:-1]]
+        truth, found = ([[row[i] for row in sentence] for sentence in rows] for i in (1, 2))
+        assert {tag[0] for tags in (*truth, *found) for tag in tags} <= set("BIO")
+        assert f1_score(truth, found) * 100 == pytest.approx(result["f1"], abs=0.01)
 
 
 @pytest.fixture(scope="module")

@@ -130,8 +130,16 @@ def test_forgotten_words_keep_their_spelling(data):
     ("part", "rows", "message"),
     [
         ("label", [["O"]] * 11, r"input0/valid has 12 sentences but .*label/valid has 11"),
-        ("label", [["O"]] * 12, r"label/valid, sentence \d+ has parts for 1 words, but input0/"),
-        ("spelling", [["a"]] * 12, r"spelling/valid, sentence \d+ has parts for 1 words, but"),
+        (
+            "label",
+            [["O"]] * 12,
+            r"label/valid, sentence \d+ has parts for 1 words, .*; give each word one tag$",
+        ),
+        (
+            "spelling",
+            [["a"]] * 12,
+            r"spelling/valid, sentence \d+ has parts for 1 words, .*; prepare them ",
+        ),
     ],
 )
 def test_parts_that_do_not_fit(data, part, rows, message):
@@ -163,6 +171,35 @@ def test_raw_text(original):
     assert tokens[0] == task.dictionary.unk()
 
 
+@pytest.mark.parametrize(
+    ("known", "line", "shown"),
+    [
+        (
+            ['"', "'"],
+            "He said \"don’t\", “yes” ``''",
+            ["He", "said", '"', "do", "n’t", '"', ",", "“", "yes", "”", "``", "''"],
+        ),
+        (
+            ["``", "''", "'"],
+            'He said "don’t", “yes”',
+            ["He", "said", "``", "do", "n't", "''", ",", "``", "yes", "''"],
+        ),
+    ],
+)
+def test_quotation_marks(data, known, line, shown):
+    """As they are written, unless the training text had others."""
+    make_dictionary(dict.fromkeys(known, 2)).save(str(data / "input0" / "dict.txt"))
+    assert setup(data).split_text(line) == shown
+
+
+def test_unknown_marks_are_plain_ones(data):
+    make_dictionary(dict.fromkeys(['"', "'", "”"], 2)).save(str(data / "input0" / "dict.txt"))
+    task = setup(data)
+    tokens, _ = task.encode_words(['"', "“", "”", "’"])
+    known = [task.dictionary[int(token)] for token in tokens]
+    assert known == ['"', '"', "”", "'", "</s>"]
+
+
 def test_dictionaries_of_another_model(data):
     state = setup(data).state_dict()
     setup(data).load_state_dict(state)
@@ -171,6 +208,10 @@ def test_dictionaries_of_another_model(data):
     setup(data, spells=False).load_state_dict(state)
     with pytest.raises(UserError, match=r"spelling/dict.txt is not the dictionary that the"):
         setup(data).load_state_dict(state)
+    task = setup(data, spells=False)
+    task.load_state_dict(state)  # in fairseq's order: the model is built afterwards
+    with pytest.raises(UserError, match=r"spelling/dict.txt is not the dictionary that the"):
+        task.read_spelling()
     lines = (data / "input0" / "dict.txt").read_text().splitlines()
     (data / "input0" / "dict.txt").write_text("\n".join(lines[::-1]) + "\n")
     with pytest.raises(UserError, match=r"input0/dict.txt is not the dictionary that the"):

@@ -91,7 +91,8 @@ def test_mistakes(trained, data, capsys, tmp_path, monkeypatch):
     error = tag(capsys, "--path", trained, "--tokenizer", "bert", status=2)
     assert "--tokenizer is 'bert'; use space" in error
     error = tag(capsys, "--path", trained, "--data", tmp_path, status=2)
-    assert f"input0/dict.txt and label/dict.txt are not in {tmp_path}" in error
+    wanted = "input0/dict.txt, label/dict.txt and spelling/dict.txt are not in"
+    assert f"{wanted} {tmp_path}; name" in error
     assert cli.main(["predict", "--path", str(trained), "--input", str(tmp_path / "latin")]) == 2
     assert "is no sentence classifier; check the path" in capsys.readouterr().err
 
@@ -101,5 +102,18 @@ def test_a_folder_without_the_characters(trained, data, tmp_path, capsys):
         (tmp_path / part).mkdir()
         shutil.copy(data / part / "dict.txt", tmp_path / part)
     error = tag(capsys, "--path", trained, "--data", tmp_path, status=2)
-    assert "spelling/" in error
+    assert "spelling/dict.txt are not in" in error
     assert error.count("\n") == 1
+
+
+def test_other_characters(trained, data, tmp_path, capsys):
+    """The same in another order would give other tags without a word."""
+    for part in ("input0", "label", "spelling"):
+        (tmp_path / part).mkdir()
+        shutil.copy(data / part / "dict.txt", tmp_path / part)
+    path = tmp_path / "spelling" / "dict.txt"
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    error = tag(capsys, "--path", trained, "--data", tmp_path, status=2)
+    assert "spelling/dict.txt is not the dictionary that the model was trained with" in error
+    shutil.copy(data / "spelling" / "dict.txt", path)
+    tag(capsys, "--path", trained, "--data", tmp_path, "--input", path)

@@ -106,3 +106,28 @@ def test_what_is_not_for_a_tagger(data, trained, tmp_path):
             "--arch", "cas_lstm_sentence_encoder_tiny", "--optimizer", "adam", "--lr", 1,
             "--save-dir", tmp_path, "--cpu", "--max-epoch", 1, "--batch-size", 4,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("criterion", "arch", "message"),
+    [
+        ("sequence_tagging", "cas_lstm_sentence_encoder_tiny", "sentence encoders need --task sen"),
+        (
+            "sentence_classification",
+            "cas_lstm_tagger_tiny",
+            "--criterion sentence_classification n",
+        ),
+        (
+            "cross_entropy",
+            "cas_lstm_tagger_tiny",
+            "--criterion cross_entropy does not fit --task sequence_tagging; give --criterion seq",
+        ),
+    ],
+)
+def test_parts_that_do_not_go_together(data, tmp_path, criterion, arch, message):
+    with pytest.raises(UserError, match=message):
+        fairseq(
+            "train", data, "--task", "sequence_tagging", "--criterion", criterion, "--arch", arch,
+            "--optimizer", "adam", "--lr", 1, "--save-dir", tmp_path, "--cpu", "--max-epoch", 1,
+            "--batch-size", 4,
+        )  # fmt: skip
