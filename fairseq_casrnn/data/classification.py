@@ -8,6 +8,8 @@ import numpy
 import torch
 from fairseq.data import FairseqDataset, data_utils
 
+from .by_length import ByLength
+
 
 @dataclass
 class Forget:
@@ -35,7 +37,7 @@ class Forget:
         return replaced
 
 
-class SentenceDataset(FairseqDataset):
+class SentenceDataset(ByLength):
     """One or two sentences each, and their class.
 
     Args:
@@ -57,24 +59,11 @@ class SentenceDataset(FairseqDataset):
         forget: Forget | None = None,
     ):
         self.inputs, self.labels, self.pad = list(inputs), labels, pad
-        self.shuffle, self.truncate, self.forget, self.epoch = shuffle, truncate, forget, 1
+        self.truncate, self.forget = truncate, forget
         lengths = [numpy.asarray(sentences.sizes) for sentences in self.inputs]
         if truncate:
             lengths = [numpy.minimum(sizes, truncate) for sizes in lengths]
-        self.lengths = lengths
-        self.sizes = numpy.max(lengths, axis=0)  # of the longer of two sentences
-
-    @property
-    def can_reuse_epoch_itr_across_epochs(self):
-        """Whether all epochs have the same batches."""
-        return not self.shuffle
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose anew the words to forget."""
-        self.epoch = epoch
-
-    def __len__(self):
-        return len(self.sizes)
+        super().__init__(lengths, shuffle)
 
     def __getitem__(self, index):
         inputs = [self._sentence(sentences[index]) for sentences in self.inputs]
@@ -110,26 +99,6 @@ class SentenceDataset(FairseqDataset):
         if samples[0]["label"] is not None:
             batch["target"] = torch.tensor([sample["label"] for sample in samples])
         return batch
-
-    def num_tokens(self, index):
-        """Length of the longer sentence, which ``--max-tokens`` counts."""
-        return int(self.sizes[index])
-
-    def num_tokens_vec(self, indices):
-        """The same for many."""
-        return self.sizes[indices]
-
-    def size(self, index):
-        """Length of the longer sentence, which the maximal positions limit."""
-        return int(self.sizes[index])
-
-    def ordered_indices(self):
-        """All indices, sorted by length, in random order among equals: batches of one length."""
-        count = len(self)
-        indices = numpy.random.permutation(count) if self.shuffle else numpy.arange(count)
-        for lengths in reversed(self.lengths):
-            indices = indices[numpy.argsort(lengths[indices], kind="stable")]
-        return indices
 
 
 class MixedDataset(FairseqDataset):

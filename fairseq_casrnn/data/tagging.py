@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 import numpy
 import torch
-from fairseq.data import FairseqDataset, data_utils
+from fairseq.data import data_utils
 
+from .by_length import ByLength
 from .classification import Forget
 
 LONGEST_WORD = 50  # in characters; of a longer one, such as an address, the rest is not read
 
 
-class TaggingDataset(FairseqDataset):
+class TaggingDataset(ByLength):
     """Words, their characters and their tags.
 
     Args:
@@ -38,22 +39,9 @@ class TaggingDataset(FairseqDataset):
         shuffle: bool = True,
         forget: Forget | None = None,
     ):
-        self.words, self.tags, self.pad = words, tags, pad
+        super().__init__([numpy.asarray(words.sizes)], shuffle)
+        self.words, self.tags, self.pad, self.forget = words, tags, pad, forget
         self.characters, self.character_pad = characters, character_pad
-        self.shuffle, self.forget, self.epoch = shuffle, forget, 1
-        self.sizes = numpy.asarray(words.sizes)
-
-    @property
-    def can_reuse_epoch_itr_across_epochs(self):
-        """Whether all epochs have the same batches."""
-        return not self.shuffle
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose anew the words to forget."""
-        self.epoch = epoch
-
-    def __len__(self):
-        return len(self.sizes)
 
     def __getitem__(self, index):
         words = [self.words[index].long()]
@@ -103,21 +91,3 @@ class TaggingDataset(FairseqDataset):
         for (b, t), word in zip(place, words, strict=True):
             spelling[b, t, : len(word)] = word
         return spelling
-
-    def num_tokens(self, index):
-        """Length of the sentence with </s>, which ``--max-tokens`` counts."""
-        return int(self.sizes[index])
-
-    def num_tokens_vec(self, indices):
-        """The same for many."""
-        return self.sizes[indices]
-
-    def size(self, index):
-        """Length of the sentence, which the maximal positions limit."""
-        return int(self.sizes[index])
-
-    def ordered_indices(self):
-        """All indices, sorted by length, in random order among equals: batches of one length."""
-        count = len(self)
-        indices = numpy.random.permutation(count) if self.shuffle else numpy.arange(count)
-        return indices[numpy.argsort(self.sizes[indices], kind="stable")]

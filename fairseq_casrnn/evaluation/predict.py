@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import codecs
-import itertools
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
-
-CHUNK = 1000  # lines read before their answers are written
+from fairseq_casrnn.evaluation.asking import add_asking_arguments, check, chunks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.description = (
+    add_asking_arguments(
+        parser,
         "Write LABEL<TAB>PROBABILITY for each line of text, or, for models of sentence pairs, for "
         "each line SENTENCE<TAB>SENTENCE. An empty line is an empty sentence; in a single one, a "
-        f"tab is a space. Answers come after each {CHUNK} lines, from a terminal after each line."
+        "tab is a space.",
     )
-    parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
-    parser.add_argument("--input", default="-", help="file to read (default: standard input)")
-    parser.add_argument("--data", help="folder with input0/dict.txt and label/dict.txt")
-    parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument(
         "--all", action="store_true", help="LABEL:PROBABILITY of every class, tab-separated"
     )
@@ -33,16 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
-    if args.input == "-" and sys.stdin is None:
-        raise UserError("standard input is closed; name a file with --input")
+    check(args)
     hub = load(args.path, args.data)
-    lines = read(args.input)
-    numbered = enumerate(lines, start=1)
-    size = 1 if args.input == "-" and sys.stdin.isatty() else CHUNK
-    while chunk := list(itertools.islice(numbered, size)):
-        name = "standard input" if args.input == "-" else args.input
+    name = "standard input" if args.input == "-" else args.input
+    for chunk in chunks(args.input):
         items = [item(line, hub.task.pairs, name, number) for number, line in chunk]
         with captured_log():
             rows = hub.probabilities(items, args.batch_size).tolist()
@@ -60,24 +47,6 @@ def load(path: Path, data: str | None):
 
     with captured_log():
         return SentenceHub.load(path, data=data)
-
-
-def read(name: str) -> Iterator[str]:
-    """Lines of a file or of standard input, without their ends. Raises UserError."""
-    try:
-        stream = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115
-    except OSError as error:
-        raise UserError(f"{name} cannot be read ({error.strerror}); check --input") from None
-    with stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                yield line.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                where = "standard input" if name == "-" else name
-                raise UserError(
-                    f"{where}, line {number} is not valid UTF-8; convert it to UTF-8"
-                ) from None
 
 
 def item(line: str, pairs: bool, name: str, number: int):

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 from pathlib import Path
 
 from fairseq_casrnn.data.command import captured_log
-from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.predict import CHUNK, read
+from fairseq_casrnn.evaluation.asking import add_asking_arguments, check, chunks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.description = (
+    add_asking_arguments(
+        parser,
         "Write WORD<TAB>TAG for each word of each line of text, and an empty line after each "
-        f"sentence. Answers come after each {CHUNK} lines, from a terminal after each line."
+        "sentence.",
     )
-    parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
-    parser.add_argument("--input", default="-", help="file to read (default: standard input)")
-    parser.add_argument("--data", help="folder with input0/dict.txt and label/dict.txt")
-    parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument(
         "--tokenizer",
         help="how to split the text into words: space, whitespace, clitics, moses or penn "
@@ -34,16 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
-    if args.input == "-" and sys.stdin is None:
-        raise UserError("standard input is closed; name a file with --input")
+    check(args)
     hub = load(args.path, args.data, **({"tokenizer": args.tokenizer} if args.tokenizer else {}))
-    lines = read(args.input)
-    size = 1 if args.input == "-" and sys.stdin.isatty() else CHUNK
-    while chunk := list(itertools.islice(lines, size)):
+    for chunk in chunks(args.input):
         with captured_log():
-            sentences = hub.tag(chunk, args.batch_size)
+            sentences = hub.tag([line for _, line in chunk], args.batch_size)
         for sentence in sentences:
             if args.inline:
                 sys.stdout.write(" ".join(f"{word}/{tag}" for word, tag in sentence) + "\n")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
 from torch import Tensor
 
 from ..cells import FAMILIES
@@ -21,11 +20,11 @@ from .build_bodies import (
     recurrent_body,
     sentence_state_body,
     shortcut_body,
-    tiny_sizes,
     transformer_body,
 )
 from .config import check_probabilities, check_sizes, config_for, spelled_as_options
 from .embedding import build_embedding, check_embed_range
+from .of_sentences import SentenceModel, register
 from .sentence_config import (
     ConvolutionConfig,
     RecurrentSentenceConfig,
@@ -45,13 +44,8 @@ DROPOUTS = (
 )
 
 
-class SentenceClassifier(BaseFairseqModel):
-    """A sentence encoder, shared by both sentences of a pair, and a classifier.
-
-    Subclasses have ``build_body(cfg, size)``, which makes the body for embeddings of that size.
-    """
-
-    build_body: Callable
+class SentenceClassifier(SentenceModel):
+    """A sentence encoder, shared by both sentences of a pair, and a classifier."""
 
     def __init__(self, encoder: SentenceEncoder, kind: str, classifier: Classifier):
         super().__init__()
@@ -116,36 +110,12 @@ class SentenceClassifier(BaseFairseqModel):
         second = None if pair_tokens is None else self.encoder(pair_tokens)
         return self.classifier(features(self.features, first, second))
 
-    def set_epoch(self, epoch: int) -> None:
-        """Anneal the temperature of layers that have one."""
-        for module in self.encoder.modules():
-            if hasattr(module, "set_epoch"):
-                module.set_epoch(epoch)
-
-    def max_positions(self):
-        """Any length."""
-        return None
-
-    @classmethod
-    def from_pretrained(
-        cls, model_name_or_path, checkpoint_file=None, data_name_or_path=None, **kwargs
-    ):
-        """Load a trained classifier to ask it from Python; see :class:`.SentenceHub`.
-
-        Args:
-            model_name_or_path: folder of the checkpoint, or the checkpoint itself.
-            checkpoint_file: its name there (default: checkpoint_best.pt, else model.pt, else
-                checkpoint_last.pt).
-            data_name_or_path: folder with ``input0/dict.txt`` and ``label/dict.txt`` (default: the
-                model's folder, else the data it was trained on).
-            kwargs: options of the task or model to override.
-
-        Raises:
-            UserError: no checkpoint there, one of another kind, no dictionaries, or no such option.
-        """
+    @staticmethod
+    def hub():
+        """The class of what ``from_pretrained`` returns."""
         from .sentence_hub import SentenceHub
 
-        return SentenceHub.load(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+        return SentenceHub
 
 
 def choose_features(kind: str | None, pairs: bool) -> str:
@@ -166,35 +136,23 @@ def around_sentence(cfg, words) -> dict:
     return {"end": words.eos()} if cfg.no_boundaries else {"begin": words.bos()}
 
 
-def register(name: str, build_body: Callable, config: type, **attributes) -> type:
-    """Register the model ``<name>_sentence_encoder`` and, for tests, ``…_tiny``."""
-    arch = f"{name}_sentence_encoder"
-    attributes = {"build_body": build_body, **attributes}
-    model = type(
-        arch.title().replace("_", ""),
-        (SentenceClassifier,),
-        {
-            "__doc__": f"Sentences with {name}.",
-            "__module__": __name__,
-            **{key: staticmethod(function) for key, function in attributes.items()},
-        },
-    )
-    model = register_model(arch, dataclass=config)(model)
-    register_model_architecture(arch, f"{arch}_tiny")(tiny_sizes(config))
-    return model
+def register_encoder(name: str, build_body: Callable, config: type, **functions) -> type:
+    """Register the model ``<name>_sentence_encoder``."""
+    arch, what = f"{name}_sentence_encoder", f"Sentences with {name}."
+    return register(SentenceClassifier, arch, what, config, build_body=build_body, **functions)
 
 
 MODELS: dict[str, type] = {
-    cell: register(
+    cell: register_encoder(
         cell, functools.partial(recurrent_body, cell), config_for(cell, RecurrentSentenceConfig)
     )
     for cell in FAMILIES
 }
 MODELS |= {
-    "sentence_state_lstm": register(
+    "sentence_state_lstm": register_encoder(
         "sentence_state_lstm", sentence_state_body, SentenceStateConfig, boundaries=around_sentence
     ),
-    "shortcut_lstm": register("shortcut_lstm", shortcut_body, ShortcutConfig),
-    "cnn": register("cnn", convolution_body, ConvolutionConfig),
-    "transformer": register("transformer", transformer_body, TransformerConfig),
+    "shortcut_lstm": register_encoder("shortcut_lstm", shortcut_body, ShortcutConfig),
+    "cnn": register_encoder("cnn", convolution_body, ConvolutionConfig),
+    "transformer": register_encoder("transformer", transformer_body, TransformerConfig),
 }

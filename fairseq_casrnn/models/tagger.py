@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable
 
 import torch.nn.functional as F
-from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
 from torch import Tensor, nn
 
 from ..cells import FAMILIES
@@ -21,11 +20,11 @@ from .build_bodies import (
     recurrent_body,
     sentence_state_body,
     shortcut_body,
-    tiny_sizes,
 )
 from .config import check_probabilities, check_sizes, config_for
 from .dropout import Dropout
 from .embedding import build_embedding, check_embed_range
+from .of_sentences import SentenceModel, register
 from .tagger_config import (
     RecurrentTaggerConfig,
     SentenceStateTaggerConfig,
@@ -41,18 +40,14 @@ DROPOUTS = ("dropout", "encoder_dropout_in", "encoder_dropout_out", "tagger_drop
 OUTPUTS = ("crf", "softmax")
 
 
-class Tagger(BaseFairseqModel):
+class Tagger(SentenceModel):
     """Tags for the words of a sentence.
-
-    Subclasses have ``build_body(cfg, size)``, which makes the body for inputs of that size.
 
     Attributes:
         encoder: the :class:`.WordEncoder`.
         output: linear, from its states to the tags' scores ("emissions").
         crf: :class:`.TagCRF`, or None.
     """
-
-    build_body: Callable
 
     def __init__(self, encoder: WordEncoder, classes: int, crf: bool = True, dropout: float = 0.0):
         super().__init__()
@@ -138,58 +133,28 @@ class Tagger(BaseFairseqModel):
         rows = emissions.argmax(-1).tolist()
         return [row[:length] for row, length in zip(rows, lengths.tolist(), strict=True)]
 
-    def set_epoch(self, epoch: int) -> None:
-        """Anneal the temperature of layers that have one."""
-        for module in self.encoder.modules():
-            if hasattr(module, "set_epoch"):
-                module.set_epoch(epoch)
-
-    def max_positions(self):
-        """Any length."""
-        return None
-
-    @classmethod
-    def from_pretrained(
-        cls, model_name_or_path, checkpoint_file=None, data_name_or_path=None, **kwargs
-    ):
-        """Load a trained tagger to ask it from Python; see :class:`.TaggerHub`.
-
-        Args:
-            model_name_or_path: folder of the checkpoint, or the checkpoint itself.
-            checkpoint_file: its name there (default: checkpoint_best.pt, else model.pt, else
-                checkpoint_last.pt).
-            data_name_or_path: folder of the training's dictionaries (default: the model's folder,
-                else the data it was trained on).
-            kwargs: options of the task or model to override.
-
-        Raises:
-            UserError: no checkpoint there, one of another kind, no dictionaries, or no such option.
-        """
+    @staticmethod
+    def hub():
+        """The class of what ``from_pretrained`` returns."""
         from .tagger_hub import TaggerHub
 
-        return TaggerHub.load(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+        return TaggerHub
 
 
-def register(name: str, build_body: Callable, config: type) -> type:
-    """Register the model ``<name>_tagger`` and, for tests, ``…_tiny``."""
-    arch = f"{name}_tagger"
-    attributes = {"__doc__": f"Tags by {name}.", "__module__": __name__}
-    attributes["build_body"] = staticmethod(build_body)
-    model = type(arch.title().replace("_", ""), (Tagger,), attributes)
-    model = register_model(arch, dataclass=config)(model)
-    register_model_architecture(arch, f"{arch}_tiny")(tiny_sizes(config))
-    return model
+def register_tagger(name: str, build_body: Callable, config: type) -> type:
+    """Register the model ``<name>_tagger``."""
+    return register(Tagger, f"{name}_tagger", f"Tags by {name}.", config, build_body=build_body)
 
 
 MODELS: dict[str, type] = {
-    cell: register(
+    cell: register_tagger(
         cell, functools.partial(recurrent_body, cell), config_for(cell, RecurrentTaggerConfig)
     )
     for cell in FAMILIES
 }
 MODELS |= {
-    "sentence_state_lstm": register(
+    "sentence_state_lstm": register_tagger(
         "sentence_state_lstm", sentence_state_body, SentenceStateTaggerConfig
     ),
-    "shortcut_lstm": register("shortcut_lstm", shortcut_body, ShortcutTaggerConfig),
+    "shortcut_lstm": register_tagger("shortcut_lstm", shortcut_body, ShortcutTaggerConfig),
 }

@@ -1,0 +1,63 @@
+"""What the commands share that put lines of text to a model: ``casrnn predict``, ``casrnn tag``."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError
+
+CHUNK = 1000  # lines that are read before the first answer
+
+
+def add_asking_arguments(parser: argparse.ArgumentParser, answers: str) -> None:
+    """Options of both, and a description that begins with what the ``answers`` are."""
+    parser.description = (
+        f"{answers} Answers come after each {CHUNK} lines, from a terminal after each line."
+    )
+    parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
+    parser.add_argument("--input", default="-", help="file to read (default: standard input)")
+    parser.add_argument("--data", help="folder with input0/dict.txt and label/dict.txt")
+    parser.add_argument("--batch-size", type=int, default=32)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises UserError for a batch without lines, or where there is nothing to read."""
+    if args.batch_size < 1:
+        raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
+    if args.input == "-" and sys.stdin is None:
+        raise UserError("standard input is closed; name a file with --input")
+
+
+def chunks(name: str) -> Iterator[list[tuple[int, str]]]:
+    """Numbered lines to be answered together: one from a terminal, else :data:`CHUNK`.
+
+    Raises:
+        UserError: see :func:`read`.
+    """
+    numbered = enumerate(read(name), start=1)
+    size = 1 if name == "-" and sys.stdin.isatty() else CHUNK
+    while chunk := list(itertools.islice(numbered, size)):
+        yield chunk
+
+
+def read(name: str) -> Iterator[str]:
+    """Lines of a file or of standard input, without their ends. Raises UserError."""
+    try:
+        stream = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise UserError(f"{name} cannot be read ({error.strerror}); check --input") from None
+    with stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                yield line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                where = "standard input" if name == "-" else name
+                raise UserError(
+                    f"{where}, line {number} is not valid UTF-8; convert it to UTF-8"
+                ) from None

@@ -1,0 +1,68 @@
+"""What fairseq models of whole sentences share, whatever they find in them: classes, tags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+
+from .build_bodies import tiny_sizes
+from .hub import Hub
+
+
+class SentenceModel(BaseFairseqModel):
+    """A model with an ``encoder`` of sentences.
+
+    Subclasses have ``hub()``, the kind of :class:`.Hub` that asks them, and
+    ``build_body(cfg, size)``, which makes the encoder's body for inputs of that size.
+    """
+
+    hub: Callable[[], type[Hub]]
+    build_body: Callable
+
+    def set_epoch(self, epoch: int) -> None:
+        """Anneal the temperature of layers that have one."""
+        for module in self.encoder.modules():
+            if hasattr(module, "set_epoch"):
+                module.set_epoch(epoch)
+
+    def max_positions(self):
+        """Any length."""
+        return None
+
+    @classmethod
+    def from_pretrained(
+        cls, model_name_or_path, checkpoint_file=None, data_name_or_path=None, **kwargs
+    ):
+        """Load a trained model to ask it from Python, as :class:`.SentenceHub` or ``TaggerHub``.
+
+        Args:
+            model_name_or_path: folder of the checkpoint, or the checkpoint itself.
+            checkpoint_file: its name there (default: checkpoint_best.pt, else model.pt, else
+                checkpoint_last.pt).
+            data_name_or_path: folder of the training's dictionaries, ``input0/dict.txt`` and
+                ``label/dict.txt`` (default: the model's folder, else the data it was trained on).
+            kwargs: options of the task or model to override.
+
+        Raises:
+            UserError: no checkpoint there, one of another kind, no dictionaries, or no such option.
+        """
+        return cls.hub().load(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+
+
+def register(kind: type, arch: str, what: str, config: type, **functions) -> type:
+    """Register a subclass of ``kind`` as the model ``arch`` and, for tests, ``<arch>_tiny``.
+
+    Args:
+        kind: a :class:`SentenceModel`.
+        arch: the model's name.
+        what: one sentence about it.
+        config: the dataclass of its options.
+        functions: static methods, ``build_body`` at least.
+    """
+    methods = {name: staticmethod(function) for name, function in functions.items()}
+    attributes = {"__doc__": what, "__module__": kind.__module__, **methods}
+    model = type(arch.title().replace("_", ""), (kind,), attributes)
+    model = register_model(arch, dataclass=config)(model)
+    register_model_architecture(arch, f"{arch}_tiny")(tiny_sizes(config))
+    return model
