@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -43,6 +44,18 @@ def openmp() -> list[str]:
     return ["-fopenmp"]
 
 
+def compile_at_once(compiler) -> None:
+    """Let ``compiler`` work on several files at a time, MAX_JOBS of them; distutils takes turns."""
+    one, jobs = compiler.compile, int(os.environ.get("MAX_JOBS") or min(os.cpu_count() or 1, 4))
+
+    def compile(sources, **options):
+        with ThreadPoolExecutor(jobs) as pool:
+            found = list(pool.map(lambda source: one([source], **options), sources))
+        return [name for names in found for name in names]
+
+    compiler.compile = compile
+
+
 def compiled_engine() -> dict:
     """The arguments of setup() that compile the recurrence engine ``cpp``, where that is possible.
 
@@ -71,6 +84,7 @@ def compiled_engine() -> dict:
             for extension in self.extensions:
                 Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
             try:
+                compile_at_once(self.compiler)
                 super().build_extensions()
             except Exception as error:  # whatever it is, the package works without
                 skip(error)
