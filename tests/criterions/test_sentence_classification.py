@@ -38,7 +38,9 @@ class Model(torch.nn.Module):
 
 def task(labels=(0, 0, 0, 1)):
     train = SimpleNamespace(labels=torch.tensor(labels).numpy())
-    return SimpleNamespace(classes=["no", "yes"], datasets={"train": train}, target_dictionary=None)
+    return SimpleNamespace(
+        classes=["no", "yes"], pairs=False, datasets={"train": train}, target_dictionary=None
+    )
 
 
 def loss_of(model=None, **options):
@@ -103,4 +105,4 @@ def test_other_mistakes():
     with pytest.raises(UserError, match=r"--l2 is -1"):
         Criterion(task(), l2=-1)
     with pytest.raises(UserError, match="needs --task sentence_classification"):
-        Criterion(SimpleNamespace(target_dictionary=None))
+        Criterion(SimpleNamespace(target_dictionary=None, classes=["O", "B-X"]))  # of a tagger
