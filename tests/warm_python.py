@@ -1,9 +1,10 @@
-"""A Python that has imported torch and fairseq, for the scripts of examples/ as they are.
+"""A Python that has imported torch and fairseq, for programs and the scripts of examples/.
 
 Importing them takes seconds each time. The server forks for each call of a stand-in for ``python``,
-which runs there what it would have run: ``-m MODULE ARGUMENT…`` with the caller's arguments,
-folder, environment, input and outputs. fairseq's programs, which set up logging when they are
-imported, and this package, which asks what the program is, are left to the fork.
+which runs there what it would have run: ``-m MODULE ARGUMENT…`` or ``FILE ARGUMENT…`` with the
+caller's folder, environment, input and outputs, and limit on the size of files; Ctrl-C reaches it.
+fairseq's programs, which set up logging when they are imported, and this package, which asks what
+the program is, are left to the fork.
 """
 
 import atexit
@@ -11,6 +12,7 @@ import importlib
 import json
 import logging
 import os
+import resource
 import runpy
 import signal
 import socket
@@ -23,12 +25,15 @@ MODULES = (
     *("fairseq.trainer", "fairseq.sequence_generator", "sacrebleu", "torch._dynamo"),
 )
 STAND_IN = """#!{python} -SE
-import json, os, socket, sys
+import json, os, resource, signal, socket, sys
 server = socket.socket(socket.AF_UNIX)
 server.connect({path!r})
-call = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+call = json.dumps([limits, sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
 socket.send_fds(server, [len(call).to_bytes(4, "big")], [0, 1, 2])
 server.sendall(call)
+fork = int.from_bytes(server.recv(4), "big")
+signal.signal(signal.SIGINT, lambda *_: os.kill(fork, signal.SIGINT))
 status = server.recv(1)
 sys.exit(status[0] if status else "the stand-in for python was killed")
 """
@@ -64,16 +69,20 @@ def receive(connection: socket.socket) -> list:
 
 
 def run(arguments: list[str], cwd: str, environment: dict[str, str]) -> int:
-    """Run ``-m MODULE …`` in this process to its end; the exit status."""
-    option, module, *rest = arguments
-    assert option == "-m", arguments
+    """Run ``-m MODULE …`` or ``FILE …`` in this process to its end; the exit status."""
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = [module, *rest]  # runpy puts the module's file first
-    sys.path[:1] = [cwd, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    path = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    # As Python has it in the C locale.
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if arguments[0] == "-m":
+            sys.argv, sys.path[:1] = arguments[1:], [cwd, *path]  # runpy puts the file first
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv, sys.path[:1] = arguments, [os.path.dirname(arguments[0]), *path]
+            runpy.run_path(arguments[0], run_name="__main__")
     except SystemExit as stop:
         if stop.code is None or isinstance(stop.code, int):
             return stop.code or 0
@@ -88,9 +97,14 @@ def run(arguments: list[str], cwd: str, environment: dict[str, str]) -> int:
 def answer(connection: socket.socket) -> None:
     """Run a call and send its status, in a process of its own."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # What runs the tests in the background may have had Ctrl-C ignored, and that is inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     status = 70
     try:
-        status = run(*receive(connection))
+        limits, *call = receive(connection)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        connection.sendall(os.getpid().to_bytes(4, "big"))
+        status = run(*call)
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()

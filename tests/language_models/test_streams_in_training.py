@@ -101,10 +101,10 @@ def test_resume_with_pieces_of_another_length(data, tmp_path, bptt):
         train(data, tmp_path, "--bptt", bptt)
 
 
-def test_two_workers(data, tmp_path):
+def test_two_workers(data, tmp_path, warm_python):
     """Two workers with two streams each do what one does with four; also after an interruption."""
     options = [*TRAIN, "--dropout", 0, "--max-epoch", 2]
-    commands = Commands(tmp_path)
+    commands = Commands(tmp_path, warm_python)
 
     def two(save, *more):
         with socket.socket() as connection:
@@ -114,11 +114,11 @@ def test_two_workers(data, tmp_path):
         workers += ["--distributed-init-method", address, "--distributed-backend", "gloo"]
         workers += ["--ddp-backend", "legacy_ddp", "--criterion", "fused_cross_entropy"]
         workers += ["--save-dir", tmp_path / save, *more]
-        jobs = [
-            commands.job("train", data, *options, *workers, "--distributed-rank", rank)
+        started = [
+            commands.start("train", data, *options, *workers, "--distributed-rank", rank)
             for rank in range(2)
         ]
-        for done in commands.together(jobs):
+        for done in [worker.finish() for worker in started]:
             assert done.status == 0, done.err[-2000:]
         return torch.load(tmp_path / save / "checkpoint_last.pt")
 
@@ -127,7 +127,6 @@ def test_two_workers(data, tmp_path):
     whole = two("two")
     assert two("parts", "--max-update", 5)["extra_state"]["train_iterator"]["epoch"] == 1
     two("parts")
-    commands.close()
     assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in ("two", "parts")))
     single = torch.load(tmp_path / "one" / "checkpoint_last.pt")
     for name, tensor in single["model"].items():

@@ -1,11 +1,13 @@
 """fairseq's command lines, and a corpus for them."""
 
-import json
 import math
 import random
 import re
+import resource
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,60 +44,73 @@ class Done:
         return [line for line in self.out.splitlines() if line.startswith(f"{kind}-")]
 
 
-class Commands:
-    """fairseq's command lines, run in forks of one process; each in a folder of its own."""
+@dataclass
+class Started:
+    """A command line that runs; ``folder`` has its output."""
 
-    def __init__(self, folder: Path):
-        self.folder, self.count = folder, 0
-        self.zygote = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("zygote.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+    process: subprocess.Popen
+    folder: Path
+
+    def interrupt_after(self, text: str) -> None:
+        """Press Ctrl-C as soon as ``text`` has been printed."""
+        while text not in (self.folder / "out").read_text():
+            assert self.process.poll() is None, (self.folder / "err").read_text()
+            time.sleep(0.01)
+        self.process.send_signal(signal.SIGINT)
+
+    def finish(self) -> Done:
+        """Wait for its end."""
+        status = self.process.wait()
+        return Done(status, (self.folder / "out").read_text(), (self.folder / "err").read_text())
+
+
+class Commands:
+    """fairseq's command lines, run by ``python``; each in a folder of its own."""
+
+    def __init__(self, folder: Path, python: str):
+        self.folder, self.python, self.count = folder, python, 0
 
     def __call__(self, program: str, *args, **options) -> Done:
-        (done,) = self.together([self.job(program, *args, **options)])
-        return done
+        return self.start(program, *args, **options).finish()
 
-    def job(self, program: str, *args, stdin: bytes | None = None, **options) -> dict:
-        """A job for ``together``; options: ``file_size``, ``interrupt_after`` (see zygote)."""
+    def start(
+        self, program: str, *args, stdin: bytes = b"", file_size: int | None = None
+    ) -> Started:
+        """Start ``fairseq-PROGRAM`` with an input, and a limit on the bytes of a file it writes."""
         self.count += 1
         cwd = self.folder / str(self.count)
         cwd.mkdir()
-        argv = [f"fairseq-{program}", *map(str, args)]
+        script = Path(sys.executable).with_name(f"fairseq-{program}")
+        command = list(map(str, [self.python, script, *args]))
         if program == "hydra-train":
-            argv.append(f"common.user_dir={USER_DIR}")
+            command.append(f"common.user_dir={USER_DIR}")
         else:
-            argv += ["--user-dir", USER_DIR]
-        if stdin is not None:
-            (cwd / "in").write_bytes(stdin)
-            options["in"] = str(cwd / "in")
-        files = {"out": str(cwd / "out"), "err": str(cwd / "err"), "cwd": str(cwd)}
-        return {"argv": argv, **files, **options}
+            command += ["--user-dir", USER_DIR]
+        (cwd / "in").write_bytes(stdin)
 
-    def together(self, jobs: list[dict]) -> list[Done]:
-        """Run ``jobs`` at the same time."""
-        self.zygote.stdin.write(json.dumps(jobs) + "\n")
-        self.zygote.stdin.flush()
-        answer = self.zygote.stdout.readline()
-        assert answer, "the zygote died"
-        return [
-            Done(status, Path(job["out"]).read_text(), Path(job["err"]).read_text())
-            for job, status in zip(jobs, json.loads(answer), strict=True)
-        ]
+        def limit() -> None:
+            if file_size is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
 
-    def close(self) -> None:
-        """End the process that runs the command lines."""
-        self.zygote.stdin.close()
-        self.zygote.wait()
+        with (
+            open(cwd / "in") as given,
+            open(cwd / "out", "w") as out,
+            open(cwd / "err", "w") as err,
+        ):
+            process = subprocess.Popen(
+                command, cwd=cwd, stdin=given, stdout=out, stderr=err, preexec_fn=limit
+            )
+        return Started(process, cwd)
 
     def train(self, data: Path, *args, **options) -> Done:
         """``fairseq-train`` with a new save dir, unless ``args`` name one."""
+        return self.start_training(data, *args, **options).finish()
+
+    def start_training(self, data: Path, *args, **options) -> Started:
+        """As ``train``, without waiting for its end."""
         save = self.folder / f"{self.count + 1}" / "save"
         arguments = ["--save-dir", save, *TRAINING.split(), *args]
-        return self("train", data, *arguments, **options)
+        return self.start("train", data, *arguments, **options)
 
 
 def write_corpus(folder: Path, letters: str = LETTERS) -> Path:

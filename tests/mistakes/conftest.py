@@ -9,10 +9,8 @@ from .commands import Commands, preprocess, write_corpus
 
 
 @pytest.fixture(scope="module")
-def fairseq(tmp_path_factory):
-    commands = Commands(tmp_path_factory.mktemp("runs"))
-    yield commands
-    commands.close()
+def fairseq(tmp_path_factory, warm_python):
+    return Commands(tmp_path_factory.mktemp("runs"), warm_python)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from fairseq.data import Dictionary, indexed_dataset
 from fairseq_casrnn.checks import check_archive, check_binarised
 from fairseq_casrnn.errors import UserError
 
-from .commands import TRAINING, damage, preprocess, spoil_weights, write_corpus
+from .commands import damage, preprocess, spoil_weights, write_corpus
 
 SOURCE = "train.xx-yy.xx"
 
@@ -347,7 +347,9 @@ def test_leftover_of_a_killed_save(fairseq, data, checkpoint, tmp_path):
 def test_interrupt(fairseq, data, tmp_path):
     """After Ctrl-C every checkpoint there is can be loaded, and the next run goes on from it."""
     arguments = ["--save-dir", tmp_path, "--save-interval-updates", 1, "--max-epoch", 1000]
-    done = fairseq.train(data, *arguments, interrupt_after="Saved checkpoint")
+    started = fairseq.start_training(data, *arguments)
+    started.interrupt_after("Saved checkpoint")
+    done = started.finish()
     assert done.status != 0
     assert "KeyboardInterrupt" in done.err
     assert not list(tmp_path.glob("*.tmp"))
@@ -368,11 +370,10 @@ def two_processes(fairseq, data, tmp_path, *args):
     options = ["--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-init-method"]
     options += [f"tcp://127.0.0.1:{free_port()}", "--distributed-backend", "gloo"]
     options += ["--ddp-backend", "legacy_ddp", "--save-dir", tmp_path, *args]
-    jobs = [
-        fairseq.job("train", data, *TRAINING.split(), *options, "--distributed-rank", rank)
-        for rank in range(2)
+    workers = [
+        fairseq.start_training(data, *options, "--distributed-rank", rank) for rank in range(2)
     ]
-    return fairseq.together(jobs)
+    return [worker.finish() for worker in workers]
 
 
 def test_wrong_option_for_two_processes(fairseq, data, tmp_path):

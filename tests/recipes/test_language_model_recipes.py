@@ -51,6 +51,17 @@ def test_ptb(raw, data, tmp_path):
     assert f"dg_lstm_lm_tiny  test {result['test']:.2f}  (1 run)" in printed
 
 
+def test_ptb_as_one_text(raw, data, tmp_path):
+    small = ["--batch-size", 2, "--bptt", 10, "--bptt-jitter", 1]
+    options = ["--data", data, "--out", tmp_path]
+    run("ptb/train_carried.sh", "--tiny", *options, "--", *small)
+    printed = run("ptb/evaluate_carried.sh", *options)
+    (result,) = map(json.loads, (tmp_path / "results.jsonl").read_text().splitlines())
+    assert (result["mode"], result["checkpoint"]) == ("continuous", "ema")
+    assert result["test_tokens"] == len((raw / "test.txt").read_text().split()) + 9 - 1
+    assert f"dg_lstm_lm_tiny seed 1: perplexity {result['valid']:.2f} valid" in printed
+
+
 def test_unknown_words_are_said(tmp_path):
     raw = write_raw(tmp_path / "raw", ["train.txt", "valid.txt", "test.txt"])
     with open(raw / "test.txt", "a") as file:
