@@ -4,7 +4,7 @@ set -euo pipefail
 
 RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 DEFAULT_OUT="$RECIPE/out/carried"
-AVERAGE="best"
+AVERAGE="ema"
 
 source "$RECIPE/../language_model.sh"
 lm_evaluate_main "$@"
