@@ -11,6 +11,7 @@ or three for negative polarity items: grammatical, intrusive, ungrammatical.
 from __future__ import annotations
 
 import argparse
+import csv
 import lzma
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fairseq_casrnn.data.dictionaries import check_known
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, whole_file
@@ -244,6 +246,7 @@ def run(args: argparse.Namespace) -> None:
     for name, path in (("baseline", args.baseline), ("model", args.path)):
         if path is not None:
             model, task = load(path, args.data)
+            check_known(sentences, task.source_dictionary, args.data)
             scores = score(model, task.source_dictionary, sorted(sentences), not args.without_end)
             tables[name] = compare(pairs, scores)
     if args.csv is not None:
@@ -254,7 +257,8 @@ def run(args: argparse.Namespace) -> None:
 def write_csv(path: Path, tables: dict[str, dict[str, Accuracy]]) -> None:
     """Columns model, category, pairs, right, ties. Raises UserError where it cannot be written."""
     with whole_file(path) as file:
-        file.write("model,category,pairs,right,ties\n")
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("model", "category", "pairs", "right", "ties"))
         for name, table in tables.items():
             for category, own in table.items():
-                file.write(f'{name},"{category}",{own.pairs},{own.right},{own.ties}\n')
+                writer.writerow((name, category, own.pairs, own.right, own.ties))

@@ -1,6 +1,7 @@
 """Telling dictionaries apart."""
 
 import zlib
+from collections.abc import Iterable
 
 from fairseq.data import Dictionary
 
@@ -23,4 +24,17 @@ def check_digest(
             f"the {name} of {folder} has other words, or the same in another order, than the "
             "model was trained with; give data binarised with the dictionary of its training "
             f"(fairseq-preprocess {options})"
+        )
+
+
+def check_known(
+    texts: Iterable[str], dictionary: Dictionary, folder: object, hint: str = ""
+) -> None:
+    """Raise UserError if most words of ``texts`` are not in ``dictionary``, of ``folder``."""
+    words = [word for text in texts for word in text.split() if word != dictionary.unk_word]
+    unknown = [word for word in words if dictionary.index(word) == dictionary.unk()]
+    if 2 * len(unknown) > len(words):
+        raise UserError(
+            f"{len(unknown)} of {len(words)} words are not in the dictionary of {folder}, such as "
+            f"'{unknown[0]}': it belongs to another model or language; check --data{hint}"
         )

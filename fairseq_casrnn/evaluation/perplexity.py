@@ -68,7 +68,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     """A language model in ``eval()`` and its task, from a checkpoint.
 
     Args:
-        path: the checkpoint.
+        path: the checkpoint, or a training's folder: its best, or else its last one.
         data: folder with its ``dict.txt``.
 
     Raises:
@@ -80,8 +80,11 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     import fairseq_casrnn
     from fairseq_casrnn.data.dictionaries import check_digest
     from fairseq_casrnn.explain import explained
+    from fairseq_casrnn.models.hub import find_checkpoint
 
     fairseq_casrnn.register()
+    if Path(path).is_dir():
+        path = find_checkpoint(Path(path), None)
     if not Path(path).is_file():
         raise UserError(f"checkpoint {path} does not exist; check --path")
     if not (Path(data) / "dict.txt").is_file():

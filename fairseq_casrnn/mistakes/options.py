@@ -20,6 +20,8 @@ def _no_path(error: AttributeError | TypeError) -> str | None:
     )
     if not any(crossed) or "'NoneType'" not in str(error):
         return None
+    if local(error, "setup_task", "cfg") is not None:  # that of data, from a file of options
+        return "task.data is missing; give it the folder that fairseq-preprocess wrote"
     return "--path is missing; give it the file of a checkpoint"
 
 

@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> None:
             save(args.json, report)
         print(summary(report["baseline"], report["reranked"], report["oracle"]))
         print(
-            f"p = {report['p']:.4f} (paired bootstrap, {SAMPLES} samples, the run that is best "
-            f"on validation, BLEU {report['reranked'][best]:.2f})"
+            f"p = {report['p']:.4f} (two-sided, paired bootstrap, {SAMPLES} samples, the run that "
+            f"is best on validation, BLEU {report['reranked'][best]:.2f})"
         )
 
 
@@ -73,13 +73,14 @@ def compare(problem: problems.Problem, runs: Sequence[np.ndarray], best: int) ->
 
 
 def p_value(before: list[str], after: list[str], references: list[str]) -> float:
-    """Of sacrebleu's paired bootstrap resampling (Koehn 2004); 1 for equal translations."""
+    """Of sacrebleu's paired bootstrap resampling (Koehn 2004), two-sided; 1 for equal BLEU."""
     from sacrebleu.metrics import BLEU
     from sacrebleu.significance import PairedTest
 
-    if before == after:  # the test would call no difference at all significant
-        return 1.0
     metric = BLEU(tokenize="none", smooth_method="none", force=True, references=[references])
+    scores = [metric.corpus_score(lines, None).score for lines in (before, after)]
+    if scores[0] == scores[1]:  # the test would call no difference in any sample significant
+        return 1.0
     test = PairedTest(
         [("before", before), ("after", after)], {"BLEU": metric}, None, "bs", n_samples=SAMPLES
     )
@@ -94,7 +95,8 @@ def read_weights(path: Path, files: int) -> dict:
         widths = {len(run["weights"]) for run in content["runs"]}
         numbers = [w for run in content["runs"] for w in (run["bleu"], *run["weights"])]
         bad = not widths or not all(math.isfinite(number) for number in numbers)
-        bad |= not {"join_subwords", "sums", "models"} <= content.keys()
+        bad |= not {"join_subwords", "sums"} <= content.keys()
+        bad |= {len(content["models"]) + 2} != widths
     except (ValueError, TypeError, KeyError, AttributeError):
         bad = True
     if bad:

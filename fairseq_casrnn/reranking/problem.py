@@ -75,7 +75,7 @@ def load(args: argparse.Namespace, join: bool, sums: bool, needs_references: boo
     nbest = read_nbest(args.nbest)
     files = [read_scores(path, nbest) for path in args.scores]
     texts = nbest.hypotheses
-    if not join and any("@@ " in text for row in texts for text in row):
+    if not join and any("@@ " in f"{text} " for row in texts for text in row):
         raise UserError(
             f"{args.nbest} holds BPE units, and BLEU is of words; tune with --join-subwords"
         )
@@ -103,6 +103,10 @@ def find_references(path: Path | None, nbest: NBest, join: bool, needed: bool) -
         raise UserError(
             f"{path} has {len(lines)} lines but {nbest.path} has {len(nbest.hypotheses)} "
             "sentences; give the references of that list"
+        )
+    if any("@@ " in f"{line} " for line in lines):
+        raise UserError(
+            f"{path} holds BPE units, and BLEU is of words; give the references before BPE"
         )
     return lines
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fairseq_casrnn.data.dictionaries import check_known
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.perplexity import check_finite
@@ -22,6 +23,7 @@ from fairseq_casrnn.reranking.nbest import NBest, header_line, join_subwords, re
 
 CHUNK = 2000  # hypotheses scored before their scores are written
 BATCH_TOKENS = 4000
+MARKS = ", or whether --backwards or --join-subwords is missing"
 
 #: (score, tokens) of each (source, hypothesis).
 Scorer = Callable[[Sequence[tuple[str, str]]], list[tuple[float, int]]]
@@ -70,8 +72,8 @@ def translation_scorer(paths: Sequence[str], data: Path, pairs: Sequence[tuple[s
                 f"checkpoint {path} is of {type(model).__name__}, not a translation model; "
                 "give --lm with a language model"
             )
-    check_known([source for source, _ in pairs], task.source_dictionary, data)
-    check_known([target for _, target in pairs], task.target_dictionary, data)
+    check_known([source for source, _ in pairs], task.source_dictionary, data, MARKS)
+    check_known([target for _, target in pairs], task.target_dictionary, data, MARKS)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     models = [model.eval().to(device) for model in models]
     scorer = SequenceScorer(task.target_dictionary)
@@ -104,18 +106,6 @@ def load_translation(paths: Sequence[str], data: Path):
     for path, model in zip(paths, models, strict=True):
         check_finite(model, path)
     return models, task
-
-
-def check_known(texts: Sequence[str], dictionary, data: Path) -> None:
-    """Raise UserError if most of the words are in no dictionary of the model."""
-    words = [word for text in texts for word in text.split() if word != dictionary.unk_word]
-    unknown = [word for word in words if dictionary.index(word) == dictionary.unk()]
-    if 2 * len(unknown) > len(words):
-        raise UserError(
-            f"{len(unknown)} of {len(words)} words are not in the dictionary of {data}, such as "
-            f"'{unknown[0]}': it belongs to another model or language; check --data, or whether "
-            "--backwards or --join-subwords is missing"
-        )
 
 
 def as_dataset(pairs: Sequence[tuple[str, str]], task):
@@ -160,7 +150,7 @@ def language_model_scorer(path: str, data: Path, pairs: Sequence[tuple[str, str]
     from fairseq_casrnn.evaluation.perplexity import load
 
     model, task = load(path, data)
-    check_known([text for _, text in pairs], task.source_dictionary, data)
+    check_known([text for _, text in pairs], task.source_dictionary, data, MARKS)
 
     def score(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
         texts = [text for _, text in part]
@@ -252,7 +242,8 @@ def write(path: Path, header: str, pairs: Sequence[tuple[str, str]], scorer: Sco
     draft = path.with_name(f"{path.name}.part")
     lines = [header]
     if draft.is_file():
-        found = decode_lines(read_bytes(draft), draft)
+        content = read_bytes(draft)
+        found = decode_lines(content[: content.rfind(b"\n") + 1], draft)  # the last may be cut
         if found[:1] == lines:
             lines += found[1 : 1 + (len(found) - 1) // CHUNK * CHUNK]  # whole chunks only
     with open(draft, "w", encoding="utf-8") as file:

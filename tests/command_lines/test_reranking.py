@@ -146,14 +146,15 @@ def test_language_models(language_model, nbest, tmp_path, capsys, flags):
     assert found.scores == pytest.approx(expected, abs=1e-4)
 
 
-def test_an_interrupted_call_is_continued(data, model, nbest, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("kept", [15, 19])  # scores before the one that was cut off
+def test_an_interrupted_call_is_continued(data, model, nbest, tmp_path, capsys, monkeypatch, kept):
     monkeypatch.setattr(score, "CHUNK", 10)
     whole = tmp_path / "whole"
     scored(capsys, nbest, whole, data, model)
     assert not (tmp_path / "whole.part").exists()
     lines = whole.read_text().splitlines()
     lines[1] = "-77.0\t3"  # a mark that what is there is not computed again
-    (tmp_path / "new.part").write_text("\n".join(lines[:16]) + "\n-1.")
+    (tmp_path / "new.part").write_text("\n".join(lines[: 1 + kept]) + "\n-1.")
     found = scored(capsys, nbest, tmp_path / "new", data, model)
     assert (tmp_path / "new").read_text().splitlines() == lines
     assert found.scores[0] == -77

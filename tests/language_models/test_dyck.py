@@ -224,6 +224,12 @@ def test_training_logs_wcpa_and_analysis_agrees(data, tmp_path, capsys):
     assert f"WCPA {float(valid['valid_wcpa']):.3f}" in printed
     perplexity = float(re.search(r"perplexity ([\d.]+)", printed)[1])
     assert math.log2(perplexity) == pytest.approx(float(valid["valid_loss"]), abs=6e-4)
+    floors = re.findall(r"([\d.]+) \(([-+][\d.]+) %\)", printed)
+    notes = json.loads((data / "text" / "dyck.json").read_text())["splits"]["valid"]
+    for (floor, more), key in zip(floors, ("floor", "floor_of_samples"), strict=True):
+        assert float(floor) == pytest.approx(notes[key], abs=6e-5)
+        assert float(more) == pytest.approx(100 * (perplexity / notes[key] - 1), abs=0.02)
+    assert floors[0] != floors[1]
     rows = [line.split(",") for line in (tmp_path / "a.csv").read_text().splitlines()[1:]]
     assert float(valid["valid_wcpa"]) == pytest.approx(min(float(r[3]) for r in rows), abs=1e-4)
     text = (data / "text" / "valid.txt").read_text().split()

@@ -1,6 +1,7 @@
 """casrnn perplexity, and the scores behind it."""
 
 import math
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -108,6 +109,15 @@ def test_soft_routing_by_command(data, capsys, monkeypatch):
     sentences = perplexity.read_sentences(data, "test", words)
     soft = perplexity.score_streams(model.train(), words, sentences)
     assert printed[1] == f"{soft}\n" != printed[0]
+
+
+def test_a_runs_folder(data, checkpoint, tmp_path):
+    with pytest.raises(UserError, match=f"there is no checkpoint at {tmp_path}"):
+        perplexity.load(tmp_path, data)
+    shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
+    model, _ = perplexity.load(tmp_path, data)
+    tokens, (same, _) = random_tokens(2, 5), perplexity.load(checkpoint, data)
+    assert torch.equal(model(tokens)[0], same(tokens)[0])
 
 
 def test_a_checkpoint_from_before_an_option(data, checkpoint, tmp_path):

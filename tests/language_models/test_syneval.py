@@ -1,5 +1,6 @@
 """Syntactic evaluation on generated pairs."""
 
+import csv
 import lzma
 
 import pytest
@@ -103,6 +104,21 @@ def test_command(data, checkpoint, tmp_path, capsys):
     assert lines[1].split()[:3] == ["agreement:", "simple", "2"]
     assert lines[1].split()[4] == "1"
     assert len((tmp_path / "table.csv").read_text().splitlines()) == 1 + 2 * 5
+
+
+def test_table_in_a_file(tmp_path):
+    table = {'a "b", c': Accuracy(3, 1, 1)}
+    syneval.write_csv(tmp_path / "t.csv", {"model": table})
+    with open(tmp_path / "t.csv", newline="") as file:
+        assert list(csv.reader(file))[1:] == [["model", 'a "b", c', "3", "1", "1"]]
+
+
+def test_another_language(data, checkpoint, tmp_path, capsys):
+    (tmp_path / "t.tsv").write_text("simple_agrmt\tsing\tthe author laughs w4\tthe author w5\n")
+    command = ["analyze", "syneval", tmp_path / "t.tsv", "--data", data, "--path", checkpoint]
+    assert cli.main([str(part) for part in command]) == 2
+    error = capsys.readouterr().err
+    assert f"5 of 7 words are not in the dictionary of {data}, such as " in error
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,7 @@ def test_translation_model_for_language_modelling(fairseq, data, tmp_path):
         ("+optimizer.adam_betas=[0.9]", "--adam-betas is [0.9]; it must be two numbers"),
         ("model._name=cas_lstmm", "unknown model 'cas_lstmm'; did you mean cas_lstm"),
         ("task.data=/nowhere", "/nowhere does not exist"),
+        ("~task.data", "task.data is missing; give it the folder that fairseq-preprocess wrote"),
     ],
 )
 def test_wrong_value_for_hydra(fairseq, data, tmp_path, override, sentence):

@@ -115,6 +115,23 @@ def test_without_references(tmp_path, capsys):
 def test_no_difference_is_not_significant():
     lines = ["a b c d e", "f g h i"]
     assert apply.p_value(lines, lines, lines) == 1.0
+    one, other, references = ([f"s{n} a b c d {last}" for n in range(9)] for last in "xyz")
+    assert apply.p_value(one, other, references) == 1.0
+    assert apply.p_value(one, references, references) < 0.01
+
+
+def test_the_run_that_is_best_on_validation_is_taken(tmp_path, capsys):
+    test, file = big(tmp_path, "test", 30)
+    runs = [
+        {"seed": seed, "bleu": bleu, "weights": [0, sign, 0]}
+        for seed, (bleu, sign) in enumerate([(40, -1), (90, 1), (50, -1)])
+    ]
+    tuned = {"join_subwords": False, "sums": False, "models": ["right"], "runs": runs}
+    (tmp_path / "w.json").write_text(json.dumps(tuned))
+    command = ["--nbest", test, "--scores", file, "--output", tmp_path / "out"]
+    printed = rerank(capsys, "apply", *command, "--weights", tmp_path / "w.json")
+    assert read_lines(tmp_path / "out") == [f"w{n} a b c d" for n in range(30)]
+    assert printed.splitlines()[1].endswith("best on validation, BLEU 100.00)")
 
 
 @pytest.mark.parametrize(
@@ -184,8 +201,10 @@ def test_files_that_do_not_belong_together(tmp_path, nbest, capsys):
     error = rerank(capsys, *command, other, status=2)
     assert "holds the scores of other, but" in error
     assert "tuned with those of right in its place" in error
-    weights.write_text('{"runs": [3]}')
-    assert "is no file of weights" in rerank(capsys, *command, file, status=2)
+    content = json.loads(weights.read_text())
+    for wrong in ({"runs": [3]}, content | {"models": []}, content | {"models": None}):
+        weights.write_text(json.dumps(wrong))
+        assert "is no file of weights" in rerank(capsys, *command, file, status=2)
     assert not out.exists()
 
     command = ["tune", "--output", weights, "--nbest"]
@@ -193,4 +212,6 @@ def test_files_that_do_not_belong_together(tmp_path, nbest, capsys):
     (tmp_path / "ref").write_text("one\n")
     command += [nbest, "--join-subwords", "--reference", tmp_path / "ref"]
     assert "ref has 1 lines but" in rerank(capsys, *command, status=2)
+    (tmp_path / "ref").write_text("the c@@ at sat down\na dog\n")
+    assert "ref holds BPE units, and BLEU is of words" in rerank(capsys, *command, status=2)
     assert "--runs must be at least 1" in rerank(capsys, *command, "--runs", 0, status=2)
