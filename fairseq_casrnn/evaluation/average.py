@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_casrnn import register
 from fairseq_casrnn.checks import check_archive
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
@@ -99,13 +100,17 @@ def average(paths: Sequence[Path], ema: bool = False) -> dict:
             those of the last update.
 
     Raises:
-        UserError: no path, models of different shapes, or none that ``ema`` asks for.
+        UserError: no path, models of different shapes, architectures or dictionaries, or none that
+            ``ema`` asks for.
     """
     if not paths:
         raise UserError("no checkpoint to average")
     sums: dict = {}
+    first = None
     for path in paths:
         state = load(path)
+        first = first or origin(state)
+        check_alike(path, origin(state), paths[0], first)
         if ema:
             state["model"] = averaged_in_training(path, state)
         model = state["model"]
@@ -121,6 +126,38 @@ def average(paths: Sequence[Path], ema: bool = False) -> dict:
             state["model"][name] = (sums[name] / len(paths)).to(tensor.dtype)
     state["last_optimizer_state"] = None
     return state
+
+
+def origin(state: dict) -> tuple[str | None, object]:
+    """Architecture of a checkpoint and digest of its words, None for what it does not say."""
+    options = (state.get("cfg") or {}).get("model") or state.get("args") or {}
+    if isinstance(options, argparse.Namespace):  # of models without a dataclass
+        options = vars(options)
+    parts = (state.get("task_state"), state.get("extra_state"))  # the latter in older ones
+    words = next((part["words"] for part in parts if part and part.get("words")), None)
+    return options.get("_name") or options.get("arch"), words
+
+
+def check_alike(path: Path, ours: tuple, other: Path, theirs: tuple) -> None:
+    """Raise UserError where two checkpoints of those origins are not of one training.
+
+    Of architectures only those differ that are of different models: others differ in sizes.
+    """
+    (arch, words), (other_arch, other_words) = ours, theirs
+    if arch != other_arch and None not in (arch, other_arch):
+        register()
+        from fairseq.models import ARCH_MODEL_NAME_REGISTRY as MODELS
+
+        if MODELS.get(arch, arch) != MODELS.get(other_arch, other_arch):
+            raise UserError(
+                f"{path} is of {arch}, but {other} of {other_arch}; average checkpoints of one "
+                "model"
+            )
+    if words != other_words and None not in (words, other_words):
+        raise UserError(
+            f"{path} and {other} were trained with different dictionaries; average checkpoints of "
+            "one training"
+        )
 
 
 def averaged_in_training(path: Path, state: dict) -> dict:
@@ -163,11 +200,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run", type=Path, dest="folder", help="folder of checkpoints, together with --which"
     )
-    parser.add_argument("--which", default="last:5", help="last:N or best:N (last:5)")
+    parser.add_argument("--which", help="last:N or best:N (last:5)")
     parser.add_argument(
         "--maximize",
         action="store_true",
-        help="greater metric values are better (default: as the run's options say)",
+        help="with best:N: greater metric values are better (default: as the run's options say)",
     )
     parser.add_argument(
         "--ema",
@@ -183,6 +220,11 @@ def run(args: argparse.Namespace) -> None:
     check_writable(args.output)
     if bool(args.folder) == bool(args.checkpoints):
         raise UserError("give either --run DIR or the checkpoint files")
-    paths = args.checkpoints or find_checkpoints(args.folder, args.which, args.maximize or None)
+    if args.checkpoints and (args.which or args.maximize):
+        raise UserError("--which and --maximize choose from --run DIR; drop them, or the files")
+    which = args.which or "last:5"
+    if args.maximize and not which.startswith("best"):
+        raise UserError(f"--maximize is for --which best:N, not {which}; drop it")
+    paths = args.checkpoints or find_checkpoints(args.folder, which, args.maximize or None)
     save(average(paths, args.ema), args.output)
     print(f"averaged {', '.join(path.name for path in paths)} -> {args.output}")

@@ -20,6 +20,7 @@ from fairseq_casrnn.data.text import check_parallel, detokenize_lines, read_line
 from fairseq_casrnn.errors import UserError
 
 _HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)")
+_BPE_UNIT = re.compile(r"@@( |$)")
 
 
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -76,6 +77,11 @@ def read_generated(path: str | Path, count: int) -> list[str]:
     return [found[number] for number in range(count)]
 
 
+def has_bpe_units(lines: Sequence[str]) -> bool:
+    """Whether a word is cut into units as subword-nmt marks them: "ca@@ t"."""
+    return any(_BPE_UNIT.search(line) for line in lines)
+
+
 def score_generated(
     generated: str | Path, text: Path, target_lang: str, split: str = "test"
 ) -> dict[str, object]:
@@ -83,9 +89,17 @@ def score_generated(
 
     Returns:
         ``bleu`` (tokenised), ``sacrebleu``, ``signature`` and ``sentences``.
+
+    Raises:
+        UserError: a sentence is missing, or the words are still in BPE units.
     """
     references = read_lines(text / f"{split}.tok.{target_lang}")
     hypotheses = read_generated(generated, len(references))
+    if has_bpe_units(hypotheses) and not has_bpe_units(references):
+        raise UserError(
+            f"{generated} holds BPE units (@@), the references whole words; generate it again with "
+            "--post-process subword_nmt"
+        )
     scores: dict[str, object] = {
         "bleu": round(tokenized_bleu(hypotheses, references), 2),
         "sentences": len(references),

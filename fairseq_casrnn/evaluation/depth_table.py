@@ -13,11 +13,13 @@ from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.evaluation.significance import Scores, mean_deviation, read_results
 
 COLUMNS = {"GRU": "stacked_gru", "LSTM": "stacked_lstm", "DG-LSTM": "dg_lstm"}
+ARCHITECTURE = f"({'|'.join(COLUMNS.values())})_btec_[0-9]+"
 
 
 def depth_table(results: dict[str, Scores]) -> list[str]:
     """Markdown lines: mean (± deviation over seeds) by depth and cell, "–" where no run is."""
-    depths = sorted({int(m[1]) for arch in results if (m := re.search(r"_btec_(\d+)$", arch))})
+    archs = [arch for arch in results if re.fullmatch(ARCHITECTURE, arch)]
+    depths = sorted({int(arch.rpartition("_")[2]) for arch in archs})
     lines = [f"| Depth | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
     for depth in depths:
         cells = [_cell(results.get(f"{name}_btec_{depth}")) for name in COLUMNS.values()]
@@ -45,9 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     def show() -> None:
-        results = read_results(
-            args.results, args.metric, checkpoint=args.checkpoint, beam=args.beam
-        )
+        settings = {"checkpoint": args.checkpoint, "beam": args.beam}
+        results = read_results(args.results, args.metric, arch=ARCHITECTURE, **settings)
         print("\n".join(depth_table(results)))
 
     return run_main(show)

@@ -23,6 +23,15 @@ from fairseq_casrnn.evaluation.significance import table
 from fairseq_casrnn.explain import explained
 from fairseq_casrnn.mistakes.names import shorten_choices
 
+# Options of fairseq-generate that would make the record wrong or the translations unreadable.
+_NOT_BEHIND = {
+    "--gen-subset": "these are the scores of the test set; drop --gen-subset, or call "
+    "fairseq-generate and python -m fairseq_casrnn.evaluation.bleu",
+    "--beam": "behind -- the beam size would be recorded wrongly; give --beam before --",
+    "--path": "the checkpoint is that of a run; drop --path, and choose with --arch, --seed and "
+    "--checkpoint before --",
+    "--quiet": "the translations are scored as fairseq-generate prints them; drop --quiet",
+}
 _SPEED = re.compile(r"Translated ([\d,]+) sentences .* in ([\d.]+)s")
 
 
@@ -215,11 +224,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:
     languages(args.data)  # before any work: is it a prepared folder?
-    if any(option.split("=")[0] == "--gen-subset" for option in extra):
-        raise UserError(
-            "these are the scores of the test set; drop --gen-subset, or call fairseq-generate and "
-            "python -m fairseq_casrnn.evaluation.bleu"
-        )
+    for option in extra:
+        if (name := option.partition("=")[0]) in _NOT_BEHIND:
+            raise UserError(_NOT_BEHIND[name])
     if args.beam < 1:
         raise UserError(f"--beam must be at least 1, not {args.beam}")
     runs = find_runs(args.out, args.arch, args.seed)

@@ -8,14 +8,13 @@ average over the sets (as in the S-LSTM paper, Table 5).
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from statistics import fmean
 
 from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.significance import read_runs
 
 FIELDS = ("accuracy", "train_seconds", "seconds")
 
@@ -30,19 +29,11 @@ def read_results(
     Raises:
         UserError: no results, or a line that is none.
     """
-    found: dict[str, dict[str, dict[int, dict]]] = {}
+    found = {}
     for path in sorted(out.glob("*/results.jsonl")):
-        for number, line in enumerate(read_lines(path), start=1):
-            try:
-                entry = json.loads(line)
-                if entry.get("subset", "test") != subset:
-                    continue
-                if checkpoint not in (None, entry.get("checkpoint")):
-                    continue
-                runs = found.setdefault(path.parent.name, {}).setdefault(entry["arch"], {})
-                runs[entry["seed"]] = {"accuracy": entry["accuracy"], **entry}
-            except (ValueError, TypeError, KeyError):
-                raise UserError(f"{path}, line {number} is no result of evaluate.sh") from None
+        models = read_runs(path, FIELDS, subset, checkpoint=checkpoint)
+        if models:
+            found[path.parent.name] = models
     if not found:
         raise UserError(
             f"{out} holds no SET/results.jsonl with results of {subset}; run evaluate.sh first"
@@ -63,12 +54,15 @@ def mean(values) -> float | None:
 
 
 def table(results, average: bool = True) -> list[str]:
-    """Lines of a Markdown table. A model's average stands only where it has every set."""
+    """Lines of a Markdown table. A model's averages stand only where every set has the number."""
     models = sorted({arch for row in results.values() for arch in row})
     lines = [" | ".join(["| set", *models]) + " |", "|---" * (len(models) + 1) + "|"]
     rows = dict(sorted(results.items()))
     averages = {
-        arch: [mean(row[arch][i] for row in rows.values()) for i in range(len(FIELDS))]
+        arch: [
+            None if None in values else fmean(values)
+            for values in zip(*(row[arch] for row in rows.values()), strict=True)
+        ]
         for arch in models
         if all(arch in row for row in rows.values())
     }

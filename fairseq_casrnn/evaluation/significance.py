@@ -7,17 +7,26 @@ and marks with p a one-tailed paired t-test against the plain LSTM. Runs are pai
 from __future__ import annotations
 
 import json
+import math
+import re
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.text import read_lines
+from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 
 #: Scores of a model by seed.
 Scores = dict[int, float]
+#: Result lines by architecture and seed.
+Runs = dict[str, dict[int, dict]]
+
+#: Perplexities, as ``evaluate_lm`` records them.
+LOWER_IS_BETTER = ("valid", "test")
+#: What results of one table should agree in; options of the command line.
+SETTINGS = ("checkpoint", "beam", "mode")
 
 
 def mean_deviation(scores: Sequence[float]) -> tuple[float, float | None]:
@@ -51,45 +60,123 @@ def paired_t_test(scores: Scores, baseline: Scores) -> tuple[float, int]:
 
 
 def read_results(
-    paths: Iterable[Path], metric: str, subset: str = "test", **settings: object
+    paths: Iterable[Path], metric: str, subset: str = "test", arch: str = ".*", **settings: object
 ) -> dict[str, Scores]:
     """Scores by architecture and seed from JSON lines; a repeated run's last line counts.
 
+    Warns of results that were measured with different settings.
+
     Args:
         paths: files of ``evaluate.sh``.
-        metric: the score's name: ``bleu``, ``sacrebleu``, ``accuracy`` or ``macro_f1``.
+        metric: the score's name: ``bleu``, ``accuracy``, ``test``, …
         subset: lines of another split are passed over.
+        arch: pattern; lines of architectures with other names are passed over.
         settings: lines with other values than these are passed over, e.g. ``checkpoint="best"``.
 
     Raises:
-        UserError: a line is not JSON or lacks ``arch``, ``seed`` or the metric; no line is left.
+        UserError: a line is no result with the metric; no line is left.
     """
-    wanted = {key: value for key, value in settings.items() if value is not None}
-    results: dict[str, Scores] = {}
+    runs: Runs = {}
     for path in paths:
-        for number, line in enumerate(read_lines(path), start=1):
-            try:
-                entry = json.loads(line)
-                if entry.get("subset", "test") != subset:
-                    continue
-                if any(entry.get(key) != value for key, value in wanted.items()):
-                    continue
-                if "options" in entry:  # of fairseq-generate: an experiment, not the result
-                    continue
-                arch, seed, score = entry["arch"], int(entry["seed"]), float(entry[metric])
-            except (ValueError, TypeError, AttributeError):
-                raise UserError(f"{path}, line {number} is no result line (JSON)") from None
-            except KeyError as key:
-                raise UserError(f"{path}, line {number} has no {key}") from None
-            results.setdefault(arch, {})[seed] = score
-    if not results:
-        chosen = "".join(f", {key} {value}" for key, value in wanted.items())
-        raise UserError(f"{', '.join(map(str, paths))}: no result with subset {subset}{chosen}")
-    return results
+        for name, found in read_runs(path, [metric], subset, **settings).items():
+            if re.fullmatch(arch, name):
+                runs.setdefault(name, {}).update(found)
+    if not runs:
+        wanted = {"arch": None if arch == ".*" else arch, **settings}
+        chosen = "".join(f", {key} {value}" for key, value in wanted.items() if value is not None)
+        raise UserError(
+            f"{', '.join(map(str, paths))}: no result with subset {subset}{chosen}; run "
+            "evaluate.sh for it first"
+        )
+    warn_of_mixture([entry for found in runs.values() for entry in found.values()])
+    return {
+        name: {seed: float(entry[metric]) for seed, entry in found.items()}
+        for name, found in runs.items()
+    }
 
 
-def table(results: dict[str, Scores], baseline: str | None = None) -> list[str]:
+def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settings: object) -> Runs:
+    """Result lines of a file; a repeated run's last line counts.
+
+    What was measured before a training had ended is passed over, with a warning where nothing else
+    is known of that run.
+
+    Args:
+        path: file of ``evaluate.sh``.
+        numbers: what must be finite numbers: the first in every line, the others where they are.
+        subset: lines of another split are passed over.
+        settings: lines with other values than these are passed over.
+
+    Raises:
+        UserError: the file has no line, or one of them is no result.
+    """
+    wanted = {"subset": subset, **{k: v for k, v in settings.items() if v is not None}}
+    runs: Runs = {}
+    unfinished = set()
+    lines = decode_lines(read_bytes(path), path)
+    if not any(line.strip() for line in lines):
+        raise UserError(f"{path} has no results; run evaluate.sh first")
+    for number, line in enumerate(lines, start=1):
+        where = f"{path}, line {number}"
+        try:
+            entry = {"subset": "test", **json.loads(line)}
+        except (ValueError, TypeError):
+            raise UserError(f"{where} is no result line (JSON); remove it") from None
+        if any(entry.get(key) != value for key, value in wanted.items()):
+            continue
+        if "options" in entry:  # of fairseq-generate: an experiment, not the result
+            continue
+        _check(entry, numbers, where)
+        if entry.get("finished") is False:
+            unfinished.add((entry["arch"], entry["seed"]))
+        else:
+            runs.setdefault(entry["arch"], {})[entry["seed"]] = entry
+    for arch, seed in sorted(unfinished):
+        if seed not in runs.get(arch, {}):
+            print(
+                f"warning: {path}: {arch} with seed {seed} is left out, as its training was "
+                "interrupted; call train.sh again to go on, then evaluate.sh",
+                file=sys.stderr,
+            )
+    return runs
+
+
+def _check(entry: dict, numbers: Sequence[str], where: str) -> None:
+    """Raise UserError unless the result line at ``where`` has what :func:`read_runs` reads."""
+    for key in ("arch", "seed", numbers[0]):
+        if key not in entry:
+            raise UserError(f"{where} has no '{key}'; it has {', '.join(entry)}")
+    if not isinstance(entry["arch"], str) or not isinstance(entry["seed"], int):
+        raise UserError(f"{where} needs a name as 'arch' and an integer as 'seed'; correct it")
+    for key in numbers:
+        value = entry.get(key)
+        if value is None and key != numbers[0]:
+            continue
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise UserError(f"{where} has no finite number as '{key}'; evaluate the run again")
+
+
+def warn_of_mixture(entries: Sequence[dict]) -> None:
+    """Say on stderr in which of ``SETTINGS`` the result lines of a table differ."""
+    for name in SETTINGS:
+        values = sorted({str(entry[name]) for entry in entries if name in entry})
+        if len(values) > 1:
+            print(
+                f"warning: these results differ in {name} ({', '.join(values)}); choose one with "
+                f"--{name}, or evaluate all runs alike",
+                file=sys.stderr,
+            )
+
+
+def table(
+    results: dict[str, Scores], baseline: str | None = None, lower: bool = False
+) -> list[str]:
     """Lines of a table: model, mean ± deviation, runs, and p against the baseline.
+
+    Args:
+        results: the scores.
+        baseline: architecture to test against.
+        lower: test whether the scores are below the baseline's: of perplexities.
 
     Raises:
         UserError: the baseline is not among the results.
@@ -105,7 +192,10 @@ def table(results: dict[str, Scores], baseline: str | None = None) -> list[str]:
         line = f"{arch:<{width}}  {mean:.2f}{spread}  ({len(scores)} runs)"
         if baseline is not None and arch != baseline:
             if len(scores.keys() & results[baseline].keys()) > 1:
-                p, pairs = paired_t_test(scores, results[baseline])
+                greater, less = scores, results[baseline]
+                if lower:
+                    greater, less = less, greater
+                p, pairs = paired_t_test(greater, less)
                 line += f"  p = {p:.2g} against {baseline} (one-tailed, {pairs} pairs)"
             else:
                 line += f"  no test: under two seeds in common with {baseline}"
@@ -122,18 +212,21 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("results", nargs="+", type=Path, help="results.jsonl of evaluate.sh")
     parser.add_argument("--baseline", help="architecture to test against")
     parser.add_argument(
-        "--metric", default="bleu", help="bleu (default), sacrebleu, accuracy or macro_f1"
+        "--metric",
+        default="bleu",
+        help="bleu (default), sacrebleu, accuracy, macro_f1, a tagger's f1, or a language model's "
+        "perplexity, of which the lower one is the better: valid or test",
     )
     parser.add_argument("--subset", default="test", help="only results of this split (test)")
     parser.add_argument("--checkpoint", help="only results of this choice of checkpoint")
     parser.add_argument("--beam", type=int, help="only results of this beam size")
+    parser.add_argument("--mode", help="only perplexities of sentences or continuous text")
     args = parser.parse_args(argv)
 
     def show() -> None:
-        results = read_results(
-            args.results, args.metric, args.subset, checkpoint=args.checkpoint, beam=args.beam
-        )
-        print("\n".join(table(results, args.baseline)))
+        settings = {name: getattr(args, name) for name in SETTINGS}
+        results = read_results(args.results, args.metric, args.subset, **settings)
+        print("\n".join(table(results, args.baseline, args.metric in LOWER_IS_BETTER)))
 
     return run_main(show)
 

@@ -21,14 +21,16 @@ def checkpoint(path, weight, counter=0, **more):
 
 def test_the_mean_of_the_weights(tmp_path):
     paths = [
-        checkpoint(tmp_path / f"checkpoint{n}.pt", [float(n), -n / 2], counter=n, extra_state=n)
+        checkpoint(
+            tmp_path / f"checkpoint{n}.pt", [float(n), -n / 2], counter=n, extra_state={"n": n}
+        )
         for n in (1, 2, 6)
     ]
     state = average.average(paths)
     assert state["model"]["weight"].tolist() == [3.0, -1.5]
     assert state["model"]["weight"].dtype == torch.float32
     assert state["model"]["counter"].item() == 6  # integers: the last one's
-    assert state["extra_state"] == 6
+    assert state["extra_state"] == {"n": 6}
     assert state["last_optimizer_state"] is None
     assert average.load(paths[0])["model"]["weight"].tolist() == [1.0, -0.5]
 
@@ -123,6 +125,59 @@ def test_different_models_are_refused(tmp_path):
     paths = [checkpoint(tmp_path / "a.pt", [1.0]), checkpoint(tmp_path / "b.pt", [1.0, 2.0])]
     with pytest.raises(UserError, match=r"b\.pt and .*a\.pt are checkpoints of different models"):
         average.average(paths)
+
+
+def of_arch(path, arch, holder=dict, **more):
+    return checkpoint(path, [1.0], cfg={"model": holder(_name=arch)}, **more)
+
+
+def test_different_architectures_of_one_shape_are_refused(tmp_path):
+    tiny = of_arch(tmp_path / "tiny.pt", "stacked_lstm_lm_tiny")
+    sized = of_arch(tmp_path / "sized.pt", "stacked_lstm_lm", argparse.Namespace)
+    silent = checkpoint(tmp_path / "silent.pt", [1.0])
+    average.average([tiny, sized, silent])  # one model, its sizes set by options
+    for holder in (dict, argparse.Namespace):
+        other = of_arch(tmp_path / "other.pt", "normalized_lstm_lm_tiny", holder)
+        message = (
+            r"other\.pt is of normalized_lstm_lm_tiny, but .*tiny\.pt of stacked_lstm_lm_tiny; "
+        )
+        with pytest.raises(UserError, match=message):
+            average.average([tiny, other])
+    older = checkpoint(tmp_path / "older.pt", [1.0], args=argparse.Namespace(arch="cas_lstm_tiny"))
+    with pytest.raises(UserError, match=r"older\.pt is of cas_lstm_tiny, but"):
+        average.average([tiny, older])
+
+
+def test_different_dictionaries_are_refused(tmp_path):
+    paths = {
+        name: of_arch(tmp_path / f"{name}.pt", "cas_lstm_lm_tiny", **{part: {"words": words}})
+        for name, part, words in (
+            ("a", "task_state", 5),
+            ("older", "extra_state", 5),
+            ("b", "task_state", 7),
+            ("pair", "task_state", {"source": 5, "target": 7}),
+        )
+    }
+    silent = of_arch(tmp_path / "silent.pt", "cas_lstm_lm_tiny")
+    average.average([paths["a"], paths["older"], silent])
+    for first, second in (("a", "b"), ("older", "b"), ("a", "pair")):
+        message = rf"{second}\.pt and .*{first}\.pt were trained with different dictionaries; "
+        with pytest.raises(UserError, match=message):
+            average.average([paths[first], paths[second]])
+
+
+def test_options_without_effect_are_refused(tmp_path, capsys):
+    path = str(checkpoint(tmp_path / "checkpoint1.pt", [1.0]))
+    output, run = ["--output", str(tmp_path / "x.pt")], ["--run", str(tmp_path)]
+    for options, message in (
+        ([path, "--which", "last:3"], "--which and --maximize choose from --run DIR; drop them"),
+        ([path, "--maximize"], "--which and --maximize choose from --run DIR; drop them"),
+        ([*run, "--which", "last:1", "--maximize"], "for --which best:N, not last:1; drop it"),
+        ([*run, "--maximize"], "for --which best:N, not last:5; drop it"),
+    ):
+        assert main(["average", *options, *output]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["average", *run, "--which", "last:1", *output]) == 0
 
 
 def test_command_line(tmp_path, capsys):

@@ -91,3 +91,24 @@ def test_both_scores_of_a_folder(tmp_path, capsys):
     assert (scores["bleu"], scores["sacrebleu"], scores["sentences"]) == (100, 100, 2)
     assert bleu.main([str(path), "--text", str(text)]) == 0
     assert '"bleu": 100.0' in capsys.readouterr().out
+
+
+def test_bpe_units_are_refused(tmp_path, capsys):
+    """They would be compared with whole words; text that has such words itself is no mistake."""
+    text = tmp_path / "text"
+    text.mkdir()
+    (text / "test.tok.en").write_text("the cat sat down .\n")
+    command = ["--text", str(text)]
+    for said in ("the c@@ at sat down .", "the cat sat do@@"):
+        path = generated(tmp_path, f"H-0\t-1\t{said}")
+        assert bleu.main([str(path), *command]) == 2
+        assert capsys.readouterr().err == (
+            f"error: {path} holds BPE units (@@), the references whole words; generate it again "
+            "with --post-process subword_nmt\n"
+        )
+    (text / "test.tok.en").write_text("the c@@ at sat down .\n")
+    path = generated(tmp_path, "H-0\t-1\tthe c@@ at sat down .")
+    assert bleu.score_generated(path, text, "en")["bleu"] == 100
+    (text / "test.tok.en").write_text("mail a@@b .\n")
+    path = generated(tmp_path, "H-0\t-1\tmail a@@b .")
+    assert bleu.score_generated(path, text, "en")["sentences"] == 1

@@ -80,8 +80,25 @@ def test_the_folder_must_be_prepared(out, capsys):
     assert "--beam must be at least 1" in capsys.readouterr().err
     assert evaluate.main([*options, "--baseline", "c"]) == 2
     assert "--baseline c is not among" in capsys.readouterr().err
-    assert evaluate.main([*options, "--", "--gen-subset", "valid"]) == 2
-    assert "these are the scores of the test set; drop --gen-subset" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--gen-subset", "valid"], "these are the scores of the test set; drop --gen-subset"),
+        (["--lenpen", "1", "--quiet"], "scored as fairseq-generate prints them; drop --quiet"),
+        (["--beam=2"], "give --beam before --"),
+        (["--beam", "2"], "give --beam before --"),
+        (["--path", "x.pt"], "drop --path, and choose with --arch, --seed and --checkpoint"),
+    ],
+)
+def test_options_that_would_make_the_record_wrong(out, capsys, extra, message):
+    (out / "data-bin").mkdir()
+    (out / "data-bin" / "test.zh-en.zh.idx").touch()
+    assert evaluate.main(["--data", str(out), "--out", str(out), "--", *extra]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 def test_results_with_further_options_are_marked(out, monkeypatch):

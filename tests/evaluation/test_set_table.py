@@ -59,11 +59,47 @@ def test_results_of_other_checkpoints_stay_out(tmp_path, capsys):
     assert "| books | 50.00" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("content", [None, "nonsense\n", '{"arch": "cnn"}\n'])
-def test_mistakes(tmp_path, capsys, content):
-    if content:
+def test_an_average_is_one_of_all_sets(tmp_path, capsys):
+    unmeasured = result("cnn", 1, 70)
+    del unmeasured["seconds"]
+    write(tmp_path, "books", result("cnn", 1, 50, seconds=1.0))
+    write(tmp_path, "dvd", unmeasured)
+    assert main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| books | 50.00, 10 s (1.00 s) |",
+        "| dvd | 70.00, 10 s |",
+        "| **average** | 60.00, 10 s |",
+    ]
+
+
+def test_interrupted_runs_stay_out(tmp_path, capsys):
+    cut = {**result("cnn", 2, 10), "finished": False}
+    write(tmp_path, "books", result("cnn", 1, 50), cut)
+    assert main([str(tmp_path)]) == 0
+    output, error = capsys.readouterr()
+    assert "| books | 50.00" in output
+    assert error.startswith(f"warning: {tmp_path}/books/results.jsonl: cnn with seed 2 is left out")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "holds no SET/results.jsonl"),
+        ("", "books/results.jsonl has no results; run evaluate.sh first"),
+        ("nonsense\n", "line 1 is no result line"),
+        ("[1]\n", "line 1 is no result line"),
+        ('{"arch": "cnn"}\n', "line 1 has no 'seed'; it has "),
+        (json.dumps(result("cnn", 1, "high")), "line 1 has no finite number as 'accuracy'"),
+        (json.dumps(result("cnn", 1, None)), "line 1 has no finite number as 'accuracy'"),
+        (json.dumps(result("cnn", 1, 1.0, "x")), "line 1 has no finite number as 'train_seconds'"),
+        (json.dumps(result("cnn", [1], 1.0)), "line 1 needs a name as 'arch' and an integer"),
+    ],
+)
+def test_mistakes(tmp_path, capsys, content, message):
+    if content is not None:
         (tmp_path / "books").mkdir()
         (tmp_path / "books" / "results.jsonl").write_text(content)
     assert main([str(tmp_path)]) == 2
     error = capsys.readouterr().err
-    assert ("line 1 is no result" if content else "holds no SET/results.jsonl") in error
+    assert message in error
+    assert error.count("\n") == 1

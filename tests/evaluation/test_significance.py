@@ -4,8 +4,7 @@ import math
 import pytest
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import significance
-from fairseq_casrnn.evaluation.depth_table import depth_table
+from fairseq_casrnn.evaluation import depth_table, significance
 
 
 def test_deviation_is_that_of_a_sample():
@@ -72,7 +71,21 @@ def test_other_splits_are_passed_over(tmp_path, capsys):
     assert capsys.readouterr().out == "a  99.00  (1 run)\n"
 
 
-@pytest.mark.parametrize("line", ["{", '{"arch": "a"}', "[1]", '{"arch": "a", "seed": "x"}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "",
+        "[1]",
+        '{"arch": "a"}',
+        '{"arch": "a", "seed": 1}',
+        '{"arch": "a", "seed": "x", "bleu": 1}',
+        '{"arch": ["x"], "seed": 1, "bleu": 1}',
+        '{"arch": "a", "seed": 1, "bleu": NaN}',
+        '{"arch": "a", "seed": 1, "bleu": "high"}',
+        '{"arch": "a", "seed": 1, "bleu": null}',
+    ],
+)
 def test_a_bad_line_is_located(tmp_path, line):
     path = results(tmp_path, entry("a", 1, 10))
     path.write_text(path.read_text() + line + "\n")
@@ -98,7 +111,7 @@ def test_table(tmp_path, capsys):
 
 
 def test_depth_table():
-    lines = depth_table(
+    lines = depth_table.depth_table(
         {
             "dg_lstm_btec_10": {1: 30.0, 2: 32.0},
             "stacked_gru_btec_3": {1: 33.0},
@@ -112,3 +125,79 @@ def test_depth_table():
         "| 3 | 33.00 | – | 34.25 |",
         "| 10 | – | – | 31.00 ± 1.41 |",
     ]
+
+
+@pytest.mark.parametrize("name", ["stacked_gru_btec_3x", "cas_lstm_btec_3"])
+def test_a_depth_table_without_a_row(tmp_path, capsys, name):
+    path = results(tmp_path, entry(name, 1, 10))
+    assert depth_table.main([str(path)]) == 2
+    output, error = capsys.readouterr()
+    assert not output
+    assert f"{path}: no result with subset test, arch (stacked_gru|stacked_lstm|dg_ls" in error
+
+
+def test_interrupted_runs_are_passed_over(tmp_path, capsys):
+    """With a warning, unless the run has come to its end since."""
+    cut = {"finished": False}
+    path = results(
+        tmp_path,
+        entry("dg_lstm_btec_3", 1, 10), entry("dg_lstm_btec_3", 2, 1, **cut),
+        entry("dg_lstm_btec_3", 3, 1, **cut), entry("dg_lstm_btec_3", 3, 30),
+    )  # fmt: skip
+    for module, row in (
+        (significance, "dg_lstm_btec_3  20.00 ± 14.14  (2 runs)"),
+        (depth_table, "| 3 | – | – | 20.00 ± 14.14 |"),
+    ):
+        assert module.main([str(path)]) == 0
+        output, error = capsys.readouterr()
+        assert output.splitlines()[-1] == row
+        assert error.startswith(f"warning: {path}: dg_lstm_btec_3 with seed 2 is left out, as its ")
+        assert error.count("\n") == 1
+
+
+def test_an_empty_file(tmp_path):
+    for content in ("", "\n"):
+        path = results(tmp_path)
+        path.write_text(content)
+        with pytest.raises(UserError, match=r"results\.jsonl has no results; run evaluate\.sh"):
+            significance.read_results([path], "bleu")
+
+
+def test_a_mixture_of_settings_is_said(tmp_path, capsys):
+    path = results(
+        tmp_path,
+        entry("a", 1, 1, checkpoint="ema", beam=5),  # replaced by the next line
+        entry("a", 1, 10, checkpoint="best", beam=10),
+        entry("b", 1, 20, checkpoint="last:5", beam=10),
+    )
+    assert significance.main([str(path)]) == 0
+    assert capsys.readouterr().err == (
+        "warning: these results differ in checkpoint (best, last:5); choose one with --checkpoint, "
+        "or evaluate all runs alike\n"
+    )
+    assert significance.main([str(path), "--checkpoint", "best"]) == 0
+    assert not capsys.readouterr().err
+    lines = [entry("a", 1, 10, beam=10), entry("b", 1, 20, beam=2), entry("c", 1, 30)]
+    assert significance.main([str(results(tmp_path, *lines))]) == 0
+    assert "differ in beam (10, 2); choose one with --beam" in capsys.readouterr().err
+    lines = [entry("a", 1, 10, mode="sentences"), entry("b", 1, 20, mode="continuous")]
+    path = results(tmp_path, *lines)
+    assert significance.main([str(path)]) == 0
+    assert "differ in mode (continuous, sentences); choose one" in capsys.readouterr().err
+    assert significance.main([str(path), "--mode", "sentences"]) == 0
+    assert capsys.readouterr() == ("a  10.00  (1 run)\n", "")
+
+
+def test_the_lower_perplexity_is_the_better(tmp_path, capsys):
+    lines = [
+        {"arch": arch, "seed": seed, "valid": value, "test": value, "accuracy": value}
+        for arch, values in (("lstm", (100.0, 101.0, 103.0)), ("cas", (90.0, 92.0, 93.0)))
+        for seed, value in enumerate(values, start=1)
+    ]
+    path = results(tmp_path, *lines)
+    found = {}
+    for metric in ("test", "valid", "accuracy"):
+        assert significance.main([str(path), "--baseline", "lstm", "--metric", metric]) == 0
+        found[metric] = float(capsys.readouterr().out.split("p = ")[1].split()[0])
+    assert found["test"] == found["valid"] < 0.01
+    assert found["accuracy"] == pytest.approx(1, abs=0.01)
