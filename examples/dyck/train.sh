@@ -22,7 +22,9 @@ else
     # end far lower than 0.9 an epoch would have it: the scores shrink along with it for a while.
     ROUTING=(--temperature-decay 0.8 --temperature-floor 1e-4)
     SETTINGS+=(
-        --optimizer torch_adam --lr 1e-2 --clip-norm 1
+        # At low temperatures a gradient of nearly equal scores is rare and long. After a thousand
+        # short ones, which is what Adam's 0.999 remembers, its step is one that undoes ten epochs.
+        --optimizer torch_adam --adam-betas '(0.9, 0.98)' --lr 1e-2 --clip-norm 0.1
         --lr-scheduler polynomial_decay --total-num-update 40000
         --max-epoch 40
     )
