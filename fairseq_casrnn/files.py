@@ -11,10 +11,17 @@ from fairseq_casrnn.errors import UserError
 
 
 def check_writable(*paths: str | os.PathLike | None) -> None:
-    """Before the work: raise UserError where a file cannot be written; None is no file."""
+    """Before the work: raise UserError where a file cannot be written, or two are one.
+
+    None is no file.
+    """
+    seen = set()
     for path in paths:
         if path is None:
             continue
+        if os.path.realpath(path) in seen:
+            raise UserError(f"{path} is named twice; give each output a file of its own")
+        seen.add(os.path.realpath(path))
         parent = os.path.dirname(path) or "."
         if os.path.isdir(path):
             raise UserError(f"cannot write {path}: it is a folder; name a file")

@@ -12,59 +12,95 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..data.command import captured_log
 from ..errors import UserError
+from ..files import check_writable
 
-# fairseq's log: "time | level | tag | stats"; the stats as "loss 1.2 | …", "loss=1.2, …" or JSON.
-_LINE = re.compile(r"\| INFO \| (train_inner|train|valid\w*) \| (.*)")
-_STAT = re.compile(r"(?:^|[ ,|])(\w+)[ =](-?[\d.]+)")
+# The stats as "epoch 001 | loss 1.2 | …", "epoch 001:  10 / 20 loss=1.2, …" or JSON; before them
+# nothing (--log-file), "time | INFO | tag | " (what fairseq prints) or "[time][tag][INFO] - "
+# (hydra_train.log).
+_LINE = re.compile(
+    r"(?:^|\| INFO \| \S+ \| |\]\[INFO\] - )(epoch \d+(?::| \|).*|\{\".*)$", re.MULTILINE
+)
+_PART = re.compile(r"epoch \d+(?:(:)| \| valid on '(.*?)' subset)?")
+_STAT = re.compile(r"(?:^|[ ,|])(\w+)[ =](-?[\d.]+(?:e[+-]?\d+)?)")
 _INK, _MUTED, _TRAIN, _VALID = "#222222", "#777777", "#9ab6d6", "#c8442c"
 
 
 def _records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
-    """(tag, stats) of the lines with stats in a log. Raises UserError where there is none."""
+    """(tag, stats) of the lines with stats in a log. Raises UserError where it cannot be read.
+
+    The tag is "train_inner" within an epoch, "train" of a whole one, or a validation set's name.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UserError(f"cannot read the log {path}: {error.strerror}") from error
-    for tag, stats in _LINE.findall(text):
-        yield tag, _json_stats(tag, stats) if stats.startswith("{") else dict(_STAT.findall(stats))
+    for line in _LINE.findall(text):
+        yield _json_record(line) if line.startswith("{") else _record(line)
+
+
+def _record(line: str) -> tuple[str, dict]:
+    """Tag and stats of a line of ``--log-format simple``."""
+    within, subset = _PART.match(line).groups()
+    tag = "train_inner" if within else subset or "train"
+    return tag, dict(_STAT.findall(line))
+
+
+def _json_record(line: str) -> tuple[str, dict]:
+    """The same of ``--log-format json``, whose keys begin with the tag except within an epoch."""
+    try:
+        values = json.loads(line)
+    except json.JSONDecodeError:  # a line cut short by an interruption
+        return "", {}
+    counts = [key for key in values if key.endswith("_num_updates")]
+    tag = counts[0].removesuffix("_num_updates") if counts else "train_inner"
+    return tag, {key.removeprefix(f"{tag}_"): value for key, value in values.items()}
 
 
 def read_log(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
-    """Losses in a log that ``fairseq-train --log-file`` wrote, in any ``--log-format``.
+    """Losses in a log that ``fairseq-train`` printed or wrote (``--log-file``), or hydra's.
 
     Args:
-        path: the log; after a resumed run the later value of an update counts.
+        path: the log, in any ``--log-format``; after a resumed run the later value of an update
+            counts.
 
     Returns:
-        ``{"train_inner": …, "train": …, "valid": …}``, each a list of (updates, bits per token) by
-        update: within an epoch, of whole epochs, of validation. Where the criterion logs the
-        negative log-likelihood beside its loss (label smoothing), it is the former.
+        ``{"train_inner": …, "train": …, "valid": …}``, each a list of (updates, loss) by update:
+        within an epoch, of whole epochs, of the validation set ``valid``. Where the criterion
+        logs the negative log-likelihood beside its loss (label smoothing), it is the former.
 
     Raises:
         UserError: no such file, or no losses in it.
     """
+    return _curves(_records(path), path)
+
+
+def _curves(
+    records: Iterable[tuple[str, dict]], path: str | os.PathLike
+) -> dict[str, list[tuple[int, float]]]:
+    """What :func:`read_log` returns, of the records of ``path``. Raises UserError."""
     curves: dict[str, dict[int, float]] = {"train_inner": {}, "train": {}, "valid": {}}
-    for tag, values in _records(path):
+    for tag, values in records:
         loss = values.get("nll_loss", values.get("loss"))
-        if loss is not None and "num_updates" in values:
-            name = "valid" if tag.startswith("valid") else tag
-            curves[name][int(values["num_updates"])] = float(loss)
+        if tag in curves and loss is not None and "num_updates" in values:
+            # From a million on fairseq writes 1e+06.
+            curves[tag][int(float(values["num_updates"]))] = float(loss)
     if not any(curves.values()):
         raise UserError(f"{path} holds no losses; is it the file of fairseq-train --log-file?")
     return {name: sorted(curve.items()) for name, curve in curves.items()}
 
 
 def read_metric(path: str | os.PathLike, metric: str) -> list[tuple[int, float]]:
-    """(epoch, value) of a metric of the first validation set, such as ``wcpa``, by epoch.
+    """(epoch, value) of a metric of the validation set ``valid``, such as ``wcpa``, by epoch.
 
     Raises:
         UserError: no such file, or no such metric in it.
@@ -79,22 +115,17 @@ def read_metric(path: str | os.PathLike, metric: str) -> list[tuple[int, float]]
     return sorted(curve.items())
 
 
-def _json_stats(tag: str, stats: str) -> dict:
-    """The stats of ``--log-format json``, whose keys carry the tag except within an epoch."""
-    try:
-        values = json.loads(stats)
-    except json.JSONDecodeError:  # a line cut short by an interruption
-        return {}
-    return {key.removeprefix(f"{tag}_"): value for key, value in values.items()}
-
-
 def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
-    """Plot training and validation loss in bits per token by update, from fairseq's ``log``.
+    """Plot training and validation loss by update, from fairseq's ``log``.
+
+    Where it has perplexities, the loss is one in bits per token.
 
     Raises:
         UserError: as :func:`read_log`; matplotlib is missing; ``png`` cannot be written.
     """
-    curves = read_log(log)
+    records = list(_records(log))
+    curves = _curves(records, log)
+    of_tokens = any("ppl" in values for _, values in records)  # not of classifiers and taggers
     train = curves["train_inner"] if len(curves["train_inner"]) > 1 else curves["train"]
     figure, axes = _figure(6.4, 4.0)
     lines = [(train, _TRAIN, "training"), (curves["valid"], _VALID, "validation")]
@@ -105,14 +136,15 @@ def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("updates", color=_MUTED)
-    axes.set_ylabel("loss, bits per token", color=_MUTED)
+    axes.set_ylabel("loss, bits per token" if of_tokens else "loss", color=_MUTED)
     axes.grid(axis="y", which="major", color="#e4e4e4", lw=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     if curves["valid"]:
         updates, loss = curves["valid"][-1]
-        text = f"Validation perplexity {2**loss:.3g} after {updates:,} updates"
+        result = f"perplexity {2**loss:.3g}" if of_tokens else f"loss {loss:.3g}"
+        text = f"Validation {result} after {updates:,} updates"
         axes.set_title(text, loc="left", color=_INK, fontsize=11)
     _save(figure, png)
 
@@ -184,7 +216,7 @@ def attend(
     """Translate one sentence and look at the attention.
 
     Args:
-        checkpoint: a translation model that fairseq-train saved.
+        checkpoint: a translation model that fairseq-train saved, or its folder.
         data: its folder of binarised data, which has the dictionaries.
         sentence: tokens separated by spaces, segmented as the training data was.
         beam: beam size.
@@ -193,26 +225,26 @@ def attend(
         Source tokens (S), target tokens (T), both with ``</s>``; weights (T, S).
 
     Raises:
-        UserError: the checkpoint is missing, or the model gives no attention.
+        UserError: it is no translation model's checkpoint, or the data are another model's; the
+            beam is below 1; the model gives no attention.
     """
-    from fairseq import checkpoint_utils
     from fairseq.dataclass.configs import GenerationConfig
 
-    if not Path(checkpoint).is_file():
-        raise UserError(f"there is no checkpoint {checkpoint}; train first")
-    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)}
-    )
-    for model in models:
-        model.eval()
+    from ..explain import explained
+    from . import tracing
+
+    if beam < 1:
+        raise UserError(f"--beam is {beam}; it must be at least 1")
+    model, task = tracing.load(checkpoint, data, translation=True)
     ids = task.source_dictionary.encode_line(sentence, add_if_not_exist=False).long()
     batch = task.build_dataset_for_inference([ids], [len(ids)]).collater(
         [{"id": 0, "source": ids, "target": None}]
     )
-    generator = task.build_generator(models, GenerationConfig(beam=beam))
-    best = task.inference_step(generator, models, batch)[0][0]
+    with explained():
+        generator = task.build_generator([model], GenerationConfig(beam=beam))
+        best = task.inference_step(generator, [model], batch)[0][0]
     if best["attention"] is None or best["attention"].numel() == 0:
-        raise UserError(f"the model of {checkpoint} has no attention to draw")
+        raise UserError(f"the model of {checkpoint} has no attention to draw; give another")
     source = [task.source_dictionary[i] for i in ids.tolist()]
     target = [task.target_dictionary[i] for i in best["tokens"].tolist()]
     return source, target, best["attention"].t().tolist()
@@ -258,15 +290,18 @@ def segment(sentence: str, codes: str | os.PathLike) -> str:
     """``sentence`` cut into subwords with the BPE merges in the file ``codes``.
 
     Raises:
-        UserError: no such file.
+        UserError: no such file, or no merges in it.
     """
     from subword_nmt.apply_bpe import BPE
 
     try:
-        with open(codes, encoding="utf-8") as merges:
-            return BPE(merges).process_line(sentence)
+        with open(codes, encoding="utf-8") as merges, contextlib.redirect_stderr(io.StringIO()):
+            bpe = BPE(merges)
     except OSError as error:
         raise UserError(f"cannot read the BPE codes {codes}: {error.strerror}") from error
+    except (ValueError, SystemExit):  # at a malformed line subword-nmt ends the program
+        raise UserError(f"{codes} holds no merges of subword-nmt; check --bpe-codes") from None
+    return bpe.process_line(sentence)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -274,13 +309,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fairseq_casrnn.analysis.plots")
     commands = parser.add_subparsers(dest="command", required=True)
     curve = commands.add_parser("learning-curve", help="training and validation loss by update")
-    curve.add_argument("log", help="written by fairseq-train --log-file")
+    curve.add_argument("log", help="fairseq-train's, printed or of --log-file, or hydra's")
     metric = commands.add_parser("metric-curves", help="a validation metric of runs by epoch")
     metric.add_argument("metric", help="its name in the log, such as wcpa")
     metric.add_argument("png", help="file to write")
     metric.add_argument("logs", nargs="+", help="train.log of each run, NAME/seedN/train.log")
     attention = commands.add_parser("attention", help="attention of one translated sentence")
-    attention.add_argument("checkpoint")
+    attention.add_argument("checkpoint", help="of a translation model, or its folder")
     attention.add_argument("data", help="folder of binarised data")
     attention.add_argument("--sentence", required=True, help="source sentence, tokenised")
     attention.add_argument("--bpe-codes", help="merges of subword-nmt to cut it with")
@@ -298,7 +333,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def draw(args: argparse.Namespace) -> None:
-    """Run a command."""
+    """Run a command. Raises UserError."""
+    if not str(args.png).endswith(".png"):  # a log, where the picture was forgotten
+        raise UserError(f"{args.png} is no name of a picture; give one that ends in .png")
+    check_writable(args.png)
     if args.command == "learning-curve":
         learning_curve(args.log, args.png)
     elif args.command == "metric-curves":

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fairseq_casrnn.analysis.gates import named
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, whole_file
 
@@ -86,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn analyze subspaces``."""
     parser.description = (
         "Principal angles between the subspaces of the hidden-to-hidden matrices of a second-order "
-        "LSTM's cells (its paper's Figures 4 and 5)."
+        "LSTM's cells (its paper's Figures 4 and 5), of a translation model the encoder's."
     )
     parser.add_argument("data", type=Path, help="data-bin that the model was trained on")
     parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
@@ -97,21 +98,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the table, write angles and plot. Raises UserError."""
     from fairseq_casrnn.analysis import tracing
-    from fairseq_casrnn.analysis.gates import named
     from fairseq_casrnn.layers import SecondOrderLSTM
 
     check_writable(args.csv, args.png)
     model, _ = tracing.load(args.path, args.data)
-    every = [m for m in model.modules() if isinstance(m, SecondOrderLSTM)]
-    if not every or every[0].options.num_cells < 2:
+    stacks = tracing.stacks(model, SecondOrderLSTM)
+    if not stacks or stacks[0].options.num_cells < 2:
         raise UserError(
             f"{args.path} has no second-order LSTM of two cells or more; give a model that has one"
         )
-    found = {}
-    for number, stack in enumerate(every, start=1):
-        layers = {key: angles(own) for key, own in recurrent_matrices(stack).items()}
-        prefix = f"stack {number}, " if len(every) > 1 else ""
-        found |= {prefix + name: own for name, own in named(layers).items()}
+    found = named({key: angles(own) for key, own in recurrent_matrices(stacks[0]).items()})
     if args.csv is not None:
         write_csv(args.csv, found)
     if args.png is not None:

@@ -32,17 +32,19 @@ class Pass:
     cells: object = None
 
 
-def load(path: str | os.PathLike, data: str | os.PathLike):
-    """A model of any kind in ``eval()`` and its task, from a checkpoint.
+def load(path: str | os.PathLike, data: str | os.PathLike, translation: bool = False):
+    """A model in ``eval()`` and its task, from a checkpoint.
 
     Args:
         path: the checkpoint, or its folder.
         data: the data folder it was trained on, or one with the same dictionaries.
+        translation: whether only a translation model will do, not one of any kind.
 
     Raises:
-        UserError: it is no checkpoint, or the dictionaries are others.
+        UserError: it is no checkpoint, not of such a model, or the dictionaries are others.
     """
     from fairseq import checkpoint_utils
+    from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 
     import fairseq_casrnn
     from fairseq_casrnn.evaluation import perplexity
@@ -53,12 +55,15 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     if Path(path).is_dir():
         path = find_checkpoint(Path(path), None)
     elif not Path(path).is_file():
-        raise UserError(f"checkpoint {path} does not exist; check --path")
+        raise UserError(f"checkpoint {path} does not exist; check the path")
     if not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
     with explained():
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-        if is_language_model(state["cfg"].model):
+        name, kind = architecture(state["cfg"].model)
+        if translation and not issubclass(kind, FairseqEncoderDecoderModel):
+            raise UserError(f"checkpoint {path} is of {name}, not a translation model; give one")
+        if issubclass(kind, FairseqLanguageModel):
             return perplexity.load(path, data)
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], arg_overrides={"data": str(data)}
@@ -67,12 +72,12 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     return model.eval(), task
 
 
-def is_language_model(cfg) -> bool:
-    """Whether a checkpoint's model options are those of a language model."""
-    from fairseq.models import ARCH_MODEL_REGISTRY, FairseqLanguageModel
+def architecture(cfg) -> tuple[str, type]:
+    """Name and class of the model whose options a checkpoint has."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
 
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
-    return issubclass(ARCH_MODEL_REGISTRY.get(name, object), FairseqLanguageModel)
+    return name, ARCH_MODEL_REGISTRY.get(name, object)
 
 
 def stacks(model, kind: type | None = None) -> list:

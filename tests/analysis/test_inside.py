@@ -12,6 +12,8 @@ from fairseq_casrnn.analysis import gates, routing, subspaces, tracing
 from fairseq_casrnn.analysis.routing import Routed
 from fairseq_casrnn.analysis.tracing import Pass
 from fairseq_casrnn.cells import FAMILIES
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import check_writable
 
 
 def stack(name, **options):
@@ -71,6 +73,32 @@ def test_histograms_by_hand():
     assert own["difference"].mean == pytest.approx(0.35)
     assert own["gate"].share(0, 0.4) == own["gate"].share(0.4, 1) == 0.5
     assert gates.lines_of_table(gates.named(found))[1].split()[:4] == ["layer", "2", "0.40", "0.10"]
+
+
+def test_the_gate_below_is_of_the_same_step_and_direction():
+    """A gate that is above the output gate below by as much at every step, else of any value."""
+    rng = np.random.default_rng(1)
+    outputs = {(k, way): rng.uniform(0, 0.6, (7, 2)) for k in range(3) for way in ("", "_reverse")}
+    above = {(k, way): 0.15 * k + 0.1 * bool(way) for k, way in outputs if k}
+    passes = []
+    for (layer, way), output in outputs.items():
+        steps = np.zeros((7, 5, 2))
+        steps[:, gates.OUTPUT] = output
+        if layer:
+            steps[:, gates.BELOW] = outputs[layer - 1, way] + above[layer, way]
+        passes.append(Pass(layer, way, torch.from_numpy(steps)))
+    found = gates.measure([([[0]], [passes])])
+    assert list(found) == list(above)
+    for key, own in found.items():
+        assert own["difference"].mean == pytest.approx(above[key])
+        assert own["difference"].deviation == pytest.approx(0, abs=1e-6)
+
+
+def test_files_of_their_own(tmp_path):
+    check_writable(tmp_path / "a", tmp_path / "b", None, None)
+    same = tmp_path / ".." / tmp_path.name / "a"
+    with pytest.raises(UserError, match=f"{same} is named twice; give each output"):
+        check_writable(tmp_path / "a", same)
 
 
 def test_layers_by_name():

@@ -1,10 +1,13 @@
 """Pictures: what is read from fairseq's logs, and where the ink goes."""
 
+import re
 import sys
+from pathlib import Path
 from unittest import mock
 
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from fairseq_casrnn.analysis import plots
 from fairseq_casrnn.errors import UserError
@@ -25,6 +28,28 @@ JSON = """\
 2026-01-01 10:00:04 | INFO | valid | {"epoch": 2, "valid_loss": "3", "valid_num_updates": "40", "valid_best_loss": "3"}
 2026-01-01 10:00:05 | INFO | train_inner | {"epoch": 2, "upda
 """  # noqa: E501
+CURVES = {
+    "train_inner": [(10, 7.279), (30, 4.5)],
+    "train": [(20, 6.44)],
+    "valid": [(20, 5.341), (40, 3.0)],
+}
+
+
+def bare(log):
+    """As ``--log-file`` has it: messages only."""
+    return re.sub(r"^.*? \| INFO \| \S+ \| ", "", log, flags=re.MULTILINE)
+
+
+def of_hydra(log):
+    """As ``fairseq-hydra-train`` writes ``hydra_train.log``."""
+    return re.sub(r"^(.*?) \| INFO \| (\S+) \| ", r"[\1,123][\2][INFO] - ", log, flags=re.MULTILINE)
+
+
+FORMS = {
+    f"{name}-{form.__name__}": form(log)
+    for name, log in (("simple", SIMPLE), ("json", JSON))
+    for form in (str, bare, of_hydra)
+}
 
 
 def log_file(tmp_path, text):
@@ -33,13 +58,25 @@ def log_file(tmp_path, text):
     return path
 
 
-@pytest.mark.parametrize("text", [SIMPLE, JSON], ids=["simple", "json"])
+@pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
 def test_losses_by_update(tmp_path, text):
-    assert plots.read_log(log_file(tmp_path, text)) == {
-        "train_inner": [(10, 7.279), (30, 4.5)],
-        "train": [(20, 6.44)],
-        "valid": [(20, 5.341), (40, 3.0)],
-    }
+    assert plots.read_log(log_file(tmp_path, text)) == CURVES
+
+
+@pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
+def test_other_validation_sets_do_not_count(tmp_path, text):
+    other = text.replace("'valid' subset", "'valid1' subset").replace('"valid_', '"valid1_')
+    other = other.replace("5.341", "9").replace("[valid]", "[valid1]")
+    path = log_file(tmp_path, text + other)
+    assert plots.read_log(path)["valid"] == CURVES["valid"]
+    assert plots.read_metric(path, "loss") == [(1, 5.341), (2, 3.0)]
+
+
+@pytest.mark.parametrize("text", [SIMPLE, JSON], ids=["simple", "json"])
+def test_a_million_updates(tmp_path, text):
+    """fairseq writes numbers of six digits."""
+    text = re.sub(r'num_updates("?[=: ]+"?)40', r"num_updates\g<1>1.23457e+06", text)
+    assert plots.read_log(log_file(tmp_path, text))["valid"] == [(20, 5.341), (1234570, 3.0)]
 
 
 def test_after_a_resumption_the_later_value_counts(tmp_path):
@@ -54,7 +91,7 @@ def test_the_likelihood_is_preferred_to_a_smoothed_loss(tmp_path):
     assert plots.read_log(log_file(tmp_path, line))["valid"] == [(3, 4.7)]
 
 
-@pytest.mark.parametrize("text", [SIMPLE, JSON], ids=["simple", "json"])
+@pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
 def test_metric_by_epoch(tmp_path, text):
     path = log_file(tmp_path, text)
     assert plots.read_metric(path, "loss") == [(1, 5.341), (2, 3.0)]
@@ -78,6 +115,10 @@ def test_curves_of_several_runs(tmp_path, capsys):
     assert drawn == [(values, "C0", "one"), (values, "C0", None), (values, "C1", "two")]
     assert png.read_bytes().startswith(b"\x89PNG")
     assert capsys.readouterr() == ("", "")
+    before = Path(logs[0]).read_text()
+    assert plots.main(["metric-curves", "loss", *logs]) == 2  # the picture is forgotten
+    assert f"{logs[0]} is no name of a picture" in capsys.readouterr().err
+    assert Path(logs[0]).read_text() == before
     assert plots.main(["metric-curves", "wcpa", str(png), *logs]) == 2
     assert "no 'wcpa'" in capsys.readouterr().err
 
@@ -102,6 +143,21 @@ def test_learning_curve_draws_both_curves(tmp_path):
         rgb = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
         assert (abs(image - rgb).max(axis=-1) < 0.02).sum() > 100
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
+
+
+@pytest.mark.parametrize("text", [SIMPLE, JSON], ids=["simple", "json"])
+def test_perplexity_only_where_it_is_logged(tmp_path, text):
+    """Classifiers and taggers have a loss, which is not of tokens."""
+    of_classes = re.sub(r"\| ppl [\d.]+ |ppl=[\d.]+, ", "", text)
+    of_classes = re.sub(r'"(train_|valid_)?ppl": "[\d.]+", ', "", of_classes)
+    for log, label, title in (
+        (text, "loss, bits per token", "Validation perplexity 8 after 40 updates"),
+        (of_classes, "loss", "Validation loss 3 after 40 updates"),
+    ):
+        with mock.patch.object(Figure, "savefig", autospec=True) as save, mock.patch("os.replace"):
+            plots.learning_curve(log_file(tmp_path, log), tmp_path / "curve.png")
+        (axes,) = save.call_args.args[0].axes
+        assert (axes.get_ylabel(), axes.get_title(loc="left")) == (label, title)
 
 
 def test_attention_is_drawn_with_the_target_down_and_the_source_across(tmp_path):
@@ -140,12 +196,24 @@ def test_without_matplotlib_the_remedy_is_named(tmp_path, monkeypatch, capsys):
 def test_mistakes_on_the_command_line_are_one_sentence(tmp_path, capsys):
     png = str(tmp_path / "x.png")
     log = str(log_file(tmp_path, SIMPLE))
-    absent = str(tmp_path / "absent")
+    absent, folder = str(tmp_path / "absent"), tmp_path / "folder.png"
+    folder.mkdir()
+    no_codes = [tmp_path / name for name in ("binary", "text", "version")]
+    for path, content in zip(no_codes, (b"\x80\x81", b"a b c\n", b"#version: x\n"), strict=True):
+        path.write_bytes(content)
+    attention = ["attention", absent, absent, png, "--sentence", "halb vier"]
     for arguments, named in (
         (["learning-curve", absent, png], absent),
         (["learning-curve", log, str(tmp_path / "no" / "x.png")], "x.png"),
-        (["attention", absent, absent, png, "--sentence", "halb vier"], "no checkpoint"),
-        (["attention", absent, absent, png, "--sentence", "a", "--bpe-codes", absent], "codes"),
+        (["metric-curves", "loss", str(folder), log], f"{folder}: it is a folder"),
+        (attention, f"checkpoint {absent} does not exist"),
+        ([*attention, "--beam", "0"], "--beam is 0; it must be at least 1"),
+        ([*attention, "--beam=-1"], "--beam is -1; it must be at least 1"),
+        ([*attention, "--bpe-codes", absent], "cannot read the BPE codes"),
+        *(
+            ([*attention, "--bpe-codes", str(path)], f"{path} holds no merges of subword-nmt")
+            for path in no_codes
+        ),
     ):
         assert plots.main(arguments) == 2
         message = capsys.readouterr().err

@@ -1,9 +1,12 @@
-"""``casrnn analyze gates`` and ``routing`` on models of other kinds than language models."""
+"""``casrnn analyze`` on models of other kinds than language models; a translation's attention."""
+
+from unittest import mock
 
 import pytest
+import torch
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.analysis import tracing
+from fairseq_casrnn.analysis import gates, plots, subspaces, tracing
 
 from .tagging import common as tagging
 
@@ -29,8 +32,60 @@ def test_translation(trained, data, capsys):
         ((first, *_),) = groups
         assert len(first.cells) == len(rows[0])
         assert rows[0][-1] == task.source_dictionary.eos()
+    lines = table(capsys, "subspaces", data, "--path", path)
+    (own,) = tracing.stacks(model.encoder)
+    found = gates.named(
+        {key: subspaces.angles(cells) for key, cells in subspaces.recurrent_matrices(own).items()}
+    )
+    assert lines == subspaces.lines_of_table(found)
     path = trained("cas_lstm") / "checkpoint_best.pt"
     assert table(capsys, "gates", data, "--path", path)[1].startswith("layer 2  ")
+
+
+def attend(*args):
+    return plots.main(["attention", *map(str, args)])
+
+
+def test_attention(trained, data, tmp_path, capsys):
+    """Of a training's folder as of its checkpoint."""
+    run = trained("cas_lstm")
+    for number, path in enumerate((run, run / "checkpoint_best.pt")):
+        png = tmp_path / f"{number}.png"
+        assert attend(path, data, png, "--sentence", "ba do", "--beam", 2) == 0
+    images = [(tmp_path / f"{number}.png").read_bytes() for number in range(2)]
+    assert images[0] == images[1]
+    source, target, weights = plots.attend(run, data, "ba do")
+    assert source == ["ba", "do", "</s>"]
+    assert (len(weights), len(weights[0])) == (len(target), 3)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_mistakes_with_attention(trained, data, tmp_path, capsys):
+    run = trained("cas_lstm")
+    (tmp_path / "text.pt").write_text("no checkpoint")
+    torch.save({}, tmp_path / "empty.pt")
+    other = tmp_path / "other"
+    other.mkdir()
+    for path, folder, named in (
+        (run, tmp_path / "absent", f"{tmp_path / 'absent'} is not a folder"),
+        (run, other, f"{other} holds no binarised translation data"),
+        (tmp_path / "text.pt", data, "text.pt cannot be read"),
+        (tmp_path / "empty.pt", data, "empty.pt is not a checkpoint"),
+        (other, data, f"there is no checkpoint at {other}"),
+    ):
+        assert attend(path, folder, tmp_path / "x.png", "--sentence", "ba") == 2
+        message = capsys.readouterr().err
+        assert message.startswith("error: ")
+        assert named in message
+        assert message.count("\n") == 1
+
+
+def test_the_picture_is_checked_before_the_translation(trained, data, tmp_path, capsys):
+    png = tmp_path / "no" / "x.png"
+    with mock.patch.object(tracing, "load") as load:
+        assert attend(trained("cas_lstm"), data, png, "--sentence", "ba") == 2
+    assert f"cannot write {png}" in capsys.readouterr().err
+    assert not load.called
 
 
 def test_taggers(tmp_path, capsys):
@@ -41,6 +96,8 @@ def test_taggers(tmp_path, capsys):
     capsys.readouterr()
     lines = table(capsys, "gates", data, "--path", tmp_path / "cas_lstm" / "checkpoint_last.pt")
     assert [line[:17] for line in lines[1:]] == ["layer 2, forward ", "layer 2, backward"]
+    assert attend(tmp_path / "cas_lstm", data, tmp_path / "x.png", "--sentence", "a") == 2
+    assert "is of cas_lstm_tagger_tiny, not a translation model" in capsys.readouterr().err
     path = tmp_path / "second_order_lstm" / "checkpoint_last.pt"
     table(capsys, "routing", data, "--path", path, "--tsv", tmp_path / "words.tsv")
     words = [line.split("\t")[2] for line in (tmp_path / "words.tsv").read_text().splitlines()]

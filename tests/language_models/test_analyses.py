@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from fairseq_casrnn import cli
+from fairseq_casrnn.analysis import plots, tracing
 
 from .conftest import train
 
@@ -69,6 +70,22 @@ def test_routing(data, mixture, tmp_path, capsys):
     assert page.count("<span") == 3 + len(rows)
 
 
+def test_routing_is_that_of_the_layer(data, mixture, tmp_path, capsys):
+    model, task = tracing.load(mixture, data)
+    readings = list(tracing.readings(model, task, data, "test", 4, seed=None))
+    written = []
+    for layer in (1, 2):
+        tsv = tmp_path / f"{layer}.tsv"
+        where = (data, "--path", mixture, "--subset", "test", "--sentences", 4)
+        analyze(capsys, "routing", *where, "--layer", layer, "--tsv", tsv)
+        rows = list(csv.DictReader(tsv.open(), delimiter="\t"))
+        weights = [passes[layer - 1].weights for _, (passes,) in readings]
+        expected = [weight for own in weights for weight in own.amax(1).tolist()]
+        written.append([float(row["weight"]) for row in rows])
+        assert written[-1] == pytest.approx(expected, abs=1e-4)
+    assert written[0] != pytest.approx(written[1], abs=1e-3)
+
+
 def test_subspaces(data, mixture, tmp_path, capsys):
     files = {name: tmp_path / f"angles.{name}" for name in ("csv", "png")}
     lines = analyze(
@@ -87,6 +104,16 @@ def test_mistakes(data, checkpoint, mixture, tmp_path, capsys):
     for what in ("routing", "subspaces"):
         error = analyze(capsys, what, data, "--path", checkpoint, status=2)
         assert "has no second-order LSTM" in error
+    one = tmp_path / "one"
+    for what, path, *options in (
+        ("gates", checkpoint, "csv", "png"),
+        ("routing", mixture, "html", "tsv"),
+        ("subspaces", mixture, "csv", "png"),
+    ):
+        files = [part for option in options for part in (f"--{option}", one)]
+        error = analyze(capsys, what, data, "--path", path, *files, status=2)
+        assert "is named twice; give each output a file of its own" in error
+        assert not one.exists()
     error = analyze(capsys, "routing", data, "--path", mixture, "--layer", 3, status=2)
     assert "--layer is 3; the model has 2" in error
     error = analyze(capsys, "gates", data, "--path", checkpoint, "--sentences", 0, status=2)
@@ -94,7 +121,7 @@ def test_mistakes(data, checkpoint, mixture, tmp_path, capsys):
     error = analyze(capsys, "gates", data, "--path", checkpoint, "--subset", "dev", status=2)
     assert "there is no 'dev' in" in error
     error = analyze(capsys, "gates", data, "--path", tmp_path / "none.pt", status=2)
-    assert "none.pt does not exist; check --path" in error
+    assert "none.pt does not exist; check the path" in error
     error = analyze(capsys, "gates", data, "--path", tmp_path, status=2)
     assert f"there is no checkpoint at {tmp_path}" in error
     shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
@@ -107,3 +134,12 @@ def test_mistakes(data, checkpoint, mixture, tmp_path, capsys):
         capsys, "gates", data, "--path", checkpoint, "--png", tmp_path / "no" / "x.png", status=2
     )
     assert "there is no folder" in error
+
+
+def test_no_attention(data, checkpoint, tmp_path, capsys):
+    png = tmp_path / "attention.png"
+    arguments = ["attention", checkpoint, data, png, "--sentence", "a b"]
+    assert plots.main(list(map(str, arguments))) == 2
+    error = capsys.readouterr().err
+    assert f"{checkpoint} is of cas_lstm_lm_tiny, not a translation model; give one\n" in error
+    assert error.count("\n") == 1
