@@ -49,13 +49,9 @@ def load(path: str | os.PathLike, data: str | os.PathLike, translation: bool = F
     import fairseq_casrnn
     from fairseq_casrnn.evaluation import perplexity
     from fairseq_casrnn.explain import explained
-    from fairseq_casrnn.models.hub import find_checkpoint
 
     fairseq_casrnn.register()
-    if Path(path).is_dir():
-        path = find_checkpoint(Path(path), None)
-    elif not Path(path).is_file():
-        raise UserError(f"checkpoint {path} does not exist; check the path")
+    path = perplexity.checkpoint_file(Path(path))
     if not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
     with explained():

@@ -109,8 +109,9 @@ def average(paths: Sequence[Path], ema: bool = False) -> dict:
     first = None
     for path in paths:
         state = load(path)
-        first = first or origin(state)
-        check_alike(path, origin(state), paths[0], first)
+        ours = origin(state)
+        first = first or ours
+        check_alike(path, ours, paths[0], first)
         if ema:
             state["model"] = averaged_in_training(path, state)
         model = state["model"]

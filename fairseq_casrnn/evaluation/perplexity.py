@@ -80,13 +80,9 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     import fairseq_casrnn
     from fairseq_casrnn.data.dictionaries import check_digest
     from fairseq_casrnn.explain import explained
-    from fairseq_casrnn.models.hub import find_checkpoint
 
     fairseq_casrnn.register()
-    if Path(path).is_dir():
-        path = find_checkpoint(Path(path), None)
-    if not Path(path).is_file():
-        raise UserError(f"checkpoint {path} does not exist; check --path")
+    path = checkpoint_file(Path(path))
     if not (Path(data) / "dict.txt").is_file():
         raise UserError(f"{data} holds no dict.txt; give the folder that fairseq-preprocess wrote")
     overrides = {"data": str(data)}
@@ -99,6 +95,15 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
         check_digest(state["extra_state"].get("words"), task.source_dictionary, data)
     check_finite(model, path)
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), task
+
+
+def checkpoint_file(path: Path) -> Path:
+    """The checkpoint ``path``, or that of the training whose folder it is. Raises UserError."""
+    from fairseq_casrnn.models.hub import find_checkpoint
+
+    if not path.exists():
+        raise UserError(f"checkpoint {path} does not exist; check the path")
+    return find_checkpoint(path, None)
 
 
 def check_finite(model, path: str | os.PathLike) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.bleu import has_bpe_units
 from fairseq_casrnn.reranking.mert import Lists, bleu_counts, pad
 from fairseq_casrnn.reranking.nbest import (
     NBest,
@@ -75,7 +76,7 @@ def load(args: argparse.Namespace, join: bool, sums: bool, needs_references: boo
     nbest = read_nbest(args.nbest)
     files = [read_scores(path, nbest) for path in args.scores]
     texts = nbest.hypotheses
-    if not join and any("@@ " in f"{text} " for row in texts for text in row):
+    if not join and any(map(has_bpe_units, texts)):
         raise UserError(
             f"{args.nbest} holds BPE units, and BLEU is of words; tune with --join-subwords"
         )
@@ -104,7 +105,7 @@ def find_references(path: Path | None, nbest: NBest, join: bool, needed: bool) -
             f"{path} has {len(lines)} lines but {nbest.path} has {len(nbest.hypotheses)} "
             "sentences; give the references of that list"
         )
-    if any("@@ " in f"{line} " for line in lines):
+    if has_bpe_units(lines):
         raise UserError(
             f"{path} holds BPE units, and BLEU is of words; give the references before BPE"
         )
