@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "multiply.h"
@@ -65,10 +66,16 @@ Loss row_loss(const T* x, int64_t size, int64_t target, double smoothing, T* gra
 
 // How many of `rows` rows of logits to have at once: little memory, read again soon, and yet rows enough for
 // the sums of the weight's gradient, which are read and written each time. About as many every time.
-int64_t rows_at_once(int64_t rows, int64_t size) {
+int64_t rows_at_once(int64_t rows, int64_t size, bool narrow) {
+  const int64_t halves = narrow ? 2 : 1;
   constexpr int64_t kLogits = 1 << 21, kFewest = 512, kMultiple = 16;
-  const int64_t most = std::max(kLogits / size, kFewest), parts = (rows + most - 1) / most;
+  const int64_t most = std::max(kLogits / size, kFewest) * halves, parts = (rows + most - 1) / most;
   return ((rows + parts - 1) / parts + kMultiple - 1) / kMultiple * kMultiple;
+}
+
+// Whether all products are narrow, so that gradients of logits may be kept in bfloat16, as those take them.
+bool keeps_halves(const Tensor& x, const Tensor& weight, int64_t chunk) {
+  return takes_halves(weight, chunk) && takes_halves(x, weight.size(0));
 }
 
 // Of rows without padding, with their classes. Where they are defined, the gradient of x is written, those of
@@ -77,25 +84,42 @@ template <class T>
 Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& classes,
               double smoothing, const std::array<Tensor, 3>& grads) {
   const auto& [d_x, d_weight, d_bias] = grads;
-  const int64_t rows = x.size(0), size = weight.size(0), chunk = std::min(rows, rows_at_once(rows, size));
+  const int64_t rows = x.size(0), size = weight.size(0);
   const bool wants_any = d_x.defined() || d_weight.defined() || d_bias.defined();
-  const Tensor buffer = at::empty({chunk, size}, x.options());
+  int64_t chunk = std::min(rows, rows_at_once(rows, size, true));
+  const bool halves = std::is_same_v<T, float> && keeps_halves(x, weight, chunk);
+  if (!halves) chunk = std::min(rows, rows_at_once(rows, size, false));
+  // Logits and then their gradients; with `halves` only these, if they are wanted.
+  const Tensor buffer = at::empty({halves && !wants_any ? 0 : chunk, size},
+                                  x.options().dtype(halves ? at::kBFloat16 : x.scalar_type()));
   const Factor forward(weight.t(), x.narrow(0, 0, chunk));
   std::optional<Factor> back;
   if (d_x.defined()) back.emplace(weight, buffer);
   std::vector<Loss> losses(rows);
   for (int64_t first = 0; first < rows; first += chunk) {
     const int64_t count = std::min(chunk, rows - first);
-    const Tensor some = x.narrow(0, first, count), logits = buffer.narrow(0, 0, count);
-    forward.multiply(logits, some, bias, [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        T* row = data<T>(buffer) + r * size;
-        losses[first + r] = row_loss(row, size, classes[first + r], smoothing, wants_any ? row : nullptr);
-      }
-    });
-    if (back) back->multiply(d_x.narrow(0, first, count), logits);
-    if (d_weight.defined()) multiply(d_weight, logits.t(), some, {}, {}, true);
-    if (d_bias.defined()) d_bias.add_(logits.sum(0));
+    const Tensor some = x.narrow(0, first, count);
+    const auto lose = [&](int64_t r, T* row) {
+      losses[first + r] = row_loss(row, size, classes[first + r], smoothing, wants_any ? row : nullptr);
+    };
+    if (halves) {
+      forward.multiply(some, bias, [&](int64_t begin, int64_t end, float* logits) {
+        for (int64_t r = begin; r < end; ++r, logits += size) {
+          if constexpr (std::is_same_v<T, float>) lose(r, logits);
+          if (wants_any) narrow_row(logits, size, data<at::BFloat16>(buffer) + r * size);
+        }
+      });
+    } else {
+      forward.multiply(buffer.narrow(0, 0, count), some, bias, [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) lose(r, data<T>(buffer) + r * size);
+      });
+    }
+    if (!wants_any) continue;
+    const Tensor d_logits = buffer.narrow(0, 0, count);
+    if (back) back->multiply(d_x.narrow(0, first, count), d_logits);
+    if (d_weight.defined()) multiply(d_weight, d_logits.t(), some, {}, {}, true);
+    if (d_bias.defined() && halves) add_rows(d_logits, d_bias);
+    else if (d_bias.defined()) d_bias.add_(d_logits.sum(0));
   }
   Loss total;
   for (const Loss& loss : losses) total.smoothed += loss.smoothed, total.plain += loss.plain;

@@ -1,6 +1,7 @@
 #include "multiply.h"
 
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
@@ -17,11 +18,12 @@ constexpr int64_t kFewest = 64;  // with fewer rows, packing costs more than it 
 constexpr int64_t kAligned = 16;
 
 // What of K is multiplied at once: so much that y is seldom read again, and so little that the rows and
-// a panel are in the cache. Rounded up to kAligned, for kernels are compiled for a depth.
+// a panel are in the cache. Rounded up, for kernels are compiled for a depth, and of bfloat16 for one of
+// kTile with AMX: others need copies of their rows.
 int64_t depth_at_once(int64_t inner) {
-  constexpr int64_t kMost = 1280;
+  constexpr int64_t kMost = 1280, kTile = 2 * kAligned;
   const int64_t parts = (inner + kMost - 1) / kMost;
-  return ((inner + parts - 1) / parts + kAligned - 1) / kAligned * kAligned;
+  return ((inner + parts - 1) / parts + kTile - 1) / kTile * kTile;
 }
 
 // How many rows of y to finish at once: as many as are still in the cache then, but enough for b, which
@@ -31,9 +33,7 @@ int64_t rows_in_cache(int64_t columns) {
   return std::max(kCache / columns / 4 * 4, kLeast);
 }
 
-bool pays(const Tensor& a, const Tensor& b) {
-  return a.size(0) >= rows_worth_panels(kFewest) && has_panels(b);
-}
+bool pays(int64_t rows, const Tensor& b) { return rows >= rows_worth_panels(kFewest) && has_panels(b); }
 
 // The panels for rows [first, first + count) of b, as the product with a wants them.
 Panels piece(const Tensor& a, const Tensor& b, int64_t first, int64_t count) {
@@ -48,7 +48,7 @@ void multiply_piece(const Tensor& y, const Tensor& a, const Panels& panels, bool
   shared_out(shares_of(rows, a.size(1) * y.size(1) / 16), rows, [&](int64_t, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row += block) {
       const int64_t stop = std::min(end, row + block);
-      panels.run(a, y, add, row, stop, bias);
+      panels.run(a, y, add, row, stop, bias, row);
       if (done) done(row, stop);
     }
   });
@@ -78,17 +78,19 @@ void multiply_by_torch(Tensor y, const Tensor& a, const Tensor& b, bool add, con
 
 }  // namespace
 
+bool takes_halves(const Tensor& b, int64_t rows) { return pays(rows, b) && is_narrow(b, rows); }
+
 void multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias, const RowsDone& done, bool add) {
   TORCH_CHECK(a.size(1) == b.size(0), "a product of ", a.sizes(), " and ", b.sizes());
   check("bias", bias, {b.size(1)});
-  if (!pays(a, b)) return multiply_by_torch(y, a, b, add, bias, done);
+  if (!pays(a.size(0), b)) return multiply_by_torch(y, a, b, add, bias, done);
   const Tensor x = with_dense_dimension(a);
   // Made when their turn comes: so they are still in the cache.
   multiply_by_pieces(y, x, add, bias, done, [&](int64_t first, int64_t count) { return piece(x, b, first, count); });
 }
 
 Factor::Factor(Tensor b, const Tensor& a) : b_(std::move(b)) {
-  if (!pays(a, b_)) return;
+  if (!pays(a.size(0), b_)) return;
   const int64_t inner = b_.size(0), depth = depth_at_once(inner);
   for (int64_t first = 0; first < inner; first += depth)
     pieces_.push_back(piece(a, b_, first, std::min(depth, inner - first)));
@@ -99,6 +101,25 @@ void Factor::multiply(const Tensor& y, const Tensor& a, const Tensor& bias, cons
   if (pieces_.empty()) return multiply_by_torch(y, a, b_, false, bias, done);
   auto next = pieces_.begin();
   multiply_by_pieces(y, a, false, bias, done, [&](int64_t, int64_t) -> const Panels& { return *next++; });
+}
+
+void Factor::multiply(const Tensor& a, const Tensor& bias, const RowsPass& pass) const {
+  TORCH_CHECK(!pieces_.empty(), "a product that torch makes cannot be passed on by rows");
+  const int64_t rows = a.size(0), inner = a.size(1), columns = b_.size(1), depth = depth_at_once(inner);
+  const Tensor added = bias.defined() ? bias.contiguous() : bias;
+  std::vector<Tensor> parts;
+  for (int64_t first = 0; first < inner; first += depth)
+    parts.push_back(a.narrow(1, first, std::min(depth, inner - first)));
+  const int64_t shares = shares_of(rows, inner * columns / 16), block = std::min(rows, rows_in_cache(columns));
+  const Tensor memory = at::empty({shares * block, columns}, a.options());
+  shared_out(shares, rows, [&](int64_t share, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; row += block) {
+      const int64_t stop = std::min(end, row + block);
+      for (size_t i = 0; i < parts.size(); ++i)
+        pieces_[i].run(parts[i], memory, i > 0, row, stop, i + 1 < parts.size() ? Tensor() : added, share * block);
+      pass(row, stop, data<float>(memory, share * block));
+    }
+  });
 }
 
 }  // namespace casrnn

@@ -13,6 +13,12 @@ namespace casrnn {
 // What becomes of rows [begin, end) of a product while they are still in the thread's cache.
 using RowsDone = std::function<void(int64_t begin, int64_t end)>;
 
+// The same of a product that is not kept: `rows` are those of [begin, end), dense, and may be written to.
+using RowsPass = std::function<void(int64_t begin, int64_t end, float* rows)>;
+
+// Whether products of `rows` rows with b are narrow, so that those rows may be of bfloat16.
+bool takes_halves(const at::Tensor& b, int64_t rows);
+
 // y = a · b, or with `add` y += a · b, plus bias where there is one, y with dense rows:
 // narrow where is_narrow, of large ones of floats with b in panels.
 void multiply(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {},
@@ -26,6 +32,9 @@ class Factor {
 
   void multiply(const at::Tensor& y, const at::Tensor& a, const at::Tensor& bias = {},
                 const RowsDone& done = {}) const;
+
+  // Gives the rows of a · b + bias to `pass`, some at a time. Where takes_halves.
+  void multiply(const at::Tensor& a, const at::Tensor& bias, const RowsPass& pass) const;
 
  private:
   at::Tensor b_;

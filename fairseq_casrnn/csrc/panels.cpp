@@ -105,6 +105,8 @@ inline uint32_t narrowed(uint32_t bits) {
   return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : result;  // NaN stays NaN
 }
 
+}  // namespace
+
 // The processor's own conversion makes zeros of numbers below 1e-38.
 void narrow_row(const float* from, int64_t size, BFloat16* to) {
   const auto* bits = reinterpret_cast<const uint32_t*>(from);
@@ -118,6 +120,27 @@ void narrow_row(const float* from, int64_t size, BFloat16* to) {
 #endif
   for (; i < size; ++i) out[i] = static_cast<uint16_t>(narrowed(bits[i]));
 }
+
+void add_rows(const Tensor& x, const Tensor& sums) {
+  constexpr int64_t kBlock = 1024;  // sums at a time, which stay in the cache
+  const int64_t rows = x.size(0), columns = x.size(1), blocks = (columns + kBlock - 1) / kBlock;
+  const auto* from = reinterpret_cast<const uint16_t*>(x.const_data_ptr<BFloat16>());
+  float* const to = sums.mutable_data_ptr<float>();
+  shared_out(shares_of(blocks, rows * kBlock), blocks, [&](int64_t, int64_t begin, int64_t end) {
+    for (int64_t first = begin * kBlock; first < std::min(end * kBlock, columns); first += kBlock) {
+      const int64_t count = std::min(kBlock, columns - first);
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t i = 0; i < count; ++i) {
+          const uint32_t bits = uint32_t(from[r * columns + first + i]) << 16;
+          float value;
+          std::memcpy(&value, &bits, sizeof(value));
+          to[first + i] += value;
+        }
+    }
+  });
+}
+
+namespace {
 
 // Rows of `size` elements, filled up with zeros to `depth`, which is their distance in `to`.
 void narrow_rows(const float* from, int64_t stride, int64_t rows, int64_t size, int64_t depth, BFloat16* to) {
@@ -145,23 +168,38 @@ void pair_rows(const float* first, const float* second, int64_t size, BFloat16* 
   for (; i < size; ++i) out[i] = narrowed(high[i]) << 16 | narrowed(low[i]);
 }
 
+// to[c][r] = from[r][c], rows × columns of it.
+void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
+  at::vec::transpose_mxn<float>(from, from_stride, to, to_stride, rows, columns);
+}
+
+void transpose(const BFloat16* from, int64_t from_stride, int64_t rows, int64_t columns, BFloat16* to,
+               int64_t to_stride) {
+  constexpr int64_t kBlock = 32;  // the most that torch's function takes
+  for (int64_t r = 0; r < rows; r += kBlock)
+    for (int64_t c = 0; c < columns; c += kBlock)
+      at::vec::transpose_mxn<BFloat16>(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride,
+                                       std::min(kBlock, rows - r), std::min(kBlock, columns - c));
+}
+
 // A matrix in memory with dense rows or columns. The stride of what there is only one of means nothing.
+template <class T>
 struct Matrix {
-  const float* data;
+  const T* data;
   int64_t down, across;
 
   explicit Matrix(const Tensor& tensor)
-      : data(tensor.const_data_ptr<float>()),
+      : data(tensor.const_data_ptr<T>()),
         down(tensor.size(0) == 1 ? tensor.size(1) : tensor.stride(0)),
         across(tensor.size(1) == 1 ? 1 : tensor.stride(1)) {
     TORCH_CHECK(down == 1 || across == 1, "a matrix without a dense dimension");
   }
 
   // Copies rows × columns elements from (row, column) to `to`, whose rows are dense.
-  void copy(int64_t row, int64_t column, int64_t rows, int64_t columns, float* to, int64_t stride) const {
-    const float* from = data + row * down + column * across;
-    if (across != 1) return at::vec::transpose_mxn<float>(from, across, to, stride, columns, rows);
-    for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * stride, from + r * down, columns * sizeof(float));
+  void copy(int64_t row, int64_t column, int64_t rows, int64_t columns, T* to, int64_t stride) const {
+    const T* from = data + row * down + column * across;
+    if (across != 1) return transpose(from, across, columns, rows, to, stride);
+    for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * stride, from + r * down, columns * sizeof(T));
   }
 };
 
@@ -227,7 +265,7 @@ void Panels::arrange(int64_t columns) {
 }
 
 void Panels::fill(const Tensor& tensor, int64_t panel) const {
-  const Matrix matrix(tensor);
+  const Matrix<float> matrix(tensor);
   const auto [column, width] = panels_[panel];
   if (!narrow_) {
     float* to = packed_.mutable_data_ptr<float>() + panel * depth_ * kWidth;
@@ -306,29 +344,44 @@ void Panels::run(const Tensor& x, const Tensor& y, bool add) const {
   });
 }
 
-void Panels::run(const Tensor& x, const Tensor& y, bool add, int64_t begin, int64_t end,
-                 const Tensor& bias) const {
-  const Matrix matrix(x);
+// Rows [row, row + count) of x as they are to be multiplied, `stride` apart.
+template <class T>
+const void* Panels::rows_for_product(const Tensor& x, int64_t row, int64_t count, int64_t& stride) const {
+  const Matrix<T> matrix(x);
+  const int64_t most = narrow_ ? kNarrowRows : kRows;
+  const bool converted = narrow_ && std::is_same_v<T, float>;
+  const T* from = matrix.data + row * matrix.down;
+  stride = matrix.down;
+  if (matrix.across != 1 || (depth_ != inner_ && !converted)) {
+    T* const copy = scratch<T, 2>(most * depth_);
+    matrix.copy(row, 0, count, inner_, copy, depth_);
+    for (int64_t r = 0; r < count; ++r) std::fill(copy + r * depth_ + inner_, copy + (r + 1) * depth_, T(0.0f));
+    from = copy;
+    stride = depth_;
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    if (narrow_) {
+      BFloat16* const halves = scratch<BFloat16, 3>(most * depth_);
+      narrow_rows(from, stride, count, inner_, depth_, halves);
+      stride = depth_;
+      return halves;
+    }
+  }
+  return from;
+}
+
+void Panels::run(const Tensor& x, const Tensor& y, bool add, int64_t begin, int64_t end, const Tensor& bias,
+                 int64_t to) const {
+  const bool halves = x.scalar_type() == at::kBFloat16;
+  TORCH_CHECK(narrow_ || !halves, "a product of bfloat16 that is not narrow");
   const float* const added = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
-  float* const out = y.mutable_data_ptr<float>();
+  float* const out = y.mutable_data_ptr<float>() + (to - begin) * y.stride(0);
   const int64_t most = narrow_ ? kNarrowRows : kRows;
   for (int64_t row = begin; row < end; row += most) {
     const int64_t count = std::min(most, end - row);
-    const void* from = matrix.data + row * matrix.down;
-    int64_t stride = matrix.down;
-    if (matrix.across != 1 || (depth_ != inner_ && !narrow_)) {
-      float* const copy = scratch<float, 2>(most * depth_);
-      matrix.copy(row, 0, count, inner_, copy, depth_);
-      for (int64_t r = 0; r < count; ++r) std::fill(copy + r * depth_ + inner_, copy + (r + 1) * depth_, 0.0f);
-      from = copy;
-      stride = depth_;
-    }
-    if (narrow_) {
-      BFloat16* const halves = scratch<BFloat16, 3>(most * depth_);
-      narrow_rows(static_cast<const float*>(from), stride, count, inner_, depth_, halves);
-      from = halves;
-      stride = depth_;
-    }
+    int64_t stride = 0;
+    const void* const from = halves ? rows_for_product<BFloat16>(x, row, count, stride)
+                                    : rows_for_product<float>(x, row, count, stride);
     for (size_t share = 0; share + 1 < shares_.size(); ++share)
       multiply(from, stride, count, out + row * y.stride(0), y.stride(0), add, share, added);
   }

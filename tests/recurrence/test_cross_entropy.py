@@ -111,6 +111,10 @@ def test_many_rows(precision, size, threads):
         worst = assert_near(inputs, target, 1e-5 if precision == "highest" else 1e-2)
     narrow = precision == "medium" and cpp.extension()[0].is_narrow(inputs[1], classes)
     assert narrow == (worst > 1e-4)  # factors with 8 bits
+    wanted = Wanted(target, 0.1, PAD)
+    loss, plain = cross_entropy(*inputs, wanted)
+    with torch.no_grad():
+        torch.testing.assert_close(cross_entropy(*inputs, wanted), (loss, plain), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("size", [SIZES[1]], ids=str)
