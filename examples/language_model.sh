@@ -19,15 +19,16 @@ usage: evaluate.sh [options]
   --out DIR            folder of the runs (default: $DEFAULT_OUT)
   --checkpoint WHICH   best, last, an average of N: last:N, best:N, or that of a training
                        with --store-ema: ema (default: $AVERAGE)
+  --cache N            of a continuous text: once more with a cache of the last N words
 
 Prints validation and test perplexity, and appends one JSON line a run to DIR/results.jsonl.
 END
 }
 
 lm_evaluate_main() {
-    parse_options lm_evaluate_usage "--arch --seed --seeds --data --out --checkpoint" "$@"
+    parse_options lm_evaluate_usage "--arch --seed --seeds --data --out --checkpoint --cache" "$@"
     check_trained_on
     "$PYTHON" -m fairseq_casrnn.evaluation.evaluate_lm --data "$DATA" --out "$OUT" \
-        ${ARCH:+--arch $ARCH} ${SEED:+--seed $SEED} --checkpoint "$AVERAGE" \
+        ${ARCH:+--arch $ARCH} ${SEED:+--seed $SEED} --checkpoint "$AVERAGE" ${CACHE:+--cache "$CACHE"} \
         ${EVALUATION[@]+"${EVALUATION[@]}"}
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import perplexity
+from fairseq_casrnn.evaluation import cache, perplexity
 from fairseq_casrnn.evaluation.evaluate import (
     add_run_arguments,
     choose_checkpoint,
@@ -24,7 +24,9 @@ from fairseq_casrnn.evaluation.significance import mean_deviation
 SUBSETS = ("valid", "test")
 
 
-def evaluate(data: Path, run: Path, which: str, sentences: bool) -> dict[str, object]:
+def evaluate(
+    data: Path, run: Path, which: str, sentences: bool, size: int | None = None
+) -> dict[str, object]:
     """Score validation and test set with a run's checkpoint.
 
     Args:
@@ -32,9 +34,12 @@ def evaluate(data: Path, run: Path, which: str, sentences: bool) -> dict[str, ob
         run: folder of checkpoints.
         which: best, last, ema, best:N or last:N.
         sentences: each sentence by itself, else one continuous text.
+        size: words of a cache to score it with once more, chosen on validation.
 
     Returns:
-        ``checkpoint``, ``mode``, ``parameters``, and for each split perplexity and ``_tokens``.
+        ``checkpoint``, ``mode``, ``parameters``, and for each split perplexity and ``_tokens``;
+        with a cache ``cache``, ``cache_weight``, ``cache_flatness`` and for each split
+        ``_with_cache``.
     """
     binarised = data / "data-bin"
     path = choose_checkpoint(run, which)
@@ -44,12 +49,24 @@ def evaluate(data: Path, run: Path, which: str, sentences: bool) -> dict[str, ob
     result: dict[str, object] = {"checkpoint": which}
     result["mode"] = "sentences" if sentences else "continuous"
     result["parameters"] = sum(parameter.numel() for parameter in model.parameters())
-    score = perplexity.score_sentences if sentences else perplexity.score_streams
+    chosen = None
     for subset in SUBSETS:
         with captured_log():
-            text = perplexity.read_sentences(binarised, subset, dictionary)
-            scores = score(model, dictionary, text)
+            found = perplexity.read_sentences(binarised, subset, dictionary)
+            if sentences:
+                scores = perplexity.score_sentences(model, dictionary, found)
+            else:
+                text = perplexity.read_streams(model, dictionary, found, keep=size is not None)
+                scores = text.scores
         result |= {subset: round(scores.perplexity, 4), f"{subset}_tokens": scores.tokens}
+        if size is None:
+            continue
+        chosen = chosen or cache.tune(text, size)
+        found = cache.with_cache(text, chosen).perplexity
+        result[f"{subset}_with_cache"] = round(found, 4)
+    if chosen is not None:
+        result |= {f"cache_{name}": getattr(chosen, name) for name in ("weight", "flatness")}
+        result["cache"] = size
     return result
 
 
@@ -61,6 +78,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     add_run_arguments(parser)
     parser.add_argument("--sentence-reset", action="store_true", help="each sentence by itself")
+    parser.add_argument(
+        "--cache", type=int, metavar="N", help="once more with a cache of the last N words"
+    )
     args = parser.parse_args(argv)
     return run_main(lambda: _evaluate_all(args))
 
@@ -68,9 +88,13 @@ def main(argv: list[str] | None = None) -> int:
 def _evaluate_all(args: argparse.Namespace) -> None:
     if not (args.data / "data-bin" / "dict.txt").is_file():
         raise UserError(f"{args.data} is not a prepared folder (no data-bin with a dict.txt in it)")
+    if args.cache is not None:
+        if args.sentence_reset:
+            raise UserError("--cache is for a continuous text, not for sentences by themselves")
+        cache.check_size(args.cache)
     found: dict[str, list[float]] = {}
     for arch, seed, run in find_runs(args.out, args.arch, args.seed):
-        result = evaluate(args.data, run, args.checkpoint, args.sentence_reset)
+        result = evaluate(args.data, run, args.checkpoint, args.sentence_reset, args.cache)
         record(args.out, arch, seed, result)
         print(
             f"{arch} seed {seed}: perplexity {result['valid']:.2f} valid, {result['test']:.2f} test"
@@ -79,10 +103,19 @@ def _evaluate_all(args: argparse.Namespace) -> None:
             flush=True,
         )
         found.setdefault(arch, []).append(float(result["test"]))
-    for arch, values in found.items():
+        if args.cache is None:
+            continue
+        print(
+            f"{arch} seed {seed}, cache of {args.cache} words: perplexity "
+            f"{result['valid_with_cache']:.2f} valid, {result['test_with_cache']:.2f} test "
+            f"(weight {result['cache_weight']:.3g}, flatness {result['cache_flatness']:g})",
+            flush=True,
+        )
+        found.setdefault(f"{arch}, cache", []).append(float(result["test_with_cache"]))
+    for name, values in found.items():
         mean, deviation = mean_deviation(values)
         spread = "" if deviation is None else f" ± {deviation:.2f}"
-        print(f"{arch}  test {mean:.2f}{spread}  ({len(values)} run{'s' * (len(values) > 1)})")
+        print(f"{name}  test {mean:.2f}{spread}  ({len(values)} run{'s' * (len(values) > 1)})")
 
 
 if __name__ == "__main__":

@@ -64,6 +64,25 @@ class Scores:
         )
 
 
+@dataclass
+class Text:
+    """A continuous text as a language model reads it.
+
+    Args:
+        scores: of its N words.
+        words: tensor ``(N,)``.
+        bounds: ``(S + 1,)``, where its S streams begin, and the end; the first word of each is not
+            predicted.
+        features: tensor ``(N, E)``, what the decoder predicts each word from, zero for those first
+            ones.
+    """
+
+    scores: Scores
+    words: object
+    bounds: np.ndarray
+    features: object
+
+
 def load(path: str | os.PathLike, data: str | os.PathLike):
     """A language model in ``eval()`` and its task, from a checkpoint.
 
@@ -144,17 +163,19 @@ def route_softly(model, path: str | os.PathLike) -> None:
         stack.soft_routing = True
 
 
-def read_sentences(data: str | os.PathLike, subset: str, dictionary) -> list:
+def read_sentences(
+    data: str | os.PathLike, subset: str, dictionary, remedy: str = "check the folder and --subset"
+) -> list:
     """The sentences of a binarised split, each a tensor that ends with ``</s>``.
 
     Raises:
-        UserError: there is no such split.
+        UserError: there is no such split; it ends with ``remedy``.
     """
     from fairseq.data import data_utils
 
     sentences = data_utils.load_indexed_dataset(str(Path(data) / subset), dictionary)
     if sentences is None:
-        raise UserError(f"there is no '{subset}' in {data}; check the folder and --subset")
+        raise UserError(f"there is no '{subset}' in {data}; {remedy}")
     return [sentence.long().clone() for sentence in sentences]  # not a view of the file
 
 
@@ -168,10 +189,13 @@ def log_probs(model, source, target, **options):
 
     device = next(model.parameters()).device
     with torch.no_grad():
-        target = target.to(device)
-        output = model(source.to(device), **options)
-        table = model.get_normalized_probs(output, log_probs=True, sample={"target": target})
-        found = table.gather(-1, target.unsqueeze(-1)).squeeze(-1).double().cpu()
+        return of_targets(model, model(source.to(device), **options), target.to(device))
+
+
+def of_targets(model, output, target):
+    """Log-probabilities ``(B, T)`` of ``target`` in a model's ``output``. Raises UserError."""
+    table = model.get_normalized_probs(output, log_probs=True, sample={"target": target})
+    found = table.gather(-1, target.unsqueeze(-1)).squeeze(-1).double().cpu()
     if found.isnan().any():
         raise UserError("the model gives probabilities that are no numbers (NaN); use another")
     return found
@@ -183,6 +207,13 @@ def score_streams(model, dictionary, sentences: Sequence, streams: int = 1) -> S
     Raises:
         UserError: fewer than two tokens a stream; a model that carries no state.
     """
+    return read_streams(model, dictionary, sentences, streams, False).scores
+
+
+def read_streams(
+    model, dictionary, sentences: Sequence, streams: int = 1, keep: bool = True
+) -> Text:
+    """As :func:`score_streams`, and where ``keep`` with all features, ``N * E * 4`` bytes."""
     import torch
 
     from fairseq_casrnn.data.streams import StreamDataset, piece_lengths
@@ -191,17 +222,26 @@ def score_streams(model, dictionary, sentences: Sequence, streams: int = 1) -> S
     check_carries(model)
     text = StreamDataset(torch.cat(list(sentences)), dictionary.pad())
     text = text.cut(streams, option="--streams")
-    scores = np.full(len(text.tokens), np.nan)
+    scores, kept = np.full(len(text.tokens), np.nan), None
     steps = piece_lengths(int(text.sizes.max()), max(1, BATCH_TOKENS // streams), 0.0, (0, 0))
-    carried = Carried()
+    carried, decoder, device = Carried(), model.decoder, next(model.parameters()).device
     for pieces in text.batches(1, steps):
         batch = text.collater([text[piece] for piece in pieces])
-        found = log_probs(model, batch["net_input"]["src_tokens"], batch["target"], carried=carried)
-        for (stream, start, _), row, target in zip(pieces, found, batch["target"], strict=True):
-            length = int(target.ne(dictionary.pad()).sum())
+        target = batch["target"].to(device)
+        with torch.no_grad():
+            source = batch["net_input"]["src_tokens"].to(device)
+            features, extra = decoder.extract_features(source, carried=carried)
+            found = of_targets(model, (decoder.output_layer(features), extra), target)
+        if keep and kept is None:
+            kept = features.new_zeros(len(text.tokens), features.size(-1))
+        for row, (stream, start, _) in enumerate(pieces):
+            length = int(target[row].ne(dictionary.pad()).sum())
             first = int(text.bounds[stream]) + start + 1
-            scores[first : first + length] = row[:length].numpy()
-    return Scores(scores, np.array([len(sentence) for sentence in sentences]))
+            scores[first : first + length] = found[row, :length].numpy()
+            if keep:
+                kept[first : first + length] = features[row, :length]
+    lengths = np.array([len(sentence) for sentence in sentences])
+    return Text(Scores(scores, lengths), text.tokens.long(), text.bounds, kept)
 
 
 def sentence_batches(lengths: np.ndarray, most: int = BATCH_TOKENS) -> Iterator[np.ndarray]:
@@ -254,6 +294,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="mix a second-order LSTM's cells as in training, at the temperature it ended with",
     )
     parser.add_argument(
+        "--cache",
+        type=int,
+        metavar="N",
+        help="mix in what a cache of the last N words predicts, after Grave et al. (2017)",
+    )
+    for name, meaning in (("weight", "part in the prediction"), ("flatness", "factor of likeness")):
+        parser.add_argument(
+            f"--cache-{name}",
+            type=float,
+            metavar="X",
+            help=f"the cache's {meaning} (default: the best for the split 'valid')",
+        )
+    parser.add_argument(
         "--scores",
         type=Path,
         metavar="FILE",
@@ -263,10 +316,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print tokens, loss and perplexity. Raises UserError."""
-    if args.streams < 1:
-        raise UserError(f"--streams is {args.streams}; it must be at least 1")
-    if args.sentence_reset and args.streams > 1:
-        raise UserError("--streams is for a continuous text; drop it or --sentence-reset")
+    check_options(args)
     check_writable(args.scores)
     model, task = load(args.path, args.data)
     if args.soft_routing:
@@ -275,11 +325,53 @@ def run(args: argparse.Namespace) -> None:
     sentences = read_sentences(args.data, args.subset, dictionary)
     if args.sentence_reset:
         scores = score_sentences(model, dictionary, sentences)
+    elif args.cache is not None:
+        scores = score_with_cache(args, model, dictionary, sentences)
     else:
         scores = score_streams(model, dictionary, sentences, args.streams)
     if args.scores is not None:
         write_scores(args.scores, scores)
     print(scores)
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raise UserError for options that contradict each other or are out of range."""
+    from fairseq_casrnn.evaluation import cache
+
+    if args.streams < 1:
+        raise UserError(f"--streams is {args.streams}; it must be at least 1")
+    if args.sentence_reset and args.streams > 1:
+        raise UserError("--streams is for a continuous text; drop it or --sentence-reset")
+    settings = (args.cache_weight, args.cache_flatness)
+    if args.cache is None:
+        if settings != (None, None):
+            raise UserError("--cache-weight and --cache-flatness are for --cache N; give that, too")
+        return
+    if args.sentence_reset:
+        raise UserError("--cache is for a continuous text; drop it or --sentence-reset")
+    cache.check_size(args.cache)
+    if None not in settings:
+        cache.Cache(args.cache, *settings)
+    elif settings != (None, None):
+        raise UserError("--cache-weight and --cache-flatness belong together; give both or neither")
+
+
+def score_with_cache(args: argparse.Namespace, model, dictionary, sentences: Sequence) -> Scores:
+    """Scores with the cache of ``args``; where it is chosen on validation, says which."""
+    from fairseq_casrnn.evaluation.cache import Cache, tune, with_cache
+
+    text = read_streams(model, dictionary, sentences, args.streams)
+    if args.cache_weight is not None:
+        return with_cache(text, Cache(args.cache, args.cache_weight, args.cache_flatness))
+    valid = text
+    if args.subset != "valid":
+        remedy = "give --cache-weight and --cache-flatness, which are chosen there"
+        found = read_sentences(args.data, "valid", dictionary, remedy)
+        valid = read_streams(model, dictionary, found, args.streams)
+    cache = tune(valid, args.cache)
+    before, after = valid.scores.perplexity, with_cache(valid, cache).perplexity
+    print(f"cache of {cache}: best on valid, perplexity {after:.2f}, without {before:.2f}")
+    return with_cache(text, cache)
 
 
 def write_scores(path: Path, scores: Scores) -> None:

@@ -55,11 +55,12 @@ def test_ptb_as_one_text(raw, data, tmp_path):
     small = ["--batch-size", 2, "--bptt", 10, "--bptt-jitter", 1]
     options = ["--data", data, "--out", tmp_path]
     run("ptb/train_carried.sh", "--tiny", *options, "--", *small)
-    printed = run("ptb/evaluate_carried.sh", *options)
+    printed = run("ptb/evaluate_carried.sh", *options, "--cache", 20)
     (result,) = map(json.loads, (tmp_path / "results.jsonl").read_text().splitlines())
     assert (result["mode"], result["checkpoint"]) == ("continuous", "ema")
     assert result["test_tokens"] == len((raw / "test.txt").read_text().split()) + 9 - 1
     assert f"dg_lstm_lm_tiny seed 1: perplexity {result['valid']:.2f} valid" in printed
+    assert f"cache of 20 words: perplexity {result['valid_with_cache']:.2f} valid" in printed
 
 
 def test_unknown_words_are_said(tmp_path):

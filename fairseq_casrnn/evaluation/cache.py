@@ -1,0 +1,149 @@
+"""A cache of the last words beside a language model.
+
+Grave, Joulin and Usunier, "Improving neural language models with a continuous cache" (2017), §3.
+
+With h_t the features from which the model predicts word x_t, the cache of N words predicts
+
+    p_cache(w) ∝ Σ_{i = t-N}^{t-1} 1{x_i = w} exp(θ h_tᵀ h_i)
+
+and both together p(w) = (1 - λ) p_model(w) + λ p_cache(w). Nothing is trained: λ, the weight, and
+θ, the flatness, are chosen on a validation text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.perplexity import Scores, Text
+
+FLATNESSES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
+BLOCK = 512  # words whose similarities to the cache are computed at once
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A cache and its part in the prediction.
+
+    Args:
+        size: N, words that it holds.
+        weight: λ, from 0 to 1.
+        flatness: θ, not negative; 0 counts all words alike, the greater it is, the more those
+            count that the model met in a like state.
+
+    Raises:
+        UserError: a value out of its range.
+    """
+
+    size: int
+    weight: float
+    flatness: float
+
+    def __post_init__(self):
+        check_size(self.size)
+        if not 0 <= self.weight <= 1:
+            raise UserError(f"--cache-weight is {self.weight:g}; it must be from 0 to 1")
+        if not 0 <= self.flatness < float("inf"):
+            raise UserError(f"--cache-flatness is {self.flatness:g}; it must not be negative")
+
+    def __str__(self):
+        return f"{self.size} words, weight {self.weight:.3g}, flatness {self.flatness:g}"
+
+
+def check_size(size: int) -> None:
+    """Raise UserError unless ``size``, of a cache, is positive."""
+    if size < 1:
+        raise UserError(f"--cache is {size}; it must be at least 1")
+
+
+def cache_probabilities(
+    features, words, size: int, flatnesses: Sequence[float] = FLATNESSES
+) -> np.ndarray:
+    """What a cache gives each word of a text before it holds it, ``(F, T)``.
+
+    Args:
+        features: tensor ``(T, E)``; row t is what the model predicts word t from.
+        words: tensor ``(T,)``.
+        size: of the cache.
+        flatnesses: F values of θ.
+
+    The first word, before which the cache is empty, gets NaN.
+    """
+    import torch
+
+    found = np.full((len(flatnesses), len(words)), np.nan)
+    words, offsets = words.to(features.device), torch.arange(len(words), device=features.device)
+    for start in range(1, len(words), BLOCK):
+        stop, first = min(start + BLOCK, len(words)), max(start - size, 0)
+        now, before = slice(start, stop), slice(first, stop - 1)
+        ages = offsets[now, None] - offsets[None, before]
+        outside = (ages < 1) | (ages > size)
+        likeness = (features[now] @ features[before].T).masked_fill_(outside, -torch.inf)
+        likeness -= likeness.max(1, keepdim=True).values
+        same = words[now, None] == words[None, before]
+        for row, flatness in enumerate(flatnesses):
+            # Times 0, the infinities would not be what they are to be.
+            powers = (likeness * flatness).exp_() if flatness else (~outside).to(likeness.dtype)
+            shares = (powers * same).sum(1) / powers.sum(1)
+            found[row, now] = shares.double().cpu().numpy()
+    return found
+
+
+def text_probabilities(
+    text: Text, size: int, flatnesses: Sequence[float] = FLATNESSES
+) -> np.ndarray:
+    """The same of all streams of a text, ``(F, N)``, each with a cache of its own.
+
+    NaN where nothing is predicted, or from an empty cache.
+    """
+    found = np.full((len(flatnesses), len(text.words)), np.nan)
+    for start, stop in zip(text.bounds[:-1] + 1, text.bounds[1:], strict=True):
+        found[:, start:stop] = cache_probabilities(
+            text.features[start:stop], text.words[start:stop], size, flatnesses
+        )
+    return found
+
+
+def mixed(log_probs: np.ndarray, cached: np.ndarray, weight: float) -> np.ndarray:
+    """Logarithms of ``weight`` times ``cached`` probabilities and the rest of exp(``log_probs``).
+
+    An empty cache, NaN, has no part.
+    """
+    result, used = log_probs.copy(), ~np.isnan(cached)
+    with np.errstate(divide="ignore"):
+        shares = np.log1p(-weight), np.log(weight) + np.log(cached[used])
+    result[used] = np.logaddexp(shares[0] + log_probs[used], shares[1])
+    return result
+
+
+def tune(text: Text, size: int) -> Cache:
+    """The cache of ``size`` words that predicts ``text`` best: θ of FLATNESSES, λ the best for it.
+
+    Raises:
+        UserError: the size is not positive.
+    """
+    from scipy.optimize import minimize_scalar
+
+    check_size(size)
+    log_probs = text.scores.log_probs
+    best, chosen = np.inf, Cache(size, 0.0, 0.0)
+    for flatness, cached in zip(FLATNESSES, text_probabilities(text, size), strict=True):
+        # The loss is convex in λ.
+        result = minimize_scalar(
+            lambda weight, cached=cached: -np.nanmean(mixed(log_probs, cached, weight)),
+            bounds=(0, 1),
+            method="bounded",
+            options={"xatol": 1e-4},
+        )
+        if result.fun < best:
+            best, chosen = result.fun, Cache(size, float(result.x), flatness)
+    return chosen
+
+
+def with_cache(text: Text, cache: Cache) -> Scores:
+    """The scores of ``text`` by model and ``cache`` together."""
+    (cached,) = text_probabilities(text, cache.size, [cache.flatness])
+    return Scores(mixed(text.scores.log_probs, cached, cache.weight), text.scores.lengths)
