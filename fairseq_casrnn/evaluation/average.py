@@ -100,8 +100,8 @@ def average(paths: Sequence[Path], ema: bool = False) -> dict:
             those of the last update.
 
     Raises:
-        UserError: no path, models of different shapes, architectures or dictionaries, or none that
-            ``ema`` asks for.
+        UserError: no path, models of different shapes, architectures, dictionaries or classes, or
+            none that ``ema`` asks for.
     """
     if not paths:
         raise UserError("no checkpoint to average")
@@ -129,22 +129,30 @@ def average(paths: Sequence[Path], ema: bool = False) -> dict:
     return state
 
 
-def origin(state: dict) -> tuple[str | None, object]:
-    """Architecture of a checkpoint and digest of its words, None for what it does not say."""
+NOTES = {"words": "dictionaries", "classes": "classes", "characters": "characters"}
+"""What a task keeps of its data (of words and characters a digest), and how that is called."""
+
+
+def origin(state: dict) -> dict[str, object]:
+    """Architecture of a checkpoint, ``arch``, and those of NOTES that it has."""
     options = (state.get("cfg") or {}).get("model") or state.get("args") or {}
     if isinstance(options, argparse.Namespace):  # of models without a dataclass
         options = vars(options)
-    parts = (state.get("task_state"), state.get("extra_state"))  # the latter in older ones
-    words = next((part["words"] for part in parts if part and part.get("words")), None)
-    return options.get("_name") or options.get("arch"), words
+    # The latter in older ones.
+    parts = [part for part in (state.get("task_state"), state.get("extra_state")) if part]
+    found = {"arch": options.get("_name") or options.get("arch")}
+    for note in NOTES:
+        found[note] = next((part[note] for part in parts if part.get(note)), None)
+    return {name: value for name, value in found.items() if value is not None}
 
 
-def check_alike(path: Path, ours: tuple, other: Path, theirs: tuple) -> None:
+def check_alike(path: Path, ours: dict, other: Path, theirs: dict) -> None:
     """Raise UserError where two checkpoints of those origins are not of one training.
 
-    Of architectures only those differ that are of different models: others differ in sizes.
+    Of architectures only those differ that are of different models: others differ in sizes. What
+    one of them does not say is no difference.
     """
-    (arch, words), (other_arch, other_words) = ours, theirs
+    arch, other_arch = (found.get("arch") for found in (ours, theirs))
     if arch != other_arch and None not in (arch, other_arch):
         register()
         from fairseq.models import ARCH_MODEL_NAME_REGISTRY as MODELS
@@ -154,11 +162,12 @@ def check_alike(path: Path, ours: tuple, other: Path, theirs: tuple) -> None:
                 f"{path} is of {arch}, but {other} of {other_arch}; average checkpoints of one "
                 "model"
             )
-    if words != other_words and None not in (words, other_words):
-        raise UserError(
-            f"{path} and {other} were trained with different dictionaries; average checkpoints of "
-            "one training"
-        )
+    for note, called in NOTES.items():
+        if note in ours and note in theirs and ours[note] != theirs[note]:
+            raise UserError(
+                f"{path} and {other} were trained with different {called}; average checkpoints of "
+                "one training"
+            )
 
 
 def averaged_in_training(path: Path, state: dict) -> dict:

@@ -30,6 +30,7 @@ _NOT_BEHIND = {
     "--beam": "behind -- the beam size would be recorded wrongly; give --beam before --",
     "--path": "the checkpoint is that of a run; drop --path, and choose with --arch, --seed and "
     "--checkpoint before --",
+    "--num-shards": "a part of the test set has no score of its own; drop --num-shards",
     "--quiet": "the translations are scored as fairseq-generate prints them; drop --quiet",
 }
 _SPEED = re.compile(r"Translated ([\d,]+) sentences .* in ([\d.]+)s")

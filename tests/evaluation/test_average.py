@@ -166,6 +166,20 @@ def test_different_dictionaries_are_refused(tmp_path):
             average.average([paths[first], paths[second]])
 
 
+@pytest.mark.parametrize("note", ["classes", "characters"])
+def test_different_classes_are_refused(tmp_path, note):
+    """Of as many classes the shapes are the same, and nothing would show it."""
+    paths = [
+        of_arch(tmp_path / f"{name}.pt", "bicas2", task_state={"words": 5, note: [name, "other"]})
+        for name in ("bad", "good")
+    ]
+    silent = of_arch(tmp_path / "silent.pt", "bicas2", task_state={"words": 5})
+    average.average([paths[0], silent, paths[0]])
+    message = rf"good\.pt and .*bad\.pt were trained with different {note}; "
+    with pytest.raises(UserError, match=message):
+        average.average(paths)
+
+
 def test_options_without_effect_are_refused(tmp_path, capsys):
     path = str(checkpoint(tmp_path / "checkpoint1.pt", [1.0]))
     output, run = ["--output", str(tmp_path / "x.pt")], ["--run", str(tmp_path)]

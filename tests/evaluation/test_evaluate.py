@@ -86,6 +86,7 @@ def test_the_folder_must_be_prepared(out, capsys):
     ("extra", "message"),
     [
         (["--gen-subset", "valid"], "these are the scores of the test set; drop --gen-subset"),
+        (["--num-shards", "2", "--shard-id", "1"], "has no score of its own; drop --num-shards"),
         (["--lenpen", "1", "--quiet"], "scored as fairseq-generate prints them; drop --quiet"),
         (["--beam=2"], "give --beam before --"),
         (["--beam", "2"], "give --beam before --"),
