@@ -159,6 +159,7 @@ variants_usage() {
     cat <<END
 usage: $(basename "$0") [options] [-- options of fairseq-train]
 
+  --variant NAME[,…]   of those below, only these (default: all)
   --seed N[,N…]        seeds (default: $SEEDS)
   --seeds N            seeds 1 to N
   --data DIR           folder that prepare.sh filled (default: $RECIPE/data)
@@ -166,19 +167,36 @@ usage: $(basename "$0") [options] [-- options of fairseq-train]
   --subset NAME        split whose accuracy is shown (default: $SUBSET)
 
 $ABOUT
+Variants: $(variant_names | paste -sd ' ').
 Ends with a table of accuracy, training seconds and, in brackets, seconds of classifying. HIDDEN
 ($HIDDEN, an environment variable) is the hidden size.
 END
+}
+
+variant_names() {
+    printf '%s\n' "${VARIANTS[@]%% *}"
+}
+
+# check_variants: those of VARIANT, names in words, are among VARIANTS.
+check_variants() {
+    local name
+    for name in $VARIANT; do
+        variant_names | grep -qxF -- "$name" ||
+            fail "there is no variant $name; choose from $(variant_names | paste -sd ' ')"
+    done
 }
 
 # variants_main "$@": for scripts that compare variants of systems. Trains and evaluates each of the
 # array VARIANTS, "NAME SYSTEM [OPTION…]", in a folder of its own. FOLDER and ABOUT are for the usage.
 variants_main() {
     local name system options line seeds=()
-    parse_options variants_usage "--seed --seeds --data --out --subset" --out "$RECIPE/$FOLDER" "$@"
+    parse_options variants_usage "--variant --seed --seeds --data --out --subset" \
+        --out "$RECIPE/$FOLDER" "$@"
+    check_variants
     [ -z "$SEED" ] || seeds=(--seed "${SEED// /,}")
     for line in "${VARIANTS[@]}"; do
         read -r name system options <<<"$line"
+        [[ -z "$VARIANT" || " $VARIANT " == *" $name "* ]] || continue
         # shellcheck disable=SC2086  # options are words
         "$RECIPE/train.sh" --data "$DATA" --out "$OUT/$name" --arch "$system" \
             ${seeds[@]+"${seeds[@]}"} -- $options ${EXTRA[@]+"${EXTRA[@]}"}

@@ -81,7 +81,7 @@ parse_options() {
     local usage="$1" allowed="$2"
     shift 2
     DATA="$RECIPE/data" OUT="$DEFAULT_OUT" TINY="" ARCH="" SEED="" DEPTH="3 5 10" BEAM=10
-    BASELINE="" CACHE="" EXTRA=()
+    BASELINE="" CACHE="" VARIANT="" EXTRA=()
     while [ $# -gt 0 ]; do
         case "$1" in
             -h | --help) "$usage"; exit 0 ;;
@@ -101,6 +101,7 @@ parse_options() {
             --checkpoint) AVERAGE="$2" ;;
             --beam) check_number "$1" "$2"; BEAM="$2" ;;
             --baseline) BASELINE="$2" ;;
+            --variant) VARIANT="${2//,/ }" ;;
             --cache) check_number "$1" "$2"; CACHE="$2" ;;
             --subset) SUBSET="$2" ;;
         esac

@@ -280,6 +280,21 @@ def test_variants(script, folder, subset, wanted, mr_data, tmp_path, recorded):
     assert mine[mine.index("--seed") + 1 :][:2] == ["1", "2"]
 
 
+def test_some_variants(mr_data, tmp_path, recorded):
+    where = ("--data", mr_data, "--out", tmp_path)
+    *runs, _ = recorded("mr/run_curves.sh", *where, "--variant", "nodes-0,steps-03")
+    folders = [
+        Path(run[run.index("--save-dir") + 1]).parts[len(tmp_path.parts)]
+        for run in runs
+        if run[0] == "fairseq_cli.train"
+    ]
+    assert folders == ["steps-03", "nodes-0"]
+    error = run("mr/run_curves.sh", *where, "--variant", "steps-03,nodes", status=2)
+    assert error.startswith("error: there is no variant nodes; choose from steps-01 steps-03 ")
+    assert error.count("\n") == 1
+    assert "Variants: lstm lambda-0.25 " in run("sick/run_lambda.sh", "--help")
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_help(script):
     assert os.access(script, os.X_OK)
