@@ -41,7 +41,6 @@ def install() -> None:
     keep_words()
     score_empty_translations()
     checks.install()
-    precision.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
         allocation.keep_freed_memory()
         beam.install()
@@ -51,6 +50,7 @@ def install() -> None:
         # Six lines about hydra's own past and future before each run's first line.
         warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
         warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
+    precision.install()  # last: its mistakes are explained as well
 
 
 def hand_checkpoints_on() -> None:

@@ -33,6 +33,14 @@ int64_t rows_in_cache(int64_t columns) {
   return std::max(kCache / columns / 4 * 4, kLeast);
 }
 
+// How many rows of a product that is not kept to have at once in each of `shares` shares of `rows`: not many
+// in all, but enough for b.
+int64_t rows_in_memory(int64_t rows, int64_t columns, int64_t shares) {
+  constexpr int64_t kMost = 512, kLeast = 16;
+  const int64_t each = std::max(kMost / shares, kLeast);
+  return std::min({(rows + shares - 1) / shares, rows_in_cache(columns), each});
+}
+
 bool pays(int64_t rows, const Tensor& b) { return rows >= rows_worth_panels(kFewest) && has_panels(b); }
 
 // The panels for rows [first, first + count) of b, as the product with a wants them.
@@ -110,7 +118,7 @@ void Factor::multiply(const Tensor& a, const Tensor& bias, const RowsPass& pass)
   std::vector<Tensor> parts;
   for (int64_t first = 0; first < inner; first += depth)
     parts.push_back(a.narrow(1, first, std::min(depth, inner - first)));
-  const int64_t shares = shares_of(rows, inner * columns / 16), block = std::min(rows, rows_in_cache(columns));
+  const int64_t shares = shares_of(rows, inner * columns / 16), block = rows_in_memory(rows, columns, shares);
   const Tensor memory = at::empty({shares * block, columns}, a.options());
   shared_out(shares, rows, [&](int64_t share, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row += block) {

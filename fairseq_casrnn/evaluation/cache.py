@@ -20,7 +20,8 @@ import numpy as np
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.perplexity import Scores, Text
 
-FLATNESSES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
+FLATNESSES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+STEEPEST = 1e6
 BLOCK = 512  # words whose similarities to the cache are computed at once
 
 
@@ -31,7 +32,7 @@ class Cache:
     Args:
         size: N, words that it holds.
         weight: λ, from 0 to 1.
-        flatness: θ, not negative; 0 counts all words alike, the greater it is, the more those
+        flatness: θ, from 0 to STEEPEST; 0 counts all words alike, the greater it is, the more those
             count that the model met in a like state.
 
     Raises:
@@ -46,8 +47,10 @@ class Cache:
         check_size(self.size)
         if not 0 <= self.weight <= 1:
             raise UserError(f"--cache-weight is {self.weight:g}; it must be from 0 to 1")
-        if not 0 <= self.flatness < float("inf"):
-            raise UserError(f"--cache-flatness is {self.flatness:g}; it must not be negative")
+        if not 0 <= self.flatness <= STEEPEST:
+            raise UserError(
+                f"--cache-flatness is {self.flatness:g}; it must be from 0 to {STEEPEST:g}"
+            )
 
     def __str__(self):
         return f"{self.size} words, weight {self.weight:.3g}, flatness {self.flatness:g}"
@@ -76,17 +79,17 @@ def cache_probabilities(
 
     found = np.full((len(flatnesses), len(words)), np.nan)
     words, offsets = words.to(features.device), torch.arange(len(words), device=features.device)
+    size = min(size, len(words))
     for start in range(1, len(words), BLOCK):
         stop, first = min(start + BLOCK, len(words)), max(start - size, 0)
         now, before = slice(start, stop), slice(first, stop - 1)
         ages = offsets[now, None] - offsets[None, before]
         outside = (ages < 1) | (ages > size)
-        likeness = (features[now] @ features[before].T).masked_fill_(outside, -torch.inf)
-        likeness -= likeness.max(1, keepdim=True).values
+        likeness = features[now] @ features[before].T
+        likeness -= likeness.masked_fill(outside, -torch.inf).max(1, keepdim=True).values
         same = words[now, None] == words[None, before]
         for row, flatness in enumerate(flatnesses):
-            # Times 0, the infinities would not be what they are to be.
-            powers = (likeness * flatness).exp_() if flatness else (~outside).to(likeness.dtype)
+            powers = (likeness * flatness).exp_().masked_fill_(outside, 0)
             shares = (powers * same).sum(1) / powers.sum(1)
             found[row, now] = shares.double().cpu().numpy()
     return found

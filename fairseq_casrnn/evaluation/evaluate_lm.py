@@ -52,7 +52,8 @@ def evaluate(
     chosen = None
     for subset in SUBSETS:
         with captured_log():
-            found = perplexity.read_sentences(binarised, subset, dictionary)
+            remedy = "prepare the data again"
+            found = perplexity.read_sentences(binarised, subset, dictionary, remedy)
             if sentences:
                 scores = perplexity.score_sentences(model, dictionary, found)
             else:

@@ -360,18 +360,17 @@ def score_with_cache(args: argparse.Namespace, model, dictionary, sentences: Seq
     """Scores with the cache of ``args``; where it is chosen on validation, says which."""
     from fairseq_casrnn.evaluation.cache import Cache, tune, with_cache
 
-    text = read_streams(model, dictionary, sentences, args.streams)
     if args.cache_weight is not None:
-        return with_cache(text, Cache(args.cache, args.cache_weight, args.cache_flatness))
-    valid = text
-    if args.subset != "valid":
+        cache = Cache(args.cache, args.cache_weight, args.cache_flatness)
+    else:
         remedy = "give --cache-weight and --cache-flatness, which are chosen there"
         found = read_sentences(args.data, "valid", dictionary, remedy)
         valid = read_streams(model, dictionary, found, args.streams)
-    cache = tune(valid, args.cache)
-    before, after = valid.scores.perplexity, with_cache(valid, cache).perplexity
-    print(f"cache of {cache}: best on valid, perplexity {after:.2f}, without {before:.2f}")
-    return with_cache(text, cache)
+        cache = tune(valid, args.cache)
+        before, after = valid.scores.perplexity, with_cache(valid, cache).perplexity
+        print(f"cache of {cache}: best on valid, perplexity {after:.2f}, without {before:.2f}")
+        del valid  # its features
+    return with_cache(read_streams(model, dictionary, sentences, args.streams), cache)
 
 
 def write_scores(path: Path, scores: Scores) -> None:

@@ -58,6 +58,29 @@ def test_great_likeness():
     assert found == pytest.approx([math.nan, 0, 1, 0], nan_ok=True)
 
 
+@pytest.mark.parametrize("flatness", [1e-46, caches.STEEPEST])
+def test_flatness_beyond_single_precision(flatness):
+    """Nothing becomes NaN, which would stand for an empty cache."""
+    features, words = random_text()
+    (found,) = cache_probabilities(features.float(), words, 7, [flatness])
+    likest = [
+        max(range(max(0, t - 7), t), key=lambda i: float(features[t] @ features[i]))
+        for t in range(1, len(words))
+    ]
+    expected = (
+        by_definition(features, words, 7, 0)[1:]
+        if flatness < 1
+        else [words[i] == words[t] for t, i in enumerate(likest, 1)]
+    )
+    assert found[1:] == pytest.approx(np.array(expected, float), rel=1e-5)
+
+
+def test_a_cache_larger_than_any_text():
+    features, words = random_text()
+    found = cache_probabilities(features, words, 10**30, [0.5])
+    assert np.array_equal(found, cache_probabilities(features, words, 40, [0.5]), equal_nan=True)
+
+
 def test_mixed_by_hand():
     log_probs = np.log([0.5, 0.2, 0.1])
     cached = np.array([math.nan, 0.6, 0])
@@ -180,6 +203,7 @@ def test_runs(data, checkpoint, tmp_path, capsys):
         (["--cache", "5", "--cache-weight", "2", "--cache-flatness", "1"], "--cache-weight is 2"),
         (["--cache", "5", "--cache-weight", "nan", "--cache-flatness", "1"], "--cache-weight is"),
         (["--cache", "5", "--cache-weight", "0", "--cache-flatness", "-1"], "flatness is -1; it"),
+        (["--cache", "5", "--cache-weight", "0", "--cache-flatness", "1e39"], "is 1e+39; it must"),
     ],
 )
 def test_mistakes(data, tmp_path, capsys, options, message):

@@ -264,3 +264,15 @@ def test_no_input(interactive, tmp_path):
     )
     done = interactive(b"", "--input", tmp_path)
     assert done.sentence == f"{tmp_path} cannot be used (Is a directory); check the path"
+
+
+# --- all of them -------------------------------------------------------------------------------
+
+
+def test_unknown_precision_in_the_environment(fairseq, tmp_path, monkeypatch):
+    """It is read while fairseq imports the plugin."""
+    monkeypatch.setenv("CASRNN_FLOAT32_MATMUL_PRECISION", "fast")
+    assert fairseq("eval-lm", tmp_path, "--path", "x.pt").sentence == (
+        "environment variable CASRNN_FLOAT32_MATMUL_PRECISION is 'fast'; choose from highest, high,"
+        " medium"
+    )
