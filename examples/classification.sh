@@ -167,22 +167,17 @@ usage: $(basename "$0") [options] [-- options of fairseq-train]
   --subset NAME        split whose accuracy is shown (default: $SUBSET)
 
 $ABOUT
-Variants: $(variant_names | paste -sd ' ').
+Variants: ${VARIANTS[*]%% *}.
 Ends with a table of accuracy, training seconds and, in brackets, seconds of classifying. HIDDEN
 ($HIDDEN, an environment variable) is the hidden size.
 END
 }
 
-variant_names() {
-    printf '%s\n' "${VARIANTS[@]%% *}"
-}
-
 # check_variants: those of VARIANT, names in words, are among VARIANTS.
 check_variants() {
-    local name
+    local name known="${VARIANTS[*]%% *}"
     for name in $VARIANT; do
-        variant_names | grep -qxF -- "$name" ||
-            fail "there is no variant $name; choose from $(variant_names | paste -sd ' ')"
+        [[ " $known " == *" $name "* ]] || fail "there is no variant $name; choose from $known"
     done
 }
 

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <type_traits>
 #include <vector>
 
 #include "multiply.h"
@@ -87,7 +86,7 @@ Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const s
   const int64_t rows = x.size(0), size = weight.size(0);
   const bool wants_any = d_x.defined() || d_weight.defined() || d_bias.defined();
   int64_t chunk = std::min(rows, rows_at_once(rows, size, true));
-  const bool halves = std::is_same_v<T, float> && keeps_halves(x, weight, chunk);
+  const bool halves = keeps_halves(x, weight, chunk);  // of floats only
   if (!halves) chunk = std::min(rows, rows_at_once(rows, size, false));
   // Logits and then their gradients; with `halves` only these, if they are wanted.
   const Tensor buffer = at::empty({halves && !wants_any ? 0 : chunk, size},
@@ -99,13 +98,13 @@ Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const s
   for (int64_t first = 0; first < rows; first += chunk) {
     const int64_t count = std::min(chunk, rows - first);
     const Tensor some = x.narrow(0, first, count);
-    const auto lose = [&](int64_t r, T* row) {
+    const auto lose = [&](int64_t r, auto* row) {
       losses[first + r] = row_loss(row, size, classes[first + r], smoothing, wants_any ? row : nullptr);
     };
     if (halves) {
       forward.multiply(some, bias, [&](int64_t begin, int64_t end, float* logits) {
         for (int64_t r = begin; r < end; ++r, logits += size) {
-          if constexpr (std::is_same_v<T, float>) lose(r, logits);
+          lose(r, logits);
           if (wants_any) narrow_row(logits, size, data<at::BFloat16>(buffer) + r * size);
         }
       });

@@ -53,18 +53,18 @@ def evaluate(
     for subset in SUBSETS:
         with captured_log():
             remedy = "prepare the data again"
-            found = perplexity.read_sentences(binarised, subset, dictionary, remedy)
+            lines = perplexity.read_sentences(binarised, subset, dictionary, remedy)
             if sentences:
-                scores = perplexity.score_sentences(model, dictionary, found)
+                scores = perplexity.score_sentences(model, dictionary, lines)
             else:
-                text = perplexity.read_streams(model, dictionary, found, keep=size is not None)
+                text = perplexity.read_streams(model, dictionary, lines, keep=size is not None)
                 scores = text.scores
         result |= {subset: round(scores.perplexity, 4), f"{subset}_tokens": scores.tokens}
         if size is None:
             continue
         chosen = chosen or cache.tune(text, size)
-        found = cache.with_cache(text, chosen).perplexity
-        result[f"{subset}_with_cache"] = round(found, 4)
+        scores = cache.with_cache(text, chosen)
+        result[f"{subset}_with_cache"] = round(scores.perplexity, 4)
     if chosen is not None:
         result |= {f"cache_{name}": getattr(chosen, name) for name in ("weight", "flatness")}
         result["cache"] = size

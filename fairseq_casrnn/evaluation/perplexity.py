@@ -179,7 +179,7 @@ def read_sentences(
     return [sentence.long().clone() for sentence in sentences]  # not a view of the file
 
 
-def log_probs(model, source, target, **options):
+def log_probs(model, source, target):
     """Log-probabilities ``(B, T)`` of ``target`` after ``source``, ``(B, T)`` each.
 
     Raises:
@@ -189,7 +189,7 @@ def log_probs(model, source, target, **options):
 
     device = next(model.parameters()).device
     with torch.no_grad():
-        return of_targets(model, model(source.to(device), **options), target.to(device))
+        return of_targets(model, model(source.to(device)), target.to(device))
 
 
 def of_targets(model, output, target):
@@ -362,14 +362,20 @@ def score_with_cache(args: argparse.Namespace, model, dictionary, sentences: Seq
 
     if args.cache_weight is not None:
         cache = Cache(args.cache, args.cache_weight, args.cache_flatness)
-    else:
+        return with_cache(read_streams(model, dictionary, sentences, args.streams), cache)
+    valid = sentences
+    if args.subset != "valid":
         remedy = "give --cache-weight and --cache-flatness, which are chosen there"
-        found = read_sentences(args.data, "valid", dictionary, remedy)
-        valid = read_streams(model, dictionary, found, args.streams)
-        cache = tune(valid, args.cache)
-        before, after = valid.scores.perplexity, with_cache(valid, cache).perplexity
-        print(f"cache of {cache}: best on valid, perplexity {after:.2f}, without {before:.2f}")
-        del valid  # its features
+        valid = read_sentences(args.data, "valid", dictionary, remedy)
+    text = read_streams(model, dictionary, valid, args.streams)
+    cache = tune(text, args.cache)
+    before, scores = text.scores.perplexity, with_cache(text, cache)
+    print(
+        f"cache of {cache}: best on valid, perplexity {scores.perplexity:.2f}, without {before:.2f}"
+    )
+    if args.subset == "valid":
+        return scores
+    del text  # its features
     return with_cache(read_streams(model, dictionary, sentences, args.streams), cache)
 
 

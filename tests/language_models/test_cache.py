@@ -160,6 +160,9 @@ def test_command(data, checkpoint, tmp_path, capsys):
     weight, flatness = f"{best.weight!r}", f"{best.flatness!r}"
     given = run(capsys, *options, "--cache-weight", weight, "--cache-flatness", flatness)
     assert given == [printed]
+    again, printed = run(capsys, *options, "--subset", "valid")
+    assert again == chosen
+    assert printed == str(with_cache(texts["valid"], best))
 
 
 def test_runs(data, checkpoint, tmp_path, capsys):
