@@ -17,7 +17,7 @@ import numpy
 import omegaconf
 import torch
 
-from fairseq_casrnn import allocation, beam, checks, next_words, precision
+from fairseq_casrnn import allocation, beam, checks, exclusive, next_words, precision
 from fairseq_casrnn.batching import keep_batches_on_resume, keep_last_batch
 from fairseq_casrnn.explain import explain, explained
 from fairseq_casrnn.files import replacing
@@ -41,6 +41,7 @@ def install() -> None:
     keep_words()
     score_empty_translations()
     checks.install()
+    exclusive.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
         allocation.keep_freed_memory()
         beam.install()

@@ -11,6 +11,7 @@ from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_casrnn.checks import check_archive, check_binarised
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.exclusive import LOCK, claim
 
 from .commands import damage, preprocess, spoil_weights, write_corpus
 
@@ -319,6 +320,17 @@ def test_resumed_from_nan(fairseq, data, checkpoint, tmp_path):
     reset = ["--reset-optimizer", "--reset-dataloader", "--reset-meters"]
     sentence = fairseq.train(data, "--restore-file", tmp_path / "nan.pt", *reset).sentence
     assert sentence.startswith("the gradients are not finite: the training has diverged")
+
+
+def test_folder_of_another_training(fairseq, data, checkpoint, tmp_path):
+    shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
+    claim(tmp_path)
+    options = ["--save-dir", tmp_path, "--max-epoch", 2]
+    sentence = fairseq.train(data, *options).sentence
+    assert sentence.startswith(f"another training is running in {tmp_path}; wait until it ends")
+    assert {file.name for file in tmp_path.iterdir()} == {"checkpoint_last.pt", LOCK}
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == checkpoint.read_bytes()
+    assert fairseq.train(data, *options, "--no-save").status == 0
 
 
 def test_file_of_another_program(fairseq, data, tmp_path):

@@ -1,0 +1,64 @@
+"""Two trainings in one folder."""
+
+import errno
+import subprocess
+import sys
+from unittest import mock
+
+import pytest
+
+from fairseq_casrnn import exclusive
+from fairseq_casrnn.errors import UserError
+
+HOLD = """
+import sys
+from fairseq_casrnn.exclusive import claim
+claim(sys.argv[1])
+print("claimed", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def held(tmp_path):
+    """A folder, and the process that has claimed it."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout.readline() == "claimed\n"
+    yield tmp_path, holder
+    holder.kill()
+    holder.communicate()
+
+
+def test_another_process_is_told_and_may_follow_one_that_was_killed(held):
+    folder, holder = held
+    with pytest.raises(UserError, match=f"running in {folder}; wait until it ends, or train"):
+        exclusive.claim(folder)
+    holder.kill()
+    holder.wait()
+    exclusive.claim(folder)
+
+
+def test_one_process_may_train_again(tmp_path):
+    """Also under another name of the folder, whose lock is of the same process."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    for name in ("folder", "folder", "link"):
+        exclusive.claim(tmp_path / name)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_files_that_cannot_be_locked(tmp_path, number):
+    error = OSError(number, "no locks here")
+    with mock.patch.object(exclusive.fcntl, "lockf", side_effect=error):
+        exclusive.claim(tmp_path)
+    assert tmp_path / exclusive.LOCK not in exclusive._claimed
+
+
+def test_folder_that_does_not_exist(tmp_path):
+    exclusive.claim(tmp_path / "missing")
+    assert not (tmp_path / "missing").exists()
