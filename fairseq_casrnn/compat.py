@@ -44,6 +44,7 @@ def install() -> None:
     exclusive.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
         allocation.keep_freed_memory()
+        precision.flush_denormals()
         beam.install()
         next_words.install()
         explain_mistakes()

@@ -42,6 +42,16 @@ def install() -> None:
     wrap(options, "gen_parser_from_dataclass", _gen_parser_from_dataclass)
 
 
+def flush_denormals() -> bool:
+    """Take numbers below 1.2e-38 for zero, in this thread and all that it starts; whether it can.
+
+    Adam's average of the gradients of a word that has not occurred for some 800 updates gets there,
+    and does not leave: 0.9 times the smallest number above zero is rounded to the same. Processors
+    take ten times as long for such numbers, GPUs do not.
+    """
+    return torch.set_flush_denormal(True)
+
+
 def _gen_parser_from_dataclass(original, parser, dataclass, *args, **kwargs):
     from fairseq.dataclass.configs import CommonConfig
 
