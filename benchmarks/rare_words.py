@@ -30,7 +30,7 @@ def job(optimizer: str, flushed: bool, size: tuple[int, int]):
 
     table = torch.nn.Parameter(0.1 * torch.randn(size))
     kind = {"adam": FairseqAdam, "torch_adam": TorchAdam}[optimizer]
-    settings = {"adam_betas": (0.9, 0.999), "adam_eps": 1e-8, "weight_decay": 0.0, "lr": [1e-3]}
+    settings = {"adam_betas": "(0.9, 0.999)", "adam_eps": 1e-8, "weight_decay": 0.0, "lr": [1e-3]}
     adam = kind(Namespace(**settings, tpu=False, use_old_adam=True, fp16_adam_stats=False), [table])
     table.grad = torch.zeros(size)
     table.grad[:FREQUENT] = 1e-3

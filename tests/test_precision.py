@@ -1,5 +1,9 @@
 """``--float32-matmul-precision``: the option, the variable, and how far results may move."""
 
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 from fairseq import options
@@ -176,3 +180,26 @@ def test_weights_in_column_order():
         grads.append(gradients(weighted(flat(layer(x))), list(layer.parameters())))
     for plain, turned in zip(*grads, strict=True):
         assert (turned - plain).norm() <= 0.01 * plain.norm()
+
+
+# --- numbers next to zero ----------------------------------------------------------------------
+
+DENORMALS = """
+import sys
+sys.argv = ["{program}"]
+import fairseq_casrnn, torch
+torch.set_num_threads(2)
+small = torch.full((1 << 20,), 1e-30)
+denormal = torch.full((1 << 20,), 1 << 10, dtype=torch.int32).view(torch.float32)
+print((small * 1e-10).count_nonzero().item(), (denormal * 2.0).count_nonzero().item())
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="for SSE's registers")
+@pytest.mark.parametrize("flushed", [True, False])
+def test_programs_flush_denormals_in_all_threads(flushed):
+    """As results and as factors; libraries that import this package do not."""
+    program = "fairseq-train" if flushed else "notebook"
+    command = [sys.executable, "-c", DENORMALS.format(program=program)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == (["0", "0"] if flushed else [str(1 << 20)] * 2)
