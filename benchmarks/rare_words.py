@@ -2,7 +2,7 @@
 
     python benchmarks/rare_words.py
 
-Their averages are denormal numbers, as after 1,000 updates. fairseq's adam and torch's, with such
+Averages of these words' gradients are denormal numbers then. fairseq's adam and torch's, with such
 numbers kept, and flushed to zero as fairseq-train does with this plugin; one thread. Prints a
 Markdown table.
 """
@@ -14,28 +14,33 @@ from argparse import Namespace
 
 import machine
 import torch
+from fairseq.optim.adam import FairseqAdam
 
-from fairseq_casrnn import allocation, precision
+from fairseq_casrnn import allocation
+from fairseq_casrnn.optim.torch_adam import TorchAdam
 
 SIZES = [(5208, 256), (18453, 300)]
+OPTIMIZERS = {"adam": FairseqAdam, "torch_adam": TorchAdam}
 FREQUENT = 500  # words that occur in every batch
 DENORMAL = 1e-40
+SETTINGS = Namespace(adam_betas="(0.9, 0.999)", adam_eps=1e-8, weight_decay=0.0, lr=[1e-3])
+SETTINGS.tpu, SETTINGS.use_old_adam, SETTINGS.fp16_adam_stats = False, True, False
 
 
-def job(optimizer: str, flushed: bool, size: tuple[int, int]):
-    """An update with its own table and state."""
-    from fairseq.optim.adam import FairseqAdam
-
-    from fairseq_casrnn.optim.torch_adam import TorchAdam
-
+def table_and_optimizer(name: str, size: tuple[int, int]):
+    """A table whose rare words have not occurred for long."""
     table = torch.nn.Parameter(0.1 * torch.randn(size))
-    kind = {"adam": FairseqAdam, "torch_adam": TorchAdam}[optimizer]
-    settings = {"adam_betas": "(0.9, 0.999)", "adam_eps": 1e-8, "weight_decay": 0.0, "lr": [1e-3]}
-    adam = kind(Namespace(**settings, tpu=False, use_old_adam=True, fp16_adam_stats=False), [table])
+    adam = OPTIMIZERS[name](SETTINGS, [table])
     table.grad = torch.zeros(size)
     table.grad[:FREQUENT] = 1e-3
     adam.step()
     adam.optimizer.state[table]["exp_avg"][FREQUENT:] = DENORMAL
+    return table, adam
+
+
+def job(name: str, flushed: bool, size: tuple[int, int]):
+    """An update, with a table of its own."""
+    _, adam = table_and_optimizer(name, size)
 
     def update() -> None:
         torch.set_flush_denormal(flushed)
@@ -46,21 +51,17 @@ def job(optimizer: str, flushed: bool, size: tuple[int, int]):
 
 
 def rows(size: tuple[int, int], rounds: int) -> list[list[str]]:
-    """Of one size: milliseconds of both, and their ratio, for each optimizer."""
-    jobs = {
-        (optimizer, flushed): job(optimizer, flushed, size)
-        for optimizer in ("adam", "torch_adam")
-        for flushed in (False, True)
-    }
-    seconds = machine.median_seconds(jobs, rounds)
+    """For each optimizer: milliseconds of both, and their ratio."""
+    kinds = [(name, flushed) for name in OPTIMIZERS for flushed in (False, True)]
+    seconds = machine.median_seconds({kind: job(*kind, size) for kind in kinds}, rounds)
     return [
         [
             ", ".join(map(str, size)),
-            optimizer,
-            *(f"{1e3 * seconds[optimizer, flushed]:.1f}" for flushed in (False, True)),
-            f"{seconds[optimizer, True] / seconds[optimizer, False]:.2f}",
+            name,
+            *(f"{1e3 * seconds[name, flushed]:.1f}" for flushed in (False, True)),
+            f"{seconds[name, True] / seconds[name, False]:.2f}",
         ]
-        for optimizer in ("adam", "torch_adam")
+        for name in OPTIMIZERS
     ]
 
 
@@ -72,10 +73,7 @@ def main() -> None:
     allocation.keep_freed_memory()
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    if not precision.flush_denormals():
-        raise SystemExit("error: this processor cannot flush denormal numbers")
-    torch.set_flush_denormal(False)
-    print("\n## Adam and rare words\n")
+    print("\n## Adam and rare words: 1 thread\n")
     print(machine.warn_if_busy(1), end="")
     columns = ["words, features", "optimizer", "kept, ms", "flushed, ms", "ratio"]
     print(machine.table(columns, [row for size in SIZES for row in rows(size, args.rounds)]))

@@ -30,6 +30,7 @@ QUICK = {
     "translation": ["--rounds", "3", "--updates", "2"],
     "commands": ["--rounds", "2", "--updates", "18", "--archs", "cas_lstm_iwslt"],
     "cross_entropy": ["--rounds", "5"],
+    "rare_words": ["--rounds", "5"],
     "memory": ["--updates", "10"],
     "scaling": ["--rounds", "3"],
     "sentence_encoders": ["--rounds", "2"],
@@ -69,6 +70,7 @@ def main() -> None:
     text += measure("commands", *data, "--threads", threads[-1])
     text += measure("cross_entropy", "--threads", threads[-1])
     text += measure("cross_entropy", *medium)
+    text += measure("rare_words")
     text += measure("memory", *data)
     text += measure("scaling", "--threads", "1") + "![scaling](scaling.png)\n"
     text += measure("sentence_encoders", "--threads", threads[-1])

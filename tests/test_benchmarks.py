@@ -13,6 +13,7 @@ import commands  # noqa: E402
 import cross_entropy  # noqa: E402
 import machine  # noqa: E402
 import memory  # noqa: E402
+import rare_words  # noqa: E402
 import recurrent_layers as layers  # noqa: E402
 import scaling  # noqa: E402
 import sentence_encoders  # noqa: E402
@@ -52,6 +53,25 @@ def test_scaling(monkeypatch, tmp_path):
     panels = {axis: (scaling.VALUES[axis], curves) for axis, curves in results.items()}
     scaling.draw(panels, tmp_path / "scaling.png", "tiny")
     assert (tmp_path / "scaling.png").stat().st_size > 1000
+
+
+def test_rare_words(monkeypatch, capsys):
+    monkeypatch.setattr(rare_words, "SIZES", [(600, 2)])
+    monkeypatch.setattr(sys, "argv", ["rare_words.py", "--rounds", "1"])
+    rare_words.main()
+    found = rows(capsys.readouterr().out)[2:]
+    assert [row[:2] for row in found] == [["| 600, 2", "adam"], ["| 600, 2", "torch_adam"]]
+
+
+@pytest.mark.parametrize("name", rare_words.OPTIMIZERS)
+def test_averages_of_rare_words_stay_denormal(name):
+    """Else there is nothing to measure after the first rounds."""
+    table, adam = rare_words.table_and_optimizer(name, (600, 2))
+    for _ in range(200):
+        adam.step()
+    averages = adam.optimizer.state[table]["exp_avg"][rare_words.FREQUENT :]
+    assert (averages > 0).all()
+    assert (averages < torch.finfo(torch.float32).tiny).all()
 
 
 @pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="cpp is not compiled")
