@@ -57,7 +57,7 @@ def claim(folder: str | Path) -> None:
         if error.errno in BUSY:
             raise UserError(
                 f"another training is running in {folder}; wait until it ends, or train in another "
-                "folder"
+                f"folder (if there is none, after a crash of another machine say, delete {path})"
             ) from None
         return
     _claimed[path] = file
