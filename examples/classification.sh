@@ -185,7 +185,7 @@ check_variants() {
 # array VARIANTS, "NAME SYSTEM [OPTION…]", in a folder of its own. FOLDER and ABOUT are for the usage.
 variants_main() {
     local name system options line seeds=()
-    parse_options variants_usage "--variant --seed --seeds --data --out --subset" \
+    parse_options variants_usage "--variant --seed --seeds --data --out --subset --" \
         --out "$RECIPE/$FOLDER" "$@"
     check_variants
     [ -z "$SEED" ] || seeds=(--seed "${SEED// /,}")

@@ -76,7 +76,8 @@ and ends with mean ± deviation over the seeds.
 END
 }
 
-# parse_options USAGE ALLOWED "$@": sets the variables below; EXTRA is what follows "--".
+# parse_options USAGE ALLOWED "$@": sets the variables below; EXTRA is what follows "--", if that is
+# allowed.
 parse_options() {
     local usage="$1" allowed="$2"
     shift 2
@@ -85,7 +86,9 @@ parse_options() {
     while [ $# -gt 0 ]; do
         case "$1" in
             -h | --help) "$usage"; exit 0 ;;
-            --) shift; EXTRA=("$@"); break ;;
+            --)
+                [[ " $allowed " == *" -- "* ]] || fail "no options may follow -- here; see --help"
+                shift; EXTRA=("$@"); break ;;
             --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
         esac
         [[ " $allowed " == *" $1 "* ]] || fail "unknown option $1; see --help"
@@ -119,7 +122,7 @@ check_number() {
 }
 
 train_main() {
-    parse_options train_usage "--arch --seed --seeds --data --out --tiny" "$@"
+    parse_options train_usage "--arch --seed --seeds --data --out --tiny --" "$@"
     local arch seed
     if [ -n "$TINY" ]; then
         ARCHS="$TINY_ARCH"
@@ -224,7 +227,7 @@ check_trained_on() {
 
 evaluate_main() {
     parse_options evaluate_usage \
-        "--arch --seed --seeds --data --out --checkpoint --beam --baseline" "$@"
+        "--arch --seed --seeds --data --out --checkpoint --beam --baseline --" "$@"
     check_trained_on
     "$PYTHON" -m fairseq_casrnn.evaluation.evaluate --data "$DATA" --out "$OUT" \
         ${ARCH:+--arch $ARCH} ${SEED:+--seed $SEED} --checkpoint "$AVERAGE" --beam "$BEAM" \

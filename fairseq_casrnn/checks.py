@@ -58,7 +58,11 @@ def install_for_program(path: str) -> None:
 
 def _parse_args_and_arch(original, *args, **kwargs):
     parsed = original(*args, **kwargs)
-    check_options(vars(parsed[0] if isinstance(parsed, tuple) else parsed))
+    args = parsed[0] if isinstance(parsed, tuple) else parsed
+    # What fairseq's parser puts for an option without a value, and its generator opens as a file.
+    if getattr(args, "replace_unk", None) == "@@ ":
+        args.replace_unk = ""
+    check_options(vars(args))
     return parsed
 
 
@@ -71,6 +75,32 @@ def _init_trainer(original, self, cfg, *args, **kwargs):
         if isinstance(group := groups.get(name), dict):
             check_options(group)
     original(self, cfg, *args, **kwargs)
+    check_training(self)
+
+
+def check_training(trainer) -> None:
+    """Raise UserError where model, criterion and device do not fit: the first update would fail."""
+    from fairseq.criterions.adaptive_loss import AdaptiveLoss
+
+    from fairseq_casrnn.models.head import VocabularyHead
+
+    if trainer.cfg.common.memory_efficient_fp16 and not trainer.cuda:
+        raise UserError(
+            "--memory-efficient-fp16 needs a GPU, and this training uses none; drop the option"
+        )
+    decoder = getattr(trainer.get_model(), "decoder", None)
+    adaptive = getattr(decoder, "adaptive_softmax", None) is not None
+    criterion = isinstance(trainer.get_criterion(), AdaptiveLoss)
+    if adaptive and not criterion and isinstance(decoder, VocabularyHead):
+        raise UserError(
+            "--adaptive-softmax-cutoff needs --criterion adaptive_loss; give that one, or drop "
+            "--adaptive-softmax-cutoff"
+        )
+    if criterion and not adaptive:
+        raise UserError(
+            "--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff; give that "
+            "option, or another criterion"
+        )
 
 
 # --- binarised data ----------------------------------------------------------------------------

@@ -6,6 +6,8 @@ import logging
 import os
 import shutil
 import sys
+import threading
+import time
 import types
 import typing
 import warnings
@@ -179,9 +181,24 @@ def _explaining(previous: Callable) -> Callable:
             return
         sys.stdout.flush()
         print(f"error: {sentence}", file=sys.stderr)
+        wait_for_batches()
 
     hook._explains = True
     return hook
+
+
+def wait_for_batches(seconds: float = 2.0) -> None:
+    """Wait until fairseq's threads that collate batches ahead are done, or their queues are full.
+
+    Python stops such a thread at its end; inside torch that aborts the process.
+    """
+    from fairseq.data.iterators import BackgroundConsumer
+
+    end = time.monotonic() + seconds
+    for thread in threading.enumerate():
+        if isinstance(thread, BackgroundConsumer):
+            while thread.is_alive() and not thread._queue.full() and time.monotonic() < end:
+                thread.join(0.01)
 
 
 def _option_error(parser: argparse.ArgumentParser, message: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.wrapping import wrap
 
 
@@ -91,6 +92,11 @@ def keep_words() -> None:
 
     def of_translation(self, state) -> None:
         words = state.get("words", {})
+        if not isinstance(words, dict):
+            raise UserError(
+                "the checkpoint is of a language model, sentence encoder or tagger, and this data "
+                "and task are of translation; check the checkpoint's path"
+            )
         for side in words:  # source, target
             language = getattr(self.cfg, f"{side}_lang")
             check_digest(words[side], getattr(self, f"{side}_dictionary"), self.cfg.data, language)

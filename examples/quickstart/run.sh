@@ -53,7 +53,10 @@ while [ $# -gt 0 ]; do
     esac
     case "$1" in
         --out) out="$2" ;;
-        --sentences) positive "$1" "$2"; SENTENCES="$2" ;;
+        --sentences)
+            positive "$1" "$2"
+            [ "$2" -ge 100 ] || fail "--sentences must be at least 100, not $2"
+            SENTENCES="$2" ;;
         --max-update) positive "$1" "$2"; MAX_UPDATE="$2" ;;
         --arch) ARCH="$2" ;;
     esac

@@ -21,7 +21,7 @@ Calling it again continues interrupted runs.
 END
 }
 
-parse_options usage "--depth --seeds --data --out --checkpoint" "$@"
+parse_options usage "--depth --seeds --data --out --checkpoint --" "$@"
 SEED="${SEED// /,}"
 archs=()
 for depth in $DEPTH; do

@@ -14,9 +14,17 @@ def digest(dictionary: Dictionary) -> int:
 
 
 def check_digest(
-    trained: int | None, dictionary: Dictionary, folder: object, language: str | None = None
+    trained: int | dict | None, dictionary: Dictionary, folder: object, language: str | None = None
 ) -> None:
-    """Raise UserError unless ``dictionary``, of ``folder``, has that digest; None fits all."""
+    """Raise UserError unless ``dictionary``, of ``folder``, has that digest; None fits all.
+
+    A translation model has several, in a dict.
+    """
+    if isinstance(trained, dict):
+        raise UserError(
+            "the checkpoint is of a translation model, and this data and task are not; check the "
+            "checkpoint's path"
+        )
     if trained not in (None, digest(dictionary)):
         name = f"dict.{language}.txt" if language else "dict.txt"
         options = "--srcdict, --tgtdict" if language else "--srcdict"

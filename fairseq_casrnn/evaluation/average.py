@@ -50,8 +50,8 @@ def find_checkpoints(folder: Path, which: str, maximize: bool | None = None) -> 
     if len(found) < count:
         option = "--keep-last-epochs" if match[1] == "last" else "--keep-best-checkpoints"
         raise UserError(
-            f"{folder} holds {len(found)} checkpoints for {which}; ask for fewer, or train with "
-            f"{option} {count}"
+            f"{folder} holds {len(found)} checkpoints for {which}; ask for fewer, take the best or "
+            f"last checkpoint, or train for {count} epochs or more with {option} {count}"
         )
     if match[1] == "best" and maximize is None:
         maximize = is_maximized(load(found[0][1]))

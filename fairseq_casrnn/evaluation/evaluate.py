@@ -31,6 +31,10 @@ _NOT_BEHIND = {
     "--path": "the checkpoint is that of a run; drop --path, and choose with --arch, --seed and "
     "--checkpoint before --",
     "--num-shards": "a part of the test set has no score of its own; drop --num-shards",
+    "--prefix-size": "translations that begin with words of the reference have no score of their "
+    "own; drop --prefix-size",
+    "--score-reference": "the references are not translations; drop --score-reference, or call "
+    "fairseq-generate",
     "--quiet": "the translations are scored as fairseq-generate prints them; drop --quiet",
 }
 _SPEED = re.compile(r"Translated ([\d,]+) sentences .* in ([\d.]+)s")

@@ -61,7 +61,18 @@ def _without_averages(error: KeyError) -> str | None:
     )
 
 
+def _without_seed(error: KeyError) -> str | None:
+    path = local(error, "load_ema_from_checkpoint", "fpath")
+    if error.args != ("ema",) or path is None:
+        return None
+    return (
+        f"--ema-seed-model {path} holds no weights averaged in training; give a checkpoint of a "
+        "training with --store-ema, or drop the option"
+    )
+
+
 RULES: Rules = (
+    (KeyError, _without_seed),
     (KeyError, _without_averages),
     (Exception, _unreadable_checkpoint),
     (RuntimeError, _other_architecture),

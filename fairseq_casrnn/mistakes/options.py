@@ -141,7 +141,28 @@ def _malformed_value(error: Exception) -> str | None:
     )
 
 
+def _no_references(error: KeyError) -> str | None:
+    scorer = type(local(error, "generate", "self")).__name__
+    if error.args != ("target",) or scorer != "SequenceScorer":
+        return None
+    return (
+        "--score-reference needs references, and fairseq-interactive reads none; use "
+        "fairseq-generate, or drop the option"
+    )
+
+
+def _no_memory_efficient(error: ValueError) -> str | None:
+    if not str(error).startswith("Unsupported optimizer: "):
+        return None
+    return (
+        "--memory-efficient-fp16 and --memory-efficient-bf16 do not work with this --optimizer; "
+        "use --optimizer adam, or --fp16 or --bf16"
+    )
+
+
 RULES: Rules = (
+    (KeyError, _no_references),
+    (ValueError, _no_memory_efficient),
     ((AttributeError, TypeError), _no_path),
     (RuntimeError, _beyond_the_vocabulary),
     (TypeError, _no_constraints),

@@ -88,6 +88,8 @@ def test_the_folder_must_be_prepared(out, capsys):
         (["--gen-subset", "valid"], "these are the scores of the test set; drop --gen-subset"),
         (["--num-shards", "2", "--shard-id", "1"], "has no score of its own; drop --num-shards"),
         (["--lenpen", "1", "--quiet"], "scored as fairseq-generate prints them; drop --quiet"),
+        (["--prefix-size=2"], "have no score of their own; drop --prefix-size"),
+        (["--score-reference"], "the references are not translations; drop --score-reference"),
         (["--beam=2"], "give --beam before --"),
         (["--beam", "2"], "give --beam before --"),
         (["--path", "x.pt"], "drop --path, and choose with --arch, --seed and --checkpoint"),

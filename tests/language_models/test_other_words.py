@@ -66,6 +66,15 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
     fairseq("train", data, *own, "--max-epoch", 3)
 
 
+def test_translation_model(data, checkpoint, tmp_path):
+    """Of which the words of both sides are kept."""
+    state = torch.load(checkpoint)
+    state["task_state"]["words"] = {"source": 1, "target": 2}
+    torch.save(state, tmp_path / "translation.pt")
+    with pytest.raises(UserError, match="is of a translation model, and this data and task are"):
+        perplexity.load(tmp_path / "translation.pt", data)
+
+
 def test_weights_of_a_model_of_other_words(data, other_words, checkpoint, tmp_path):
     """Where a training starts from weights, of fairseq's own task or ours, they must fit."""
     own = [*PLAIN_TASK, "--max-epoch", 1]

@@ -36,6 +36,11 @@ def build(cell: str, **options):
     return model.build_model(config, task)
 
 
+def test_optimizer_without_half_precision():
+    error = ValueError("Unsupported optimizer: TorchAdam")
+    assert "do not work with this --optimizer; use --optimizer adam" in explain.explain(error)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -181,6 +181,15 @@ def test_no_data(fairseq, data, tmp_path):
         ("--engine warp", "engine 'warp' is unknown; choose from reference, eager"),
         ("--adaptive-softmax-cutoff 5", "-cutoff needs --criterion adaptive_loss"),
         ("--criterion adaptive_loss", "use `--ddp-backend=legacy_ddp`"),
+        (
+            "--criterion adaptive_loss --ddp-backend legacy_ddp",
+            "--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff",
+        ),
+        ("--memory-efficient-fp16", "^--memory-efficient-fp16 needs a GPU, and this training uses"),
+        (
+            "--store-ema --ema-start-update 1 --ema-seed-model {0}",
+            "^--ema-seed-model .* holds no weights averaged in training; give a checkpoint of",
+        ),
         ("--left-pad-target", "drop --left-pad-target"),
         ("--encoder-embed-path /nowhere.vec", "cannot read the word vectors /nowhere.vec"),
         ("--max-tokens 3", "a sentence of 7 tokens does not fit into a batch of --max-tokens 3"),

@@ -120,12 +120,16 @@ def test_second_preprocessing_into_one_folder(fairseq, data):
             "{checkpoint} is not valid UTF-8; check --bpe-codes",
         ),
         ("--path {checkpoint} --constraints", "--constraints needs words for each sentence, which"),
+        ("--path {model_of_language}", "is of a language model, sentence encoder or tagger, and"),
         ("--path {checkpoint} --print-step", "--print-step needs a model that refines its output"),
         ("--path {checkpoint} --retain-iter-history", "--retain-iter-history needs a model that"),
     ],
 )
-def test_wrong_option_for_generation(fairseq, data, checkpoint, options, sentence):
-    names = {"data": data, "checkpoint": checkpoint}
+def test_wrong_option_for_generation(fairseq, data, checkpoint, tmp_path, options, sentence):
+    names = {"data": data, "checkpoint": checkpoint, "model_of_language": tmp_path / "lm.pt"}
+    state = torch.load(checkpoint)
+    state["task_state"]["words"] = 123456  # of its one dictionary
+    torch.save(state, tmp_path / "lm.pt")
     done = fairseq("generate", data, "--cpu", *options.format(**names).split())
     assert sentence.format(**names) in done.sentence
 
@@ -251,6 +255,18 @@ def test_invalid_utf8_in_the_input(interactive, tmp_path, before):
     assert interactive(text, *size).sentence == "the input" + expected
     done = interactive(b"", *size, "--input", tmp_path / "in")
     assert done.sentence == f"{tmp_path}/in{expected}"
+
+
+def test_unknown_words_replaced_without_a_dictionary(interactive):
+    """fairseq would read it from a file called @@."""
+    done = interactive(b"a zzz\n", "--replace-unk", "--print-alignment", "hard")
+    assert done.status == 0, done.err
+    assert len(done.answers("H")) == 1
+
+
+def test_references_that_are_not_read(interactive):
+    sentence = interactive(b"a b\n", "--score-reference").sentence
+    assert sentence.startswith("--score-reference needs references, and fairseq-interactive reads")
 
 
 def test_no_model(fairseq, data):

@@ -140,6 +140,13 @@ def test_a_run_does_not_go_on_with_other_options_or_data(mr_data, tmp_path, reco
     assert (tmp_path / "out" / "cnn" / "seed1" / "finished").exists()
 
 
+def test_options_of_another_program(mr_data, tmp_path):
+    """Only recipes whose evaluation calls one of fairseq's programs have options for it."""
+    where = ("--data", mr_data, "--out", tmp_path)
+    refused = run("mr/evaluate.sh", *where, "--", "--max-tokens", 500, status=2)
+    assert refused == "error: no options may follow -- here; see --help\n"
+
+
 def test_a_run_is_not_evaluated_on_other_data(mr_data, tmp_path, recorded):
     """With --vocabulary all, the folds have one dictionary, and each trains on others' tests."""
     out = ("--out", tmp_path / "out")

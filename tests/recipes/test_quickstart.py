@@ -219,6 +219,7 @@ def test_an_interrupted_training_is_resumed(finished, tmp_path):
     [
         (["--max-update", "6"], "made with other settings; add --force"),
         (["--max-update", "none"], "--max-update must be a positive number"),
+        (["--sentences", "99"], "--sentences must be at least 100, not 99"),
         (["--max-update"], "--max-update needs a value"),
         (["--sentence", "3"], "unknown option --sentence"),
     ],
