@@ -1,10 +1,13 @@
 """Option values that no model can be built with, and mistakes where each GPU has its process."""
 
 import pickle
+import queue
+import time
 from types import SimpleNamespace
 
 import pytest
 from fairseq.data import Dictionary
+from fairseq.data.iterators import BackgroundConsumer
 from omegaconf import OmegaConf
 
 from fairseq_casrnn import compat, explain
@@ -107,6 +110,30 @@ def test_options_of_one_cell(cell, options, sentence, layers):
     build(cell, **layers)
     with pytest.raises(UserError, match=sentence):
         build(cell, **layers, **options)
+
+
+# --- the end of a process ----------------------------------------------------------------------
+
+
+def collating(items, room: int) -> BackgroundConsumer:
+    """A thread that puts ``items`` into a queue with ``room``, which nobody reads."""
+    thread = BackgroundConsumer(queue.Queue(room), items, None, None)
+    thread.daemon = True
+    thread.start()
+    return thread
+
+
+def test_threads_that_collate_batches_come_to_rest():
+    def slowly():
+        time.sleep(0.2)
+        yield 1
+
+    done, full = collating(slowly(), 9), collating(range(9), 2)
+    start = time.monotonic()
+    compat.wait_for_batches(60)
+    assert not done.is_alive()
+    assert full._queue.full()
+    assert time.monotonic() - start < 30
 
 
 # --- one process for each GPU ------------------------------------------------------------------

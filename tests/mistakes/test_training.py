@@ -213,9 +213,11 @@ def test_no_data(fairseq, data, tmp_path):
         ("--finetune-from-model nowhere.pt", "--finetune-from-model nowhere.pt does not exist"),
     ],
 )
-def test_wrong_option(fairseq, data, checkpoint, options, sentence):
-    done = fairseq.train(data, *options.format(checkpoint).split())
+def test_wrong_option(fairseq, data, checkpoint, tmp_path, options, sentence):
+    done = fairseq.train(data, "--save-dir", tmp_path, *options.format(checkpoint).split())
     assert re.search(sentence, done.sentence)
+    assert done.status in (1, 2)  # and not aborted, in spite of threads that collate batches
+    assert not list(tmp_path.glob("*.pt"))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
