@@ -98,8 +98,8 @@ def check_training(trainer) -> None:
         )
     if criterion and not adaptive:
         raise UserError(
-            "--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff; give that "
-            "option, or another criterion"
+            "--criterion adaptive_loss needs --adaptive-softmax-cutoff; give that option, or "
+            "another criterion"
         )
 
 
