@@ -31,6 +31,7 @@ QUICK = {
     "commands": ["--rounds", "2", "--updates", "18", "--archs", "cas_lstm_iwslt"],
     "cross_entropy": ["--rounds", "5"],
     "rare_words": ["--rounds", "5"],
+    "lengths": ["--rounds", "5"],
     "memory": ["--updates", "10"],
     "scaling": ["--rounds", "3"],
     "sentence_encoders": ["--rounds", "2"],
@@ -68,6 +69,7 @@ def main() -> None:
     text += measure("recurrent_layers", *medium)
     text += measure("translation", *data, *medium, "--fast")
     text += measure("commands", *data, "--threads", threads[-1])
+    text += measure("lengths", "--threads", threads[-1])
     text += measure("cross_entropy", "--threads", threads[-1])
     text += measure("cross_entropy", *medium)
     text += measure("rare_words")

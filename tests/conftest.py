@@ -15,6 +15,12 @@ from warm_python import WarmPython
 torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _same_random_numbers():
+    """Whatever tests ran before in this process."""
+    torch.manual_seed(1)
+
+
 @pytest.fixture(scope="session")
 def warm_python(tmp_path_factory):
     """A path to be used as ``python``: see there."""

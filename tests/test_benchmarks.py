@@ -11,6 +11,7 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 import commands  # noqa: E402
 import cross_entropy  # noqa: E402
+import lengths  # noqa: E402
 import machine  # noqa: E402
 import memory  # noqa: E402
 import rare_words  # noqa: E402
@@ -42,6 +43,20 @@ def test_layers(monkeypatch, both):
 def test_arithmetic_counts_what_a_token_is_multiplied_with():
     assert layers.arithmetic(torch.nn.LSTM(3, 5, 2)) == 4 * 5 * (3 + 5 + 5 + 5)
     assert layers.arithmetic(layers.Both(3, 5, 1)) == 2 * 4 * 5 * (3 + 5)
+
+
+def test_lengths(monkeypatch):
+    """Packed or padded, nn.LSTM is trained for the same."""
+    monkeypatch.setattr(lengths, "SETTINGS", {"tiny": (8, 3, 5)})
+    text = lengths.compare("tiny", ["cas_lstm"], 1)
+    peers = ["| nn.LSTM, padded", "| nn.LSTM, packed"]
+    assert [row[0] for row in rows(text)][2:] == [*peers, "| cas_lstm"]
+    packed, padded = lengths.Packed(4, 5, 2), lengths.Padded(4, 5, 2)
+    padded.load_state_dict(packed.state_dict())
+    x, real = torch.randn(6, 3, 4), torch.tensor([2, 6, 1])
+    mask = torch.arange(6).unsqueeze(1) < real
+    found, expected = (model(x, lengths=real)[0][mask] for model in (packed, padded))
+    torch.testing.assert_close(found, expected)
 
 
 def test_scaling(monkeypatch, tmp_path):

@@ -6,6 +6,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <algorithm>
+
 #include "kernels.h"
 #include "multiply.h"
 #include "shares.h"
@@ -18,109 +20,135 @@ namespace {
 template <class T>
 struct Loop {
   const Kernel<T>& kernel;
+  const std::vector<int64_t>& rows;  // of each step
+  std::vector<int64_t> starts;       // the first row of each step in x, gates, inner, extra; at the end N
   int64_t steps, batch, size, cells, gates;
   int64_t added;  // columns of U h that are added to the gates; the others make inner
   int64_t apart;  // the number of those others
 
   explicit Loop(const Layer& layer)
       : kernel(casrnn::kernel<T>(layer.name)),
-        steps(layer.hs.size(0) - 1),
-        batch(layer.hs.size(1)),
-        size(layer.hs.size(2)),
-        cells(kernel.mixture && layer.extra.defined() ? layer.extra.size(2) : 1),
+        rows(layer.rows),
+        starts(1, 0),
+        steps(rows.size()),
+        batch(steps > 0 ? rows[0] : 0),
+        size(layer.hs.size(1)),
+        cells(kernel.mixture && layer.extra.defined() ? layer.extra.size(1) : 1),
         gates(kernel.blocks * cells * size),
         added((kernel.products * cells - kernel.inner) * size),
         apart(kernel.inner ? size : 0) {
     TORCH_CHECK(steps > 0 && batch > 0, "no step or no sequence");
+    for (int64_t t = 0; t < steps; ++t) {
+      TORCH_CHECK(rows[t] > 0 && rows[t] <= rows[t > 0 ? t - 1 : 0], "sequences are not sorted by length");
+      starts.push_back(starts[t] + rows[t]);
+    }
+    const int64_t all = starts[steps];
+    check("the initial h", layer.hs, {batch + all, size});
     check("weight_hh", layer.weight_hh_t, {size, added + apart});
-    check("x", layer.x, {steps, batch, layer.x.defined() ? layer.weight_ih_t.size(0) : 0});
-    check("weight_ih", layer.weight_ih_t, {layer.x.defined() ? layer.x.size(2) : 0, gates});
+    check("x", layer.x, {all, layer.x.defined() ? layer.weight_ih_t.size(0) : 0});
+    check("weight_ih", layer.weight_ih_t, {layer.x.defined() ? layer.x.size(1) : 0, gates});
     check("bias", layer.bias, {gates});
-    check("gx", layer.gates, {steps, batch, gates});
+    check("gx", layer.gates, {all, gates});
     check("the initial c", layer.cs, layer.hs.sizes());
-    check("extra", layer.extra, {steps, batch, kernel.mixture ? cells : size});
+    check("extra", layer.extra, {all, kernel.mixture ? cells : size});
     check("params", layer.params, {kernel.params, size});
     TORCH_CHECK(layer.cs.defined() == kernel.cell, "c is missing, or there is none");
     TORCH_CHECK(layer.extra.defined() == (kernel.lower || kernel.mixture), "extra is missing, or unused");
     TORCH_CHECK(layer.params.defined() == (kernel.params > 0), "params are missing, or unused");
   }
 
-  // Step t, whose gates stand at index `slot`.
+  // Where the states before step t begin; those after it, at(t).h, begin at state(t + 1).
+  int64_t state(int64_t t) const { return t > 0 ? batch + starts[t - 1] : 0; }
+
+  // Step t, whose gates begin in row `slot`.
   Step<T> at(const Layer& layer, int64_t t, int64_t slot) const {
     Step<T> s{};
-    s.batch = batch, s.size = size, s.cells = cells;
-    s.gates = data<T>(layer.gates) + slot * batch * gates;
+    s.batch = rows[t], s.size = size, s.cells = cells;
+    s.gates = data<T>(layer.gates) + slot * gates;
     s.params = data<T>(layer.params);
-    const int64_t state = batch * size;
-    s.h_prev = data<T>(layer.hs) + t * state;
-    s.h = data<T>(layer.hs) + (t + 1) * state;
-    if (kernel.cell) s.c_prev = data<T>(layer.cs) + t * state;
-    if (kernel.cell) s.c = data<T>(layer.cs) + (t + 1) * state;
-    if (kernel.inner) s.inner = data<T>(layer.inner) + slot * state;
-    if (layer.extra.defined()) s.extra = data<T>(layer.extra) + t * layer.extra.stride(0);
+    s.h_prev = data<T>(layer.hs) + state(t) * size;
+    s.h = data<T>(layer.hs) + state(t + 1) * size;
+    if (kernel.cell) s.c_prev = data<T>(layer.cs) + state(t) * size;
+    if (kernel.cell) s.c = data<T>(layer.cs) + state(t + 1) * size;
+    if (kernel.inner) s.inner = data<T>(layer.inner) + slot * size;
+    if (layer.extra.defined()) s.extra = data<T>(layer.extra, starts[t]);
     return s;
   }
 
-  // How many steps' input products to do at once: so many that they fill the matrix units, and so few
-  // that their gates are still in the cache when the recurrent product is added to them.
-  int64_t block(const Layer& layer) const {
+  // Steps whose input products are done at once, each block's first step, and `steps` at the end: so many
+  // that they fill the matrix units, and so few that their gates are still in the cache when the recurrent
+  // product is added to them.
+  std::vector<int64_t> blocks(const Layer& layer) const {
     constexpr int64_t kCache = 1 << 20;
-    const int64_t weight = layer.x.size(2) * gates * int64_t(sizeof(T));
-    const int64_t rows = std::max<int64_t>(kCache / (gates * int64_t(sizeof(T))), weight > kCache ? 512 : 256);
-    return std::clamp<int64_t>(rows / batch, 1, steps);
+    const int64_t weight = layer.x.size(1) * gates * int64_t(sizeof(T));
+    const int64_t most = std::max<int64_t>(kCache / (gates * int64_t(sizeof(T))), weight > kCache ? 512 : 256);
+    std::vector<int64_t> firsts(1, 0);
+    for (int64_t t = 1; t < steps; ++t)
+      if (starts[t + 1] - starts[firsts.back()] > most) firsts.push_back(t);
+    firsts.push_back(steps);
+    return firsts;
   }
 };
 
 template <class T>
 void forward_as(Layer& layer, bool keep) {
   const Loop<T> loop(layer);
-  int64_t block = loop.steps;
-  at::Tensor x;  // (T * B, I)
+  std::vector<int64_t> blocks{0, loop.steps};
   std::optional<Product<T>> input;
   if (layer.x.defined()) {
-    x = layer.x.view({-1, layer.x.size(2)});
-    block = loop.block(layer);
-    const int64_t slots = keep ? loop.steps : block;
-    layer.gates = at::empty({slots, loop.batch, loop.gates}, layer.hs.options());
-    if (loop.apart) layer.inner = at::empty({slots, loop.batch, loop.size}, layer.hs.options());
-    input.emplace(layer.weight_ih_t, block * loop.batch, block < loop.steps);
+    blocks = loop.blocks(layer);
+    int64_t largest = 0;  // rows of a block
+    for (size_t i = 0; i + 1 < blocks.size(); ++i)
+      largest = std::max(largest, loop.starts[blocks[i + 1]] - loop.starts[blocks[i]]);
+    const int64_t slots = keep ? loop.starts[loop.steps] : largest;
+    layer.gates = at::empty({slots, loop.gates}, layer.hs.options());
+    if (loop.apart) layer.inner = at::empty({slots, loop.size}, layer.hs.options());
+    input.emplace(layer.weight_ih_t, largest, blocks.size() > 2);
   }
   const auto product = step_product<T>(layer.weight_hh_t, loop.batch, loop.steps);
   const SharedRows<T> rows(loop.kernel, loop.batch, loop.gates);
   const at::Tensor products = at::empty({loop.batch, loop.added + loop.apart}, layer.hs.options());
-  for (int64_t first = 0; first < loop.steps; first += block) {
-    const int64_t count = std::min(block, loop.steps - first);
-    const int64_t slot = keep ? first : 0;
-    if (x.defined()) {
-      at::Tensor sums = layer.gates.view({-1, loop.gates});
-      sums = sums.narrow(0, slot * loop.batch, count * loop.batch);
-      input->run(x.narrow(0, first * loop.batch, count * loop.batch), sums, false);
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      Step<T> s = loop.at(layer, first + i, slot + i);
+  for (size_t i = 0; i + 1 < blocks.size(); ++i) {
+    const int64_t first = loop.starts[blocks[i]], count = loop.starts[blocks[i + 1]] - first;
+    // Gates that are not kept begin where those of the block before did.
+    const int64_t back = keep || !layer.x.defined() ? 0 : first;
+    if (layer.x.defined())
+      input->run(layer.x.narrow(0, first, count), layer.gates.narrow(0, first - back, count), false);
+    for (int64_t t = blocks[i]; t < blocks[i + 1]; ++t) {
+      Step<T> s = loop.at(layer, t, loop.starts[t] - back);
       s.products = data<T>(products);
       s.bias = data<T>(layer.bias);
       s.keep = keep;
       // Not added to the gates by the product itself, which makes small products up to a third slower.
-      product.run(layer.hs, first + i, products, false);
+      product.run(layer.hs, loop.state(t), loop.rows[t], products, false);
       rows.forward(s);
     }
   }
 }
 
+// The states that each row's step began with, (N, H).
+template <class T>
+at::Tensor states_before(const Layer& layer, const Loop<T>& loop) {
+  const int64_t all = loop.starts[loop.steps];
+  if (all == loop.steps * loop.batch) return layer.hs.narrow(0, 0, all);
+  const at::Tensor states = at::empty({all, loop.size}, layer.hs.options());
+  for (int64_t t = 0; t < loop.steps; ++t)
+    std::copy_n(data<T>(layer.hs, loop.state(t)), loop.rows[t] * loop.size, data<T>(states, loop.starts[t]));
+  return states;
+}
+
 // The gradients of W, x and U, each one product over all steps.
-void weight_gradients(const Layer& layer, Gradients& grads, int64_t added, int64_t apart) {
-  const at::Tensor d_gates = layer.gates.flatten(0, 1);
-  const at::Tensor states = layer.hs.narrow(0, 0, layer.gates.size(0)).flatten(0, 1);
+void weight_gradients(const Layer& layer, const at::Tensor& states, Gradients& grads, int64_t added,
+                      int64_t apart) {
   grads.weight_hh = at::empty({added + apart, states.size(1)}, states.options());
-  multiply(grads.weight_hh.narrow(0, 0, added), d_gates.narrow(1, 0, added).t(), states);
-  if (apart) multiply(grads.weight_hh.narrow(0, added, apart), layer.inner.flatten(0, 1).t(), states);
+  multiply(grads.weight_hh.narrow(0, 0, added), layer.gates.narrow(1, 0, added).t(), states);
+  if (apart) multiply(grads.weight_hh.narrow(0, added, apart), layer.inner.t(), states);
   if (!layer.x.defined()) return;
   grads.weight_ih = at::empty({layer.weight_ih_t.size(1), layer.weight_ih_t.size(0)}, states.options());
-  multiply(grads.weight_ih, d_gates.t(), layer.x.flatten(0, 1));
+  multiply(grads.weight_ih, layer.gates.t(), layer.x);
   if (!grads.wants_x) return;
   grads.x = at::empty_like(layer.x);
-  multiply(grads.x.flatten(0, 1), d_gates, layer.weight_ih_t.t());
+  multiply(grads.x, layer.gates, layer.weight_ih_t.t());
 }
 
 template <class T>
@@ -129,25 +157,26 @@ void backward_as(Layer& layer, Gradients& grads) {
   const at::Tensor weight_hh = layer.weight_hh_t.t();
   const auto outer = step_product<T>(weight_hh.narrow(0, 0, loop.added), loop.batch, loop.steps);
   const auto inner = step_product<T>(weight_hh.narrow(0, loop.added, loop.apart), loop.batch, loop.steps);
-  const at::Tensor added = layer.gates.narrow(2, 0, loop.added);
+  const at::Tensor added = layer.gates.narrow(1, 0, loop.added);
   if (grads.wants_extra && layer.extra.defined()) grads.extra = at::empty_like(layer.extra);
   SharedRows<T> rows(loop.kernel, loop.batch, loop.gates);
   rows.clear(loop.size, layer.x.defined(), layer.hs);
   for (int64_t t = loop.steps - 1; t >= 0; --t) {
-    Step<T> s = loop.at(layer, t, t);
+    const int64_t first = loop.starts[t];
+    Step<T> s = loop.at(layer, t, first);
     s.dh = data<T>(grads.dh);
     s.dc = data<T>(grads.dc);
-    if (grads.grad_hs.defined()) s.grad_h = data<T>(grads.grad_hs) + t * loop.batch * loop.size;
-    if (grads.grad_cs.defined()) s.grad_c = data<T>(grads.grad_cs) + t * loop.batch * loop.size;
-    if (grads.extra.defined()) s.d_extra = data<T>(grads.extra) + t * grads.extra.stride(0);
+    s.grad_h = data<T>(grads.grad_hs, first);
+    s.grad_c = data<T>(grads.grad_cs, first);
+    s.d_extra = data<T>(grads.extra, first);
     rows.backward(s);
     // A cell without c leaves in dh what does not pass through U.
-    outer.run(added, t, grads.dh, !loop.kernel.cell);
-    if (loop.apart) inner.run(layer.inner, t, grads.dh, true);
+    outer.run(added, first, loop.rows[t], grads.dh, !loop.kernel.cell);
+    if (loop.apart) inner.run(layer.inner, first, loop.rows[t], grads.dh, true);
   }
   grads.params = rows.d_params();
   grads.bias = rows.d_bias();
-  weight_gradients(layer, grads, loop.added, loop.apart);
+  weight_gradients(layer, states_before(layer, loop), grads, loop.added, loop.apart);
 }
 
 }  // namespace

@@ -37,23 +37,24 @@ Tensor dense(const Maybe& tensor) {
   return tensor.has_value() ? tensor->contiguous() : Tensor();
 }
 
-// A buffer (T + 1, B, H) whose first row of states is `first`.
-Tensor states(int64_t steps, const Tensor& first) {
-  Tensor all = at::empty({steps + 1, first.size(0), first.size(1)}, first.options());
+// A buffer (B + rows, H) that begins with the states `first`, (B, H).
+Tensor states(const Tensor& first, int64_t rows) {
+  Tensor all = at::empty({first.size(0) + rows, first.size(1)}, first.options());
   if (first.is_contiguous()) std::memcpy(all.mutable_data_ptr(), first.const_data_ptr(), first.nbytes());
-  else all.select(0, 0).copy_(first);
+  else all.narrow(0, 0, first.size(0)).copy_(first);
   return all;
 }
 
-// Either x with weight_ih_t and bias, or gates, which are overwritten.
-// Returns (hs, cs, gates, inner); hs and cs are (T + 1, B, H) with the initial state first.
+// Either x with weight_ih_t and bias, or gates, which are overwritten; rows and shapes as in Layer.
+// Returns (hs, cs, gates, inner); hs and cs are (B + N, H) with the initial state first.
 std::tuple<Tensor, Tensor, Tensor, Tensor> run_forward(
-    const std::string& name, const Maybe& x, const Maybe& weight_ih_t, const Maybe& bias,
+    const std::string& name, const std::vector<int64_t>& rows, const Maybe& x, const Maybe& weight_ih_t, const Maybe& bias,
     const Maybe& gates, const Tensor& weight_hh_t, const Tensor& h0, const Maybe& c0,
     const Maybe& extra, const Maybe& params, bool keep) {
   const Quiet quiet;
   Layer layer;
   layer.name = name;
+  layer.rows = rows;
   layer.x = dense(x);
   if (x.has_value()) layer.weight_ih_t = *weight_ih_t;
   layer.bias = dense(bias);
@@ -61,21 +62,25 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> run_forward(
   layer.gates = gates.value_or(Tensor());
   layer.extra = dense(extra);
   layer.params = dense(params);
-  const int64_t steps = (x.has_value() ? *x : *gates).size(0);
-  layer.hs = states(steps, h0);
-  if (c0.has_value()) layer.cs = states(steps, *c0);
-  else if (gates.has_value()) layer.inner = at::empty({steps, h0.size(0), h0.size(1)}, h0.options());
+  const int64_t all = (x.has_value() ? *x : *gates).size(0);
+  layer.hs = states(h0, all);
+  if (c0.has_value()) layer.cs = states(*c0, all);
+  else if (gates.has_value()) layer.inner = at::empty({all, h0.size(1)}, h0.options());
   forward(layer, keep);
   return {layer.hs, layer.cs, layer.gates, layer.inner};
 }
 
-// cells: (T, B) of int64, the one cell of a mixture that is computed. Returns (hs, cs) as run_forward.
+// x: (T, B, I). cells: (T, B) of int64, the one cell of a mixture that is computed. Returns (hs, cs), each
+// (T + 1, B, H) with the initial state first.
 std::tuple<Tensor, Tensor> run_routed(const Tensor& x, const Tensor& weight_ih_t, const Tensor& bias,
                                       const Tensor& weight_hh_t, const Tensor& h0, const Tensor& c0,
                                       const Tensor& cells) {
   const Quiet quiet;
+  auto buffer = [&](const Tensor& first) {
+    return states(first, x.size(0) * first.size(0)).view({-1, first.size(0), first.size(1)});
+  };
   Routed layer{x.contiguous(), weight_ih_t, bias.contiguous(), weight_hh_t, cells.contiguous(),
-               states(x.size(0), h0), states(x.size(0), c0)};
+               buffer(h0), buffer(c0)};
   routed_forward(layer);
   return {layer.hs, layer.cs};
 }
@@ -83,13 +88,14 @@ std::tuple<Tensor, Tensor> run_routed(const Tensor& x, const Tensor& weight_ih_t
 // Returns the gradients (x, weight_ih, bias, weight_hh, h0, c0, extra, params); overwrites gates and
 // inner. The gradients of the gates' sums are left in gates.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> run_backward(
-    const std::string& name, const Maybe& x, const Maybe& weight_ih_t, const Tensor& gates,
-    const Maybe& inner, const Tensor& hs, const Maybe& cs, const Tensor& weight_hh_t,
+    const std::string& name, const std::vector<int64_t>& rows, const Maybe& x, const Maybe& weight_ih_t,
+    const Tensor& gates, const Maybe& inner, const Tensor& hs, const Maybe& cs, const Tensor& weight_hh_t,
     const Maybe& extra, const Maybe& params, const Maybe& grad_hs, const Maybe& grad_cs,
     const Maybe& dh, const Maybe& dc, bool wants_x, bool wants_extra) {
   const Quiet quiet;
   Layer layer;
   layer.name = name;
+  layer.rows = rows;
   layer.x = dense(x);
   if (x.has_value()) layer.weight_ih_t = *weight_ih_t;
   layer.gates = gates;
@@ -101,7 +107,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> run_b
   layer.params = dense(params);
   auto start = [&](const Maybe& last) {  // always a buffer of our own
     if (last.has_value()) return last->clone(at::MemoryFormat::Contiguous);
-    return at::zeros({hs.size(1), hs.size(2)}, hs.options());
+    return at::zeros({rows.at(0), hs.size(1)}, hs.options());
   };
   Gradients grads;
   grads.grad_hs = dense(grad_hs);
@@ -213,7 +219,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 11;  // INTERFACE there
+  m.attr("interface") = 12;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
 #ifdef INTRA_OP_PARALLEL  // of ATen/Parallel.h, which without it runs everything on one thread

@@ -91,13 +91,19 @@ class Product {
   // y (+)= xs[t] · M, with xs (T, rows, K) and y (rows, N), whose rows are dense.
   void run(const at::Tensor& xs, int64_t t, const at::Tensor& y, bool add) const {
     // Of a small product a view would be a good part.
-    if (small_) run_small(xs.template const_data_ptr<T>() + t * xs.stride(0), xs.stride(1), y, add);
+    if (small_) run_small(xs.template const_data_ptr<T>() + t * xs.stride(0), xs.stride(1), y, y.size(0), add);
     else run(xs.select(0, t), y, add);
+  }
+
+  // The first `count` rows of y (+)= `count` rows of x from `first` on · M.
+  void run(const at::Tensor& x, int64_t first, int64_t count, const at::Tensor& y, bool add) const {
+    if (small_) run_small(x.template const_data_ptr<T>() + first * x.stride(0), x.stride(0), y, count, add);
+    else run(x.narrow(0, first, count), y.narrow(0, 0, count), add);
   }
 
   // y (+)= x · M, with x (at most `rows`, K) and y of as many rows, which are dense.
   void run(const at::Tensor& x, at::Tensor y, bool add) const {
-    if (small_) run_small(x.template const_data_ptr<T>(), x.stride(0), y, add);
+    if (small_) run_small(x.template const_data_ptr<T>(), x.stride(0), y, y.size(0), add);
     else if (wide_) wide_->run(x, y, add);
     else if (add) at::addmm_out(y, y, x, matrix_);
     else at::mm_out(y, x, matrix_);
@@ -116,11 +122,10 @@ class Product {
     }
   }
 
-  void run_small(const T* x_data, int64_t x_stride, const at::Tensor& y_tensor, bool add) const {
+  void run_small(const T* x_data, int64_t x_stride, const at::Tensor& y_tensor, int64_t rows, bool add) const {
     constexpr int64_t width = Vec<T>::size();
     const Rows<const T> x{x_data, x_stride};
     const Rows<T> y{y_tensor.template mutable_data_ptr<T>(), y_tensor.stride(0)};
-    const int64_t rows = y_tensor.size(0);
     for (int64_t p = 0; p < panels_;) {
       const int64_t count = std::min<int64_t>(panels_ - p, 2);
       const int64_t last = std::min(width, columns_ - (p + count - 1) * width);

@@ -32,11 +32,12 @@ void shared_out(int64_t shares, int64_t rows, const F& f) {
 template <class T>
 class SharedRows {
  public:
+  // rows: the most that a step has.
   SharedRows(const Kernel<T>& kernel, int64_t rows, int64_t gates)
-      : kernel_(kernel), rows_(rows), gates_(gates), shares_(shares_of(rows, gates)) {}
+      : kernel_(kernel), gates_(gates), shares_(shares_of(rows, gates)) {}
 
   void forward(const Step<T>& step) const {
-    shared_out(shares_, rows_,
+    shared_out(shares(step), step.batch,
                [&](int64_t, int64_t begin, int64_t end) { kernel_.forward(step, begin, end); });
   }
 
@@ -48,7 +49,7 @@ class SharedRows {
 
   // Sets d_params and d_bias of the step.
   void backward(const Step<T>& step) const {
-    shared_out(shares_, rows_, [&](int64_t share, int64_t begin, int64_t end) {
+    shared_out(shares(step), step.batch, [&](int64_t share, int64_t begin, int64_t end) {
       Step<T> own = step;
       own.d_params = data<T>(params_, share);
       own.d_bias = data<T>(bias_, share);
@@ -61,8 +62,10 @@ class SharedRows {
   at::Tensor d_bias() const { return bias_.defined() ? bias_.sum(0) : bias_; }
 
  private:
+  int64_t shares(const Step<T>& step) const { return std::min(shares_, shares_of(step.batch, gates_)); }
+
   const Kernel<T>& kernel_;
-  const int64_t rows_, gates_, shares_;
+  const int64_t gates_, shares_;
   at::Tensor params_, bias_;  // a row for each share
 };
 

@@ -121,6 +121,8 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
 
     Returns:
         ``hs, cs`` of shape ``(T, B, H)`` and ``h_n, c_n`` of shape ``(B, H)``; the c's may be None.
+        What ``hs`` and ``cs`` hold after ``last``, and gradients there, mean nothing: ``cpp``
+        leaves padding out.
     """
     device = weight_hh.device.type
     name = engine_name(engine, device)

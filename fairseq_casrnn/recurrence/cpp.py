@@ -24,7 +24,7 @@ from ..cells.normalized_lstm import NormalizedLSTMCell
 from ..cells.second_order_lstm import SecondOrderCell
 from . import eager
 from .inputs import InputProduct, wants_gradient
-from .reference import at_last
+from .ragged import Padded, Ragged
 
 KERNELS: dict[type[Cell], str] = {
     LSTMCell: "lstm",
@@ -39,12 +39,16 @@ KERNELS: dict[type[Cell], str] = {
 """The kernel of each cell; by exact class, for a subclass may compute something else."""
 
 
-INTERFACE = 11
+INTERFACE = 12
 """Number of the interface between this file and ``csrc/module.cpp``; both change together."""
 
 
 ROUTED_WEIGHTS = 1 << 16
 """Elements of a mixture's recurrent weights from which the chosen cells alone are faster."""
+
+
+RAGGED_PRODUCTS = 1 << 22
+"""Multiplications for padding from which it is faster to sort the sequences and leave it out."""
 
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -116,11 +120,12 @@ def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     if not supports(cell, weight_hh, *tensors, *params):
         gx = gx.compute() if fused else gx
         return eager.run(cell, gx, weight_hh, h0, c0, extra, last, params)
+    layout = layout_of(cell, gx, h0, last)
     if wants_gradient(*tensors, *params):
-        hs, cs, h_n, c_n = _Loop.apply(cell, last, *tensors, *params)
+        hs, cs, h_n, c_n = _Loop.apply(cell, layout, *tensors, *params)
     else:
-        hs, cs, *_ = forward(cell, *tensors, params, keep=False)
-        hs, cs, h_n, c_n = outputs(hs, cs, last)
+        hs, cs, *_ = forward(cell, layout, *tensors, params, keep=False)
+        hs, cs, h_n, c_n = outputs(hs, cs, layout)
     if cell.has_cell:
         return hs, cs, h_n, c_n
     return hs, None, h_n, None
@@ -145,31 +150,49 @@ def run_routed(gx: InputProduct, weight_hh, h0, c0, cells, last=None):
     """
     module, _ = extension()
     hs, cs = module.routed(gx.x, gx.weight.t(), gx.bias, weight_hh.t(), h0, c0, cells)
-    return outputs(hs, cs, last)
+    layout = Padded(*gx.x.shape[:2], last)
+    return outputs(hs.flatten(0, 1), cs.flatten(0, 1), layout)
 
 
-def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep):
-    """The compiled forward.
+def layout_of(cell: Cell, gx, h0, last) -> Padded | Ragged:
+    """How the rows of all steps lie in memory: padding is left out where that is worth its cost."""
+    fused = isinstance(gx, InputProduct)
+    steps, batch = (gx.x if fused else gx).shape[:2]
+    if not fused or last is None:
+        return Padded(steps, batch, last)
+    weights = gx.weight.numel() + cell.hh_blocks * h0.size(-1) ** 2
+    padding = steps * batch - int(last.sum()) - batch
+    if padding * 16 < steps * batch or padding * weights < RAGGED_PRODUCTS:
+        return Padded(steps, batch, last)
+    return Ragged(steps, batch, last)
+
+
+def forward(cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep):
+    """The compiled forward, in the layout's rows.
 
     Returns:
-        hs, cs ``(T+1, B, H)``, gates and inner as the backward wants them, the kernel's parameters.
+        hs, cs ``(B+N, H)`` with the initial state first, gates ``(N, ·)`` and inner as the backward
+        wants them, the kernel's parameters.
     """
     # The result of a linear map is ours to overwrite, for nobody keeps it.
     gates = None if gx is None else gx.detach().contiguous()
     weight_ih_t = None if x is None else weight_ih.t()
     name, rows = kernel_params(cell, h0.size(-1), params, h0)
     module, _ = extension()
+    x, gates, extra = (layout.rows(t) for t in (x, gates, extra))
+    h0, c0 = (layout.sorted(t) for t in (h0, c0))
     made = module.forward(
-        name, x, weight_ih_t, bias, gates, weight_hh.t(), h0, c0, extra, rows, keep
+        name, layout.counts, x, weight_ih_t, bias, gates, weight_hh.t(), h0, c0, extra, rows, keep
     )
     return *made, rows
 
 
-def outputs(hs, cs, last):
+def outputs(hs, cs, layout):
     """What an engine returns, from the buffers that start with the initial state."""
-    hs, cs = hs[1:], None if cs is None else cs[1:]
-    c_n = None if cs is None else at_last(cs, last).clone()
-    return hs, cs, at_last(hs, last).clone(), c_n
+    h_n = layout.final(hs)
+    if cs is None:
+        return layout.padded(hs[layout.batch :]), None, h_n, None
+    return *(layout.padded(t[layout.batch :]) for t in (hs, cs)), h_n, layout.final(cs)
 
 
 def kernel_params(cell: Cell, size: int, params, like):
@@ -205,26 +228,22 @@ def param_grads(cell: Cell, d_rows, rows, params):
 
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, cell, last, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, *params):
+    def forward(ctx, cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, *params):
         hs, cs, gates, inner, rows = forward(
-            cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep=True
+            cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep=True
         )
-        ctx.cell = cell
-        ctx.save_for_backward(
-            x, weight_ih, gates, inner, hs, cs, weight_hh, extra, last, rows, *params
-        )
+        ctx.cell, ctx.layout = cell, layout
+        ctx.save_for_backward(x, weight_ih, gates, inner, hs, cs, weight_hh, extra, rows, *params)
         ctx.set_materialize_grads(False)
-        return outputs(hs, cs, last)
+        return outputs(hs, cs, layout)
 
     @staticmethod
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
         eager.refuse_create_graph("cpp")
-        cell = ctx.cell
-        x, weight_ih, gates, inner, hs, cs, weight_hh, extra, last, rows, *params = (
-            ctx.saved_tensors
-        )
-        grad_hs, dh_n = eager.merge_last(grad_hs, grad_hn, last, hs)
-        grad_cs, dc_n = eager.merge_last(grad_cs, grad_cn, last, hs)
+        cell, layout = ctx.cell, ctx.layout
+        x, weight_ih, gates, inner, hs, cs, weight_hh, extra, rows, *params = ctx.saved_tensors
+        grad_hs, dh_n = layout.merged(grad_hs, grad_hn)
+        grad_cs, dc_n = layout.merged(grad_cs, grad_cn)
         if eager.keeps_graph():  # a second backward must find the activated gates again
             gates = gates.clone()
             inner = None if inner is None else inner.clone()
@@ -233,9 +252,11 @@ class _Loop(torch.autograd.Function):
         wants_x, wants_extra = ctx.needs_input_grad[3], ctx.needs_input_grad[9]
         module, _ = extension()
         dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_extra, d_rows = module.backward(
-            name, x, weight_ih_t, gates, inner, hs, cs, weight_hh.t(), extra, rows,
-            grad_hs, grad_cs, dh_n, dc_n, wants_x, wants_extra,
+            name, layout.counts, layout.rows(x), weight_ih_t, gates, inner, hs, cs, weight_hh.t(),
+            layout.rows(extra), rows, grad_hs, grad_cs, dh_n, dc_n, wants_x, wants_extra,
         )  # fmt: skip
-        d_gx = gates if x is None else None
+        d_gx = layout.padded(gates) if x is None else None
+        dx, d_extra = layout.padded(dx), layout.padded(d_extra)
+        dh, dc = layout.unsorted(dh), layout.unsorted(dc)
         d_params = param_grads(cell, d_rows, rows, params)
         return None, None, d_gx, dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_extra, *d_params

@@ -101,8 +101,8 @@ class _Loop(torch.autograd.Function):
         gates, inner, hs, cs, weight_hh, extra, last, *params = ctx.saved_tensors
         steps, batch, _ = gates.shape
         size = hs.size(-1)
-        grad_hs, dh_n = merge_last(grad_hs, grad_hn, last, hs)
-        grad_cs, dc_n = merge_last(grad_cs, grad_cn, last, hs)
+        grad_hs, dh_n = merge_last(grad_hs, grad_hn, last, steps)
+        grad_cs, dc_n = merge_last(grad_cs, grad_cn, last, steps)
         d_params = tuple(torch.zeros_like(p) for p in params)
         d_extra = None if extra is None else torch.empty_like(extra)
         if keeps_graph():  # a second backward must find the activated gates again
@@ -159,15 +159,14 @@ def keeps_graph() -> bool:
     return True if ask is None else ask()
 
 
-def merge_last(grad, grad_last, last, like):
+def merge_last(grad, grad_last, last, steps):
     """Gradients of all states and of those at ``last``, as (grad (T, B, H), grad of step T-1).
 
     Without lengths the latter starts the backward loop; with lengths it is added where it belongs.
     """
     if grad_last is None or last is None:
         return grad, grad_last
-    shape = (like.size(0) - 1, *like.shape[1:])
-    grad = like.new_zeros(shape) if grad is None else grad.clone()
+    grad = grad_last.new_zeros(steps, *grad_last.shape) if grad is None else grad.clone()
     rows = torch.arange(last.numel(), device=last.device)
     grad.index_put_((last, rows), grad_last, accumulate=True)
     return grad, None

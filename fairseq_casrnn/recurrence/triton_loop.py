@@ -126,9 +126,10 @@ class _Loop(torch.autograd.Function):
         cell, tensors = ctx.cell, ctx.saved_tensors
         saved, (x, weight_ih, weight_hh, extra, last, *params) = Saved(*tensors[:5]), tensors[5:]
         gates, _, hs, states, rows = saved
-        grad_hs, dh = eager.merge_last(grad_hs, grad_hn, last, hs)
+        steps = hs.size(0) - 1
+        grad_hs, dh = eager.merge_last(grad_hs, grad_hn, last, steps)
         grad_cn = None if grad_cn is None else grad_cn.to(gates.dtype)
-        grad_cs, dc = eager.merge_last(grad_cs, grad_cn, last, states)
+        grad_cs, dc = eager.merge_last(grad_cs, grad_cn, last, steps)
         dh, dc = (
             torch.zeros_like(states[0]) if g is None else g.to(gates.dtype, copy=True).contiguous()
             for g in (dh, dc)
