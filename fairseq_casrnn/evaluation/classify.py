@@ -63,7 +63,7 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     ``SUBSET.json`` gets the scores and the confusion matrix, ``SUBSET.predictions.tsv`` a line
     "true, predicted, probability" for each sentence.
     """
-    result = classify(data, choose_checkpoint(run, which, maximize=True), subset, batch_size)
+    result = classify(data, choose_checkpoint(run, which), subset, batch_size)
     lines = ("\t".join(map(str, row)) + "\n" for row in result.pop("predictions"))
     keep(run, subset, "predictions.tsv", "".join(lines), result)
     confusion = result.pop("confusion")

@@ -52,11 +52,11 @@ def languages(data: Path) -> tuple[str, str]:
     raise UserError(f"{data} is not a prepared folder (no data-bin with a test set in it)")
 
 
-def choose_checkpoint(run: Path, which: str, maximize: bool | None = None) -> Path:
+def choose_checkpoint(run: Path, which: str) -> Path:
     """The checkpoint to evaluate: ``best`` on validation, ``last``, or an average.
 
-    ``last:N`` and ``best:N`` average N checkpoints into ``checkpoint_avg_…pt`` of the run's folder;
-    ``maximize``: as for :func:`.average.find_checkpoints`. ``ema`` takes those weights of the last
+    ``last:N`` and ``best:N`` average N checkpoints into ``checkpoint_avg_…pt`` of the run's folder,
+    best by the metric that the run's options name. ``ema`` takes those weights of the last
     checkpoint that ``--store-ema`` averaged over the updates.
     """
     if which in ("best", "last"):
@@ -68,7 +68,7 @@ def choose_checkpoint(run: Path, which: str, maximize: bool | None = None) -> Pa
     if which == "ema":
         save(average([choose_checkpoint(run, "last")], ema=True), path)
     elif re.fullmatch(r"(best|last):[1-9]\d*", which):
-        save(average(find_checkpoints(run, which, maximize)), path)
+        save(average(find_checkpoints(run, which)), path)
     else:
         raise UserError(f"--checkpoint must be best, last, ema, best:N or last:N, not '{which}'")
     return path

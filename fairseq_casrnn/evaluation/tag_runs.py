@@ -68,7 +68,7 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     ``SUBSET.json`` gets the scores, ``SUBSET.predictions.txt`` a line "word true predicted" for
     each word, spans in IOB2, which conlleval reads, and an empty line after each sentence.
     """
-    result = tag(data, choose_checkpoint(run, which, maximize=True), subset, batch_size)
+    result = tag(data, choose_checkpoint(run, which), subset, batch_size)
     rows, by_type = result.pop("rows"), result.pop("report")
     lines = ("".join(" ".join(row) + "\n" for row in sentence) + "\n" for sentence in rows)
     keep(run, subset, "predictions.txt", "".join(lines), result)

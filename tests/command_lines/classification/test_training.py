@@ -89,7 +89,7 @@ def test_best_checkpoints_are_those_of_the_highest_accuracy(data, tmp_path):
     train(data, tmp_path, "cas_lstm", 5, "--keep-best-checkpoints", 3)
     kept = {float(path.stem.rpartition("_")[2]): path for path in tmp_path.glob("*.best_*")}
     assert len(kept) > 1
-    averaged = checkpoint(choose_checkpoint(tmp_path, "best:1", maximize=True))
+    averaged = checkpoint(choose_checkpoint(tmp_path, "best:1"))
     best = checkpoint(kept[max(kept)])
     assert all(tensor.equal(averaged["model"][name]) for name, tensor in best["model"].items())
 

@@ -1,0 +1,94 @@
+"""Evaluation of classifiers' and taggers' runs: what is counted, kept and recorded."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fairseq_casrnn.evaluation import classify, tag_runs
+
+PROBABILITIES = [[0.9, 0.1], [0.25, 0.75], [0.4, 0.6], [0.3, 0.7]]
+
+
+def test_a_classification_by_hand(tmp_path, monkeypatch):
+    """Of no, no, yes, yes all but the second are right; rows of the matrix are the truth."""
+    asked = []
+    dataset = SimpleNamespace(labels=torch.tensor([0, 0, 1, 1]))
+    hub = SimpleNamespace(
+        classes=["no", "yes"],
+        task=SimpleNamespace(read=lambda subset: asked.append(subset) or dataset),
+        of_dataset=lambda _, batch_size: asked.append(batch_size) or torch.tensor(PROBABILITIES),
+    )
+    monkeypatch.setattr(classify, "load", lambda path, data: asked.append(data) or hub)
+    found = classify.classify(tmp_path, tmp_path / "x.pt", "valid", 3)
+    assert asked == [str(tmp_path / "data-bin"), "valid", 3]
+    assert found["confusion"] == {"no": {"no": 1, "yes": 1}, "yes": {"no": 0, "yes": 2}}
+    assert (found["accuracy"], found["sentences"]) == (75, 4)
+    assert found["predictions"] == [
+        ("no", "no", 0.9), ("no", "yes", 0.75), ("yes", "yes", 0.6), ("yes", "yes", 0.7),
+    ]  # fmt: skip
+
+
+def write_run(folder, maximize=True, last=9.0):
+    """A run that kept a checkpoint of weight 2 by a metric of 0.2, one of weight 4 by 0.4."""
+    folder.mkdir(parents=True)
+    state = {
+        "cfg": {"checkpoint": {"maximize_best_checkpoint_metric": maximize}},
+        "extra_state": {"previous_training_time": 12.34},
+    }
+    for name, weight in (("_last", last), (".best_x_0.2", 2.0), (".best_x_0.4", 4.0)):
+        path = folder / f"checkpoint{name}.pt"
+        torch.save({**state, "model": {"w": torch.tensor([weight])}}, path)
+    return folder
+
+
+@pytest.fixture(params=["classify", "tag"])
+def program(request, monkeypatch):
+    """(module, name of its score, what was asked); the score is the weight of the checkpoint."""
+    asked = []
+
+    def score(data, path, subset, batch_size):
+        asked.append((data, subset, batch_size))
+        found = {"sentences": 3, "seconds": 0.5, metric: float(torch.load(path)["model"]["w"])}
+        return {**others, **found}
+
+    if request.param == "classify":
+        module, metric = classify, "accuracy"
+        others = {"macro_f1": 0.0, "predictions": [("a", "b", 0.5)], "confusion": {"a": {"a": 3}}}
+    else:
+        module, metric = tag_runs, "f1"
+        others = dict.fromkeys(("accuracy", "precision", "recall"), 0.0)
+        others |= {"words": 5, "rows": [[("w", "O", "B-X")]], "report": None}
+    monkeypatch.setattr(module, request.param, score)
+    return module, metric, asked
+
+
+@pytest.mark.parametrize(("maximize", "best"), [(True, 4), (False, 2)])
+def test_the_best_by_the_metric_of_the_run(tmp_path, program, maximize, best):
+    module, metric, _ = program
+    run = write_run(tmp_path / "a" / "seed1", maximize)
+    assert module.evaluate(tmp_path, run, "best:1", "test")[metric] == best
+
+
+def test_what_is_recorded(tmp_path, program, capsys):
+    """The split, the checkpoint, how long it took; a table against the baseline."""
+    module, metric, asked = program
+    for name, values in (("a", (70.0, 72.0)), ("b", (60.0, 61.0))):
+        for seed, value in enumerate(values, start=1):
+            write_run(tmp_path / name / f"seed{seed}", last=value)
+    data = tmp_path / "data"
+    command = ["--data", data, "--out", tmp_path, "--checkpoint", "last", "--subset", "valid"]
+    command += ["--batch-size", 7, "--baseline", "b"]
+    assert module.main(list(map(str, command))) == 0
+    assert asked == [(data, "valid", 7)] * 4
+    lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert [(line["arch"], line["seed"], line[metric]) for line in lines] == [
+        ("a", 1, 70), ("a", 2, 72), ("b", 1, 60), ("b", 2, 61),
+    ]  # fmt: skip
+    common = {"checkpoint": "last", "subset": "valid", "seconds": 0.5, "train_seconds": 12.3}
+    assert all(line.items() >= common.items() for line in lines)
+    assert {path.name for path in (tmp_path / "a" / "seed1").glob("valid.*")} >= {"valid.json"}
+    first, second = capsys.readouterr().out.splitlines()[-2:]
+    assert first == "b  60.50 ± 0.71  (2 runs)"
+    assert second.startswith("a  71.00 ± 1.41  (2 runs)  p = 0.0")
