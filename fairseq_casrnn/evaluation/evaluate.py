@@ -149,8 +149,8 @@ def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, 
         raise UserError(f"{out} holds no trained run; run train.sh first")
     chosen = [
         (arch, seed)
-        for arch in archs or sorted({arch for arch, _ in runs})
-        for seed in sorted(seeds or {seed for name, seed in runs if name == arch} or {1})
+        for arch in dict.fromkeys(archs) or sorted({arch for arch, _ in runs})
+        for seed in sorted(set(seeds) or {seed for name, seed in runs if name == arch} or {1})
     ]
     for arch, seed in chosen:
         if (arch, seed) not in runs:

@@ -23,6 +23,7 @@ def found(out, archs=(), seeds=()):
 def test_runs_are_found_by_their_folders(out):
     assert found(out) == [("a", 1), ("a", 2), ("a", 10), ("b", 2)]
     assert found(out, ["b", "a"], [2]) == [("b", 2), ("a", 2)]
+    assert found(out, ["a", "a"], [10, 1, 10]) == [("a", 1), ("a", 10)]  # once each
     assert evaluate.find_runs(out, ["b"], [])[0][2] == out / "b" / "seed2"
 
 
