@@ -122,6 +122,49 @@ def test_results_with_further_options_are_marked(out, monkeypatch):
     assert read_results([out / "results.jsonl"], "bleu") == {"a": {1: 1.0}}
 
 
+def test_what_is_generated(tmp_path, monkeypatch):
+    """The test set with the beam that is recorded; words are joined where there were units."""
+    asked, seconds = [], []
+
+    def generated(command, file):
+        asked.append(command)
+        file.write("H-0\t-1\tx\n")
+        return f"Translated 1,200 sentences (15,000 tokens) in {seconds[-1]}s (1.00 sentences/s)"
+
+    monkeypatch.setattr(evaluate, "_run_generate", generated)
+    where = (tmp_path, tmp_path / "x.pt", tmp_path / "generated", 7, ["--lenpen", "2"])
+    for time, speed in ((8.0, 150), (0.0, None)):
+        seconds.append(time)
+        assert evaluate.generate(*where) == speed
+    assert (tmp_path / "generated").read_text() == "H-0\t-1\tx\n"
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "bpe.codes").touch()
+    evaluate.generate(*where)
+    of_words, _, of_units = asked
+    for option, value in (("--beam", "7"), ("--gen-subset", "test"), ("--lenpen", "2")):
+        assert of_words[of_words.index(option) + 1] == value
+    assert of_words[0] == str(tmp_path / "data-bin")
+    assert of_words[of_words.index("--path") + 1] == str(tmp_path / "x.pt")
+    assert [part for part in of_units if part not in of_words] == ["--post-process", "subword_nmt"]
+
+
+def test_scores_are_of_the_target_side(out, monkeypatch):
+    (out / "data-bin").mkdir()
+    (out / "data-bin" / "test.xx-yy.xx.idx").touch()
+    (out / "text").mkdir()
+    (out / "text" / "test.tok.xx").write_text("e f g h\n")
+    (out / "text" / "test.tok.yy").write_text("a b c d\n")
+
+    def generated(data, checkpoint, output, beam, extra):
+        output.write_text("H-0\t-1\ta b c d\n")
+        return 12.34
+
+    monkeypatch.setattr(evaluate, "generate", generated)
+    assert evaluate.evaluate(out, out / "a/seed1", "last", 4) == {
+        "checkpoint": "last", "beam": 4, "bleu": 100, "sentences": 1, "sentences_per_second": 12.3,
+    }  # fmt: skip
+
+
 def test_mistakes_that_fairseq_finds(out, capsys):
     (out / "data-bin").mkdir()
     for name in ("test.zh-en.zh.idx", "dict.zh.txt", "dict.en.txt"):
