@@ -205,6 +205,31 @@ def test_command_line(tmp_path, capsys):
     assert "give either --run DIR or" in capsys.readouterr().err
 
 
+def test_the_best_by_command(tmp_path):
+    """As the run's options say, or as the call does."""
+    out = tmp_path / "out.pt"
+    for maximized, options, expected in (
+        (False, [], 1.0), (True, [], 2.0), (False, ["--maximize"], 2.0),
+    ):  # fmt: skip
+        cfg = {"checkpoint": {"maximize_best_checkpoint_metric": maximized}}
+        for value in (1.0, 2.0):
+            checkpoint(tmp_path / f"checkpoint.best_x_{value}.pt", [value], cfg=cfg)
+        command = ["average", "--run", str(tmp_path), "--which", "best:1", "--output", str(out)]
+        assert main([*command, *options]) == 0
+        assert average.load(out)["model"]["weight"].tolist() == [expected]
+
+
+def test_averages_in_half_precision_are_kept_in_single(tmp_path):
+    """--ema-fp32 has their exact values beside the model's."""
+    kept = {"weight": torch.tensor([1.0]).half(), "counter": torch.tensor(3)}
+    extra = {"ema": kept, "ema_fp32_params": {"weight": torch.tensor([1.0001])}}
+    path = checkpoint(tmp_path / "checkpoint1.pt", [7.0], extra_state=extra)
+    state = average.average([path], ema=True)
+    assert state["model"]["weight"].equal(torch.tensor([1.0001]))
+    assert state["model"]["counter"].item() == 3
+    assert state["extra_state"] == {}
+
+
 def test_the_program_reads_what_fairseq_writes(tmp_path):
     """In a process of its own, in which nothing else has allowed what such checkpoints hold."""
     counts = np.arange(3)

@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -91,6 +92,20 @@ def test_both_scores_of_a_folder(tmp_path, capsys):
     assert (scores["bleu"], scores["sacrebleu"], scores["sentences"]) == (100, 100, 2)
     assert bleu.main([str(path), "--text", str(text)]) == 0
     assert '"bleu": 100.0' in capsys.readouterr().out
+
+
+def test_another_split_and_language(tmp_path, capsys):
+    """In French an apostrophe joins words."""
+    for name, line in (
+        ("test.tok.fr", "autre"), ("test.raw.fr", "Autre"),
+        ("valid.tok.fr", "l&apos; eau est claire ."), ("valid.raw.fr", "L'eau est claire."),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(f"{line}\n")
+    path = generated(tmp_path, "H-0\t-1\tl&apos; eau est claire .")
+    options = ["--text", str(tmp_path), "--target-lang", "fr", "--split", "valid"]
+    assert bleu.main([str(path), *options]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert (scores["bleu"], scores["sacrebleu"]) == (100, 100)
 
 
 def test_bpe_units_are_refused(tmp_path, capsys):

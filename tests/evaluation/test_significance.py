@@ -155,6 +155,46 @@ def test_interrupted_runs_are_passed_over(tmp_path, capsys):
         assert error.count("\n") == 1
 
 
+def test_several_files(tmp_path):
+    """Runs of one architecture add up; of a run that is in both the later file's result counts."""
+    paths = []
+    for name, lines in (
+        ("one", [entry("a", 1, 10), entry("a", 2, 20), entry("b", 1, 5)]),
+        ("two", [entry("a", 2, 25), entry("a", 3, 30)]),
+    ):
+        (tmp_path / name).mkdir()
+        paths.append(results(tmp_path / name, *lines))
+    assert significance.read_results(paths, "bleu") == {
+        "a": {1: 10.0, 2: 25.0, 3: 30.0}, "b": {1: 5.0},
+    }  # fmt: skip
+
+
+def test_settings_by_command(tmp_path, capsys):
+    settings = ({"beam": 5, "checkpoint": "best"}, {"beam": 10, "checkpoint": "best"},
+                {"beam": 10, "checkpoint": "last"})  # fmt: skip
+    lines = [
+        entry("dg_lstm_btec_3", 1, 10 * n, sacrebleu=10 * n + 1, **more)
+        for n, more in enumerate(settings, start=1)
+    ]
+    path = str(results(tmp_path, *lines))
+    for module in (significance, depth_table):
+        for options, score in (
+            ([], "30.00"),
+            (["--beam", "5"], "10.00"),
+            (["--checkpoint", "best"], "20.00"),
+            (["--checkpoint", "best", "--metric", "sacrebleu"], "21.00"),
+        ):
+            assert module.main([path, *options]) == 0
+            assert score in capsys.readouterr().out
+
+
+def test_one_seed_in_common(tmp_path, capsys):
+    path = results(tmp_path, entry("a", 1, 10), entry("a", 2, 11), entry("b", 1, 12))
+    assert significance.main([str(path), "--baseline", "a"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "b  12.00  (1 run)  no test: under two seeds in common with a"
+
+
 def test_an_empty_file(tmp_path):
     for content in ("", "\n"):
         path = results(tmp_path)
