@@ -44,6 +44,16 @@ def test_reading(nbest):
     assert join_subwords("a@@ b c@@ d e@@") == "ab cd e"
 
 
+def test_a_list_is_known_by_its_sources_and_hypotheses(nbest):
+    """Not by its references, which scores do not depend on."""
+    before, text = read_nbest(nbest).digest, nbest.read_text()
+    for old, new, same in (
+        ("T-0\tthe", "T-0\ta", True), ("S-0\tx", "S-0\tz", False), ("\tdog", "\tcat", False)
+    ):  # fmt: skip
+        nbest.write_text(text.replace(old, new))
+        assert (read_nbest(nbest).digest == before) == same
+
+
 @pytest.mark.parametrize(("sums", "factor"), [(False, [1] * 5), (True, [6, 6, 7, 2, 1])])
 def test_features_by_hand(tmp_path, nbest, sums, factor):
     lines = ["-1\t6", "-2\t6", "-3\t7", "-4\t2", "-5\t1"]
@@ -97,6 +107,44 @@ def test_tune_and_apply(tmp_path, capsys):
     assert printed[1].startswith("p = 0.00")
 
 
+def test_sums_of_subwords(tmp_path, capsys):
+    """Means are greater for the wrong hypothesis in half of the sentences; applied as tuned."""
+    rows, lines = [], []
+    for n in range(20):
+        good, bad = f"w{n} a b c@@ d e", f"w{n} b a c@@ d e"
+        pair = [(good, "-1\t2"), (bad, "-2\t3")] if n % 2 else [(good, "-2\t2"), (bad, "-1\t9")]
+        pair = pair if n % 4 < 2 else pair[::-1]
+        rows.append(("s", good, [(-1, text) for text, _ in pair]))
+        lines += [line for _, line in pair]
+    nbest = write_nbest(tmp_path / "list", rows)
+    files = ["--nbest", nbest, "--scores", scores(tmp_path / "s", nbest, lines, model="m")]
+    weights, out = tmp_path / "w.json", tmp_path / "out"
+    command = ["tune", *files, "--join-subwords", "--output", weights]
+    assert "reranked 100.00" not in rerank(capsys, *command)
+    assert "reranked 100.00" in rerank(capsys, *command, "--sums")
+    printed = rerank(capsys, "apply", *files, "--weights", weights, "--output", out)
+    assert "reranked 100.00" in printed
+    assert read_lines(out) == [f"w{n} a b cd e" for n in range(20)]
+
+
+def test_several_runs(tmp_path, capsys, monkeypatch):
+    """Mean and deviation of a sample; the weights are those of the best run."""
+    valid, file = big(tmp_path, "valid")
+    asked = []
+
+    def tuned(lists, baseline, restarts, seed):
+        asked.append((restarts, seed))
+        return np.array([0.25, seed / 10, -0.5]), {5: 10.0, 6: 40.0, 7: 25.0}[seed]
+
+    monkeypatch.setattr(tune, "tune", tuned)
+    command = ["--nbest", valid, "--scores", file, "--output", tmp_path / "w.json"]
+    printed = rerank(capsys, "tune", *command, "--runs", 3, "--seed", 5, "--restarts", 4)
+    first, *names = printed.splitlines()
+    assert "reranked 25.00 ± 15.00 (3 runs), oracle 100.00" in first
+    assert names == ["  0.2500  score of the list", f"  0.6000  {file}", " -0.5000  length"]
+    assert asked == [(4, 5), (4, 6), (4, 7)]
+
+
 def test_without_references(tmp_path, capsys):
     valid, file = big(tmp_path, "valid", references=False)
     weights, out = tmp_path / "w.json", tmp_path / "out"
@@ -123,14 +171,15 @@ def test_no_difference_is_not_significant():
 def test_the_run_that_is_best_on_validation_is_taken(tmp_path, capsys):
     test, file = big(tmp_path, "test", 30)
     runs = [
-        {"seed": seed, "bleu": bleu, "weights": [0, sign, 0]}
-        for seed, (bleu, sign) in enumerate([(40, -1), (90, 1), (50, -1)])
+        {"seed": seed, "bleu": bleu, "weights": weights}
+        for seed, (bleu, weights) in enumerate([(40, [1, 0, 0]), (90, [0, 1, 0]), (50, [0, -1, 0])])
     ]
     tuned = {"join_subwords": False, "sums": False, "models": ["right"], "runs": runs}
     (tmp_path / "w.json").write_text(json.dumps(tuned))
     command = ["--nbest", test, "--scores", file, "--output", tmp_path / "out"]
     printed = rerank(capsys, "apply", *command, "--weights", tmp_path / "w.json")
     assert read_lines(tmp_path / "out") == [f"w{n} a b c d" for n in range(30)]
+    assert printed.splitlines()[1].startswith("p = 0.00")  # the first run changes nothing
     assert printed.splitlines()[1].endswith("best on validation, BLEU 100.00)")
 
 
