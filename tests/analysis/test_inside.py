@@ -53,6 +53,10 @@ def test_gates_are_those_of_the_equations():
         above = i * g + 0.5 * f * above + 0.5 * v * below
         assert_close([o * above.tanh()], [output[t, 0]])
     assert_close([below, above], [c_n[0, 0], c_n[1, 0]])
+    found = gates.measure([([[0]], [passes])])[1, ""]
+    (_, _, _, o), v = passes[0].gates.unbind(1), passes[1].gates[:, 4]
+    assert found["gate"].mean == pytest.approx(float(v.mean()))
+    assert found["difference"].mean == pytest.approx(float((v - o).abs().mean()))
 
 
 def test_histograms_by_hand():
@@ -92,6 +96,24 @@ def test_the_gate_below_is_of_the_same_step_and_direction():
     for key, own in found.items():
         assert own["difference"].mean == pytest.approx(above[key])
         assert own["difference"].deviation == pytest.approx(0, abs=1e-6)
+
+
+def test_the_table_of_gates_and_its_file(tmp_path):
+    own = {name: gates.Histogram() for name in gates.MEASURES}
+    own["gate"].add(np.array([0.05, 0.51, 0.95, 0.97, 0.99]))
+    own["range"].add(np.array([0.31]))
+    own["difference"].add(np.array([0.71, 0.73]))
+    (_, line) = gates.lines_of_table({"layer 2": own})
+    assert line.split()[2:] == ["0.69", "0.37", "0.20", "0.60", "0.31", "0.72"]
+    gates.write_csv(tmp_path / "gates.csv", {"layer 2": own})
+    rows = [row.split(",") for row in (tmp_path / "gates.csv").read_text().splitlines()[1:]]
+    assert len(rows) == 3 * gates.BINS
+    assert [row[1:] for row in rows if row[-1] != "0"] == [
+        ["gate", "0.04", "0.06", "1"], ["gate", "0.50", "0.52", "1"], ["gate", "0.94", "0.96", "1"],
+        ["gate", "0.96", "0.98", "1"], ["gate", "0.98", "1.00", "1"],
+        ["range", "0.30", "0.32", "1"],
+        ["difference", "0.70", "0.72", "1"], ["difference", "0.72", "0.74", "1"],
+    ]  # fmt: skip
 
 
 def test_files_of_their_own(tmp_path):
@@ -140,12 +162,22 @@ def test_consistency():
     assert routing.lines_of_table([[Routed("a", 1, 1.0)]], 2)[1].split() == ["0", "0.0%", "–"]
 
 
+def test_words_in_a_file(tmp_path):
+    routing.write_tsv(tmp_path / "words.tsv", SENTENCES)
+    assert (tmp_path / "words.tsv").read_text().splitlines()[1:] == [
+        "1\t1\t(\t0\t0.9000", "1\t2\t)\t1\t0.8000", "1\t3\t(\t0\t0.7000",
+        "2\t1\t)\t1\t1.0000", "2\t2\t(\t1\t0.6000", "2\t3\t<b>\t0\t0.5000",
+    ]  # fmt: skip
+
+
 def test_page():
     text = routing.page(SENTENCES, 2, "valid: <1>")
     assert "&lt;b&gt;</span>" in text
     assert "valid: &lt;1&gt;" in text
     assert text.count("<p>") == 1 + 2
     assert text.count("<span") == 2 + 6
+    style = f"background:{routing.colour(1, 2, 0.8)}"
+    assert f'<span style="{style}" title="cell 1, 0.800">)</span>' in text
     strong, weak = routing.colour(0, 2, 1.0), routing.colour(0, 2, 0.5)
     assert strong.endswith("0.75)")
     assert weak.endswith("0.08)")
@@ -163,6 +195,18 @@ def test_angles_by_hand():
     assert found[0, 1] == pytest.approx([0, 30], abs=1e-5)
     assert found[0, 2] == pytest.approx([0, 0], abs=1e-5)
     assert found[0, 3] == pytest.approx([90, 90])
+
+
+def test_the_table_of_angles_and_its_file(tmp_path):
+    found = {"layer 1": {(0, 2): np.array([1.0, 2.0, 9.0]), (1, 2): np.array([3.0, 4.0, 8.0])}}
+    lines = subspaces.lines_of_table(found)
+    assert [line.split()[2:] for line in lines[1:]] == [
+        ["0,", "2", "1.0°", "2.0°", "9.0°"], ["1,", "2", "3.0°", "4.0°", "8.0°"],
+    ]  # fmt: skip
+    subspaces.write_csv(tmp_path / "angles.csv", found)
+    assert (tmp_path / "angles.csv").read_text().splitlines()[1:4] == [
+        '"layer 1",0,2,1,1.0000', '"layer 1",0,2,2,2.0000', '"layer 1",0,2,3,9.0000'
+    ]  # fmt: skip
 
 
 def test_matrices_are_the_cells():
