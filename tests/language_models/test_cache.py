@@ -188,11 +188,17 @@ def test_runs(data, checkpoint, tmp_path, capsys):
         if split == "valid":
             assert tune(text, 9) == best
     assert result["cache"] == 9
+    assert result["parameters"] == sum(weight.numel() for weight in model.parameters())
+    assert printed[0] == (
+        f"cas_lstm_lm_tiny seed 1: perplexity {result['valid']:.2f} valid, {result['test']:.2f} "
+        f"test ({result['test_tokens']} tokens, continuous, {result['parameters']:,} parameters)"
+    )
     assert printed[1] == (
         f"cas_lstm_lm_tiny seed 1, cache of 9 words: perplexity {result['valid_with_cache']:.2f} "
         f"valid, {result['test_with_cache']:.2f} test (weight {best.weight:.3g}, flatness "
         f"{best.flatness:g})"
     )
+    assert printed[2] == f"cas_lstm_lm_tiny  test {result['test']:.2f}  (1 run)"
     assert printed[3] == f"cas_lstm_lm_tiny, cache  test {result['test_with_cache']:.2f}  (1 run)"
 
 

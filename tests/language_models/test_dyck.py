@@ -219,6 +219,8 @@ def test_training_logs_wcpa_and_analysis_agrees(data, tmp_path, capsys):
     ]
     arguments = ["analyze", "dyck", data, "--path", tmp_path / "checkpoint_last.pt"]
     arguments += ["--subset", "valid", "--csv", tmp_path / "a.csv", "--png", tmp_path / "a.png"]
+    (tmp_path / "results").write_text("{}\n")
+    arguments += ["--results", tmp_path / "results"]
     assert cli.main([str(argument) for argument in arguments]) == 0
     printed = capsys.readouterr().out
     assert f"WCPA {float(valid['valid_wcpa']):.3f}" in printed
@@ -236,6 +238,12 @@ def test_training_logs_wcpa_and_analysis_agrees(data, tmp_path, capsys):
     assert sum(int(r[2]) for r in rows) == sum(token.endswith(")") for token in text)
     assert sum(int(r[1]) for r in rows) > 0
     assert (tmp_path / "a.png").stat().st_size > 1000
+    first, last = (json.loads(r) for r in (tmp_path / "results").read_text().splitlines())
+    assert first == {}
+    assert last["subset"] == "valid"
+    assert last["perplexity"] == pytest.approx(perplexity, abs=6e-5)
+    assert (last["closed"], last["right"]) == tuple(sum(int(r[i]) for r in rows) for i in (2, 1))
+    assert f"at distance {last['wcpa_distance']}, " in printed
 
 
 def test_wcpa_of_several_batches():

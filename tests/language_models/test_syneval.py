@@ -1,7 +1,9 @@
 """Syntactic evaluation on generated pairs."""
 
 import csv
+import itertools
 import lzma
+import random
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from fairseq_casrnn.analysis.syneval import Accuracy, Pair
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import perplexity
 
-from .common import dictionary, random_model
+from .common import WORDS, dictionary, random_model
 from .conftest import train
 
 LINES = [
@@ -106,11 +108,43 @@ def test_command(data, checkpoint, tmp_path, capsys):
     assert len((tmp_path / "table.csv").read_text().splitlines()) == 1 + 2 * 5
 
 
+def test_a_baseline_beside_the_model(data, checkpoint, tmp_path, capsys):
+    """Each with its own scores; the end of the sentence counts unless it is left out."""
+    paths = [tmp_path / name for name in ("one.pt", "other.pt")]
+    for factor, path in zip((4, -4), paths, strict=True):
+        state = torch.load(checkpoint)
+        state["model"] = {name: factor * weight for name, weight in state["model"].items()}
+        torch.save(state, path)
+    rng = random.Random(1)
+    pairs = [[" ".join(rng.choices(WORDS, k=1 + n % 3)) for _ in "ab"] for n in range(100)]
+    lines = ["\t".join(["simple_agrmt", "x", *pair]) for pair in pairs]
+    (tmp_path / "t.tsv").write_text("\n".join(lines))
+    command = ["analyze", "syneval", tmp_path / "t.tsv", "--data", data, "--path", paths[1]]
+    command += ["--baseline", paths[0], "--csv", tmp_path / "table.csv"]
+    seen = []
+    for options in ([], ["--without-end"]):
+        assert cli.main([str(part) for part in (*command, *options)]) == 0
+        row = capsys.readouterr().out.splitlines()[1].split()
+        with open(tmp_path / "table.csv", newline="") as file:
+            written = [(line["model"], int(line["right"])) for line in csv.DictReader(file)]
+        expected = []
+        for path in paths:
+            model, task = perplexity.load(path, data)
+            words = task.source_dictionary
+            scores = syneval.score(model, words, itertools.chain(*pairs), end=not options)
+            expected.append(sum(scores[better] > scores[worse] for better, worse in pairs))
+        assert written == list(zip(("baseline", "model"), expected, strict=True))
+        assert [row[-4], row[-2]] == [f"{right / 100:.3f}" for right in expected]
+        assert expected[0] != expected[1]
+        seen.append(expected)
+    assert seen[0] != seen[1]
+
+
 def test_table_in_a_file(tmp_path):
-    table = {'a "b", c': Accuracy(3, 1, 1)}
+    table = {'a "b", c': Accuracy(6, 3, 2)}
     syneval.write_csv(tmp_path / "t.csv", {"model": table})
     with open(tmp_path / "t.csv", newline="") as file:
-        assert list(csv.reader(file))[1:] == [["model", 'a "b", c', "3", "1", "1"]]
+        assert list(csv.reader(file))[1:] == [["model", 'a "b", c', "6", "3", "2"]]
 
 
 def test_another_language(data, checkpoint, tmp_path, capsys):
