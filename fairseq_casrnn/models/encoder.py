@@ -54,8 +54,10 @@ class RecurrentEncoder(FairseqEncoder):
         if not bool(mask.any()):
             mask = lengths = shift = None
         else:
-            lengths = (~mask).sum(1).clamp(min=1)
-            shift = mask.long().cumprod(1).sum(1)  # padding before each sentence, (B,)
+            padding = mask.long()
+            shift, behind = (part.cumprod(1).sum(1) for part in (padding, padding.flip(1)))
+            # Of what stands between, (B,): the text itself may hold the padding symbol.
+            lengths = (src_tokens.size(1) - shift - behind).clamp(min=1)
             src_tokens = rolled(src_tokens.t(), shift).t()
         x = self.dropout_in_module(self.embed_tokens(src_tokens)).transpose(0, 1)
         tokens = src_tokens.t()

@@ -1,0 +1,74 @@
+"""What reaches the parts of a translation model: dropout, limits, a padding symbol in a text."""
+
+import pytest
+import torch
+from helpers import Case, assert_close
+
+from .common import EOS, PAD, build, make_task, random_model, run, source, target
+
+FOUR = {"lengths": (4, 4)}
+
+
+def test_dropout_between_the_layers():
+    """With p = 1 the upper layers read nothing from below, in training alone."""
+    model = random_model(Case("stacked_lstm"), "no-input-feed", encoder_dropout_out=1.0).train()
+    final = [model.encoder(source(seed=seed, **FOUR))["encoder_hidden"] for seed in (0, 9)]
+    assert_close([final[0][1]], [final[1][1]])
+    assert (final[0][0] - final[1][0]).abs().max() > 1e-6
+    model = random_model(Case("stacked_lstm"), "no-input-feed", decoder_dropout_out=1.0)
+    encoded = model.encoder(source(**FOUR))
+
+    def weights():
+        rows = [target(seed=seed, lengths=(3, 3)) for seed in (1, 9)]
+        return [model.decoder(row, encoded)[1]["attn"][0] for row in rows]
+
+    model.train()
+    assert_close(*([each] for each in weights()))
+    model.eval()
+    first, second = weights()
+    assert (first - second).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("variant", ["sizes", "no-input-feed"])
+def test_dropout_behind_the_layer_to_another_size(variant):
+    """With p = 1 the vocabulary's bias is left, not that layer's; step by step as well."""
+    model = random_model(Case("cas_lstm"), variant, decoder_dropout_out=1.0).train()
+    assert model.decoder.additional_fc.bias.abs().max() > 0
+    out, _ = run(model, source(**FOUR), target(lengths=(3, 3)))
+    assert_close([out], [model.decoder.fc_out.bias.expand_as(out)])
+    encoded = model.encoder(source(**FOUR))
+    model.decoder.eval()
+    model.decoder.dropout_out_module.apply_during_inference = True
+    out, _ = model.decoder(torch.tensor([[2], [2]]), encoded, incremental_state={})
+    assert_close([out], [model.decoder.fc_out.bias.expand_as(out)])
+
+
+def test_dropout_of_the_adaptive_softmax():
+    model = random_model(Case("cas_lstm"), "adaptive", decoder_dropout_out=0.3)
+    rates = {part.p for part in model.decoder.adaptive_softmax.modules() if hasattr(part, "p")}
+    assert rates == {0.3}
+
+
+def test_longest_sentences():
+    limits = {"max_source_positions": 30, "max_target_positions": 40}
+    model = build("cas_lstm_tiny", make_task(), **limits)
+    assert model.max_positions() == (30, 40)
+
+
+@pytest.mark.parametrize("case", [Case("stacked_lstm"), Case("cas_lstm")], ids=str)
+def test_a_padding_symbol_in_the_text(case):
+    """It is not attended to, but hides nothing of what stands behind it."""
+    model = random_model(case, "bidirectional").eval()
+    sentence = torch.tensor([[5, PAD, 6, EOS]])
+    x = model.encoder.embed_tokens(sentence).transpose(0, 1)
+    expected, (h_n, c_n) = model.encoder.rnn(x)
+    for before, after in ((0, 0), (2, 0), (0, 2)):
+        padded = torch.nn.functional.pad(sentence, (before, after), value=PAD)
+        other = torch.tensor([[7, 8, 9, 5, 6, EOS][: padded.size(1)]])
+        encoded = model.encoder(torch.cat([padded, other]))
+        assert_close([encoded["encoder_out"][before : before + 4, :1]], [expected])
+        for name, state in (("encoder_hidden", h_n), ("encoder_cell", c_n)):
+            assert_close([encoded[name][:, :1]], [model.encoder.side_by_side(state)])
+        out, attention = run(model, padded, torch.tensor([[EOS, 4]]))
+        assert_close([out], [run(model, sentence, torch.tensor([[EOS, 4]]))[0]])
+        assert not attention[..., before + 1].any()
