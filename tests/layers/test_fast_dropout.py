@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import rand
 
-from fairseq_casrnn.layers.dropout import FEWEST, dropout, dropout_mask
+from fairseq_casrnn.layers.dropout import FEWEST, dropout, dropout_mask, locked_dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.99])
@@ -75,3 +75,14 @@ def test_mask():
     mask = dropout_mask(torch.ones(1), (50, 200), 0.25)
     torch.manual_seed(6)
     assert torch.equal(mask, dropout(torch.ones(50, 200), 0.25))
+
+
+@pytest.mark.parametrize("features", [30, 9000])
+def test_one_mask_for_all_steps(features):
+    """Scaled, and another one for each sequence; the elements of x stay as they are otherwise."""
+    x = torch.randn(5, 2, features)
+    ratio = locked_dropout(x, 0.5) / x
+    assert ratio.sub(ratio[0]).abs().max() < 1e-5
+    assert set(ratio[0].round(decimals=4).unique().tolist()) == {0.0, 2.0}
+    assert not torch.equal(ratio[0, 0], ratio[0, 1])
+    assert locked_dropout(x, 0.5, training=False) is x

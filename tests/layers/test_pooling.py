@@ -38,6 +38,14 @@ def test_attention():
     assert_close([pooled[1]], [states[0, 1]])  # one word has all the attention
 
 
+def test_attention_starts_with_weights_for_some_states_over_others():
+    torch.manual_seed(0)
+    pool = Pooling("attention", 64)
+    assert 0.1 < pool.query.abs().max() <= 64**-0.5
+    assert 0.2 < pool.weight.abs().max() <= (6 / 128) ** 0.5
+    assert not pool.bias.any()
+
+
 def test_node():
     node = rand(2, 6)
     pool = Pooling("node", 2, node_size=6)

@@ -117,13 +117,16 @@ def test_boundaries_of_the_sentence_state_lstm():
     bare = encoder("sentence_state_lstm", no_boundaries=True).eval()
     assert_close([bare.encoder(sentence)], [rnn(embed(torch.tensor([[5], [6], [7]])))[1]])
     assert_close([bare.encoder(torch.tensor([[EOS]]))], [rnn(embed(torch.tensor([[EOS]])))[1]])
+    assert_close([bare.encoder(torch.tensor([[5, EOS]]))], [rnn(embed(torch.tensor([[5]])))[1]])
     both = bare.encoder(torch.tensor([[5, 6, 7, EOS], [EOS, 1, 1, 1]]))
     assert_close([both[1:]], [bare.encoder(torch.tensor([[EOS]]))])
 
 
 def test_sentence_nodes_and_window_reach_the_layer():
-    model = encoder("sentence_state_lstm", num_sentence_nodes=3, window=2, num_steps=5)
+    options = {"recompute": True, "engine": "reference"}
+    model = encoder("sentence_state_lstm", num_sentence_nodes=3, window=2, num_steps=5, **options)
     rnn = model.encoder.body.rnn
+    assert (rnn.recompute, rnn.engine) == (True, "reference")
     assert (rnn.num_sentence_nodes, rnn.window, rnn.num_steps) == (3, 2, 5)
     assert model.encoder.output_size == 3 * 8
     # One word, and a window wider than the sentence.
@@ -201,6 +204,18 @@ def test_classifier():
     ]
 
 
+def test_options_reach_their_parts():
+    model = encoder("stacked_lstm", engine="reference", encoder_interleaved=True)
+    assert model.encoder.body.rnn.engine == "reference"
+    assert model.encoder.body.rnn.bidirectional == "interleaved"
+    assert encoder("shortcut_lstm", engine="reference").encoder.body.rnn.layers[0].engine
+    kinds = [type(part) for part in encoder("cnn", mlp_batch_norm=True).classifier]
+    assert BatchNorm in kinds
+    kinds = [type(part) for part in encoder("cnn", mlp_activation="tanh").classifier]
+    assert torch.nn.Tanh in kinds
+    assert BatchNorm not in kinds
+
+
 def test_dropout_of_the_classifier():
     def rates(**options):
         model = encoder("cas_lstm", dropout=0.3, mlp_layers=1, **options)
@@ -217,7 +232,8 @@ def test_batch_norm_takes_a_single_sentence():
     assert_close([norm(rand(1, 3))], [expected])
     assert norm.training
     assert norm.running_mean.eq(0).all()  # not counted
-    assert norm(rand(4, 3)).mean(0).abs().max() < 1e-12
+    for count in (2, 4):
+        assert norm(rand(count, 3)).mean(0).abs().max() < 1e-12
 
 
 def test_embeddings_start_in_their_range():

@@ -86,6 +86,65 @@ def test_what_the_body_reads():
         assert tokens == ([first, *words, last] if first is not None else words)
 
 
+def test_words_and_their_spelling_keep_their_places():
+    """Between <s> and </s>, which have no spelling."""
+    model, seen = tagger("sentence_state_lstm").eval(), {}
+    model.encoder.body.register_forward_hook(
+        lambda module, args, output: seen.update(read=args[0], states=output[0])
+    )
+    rows = batch()
+    letters = spelling(rows)
+    states = model.encoder(rows, letters)
+    embedded, features = model.encoder.embed_tokens(rows), model.encoder.spelling(letters)
+    size = embedded.size(-1)
+    for b, length in enumerate(WORDS):
+        read, words = seen["read"][:, b], slice(1, 1 + length)
+        assert_close([read[words, :size]], [embedded[b, :length]])
+        assert_close([read[words, size:]], [features[b, :length]])
+        assert not read[[0, 1 + length], size:].any()
+        assert_close([states[b, :length]], [seen["states"][words, b]])
+
+
+@pytest.mark.parametrize("name", ["stacked_lstm", "sentence_state_lstm"])
+def test_a_padding_symbol_in_the_text(name):
+    """It stands for no word, but hides none behind it."""
+    model = tagger(name).eval()
+    rows = batch()[1:2].clone()
+    letters = spelling(rows)
+    rows[0, 1:3] = PAD
+    changed = rows.clone()
+    changed[0, -2] = 4 + (rows[0, -2] - 3) % 5
+    last = WORDS[1] - 1
+    before, after = model(rows, letters)[0][0, last], model(changed, letters)[0][0, last]
+    assert (before - after).abs().max() > 1e-6
+    wider = torch.cat([rows, rows.new_full((1, 2), PAD)], dim=1)
+    found, _ = model(wider, torch.nn.functional.pad(letters, (0, 0, 0, 2), value=PAD))
+    assert_close([found[:, : last + 1]], [model(rows, letters)[0]])
+
+
+def test_options_of_the_embeddings(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("w5 " + " ".join(["1"] * 8) + "\n")
+    options = {"encoder_embed_path": str(path), "encoder_freeze_embed": True}
+    weight = tagger("cas_lstm", encoder_embed_range=0.5, **options).encoder.embed_tokens.weight
+    assert weight[5].eq(1).all()
+    assert 0.4 < weight[6:].abs().max() <= 0.5
+    assert not weight.requires_grad
+
+
+def test_temperature_follows_the_epochs():
+    task = make_task()
+    model = tagger("second_order_lstm", task, num_cells=2)
+    task.begin_epoch(3, model)
+    assert model.encoder.body.rnn.temperature.item() == pytest.approx(0.81)
+
+
+def test_emissions_of_short_numbers_are_single_ones():
+    rows = batch()
+    for dtype, expected in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
+        assert tagger("stacked_lstm").to(dtype)(rows, spelling(rows))[0].dtype == expected
+
+
 def enumerate_tags(crf, emissions):
     """log p of every sequence of tags of one sentence (T, K)."""
     found = {}
@@ -196,6 +255,12 @@ def test_spelling_by_hand():
     words = torch.tensor([[[4, 5, 6], [7, PAD, PAD], [PAD, PAD, PAD]]])
     # 0·10 + 1 + .2, 10 + 2 + .3, 20 + 3; then a single letter, -4; then no word.
     assert_close([layer(words)], [torch.tensor([[[23.5], [-3.5], [0.0]]]).double()])
+
+
+def test_characters_start_in_their_range():
+    weight = Spelling(200, PAD, 12, 1).embed.weight  # (3 / 12) ** 0.5 = 0.5
+    assert 0.4 < weight.abs().max() <= 0.5
+    assert not weight[PAD].any()
 
 
 @pytest.mark.parametrize(
