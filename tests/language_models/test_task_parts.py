@@ -1,0 +1,117 @@
+"""The task stateful_language_modeling in parts: which data, which pieces, which state."""
+
+from collections import Counter
+
+import pytest
+import torch
+from fairseq.tasks import TASK_REGISTRY
+
+import fairseq_casrnn
+from fairseq_casrnn.data.streams import StreamDataset
+
+from .common import write_text
+from .conftest import preprocess
+
+fairseq_casrnn.register()
+
+from fairseq_casrnn.tasks.stateful_language_modeling import (  # noqa: E402
+    StatefulLanguageModelingConfig as Config,
+)
+
+
+def make_task(data, **options):
+    given = {"seed": 3, "bptt": 6, "batch_size_valid": None, "dataset_impl": None, **options}
+    return TASK_REGISTRY["stateful_language_modeling"].setup_task(Config(data=str(data), **given))
+
+
+@pytest.fixture(scope="module")
+def other(data, tmp_path_factory):
+    """Another text, by the same dictionary."""
+    folder = tmp_path_factory.mktemp("other")
+    for seed, split in enumerate(("train", "valid", "test"), 7):
+        write_text(folder / split, 40, seed)
+    return preprocess(folder, "--srcdict", data / "dict.txt")
+
+
+def test_folders_take_turns(data, other):
+    task, texts = make_task(f"{data}:{other}"), []
+    for epoch in (1, 2, 3):
+        task.load_dataset("train", epoch=epoch)
+        texts.append(task.datasets["train"].tokens)
+    alone = make_task(other)
+    alone.load_dataset("train")
+    assert torch.equal(texts[1], alone.datasets["train"].tokens)
+    assert torch.equal(texts[0], texts[2])
+    assert not torch.equal(texts[0], texts[1])
+
+
+def test_jitter_is_of_the_seed_and_the_epoch_and_in_training_alone(data):
+    task = make_task(data, bptt_jitter=2.0)
+
+    def lengths(seed, epoch, training=True):
+        dataset = StreamDataset(torch.arange(4, 304), 1)
+        iterator = task.stream_iterator(
+            dataset, max_sentences=2, seed=seed, epoch=epoch, training=training
+        )
+        return [batch[0].stop - batch[0].start for batch in iterator.frozen_batches]
+
+    assert lengths(1, 1) == lengths(1, 1)
+    assert lengths(1, 2) != lengths(1, 1) != lengths(2, 1)
+    assert set(lengths(1, 1, training=False)[:-1]) == {6}
+
+
+def test_which_streams_go_on_from_zeros(data):
+    """Others at each update, piece and worker and with each seed; h and c together."""
+    state = tuple(torch.ones(2, 64, 3) for _ in "hc")
+
+    def kept(seed=3, start=6, update=5, worker=0):
+        task = make_task(data, state_reset_prob=0.5, seed=seed)
+        task.worker = (worker, 2)
+        h, c = task.forget(state, start, update)
+        assert torch.equal(h, c)
+        assert torch.equal(h.any(-1), h.all(-1))
+        assert torch.equal(h[0], h[1])
+        return tuple(h[0, :, 0].tolist())
+
+    first = kept()
+    assert 16 < sum(first) < 48
+    others = [kept(seed=4), kept(start=12), kept(update=6), kept(worker=1)]
+    assert max(Counter([first, *others]).values()) == 1
+    assert kept() == first
+    assert make_task(data).forget(state, 6, 5) is state
+
+
+def test_a_batch_that_comes_again_starts_where_it_did(data):
+    """As after an overflow of half precision; training and evaluation do not mix."""
+    task, begun = make_task(data), []
+
+    def step(sample, number):
+        carried = sample["net_input"]["carried"]
+        before = carried.before(None)
+        begun.append(None if before is None else int(before[0, 0, 0]))
+        carried.after(None, torch.full((1, 2, 3), number))
+
+    for what, start, number in (
+        ("training", 0, 1),
+        ("training", 6, 2),
+        ("evaluation", 0, 7),
+        ("training", 6, 3),
+        ("evaluation", 6, 8),
+        ("training", 12, 4),
+        ("training", 0, 5),
+    ):
+        sample = {"start": start, "stop": start + 6, "net_input": {}, "target": torch.zeros(2, 6)}
+        task.carry_on(what, sample, step, number)
+    assert begun == [None, 1, None, 1, 7, 3, None]
+
+
+def test_sentences_of_one_length_come_in_random_order(data):
+    task = make_task(data, sentence_reset=True)
+    task.load_dataset("train")
+    dataset = task.datasets["train"]
+    orders = [dataset.ordered_indices().tolist() for _ in range(2)]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(50))
+    assert orders[0] != orders[1]
+    first = dataset[orders[0][0]]
+    assert first["source"][0] == task.dictionary.eos() == first["target"][-1]
+    assert torch.equal(first["source"][1:], first["target"][:-1])
