@@ -3,6 +3,7 @@
 import math
 from types import SimpleNamespace
 
+import numpy
 import pytest
 import torch
 from fairseq.logging import metrics
@@ -15,6 +16,7 @@ fairseq_casrnn.register()
 from fairseq_casrnn.criterions.sentence_classification import (  # noqa: E402
     SentenceClassificationCriterion as Criterion,
 )
+from fairseq_casrnn.criterions.sentence_classification import balanced  # noqa: E402
 
 LOGITS = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
 TARGET = torch.tensor([0, 1, 1])
@@ -63,6 +65,28 @@ def test_class_weights():
     assert loss_of(class_weights="balanced")[0] == pytest.approx(balanced)
 
 
+def test_balanced_weights_without_training_data():
+    """In the validation of a checkpoint there are none."""
+    without = task()
+    without.datasets = {}
+    loss, _, _ = Criterion(without, class_weights="balanced")(Model(), SAMPLE)
+    assert loss.item() == pytest.approx(sum(LOSSES))
+
+
+def test_balanced_weights_are_of_the_own_corpus():
+    """Not of what is mixed in; a class that it lacks has none."""
+    mix = SimpleNamespace(base=SimpleNamespace(labels=numpy.array([0, 2, 0])))
+    assert balanced(mix, 3).tolist() == pytest.approx([3 / (3 * 2), 0, 3 / (3 * 1)])
+
+
+def test_short_logits_are_summed_in_single_precision():
+    model = Model()
+    model.forward = lambda: LOGITS.bfloat16()
+    loss, logged = loss_of(model)
+    assert loss == pytest.approx(sum(LOSSES), rel=1e-6)
+    assert logged["loss"].dtype == torch.float32
+
+
 def test_l2_in_training_alone():
     """L2/2 · (1 + 4) for each of three sentences: no embeddings or biases, nothing frozen."""
     loss, logged = loss_of(l2=0.1)
@@ -88,6 +112,16 @@ def test_what_is_logged():
     assert values["accuracy"] == pytest.approx(66.67)
     assert values["macro_f1"] == pytest.approx(66.67)
     assert found["_confusion"].sum.tolist() == [[3, 0], [3, 3]]
+
+
+def test_batches_count_by_their_sentences():
+    """2 nats for one sentence and 1 for three."""
+    counts = torch.tensor([[1, 0], [0, 0]])
+    with metrics.aggregate(new_root=True) as found:
+        for nats, count in ((2.0, 1), (1.0, 3)):
+            log = {"loss": torch.tensor(nats), "sample_size": count, "confusion": count * counts}
+            Criterion.reduce_metrics([log])
+    assert found.get_smoothed_values()["loss"] == pytest.approx(3 / 4 / math.log(2), abs=1e-3)
 
 
 @pytest.mark.parametrize("weights", ["maybe:1", "yes", "yes:-1", "yes:x", "yes:nan", "yes:inf", ""])

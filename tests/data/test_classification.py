@@ -37,7 +37,15 @@ def test_batch_of_pairs():
     assert batch["net_input"]["src_tokens"].tolist() == [[2, 1, 1], [4, 4, 2]]
     assert batch["net_input"]["pair_tokens"].tolist() == [[10, 10, 10, 2], [2, 1, 1, 1]]
     assert "target" not in batch
+    assert batch["ntokens"] == 4 + 5  # of both
     assert data.sizes.tolist() == [3, 4]  # of the longer one
+
+
+def test_pairs_are_sorted_by_their_first_sentences_and_then_their_second():
+    pairs = [sentences((3, 2, 3, 2)), sentences((1, 5, 4, 2))]
+    assert SentenceDataset(pairs, None, PAD, shuffle=False).ordered_indices().tolist() == [
+        3, 1, 0, 2,
+    ]  # fmt: skip
 
 
 def test_batches_are_of_one_length():
@@ -65,6 +73,10 @@ def test_rare_words_are_forgotten_at_times():
         return data[n]["inputs"][0]
 
     assert words(1, 0).tolist() == [4] * 400 + [EOS]
+    rare[4] = True
+    places = [words(1, n) == unk for n in range(2)]
+    assert not places[0].equal(places[1])  # nor the same ones in every sentence
+    rare[4] = False
     once = words(1, 1)
     assert set(once[:-1].tolist()) == {5, unk}
     assert once[-1] == EOS
@@ -110,6 +122,15 @@ def test_every_epoch_has_another_part_of_the_extra_corpus():
     assert not mixed.can_reuse_epoch_itr_across_epochs
     batch = mixed.collater([mixed[9], mixed[0]])
     assert batch["id"].tolist() == [9, 0]
+
+
+def test_a_mix_knows_the_lengths_of_what_it_chose():
+    mixed = MixedDataset(dataset(), dataset(numpy.arange(2, 42)), 0.25, seed=5)
+    for epoch in (1, 2):
+        mixed.set_epoch(epoch)
+        lengths = [len(mixed[i]["inputs"][0]) for i in range(len(mixed))]
+        assert mixed.sizes.tolist() == lengths
+        assert [lengths[i] for i in mixed.ordered_indices()] == sorted(lengths)
 
 
 @pytest.mark.parametrize(("fraction", "count"), [(0.001, 1), (0.5, 20), (1.0, 40)])

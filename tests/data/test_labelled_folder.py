@@ -7,7 +7,7 @@ from fairseq.data import Dictionary
 from labelled_corpora import fails, note, read_back, run, write_mr, write_trec
 
 from fairseq_casrnn.data import mr, sst, trec
-from fairseq_casrnn.data.labelled import Example, Labelled, add_arguments, prepare
+from fairseq_casrnn.data.labelled import Example, Labelled, add_arguments, hold_out, prepare
 
 
 def test_the_layout_is_that_of_fairseq_preprocess(tmp_path):
@@ -87,3 +87,12 @@ def test_prepared_once(tmp_path, capsys):
     run(mr, raw, tmp_path / "out", "--force", "--no-lowercase")
     assert note(tmp_path / "out", "text")["lowercase"] is False
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["data-bin"]
+
+
+def test_what_is_held_out_keeps_its_order():
+    rest, held = hold_out(list(range(9000)), 500, seed=1)
+    assert len(held) == 500
+    assert held == sorted(held)
+    assert rest == sorted(set(range(9000)) - set(held))
+    assert hold_out(list(range(9000)), 500, seed=1) == (rest, held)
+    assert hold_out(list(range(9000)), 500, seed=2) != (rest, held)

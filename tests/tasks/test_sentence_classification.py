@@ -1,5 +1,6 @@
 """The task's data folder: what is wrong with it is said in one sentence."""
 
+import json
 import shutil
 
 import pytest
@@ -39,7 +40,8 @@ def data(originals, tmp_path):
 
 
 def setup(folder, **options):
-    return TASK.setup_task(Config(data=str(folder), seed=1, save_dir="", no_save=True, **options))
+    given = {"seed": 1, "save_dir": "", "no_save": True, **options}
+    return TASK.setup_task(Config(data=str(folder), **given))
 
 
 def load(folder, split="train", **options):
@@ -121,6 +123,9 @@ def test_singletons(data):
     counted = {task.dictionary[i] for i in task._forget().rare.nonzero().flatten()}
     assert words[3] in counted
     assert all(task.dictionary.count[task.dictionary.index(word)] == 1 for word in counted)
+    specials = range(task.dictionary.nspecial)
+    assert not counted & {task.dictionary[index] for index in specials}
+    assert setup(data, forget_singletons=0.5, seed=7)._forget().seed == 7
 
 
 def test_classes_padded_as_fairseq_preprocess_does(data):
@@ -187,6 +192,63 @@ def test_wrong_options(data, options, message):
 
 def test_mix():
     assert parse_mix("a:b:0.15") == ("a:b", 0.15)
+
+
+def test_words_of_a_mix_are_the_same_words(data, originals, tmp_path):
+    """Its folder has another dictionary, and another order of the classes."""
+    other = shutil.copytree(originals / "mr" / "data-bin", tmp_path / "other")
+    own = setup(data).dictionary
+    theirs = make_dictionary({"unheard": 9, "good": 3, "bad": 2})
+    (other / "label" / "dict.txt").write_text("positive 5\nnegative 4\n")
+    texts = [["unheard", "good"], ["bad"]] * 48
+    shutil.rmtree(other / "input0")
+    binarise({"train": texts}, theirs, other / "input0")
+    write_labels(other, "train", [["positive"], ["negative"]] * 48)
+    mixed = load(data, mix=f"{other}:1", seed=7)
+    assert mixed.seed == 7
+    first, second = mixed[96], mixed[97]
+    expected = [own.unk(), own.index("good"), own.eos()], [own.index("bad"), own.eos()]
+    assert (first["inputs"][0].tolist(), second["inputs"][0].tolist()) == expected
+    assert (first["label"], second["label"]) == (1, 0)
+    assert len(load(data, "valid", mix=f"{other}:1")) == 12
+
+
+def test_raw_text(data):
+    """Read as the training text was, unless the options say otherwise; cut where it is too long."""
+
+    def read(line, **options):
+        task = setup(data, **options)
+        return [task.dictionary[int(token)] for token in task.encode_text(line)]
+
+    assert read("Good, bad") == ["good", "<unk>", "bad", "</s>"]
+    assert read("Good bad", lowercase=False) == ["<unk>", "bad", "</s>"]
+    assert read("bad, bad", tokenizer="space") == ["<unk>", "bad", "</s>"]
+    assert read("bad bad good bad", truncate=3) == ["bad", "bad", "</s>"]
+    assert read("bad bad", truncate=3) == ["bad", "bad", "</s>"]
+    assert load(data, truncate=3).sizes.max() == 3
+
+
+def test_results_of_validations(data, tmp_path):
+    """One file for each set, and none where nothing is to be saved."""
+    task = setup(data, save_dir=str(tmp_path), no_save=False)
+    for number, split in enumerate(("valid", "test")):
+        task.get_batch_iterator(task.load_dataset(split), max_sentences=4)
+        task.write_validation({"accuracy": 50.0}, {"num_updates": number})
+    for number, name in enumerate(("validation.json", "validation.test.json")):
+        kept = json.loads((tmp_path / name).read_text())
+        assert kept == {"accuracy": 50.0, "num_updates": number}
+    (tmp_path / "validation.json").unlink()
+    task.cfg.no_save = True
+    task.get_batch_iterator(task.datasets["valid"], max_sentences=4)
+    task.write_validation({"accuracy": 50.0}, {"num_updates": 3})
+    assert not (tmp_path / "validation.json").exists()
+
+
+def test_only_training_is_shuffled_and_forgets(data):
+    for split, random in (("train", True), ("valid", False)):
+        dataset = load(data, split, forget_singletons=0.5)
+        assert dataset.shuffle is random
+        assert (dataset.forget is not None) is random
 
 
 def test_dictionaries_are_sorted_by_count():

@@ -96,13 +96,14 @@ def test_a_batch(original):
 def test_long_words_and_empty_sentences(data):
     """fairseq-preprocess makes an empty sentence of an empty line."""
     task = setup(data)
-    long = ["x"] * 80
+    long = ["x"] * 50 + ["o"] * 30
     replace(data, "input0", "valid", [["saw"], []], task.dictionary)
     replace(data, "label", "valid", [["O"], []], task.label_dictionary)
     replace(data, "spelling", "valid", [long, []], task.characters)
     dataset = task.load_dataset("valid")
     batch = dataset.collater([dataset[0], dataset[1]])
     assert batch["net_input"]["spelling"].shape == (2, 1, 50)
+    assert batch["net_input"]["spelling"][0].eq(task.characters.index("x")).all()
     assert batch["lengths"].tolist() == [1, 0]
     empty = dataset.collater([dataset[1]])
     assert empty["target"].tolist() == [[-1]]
@@ -124,6 +125,14 @@ def test_forgotten_words_keep_their_spelling(data):
         assert all(map(torch.equal, after["characters"], before["characters"]))
     written = [row[0] for rows in sentences(60, "train") for row in rows]
     assert changed == written.count("Rome") > 0
+
+
+def test_only_training_is_shuffled_and_forgets(data):
+    task = setup(data, forget_singletons=0.5)
+    for split, random in (("train", True), ("valid", False)):
+        dataset = task.load_dataset(split)
+        assert dataset.shuffle is random
+        assert (dataset.forget is not None) is random
 
 
 @pytest.mark.parametrize(
@@ -166,7 +175,8 @@ def test_raw_text(original):
     tokens, spelt = task.encode_words(["Anna", "1998", "ANNA"])
     words = [task.dictionary[int(token)] for token in tokens]
     assert words == ["anna", "0000", "anna", "</s>"]
-    assert "".join(task.characters[int(c)] for c in spelt[1]) == "1998"
+    shown = ["".join(task.characters[int(c)] for c in word) for word in spelt[:2]]
+    assert shown == ["Anna", "1998"]  # as they are written
     tokens, _ = setup(original, lowercase=False).encode_words(["Anna"])
     assert tokens[0] == task.dictionary.unk()
 
