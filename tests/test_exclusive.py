@@ -3,6 +3,7 @@
 import errno
 import subprocess
 import sys
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -62,3 +63,20 @@ def test_files_that_cannot_be_locked(tmp_path, number):
 def test_folder_that_does_not_exist(tmp_path):
     exclusive.claim(tmp_path / "missing")
     assert not (tmp_path / "missing").exists()
+
+
+@pytest.mark.parametrize(
+    ("no_save", "rank", "claims"), [(False, 0, True), (True, 0, False), (False, 1, False)]
+)
+def test_the_process_that_saves_claims_the_folder(tmp_path, no_save, rank, claims):
+    """Before a checkpoint is read."""
+    cfg = SimpleNamespace(no_save=no_save, save_dir=str(tmp_path))
+    trainer = SimpleNamespace(
+        cfg=SimpleNamespace(distributed_training=SimpleNamespace(distributed_rank=rank))
+    )
+
+    def load(cfg, trainer, **kwargs):
+        return (tmp_path / exclusive.LOCK).exists(), kwargs
+
+    found = exclusive._load_checkpoint(load, cfg, trainer, passed="on")
+    assert found == (claims, {"passed": "on"})
