@@ -43,6 +43,14 @@ def test_dropout_behind_the_layer_to_another_size(variant):
     assert_close([out], [model.decoder.fc_out.bias.expand_as(out)])
 
 
+def test_dropout_of_the_output_without_input_feeding():
+    sizes = {"decoder_out_embed_dim": 4, "decoder_dropout_out": 1.0}
+    model = random_model(Case("cas_lstm"), "no-input-feed", **sizes).train()
+    assert model.decoder.additional_fc is None
+    out, _ = run(model, source(**FOUR), target(lengths=(3, 3)))
+    assert_close([out], [model.decoder.fc_out.bias.expand_as(out)])
+
+
 def test_dropout_of_the_adaptive_softmax():
     model = random_model(Case("cas_lstm"), "adaptive", decoder_dropout_out=0.3)
     rates = {part.p for part in model.decoder.adaptive_softmax.modules() if hasattr(part, "p")}
