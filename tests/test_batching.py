@@ -3,7 +3,7 @@ import pytest
 from fairseq.data import FairseqDataset, data_utils
 from fairseq.tasks import FairseqTask
 
-import fairseq_casrnn  # noqa: F401
+from fairseq_casrnn import batching
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 20])
@@ -24,6 +24,16 @@ def test_a_generator_of_indices_loses_none_either():
         (i for i in range(11)), lambda index: 1, max_tokens=100, required_batch_size_multiple=8
     )
     assert sum(len(batch) for batch in batches) == 11
+
+
+def test_batches_of_fixed_shapes_are_left_as_they_are():
+    """They are not consecutive: what is missing is not the end."""
+
+    def batch_by_size(indices, **kwargs):
+        return [[3, 1]]
+
+    found = batching._batch_by_size(batch_by_size, numpy.arange(4), fixed_shapes=[[4, 2]])
+    assert found == [[3, 1]]
 
 
 class Shuffled(FairseqDataset):

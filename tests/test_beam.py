@@ -137,8 +137,10 @@ def test_groups_of_sentences_that_are_not_the_first(monkeypatch):
         found = []
         for at in range(3):
             lprobs, scores = table(3, 4, 20, seed=at)
-            if at == 2:  # a sentence is finished
+            lprobs[1, :, 7] += 30  # both groups of the second choose the same
+            if at == 2:  # the first is finished
                 lprobs, scores, numbers = lprobs[1:], scores[1:], numbers[1:]
+                lprobs.fill_(-9.0)[..., [8, 9]] = torch.tensor([-2.0, -1.0])
             scores = scores.unsqueeze(-1).repeat(1, 1, max(at, 1))
             found += step(search, at, lprobs, scores, None, numbers)
         chosen.append(found)
