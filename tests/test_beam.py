@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from fairseq.search import BeamSearch, DiverseBeamSearch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_casrnn import beam, recurrence
@@ -35,6 +35,7 @@ def by_sorting(lprobs, scores, count):
 
 
 @compiled
+@settings(deadline=None)
 @given(
     batch=st.integers(1, 3),
     rows=st.integers(1, 4),
@@ -80,7 +81,8 @@ def searches(monkeypatch):
     """fairseq's own search and the one in one pass; and how often the latter was taken."""
     original, used = BeamSearch.step, []
     assert not wrapped(original, STEP)  # not in a program that is not fairseq's
-    monkeypatch.setattr(BeamSearch, "step", original)
+    for search in (BeamSearch, DiverseBeamSearch):  # both are as they were afterwards
+        monkeypatch.setattr(search, "step", search.step)
     beam.install()
     beam.install()
     ours, best = BeamSearch.step, beam.best
@@ -127,6 +129,7 @@ def test_what_is_left_to_fairseq(searches, why, monkeypatch):
 def test_groups_of_sentences_that_are_not_the_first(monkeypatch):
     """fairseq looks overlaps up under the numbers that the sentences have in the data set."""
     original = DiverseBeamSearch.step
+    assert not wrapped(original, "fairseq_casrnn.beam._diverse_step")
     monkeypatch.setattr(BeamSearch, "step", BeamSearch.step)
     monkeypatch.setattr(DiverseBeamSearch, "step", original)
     beam.install()

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from fairseq.data import Dictionary, data_utils
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from labelled_corpora import fails, note, read_back, run
 from seqeval.metrics import f1_score
@@ -36,6 +36,7 @@ def test_bioes(given, bioes):
 TAGS = st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y"]), max_size=8)
 
 
+@settings(deadline=None)
 @given(TAGS)
 def test_no_span_is_lost_in_bioes(tags):
     assert spans(as_bioes(tags)) == spans(tags)

@@ -1,7 +1,7 @@
 """Scores of tags: counts add up, and spans are those of conlleval."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score, precision_score, recall_score
 
@@ -35,6 +35,7 @@ TAGS = st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y"])
 PAIRS = st.lists(st.lists(st.tuples(TAGS, TAGS), max_size=7), min_size=1, max_size=4)
 
 
+@settings(deadline=None)
 @given(PAIRS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
 def test_as_seqeval(pairs):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_casrnn.data.streams import StreamDataset, piece_lengths
@@ -12,6 +12,7 @@ from fairseq_casrnn.errors import UserError
 PAD = 1
 
 
+@settings(deadline=None)
 @given(
     total=st.integers(8, 90),
     rows=st.integers(1, 2),
