@@ -1,8 +1,8 @@
 # What the scripts of the translation recipes share; to be sourced, not run.
 #
 # A script sets RECIPE (its folder) and what it needs of ARCHS, SEEDS, SETTINGS (options of
-# fairseq-train), ROUTING (more of them, for second-order LSTMs) and AVERAGE, and calls prepare_main,
-# train_main or evaluate_main.
+# fairseq-train), ROUTING (more of them, for second-order LSTMs), UNROUTED (for all others) and
+# AVERAGE, and calls prepare_main, train_main or evaluate_main.
 # Runs lie in OUT/ARCH/seedN, OUT being DEFAULT_OUT (RECIPE/out) unless it is given.
 
 REPO="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -143,7 +143,7 @@ check_arch() { :; }
 
 # train_one ARCH SEED RUN
 train_one() {
-    local own=()
+    local own=(${UNROUTED[@]+"${UNROUTED[@]}"})
     case "$1" in second_order_*) own=(${ROUTING[@]+"${ROUTING[@]}"}) ;; esac
     fairseq_train "$@" "${TASK[@]}" --arch "$1" ${own[@]+"${own[@]}"}
 }

@@ -20,10 +20,12 @@ else
     # A hundred times the paper's rate, falling to zero over the 40 epochs. No early stopping:
     # while the temperature is high, hard routing makes validation worse than training. It must
     # end far lower than 0.9 an epoch would have it: the scores shrink along with it for a while.
-    ROUTING=(--temperature-decay 0.8 --temperature-floor 1e-4)
+    # By then the attention has next to no gradient but for rare, long ones, of nearly equal scores.
+    # Adam's step is the gradient over what it remembers, 1000 of them with 0.999: one that undoes
+    # ten epochs. ε keeps steps small where nothing is remembered.
+    ROUTING=(--temperature-decay 0.8 --temperature-floor 1e-4 --adam-eps 1e-3)
+    UNROUTED=(--adam-eps 1e-4)
     SETTINGS+=(
-        # At low temperatures a gradient of nearly equal scores is rare and long. After a thousand
-        # short ones, which is what Adam's 0.999 remembers, its step is one that undoes ten epochs.
         --optimizer torch_adam --adam-betas '(0.9, 0.98)' --lr 1e-2 --clip-norm 0.1
         --lr-scheduler polynomial_decay --total-num-update 40000
         --max-epoch 40
