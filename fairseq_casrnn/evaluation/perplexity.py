@@ -235,7 +235,7 @@ def read_streams(
         if keep and kept is None:
             kept = features.new_zeros(len(text.tokens), features.size(-1))
         for row, (stream, start, _) in enumerate(pieces):
-            length = int(target[row].ne(dictionary.pad()).sum())
+            length = int(batch["net_input"]["src_lengths"][row])
             first = int(text.bounds[stream]) + start + 1
             scores[first : first + length] = found[row, :length].numpy()
             if keep:

@@ -48,10 +48,14 @@ def test_batches_of_sentences():
 
 @pytest.mark.parametrize("streams", [1, 3])
 def test_streams(monkeypatch, streams):
-    """In pieces as in one pass; the first token of each stream has no score."""
+    """In pieces as in one pass; the first token of each stream has no score.
+
+    One of the others is the padding symbol, which is a token like any in the text itself.
+    """
     monkeypatch.setattr(perplexity, "BATCH_TOKENS", 8)
     model, words = random_model("dg_lstm"), dictionary()
     text = random_tokens(1, 29)[0]
+    text[14] = words.pad()
     scores = perplexity.score_streams(model, words, text.split([9, 11, 9]), streams)
     expected = []
     for stream in text.tensor_split(streams):
