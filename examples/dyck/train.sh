@@ -23,7 +23,8 @@ else
     # By then the attention has next to no gradient but for rare, long ones, of nearly equal scores.
     # Adam's step is the gradient over what it remembers, 1000 of them with 0.999: one that undoes
     # ten epochs. ε keeps steps small where nothing is remembered.
-    ROUTING=(--temperature-decay 0.8 --temperature-floor 1e-4 --adam-eps 1e-3)
+    ROUTING=(--temperature-decay 0.8 --temperature-floor 1e-4)
+    ROUTING_SHALLOW=(--adam-eps 1e-3) # for m up to 4; deeper languages are learnt too slowly so
     UNROUTED=(--adam-eps 1e-4)
     SETTINGS+=(
         --optimizer torch_adam --adam-betas '(0.9, 0.98)' --lr 1e-2 --clip-norm 0.1
@@ -40,6 +41,7 @@ for m in $DEPTHS; do
     case " ${REST[*]-} " in *" -h "* | *" --help "*) train_usage; exit 0 ;; esac
     (
         ARCHS="stacked_lstm_lm_dyck_$m second_order_lstm_lm_dyck_$m"
+        [ "$m" -gt 4 ] || ROUTING+=(${ROUTING_SHALLOW[@]+"${ROUTING_SHALLOW[@]}"})
         train_main --data "$BASE_DATA/m$m" --out "$BASE_OUT/m$m" ${REST[@]+"${REST[@]}"}
     )
 done
