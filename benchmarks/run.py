@@ -77,6 +77,8 @@ def main() -> None:
     text += measure("scaling", "--threads", "1") + "![scaling](scaling.png)\n"
     text += measure("sentence_encoders", "--threads", threads[-1])
     text += "![by sentence length](sentence_lengths.png)\n"
+    text += measure("sentence_encoders", "--threads", threads[-1], "--mixed")
+    text += "![by sentence length, mixed](sentence_lengths_mixed.png)\n"
     path = machine.folder() / "README.md"
     path.write_text(text, encoding="utf-8")
     print(f"written to {path}")

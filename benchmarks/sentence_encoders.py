@@ -1,10 +1,12 @@
 """Speed of sentence encoders' bodies against sentence length: a table and log-log curves.
 
-    python benchmarks/sentence_encoders.py [--threads 2] [--steps 9] [--out DIR]
+    python benchmarks/sentence_encoders.py [--threads 2] [--steps 9] [--mixed] [--out DIR]
 
 The sentence-state LSTM computes all words of a step at once, a BiLSTM one after another; but each
 of its steps multiplies about half as much as the whole two-layer BiLSTM of equal size. Beside
-torch's BiLSTM stands this package's, of the same sizes. Writes DIR/sentence_lengths.png.
+torch's BiLSTM stands this package's, of the same sizes. With --mixed, lengths are uniform between 1
+and the one in the table, padding of which torch computes, too. Writes DIR/sentence_lengths.png, or
+sentence_lengths_mixed.png.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathlib import Path
 
 import machine
 import torch
-from recurrent_layers import train
+from lengths import Padded, train
 from scaling import draw
 from torch import nn
 
@@ -28,7 +30,7 @@ def models(size: int, steps: int) -> dict[str, nn.Module]:
     """The encoders that are compared, by name."""
     both = {"num_layers": 2, "bidirectional": True}
     return {
-        "2-layer BiLSTM (nn.LSTM)": nn.LSTM(size, size, **both),
+        "2-layer BiLSTM (nn.LSTM)": Padded(size, size, **both),
         "2-layer BiLSTM (ours)": layers.build("stacked_lstm", size, size, 2, "interleaved"),
         f"sentence-state LSTM, {steps} steps": layers.SentenceStateLSTM(
             size, size, num_steps=steps
@@ -44,9 +46,15 @@ def milliseconds(args, device: str) -> dict[str, list[float]]:
         x = torch.randn(
             length, args.batch_size, args.hidden_size, device=device, requires_grad=True
         )
-        with torch.no_grad():
-            grads = {name: torch.ones_like(model(x)[0]) for name, model in made.items()}
-        jobs = {name: partial(train, model, x, grads[name]) for name, model in made.items()}
+        lengths = None
+        if args.mixed:
+            lengths = torch.randint(1, length + 1, (args.batch_size,))
+            lengths[0] = length
+        jobs = {}
+        for name, model in made.items():
+            with torch.no_grad():
+                grad = torch.ones_like(model(x, lengths=lengths)[0])
+            jobs[name] = partial(train, model, x, lengths, grad)
         for name, seconds in machine.median_seconds(jobs, args.rounds).items():
             curves.setdefault(name, []).append(1e3 * seconds)
     return curves
@@ -61,6 +69,7 @@ def main() -> None:
     parser.add_argument("--hidden-size", type=int, default=300)
     parser.add_argument("--steps", type=int, default=9, help="of the sentence-state LSTM")
     parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
+    parser.add_argument("--mixed", action="store_true", help="sentences of lengths up to that")
     parser.add_argument("--out", type=Path, help="folder of the plot (default: this machine's)")
     args = parser.parse_args()
     allocation.keep_freed_memory()
@@ -68,14 +77,14 @@ def main() -> None:
     torch.set_float32_matmul_precision(args.precision)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(1)
-    how = f"{args.threads} threads, {args.precision} precision"
+    how = f"{args.threads} threads, {args.precision} precision{', mixed' * args.mixed}"
     sizes = f"B {args.batch_size}, H {args.hidden_size}"
     print(f"\n## Sentence encoders, {how}: ms of a training step by sentence length; {sizes}\n")
     print(machine.warn_if_busy(args.threads), end="")
     curves = milliseconds(args, device)
     rows = [[name, *(f"{ms:.1f}" for ms in values)] for name, values in curves.items()]
     print(machine.table(["length", *map(str, LENGTHS)], rows))
-    path = (args.out or machine.folder()) / "sentence_lengths.png"
+    path = (args.out or machine.folder()) / f"sentence_lengths{'_mixed' * args.mixed}.png"
     draw({"sentence length": (LENGTHS, curves)}, path, f"{machine.name()}, {how}; {sizes}")
 
 

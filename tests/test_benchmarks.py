@@ -99,15 +99,19 @@ def test_cross_entropy(monkeypatch, capsys):
     assert [row[0] for row in table[2:]] == ["| 6, 3, 9", "| 5, 2, 7"]
 
 
-def test_sentence_encoders(monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize("mixed", [[], ["--mixed"]])
+def test_sentence_encoders(monkeypatch, tmp_path, capsys, mixed):
     monkeypatch.setattr(sentence_encoders, "LENGTHS", (1, 3))
     options = ["--hidden-size", "4", "--batch-size", "2", "--steps", "2", "--rounds", "1"]
-    monkeypatch.setattr(sys, "argv", ["sentence_encoders.py", *options, "--out", str(tmp_path)])
+    monkeypatch.setattr(
+        sys, "argv", ["sentence_encoders.py", *options, *mixed, "--out", str(tmp_path)]
+    )
     sentence_encoders.main()
     table = rows(capsys.readouterr().out)
     assert [len(row) for row in table] == [3] * 5
     assert table[0] == ["| length", "1", "3 |"]
-    assert (tmp_path / "sentence_lengths.png").stat().st_size > 1000
+    plot = "sentence_lengths_mixed.png" if mixed else "sentence_lengths.png"
+    assert (tmp_path / plot).stat().st_size > 1000
 
 
 def test_translation(monkeypatch, tmp_path):

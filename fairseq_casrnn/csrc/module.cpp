@@ -219,7 +219,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 12;  // INTERFACE there
+  m.attr("interface") = 13;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
 #ifdef INTRA_OP_PARALLEL  // of ATen/Parallel.h, which without it runs everything on one thread
@@ -237,6 +237,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("best_sums", &run_best_sums, release());
   m.def("decode_forward", &run_decode_forward, release());
   m.def("decode_backward", &run_decode_backward, release());
+  m.def("look_around", quietly(&look_around), release());
+  m.def("look_around_backward", quietly(&look_around_backward), release());
   m.def("mix_words", quietly(&mix_words), release());
   m.def("mix_words_backward", quietly(&mix_words_backward), release());
   m.def("gather_words", quietly(&gather_words), release());

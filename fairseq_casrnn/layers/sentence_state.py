@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
@@ -14,8 +13,8 @@ from ..cells.base import at_least_one
 from ..errors import UserError
 from ..recurrence import engine_name
 from ..recurrence.products import linear
-from ..recurrence.sentence_state import gather_words, is_compiled, mix_words
-from .sequences import check_lengths, padding_mask, run_packed
+from ..recurrence.sentence_state import words_of
+from .sequences import check_lengths, run_packed
 
 
 class SentenceStateLSTM(nn.Module):
@@ -43,8 +42,8 @@ class SentenceStateLSTM(nn.Module):
             (first row of the paper's Table 2).
         recompute: keep only the states of each step and compute the gates again in the backward:
             a fraction of the memory for a third more time.
-        engine: ``cpp`` passes over the gates in compiled loops, any other in torch's operations;
-            None for the default of :mod:`fairseq_casrnn.recurrence`.
+        engine: ``cpp`` passes over the gates in compiled loops and leaves padding out, any other
+            in torch's operations; None for the default of :mod:`fairseq_casrnn.recurrence`.
 
     Parameters, with G = 2w + K + 4 gates **i l_w…l_1 f r_1…r_w s_1…s_K o u**: ``weight_hh``
     (G·H, (2w+1)·H), ``weight_ih`` (G·H, I), ``weight_gh`` (G·H, K·H), ``bias`` (G·H); for the
@@ -132,72 +131,46 @@ class SentenceStateLSTM(nn.Module):
                 f"input has shape {shape}; expected (time, batch, {self.input_size}), not empty"
             )
         steps, batch, _ = shape
-        given = check_lengths(lengths, steps, batch, x.device)
-        if given is None:
-            lengths = torch.full((batch,), steps, device=x.device)
-        else:
-            lengths = given
-            # Not even NaN there may reach a weight's gradient.
-            x = x.masked_fill(padding_mask(lengths, steps).unsqueeze(-1), 0.0)
-        gx = linear(x, self.weight_ih, self.bias)  # (T, B, G*H), for all steps at once
-        h = self.h0.to(gx.dtype).expand(steps, batch, -1)
-        if given is not None:
-            h = h.masked_fill(padding_mask(lengths, steps).unsqueeze(-1), 0.0)
-        g = self.h0.to(gx.dtype).expand(batch, self.num_sentence_nodes, -1)
+        words = words_of(self.engine, x, check_lengths(lengths, steps, batch, x.device))
+        # For all steps at once. Not even NaN at padding may reach a weight's gradient.
+        gx = linear(words.rows(x), self.weight_ih, self.bias)
+        h0 = self.h0.to(gx.dtype)
+        h, g = words.alike(h0), h0.expand(batch, self.num_sentence_nodes, -1)
         state = (h, torch.zeros_like(h), g, torch.zeros_like(g))
         for _ in range(self.num_steps):
             if self.recompute and torch.is_grad_enabled():
-                state = checkpoint(self.step, gx, lengths, *state, use_reentrant=False)
+                state = checkpoint(self._step, words, gx, *state, use_reentrant=False)
             else:
-                state = self.step(gx, lengths, *state)
-        return state[0], state[2].flatten(1)
+                state = self._step(words, gx, *state)
+        return words.whole(state[0]), words.nodes(state[2]).flatten(1)
 
-    def step(self, gx: Tensor, lengths: Tensor, h: Tensor, c: Tensor, g: Tensor, c_g: Tensor):
-        """All states of one step from those of the step before.
+    def _step(self, words, gx: Tensor, h: Tensor, c: Tensor, g: Tensor, c_g: Tensor):
+        """All states of one step from those of the step before: h, c, g, c_g.
 
         Args:
-            gx: ``(T, B, G*H)``, W_ih x + b.
-            lengths: ``(B,)``.
-            h, c: ``(T, B, H)``, zero at padding.
+            words: of the batch, which has all that has to do with lengths.
+            gx: W_ih x + b of each word, (…, G*H).
+            h, c: (…, H) likewise.
             g, c_g: ``(B, K, H)``.
-
-        Returns:
-            The new h, c, g, c_g.
         """
-        return *self._words(gx, lengths, h, c, g, c_g), *self._nodes(lengths, h, c, g, c_g)
+        # Eq. 2.
+        around, total = words.look_around(h, self.window)
+        gates = linear(around, self.weight_hh)
+        nodes = self.num_sentence_nodes
+        shared = (
+            linear(g.flatten(1), self.weight_gh) if nodes else gx.new_zeros(len(g), len(self.bias))
+        )
+        new_h, new_c = words.mix(gates, gx, shared, c, c_g)
+        return new_h, new_c, *self._nodes(words, h, c, total / words.lengths, g, c_g)
 
-    def _words(self, gx, lengths, h, c, g, c_g):
-        """Eq. 2."""
-        size, nodes, span = self.hidden_size, self.num_sentence_nodes, 2 * self.window + 1
-        gates = linear(torch.cat(self._around(h), -1), self.weight_hh)
-        # (B, G*H) for every word.
-        shared = linear(g.flatten(1), self.weight_gh) if nodes else gx.new_zeros(gx.shape[1:])
-        if is_compiled(self.engine, gx):
-            return mix_words(gates, gx, shared, c, c_g, lengths)
-        mixing, o, u = (gx + gates + shared).split([(1 + span + nodes) * size, size, size], dim=-1)
-        # σ first and softmax after: the exponents lie in (0, 1), so nothing can overflow.
-        weights = mixing.sigmoid().exp().unflatten(-1, (-1, size))  # (T, B, 1+span+K, H)
-        cells = [u.tanh(), *self._around(c)]
-        total = sum(weights[..., k, :] * cell for k, cell in enumerate(cells))
-        total = total + (weights[..., 1 + span :, :] * c_g).sum(-2)
-        padding = padding_mask(lengths, len(gx)).unsqueeze(-1)
-        new_c = (total / weights.sum(-2)).masked_fill(padding, 0.0)
-        return (o.sigmoid() * new_c.tanh()).masked_fill(padding, 0.0), new_c
-
-    def _around(self, states: Tensor) -> list[Tensor]:
-        """``states`` (T, B, H) of the words i−w, …, i+w, zero beyond the sentence."""
-        padded = F.pad(states, (0, 0, 0, 0, self.window, self.window))
-        return [padded[k : k + states.size(0)] for k in range(2 * self.window + 1)]
-
-    def _nodes(self, lengths, h, c, g, c_g):
-        """Eq. 3, for all K nodes."""
+    def _nodes(self, words, h, c, mean, g, c_g):
+        """Eq. 3, for all K nodes; mean: ``(B, H)``, of the words' h."""
         size, nodes = self.hidden_size, self.num_sentence_nodes
         if not nodes:
             return g, c_g
         w_g, w_f, w_o = self.weight_sg.view(nodes, 3, size, size).unbind(1)  # (K, H, H) each
         u_g, u_f, u_o = self.weight_sh.view(nodes, 3, size, size).unbind(1)
         b_g, b_f, b_o = self.bias_s.view(nodes, 3, size).unbind(1)  # (K, H) each
-        mean = h.sum(0) / lengths.unsqueeze(1)  # (B, H)
 
         def apart(x, weight):  # every node's own weight on a common input: (…, K*H)
             return linear(x, weight.flatten(0, 1))
@@ -215,13 +188,7 @@ class SentenceStateLSTM(nn.Module):
         o = (own(w_o) + split(apart(mean, u_o)) + b_o).sigmoid()
         # Shares are exp(σ − 1): the factor 1/e is common to all.
         f_nodes = (f_nodes.sigmoid() - 1).exp()
-        f_words, shared = apart(h, u_f), own(w_f) + b_f  # (T, B, K*H), (B, K, H)
-        if is_compiled(self.engine, h):
-            cells, shares = gather_words(f_words, shared.flatten(1), c, lengths)
-        else:
-            f_words = ((split(f_words) + shared).sigmoid() - 1).exp()
-            f_words = f_words.masked_fill(padding_mask(lengths, len(h))[..., None, None], 0.0)
-            cells, shares = (f_words * c.unsqueeze(2)).sum(0), f_words.sum(0)
+        cells, shares = words.gather(apart(h, u_f), (own(w_f) + b_f).flatten(1), c)
         new_c_g = (cells + (f_nodes * c_g.unsqueeze(1)).sum(2)) / (shares + f_nodes.sum(2))
         return o * new_c_g.tanh(), new_c_g
 

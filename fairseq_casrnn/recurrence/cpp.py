@@ -39,7 +39,7 @@ KERNELS: dict[type[Cell], str] = {
 """The kernel of each cell; by exact class, for a subclass may compute something else."""
 
 
-INTERFACE = 12
+INTERFACE = 13
 """Number of the interface between this file and ``csrc/module.cpp``; both change together."""
 
 

@@ -1,78 +1,195 @@
-"""The elementwise parts of a sentence-state LSTM's step, in C++ where the extension can run them.
+"""What a sentence-state LSTM's words do in a step beside products, in two classes that are alike.
 
-Torch's operations pass over the gates of all words a dozen times in either direction; here they are
-passed over once. Shapes and names as in :class:`fairseq_casrnn.layers.SentenceStateLSTM`.
+Torch's operations pass over the gates of all words a dozen times in either direction, and over
+padding; the compiled extension passes once, over words. Shapes and names as in
+:class:`fairseq_casrnn.layers.SentenceStateLSTM`.
 """
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from . import autocast, cpp, eager, engine_name
+from .ragged import Padded, Ragged
 
 
-def is_compiled(engine: str | None, x: Tensor) -> bool:
-    """Whether ``engine`` (None: the default) is ``cpp``, and runs on what ``x`` is."""
-    return (
+def words_of(engine: str | None, x: Tensor, lengths: Tensor | None) -> PaddedWords | RaggedWords:
+    """The words of a batch x ``(T, B, I)``, for ``engine`` (None: the default) to step through.
+
+    lengths: ``(B,)``, int64, or None where nothing is padding.
+    """
+    compiled = (
         engine_name(engine, x.device.type) == "cpp"
         and x.device.type == "cpu"
         and x.dtype in (torch.float32, torch.float64)
         and not autocast("cpu")
     )
+    return (RaggedWords if compiled else PaddedWords)(x, lengths)
 
 
-def mix_words(gates, gx, gg, c, nodes, lengths) -> tuple[Tensor, Tensor]:
-    """New h and c ``(T, B, H)`` of the words, zero at padding.
+class PaddedWords:
+    """States of all words ``(T, B, ·)``, zero at padding; torch's operations.
 
-    Args:
-        gates: ``(T, B, G*H)``, W_hh ξ; is overwritten.
-        gx, gg: ``(T, B, G*H)``, W_ih x + b, and ``(B, G*H)``, W_gh g.
-        c, nodes: ``(T, B, H)`` and ``(B, K, H)``, the cells of words and sentence nodes.
-        lengths: ``(B,)``, int64.
+    Attributes:
+        lengths: ``(B, 1)``.
     """
-    return _Mix.apply(*(x.contiguous() for x in (gates, gx, gg, c, nodes, lengths)))
+
+    def __init__(self, x: Tensor, lengths: Tensor | None):
+        steps, batch, _ = x.shape
+        if lengths is None:
+            lengths = torch.full((batch,), steps, device=x.device)
+            self.padding = None
+        else:
+            t = torch.arange(steps, device=x.device).unsqueeze(1)
+            self.padding = (t >= lengths).unsqueeze(-1)  # (T, B, 1)
+        self.lengths = lengths.unsqueeze(1)
+
+    def without_padding(self, states: Tensor) -> Tensor:
+        """``(T, B, ·)`` with zeros at padding, whatever stood there, NaN included."""
+        return states if self.padding is None else states.masked_fill(self.padding, 0.0)
+
+    rows = without_padding
+    """The words' own of ``(T, B, ·)``."""
+
+    def whole(self, states: Tensor) -> Tensor:
+        """``(T, B, ·)`` of the words' own, zero at padding."""
+        return states
+
+    def nodes(self, states: Tensor) -> Tensor:
+        """``(B, ·)`` of the sentences, in the caller's order."""
+        return states
+
+    def alike(self, state: Tensor) -> Tensor:
+        """``state`` (H) for every word."""
+        batch = self.lengths.size(0)
+        steps = int(self.lengths.max()) if self.padding is None else self.padding.size(0)
+        return self.without_padding(state.expand(steps, batch, -1))
+
+    def look_around(self, h: Tensor, window: int) -> tuple[Tensor, Tensor]:
+        """ξ ``(T, B, (2w+1)*H)``, zero beyond the sentence, and the sum of the words ``(B, H)``."""
+        return torch.cat(self._around(h, window), -1), h.sum(0)
+
+    def mix(self, gates, gx, gg, c, nodes) -> tuple[Tensor, Tensor]:
+        """New h and c of the words.
+
+        Args:
+            gates: ``(T, B, G*H)``, W_hh ξ; may be overwritten.
+            gx, gg: ``(T, B, G*H)``, W_ih x + b, and ``(B, G*H)``, W_gh g.
+            c, nodes: ``(T, B, H)`` and ``(B, K, H)``, the cells of words and sentence nodes.
+        """
+        size, cells = c.size(-1), nodes.size(1)
+        shares = gates.size(-1) // size - 2
+        window = (shares - 2 - cells) // 2
+        mixing, o, u = (gx + gates + gg).split([shares * size, size, size], dim=-1)
+        # σ first and softmax after: the exponents lie in (0, 1), so nothing can overflow.
+        weights = mixing.sigmoid().exp().unflatten(-1, (shares, size))
+        mixed = [u.tanh(), *self._around(c, window)]
+        total = sum(weights[..., k, :] * cell for k, cell in enumerate(mixed))
+        total = total + (weights[..., len(mixed) :, :] * nodes).sum(-2)
+        new_c = self.without_padding(total / weights.sum(-2))
+        return self.without_padding(o.sigmoid() * new_c.tanh()), new_c
+
+    def gather(self, gates, gg, c) -> tuple[Tensor, Tensor]:
+        """Σᵢ eᵢ⊙cᵢ and Σᵢ eᵢ over the words, ``(B, K, H)`` each, with e = exp(σ(gates + gg) − 1).
+
+        Args:
+            gates: ``(T, B, K*H)``, U_f h; may be overwritten.
+            gg: ``(B, K*H)``, W_f g + b_f.
+            c: ``(T, B, H)``.
+        """
+        shares = self.without_padding(((gates + gg).sigmoid() - 1).exp())
+        shares = shares.unflatten(-1, (-1, c.size(-1)))
+        return (shares * c.unsqueeze(2)).sum(0), shares.sum(0)
+
+    @staticmethod
+    def _around(states: Tensor, window: int) -> list[Tensor]:
+        """``states`` of the words i−w, …, i+w, zero beyond the sentence."""
+        padded = F.pad(states, (0, 0, 0, 0, window, window))
+        return [padded[k : k + states.size(0)] for k in range(2 * window + 1)]
 
 
-def gather_words(gates, gg, c, lengths) -> tuple[Tensor, Tensor]:
-    """Σᵢ eᵢ⊙cᵢ and Σᵢ eᵢ over the words, ``(B, K, H)`` each, with e = exp(σ(gates + gg) − 1).
+class RaggedWords:
+    """The words alone, ``(N, ·)``: the first of all sentences, the longest first, then the second.
 
-    Args:
-        gates: ``(T, B, K*H)``, U_f h; is overwritten.
-        gg: ``(B, K*H)``, W_f g + b_f.
-        c: ``(T, B, H)``.
-        lengths: ``(B,)``, int64.
+    Methods as those of :class:`PaddedWords`, in C++, with N words in place of ``(T, B)`` and the
+    sentences in their own order.
     """
-    return _Gather.apply(*(x.contiguous() for x in (gates, gg, c, lengths)))
+
+    def __init__(self, x: Tensor, lengths: Tensor | None):
+        steps, batch, _ = x.shape
+        if lengths is None:
+            self.layout, lengths = Padded(steps, batch), torch.full((batch,), steps)
+        else:
+            self.layout = Ragged(steps, batch, lengths - 1)
+        self.lengths = self.layout.sorted(lengths).unsqueeze(1)
+        self.rows, self.whole = self.layout.rows, self.layout.padded
+        self.nodes = self.layout.unsorted
+
+    def alike(self, state):
+        """``state`` (H) for every word."""
+        return state.expand(sum(self.layout.counts), -1)
+
+    def look_around(self, h, window):
+        """ξ ``(N, (2w+1)*H)``, zero beyond the sentence, and the sum of the words ``(B, H)``."""
+        return _LookAround.apply(h.contiguous(), window, self.layout.counts)
+
+    def mix(self, gates, gx, gg, c, nodes):
+        """New h and c of the words."""
+        tensors = (t.contiguous() for t in (gates, gx, gg, c, nodes))
+        return _Mix.apply(*tensors, self.layout.counts)
+
+    def gather(self, gates, gg, c):
+        """Σᵢ eᵢ⊙cᵢ and Σᵢ eᵢ over the words, ``(B, K, H)`` each."""
+        tensors = (t.contiguous() for t in (gates, gg, c))
+        return _Gather.apply(*tensors, self.layout.counts)
+
+
+class _LookAround(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h, window, counts):
+        ctx.window, ctx.counts = window, counts
+        return cpp.extension()[0].look_around(h, window, counts)
+
+    @staticmethod
+    def backward(ctx, grad_around, grad_total):
+        eager.refuse_create_graph("cpp")
+        grad = cpp.extension()[0].look_around_backward(
+            grad_around.contiguous(), grad_total.contiguous(), ctx.window, ctx.counts
+        )
+        return grad, None, None
 
 
 class _Mix(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gates, gx, gg, c, nodes, lengths):
+    def forward(ctx, gates, gx, gg, c, nodes, counts):
+        ctx.counts = counts
         # Torch need not know that gates change: they are a product's result, which nobody keeps.
-        h, new_c = cpp.extension()[0].mix_words(gates.detach(), gx, gg, c, nodes, lengths)
-        ctx.save_for_backward(gates, c, nodes, lengths, new_c)
+        h, new_c = cpp.extension()[0].mix_words(gates.detach(), gx, gg, c, nodes, counts)
+        ctx.save_for_backward(gates, c, nodes, new_c)
         return h, new_c
 
     @staticmethod
     def backward(ctx, grad_h, grad_c):
         eager.refuse_create_graph("cpp")
         d_gates, d_gg, d_c, d_nodes = cpp.extension()[0].mix_words_backward(
-            *ctx.saved_tensors, grad_h.contiguous(), grad_c.contiguous()
+            *ctx.saved_tensors, grad_h.contiguous(), grad_c.contiguous(), ctx.counts
         )
         return d_gates, d_gates, d_gg, d_c, d_nodes, None
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gates, gg, c, lengths):
-        ctx.save_for_backward(gates, c, lengths)
-        return cpp.extension()[0].gather_words(gates.detach(), gg, c, lengths)
+    def forward(ctx, gates, gg, c, counts):
+        ctx.counts = counts
+        ctx.save_for_backward(gates, c)
+        return cpp.extension()[0].gather_words(gates.detach(), gg, c, counts)
 
     @staticmethod
     def backward(ctx, grad_cells, grad_shares):
         eager.refuse_create_graph("cpp")
         grads = cpp.extension()[0].gather_words_backward(
-            *ctx.saved_tensors, grad_cells.contiguous(), grad_shares.contiguous()
+            *ctx.saved_tensors, grad_cells.contiguous(), grad_shares.contiguous(), ctx.counts
         )
         return *grads, None

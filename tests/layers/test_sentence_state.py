@@ -90,6 +90,40 @@ def test_engines_agree_in_single_precision(size):
 
 
 @pytest.mark.skipif("cpp" not in ENGINES, reason="not compiled")
+def test_padding_is_not_computed(monkeypatch):
+    """Products of the compiled engine have a row for every word, and none for padding."""
+    rows = []
+
+    def product(x, weight, bias=None):
+        rows.append(x.shape[:-1].numel())
+        return torch.nn.functional.linear(x, weight, bias)
+
+    monkeypatch.setattr("fairseq_casrnn.layers.sentence_state.linear", product)
+    layer_of(engine="cpp")(rand(5, 3, I), torch.tensor(LENGTHS))
+    assert max(rows) == sum(LENGTHS) < 5 * 3
+
+
+@pytest.mark.skipif("cpp" not in ENGINES, reason="not compiled")
+@pytest.mark.parametrize("batch", [1, 70])
+def test_threads_do_not_show(batch):
+    """With so many words that they share the units out."""
+    torch.manual_seed(0)
+    layer = SentenceStateLSTM(I, 40, 2, num_sentence_nodes=2, engine="cpp")
+    x = rand(5000 // batch, batch, I).float().requires_grad_()
+    lengths = torch.linspace(1, len(x), batch).long() if batch > 1 else None
+    results = []
+    before = torch.get_num_threads()
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        out = layer(x, lengths)
+        results.append([*out, *gradients(weighted(out), [x, *layer.parameters()])])
+    torch.set_num_threads(before)
+    for one, several in zip(*results, strict=True):
+        scale = one.abs().max().clamp(min=1)
+        assert one.sub(several).abs().max() < 1e-5 * scale
+
+
+@pytest.mark.skipif("cpp" not in ENGINES, reason="not compiled")
 def test_second_derivatives_are_refused_by_cpp():
     layer, x = layer_of(engine="cpp"), rand(2, 1, I).requires_grad_()
     with pytest.raises(UserError, match="no second derivatives"):
