@@ -75,7 +75,8 @@ done
 check_number --nbest "$NBEST"
 check_number --runs "$RUNS"
 mkdir -p "$OUT"
-setting="$(realpath "$DATA" "$BASELINE") $(cksum <"$BASELINE") $NBEST"
+translated="$(cat "$DATA/data-bin"/{dict,valid,test}.* | cksum)"
+setting="$(realpath "$DATA" "$BASELINE") $(cksum <"$BASELINE") $NBEST $translated"
 if [ -f "$OUT/setting" ] && [ "$(cat "$OUT/setting")" != "$setting" ]; then
     fail "$OUT holds lists of another --baseline, --data or --nbest; give another --out"
 fi

@@ -59,6 +59,10 @@ def test_from_a_corpus_to_bleu(tmp_path):
     ]
     error = run(*command[:-1], 4, status=2)
     assert "holds lists of another --baseline, --data or --nbest" in error
+    with open(next((data / "data-bin").glob("test.*.de.bin")), "ab") as file:
+        file.write(b"prepared anew")
+    error = run(*command, "--lm", lm, status=2)
+    assert "holds lists of another --baseline, --data or --nbest" in error
 
 
 @pytest.mark.parametrize("script", ["prepare.sh", "rerank.sh"])
