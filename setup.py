@@ -147,6 +147,7 @@ setup(
         "seqeval>=1.2.2",
         "subword-nmt>=0.3.8",
         "torch>=2.6",
+        "tqdm>=4.64",
     ],
     extras_require={"demo": DEMO + PLOTS, "plots": PLOTS, "gpu": GPU, "dev": DEV},
     entry_points={"console_scripts": ["casrnn = fairseq_casrnn.cli:main"]},

@@ -86,6 +86,7 @@ def draw(panels: dict[str, tuple], path: Path, title: str) -> None:
     grid[0, 0].legend(fontsize=7)
     figure.suptitle(title, fontsize=9)
     figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
 

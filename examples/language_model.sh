@@ -8,6 +8,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/translation.sh"
 
 TASK=(--task stateful_language_modeling --num-workers 0 --required-batch-size-multiple 1)
 
+# check_arch NAME: fairseq has hundreds, and would refuse the settings instead of the name.
+check_arch() {
+    [[ "$1" == *_lm || "$1" == *_lm_* ]] ||
+        fail "--arch $1 is no language model; their names have _lm in them, such as those of --help"
+}
+
 lm_evaluate_usage() {
     cat <<END
 usage: evaluate.sh [options]

@@ -40,4 +40,5 @@ for m in $DEPTHS; do
             "${logs[@]}"
     fi
 done
-[ -n "$found" ] || fail "$BASE_OUT holds no trained run; run train.sh first"
+[ -n "$found" ] ||
+    fail "$BASE_OUT holds no trained run of --m ${DEPTHS// /,}; run train.sh --m ${DEPTHS// /,} first"

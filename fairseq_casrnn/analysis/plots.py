@@ -167,6 +167,10 @@ def metric_curves(logs: Sequence[str | os.PathLike], metric: str, png: str | os.
             axes.plot(*zip(*curve, strict=True), color=f"C{number}", label=label, lw=1.5)
     axes.set_xlabel("epoch", color=_MUTED)
     axes.set_ylabel(metric, color=_MUTED)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    values = [value for runs in curves.values() for curve in runs for _, value in curve]
+    if min(values) >= 0 and max(values) <= 1:
+        axes.set_ylim(-0.02, 1.02)
     axes.grid(axis="y", color="#e4e4e4", lw=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

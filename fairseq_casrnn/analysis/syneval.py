@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import lzma
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from fairseq_casrnn.data.dictionaries import check_known
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, whole_file
+from fairseq_casrnn.progress import shown
 
 BATCH_TOKENS = 2048
 
@@ -147,12 +148,12 @@ def score(model, dictionary, sentences: Sequence[str], end: bool = True) -> dict
     encoded = {sentence: encode(sentence, dictionary, end) for sentence in sentences}
     different = sorted(set(encoded.values()))  # so that like beginnings come together
     found: dict[tuple[int, ...], float] = {}
-    for batch in batches(different):
+    for batch in batches(shown(different, len(different), "sentences")):
         found.update(zip(batch, score_batch(model, dictionary, batch), strict=True))
     return {sentence: found[tokens] for sentence, tokens in encoded.items()}
 
 
-def batches(sentences: Sequence[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
+def batches(sentences: Iterable[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
     """Consecutive sentences, at most BATCH_TOKENS with padding."""
     batch: list[tuple[int, ...]] = []
     longest = 0

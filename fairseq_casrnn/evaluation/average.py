@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -114,6 +115,7 @@ def average(paths: Sequence[Path], ema: bool = False) -> dict:
         check_alike(path, ours, paths[0], first)
         if ema:
             state["model"] = averaged_in_training(path, state)
+            warn_of_early(path, state)
         model = state["model"]
         if sums and {k: v.shape for k, v in model.items()} != {k: v.shape for k, v in sums.items()}:
             raise UserError(f"{path} and {paths[0]} are checkpoints of different models")
@@ -184,6 +186,19 @@ def averaged_in_training(path: Path, state: dict) -> dict:
         )
     weights = kept.pop("ema")
     return {**weights, **kept.pop("ema_fp32_params", {})}
+
+
+def warn_of_early(path: Path, state: dict) -> None:
+    """Say where a training with ``--store-ema`` had not begun to average."""
+    start = ((state.get("cfg") or {}).get("ema") or {}).get("ema_start_update") or 0
+    history = state.get("optimizer_history") or [{}]
+    updates = history[-1].get("num_updates", start)
+    if updates < start:
+        print(
+            f"warning: the training of {path} averages its weights from update {start} on "
+            f"(--ema-start-update), and has made {updates}: these are those of its last update",
+            file=sys.stderr,
+        )
 
 
 def save(state: dict, output: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, whole_file
+from fairseq_casrnn.progress import shown
 
 BATCH_TOKENS = 2048  # of one batch; its probabilities take BATCH_TOKENS * V * 4 bytes
 
@@ -225,7 +226,7 @@ def read_streams(
     scores, kept = np.full(len(text.tokens), np.nan), None
     steps = piece_lengths(int(text.sizes.max()), max(1, BATCH_TOKENS // streams), 0.0, (0, 0))
     carried, decoder, device = Carried(), model.decoder, next(model.parameters()).device
-    for pieces in text.batches(1, steps):
+    for pieces in shown(text.batches(1, steps), len(steps), "steps"):
         batch = text.collater([text[piece] for piece in pieces])
         target = batch["target"].to(device)
         with torch.no_grad():
@@ -270,7 +271,8 @@ def score_sentences(model, dictionary, sentences: Sequence) -> Scores:
     lengths = np.array([len(sentence) for sentence in sentences])
     starts = np.cumsum(lengths) - lengths
     scores = np.full(int(lengths.sum()), np.nan)
-    for batch in sentence_batches(lengths):
+    batches = list(sentence_batches(lengths))
+    for batch in shown(batches, len(batches), "batches"):
         found = log_probs(model, *padded([sentences[i] for i in batch], dictionary))
         for i, row in zip(batch, found, strict=True):
             scores[starts[i] : starts[i] + lengths[i]] = row[: lengths[i]].numpy()

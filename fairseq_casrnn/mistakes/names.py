@@ -11,6 +11,9 @@ def _suggestion(choice: object, known) -> str:
     close = difflib.get_close_matches(str(choice), names, n=3)
     if close:
         return f"did you mean {' or '.join(close)}?"
+    words = set(re.findall(r"[^\W_]+", str(choice)))
+    # Some that have a word in common, as nonsense_lm has with language models, before any others.
+    names.sort(key=lambda name: not words & set(re.findall(r"[^\W_]+", name)))
     more = f" and {len(names) - 12} more" if len(names) > 12 else ""
     return f"choose from {', '.join(names[:12])}{more}"
 

@@ -160,7 +160,18 @@ def _no_memory_efficient(error: ValueError) -> str | None:
     )
 
 
+def _no_streams(error: AssertionError) -> str | None:
+    """fairseq asks for either of two options, of which streams take one."""
+    task = getattr(local(error, "main", "cfg"), "task", None)
+    if "Must specify batch size" not in str(error) or task is None:
+        return None
+    if task._name != "stateful_language_modeling" or task.sentence_reset:
+        return None
+    return "--batch-size is missing; give the number of streams of each worker"
+
+
 RULES: Rules = (
+    (AssertionError, _no_streams),
     (KeyError, _no_references),
     (ValueError, _no_memory_efficient),
     ((AttributeError, TypeError), _no_path),

@@ -49,7 +49,7 @@ def temperatures(model) -> list:
 
 def warn_of_mixing(model, max_epoch) -> None:
     """Warn where cells are still mixed in the last of ``max_epoch`` epochs (0: no limit)."""
-    if not isinstance(max_epoch, int) or max_epoch < 2:  # a reference, in a config made by hand
+    if not isinstance(max_epoch, int) or max_epoch < 1:  # a reference, in a config made by hand
         return
     layers = [module for module in model.modules() if hasattr(module, "temperature_at")]
     mixing = [layer for layer in layers if layer.options.num_cells > 1]
@@ -57,6 +57,14 @@ def warn_of_mixing(model, max_epoch) -> None:
         return
     start, last = mixing[0].options.temperature, mixing[0].temperature_at(max_epoch)
     if last <= MIXED:
+        return
+    if max_epoch == 1:
+        logger.warning(
+            "in the only epoch the temperature is %.2g, at which cells are still mixed, but "
+            "evaluation routes hard; train for more epochs with a --temperature-decay, or give "
+            "--temperature %.0e",
+            *(last, HARD),
+        )
         return
     decay = (HARD / start) ** (1 / (max_epoch - 1))
     logger.warning(

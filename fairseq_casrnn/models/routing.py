@@ -36,9 +36,15 @@ def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
         with open(path, encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 token, _, cell = line.rstrip("\n").rpartition(" ")
-                if not token or not cell.isdecimal() or int(cell) >= num_cells:
+                if not token or not cell.isdecimal():
                     raise UserError(
-                        f"{path}, line {number} is not a token and its cell, 0 to {num_cells - 1}"
+                        f"{path}, line {number} is not a token, a blank and the number of its "
+                        f"cell, 0 to {num_cells - 1}; correct the line"
+                    )
+                if int(cell) >= num_cells:
+                    raise UserError(
+                        f"{path}, line {number} names cell {cell}, but --num-cells is {num_cells}, "
+                        f"so that cells are 0 to {num_cells - 1}; change one of them"
                     )
                 if token in seen:
                     raise UserError(f"{path}, line {number} assigns '{token}' again; drop one line")
@@ -46,7 +52,9 @@ def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
                 if token in dictionary.indices:
                     table[dictionary.indices[token]] = int(cell)
     except OSError as error:
-        raise UserError(f"cannot read the assignment {path}: {error.strerror}") from None
+        raise UserError(
+            f"cannot read the assignment {path}: {error.strerror}; check --assignment-path"
+        ) from None
     except UnicodeDecodeError:
         raise UserError(f"{path} is not valid UTF-8; convert it first") from None
     found = seen & set(dictionary.symbols[dictionary.nspecial :])  # </s> is in every table

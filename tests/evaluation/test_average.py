@@ -230,6 +230,23 @@ def test_averages_in_half_precision_are_kept_in_single(tmp_path):
     assert state["extra_state"] == {}
 
 
+@pytest.mark.parametrize("updates", [4, 5])
+def test_averages_that_have_not_begun(tmp_path, capsys, updates):
+    path = checkpoint(
+        tmp_path / "checkpoint1.pt",
+        [7.0],
+        extra_state={"ema": {"weight": torch.tensor([1.0])}},
+        cfg={"ema": {"ema_start_update": 5}},
+        optimizer_history=[{"num_updates": updates}],
+    )
+    average.average([path], ema=True)
+    said = (
+        f"warning: the training of {path} averages its weights from update 5 on "
+        "(--ema-start-update), and has made 4: these are those of its last update\n"
+    )
+    assert capsys.readouterr().err == (said if updates == 4 else "")
+
+
 def test_the_program_reads_what_fairseq_writes(tmp_path):
     """In a process of its own, in which nothing else has allowed what such checkpoints hold."""
     counts = np.arange(3)

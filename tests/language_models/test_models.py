@@ -254,8 +254,8 @@ def test_assignment(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("w4 0\nw5\n", "line 2 is not a token and its cell, 0 to 1"),
-        ("w4 0\nw5 2\n", "line 2 is not a token and its cell"),
+        ("w4 0\nw5\n", "line 2 is not a token, a blank and the number of its cell, 0 to 1"),
+        ("w4 0\nw5 2\n", "line 2 names cell 2, but --num-cells is 2, so that cells are 0 to 1"),
         ("w4 0\nw4 1\n", "line 2 assigns 'w4' again"),
         ("a 0\n", "assigns no token of the dictionary"),
     ],
@@ -265,7 +265,7 @@ def test_wrong_assignment(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(UserError, match=message):
         build("second_order_lstm_lm_tiny", assignment_path=str(path))
-    with pytest.raises(UserError, match="cannot read the assignment"):
+    with pytest.raises(UserError, match=r"cannot read the assignment .*; check --assignment"):
         build("second_order_lstm_lm_tiny", assignment_path=str(tmp_path / "none"))
 
 

@@ -176,6 +176,7 @@ def test_no_data(fairseq, data, tmp_path):
     ("options", "sentence"),
     [
         ("--arch cas_lstmm", "invalid choice: 'cas_lstmm'; did you mean cas_lstm or "),
+        ("--arch nonsense_lm", "'nonsense_lm'; choose from cas_lstm_lm, cas_lstm_lm_dyck, "),
         ("--lam 1.5", r"--lam is '1.5'; it must be a number in \[0, 1\]"),
         ("--encoder-layers 0", "--encoder-layers is 0; it must be at least 1"),
         ("--engine warp", "engine 'warp' is unknown; choose from reference, eager"),
@@ -229,6 +230,11 @@ def test_half_precision_without_gpu(fairseq, data):
 def test_missing_options(fairseq, data):
     assert "--arch is missing" in fairseq("train", data, "--cpu", "--max-tokens", 100).sentence
     done = fairseq("train", data, "--cpu", "--arch", "cas_lstm_tiny")
+    assert "batch size either with --max-tokens or --batch-size" in done.sentence
+    task = ["--task", "stateful_language_modeling"]
+    done = fairseq("train", data, "--cpu", "--arch", "cas_lstm_lm_tiny", *task)
+    assert done.sentence == ("--batch-size is missing; give the number of streams of each worker")
+    done = fairseq("train", data, "--cpu", "--arch", "cas_lstm_lm_tiny", *task, "--sentence-reset")
     assert "batch size either with --max-tokens or --batch-size" in done.sentence
 
 

@@ -28,6 +28,16 @@ def test_says_how_to_end_hard(caplog):
     )
 
 
+def test_of_one_epoch_no_decay_is_said(caplog):
+    (said,) = warnings(caplog, "--max-epoch", "1", "--temperature", "0.5")
+    assert said == (
+        "in the only epoch the temperature is 0.5, at which cells are still mixed, but evaluation "
+        "routes hard; train for more epochs with a --temperature-decay, or give --temperature 1e-04"
+    )
+    caplog.clear()
+    assert not warnings(caplog, "--max-epoch", "1", "--temperature", "1e-04")
+
+
 def test_the_start_and_the_floor_count(caplog):
     """4 · 0.5^11 = 0.00195... is above 0.001, half of it is not; a floor may hold it up."""
     options = ("--temperature", "4", "--temperature-decay", "0.5")
@@ -47,7 +57,6 @@ def test_the_advice_ends_hard(caplog):
     "options",
     [
         (),  # no limit of epochs
-        ("--max-epoch", "1"),
         ("--max-epoch", "100"),
         ("--max-epoch", "10", "--num-cells", "1"),
     ],

@@ -73,6 +73,15 @@ def test_unknown_words_are_said(tmp_path):
     assert "valid: 0" not in printed
 
 
+def test_an_architecture_of_translation_is_refused_by_name(data, tmp_path):
+    options = ["--arch", "dg_lstm_lm_tiny,dg_lstm_iwslt", "--data", data, "--out", tmp_path / "out"]
+    error = run("ptb/train.sh", *options, status=2)
+    assert error.startswith(
+        "error: --arch dg_lstm_iwslt is no language model; their names have _lm"
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_runs_of_each_kind_have_their_folder():
     """Else one evaluation would read the other's."""
     for script in ("train", "train_carried", "train_paper", "train_short"):
@@ -164,7 +173,8 @@ def test_dyck(tmp_path):
         assert ("--adam-eps 1e-3" in options) == annealed
     assert (out / "m3" / "stacked_lstm_lm_dyck_3" / "seed1" / "ldpa.test1.png").exists()
     assert (out / "m3" / "wcpa.png").exists()
-    assert "holds no trained run" in run("dyck/evaluate.sh", "--out", tmp_path, status=2)
+    error = run("dyck/evaluate.sh", "--m", "4,6", "--data", data, "--out", out, status=2)
+    assert f"{out} holds no trained run of --m 4,6; run train.sh --m 4,6 first" in error
     with open(data / "m3" / "data-bin" / "train.idx", "ab") as file:
         file.write(b"\0")
     error = run("dyck/evaluate.sh", "--m", "3", "--data", data, "--out", out, status=2)
