@@ -38,9 +38,10 @@ def models(size: int, steps: int) -> dict[str, nn.Module]:
     }
 
 
-def milliseconds(args, device: str) -> dict[str, list[float]]:
-    """Of a training step of each model, at each length."""
+def milliseconds(args, device: str) -> tuple[dict[str, list[float]], list[str]]:
+    """Of a training step of each model, at each length, and the padding of each where mixed."""
     curves: dict[str, list[float]] = {}
+    padding: list[str] = []
     made = {name: m.to(device) for name, m in models(args.hidden_size, args.steps).items()}
     for length in LENGTHS:
         x = torch.randn(
@@ -50,6 +51,7 @@ def milliseconds(args, device: str) -> dict[str, list[float]]:
         if args.mixed:
             lengths = torch.randint(1, length + 1, (args.batch_size,))
             lengths[0] = length
+            padding.append(f"{1 - lengths.double().mean().item() / length:.0%}")
         jobs = {}
         for name, model in made.items():
             with torch.no_grad():
@@ -57,7 +59,7 @@ def milliseconds(args, device: str) -> dict[str, list[float]]:
             jobs[name] = partial(train, model, x, lengths, grad)
         for name, seconds in machine.median_seconds(jobs, args.rounds).items():
             curves.setdefault(name, []).append(1e3 * seconds)
-    return curves
+    return curves, padding
 
 
 def main() -> None:
@@ -81,8 +83,10 @@ def main() -> None:
     sizes = f"B {args.batch_size}, H {args.hidden_size}"
     print(f"\n## Sentence encoders, {how}: ms of a training step by sentence length; {sizes}\n")
     print(machine.warn_if_busy(args.threads), end="")
-    curves = milliseconds(args, device)
+    curves, padding = milliseconds(args, device)
     rows = [[name, *(f"{ms:.1f}" for ms in values)] for name, values in curves.items()]
+    if padding:
+        rows.insert(0, ["padding", *padding])
     print(machine.table(["length", *map(str, LENGTHS)], rows))
     path = (args.out or machine.folder()) / f"sentence_lengths{'_mixed' * args.mixed}.png"
     draw({"sentence length": (LENGTHS, curves)}, path, f"{machine.name()}, {how}; {sizes}")

@@ -1,27 +1,28 @@
-"""A bar on standard error for what takes long: nothing where it is over within seconds."""
+"""How far something is that takes long: on standard error, nothing in the first seconds."""
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
 
 PATIENCE = 10.0  # seconds
+INTERVAL = 60.0  # seconds between two lines where there is no terminal
 
 
 def shown(items: Iterable, total: int, what: str) -> Iterator:
-    """``items``, of which there are ``total``; ``what`` stands before the bar.
+    """``items``, of which there are ``total``; ``what`` stands before the numbers.
 
-    On a terminal it moves, and is gone at the end; elsewhere there is a line a minute.
+    On a terminal there is a bar, which is gone at the end; elsewhere a line a minute.
     """
-    terminal = sys.stderr.isatty()
-    yield from tqdm(
-        items,
-        total=total,
-        desc=what,
-        delay=PATIENCE,
-        mininterval=0.5 if terminal else 60.0,
-        maxinterval=10.0 if terminal else 120.0,
-        leave=False,
-        dynamic_ncols=True,
-        file=sys.stderr,
-    )
+    if sys.stderr.isatty():
+        yield from tqdm(items, what, total, leave=False, delay=PATIENCE, dynamic_ncols=True)
+        return
+    begun = said = time.monotonic()
+    for number, item in enumerate(items):
+        now = time.monotonic()
+        if number and now - begun > PATIENCE and (said == begun or now - said > INTERVAL):
+            said = now
+            left = (now - begun) * (total - number) / number
+            print(f"{what}: {number} of {total}, {left:.0f} s left", file=sys.stderr, flush=True)
+        yield item

@@ -108,8 +108,9 @@ def test_sentence_encoders(monkeypatch, tmp_path, capsys, mixed):
     )
     sentence_encoders.main()
     table = rows(capsys.readouterr().out)
-    assert [len(row) for row in table] == [3] * 5
+    assert [len(row) for row in table] == [3] * (6 if mixed else 5)
     assert table[0] == ["| length", "1", "3 |"]
+    assert not mixed or table[2][:2] == ["| padding", "0%"]
     plot = "sentence_lengths_mixed.png" if mixed else "sentence_lengths.png"
     assert (tmp_path / plot).stat().st_size > 1000
 

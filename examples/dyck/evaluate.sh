@@ -41,4 +41,4 @@ for m in $DEPTHS; do
     fi
 done
 [ -n "$found" ] ||
-    fail "$BASE_OUT holds no trained run of --m ${DEPTHS// /,}; run train.sh --m ${DEPTHS// /,} first"
+    fail "$BASE_OUT holds no trained run of --m ${DEPTHS// /,}; train some, or give another --out"

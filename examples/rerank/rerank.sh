@@ -78,7 +78,8 @@ mkdir -p "$OUT"
 translated="$(cat "$DATA/data-bin"/{dict,valid,test}.* | cksum)"
 setting="$(realpath "$DATA" "$BASELINE") $(cksum <"$BASELINE") $NBEST $translated"
 if [ -f "$OUT/setting" ] && [ "$(cat "$OUT/setting")" != "$setting" ]; then
-    fail "$OUT holds lists of another --baseline, --data or --nbest; give another --out"
+    fail "$OUT holds lists of another --baseline, --data or --nbest, or of data that were prepared" \
+        "anew; give another --out"
 fi
 echo "$setting" >"$OUT/setting"
 join=()

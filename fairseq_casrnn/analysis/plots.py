@@ -152,7 +152,7 @@ def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
 def metric_curves(logs: Sequence[str | os.PathLike], metric: str, png: str | os.PathLike) -> None:
     """Plot a validation metric by epoch, a line for each log of a run ``NAME/seedN/train.log``.
 
-    Runs of one name have one colour.
+    Runs of one name have one colour. Shares, whose values come near 1, have an axis from 0 to 1.
 
     Raises:
         UserError: as :func:`read_metric`; matplotlib is missing; ``png`` cannot be written.
@@ -169,7 +169,7 @@ def metric_curves(logs: Sequence[str | os.PathLike], metric: str, png: str | os.
     axes.set_ylabel(metric, color=_MUTED)
     axes.xaxis.get_major_locator().set_params(integer=True)
     values = [value for runs in curves.values() for curve in runs for _, value in curve]
-    if min(values) >= 0 and max(values) <= 1:
+    if min(values) >= 0 and 0.5 < max(values) <= 1:
         axes.set_ylim(-0.02, 1.02)
     axes.grid(axis="y", color="#e4e4e4", lw=0.8)
     axes.set_axisbelow(True)

@@ -56,7 +56,7 @@ struct Units {
 };
 
 // body(t, b, units) for all words, forwards. Threads share the units out, not the sentences: all have as
-// much to do, however long these are, and every sum is one thread's.
+// much to do, however long these are, and every sum is one thread's. Fewer than 17 units are one's.
 template <class Body>
 void each_word(const Rows& rows, int64_t size, const Body& body) {
   constexpr int64_t kBlock = 16;
@@ -297,7 +297,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> mix_words_backward(const Tensor& gate
                                                               const std::vector<int64_t>& counts) {
   const Rows rows(counts);
   const Sizes s = sizes_of(rows, gates, c, nodes);
-  for (const Tensor& tensor : {new_c, grad_h, grad_c}) check_dense("a gradient", tensor, c.sizes());
+  for (const Tensor& tensor : {new_c, grad_h, grad_c}) check_dense("c or a gradient", tensor, c.sizes());
   const Tensor d_gates = at::empty_like(gates), d_gg = at::zeros({rows.batch(), s.gates * s.size}, c.options());
   const Tensor d_c = at::zeros_like(c), d_nodes = at::zeros_like(nodes);
   AT_DISPATCH_FLOATING_TYPES(c.scalar_type(), "casrnn::mix_words_backward", [&] {

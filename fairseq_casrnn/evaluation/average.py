@@ -196,7 +196,8 @@ def warn_of_early(path: Path, state: dict) -> None:
     if updates < start:
         print(
             f"warning: the training of {path} averages its weights from update {start} on "
-            f"(--ema-start-update), and has made {updates}: these are those of its last update",
+            f"(--ema-start-update), and has made {updates}: what is written are the weights of its "
+            "last update, no averages",
             file=sys.stderr,
         )
 

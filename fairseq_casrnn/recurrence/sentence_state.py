@@ -37,12 +37,12 @@ class PaddedWords:
     """
 
     def __init__(self, x: Tensor, lengths: Tensor | None):
-        steps, batch, _ = x.shape
+        self.steps, self.batch, _ = x.shape
         if lengths is None:
-            lengths = torch.full((batch,), steps, device=x.device)
+            lengths = torch.full((self.batch,), self.steps, device=x.device)
             self.padding = None
         else:
-            t = torch.arange(steps, device=x.device).unsqueeze(1)
+            t = torch.arange(self.steps, device=x.device).unsqueeze(1)
             self.padding = (t >= lengths).unsqueeze(-1)  # (T, B, 1)
         self.lengths = lengths.unsqueeze(1)
 
@@ -63,9 +63,7 @@ class PaddedWords:
 
     def alike(self, state: Tensor) -> Tensor:
         """``state`` (H) for every word."""
-        batch = self.lengths.size(0)
-        steps = int(self.lengths.max()) if self.padding is None else self.padding.size(0)
-        return self.without_padding(state.expand(steps, batch, -1))
+        return self.without_padding(state.expand(self.steps, self.batch, -1))
 
     def look_around(self, h: Tensor, window: int) -> tuple[Tensor, Tensor]:
         """ξ ``(T, B, (2w+1)*H)``, zero beyond the sentence, and the sum of the words ``(B, H)``."""
@@ -133,17 +131,22 @@ class RaggedWords:
 
     def look_around(self, h, window):
         """ξ ``(N, (2w+1)*H)``, zero beyond the sentence, and the sum of the words ``(B, H)``."""
-        return _LookAround.apply(h.contiguous(), window, self.layout.counts)
+        return _LookAround.apply(dense(h), window, self.layout.counts)
 
     def mix(self, gates, gx, gg, c, nodes):
         """New h and c of the words."""
-        tensors = (t.contiguous() for t in (gates, gx, gg, c, nodes))
+        tensors = map(dense, (gates, gx, gg, c, nodes))
         return _Mix.apply(*tensors, self.layout.counts)
 
     def gather(self, gates, gg, c):
         """Σᵢ eᵢ⊙cᵢ and Σᵢ eᵢ over the words, ``(B, K, H)`` each."""
-        tensors = (t.contiguous() for t in (gates, gg, c))
+        tensors = map(dense, (gates, gg, c))
         return _Gather.apply(*tensors, self.layout.counts)
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """``tensor`` as it lies in memory for C++, which knows neither strides nor a pending sign."""
+    return tensor.contiguous().resolve_neg()
 
 
 class _LookAround(torch.autograd.Function):
@@ -156,7 +159,7 @@ class _LookAround(torch.autograd.Function):
     def backward(ctx, grad_around, grad_total):
         eager.refuse_create_graph("cpp")
         grad = cpp.extension()[0].look_around_backward(
-            grad_around.contiguous(), grad_total.contiguous(), ctx.window, ctx.counts
+            dense(grad_around), dense(grad_total), ctx.window, ctx.counts
         )
         return grad, None, None
 
@@ -174,7 +177,7 @@ class _Mix(torch.autograd.Function):
     def backward(ctx, grad_h, grad_c):
         eager.refuse_create_graph("cpp")
         d_gates, d_gg, d_c, d_nodes = cpp.extension()[0].mix_words_backward(
-            *ctx.saved_tensors, grad_h.contiguous(), grad_c.contiguous(), ctx.counts
+            *ctx.saved_tensors, dense(grad_h), dense(grad_c), ctx.counts
         )
         return d_gates, d_gates, d_gg, d_c, d_nodes, None
 
@@ -190,6 +193,6 @@ class _Gather(torch.autograd.Function):
     def backward(ctx, grad_cells, grad_shares):
         eager.refuse_create_graph("cpp")
         grads = cpp.extension()[0].gather_words_backward(
-            *ctx.saved_tensors, grad_cells.contiguous(), grad_shares.contiguous(), ctx.counts
+            *ctx.saved_tensors, dense(grad_cells), dense(grad_shares), ctx.counts
         )
         return *grads, None

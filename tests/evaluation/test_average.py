@@ -242,7 +242,8 @@ def test_averages_that_have_not_begun(tmp_path, capsys, updates):
     average.average([path], ema=True)
     said = (
         f"warning: the training of {path} averages its weights from update 5 on "
-        "(--ema-start-update), and has made 4: these are those of its last update\n"
+        "(--ema-start-update), and has made 4: what is written are the weights of its last "
+        "update, no averages\n"
     )
     assert capsys.readouterr().err == (said if updates == 4 else "")
 

@@ -174,7 +174,7 @@ def test_dyck(tmp_path):
     assert (out / "m3" / "stacked_lstm_lm_dyck_3" / "seed1" / "ldpa.test1.png").exists()
     assert (out / "m3" / "wcpa.png").exists()
     error = run("dyck/evaluate.sh", "--m", "4,6", "--data", data, "--out", out, status=2)
-    assert f"{out} holds no trained run of --m 4,6; run train.sh --m 4,6 first" in error
+    assert f"{out} holds no trained run of --m 4,6; train some, or give another --out" in error
     with open(data / "m3" / "data-bin" / "train.idx", "ab") as file:
         file.write(b"\0")
     error = run("dyck/evaluate.sh", "--m", "3", "--data", data, "--out", out, status=2)
