@@ -10,7 +10,7 @@ TASK=(--task stateful_language_modeling --num-workers 0 --required-batch-size-mu
 
 # check_arch NAME: fairseq has hundreds, and would refuse the settings instead of the name.
 check_arch() {
-    [[ "$1" == *_lm || "$1" == *_lm_* ]] ||
+    [[ "$1" == *_lm || "$1" == *_lm_* || "$1" == hf_gpt* ]] ||
         fail "--arch $1 is no language model; their names have _lm in them, such as those of --help"
 }
 
