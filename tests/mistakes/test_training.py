@@ -233,7 +233,7 @@ def test_missing_options(fairseq, data):
     assert "batch size either with --max-tokens or --batch-size" in done.sentence
     task = ["--task", "stateful_language_modeling"]
     done = fairseq("train", data, "--cpu", "--arch", "cas_lstm_lm_tiny", *task)
-    assert done.sentence == ("--batch-size is missing; give the number of streams of each worker")
+    assert done.sentence == "--batch-size is missing; give the number of streams of each worker"
     done = fairseq("train", data, "--cpu", "--arch", "cas_lstm_lm_tiny", *task, "--sentence-reset")
     assert "batch size either with --max-tokens or --batch-size" in done.sentence
 
