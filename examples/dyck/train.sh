@@ -25,9 +25,10 @@ else
     # ten epochs. ε keeps steps small where nothing is remembered.
     # With 1e-3 not one bracket of m = 4 is wrong, but deeper languages are learnt too slowly, and
     # the LSTM takes half as long again.
-    ROUTING=(--temperature-decay 0.8 --temperature-floor 1e-4 --max-epoch 40 --total-num-update 40000)
+    EPOCHS=(--max-epoch 40 --total-num-update 40000)
+    ROUTING=(--temperature-decay 0.8 --temperature-floor 1e-4 "${EPOCHS[@]}")
     ROUTING_SHALLOW=(--adam-eps 1e-3) # for m up to 4
-    UNROUTED=(--adam-eps 1e-4 --max-epoch 40 --total-num-update 40000)
+    UNROUTED=(--adam-eps 1e-4 "${EPOCHS[@]}")
     UNROUTED_SHALLOW=(--adam-eps 1e-3 --max-epoch 60 --total-num-update 60000)
     SETTINGS+=(
         --optimizer torch_adam --adam-betas '(0.9, 0.98)' --lr 1e-2 --clip-norm 0.1

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .sequences import padding_mask
+from ..recurrence.ragged import padding_mask
 
 KINDS = ("max", "mean", "last", "attention", "node")
 

@@ -1,4 +1,4 @@
-"""Padded batches: masks, lengths, reversal, packed sequences. Shapes are (T, B, …) throughout."""
+"""Padded batches: lengths, reversal, packed sequences. Shapes are (T, B, …) throughout."""
 
 from __future__ import annotations
 
@@ -34,11 +34,6 @@ def check_lengths(lengths, steps: int, batch: int, device) -> Tensor | None:
     if low < 1 or high > steps:
         raise UserError(f"lengths run from {low} to {high}; each must lie in 1…{steps}")
     return None if low == steps else lengths.to(device)
-
-
-def padding_mask(lengths: Tensor, steps: int) -> Tensor:
-    """``(T, B)`` bool, True at padding."""
-    return torch.arange(steps, device=lengths.device).unsqueeze(1) >= lengths.unsqueeze(0)
 
 
 def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:

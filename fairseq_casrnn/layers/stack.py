@@ -12,8 +12,9 @@ from .. import recurrence
 from ..cells import family
 from ..cells.base import at_least_one
 from ..errors import UserError
+from ..recurrence.ragged import padding_mask
 from .dropout import dropout, dropout_probability, locked_dropout
-from .sequences import check_lengths, padding_mask, reverse, run_packed
+from .sequences import check_lengths, reverse, run_packed
 
 
 class RecurrentStack(nn.Module):

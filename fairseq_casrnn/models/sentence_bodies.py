@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..layers import RecurrentStack, SentenceStateLSTM, ShortcutStackedLSTM
-from ..layers.sequences import padding_mask
 from ..recurrence.products import linear
+from ..recurrence.ragged import padding_mask
 from .dropout import Dropout
 
 

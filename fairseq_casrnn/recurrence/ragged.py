@@ -1,4 +1,4 @@
-"""Where the rows of a padded batch lie while the compiled loop runs over them."""
+"""Where padding is, and where a padded batch's rows lie while the compiled loop runs over them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from torch import Tensor
 
 from .eager import merge_last
 from .reference import at_last
+
+
+def padding_mask(lengths: Tensor, steps: int) -> Tensor:
+    """``(T, B)`` bool, True at padding."""
+    return torch.arange(steps, device=lengths.device).unsqueeze(1) >= lengths.unsqueeze(0)
 
 
 class Padded:
@@ -59,7 +64,7 @@ class Ragged:
     def __init__(self, steps: int, batch: int, last: Tensor):
         self.steps, self.batch = steps, batch
         ends, self.order = last.sort(descending=True, stable=True)
-        real = torch.arange(steps).unsqueeze(1) <= ends  # (T, B)
+        real = ~padding_mask(ends + 1, steps)
         counts = real.sum(1)
         self.counts = counts[counts > 0].tolist()
         self.places = (torch.arange(steps).unsqueeze(1) * batch + self.order)[real]  # in (T, B)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import autocast, cpp, eager, engine_name
-from .ragged import Padded, Ragged
+from .ragged import Padded, Ragged, padding_mask
 
 
 def words_of(engine: str | None, x: Tensor, lengths: Tensor | None) -> PaddedWords | RaggedWords:
@@ -42,8 +42,7 @@ class PaddedWords:
             lengths = torch.full((self.batch,), self.steps, device=x.device)
             self.padding = None
         else:
-            t = torch.arange(self.steps, device=x.device).unsqueeze(1)
-            self.padding = (t >= lengths).unsqueeze(-1)  # (T, B, 1)
+            self.padding = padding_mask(lengths, self.steps).unsqueeze(-1)
         self.lengths = lengths.unsqueeze(1)
 
     def without_padding(self, states: Tensor) -> Tensor:

@@ -23,7 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
 
-from fairseq_casrnn.layers.sequences import padding_mask, reverse
+from fairseq_casrnn.layers.sequences import reverse
+from fairseq_casrnn.recurrence.ragged import padding_mask
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 some_lengths = st.lists(st.integers(1, 7), min_size=1, max_size=6)
