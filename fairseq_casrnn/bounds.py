@@ -71,6 +71,9 @@ BOUNDS = {
     "weight_decay": NOT_NEGATIVE,
     "workers": POSITIVE,
 }
+# Metrics of validation that --best-checkpoint-metric may name, by what becomes of them.
+RISING = ("accuracy", "bleu", "f1", "macro_f1", "precision", "recall", "wcpa")
+FALLING = ("loss", "nll_loss", "ppl")
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "wordpiece", "letter", "silence", "_EOW", "none")
 
 
@@ -102,6 +105,20 @@ def _complaints(options: Mapping) -> Iterator[str]:
             "the workers yourself, each with its --distributed-rank, and give "
             "--distributed-no-spawn"
         )
+    metric = options.get("best_checkpoint_metric")
+    maximize = options.get("maximize_best_checkpoint_metric")
+    if metric in RISING and maximize is False:
+        yield (
+            f"--best-checkpoint-metric {metric} rises as a model gets better, and the smallest "
+            "would count as the best; add --maximize-best-checkpoint-metric"
+        )
+    if metric in FALLING and maximize:
+        yield (
+            f"--best-checkpoint-metric {metric} falls as a model gets better; drop "
+            "--maximize-best-checkpoint-metric"
+        )
+    if options.get("mlp_batch_norm") and options.get("batch_size") == 1:
+        yield "--mlp-batch-norm needs several sentences in a batch; give a greater --batch-size"
     betas = options.get("adam_betas")
     if betas is not None and not _are_betas(betas):
         yield f"--adam-betas is {betas}; it must be two numbers in [0, 1), such as '(0.9, 0.999)'"

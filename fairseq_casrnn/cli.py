@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn import __version__
-from fairseq_casrnn.data.command import Parser, captured_log, of_system
+from fairseq_casrnn.data.command import INTERRUPTED, Parser, captured_log, of_system
 from fairseq_casrnn.errors import UserError
 
 # Each module has add_arguments(parser) and run(args), and imports torch in its functions only.
@@ -71,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"error: {of_system(error)}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     return 0
 
 

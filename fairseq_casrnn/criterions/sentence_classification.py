@@ -138,7 +138,7 @@ def squares(model, embeddings: bool = False):
 
 def parse_weights(text: str, classes: list) -> list:
     """``--class-weights`` as a list. Raises UserError for an unknown class or a bad number."""
-    weights = dict.fromkeys(classes, 1.0)
+    weights, given = dict.fromkeys(classes, 1.0), set()
     for piece in text.split(","):
         name, _, value = piece.rpartition(":")
         try:
@@ -150,6 +150,9 @@ def parse_weights(text: str, classes: list) -> list:
                 f"--class-weights has '{piece}'; give balanced, or CLASS:WEIGHT with the classes "
                 f"{', '.join(classes)}"
             )
+        if name in given:
+            raise UserError(f"--class-weights has {name} twice; leave one of them out")
+        given.add(name)
         weights[name] = weight
     if not any(weights.values()):
         raise UserError("--class-weights are all 0; give one class at least a greater one")

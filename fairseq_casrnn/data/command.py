@@ -21,6 +21,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs):
         super().__init__(allow_abbrev=False, **kwargs)
+        self.set_defaults(program=self.prog.split(".")[-1])
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with status 2."""
@@ -50,20 +51,28 @@ def captured_log() -> Iterator[io.StringIO]:
 OPTIONS = "options.json"
 # Options that leave the result as it is, or say where a file is, which may have moved.
 OF_NO_MATTER = {"out", "force", "workers", "raw", "archive", "set"}
+INTERRUPTED = 130  # status of a program that the user ended, as the shell reports SIGINT
 
 
 def is_prepared(args: argparse.Namespace) -> bool:
     """Whether ``args.out`` holds the data that ``prepare.sh`` is asked for; says so.
 
     Raises:
-        UserError: it was prepared with other options.
+        UserError: it was prepared with other options, or of another corpus.
     """
     folder = args.out / "data-bin"
+    source = ""
     if args.force or not folder.exists():
         return False
     if (folder / OPTIONS).is_file():
         before = read_json(folder / OPTIONS)
         now = chosen_options(args)
+        if before.get("program", now["program"]) != now["program"]:
+            raise UserError(
+                f"{args.out} holds another corpus ({before['program']}), not {now['program']}; "
+                "give another --out, or --force to replace it"
+            )
+        source = f", from {before['source']}" if "source" in before else ""
         other = [name for name in now if name in before and before[name] != now[name]]
         if other:
             name = other[0]
@@ -71,7 +80,7 @@ def is_prepared(args: argparse.Namespace) -> bool:
                 f"{args.out} was prepared with --{name.replace('_', '-')} {before[name]}, not "
                 f"{now[name]}; give another --out, or --force to prepare it again"
             )
-    print(f"{args.out} is already prepared; --force prepares it again")
+    print(f"{args.out} is already prepared{source}; --force prepares it again")
     return True
 
 
@@ -85,7 +94,9 @@ def read_json(path: Path) -> dict:
 
 def keep_options(args: argparse.Namespace, folder: Path) -> None:
     """Write the options into a ``data-bin`` that is being made, for :func:`is_prepared`."""
-    text = json.dumps(chosen_options(args), indent=1) + "\n"
+    source = getattr(args, "raw", None) or getattr(args, "archive", None)
+    known = {} if source is None else {"source": str(Path(source).resolve())}
+    text = json.dumps(chosen_options(args) | known, indent=1) + "\n"
     (folder / OPTIONS).write_text(text, encoding="utf-8")
 
 
@@ -100,7 +111,10 @@ def chosen_options(args: argparse.Namespace) -> dict:
 
 
 def run_main(main: Callable[[], None]) -> int:
-    """Call ``main``; print a UserError or an error of the system as one sentence, return 2."""
+    """Call ``main``; print a UserError or an error of the system as one sentence, return 2.
+
+    An interruption gives :data:`INTERRUPTED`.
+    """
     try:
         main()
     except UserError as err:
@@ -109,6 +123,9 @@ def run_main(main: Callable[[], None]) -> int:
     except OSError as err:
         print(f"error: {of_system(err)}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     return 0
 
 

@@ -70,6 +70,10 @@ def make_dictionary(counts: Counter, min_count: int = 1):
     for word in sorted(counts):
         dictionary.add_symbol(word, counts[word])
     dictionary.finalize(threshold=min_count, padding_factor=1)
+    if min_count > 1 and len(dictionary) == dictionary.nspecial:
+        raise UserError(
+            f"--min-count is {min_count}, and no word occurs so often; give a smaller one"
+        )
     return dictionary
 
 

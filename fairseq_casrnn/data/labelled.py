@@ -77,7 +77,7 @@ def add_arguments(
     With :data:`GIVEN` there is no choice. ``raw`` is how text is to be split that is not, as the
     files of ``tokenizer`` space are.
     """
-    parser.set_defaults(raw_tokenizer=raw)
+    parser.set_defaults(raw_tokenizer=raw, words_of=None)
     parser.add_argument("--out", required=True, type=Path, help="folder to fill")
     parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
     if tokenizer is GIVEN:
@@ -107,6 +107,16 @@ def add_arguments(
         default="train",
         help="words that get an embedding: those of the training set, or of all splits, which is "
         "of use with pretrained vectors (default: %(default)s)",
+    )
+
+
+def add_words_of(parser: argparse.ArgumentParser) -> None:
+    """``--words-of``, for corpora that others are mixed into."""
+    parser.add_argument(
+        "--words-of",
+        type=Path,
+        metavar="DATA-BIN",
+        help="give the words of another prepared corpus an embedding, too: of one for --mix",
     )
 
 
@@ -144,6 +154,8 @@ def write(corpus: Labelled, folder: Path, args: argparse.Namespace) -> dict[str,
         word for examples in counted for _, texts in examples for text in texts for word in text
     )
     dictionary = make_dictionary(vocabulary, args.min_count)
+    if args.words_of is not None:
+        add_words(dictionary, args.words_of)
     labels = make_label_dictionary(label for label, _ in split["train"])
     parts = len(split["train"][0][1])
     for part in range(parts):
@@ -162,6 +174,22 @@ def write(corpus: Labelled, folder: Path, args: argparse.Namespace) -> dict[str,
     seen = [label for label, _ in split["train"]]
     notes["classes"] = ", ".join(f"{name} {n}" for name, n in Counter(seen).most_common())
     return notes | {"dictionary": len(dictionary)}
+
+
+def add_words(dictionary, folder: Path) -> None:
+    """Add the words of another prepared folder, so that they get an embedding, too.
+
+    Raises:
+        UserError: it holds no dictionary.
+    """
+    from fairseq.data import Dictionary
+
+    path = folder / "input0" / "dict.txt"
+    if not path.is_file():
+        raise UserError(f"{path} does not exist; give --words-of the data-bin of a prepared corpus")
+    other = Dictionary.load(str(path))
+    for word in other.symbols[other.nspecial :]:
+        dictionary.add_symbol(word, 0)
 
 
 def as_words(text: str | list[str], args: argparse.Namespace) -> list[str]:

@@ -20,6 +20,7 @@ from fairseq_casrnn.data.labelled import (
     Labelled,
     add_arguments,
     add_hold_out,
+    add_words_of,
     find,
     hold_out,
     prepare,
@@ -60,10 +61,11 @@ def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:
     for number, line in enumerate(read_lines(path), start=1):
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise UserError(f"{path}, line {number} is not JSON; get the file again") from None
         for name in COLUMNS:
-            if not isinstance(entry, dict) or not isinstance(entry.get(name), str):
+            text = entry.get(name) if isinstance(entry, dict) else None
+            if not isinstance(text, str) or not text.strip():
                 raise UserError(f"{path}, line {number} has no text {name}; get the file again")
         label, *parses = (entry[name] for name in COLUMNS)
         yield label, *map(leaves, parses)
@@ -103,12 +105,13 @@ def read_split(raw: Path, corpus: str, split: str) -> tuple[list[Example], int]:
     Raises:
         UserError: no file of any format, or a malformed line.
     """
-    if (raw / f"s1.{PLAIN[split]}").is_file():
+    official = [f"{FILES[corpus][split]}{ending}" for ending in (".jsonl", ".txt")]
+    plain = corpus == "snli" and (raw / f"s1.{PLAIN[split]}").is_file()
+    if plain and not any((raw / name).is_file() for name in official):
         path = raw / f"labels.{PLAIN[split]}"
         rows = plain_rows(raw, PLAIN[split])
     else:
-        stem = FILES[corpus][split]
-        path = find(raw, (f"{stem}.jsonl", f"{stem}.txt"), WHERE[corpus])
+        path = find(raw, official, WHERE[corpus])
         rows = (jsonl_rows if path.suffix == ".jsonl" else txt_rows)(path)
     examples, dropped = [], 0
     for number, (label, *texts) in enumerate(rows, start=2 if path.suffix == ".txt" else 1):
@@ -150,6 +153,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     add_hold_out(parser, 1000)
     add_arguments(parser, tokenizer=GIVEN)
+    add_words_of(parser)
     args = parser.parse_args(argv)
     options = (args.raw, args.corpus, args.train_on_dev, args.valid_size, args.split_seed)
     return run_main(lambda: prepare(lambda: read_corpus(*options), args))

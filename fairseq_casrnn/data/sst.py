@@ -37,7 +37,8 @@ def phrases(line: str) -> list[Phrase]:
     Raises:
         ValueError: the line is no tree.
     """
-    nodes: list[tuple[int, int]] = []  # rating, first word of each node that is open
+    # Of each node that is open: rating, first word, words and nodes directly in it.
+    nodes: list[list[int]] = []
     found: list[tuple[int, Phrase]] = []
     words: list[str] = []
     pieces = iter(ASCII_SPACE.split(line.replace("(", " ( ").replace(")", " ) ").strip()))
@@ -45,15 +46,20 @@ def phrases(line: str) -> list[Phrase]:
         if found and not nodes:
             raise ValueError("text behind the tree")
         if piece == "(":
-            nodes.append((rating(next(pieces, "")), len(words)))
+            if nodes:
+                nodes[-1][3] += 1
+            nodes.append([rating(next(pieces, "")), len(words), 0, 0])
         elif piece == ")":
             if not nodes or nodes[-1][1] == len(words):
                 raise ValueError("a bracket too many, or a node without words")
-            value, start = nodes.pop()
+            value, start, own, inner = nodes.pop()
+            if own > 1 or (own and inner):
+                raise ValueError("a word that has no node of its own")
             found.append((start - len(words), (value, words[start:])))
         elif not nodes:
             raise ValueError("text in front of the tree")
         else:
+            nodes[-1][2] += 1
             words.append(unescaped(piece))
     if nodes or not found:
         raise ValueError("a bracket is missing")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from fairseq_casrnn.data.labelled import Example, read_mixed
+from fairseq_casrnn.data.labelled import Example
+from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 
 
@@ -28,7 +29,7 @@ def read_pairs(
     Raises:
         UserError: a line of another shape, or an unknown label.
     """
-    lines = read_mixed(path)
+    lines = read_lines(path)
     examples = []
     for number, line in enumerate(lines, start=1):
         cells = [cell.strip() for cell in line.split("\t")]

@@ -9,10 +9,11 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.average import load as load_checkpoint
 from fairseq_casrnn.evaluation.confusion import as_table, summary
@@ -23,7 +24,7 @@ from fairseq_casrnn.evaluation.evaluate import (
     record,
 )
 from fairseq_casrnn.evaluation.predict import load
-from fairseq_casrnn.evaluation.significance import table
+from fairseq_casrnn.evaluation.significance import mcnemar, table
 from fairseq_casrnn.files import replacing
 
 
@@ -101,7 +102,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def evaluate_all(args: argparse.Namespace) -> None:
-    """Evaluate the runs and print mean ± deviation of the accuracy over the seeds."""
+    """Evaluate the runs and print mean ± deviation of the accuracy over the seeds.
+
+    With a baseline also McNemar's test for each seed that it has, too.
+    """
 
     def describe(result: dict) -> str:
         return (
@@ -110,6 +114,31 @@ def evaluate_all(args: argparse.Namespace) -> None:
         )
 
     evaluate_each(args, evaluate, describe, lambda result: result["accuracy"])
+    if args.baseline:
+        print("\n".join(each_against(args.out, args.arch, args.seed, args.baseline, args.subset)))
+
+
+def each_against(
+    out: Path, archs: Sequence[str], seeds: Sequence[int], baseline: str, subset: str
+) -> list[str]:
+    """A line for each run beside the baseline's with its seed: their sentences, McNemar's test."""
+    runs = {(arch, seed): run for arch, seed, run in find_runs(out, archs, seeds)}
+    lines = []
+    for (arch, seed), run in runs.items():
+        if arch == baseline or (baseline, seed) not in runs:
+            continue
+        ours, theirs, p = mcnemar(right(run, subset), right(runs[baseline, seed], subset))
+        lines.append(
+            f"{arch} against {baseline}, seed {seed}: {ours} sentences only the first has right, "
+            f"{theirs} only the second, p = {p:.2g} (McNemar's exact test, two-sided)"
+        )
+    return lines
+
+
+def right(run: Path, subset: str) -> list[bool]:
+    """Whether each sentence of ``SUBSET.predictions.tsv`` of a run is classified rightly."""
+    lines = read_lines(run / f"{subset}.predictions.tsv")
+    return [truth == predicted for truth, predicted, _ in (line.split("\t") for line in lines)]
 
 
 def add_subset_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +146,7 @@ def add_subset_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     parser.add_argument("--subset", default="test", help="test, valid, …")
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--baseline", help="run of the paired t-test")
+    parser.add_argument("--baseline", help="system that the others are tested against")
 
 
 def evaluate_each(

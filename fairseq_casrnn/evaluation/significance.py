@@ -59,6 +59,29 @@ def paired_t_test(scores: Scores, baseline: Scores) -> tuple[float, int]:
     return float(ttest_rel(ours, theirs, alternative="greater").pvalue), len(seeds)
 
 
+def mcnemar(ours: Sequence[bool], theirs: Sequence[bool]) -> tuple[int, int, float]:
+    """McNemar's exact test (1947) of two classifiers on the same sentences, two-sided.
+
+    Args:
+        ours, theirs: whether each sentence is classified rightly.
+
+    Returns:
+        How many sentences only ours has right, how many only theirs, and the p-value: that of as
+        uneven a division of these, each being as likely to fall to either.
+
+    Raises:
+        UserError: they are not of equally many sentences.
+    """
+    from scipy.stats import binomtest
+
+    if len(ours) != len(theirs):
+        raise UserError(f"{len(ours)} sentences cannot be compared with {len(theirs)}")
+    only_ours = sum(a and not b for a, b in zip(ours, theirs, strict=True))
+    only_theirs = sum(b and not a for a, b in zip(ours, theirs, strict=True))
+    differ = only_ours + only_theirs
+    return only_ours, only_theirs, binomtest(only_ours, differ).pvalue if differ else 1.0
+
+
 def read_results(
     paths: Iterable[Path], metric: str, subset: str = "test", arch: str = ".*", **settings: object
 ) -> dict[str, Scores]:

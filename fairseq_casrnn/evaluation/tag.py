@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
     check(args)
-    hub = load(args.path, args.data, **({"tokenizer": args.tokenizer} if args.tokenizer else {}))
+    hub = load(
+        args.path, args.data, **({"raw_tokenizer": args.tokenizer} if args.tokenizer else {})
+    )
     for chunk in chunks(args.input):
         with captured_log():
             sentences = hub.tag([line for _, line in chunk], args.batch_size)

@@ -40,6 +40,11 @@ def build_embedding(
     table = embedding(len(dictionary), dim, dictionary.pad(), bound)
     if path and not restoring():
         load_vectors(table, dictionary, path)
+    if freeze and not path and not restoring():
+        logger.warning(
+            "the embeddings are frozen, but no --encoder-embed-path (of a decoder, "
+            "--decoder-embed-path) gives them word vectors: they stay as they are at the start"
+        )
     table.weight.requires_grad_(not freeze)
     return table
 
@@ -140,6 +145,11 @@ def check_dim(got: int, expected: int, path: str, line: int) -> None:
         raise UserError(
             f"{path}, line {line}: {got} numbers, separated by spaces, instead of {expected}; the "
             "file is damaged, or none of word vectors"
+        )
+    if not got:
+        raise UserError(
+            f"{path}, line {line} has no numbers separated by spaces; give a file of word vectors "
+            "in GloVe's or word2vec's text format"
         )
     raise UserError(
         f"{path}, line {line}: vectors of dimension {got}, but the embedding has {expected}; "

@@ -51,7 +51,7 @@ class Hub(nn.Module):
         check_options(overrides, cfg)
         folder = find_dictionaries(file.parent, data, cfg.task.data, cls.parts(cfg.model))
         overrides = {"data": folder, **overrides}
-        # Those of the task by themselves: fairseq has another option --tokenizer.
+        # Those of the task by themselves: several parts may have options of one name.
         own = set(overrides) & set(cfg.task)
         overrides["task"] = {name: overrides.pop(name) for name in own}
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(

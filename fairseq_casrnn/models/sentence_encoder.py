@@ -63,6 +63,8 @@ class SentenceClassifier(SentenceModel):
         check_embed_range(cfg)
         if cfg.mlp_layers < 0:
             raise UserError(f"--mlp-layers is {cfg.mlp_layers}; it must be at least 0")
+        if cfg.mlp_batch_norm and not cfg.mlp_layers:
+            raise UserError("--mlp-batch-norm normalises hidden layers, and --mlp-layers is 0")
         if not hasattr(task, "pairs"):
             raise UserError(
                 "sentence encoders need --task sentence_classification, which knows the classes"

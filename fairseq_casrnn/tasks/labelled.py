@@ -45,7 +45,7 @@ class LabelledConfig(FairseqDataclass):
             "rare words were left out of the dictionary"
         },
     )
-    tokenizer: Optional[str] = field(
+    raw_tokenizer: Optional[str] = field(
         default=None,
         metadata={
             "help": "how to split raw text when predicting: space, whitespace, clitics, moses or "
@@ -101,8 +101,10 @@ class LabelledTask(FairseqTask):
             UserError: the folder does not hold what it should.
         """
         words, labels = (load_dictionary(cfg.data, part) for part in ("input0", "label"))
-        if cfg.tokenizer not in (None, *TOKENIZERS):
-            raise UserError(f"--tokenizer is '{cfg.tokenizer}'; use {', '.join(TOKENIZERS)}")
+        if cfg.raw_tokenizer not in (None, *TOKENIZERS):
+            raise UserError(
+                f"--raw-tokenizer is '{cfg.raw_tokenizer}'; use {', '.join(TOKENIZERS)}"
+            )
         check_probabilities(cfg, ["forget_singletons"])
         task = cls(cfg, words, labels)
         logger.info("[input] dictionary: %d types", len(words))
@@ -235,6 +237,10 @@ def read_text_note(folder: str) -> dict:
     note = read_json(path) if path.is_file() else {}
     if not isinstance(note, dict):
         raise UserError(f"{path} is damaged; prepare again with --force")
+    if note.get("tokenizer", "space") not in TOKENIZERS:
+        raise UserError(
+            f"{path} has the tokenizer '{note['tokenizer']}'; write one of {', '.join(TOKENIZERS)}"
+        )
     return note
 
 

@@ -17,7 +17,13 @@ from ..data.classification import MixedDataset, Recoded, SentenceDataset
 from ..data.words import words
 from ..errors import UserError
 from ..evaluation.confusion import summary
-from .labelled import LabelledConfig, LabelledTask, load_dictionary, load_part
+from .labelled import (
+    LabelledConfig,
+    LabelledTask,
+    load_dictionary,
+    load_part,
+    read_text_note,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -88,8 +94,26 @@ class SentenceClassificationTask(LabelledTask):
             extra = self._load(folder, split, train)
             dataset = MixedDataset(dataset, extra, fraction, self.cfg.seed)
             logger.info("mixing in %d of %d sentences of %s", dataset.count, len(extra), folder)
+            self._compare_words(folder)
         self.datasets[split] = dataset
         return dataset
+
+    def _compare_words(self, folder: str) -> None:
+        """Log how many words of another folder's training set are none of ours."""
+        theirs = load_dictionary(folder, "input0")
+        first, unknown = theirs.nspecial, self.dictionary.unk()
+        words = list(zip(theirs.symbols[first:], theirs.count[first:], strict=True))
+        lost = sum(count for word, count in words if self.dictionary.index(word) == unknown)
+        share = 100 * lost / max(1, sum(count for _, count in words))
+        logger.info("%.1f %% of its words are not in the dictionary of %s", share, self.cfg.data)
+        note = read_text_note(folder)
+        for name, ours in read_text_note(self.cfg.data).items():
+            if note.get(name, ours) != ours:
+                logger.warning(
+                    "text.json has %s %s in %s, but %s in %s, which --mix adds to it: their words "
+                    "are not written alike; prepare them with the same options",
+                    *(name, json.dumps(ours), self.cfg.data, json.dumps(note[name]), folder),
+                )
 
     def read(self, split: str) -> SentenceDataset:
         """``split`` as it stands, also that of training: in order, nothing mixed in or forgotten.
@@ -147,7 +171,7 @@ class SentenceClassificationTask(LabelledTask):
     def encode_text(self, line: str) -> torch.Tensor:
         """Raw text as tokens, split and lower-cased as the training text was."""
         text = self.state.text
-        tokenizer = self.cfg.tokenizer or text["tokenizer"]
+        tokenizer = self.cfg.raw_tokenizer or text["tokenizer"]
         lowercase = text["lowercase"] if self.cfg.lowercase is None else self.cfg.lowercase
         split = words(line, tokenizer, lowercase)
         tokens = [self.dictionary.index(word) for word in split] + [self.dictionary.eos()]

@@ -170,7 +170,7 @@ class SequenceTaggingTask(LabelledTask):
         Those of ``penn`` keep their quotation marks, unless the training text had none of these but
         that treebank's `` and ''.
         """
-        tokenizer = self.cfg.tokenizer or self.state.text["tokenizer"]
+        tokenizer = self.cfg.raw_tokenizer or self.state.text["tokenizer"]
         found = words(line, tokenizer)
         if tokenizer == "penn" and (QUOTE in self.dictionary or "``" not in self.dictionary):
             return as_written(found, line)

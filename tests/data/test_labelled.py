@@ -78,10 +78,11 @@ def test_sst_counts_phrases_as_the_papers(tmp_path):
     assert read_back(only) == ["bad but good", "bad but good"]
 
 
-def test_malformed_tree_is_named(tmp_path, capsys):
+@pytest.mark.parametrize("tree", ["(3 (2 a) b", "(3 (2 a) b)", "(3 (2 a b) (2 c))", "(3 b (2 a))"])
+def test_malformed_tree_is_named(tmp_path, capsys, tree):
     raw = write_sst(tmp_path / "raw")
     with open(raw / "train.txt", "a") as file:
-        file.write("(3 (2 a) b\n")
+        file.write(f"{tree}\n")
     error = fails(sst.main, capsys, "--raw", raw, "--out", tmp_path / "out")
     assert f"{raw}/train.txt, line 61 is not a bracketed tree" in error
     assert not (tmp_path / "out").exists()
@@ -160,6 +161,41 @@ def test_plain_snli_on_its_development_set(tmp_path):
     assert found["reduced data"] == "trained on a part of the development set"
 
 
+def test_plain_snli_is_not_multinli(tmp_path, capsys):
+    raw = write_plain_nli(tmp_path / "raw")
+    command = ["--raw", raw, "--out", tmp_path / "out", "--corpus", "multinli"]
+    error = fails(nli.main, capsys, *command, "--train-on-dev", "--valid-size", 20)
+    assert (
+        f"{raw} holds no multinli_1.0_dev_matched.jsonl nor multinli_1.0_dev_matched.txt" in error
+    )
+
+
+def test_official_files_count_before_plain_ones(tmp_path):
+    raw = write_nli(tmp_path / "raw")
+    number = note(run(nli, raw, tmp_path / "out"))["valid pairs"]
+    write_plain_nli(raw)
+    assert note(run(nli, raw, tmp_path / "both"))["valid pairs"] == number != 60
+
+
+def test_words_of_another_corpus(tmp_path, capsys):
+    """They come behind the corpus' own, which keep their places and counts."""
+    raw = write_nli(tmp_path / "raw")
+    other = run(trec, write_trec(tmp_path / "trec"), tmp_path / "other", "--valid-size", 9)
+    alone, out = run(nli, raw, tmp_path / "alone"), tmp_path / "out"
+    run(nli, raw, out, "--words-of", other / "data-bin")
+    own, added = (
+        [line.split() for line in (folder / "data-bin/input0/dict.txt").read_text().splitlines()]
+        for folder in (alone, out)
+    )
+    theirs = (other / "data-bin/input0/dict.txt").read_text().splitlines()
+    new = {line.split()[0] for line in theirs} - {word for word, _ in own}
+    assert added[: len(own)] == own
+    assert sorted(added[len(own) :]) == [[word, "0"] for word in sorted(new)]
+    assert new
+    error = fails(nli.main, capsys, "--raw", raw, "--out", tmp_path / "no", "--words-of", tmp_path)
+    assert "input0/dict.txt does not exist; give --words-of the data-bin of a prepared" in error
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -170,6 +206,11 @@ def test_plain_snli_on_its_development_set(tmp_path):
             '{"gold_label": "neutral", "sentence1_binary_parse": null}',
             "line 85 has no text sentence1_binary_parse",
         ),
+        (
+            '{"gold_label": "neutral", "sentence1_binary_parse": " "}',
+            "line 85 has no text sentence1_binary_parse",
+        ),
+        ("[" * 200000, "line 85 is not JSON"),
     ],
 )
 def test_malformed_jsonl_is_named(tmp_path, capsys, line, message):
@@ -222,6 +263,16 @@ def test_wrong_encoding(tmp_path, capsys):
         file.write(b"\xff\n")
     error = fails(nli.main, capsys, "--raw", raw, "--out", tmp_path / "out")
     assert "line 85 is not valid UTF-8" in error
+
+
+def test_another_encoding_of_a_utf8_corpus(tmp_path, capsys):
+    """MR and TREC are distributed in others, tables of pairs are not."""
+    raw = write_rte(tmp_path / "raw")
+    with open(raw / "train.tsv", "ab") as file:
+        file.write("999\tcafé\tbar\tentailment\n".encode("latin-1"))
+    error = fails(rte.main, capsys, "--raw", raw, "--out", tmp_path / "out")
+    number = (raw / "train.tsv").read_bytes().count(b"\n")
+    assert f"train.tsv, line {number} is not valid UTF-8; convert the file" in error
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])

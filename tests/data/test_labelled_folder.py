@@ -89,6 +89,38 @@ def test_prepared_once(tmp_path, capsys):
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["data-bin"]
 
 
+def test_another_corpus_is_refused(tmp_path, capsys):
+    """What is there is not taken for what is asked for; where it comes from is said."""
+    run(mr, write_mr(tmp_path / "mr"), tmp_path / "out")
+    raw = write_trec(tmp_path / "trec")
+    error = fails(trec.main, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert f"{tmp_path}/out holds another corpus (mr), not trec; give another --out" in error
+    run(mr, tmp_path / "nowhere", tmp_path / "out")
+    assert f"already prepared, from {tmp_path}/mr; --force" in capsys.readouterr().out
+    run(trec, raw, tmp_path / "out", "--force", "--valid-size", 9)
+    assert note(tmp_path / "out")["test sentences"] == 12
+
+
+def test_a_count_that_no_word_has(tmp_path, capsys):
+    raw = write_mr(tmp_path / "raw")
+    error = fails(mr.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--min-count", 9999)
+    assert "--min-count is 9999, and no word occurs so often; give a smaller one" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_interrupted(tmp_path, capsys, monkeypatch):
+    """Nothing is left, and no traceback."""
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    raw = write_mr(tmp_path / "raw")
+    monkeypatch.setattr("fairseq_casrnn.data.labelled.binarise", interrupt)
+    assert mr.main(["--raw", str(raw), "--out", str(tmp_path / "out")]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_is_held_out_keeps_its_order():
     rest, held = hold_out(list(range(9000)), 500, seed=1)
     assert len(held) == 500

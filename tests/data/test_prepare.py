@@ -59,7 +59,7 @@ def test_a_second_call_does_nothing_unless_forced(prepared, capsys):
     before = (out / "data-bin" / "dict.de.txt").stat().st_mtime_ns
     command = ["--raw", str(raw), "--out", str(out), "--bpe-operations", "40"]
     assert multi30k.main(command) == 0
-    assert "already prepared; --force" in capsys.readouterr().out
+    assert f"already prepared, from {raw}; --force" in capsys.readouterr().out
     assert multi30k.main([*command[:-1], "50"]) == 2
     assert "prepared with --bpe-operations 40, not 50" in capsys.readouterr().err
     assert (out / "data-bin" / "dict.de.txt").stat().st_mtime_ns == before

@@ -89,6 +89,24 @@ def test_what_is_recorded(tmp_path, program, capsys):
     common = {"checkpoint": "last", "subset": "valid", "seconds": 0.5, "train_seconds": 12.3}
     assert all(line.items() >= common.items() for line in lines)
     assert {path.name for path in (tmp_path / "a" / "seed1").glob("valid.*")} >= {"valid.json"}
-    first, second = capsys.readouterr().out.splitlines()[-2:]
-    assert first == "b  60.50 ± 0.71  (2 runs)"
-    assert second.startswith("a  71.00 ± 1.41  (2 runs)  p = 0.0")
+    printed = capsys.readouterr().out.splitlines()
+    if module is classify:
+        assert printed.pop() == (
+            "a against b, seed 2: 0 sentences only the first has right, 0 only the second, p = 1 "
+            "(McNemar's exact test, two-sided)"
+        )
+        assert printed.pop().startswith("a against b, seed 1: 0 sentences")
+    assert printed[-2] == "b  60.50 ± 0.71  (2 runs)"
+    assert printed[-1].startswith("a  71.00 ± 1.41  (2 runs)  p = 0.0")
+
+
+def test_each_run_against_the_baselines(tmp_path):
+    """Of four sentences a has the first three right, b the last; the seed 2 has no baseline."""
+    for name, answers in (("a/seed1", "nnyn"), ("a/seed2", "yynn"), ("b/seed1", "yyny")):
+        run = write_run(tmp_path / name)
+        rows = (f"{truth}\t{answer}\t0.5\n" for truth, answer in zip("nnyy", answers, strict=True))
+        (run / "valid.predictions.tsv").write_text("".join(rows))
+    assert classify.each_against(tmp_path, [], [], "b", "valid") == [
+        "a against b, seed 1: 3 sentences only the first has right, 1 only the second, p = 0.62 "
+        "(McNemar's exact test, two-sided)"
+    ]

@@ -31,6 +31,17 @@ def test_constant_differences(shift, p):
     assert significance.paired_t_test(scores, baseline)[0] == p
 
 
+def test_mcnemar_by_hand():
+    """Of 6 sentences that one has right, 5 are ours: p = 2 (6 + 1) / 2⁶; the others do not count."""
+    ours = [True] * 5 + [False] + [True] * 9 + [False] * 4
+    theirs = [False] * 5 + [True] + [True] * 9 + [False] * 4
+    assert significance.mcnemar(ours, theirs) == (5, 1, pytest.approx(14 / 64))
+    assert significance.mcnemar(theirs, ours) == (1, 5, pytest.approx(14 / 64))
+    assert significance.mcnemar(ours, ours) == (0, 0, 1)
+    with pytest.raises(UserError, match="19 sentences cannot be compared with 18"):
+        significance.mcnemar(ours, theirs[1:])
+
+
 def test_two_common_seeds_are_needed():
     with pytest.raises(UserError, match="two seeds"):
         significance.paired_t_test({1: 1.0, 2: 2.0}, {2: 1.0, 3: 2.0})

@@ -53,6 +53,34 @@ def test_betas(value):
                                                  "0.999)'")  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("metric", "maximize", "sentence"),
+    [
+        ("accuracy", False, "accuracy rises as .* add --maximize-best-checkpoint-metric"),
+        ("f1", False, "f1 rises as"),
+        ("loss", True, "loss falls as .* drop --maximize-best-checkpoint-metric"),
+        ("accuracy", True, None),
+        ("loss", False, None),
+        ("my_own", False, None),
+        ("my_own", True, None),
+    ],
+)
+def test_the_best_metric(metric, maximize, sentence):
+    given = {"best_checkpoint_metric": metric, "maximize_best_checkpoint_metric": maximize}
+    if sentence is None:
+        check_options(given)
+        return
+    with pytest.raises(UserError, match=f"^--best-checkpoint-metric {sentence}"):
+        check_options(given)
+
+
+def test_batch_normalisation_of_single_sentences():
+    with pytest.raises(UserError, match="--mlp-batch-norm needs several sentences in a batch"):
+        check_options({"mlp_batch_norm": True, "batch_size": 1})
+    check_options({"mlp_batch_norm": True, "batch_size": 2})
+    check_options({"mlp_batch_norm": True, "batch_size": None})
+
+
 @pytest.mark.parametrize(("shard", "shards"), [(5, 2), (2, 2), (-1, 2), (1, 1)])
 def test_shards(shard, shards):
     with pytest.raises(UserError, match=rf"^--shard-id is {shard}; .* than --num-shards {shards}$"):

@@ -180,7 +180,7 @@ def test_empty_sentence(data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tokenizer": "bert"}, "--tokenizer is 'bert'"),
+        ({"raw_tokenizer": "bert"}, "--raw-tokenizer is 'bert'"),
         ({"truncate": 0}, "--truncate is 0"),
         ({"forget_singletons": 1.5}, "--forget-singletons is 1.5"),
     ],
@@ -213,6 +213,30 @@ def test_words_of_a_mix_are_the_same_words(data, originals, tmp_path):
     assert len(load(data, "valid", mix=f"{other}:1")) == 12
 
 
+def test_what_a_mix_loses_is_said(data, originals, tmp_path, caplog):
+    """Of 12 words 9 are ours; its text is in capitals, too."""
+    other = shutil.copytree(originals / "mr" / "data-bin", tmp_path / "other")
+    shutil.rmtree(other / "input0")
+    binarise(
+        {"train": [["good"]] * 96}, make_dictionary({"good": 9, "unheard": 3}), other / "input0"
+    )
+    text = json.loads((other / "text.json").read_text())
+    (other / "text.json").write_text(json.dumps({**text, "lowercase": False}))
+    caplog.set_level("INFO")
+    load(data, mix=f"{other}:1")
+    assert f"25.0 % of its words are not in the dictionary of {data}" in caplog.text
+    (warning,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert warning.startswith(
+        f"text.json has lowercase true in {data}, but false in {other}, which"
+    )
+
+
+def test_a_tokenizer_that_there_is_not(data):
+    (data / "text.json").write_text('{"tokenizer": "foo"}')
+    with pytest.raises(UserError, match="text.json has the tokenizer 'foo'; write one of"):
+        setup(data)
+
+
 def test_raw_text(data):
     """Read as the training text was, unless the options say otherwise; cut where it is too long."""
 
@@ -222,7 +246,7 @@ def test_raw_text(data):
 
     assert read("Good, bad") == ["good", "<unk>", "bad", "</s>"]
     assert read("Good bad", lowercase=False) == ["<unk>", "bad", "</s>"]
-    assert read("bad, bad", tokenizer="space") == ["<unk>", "bad", "</s>"]
+    assert read("bad, bad", raw_tokenizer="space") == ["<unk>", "bad", "</s>"]
     assert read("bad bad good bad", truncate=3) == ["bad", "bad", "</s>"]
     assert read("bad bad", truncate=3) == ["bad", "bad", "</s>"]
     assert load(data, truncate=3).sizes.max() == 3

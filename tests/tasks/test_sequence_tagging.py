@@ -171,7 +171,7 @@ def test_an_unknown_tag(data):
 def test_raw_text(original):
     task = setup(original)
     assert task.split_text("Anna saw it, in 1998.") == ["Anna", "saw", "it", ",", "in", "1998", "."]
-    assert setup(original, tokenizer="space").split_text("it, in") == ["it,", "in"]
+    assert setup(original, raw_tokenizer="space").split_text("it, in") == ["it,", "in"]
     tokens, spelt = task.encode_words(["Anna", "1998", "ANNA"])
     words = [task.dictionary[int(token)] for token in tokens]
     assert words == ["anna", "0000", "anna", "</s>"]
