@@ -81,7 +81,8 @@ usage: evaluate.sh [options]
   --out DIR            folder of the runs (default: $DEFAULT_OUT)
   --checkpoint WHICH   best, last, an average of N: last:N, best:N, or that of a training
                        with --store-ema: ema (default: best)
-  --baseline NAME      system the paired t-test compares the others with
+  --baseline NAME      system the others are compared with: a paired t-test over seeds, and of
+                       classifiers McNemar's test for each
   --subset NAME        split to evaluate on (default: test)
 
 Prints $PRINTS, keeps them and every prediction

@@ -9,11 +9,26 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fairseq_casrnn.data.command import is_prepared, keep_options
 from fairseq_casrnn.errors import UserError
+
+
+@contextlib.contextmanager
+def staging(out: Path) -> Iterator[Path]:
+    """A temporary folder in ``out``, which is made, and goes again if nothing has come into it."""
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    out.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for folder in made:
+                folder.rmdir()
 
 
 def build(args: argparse.Namespace, fill: Callable[[Path], dict[str, object]]) -> None:
@@ -32,10 +47,7 @@ def build(args: argparse.Namespace, fill: Callable[[Path], dict[str, object]]) -
         return
     if args.min_count < 1:
         raise UserError(f"--min-count is {args.min_count}; it must be at least 1")
-    made = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
-    try:
+    with staging(out) as stage:
         notes = fill(stage / "data-bin")
         for key, value in notes.items():
             print(f"{key}: {value}")
@@ -44,11 +56,6 @@ def build(args: argparse.Namespace, fill: Callable[[Path], dict[str, object]]) -
         if (out / "data-bin").exists():
             os.replace(out / "data-bin", stage / "old")
         os.replace(stage / "data-bin", out / "data-bin")
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
-        if made:
-            with contextlib.suppress(OSError):
-                out.rmdir()  # where nothing has come of it
     print(f"prepared {out / 'data-bin'}")
 
 

@@ -7,11 +7,8 @@ A prepared folder ``OUT`` holds ``OUT/text/{train,valid,test}.txt`` and ``OUT/da
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +21,7 @@ from fairseq_casrnn.data.command import (
     keep_options,
     run_main,
 )
+from fairseq_casrnn.data.folder import staging
 from fairseq_casrnn.data.text import decode_lines, read_bytes, write_lines
 from fairseq_casrnn.errors import UserError
 
@@ -131,10 +129,7 @@ def binarise(text: Path, dest: Path, files: Sequence[str] = SPLITS) -> None:
 @contextmanager
 def prepared_folder(out: Path):
     """A temporary folder to fill with ``text`` and ``data-bin``; they are moved to ``out`` then."""
-    made = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
-    try:
+    with staging(out) as stage:
         yield stage
         # data-bin marks a finished folder: the old one goes first, the new one comes last.
         for name in ("data-bin", "text"):
@@ -142,11 +137,6 @@ def prepared_folder(out: Path):
                 os.replace(out / name, stage / f"old-{name}")
         for name in ("text", "data-bin"):
             os.replace(stage / name, out / name)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
-        if made:
-            with contextlib.suppress(OSError):
-                out.rmdir()  # where nothing has come of it
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:

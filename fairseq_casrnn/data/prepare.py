@@ -15,14 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
 from fairseq_casrnn.data.command import captured_log, is_prepared, keep_options
+from fairseq_casrnn.data.folder import staging
 from fairseq_casrnn.data.text import check_parallel, write_lines
 from fairseq_casrnn.errors import UserError
 
@@ -87,17 +86,13 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace, *extra:
         raise UserError("--bpe-operations must be at least 0 and --workers at least 1")
     corpus = make_corpus()
     corpus.check()
-    out.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
-    try:
+    with staging(out) as stage:
         _write_text(corpus, stage / "text", args.bpe_operations)
         kind = "bpe" if args.bpe_operations else "tok"
         binarise(stage / "text", kind, corpus.source, corpus.target, stage / "data-bin", *extra)
         _report(corpus, stage)
         keep_options(args, stage / "data-bin")
         _move_into_place(stage, out)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
     print(f"prepared {out / 'data-bin'}")
 
 

@@ -103,9 +103,10 @@ def test_another_corpus_is_refused(tmp_path, capsys):
 
 def test_a_count_that_no_word_has(tmp_path, capsys):
     raw = write_mr(tmp_path / "raw")
-    error = fails(mr.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--min-count", 9999)
+    out = tmp_path / "new" / "folds" / "out"
+    error = fails(mr.main, capsys, "--raw", raw, "--out", out, "--min-count", 9999)
     assert "--min-count is 9999, and no word occurs so often; give a smaller one" in error
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "new").exists()
 
 
 def test_interrupted(tmp_path, capsys, monkeypatch):

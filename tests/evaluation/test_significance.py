@@ -32,7 +32,7 @@ def test_constant_differences(shift, p):
 
 
 def test_mcnemar_by_hand():
-    """Of 6 sentences that one has right, 5 are ours: p = 2 (6 + 1) / 2⁶; the others do not count."""
+    """Of 6 sentences that one has right, 5 are ours: p = 2 (6 + 1) / 2⁶; others do not count."""
     ours = [True] * 5 + [False] + [True] * 9 + [False] * 4
     theirs = [False] * 5 + [True] + [True] * 9 + [False] * 4
     assert significance.mcnemar(ours, theirs) == (5, 1, pytest.approx(14 / 64))

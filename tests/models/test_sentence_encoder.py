@@ -209,6 +209,8 @@ def test_options_reach_their_parts():
     assert model.encoder.body.rnn.engine == "reference"
     assert model.encoder.body.rnn.bidirectional == "interleaved"
     assert encoder("shortcut_lstm", engine="reference").encoder.body.rnn.layers[0].engine
+    with pytest.raises(UserError, match="--mlp-batch-norm normalises hidden layers, and"):
+        encoder("cnn", mlp_batch_norm=True, mlp_layers=0)
     kinds = [type(part) for part in encoder("cnn", mlp_batch_norm=True).classifier]
     assert BatchNorm in kinds
     kinds = [type(part) for part in encoder("cnn", mlp_activation="tanh").classifier]

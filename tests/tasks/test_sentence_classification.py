@@ -214,7 +214,7 @@ def test_words_of_a_mix_are_the_same_words(data, originals, tmp_path):
 
 
 def test_what_a_mix_loses_is_said(data, originals, tmp_path, caplog):
-    """Of 12 words 9 are ours; its text is in capitals, too."""
+    """Of its 12 words 9 are ours; and it was prepared otherwise."""
     other = shutil.copytree(originals / "mr" / "data-bin", tmp_path / "other")
     shutil.rmtree(other / "input0")
     binarise(
@@ -233,7 +233,7 @@ def test_what_a_mix_loses_is_said(data, originals, tmp_path, caplog):
 
 def test_a_tokenizer_that_there_is_not(data):
     (data / "text.json").write_text('{"tokenizer": "foo"}')
-    with pytest.raises(UserError, match="text.json has the tokenizer 'foo'; write one of"):
+    with pytest.raises(UserError, match=r"text\.json has the tokenizer 'foo'; write one of"):
         setup(data)
 
 
