@@ -25,7 +25,7 @@ from fairseq_casrnn.explain import explain, explained
 from fairseq_casrnn.files import replacing
 from fairseq_casrnn.mistakes.names import shorten_choices
 from fairseq_casrnn.patience import keep_patience_on_resume
-from fairseq_casrnn.resumption import keep_task_state, keep_words
+from fairseq_casrnn.resumption import keep_meanings, keep_task_state, keep_words
 from fairseq_casrnn.safe_loading import allow_checkpoint_globals
 from fairseq_casrnn.wrapping import program, wrap
 
@@ -41,6 +41,7 @@ def install() -> None:
     keep_patience_on_resume()
     keep_task_state()
     keep_words()
+    keep_meanings()
     score_empty_translations()
     checks.install()
     exclusive.install()

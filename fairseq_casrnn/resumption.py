@@ -80,6 +80,35 @@ def keep_task_state() -> None:
     keep_in_checkpoints("task", collect, restore, start)
 
 
+#: Options of a model with which the same weights compute something else.
+MEANINGS = (
+    "encoder_attention_heads",
+    "lam",
+    "mlp_activation",
+    "no_boundaries",
+    "num_steps",
+    "pooling",
+)
+
+
+def keep_meanings() -> None:
+    """Refuse to go on with weights that mean something else than they did; fairseq loads them."""
+
+    def collect(trainer):
+        model = trainer.cfg.model
+        return {name: getattr(model, name) for name in MEANINGS if hasattr(model, name)} or None
+
+    def restore(trainer, began):
+        for name, now in (collect(trainer) or {}).items():
+            if began.get(name, now) != now:
+                raise UserError(
+                    f"the training to be resumed has --{name.replace('_', '-')} {began[name]}, not "
+                    f"{now}; give it the options it began with, or another --save-dir"
+                )
+
+    keep_in_checkpoints("meanings", collect, restore)
+
+
 def keep_words() -> None:
     """Tell the dictionaries that a model was trained with from others; fairseq's tasks do not."""
     from fairseq.tasks.language_modeling import LanguageModelingTask

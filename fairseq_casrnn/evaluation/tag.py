@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.data.words import TOKENIZERS
 from fairseq_casrnn.evaluation.asking import add_asking_arguments, check, chunks
 
 
@@ -19,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tokenizer",
-        help="how to split the text into words: space, whitespace, clitics, moses or penn "
-        "(default: as the data of the training says)",
+        choices=TOKENIZERS,
+        help="how to split the text into words (default: as the data of the training says)",
     )
     parser.add_argument(
         "--inline", action="store_true", help="a line WORD/TAG WORD/TAG … for each line instead"

@@ -28,7 +28,7 @@ from .head import VocabularyHead, uniform_linear
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
 from .restoring import restoring
 from .routing import read_assignment
-from .translation import cutoffs, dropout
+from .translation import check_kind, cutoffs, dropout
 
 DROPOUTS = [
     "dropout",
@@ -202,6 +202,13 @@ class RecurrentLanguageModel(FairseqLanguageModel):
     """Language model over any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
 
     cell_name = "stacked_lstm"
+
+    @classmethod
+    def from_pretrained(cls, model_name_or_path, *args, **kwargs):
+        """fairseq's. Raises UserError where the checkpoint is of no language model."""
+        hub = super().from_pretrained(model_name_or_path, *args, **kwargs)
+        check_kind(hub.models, RecurrentLanguageModel, "a language model", model_name_or_path)
+        return hub
 
     @classmethod
     def build_model(cls, cfg, task):

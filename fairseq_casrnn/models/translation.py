@@ -70,7 +70,7 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
             kwargs: further options of the task or of generation.
 
         Raises:
-            UserError: a folder does not exist.
+            UserError: a folder does not exist, or the checkpoint is of no translation model.
         """
         folder, data = str(model_name_or_path), str(data_name_or_path)
         if data.startswith("."):
@@ -78,7 +78,9 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
         for path, what in ((folder, "the model"), (data, "data_name_or_path")):
             if not os.path.exists(path):
                 raise UserError(f"{path} does not exist; check the path of {what}")
-        return super().from_pretrained(folder, checkpoint_file, str(data_name_or_path), **kwargs)
+        hub = super().from_pretrained(folder, checkpoint_file, str(data_name_or_path), **kwargs)
+        check_kind(hub.models, RecurrentTranslationModel, "a translation model", folder)
+        return hub
 
     @classmethod
     def build_rnn(cls, cfg, side, input_size, bidirectional=False):
@@ -129,6 +131,16 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
             adaptive_softmax_cutoff=cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
             max_target_positions=cfg.max_target_positions,
         )
+
+
+def check_kind(models, kind: type, what: str, folder: str) -> None:
+    """Raises UserError where a checkpoint holds another kind of model than the one asked for."""
+    for model in models:
+        if not isinstance(model, kind):
+            raise UserError(
+                f"the checkpoint in {folder} is of a {type(model).__name__}, not of {what}; load "
+                "it with its own architecture, MODEL_REGISTRY[…].from_pretrained"
+            )
 
 
 def dropout(cfg, name: str) -> float:

@@ -85,9 +85,19 @@ def test_options_that_are_none(trained):
     with pytest.raises(UserError, match="truncat is no option of this model or its task"):
         load(str(trained), truncat=4)
     assert load(str(trained), truncate=4, engine="eager").task.cfg.truncate == 4
-    assert load(str(trained), tokenizer="space", engine="eager").task.cfg.tokenizer == "space"
+    hub = load(str(trained), raw_tokenizer="space", engine="eager")
+    assert hub.task.cfg.raw_tokenizer == "space"
     with pytest.raises(UserError, match="batch_size is 0; it must be at least 1"):
         load(str(trained)).predict(["a"], batch_size=0)
+
+
+@pytest.mark.parametrize(
+    ("arch", "what"), [("cas_lstm", "a translation"), ("cas_lstm_lm", "a language")]
+)
+def test_loaded_as_another_kind(trained, data, arch, what):
+    load = MODEL_REGISTRY[arch].from_pretrained
+    with pytest.raises(UserError, match=f"is of a CasLstmSentenceEncoder, not of {what} model; lo"):
+        load(str(trained), "checkpoint_best.pt", data_name_or_path=str(data))
 
 
 def test_a_folder_without_dictionaries(trained, tmp_path):

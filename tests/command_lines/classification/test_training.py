@@ -169,3 +169,16 @@ def test_training_goes_on_with_its_own_data_only(data, trained, tmp_path, part, 
         train(other, tmp_path / "new", "cas_lstm", 1, *start)
     assert (tmp_path / "new" / "checkpoint_best.pt").exists() == (part == "label")
     train(data, run, "cas_lstm", 9)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "before"),
+    [("--pooling", "mean", "max"), ("--mlp-activation", "tanh", "relu"), ("--lam", "0.25", "0.5")],
+)
+def test_the_same_weights_are_not_another_model(trained, data, tmp_path, option, value, before):
+    """fairseq goes on where they fit; another start may have them."""
+    run = shutil.copytree(trained, tmp_path / "run")
+    with pytest.raises(UserError, match=f"to be resumed has {option} {before}, not {value}; give"):
+        train(data, run, "cas_lstm", 9, option, value)
+    start = ("--finetune-from-model", trained / "checkpoint_best.pt")
+    train(data, tmp_path / "new", "cas_lstm", 1, option, value, *start)
