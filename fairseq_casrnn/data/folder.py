@@ -18,9 +18,18 @@ from fairseq_casrnn.errors import UserError
 
 @contextlib.contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """A temporary folder in ``out``, which is made, and goes again if nothing has come into it."""
+    """A temporary folder in ``out``, which is made, and goes again if nothing has come into it.
+
+    Raises:
+        UserError: there can be no such folder.
+    """
     made = [folder for folder in (out, *out.parents) if not folder.exists()]
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--out {out} is no folder to fill ({error.strerror}); give another"
+        ) from None
     stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
     try:
         yield stage

@@ -9,6 +9,13 @@ from fairseq_casrnn.mistakes.frames import Rules, local
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+def _no_folder(error: OSError) -> str | None:
+    folder = local(error, "verify_checkpoint_directory", "save_dir")
+    if folder is None or error.errno in DISK_FULL:
+        return None
+    return f"--save-dir {folder} is no folder to write to ({error.strerror}); give another"
+
+
 def _missing_file(error: FileNotFoundError) -> str | None:
     found = re.fullmatch(r"Dataset not found: (.*) \((.*)\)", str(error))
     if found:
@@ -59,6 +66,7 @@ def system_error(error: OSError) -> str | None:
 
 
 RULES: Rules = (
+    (OSError, _no_folder),
     (FileNotFoundError, _missing_file),
     (OSError, _missing_model),
     (Exception, _disk_full),

@@ -101,6 +101,12 @@ def test_another_corpus_is_refused(tmp_path, capsys):
     assert note(tmp_path / "out")["test sentences"] == 12
 
 
+def test_a_file_to_fill(tmp_path, capsys):
+    raw = write_mr(tmp_path / "raw")
+    error = fails(mr.main, capsys, "--raw", raw, "--out", raw / "rt-polarity.neg")
+    assert f"--out {raw}/rt-polarity.neg is no folder to fill (File exists); give another" in error
+
+
 def test_a_count_that_no_word_has(tmp_path, capsys):
     raw = write_mr(tmp_path / "raw")
     out = tmp_path / "new" / "folds" / "out"

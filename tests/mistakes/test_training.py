@@ -199,6 +199,14 @@ def test_file_of_another_program(fairseq, data, tmp_path):
     assert sentence == f"{tmp_path}/other.pt is not a checkpoint of fairseq-train; check the path"
 
 
+@pytest.mark.parametrize("inside", ["", "/run"])
+def test_a_file_to_save_to(fairseq, data, tmp_path, inside):
+    (tmp_path / "file").touch()
+    folder = f"{tmp_path}/file{inside}"
+    done = fairseq.train(data, "--save-dir", folder)
+    assert done.sentence.startswith(f"--save-dir {folder} is no folder to write to (")
+
+
 def test_first_run_may_name_the_last_checkpoint(fairseq, data, tmp_path):
     """As scripts do that give the same command to the first run and to all that resume it."""
     done = fairseq.train(data, "--restore-file", tmp_path / "checkpoint_last.pt")
