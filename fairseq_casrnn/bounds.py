@@ -105,7 +105,7 @@ def _complaints(options: Mapping) -> Iterator[str]:
             "the workers yourself, each with its --distributed-rank, and give "
             "--distributed-no-spawn"
         )
-    metric = options.get("best_checkpoint_metric")
+    metric = None if options.get("disable_validation") else options.get("best_checkpoint_metric")
     maximize = options.get("maximize_best_checkpoint_metric")
     if metric in RISING and maximize is False:
         yield (

@@ -82,6 +82,7 @@ def keep_task_state() -> None:
 
 #: Options of a model with which the same weights compute something else.
 MEANINGS = (
+    "connection",
     "encoder_attention_heads",
     "lam",
     "mlp_activation",
@@ -102,11 +103,20 @@ def keep_meanings() -> None:
         for name, now in (collect(trainer) or {}).items():
             if began.get(name, now) != now:
                 raise UserError(
-                    f"the training to be resumed has --{name.replace('_', '-')} {began[name]}, not "
-                    f"{now}; give it the options it began with, or another --save-dir"
+                    f"the training to be resumed has {spelled(name, began[name])}, not "
+                    f"{spelled(name, now)}; give it the options it began with, or take only its "
+                    "weights, with --finetune-from-model and another --save-dir"
                 )
 
     keep_in_checkpoints("meanings", collect, restore)
+
+
+def spelled(name: str, value: object) -> str:
+    """An option as it is written on the command line."""
+    option = f"--{name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return option if value else f"no {option}"
+    return f"{option} {value}"
 
 
 def keep_words() -> None:

@@ -65,20 +65,23 @@ def is_prepared(args: argparse.Namespace) -> bool:
     if args.force or not folder.exists():
         return False
     if (folder / OPTIONS).is_file():
-        before = read_json(folder / OPTIONS)
+        before = {"words_of": None, **read_json(folder / OPTIONS)}
         now = chosen_options(args)
-        if before.get("program", now["program"]) != now["program"]:
+        programs = [options.get("program") for options in (before, now)]
+        if None not in programs and programs[0] != programs[1]:
             raise UserError(
-                f"{args.out} holds another corpus ({before['program']}), not {now['program']}; "
+                f"{args.out} holds another corpus ({programs[0]}), not {programs[1]}; "
                 "give another --out, or --force to replace it"
             )
         source = f", from {before['source']}" if "source" in before else ""
         other = [name for name in now if name in before and before[name] != now[name]]
         if other:
             name = other[0]
+            option = f"--{name.replace('_', '-')}"
+            was = f"without {option}" if before[name] is None else f"with {option} {before[name]}"
             raise UserError(
-                f"{args.out} was prepared with --{name.replace('_', '-')} {before[name]}, not "
-                f"{now[name]}; give another --out, or --force to prepare it again"
+                f"{args.out} was prepared {was}, not {now[name] or 'without it'}; give another "
+                "--out, or --force to prepare it again"
             )
     print(f"{args.out} is already prepared{source}; --force prepares it again")
     return True
@@ -107,7 +110,7 @@ def chosen_options(args: argparse.Namespace) -> dict:
         for name, value in vars(args).items()
         if name not in OF_NO_MATTER and not callable(value)  # casrnn keeps its function there
     }
-    return json.loads(json.dumps(chosen, default=str))
+    return json.loads(json.dumps(chosen, default=lambda path: str(Path(path).resolve())))
 
 
 def run_main(main: Callable[[], None]) -> int:

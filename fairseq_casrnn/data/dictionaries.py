@@ -1,11 +1,20 @@
 """Telling dictionaries apart."""
 
+import re
 import zlib
 from collections.abc import Iterable
 
 from fairseq.data import Dictionary
 
 from fairseq_casrnn.errors import UserError
+
+FILLER = re.compile(r"madeupword\d{4}")  # with these fairseq-preprocess pads a dictionary
+
+
+def without_fillers(dictionary: Dictionary) -> list[str]:
+    """Its symbols, without fairseq's own."""
+    symbols = dictionary.symbols[dictionary.nspecial :]
+    return [symbol for symbol in symbols if not FILLER.fullmatch(symbol)]
 
 
 def digest(dictionary: Dictionary) -> int:

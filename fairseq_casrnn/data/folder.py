@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import is_prepared, keep_options
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.mistakes.files import DISK_FULL
 
 
 @contextlib.contextmanager
@@ -26,11 +27,12 @@ def staging(out: Path) -> Iterator[Path]:
     made = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         out.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
     except OSError as error:
-        raise UserError(
-            f"--out {out} is no folder to fill ({error.strerror}); give another"
-        ) from None
-    stage = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
+        if error.errno in DISK_FULL:
+            raise
+        why = error.strerror
+        raise UserError(f"--out {out} is no folder to fill ({why}); give another") from None
     try:
         yield stage
     finally:

@@ -180,15 +180,19 @@ def add_words(dictionary, folder: Path) -> None:
     """Add the words of another prepared folder, so that they get an embedding, too.
 
     Raises:
-        UserError: it holds no dictionary.
+        UserError: it holds no dictionary, or a damaged one.
     """
     from fairseq.data import Dictionary
+
+    from fairseq_casrnn.data.dictionaries import without_fillers
+    from fairseq_casrnn.explain import explained
 
     path = folder / "input0" / "dict.txt"
     if not path.is_file():
         raise UserError(f"{path} does not exist; give --words-of the data-bin of a prepared corpus")
-    other = Dictionary.load(str(path))
-    for word in other.symbols[other.nspecial :]:
+    with explained():
+        other = Dictionary.load(str(path))
+    for word in without_fillers(other):
         dictionary.add_symbol(word, 0)
 
 

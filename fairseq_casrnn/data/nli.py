@@ -64,8 +64,7 @@ def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:
         except (ValueError, RecursionError):
             raise UserError(f"{path}, line {number} is not JSON; get the file again") from None
         for name in COLUMNS:
-            text = entry.get(name) if isinstance(entry, dict) else None
-            if not isinstance(text, str) or not text.strip():
+            if not isinstance(entry, dict) or not isinstance(entry.get(name), str):
                 raise UserError(f"{path}, line {number} has no text {name}; get the file again")
         label, *parses = (entry[name] for name in COLUMNS)
         yield label, *map(leaves, parses)

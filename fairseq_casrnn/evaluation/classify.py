@@ -113,21 +113,19 @@ def evaluate_all(args: argparse.Namespace) -> None:
             f"{result['sentences']} sentences of {args.subset}"
         )
 
-    evaluate_each(args, evaluate, describe, lambda result: result["accuracy"])
+    runs = evaluate_each(args, evaluate, describe, lambda result: result["accuracy"])
     if args.baseline:
-        print("\n".join(each_against(args.out, args.arch, args.seed, args.baseline, args.subset)))
+        print("\n".join(each_against(runs, args.baseline, args.subset)))
 
 
-def each_against(
-    out: Path, archs: Sequence[str], seeds: Sequence[int], baseline: str, subset: str
-) -> list[str]:
-    """A line for each run beside the baseline's with its seed: their sentences, McNemar's test."""
-    runs = {(arch, seed): run for arch, seed, run in find_runs(out, archs, seeds)}
+def each_against(runs: Sequence[tuple[str, int, Path]], baseline: str, subset: str) -> list[str]:
+    """A line for each run (system, seed, folder) that the baseline has, too: McNemar's test."""
+    folders = {(arch, seed): run for arch, seed, run in runs}
     lines = []
-    for (arch, seed), run in runs.items():
-        if arch == baseline or (baseline, seed) not in runs:
+    for arch, seed, run in runs:
+        if arch == baseline or (baseline, seed) not in folders:
             continue
-        ours, theirs, p = mcnemar(right(run, subset), right(runs[baseline, seed], subset))
+        ours, theirs, p = mcnemar(right(run, subset), right(folders[baseline, seed], subset))
         lines.append(
             f"{arch} against {baseline}, seed {seed}: {ours} sentences only the first has right, "
             f"{theirs} only the second, p = {p:.2g} (McNemar's exact test, two-sided)"
@@ -154,7 +152,7 @@ def evaluate_each(
     evaluate: Callable[[Path, Path, str, str, int], dict],
     describe: Callable[[dict], str],
     score: Callable[[dict], float],
-) -> None:
+) -> list[tuple[str, int, Path]]:
     """Evaluate the runs that the options choose, print and record each, and a table over seeds.
 
     Args:
@@ -162,6 +160,9 @@ def evaluate_each(
         evaluate: function of data, run, checkpoint, subset and batch size; gives what is recorded.
         describe: the result in words.
         score: the number of the table.
+
+    Returns:
+        (system, seed, folder) of each run.
 
     Raises:
         UserError: no such run, or an option out of range.
@@ -178,6 +179,7 @@ def evaluate_each(
         print(f"{arch} seed {seed}: {describe(result)}", flush=True)
         scores.setdefault(arch, {})[seed] = score(result)
     print("\n".join(table(scores, args.baseline)))
+    return runs
 
 
 if __name__ == "__main__":

@@ -40,11 +40,6 @@ def build_embedding(
     table = embedding(len(dictionary), dim, dictionary.pad(), bound)
     if path and not restoring():
         load_vectors(table, dictionary, path)
-    if freeze and not path and not restoring():
-        logger.warning(
-            "the embeddings are frozen, but no --encoder-embed-path (of a decoder, "
-            "--decoder-embed-path) gives them word vectors: they stay as they are at the start"
-        )
     table.weight.requires_grad_(not freeze)
     return table
 

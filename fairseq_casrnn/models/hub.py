@@ -42,6 +42,7 @@ class Hub(nn.Module):
     @classmethod
     def _load(cls, path, checkpoint_file, data, **overrides) -> Hub:
         from fairseq import checkpoint_utils
+        from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
         file = find_checkpoint(Path(path), checkpoint_file)
         state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
@@ -52,7 +53,7 @@ class Hub(nn.Module):
         folder = find_dictionaries(file.parent, data, cfg.task.data, cls.parts(cfg.model))
         overrides = {"data": folder, **overrides}
         # Those of the task by themselves: several parts may have options of one name.
-        own = set(overrides) & set(cfg.task)
+        own = set(overrides) & (set(cfg.task) | set(options_of(TASK_DATACLASS_REGISTRY, cfg.task)))
         overrides["task"] = {name: overrides.pop(name) for name in own}
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(file)], arg_overrides=overrides
@@ -114,14 +115,24 @@ def listed(sentences) -> list:
 
 def check_options(names, cfg) -> None:
     """Raises UserError for a name that no part of a checkpoint's configuration has as an option."""
-    from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
+    from fairseq.models import MODEL_DATACLASS_REGISTRY
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
-    model = ARCH_MODEL_NAME_REGISTRY.get(cfg.model._name, cfg.model._name)
-    newer = getattr(MODEL_DATACLASS_REGISTRY.get(model), "__dataclass_fields__", {})
-    known = {name for part in (*cfg.values(), newer) if hasattr(part, "keys") for name in part}
+    # Those that came after the checkpoint, too.
+    newer = [options_of(MODEL_DATACLASS_REGISTRY, cfg.model)]
+    newer.append(options_of(TASK_DATACLASS_REGISTRY, cfg.task))
+    known = {name for part in (*cfg.values(), *newer) if hasattr(part, "keys") for name in part}
     for name in names:
         if name not in known:
             raise UserError(f"{name} is no option of this model or its task; correct its name")
+
+
+def options_of(registry: dict, cfg) -> dict:
+    """The options, by name, that a model or task has by now that a checkpoint's ``cfg`` is of."""
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
+    name = ARCH_MODEL_NAME_REGISTRY.get(cfg._name, cfg._name)
+    return getattr(registry.get(name), "__dataclass_fields__", {})
 
 
 def find_checkpoint(path: Path, name: str | None) -> Path:

@@ -207,7 +207,7 @@ class RecurrentLanguageModel(FairseqLanguageModel):
     def from_pretrained(cls, model_name_or_path, *args, **kwargs):
         """fairseq's. Raises UserError where the checkpoint is of no language model."""
         hub = super().from_pretrained(model_name_or_path, *args, **kwargs)
-        check_kind(hub.models, RecurrentLanguageModel, "a language model", model_name_or_path)
+        check_kind(hub.models, FairseqLanguageModel, "a language model", model_name_or_path)
         return hub
 
     @classmethod

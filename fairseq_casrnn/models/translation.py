@@ -79,7 +79,7 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
             if not os.path.exists(path):
                 raise UserError(f"{path} does not exist; check the path of {what}")
         hub = super().from_pretrained(folder, checkpoint_file, str(data_name_or_path), **kwargs)
-        check_kind(hub.models, RecurrentTranslationModel, "a translation model", folder)
+        check_kind(hub.models, FairseqEncoderDecoderModel, "a translation model", folder)
         return hub
 
     @classmethod

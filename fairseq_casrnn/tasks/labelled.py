@@ -5,7 +5,6 @@
 import json
 import logging
 import os
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
@@ -18,14 +17,13 @@ from omegaconf import II, MISSING
 
 from ..data.classification import Forget
 from ..data.command import read_json
-from ..data.dictionaries import digest
+from ..data.dictionaries import digest, without_fillers
 from ..data.words import TOKENIZERS
 from ..errors import UserError
 from ..files import replacing
 from ..models.config import check_probabilities
 
 logger = logging.getLogger(__name__)
-FILLER = re.compile(r"madeupword\d{4}")  # with these fairseq-preprocess pads a dictionary
 
 
 @dataclass
@@ -207,8 +205,7 @@ class LabelledTask(FairseqTask):
 
 def class_names(dictionary: Dictionary) -> list[str]:
     """The classes that a ``label/dict.txt`` lists."""
-    symbols = dictionary.symbols[dictionary.nspecial :]
-    return [symbol for symbol in symbols if not FILLER.fullmatch(symbol)]
+    return without_fillers(dictionary)
 
 
 def load_dictionary(folder: str, part: str) -> Dictionary:

@@ -99,20 +99,24 @@ class SentenceClassificationTask(LabelledTask):
         return dataset
 
     def _compare_words(self, folder: str) -> None:
-        """Log how many words of another folder's training set are none of ours."""
+        """Log how many words of another folder are none of ours, and whether its text differs."""
         theirs = load_dictionary(folder, "input0")
         first, unknown = theirs.nspecial, self.dictionary.unk()
         words = list(zip(theirs.symbols[first:], theirs.count[first:], strict=True))
         lost = sum(count for word, count in words if self.dictionary.index(word) == unknown)
         share = 100 * lost / max(1, sum(count for _, count in words))
-        logger.info("%.1f %% of its words are not in the dictionary of %s", share, self.cfg.data)
+        logger.info("%.1f %% of the words of %s are not in the dictionary", share, folder)
         note = read_text_note(folder)
         for name, ours in read_text_note(self.cfg.data).items():
             if note.get(name, ours) != ours:
                 logger.warning(
                     "text.json has %s %s in %s, but %s in %s, which --mix adds to it: their words "
                     "are not written alike; prepare them with the same options",
-                    *(name, json.dumps(ours), self.cfg.data, json.dumps(note[name]), folder),
+                    name,
+                    json.dumps(ours),
+                    self.cfg.data,
+                    json.dumps(note[name]),
+                    folder,
                 )
 
     def read(self, split: str) -> SentenceDataset:

@@ -105,6 +105,8 @@ def test_a_file_to_fill(tmp_path, capsys):
     raw = write_mr(tmp_path / "raw")
     error = fails(mr.main, capsys, "--raw", raw, "--out", raw / "rt-polarity.neg")
     assert f"--out {raw}/rt-polarity.neg is no folder to fill (File exists); give another" in error
+    error = fails(mr.main, capsys, "--raw", raw, "--out", "/proc/self")
+    assert "--out /proc/self is no folder to fill (" in error
 
 
 def test_a_count_that_no_word_has(tmp_path, capsys):

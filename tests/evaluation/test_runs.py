@@ -106,7 +106,8 @@ def test_each_run_against_the_baselines(tmp_path):
         run = write_run(tmp_path / name)
         rows = (f"{truth}\t{answer}\t0.5\n" for truth, answer in zip("nnyy", answers, strict=True))
         (run / "valid.predictions.tsv").write_text("".join(rows))
-    assert classify.each_against(tmp_path, [], [], "b", "valid") == [
+    runs = [(name, seed, tmp_path / name / f"seed{seed}") for name, seed in ("a1", "a2", "b1")]
+    assert classify.each_against(runs, "b", "valid") == [
         "a against b, seed 1: 3 sentences only the first has right, 1 only the second, p = 0.62 "
         "(McNemar's exact test, two-sided)"
     ]

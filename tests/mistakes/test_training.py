@@ -50,7 +50,7 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
         ("--finetune-from-model {0} --restore-file {0}", "can not be specified together$"),
         ("--tokenizer moses", "^--source-lang is missing; give it a value"),
         (
-            "--best-checkpoint-metric accuracy",
+            "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric",
             "validation gives no 'accuracy', .* it gives loss, ppl: choose one",
         ),
         ("--restore-file nowhere.pt", "checkpoint nowhere.pt does not exist; check --restore"),

@@ -224,7 +224,7 @@ def test_what_a_mix_loses_is_said(data, originals, tmp_path, caplog):
     (other / "text.json").write_text(json.dumps({**text, "lowercase": False}))
     caplog.set_level("INFO")
     load(data, mix=f"{other}:1")
-    assert f"25.0 % of its words are not in the dictionary of {data}" in caplog.text
+    assert f"25.0 % of the words of {other} are not in the dictionary" in caplog.text
     (warning,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert warning.startswith(
         f"text.json has lowercase true in {data}, but false in {other}, which"

@@ -91,6 +91,16 @@ def test_options_that_are_none(trained):
         load(str(trained)).predict(["a"], batch_size=0)
 
 
+def test_an_option_that_came_after_the_checkpoint(trained, data, tmp_path):
+    state = torch.load(trained / "checkpoint_best.pt", weights_only=False)
+    del state["cfg"]["task"]["raw_tokenizer"]
+    torch.save(state, tmp_path / "model.pt")
+    load = MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained
+    hub = load(str(tmp_path), data_name_or_path=str(data), raw_tokenizer="space")
+    assert hub.task.cfg.raw_tokenizer == "space"
+    assert load(str(tmp_path), data_name_or_path=str(data)).task.cfg.raw_tokenizer is None
+
+
 @pytest.mark.parametrize(
     ("arch", "what"), [("cas_lstm", "a translation"), ("cas_lstm_lm", "a language")]
 )

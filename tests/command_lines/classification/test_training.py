@@ -178,7 +178,8 @@ def test_training_goes_on_with_its_own_data_only(data, trained, tmp_path, part, 
 def test_the_same_weights_are_not_another_model(trained, data, tmp_path, option, value, before):
     """fairseq goes on where they fit; another start may have them."""
     run = shutil.copytree(trained, tmp_path / "run")
-    with pytest.raises(UserError, match=f"to be resumed has {option} {before}, not {value}; give"):
+    message = f"training to be resumed has {option} {before}, not {option} {value}; give it"
+    with pytest.raises(UserError, match=message):
         train(data, run, "cas_lstm", 9, option, value)
     start = ("--finetune-from-model", trained / "checkpoint_best.pt")
     train(data, tmp_path / "new", "cas_lstm", 1, option, value, *start)
