@@ -79,9 +79,10 @@ def is_prepared(args: argparse.Namespace) -> bool:
             name = other[0]
             option = f"--{name.replace('_', '-')}"
             was = f"without {option}" if before[name] is None else f"with {option} {before[name]}"
+            wanted = "without it" if now[name] is None else now[name]
             raise UserError(
-                f"{args.out} was prepared {was}, not {now[name] or 'without it'}; give another "
-                "--out, or --force to prepare it again"
+                f"{args.out} was prepared {was}, not {wanted}; give another --out, or --force to "
+                "prepare it again"
             )
     print(f"{args.out} is already prepared{source}; --force prepares it again")
     return True

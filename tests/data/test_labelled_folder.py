@@ -84,7 +84,11 @@ def test_prepared_once(tmp_path, capsys):
     arguments = ["--raw", str(raw), "--out", str(tmp_path / "out"), "--fold", "3"]
     assert mr.main(arguments) == 2
     assert "was prepared with --fold 0, not 3; give another --out" in capsys.readouterr().err
-    run(mr, raw, tmp_path / "out", "--force", "--no-lowercase")
+    run(mr, raw, tmp_path / "out", "--force", "--fold", "3", "--no-lowercase")
+    error = fails(mr.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--fold", "3")
+    assert "was prepared with --lowercase False, not True" in error
+    error = fails(mr.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--no-lowercase")
+    assert "was prepared with --fold 3, not 0; give another" in error
     assert note(tmp_path / "out", "text")["lowercase"] is False
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["data-bin"]
 
