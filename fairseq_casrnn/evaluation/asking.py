@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from fairseq_casrnn.data.words import TOKENIZERS
 from fairseq_casrnn.errors import UserError
 
 CHUNK = 1000  # lines that are read before the first answer
@@ -23,6 +24,16 @@ def add_asking_arguments(parser: argparse.ArgumentParser, answers: str) -> None:
     parser.add_argument("--input", default="-", help="file to read (default: standard input)")
     parser.add_argument("--data", help="folder with input0/dict.txt and label/dict.txt")
     parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument(
+        "--tokenizer",
+        choices=TOKENIZERS,
+        help="how to split the text into words (default: as the data of the training says)",
+    )
+
+
+def overrides(args: argparse.Namespace) -> dict[str, str]:
+    """Options of the model's task that those of the command line replace."""
+    return {} if args.tokenizer is None else {"raw_tokenizer": args.tokenizer}
 
 
 def check(args: argparse.Namespace) -> None:

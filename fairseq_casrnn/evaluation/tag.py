@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data.command import captured_log
-from fairseq_casrnn.data.words import TOKENIZERS
-from fairseq_casrnn.evaluation.asking import add_asking_arguments, check, chunks
+from fairseq_casrnn.evaluation.asking import add_asking_arguments, check, chunks, overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,11 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sentence.",
     )
     parser.add_argument(
-        "--tokenizer",
-        choices=TOKENIZERS,
-        help="how to split the text into words (default: as the data of the training says)",
-    )
-    parser.add_argument(
         "--inline", action="store_true", help="a line WORD/TAG WORD/TAG … for each line instead"
     )
 
@@ -31,9 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
     check(args)
-    hub = load(
-        args.path, args.data, **({"raw_tokenizer": args.tokenizer} if args.tokenizer else {})
-    )
+    hub = load(args.path, args.data, **overrides(args))
     for chunk in chunks(args.input):
         with captured_log():
             sentences = hub.tag([line for _, line in chunk], args.batch_size)
@@ -45,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
         sys.stdout.flush()
 
 
-def load(path: Path, data: str | None, **overrides):
+def load(path: Path, data: str | None, **options):
     """The model. Raises UserError where what goes wrong can be explained."""
     from fairseq_casrnn import register
 
@@ -53,4 +45,4 @@ def load(path: Path, data: str | None, **overrides):
     from fairseq_casrnn.models.tagger_hub import TaggerHub
 
     with captured_log():
-        return TaggerHub.load(path, data=data, **overrides)
+        return TaggerHub.load(path, data=data, **options)

@@ -50,6 +50,19 @@ def test_predict(trained, capsys, tmp_path, monkeypatch):
     assert all(row.count("\t") == 1 and "negative:" in row for row in every)
 
 
+def test_another_tokenizer(trained, capsys, tmp_path):
+    (tmp_path / "input").write_text(f"{LINES[0].replace(' ', ', ')}\n")
+    command = ["--path", trained, "--all", "--input", tmp_path / "input"]
+    load = MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained
+    line = (tmp_path / "input").read_text().rstrip()
+    answers = []
+    for options, own in (([], {}), (["--tokenizer", "space"], {"raw_tokenizer": "space"})):
+        answers += predict(capsys, *command, *options)
+        expected = load(str(trained), **own).probabilities([line]).max()
+        assert f":{expected:.4f}" in answers[-1]
+    assert answers[0] != answers[1]
+
+
 def test_predict_pairs(pair_data, capsys, tmp_path, monkeypatch):
     train(pair_data, tmp_path, "sentence_state_lstm", 1)
     text = b"a good film\ta dull film\nit\tit\n"
