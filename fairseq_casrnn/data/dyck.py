@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from fairseq_casrnn.data.command import is_prepared, keep_options
+from fairseq_casrnn.data.folder import prepared_folder
 from fairseq_casrnn.data.monolingual import (
     SPLITS,
     add_output_arguments,
     binarise,
-    prepared_folder,
 )
 from fairseq_casrnn.data.text import write_lines
 from fairseq_casrnn.errors import UserError

@@ -42,6 +42,19 @@ def staging(out: Path) -> Iterator[Path]:
                 folder.rmdir()
 
 
+@contextlib.contextmanager
+def prepared_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder to fill with ``text`` and ``data-bin``; they are moved to ``out`` then."""
+    with staging(out) as stage:
+        yield stage
+        # data-bin marks a finished folder: the old one goes first, the new one comes last.
+        for name in ("data-bin", "text"):
+            if (out / name).exists():
+                os.replace(out / name, stage / f"old-{name}")
+        for name in ("text", "data-bin"):
+            os.replace(stage / name, out / name)
+
+
 def build(args: argparse.Namespace, fill: Callable[[Path], dict[str, object]]) -> None:
     """Fill a temporary folder and rename it ``args.out/data-bin`` at the end.
 

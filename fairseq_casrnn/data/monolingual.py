@@ -7,10 +7,8 @@ A prepared folder ``OUT`` holds ``OUT/text/{train,valid,test}.txt`` and ``OUT/da
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from fairseq_casrnn.data.command import (
     keep_options,
     run_main,
 )
-from fairseq_casrnn.data.folder import staging
+from fairseq_casrnn.data.folder import prepared_folder
 from fairseq_casrnn.data.text import decode_lines, read_bytes, write_lines
 from fairseq_casrnn.errors import UserError
 
@@ -124,19 +122,6 @@ def binarise(text: Path, dest: Path, files: Sequence[str] = SPLITS) -> None:
             for handler in list(preprocess.logger.handlers):  # the log file
                 preprocess.logger.removeHandler(handler)
                 handler.close()
-
-
-@contextmanager
-def prepared_folder(out: Path):
-    """A temporary folder to fill with ``text`` and ``data-bin``; they are moved to ``out`` then."""
-    with staging(out) as stage:
-        yield stage
-        # data-bin marks a finished folder: the old one goes first, the new one comes last.
-        for name in ("data-bin", "text"):
-            if (out / name).exists():
-                os.replace(out / name, stage / f"old-{name}")
-        for name in ("text", "data-bin"):
-            os.replace(stage / name, out / name)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
 from fairseq_casrnn.data.command import captured_log, is_prepared, keep_options
-from fairseq_casrnn.data.folder import staging
+from fairseq_casrnn.data.folder import prepared_folder
 from fairseq_casrnn.data.text import check_parallel, write_lines
 from fairseq_casrnn.errors import UserError
 
@@ -86,13 +85,12 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace, *extra:
         raise UserError("--bpe-operations must be at least 0 and --workers at least 1")
     corpus = make_corpus()
     corpus.check()
-    with staging(out) as stage:
+    with prepared_folder(out) as stage:
         _write_text(corpus, stage / "text", args.bpe_operations)
         kind = "bpe" if args.bpe_operations else "tok"
         binarise(stage / "text", kind, corpus.source, corpus.target, stage / "data-bin", *extra)
         _report(corpus, stage)
         keep_options(args, stage / "data-bin")
-        _move_into_place(stage, out)
     print(f"prepared {out / 'data-bin'}")
 
 
@@ -139,12 +137,3 @@ def _report(corpus: Corpus, stage: Path) -> None:
         print(f"{key}: {value}")
     with open(stage / "text" / "prepare.json", "w", encoding="utf-8") as file:
         json.dump(notes, file, indent=1, ensure_ascii=False)
-
-
-def _move_into_place(stage: Path, out: Path) -> None:
-    # data-bin marks a finished folder: the old one goes first, the new one comes last.
-    for name in ("data-bin", "text"):
-        if (out / name).exists():
-            os.replace(out / name, stage / f"old-{name}")
-    for name in ("text", "data-bin"):
-        os.replace(stage / name, out / name)
