@@ -216,7 +216,7 @@ check_trained_on() {
     data="$(training_data "$DATA/data-bin")"
     for file in "$OUT"/*/seed*/identity; do
         run="${file%/identity}"
-        [ -f "$file" ] || continue
+        [ -f "$run/checkpoint_last.pt" ] || continue # nothing to evaluate
         [[ -z "$ARCH" || " $ARCH " == *" $(basename "$(dirname "$run")") "* ]] || continue
         [[ -z "$SEED" || " $SEED " == *" ${run##*/seed} "* ]] || continue
         [ "$(head -n 1 "$file")" = "$data" ] ||

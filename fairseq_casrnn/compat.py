@@ -52,9 +52,7 @@ def install() -> None:
         next_words.install()
         explain_mistakes()
         checks.install_for_program(sys.argv[0])
-        # Six lines about hydra's own past and future before each run's first line.
-        warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
-        warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
+        silence_libraries()
     precision.install()  # last: its mistakes are explained as well
 
 
@@ -130,6 +128,16 @@ def score_empty_translations() -> None:
         return original(cfg, trainer, stats, *args, **kwargs)
 
     wrap(program("train"), "get_valid_stats", get_valid_stats)
+
+
+def silence_libraries() -> None:
+    """No warnings of fairseq's libraries about each other, of which no user can do anything."""
+    # Six lines about hydra's own past and future before each run's first line.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
+    warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
+    # fairseq pins memory and names autocast as older versions of torch had it, with no GPU too.
+    warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true but no")
+    warnings.filterwarnings("ignore", message=r"`torch\.cuda\.amp\.autocast\(args")
 
 
 def is_fairseq_program(program: str) -> bool:

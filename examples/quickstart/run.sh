@@ -72,8 +72,6 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 # Threads that wait spin shortly and then sleep, instead of taking the core from other work.
 export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-10000}"
 export PYTHONUNBUFFERED=1
-# Both speak of GPUs, which this demo does without.
-export PYTHONWARNINGS="ignore:'pin_memory' argument:UserWarning,ignore:\`torch.cuda.amp:FutureWarning"
 
 # A folder of ours is one that holds settings.txt: nothing else is deleted.
 settings="sentences $SENTENCES, updates $MAX_UPDATE, merges $BPE_MERGES, $ARCH ${MODEL[*]}"

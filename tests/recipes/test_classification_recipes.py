@@ -151,6 +151,8 @@ def test_a_run_is_not_evaluated_on_other_data(mr_data, tmp_path, recorded):
     """With --vocabulary all, the folds have one dictionary, and each trains on others' tests."""
     out = ("--out", tmp_path / "out")
     recorded("mr/train.sh", "--data", mr_data, *out, "--arch", "cnn,bilstm", "--seeds", 2)
+    for run_of in tmp_path.glob("out/*/seed*"):
+        (run_of / "checkpoint_last.pt").touch()
     other = shutil.copytree(mr_data, tmp_path / "other")
     with open(other / "data-bin" / "label" / "train.bin", "ab") as file:
         file.write(b"\0")
@@ -161,7 +163,10 @@ def test_a_run_is_not_evaluated_on_other_data(mr_data, tmp_path, recorded):
     chosen = ("--arch", "bilstm", "--seed", 2)
     assert len(recorded("mr/evaluate.sh", "--data", other, *out, *chosen)) == 1
     run("mr/evaluate.sh", "--data", other, *out, "--arch", "bilstm", "--seed", 1, status=2)
-    run("mr/evaluate.sh", "--data", other, *out, "--arch", "cnn,bilstm", "--seed", 2, status=2)
+    both = ("--arch", "cnn,bilstm", "--seed", 2)
+    run("mr/evaluate.sh", "--data", other, *out, *both, status=2)
+    (tmp_path / "out" / "cnn" / "seed2" / "checkpoint_last.pt").unlink()  # only begun
+    assert len(recorded("mr/evaluate.sh", "--data", other, *out, *both)) == 1
 
 
 def test_the_corpus_mixed_in_is_part_of_a_run(mr_data, tmp_path, recorded):
