@@ -1,4 +1,4 @@
-"""Cell-aware stacked LSTM (CAS-LSTM paper, eq. 7-14): a second forget gate, on the cell below."""
+"""Cell-aware stacked LSTM (CAS-LSTM paper, eq. 7-13): a second forget gate, on the cell below."""
 
 from __future__ import annotations
 

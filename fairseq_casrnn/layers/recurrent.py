@@ -59,7 +59,7 @@ class GRU(RecurrentStack):
 
 
 class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
-    """Cell-aware stacked LSTM (its paper's eq. 7-14). Blocks i f g o, above the bottom also v.
+    """Cell-aware stacked LSTM (its paper's eq. 7-13). Blocks i f g o, above the bottom also v.
 
     ``lam`` (λ) weights the lower layer's cell: a number in [0, 1], "trainable", or None.
     """
