@@ -97,8 +97,8 @@ def main() -> None:
                 sentences[name].append(generate(data, run, options, args))
     print(f"\n## fairseq-train and fairseq-generate, {args.threads} threads\n\n{busy}", end="")
     print(f"{args.max_tokens} tokens a batch, beam {args.beam}; fairseq's `lstm` without this")
-    print("package. Otherwise fairseq's Adam and criterion, and float32 products; with torch_adam the")
-    print("fused criterion, too.\n")
+    print("package. Otherwise fairseq's Adam and criterion, and float32 products; with torch_adam")
+    print("the fused criterion, too.\n")
     rows = []
     for name in models:
         row = [name]

@@ -212,6 +212,7 @@ def _dictionary_file(path: str) -> str:
 def _preprocess(original, args: Namespace):
     check_options(vars(args))
     check_text(args)
+    check_dictionaries(args)
     with _undone_on_failure(Path(args.destdir)):
         return original(args)
 
@@ -239,6 +240,20 @@ def check_text(args: Namespace) -> None:
             # A test set may come without translations.
             if blank and (prefix not in tests or name == files[0][0]):
                 raise UserError(f"{name} has only blank lines; give a file with sentences")
+
+
+def check_dictionaries(args: Namespace) -> None:
+    """Check the dictionaries that ``fairseq-preprocess`` with the options ``args`` is given.
+
+    Raises:
+        UserError: one has no words, so that all text would become ``<unk>``.
+    """
+    for option in ("srcdict", "tgtdict"):
+        name = getattr(args, option)
+        if name and os.path.isfile(name) and count_lines(name)[1]:
+            raise UserError(
+                f"{name} holds no words; give --{option} a dictionary that fairseq-preprocess wrote"
+            )
 
 
 def _text_files(args: Namespace) -> Iterator[tuple[str, str]]:
@@ -278,13 +293,17 @@ def count_lines(name: str) -> tuple[int, bool]:
 @contextlib.contextmanager
 def _undone_on_failure(folder: Path):
     """Remove what was written to ``folder`` if anything fails, a full disk or Ctrl-C say."""
-    before = _versions(folder)
+    existed, before = folder.exists(), _versions(folder)
     try:
         yield
     except BaseException:
         for file, version in _versions(folder).items():
-            if before.get(file) != version and file.name != "preprocess.log":
+            # fairseq appends to a log that was there.
+            if before.get(file) != version and (not existed or file.name != "preprocess.log"):
                 file.unlink(missing_ok=True)
+        if not existed:
+            with contextlib.suppress(OSError):  # it has none, or holds what is not ours
+                folder.rmdir()
         raise
 
 

@@ -63,6 +63,21 @@ def test_wrong_option_for_preprocessing(fairseq, tmp_path):
     assert not (text / "bin").exists()
 
 
+@pytest.mark.parametrize("content", ["", "\n"])
+def test_dictionary_without_words(fairseq, tmp_path, content):
+    text = write_corpus(tmp_path)
+    (text / "none").write_text(content)
+    sentence = preprocess(fairseq, text, "--srcdict", text / "none").sentence
+    assert f"{text}/none holds no words; give --srcdict a dictionary that" in sentence
+    assert not (text / "bin").exists()
+
+
+def test_refused_preprocessing_leaves_no_folder(fairseq, tmp_path):
+    text = write_corpus(tmp_path)
+    assert "nowhere" in preprocess(fairseq, text, "--srcdict", text / "nowhere").sentence
+    assert not (text / "bin").exists()
+
+
 def test_full_disk_while_binarising(fairseq, tmp_path):
     text = write_corpus(tmp_path)
     for name in ("valid.xx", "valid.yy"):
