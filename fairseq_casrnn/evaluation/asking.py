@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.data.words import TOKENIZERS
 from fairseq_casrnn.errors import UserError
 
@@ -42,6 +43,29 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
     if args.input == "-" and sys.stdin is None:
         raise UserError("standard input is closed; name a file with --input")
+
+
+def load(kind: str, path: Path, data: str | None, **options):
+    """The model, for use from Python.
+
+    Args:
+        kind: "classifier" or "tagger".
+        path: the checkpoint, or its folder.
+        data: folder of the dictionaries, where it is not beside the checkpoint.
+        options: those of the model's task to be replaced.
+
+    Raises:
+        UserError: where what goes wrong can be explained.
+    """
+    from fairseq_casrnn import register
+
+    register()
+    from fairseq_casrnn.models.sentence_hub import SentenceHub
+    from fairseq_casrnn.models.tagger_hub import TaggerHub
+
+    hub = {"classifier": SentenceHub, "tagger": TaggerHub}[kind]
+    with captured_log():
+        return hub.load(path, data=data, **options)
 
 
 def chunks(name: str) -> Iterator[list[tuple[int, str]]]:

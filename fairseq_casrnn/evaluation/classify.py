@@ -15,6 +15,7 @@ from pathlib import Path
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.asking import load
 from fairseq_casrnn.evaluation.average import load as load_checkpoint
 from fairseq_casrnn.evaluation.confusion import as_table, summary
 from fairseq_casrnn.evaluation.evaluate import (
@@ -23,7 +24,6 @@ from fairseq_casrnn.evaluation.evaluate import (
     find_runs,
     record,
 )
-from fairseq_casrnn.evaluation.predict import load
 from fairseq_casrnn.evaluation.significance import mcnemar, table
 from fairseq_casrnn.files import replacing
 
@@ -38,7 +38,7 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
     Raises:
         UserError: a checkpoint or data that cannot be used.
     """
-    hub = load(checkpoint, str(data / "data-bin"))
+    hub = load("classifier", checkpoint, str(data / "data-bin"))
     with captured_log():
         dataset = hub.task.read(subset)
         start = time.perf_counter()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.asking import add_asking_arguments, check, chunks, overrides
+from fairseq_casrnn.evaluation.asking import add_asking_arguments, check, chunks, load, overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
     check(args)
-    hub = load(args.path, args.data, **overrides(args))
+    hub = load("classifier", args.path, args.data, **overrides(args))
     name = "standard input" if args.input == "-" else args.input
     for chunk in chunks(args.input):
         items = [item(line, hub.task.pairs, name, number) for number, line in chunk]
@@ -36,17 +35,6 @@ def run(args: argparse.Namespace) -> None:
         for row in rows:
             sys.stdout.write(answer(row, hub.classes, args.all) + "\n")
         sys.stdout.flush()
-
-
-def load(path: Path, data: str | None, **options):
-    """The model. Raises UserError where what goes wrong can be explained."""
-    from fairseq_casrnn import register
-
-    register()
-    from fairseq_casrnn.models.sentence_hub import SentenceHub
-
-    with captured_log():
-        return SentenceHub.load(path, data=data, **options)
 
 
 def item(line: str, pairs: bool, name: str, number: int):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from fairseq_casrnn.data.command import captured_log
-from fairseq_casrnn.evaluation.asking import add_asking_arguments, check, chunks, overrides
+from fairseq_casrnn.evaluation.asking import add_asking_arguments, check, chunks, load, overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
     check(args)
-    hub = load(args.path, args.data, **overrides(args))
+    hub = load("tagger", args.path, args.data, **overrides(args))
     for chunk in chunks(args.input):
         with captured_log():
             sentences = hub.tag([line for _, line in chunk], args.batch_size)
@@ -35,14 +34,3 @@ def run(args: argparse.Namespace) -> None:
             else:
                 sys.stdout.write("".join(f"{word}\t{tag}\n" for word, tag in sentence) + "\n")
         sys.stdout.flush()
-
-
-def load(path: Path, data: str | None, **options):
-    """The model. Raises UserError where what goes wrong can be explained."""
-    from fairseq_casrnn import register
-
-    register()
-    from fairseq_casrnn.models.tagger_hub import TaggerHub
-
-    with captured_log():
-        return TaggerHub.load(path, data=data, **options)

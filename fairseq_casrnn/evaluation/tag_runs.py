@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
 from fairseq_casrnn.data.spans import as_iob2
+from fairseq_casrnn.evaluation.asking import load
 from fairseq_casrnn.evaluation.classify import (
     add_subset_arguments,
     evaluate_each,
@@ -19,7 +20,6 @@ from fairseq_casrnn.evaluation.classify import (
     training_seconds,
 )
 from fairseq_casrnn.evaluation.evaluate import choose_checkpoint
-from fairseq_casrnn.evaluation.tag import load
 from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores
 
 
@@ -34,7 +34,7 @@ def tag(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict
     Raises:
         UserError: a checkpoint or data that cannot be used.
     """
-    hub = load(checkpoint, str(data / "data-bin"))
+    hub = load("tagger", checkpoint, str(data / "data-bin"))
     task = hub.task
     with captured_log():
         dataset = task.read(subset)

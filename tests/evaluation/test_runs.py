@@ -20,7 +20,7 @@ def test_a_classification_by_hand(tmp_path, monkeypatch):
         task=SimpleNamespace(read=lambda subset: asked.append(subset) or dataset),
         of_dataset=lambda _, batch_size: asked.append(batch_size) or torch.tensor(PROBABILITIES),
     )
-    monkeypatch.setattr(classify, "load", lambda path, data: asked.append(data) or hub)
+    monkeypatch.setattr(classify, "load", lambda kind, path, data: asked.append(data) or hub)
     found = classify.classify(tmp_path, tmp_path / "x.pt", "valid", 3)
     assert asked == [str(tmp_path / "data-bin"), "valid", 3]
     assert found["confusion"] == {"no": {"no": 1, "yes": 1}, "yes": {"no": 0, "yes": 2}}
