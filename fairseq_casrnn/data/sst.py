@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, run_main
@@ -31,15 +32,24 @@ TWO = ("negative", "negative", None, "positive", "positive")
 Phrase = tuple[int, list[str]]
 
 
+@dataclass
+class OpenNode:
+    """A node whose closing bracket has not come yet."""
+
+    rating: int
+    start: int  # its first word's number
+    words: int = 0  # directly in it
+    nodes: int = 0  # directly in it
+
+
 def phrases(line: str) -> list[Phrase]:
     """(rating 0-4, words) of every node of a tree, the whole sentence first.
 
     Raises:
         ValueError: the line is no tree.
     """
-    # Of each node that is open: rating, first word, words and nodes directly in it.
-    nodes: list[list[int]] = []
-    found: list[tuple[int, Phrase]] = []
+    nodes: list[OpenNode] = []
+    found: list[Phrase] = []
     words: list[str] = []
     pieces = iter(ASCII_SPACE.split(line.replace("(", " ( ").replace(")", " ) ").strip()))
     for piece in pieces:
@@ -47,23 +57,23 @@ def phrases(line: str) -> list[Phrase]:
             raise ValueError("text behind the tree")
         if piece == "(":
             if nodes:
-                nodes[-1][3] += 1
-            nodes.append([rating(next(pieces, "")), len(words), 0, 0])
+                nodes[-1].nodes += 1
+            nodes.append(OpenNode(rating(next(pieces, "")), len(words)))
         elif piece == ")":
-            if not nodes or nodes[-1][1] == len(words):
+            if not nodes or nodes[-1].start == len(words):
                 raise ValueError("a bracket too many, or a node without words")
-            value, start, own, inner = nodes.pop()
-            if own > 1 or (own and inner):
+            node = nodes.pop()
+            if node.words > 1 or (node.words and node.nodes):
                 raise ValueError("a word that has no node of its own")
-            found.append((start - len(words), (value, words[start:])))
+            found.append((node.rating, words[node.start :]))
         elif not nodes:
             raise ValueError("text in front of the tree")
         else:
-            nodes[-1][2] += 1
+            nodes[-1].words += 1
             words.append(unescaped(piece))
     if nodes or not found:
         raise ValueError("a bracket is missing")
-    return [phrase for _, phrase in reversed(found)]
+    return found[::-1]
 
 
 def rating(text: str) -> int:
