@@ -185,7 +185,7 @@ table() {
 
 # fairseq_train NAME SEED RUN OPTION…: those options, then SETTINGS and EXTRA, which may override them.
 fairseq_train() {
-    local name="$1" seed="$2" run="$3" options self
+    local name="$1" seed="$2" run="$3" options self before="" status=0
     shift 3
     options=("$@" "${SETTINGS[@]}" ${EXTRA[@]+"${EXTRA[@]}"})
     self="$(identity "${options[@]}")"
@@ -198,7 +198,10 @@ fairseq_train() {
         echo "$name with seed $seed is finished: $run"
         return
     fi
-    mkdir -p "$run"
+    mkdir -p "$run" 2> /dev/null && [ -w "$run" ] ||
+        fail "--out $OUT is no folder to write to; give another"
+    # While a longer training goes on, the run is no longer a finished one.
+    if [ -f "$run/finished" ]; then before="$(cat "$run/finished")"; rm "$run/finished"; fi
     echo "$self" > "$run/identity"
     echo "training $name with seed $seed in $run"
     # Both streams go to the log, and remain two: what went wrong is said on the second.
@@ -206,8 +209,21 @@ fairseq_train() {
         "$PYTHON" -m fairseq_cli.train "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
             --seed "$seed" --save-dir "$run" --no-progress-bar --log-format simple \
             "${options[@]}" 2>&1 >&3 | tee -a "$run/train.log" >&2
-    } 3>&1 | tee -a "$run/train.log"
+    } 3>&1 | tee -a "$run/train.log" || status=$?
+    if [ "$status" -ne 0 ]; then
+        # It was refused, or broke off at once: what there was is as it was.
+        if [ -n "$before" ] && ! trained_on "$run"; then echo "$before" > "$run/finished"; fi
+        exit "$status"
+    fi
+    if [ -f "$run/checkpoint_last.pt" ] && ! trained_on "$run"; then
+        echo "$name with seed $seed had nothing left to train: its checkpoints are of as many epochs or more"
+    fi
     echo "${options[*]}" > "$run/finished"
+}
+
+# trained_on RUN: whether there is a checkpoint that this training wrote.
+trained_on() {
+    [ "$1/checkpoint_last.pt" -nt "$1/identity" ]
 }
 
 # check_trained_on: refuses runs, of those to be evaluated, that were trained on other data than DATA.

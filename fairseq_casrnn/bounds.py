@@ -5,6 +5,7 @@ inside (its tests look), so that only what a user has given is refused.
 """
 
 import ast
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -74,6 +75,9 @@ BOUNDS = {
 # Metrics of validation that --best-checkpoint-metric may name, by what becomes of them.
 RISING = ("accuracy", "bleu", "f1", "macro_f1", "precision", "recall", "wcpa")
 FALLING = ("loss", "nll_loss", "ppl")
+# What torchrun tells its processes, and Slurm; fairseq looks for the same.
+TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
+SLURM = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "wordpiece", "letter", "silence", "_EOW", "none")
 
 
@@ -99,12 +103,7 @@ def _complaints(options: Mapping) -> Iterator[str]:
     shard, shards = options.get("shard_id"), options.get("num_shards")
     if isinstance(shard, int) and isinstance(shards, int) and not 0 <= shard < shards:
         yield f"--shard-id is {shard}; it must be at least 0 and less than --num-shards {shards}"
-    if _starts_no_process(options):
-        yield (
-            "--distributed-init-method starts one process for each GPU, and there is none; start "
-            "the workers yourself, each with its --distributed-rank, and give "
-            "--distributed-no-spawn"
-        )
+    yield from _of_processes(options)
     metric = None if options.get("disable_validation") else options.get("best_checkpoint_metric")
     maximize = options.get("maximize_best_checkpoint_metric")
     if metric in RISING and maximize is False:
@@ -132,16 +131,36 @@ def _complaints(options: Mapping) -> Iterator[str]:
             )
 
 
-def _starts_no_process(options: Mapping) -> bool:
-    """Whether fairseq would train in as many processes as there are GPUs, without one."""
+def _of_processes(options: Mapping) -> Iterator[str]:
+    """What is wrong with training in several processes."""
     import torch
 
-    return (
-        options.get("distributed_init_method") is not None
-        and not options.get("distributed_no_spawn")
-        and not options.get("tpu")
-        and torch.cuda.device_count() == 0
-    )
+    size = options.get("distributed_world_size")
+    if not isinstance(size, int) or options.get("tpu"):
+        return
+    by_torchrun = all(name in os.environ for name in TORCHRUN)
+    started = int(os.environ["WORLD_SIZE"]) if by_torchrun else 1
+    if size == 1 and started > 1 and "save_dir" in options:
+        yield (
+            f"{started} processes have been started, but --distributed-world-size is 1, so that "
+            f"each would train alone; give --distributed-world-size {started}"
+        )
+    if torch.cuda.device_count():
+        return
+    method = options.get("distributed_init_method")
+    alone = method is None and not by_torchrun and not any(name in os.environ for name in SLURM)
+    if (size > 1 and alone) or (method is not None and not options.get("distributed_no_spawn")):
+        yield (
+            "fairseq starts one process for each GPU, and there is none; start the workers with "
+            'torchrun --nproc_per_node N "$(command -v fairseq-train)" … '
+            "--distributed-world-size N, or each by itself with --distributed-init-method, its "
+            "--distributed-rank and --distributed-no-spawn"
+        )
+    needs = {"distributed_backend": ("nccl", "gloo"), "ddp_backend": ("pytorch_ddp", "legacy_ddp")}
+    for name, (refused, instead) in needs.items():
+        if size > 1 and options.get(name) == refused:
+            option = f"--{name.replace('_', '-')}"
+            yield f"{option} {refused} needs GPUs, and there is none; give {option} {instead}"
 
 
 def _are_betas(value) -> bool:

@@ -18,7 +18,7 @@ import numpy
 
 from fairseq_casrnn.bounds import check_options
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.wrapping import program, wrap
+from fairseq_casrnn.wrapping import is_hydra_train, program, wrap
 
 # Of fairseq.data.indexed_dataset.MMapIndexedDataset.Index: magic, version, type code, sentences.
 INDEX_HEADER = struct.Struct("<9sQBQ")
@@ -74,8 +74,29 @@ def _init_trainer(original, self, cfg, *args, **kwargs):
     for name in ("common", "dataset", "optimization", "checkpoint", "optimizer", "lr_scheduler"):
         if isinstance(group := groups.get(name), dict):
             check_options(group)
+    check_model_name(getattr(cfg, "model", None))
     original(self, cfg, *args, **kwargs)
     check_training(self)
+
+
+def check_model_name(cfg) -> None:
+    """Raise UserError where ``fairseq-hydra-train`` is given an architecture in place of a model.
+
+    fairseq then builds the architecture's model with the sizes of none.
+    """
+    from fairseq.models import (
+        ARCH_MODEL_NAME_REGISTRY,
+        MODEL_DATACLASS_REGISTRY,
+        MODEL_REGISTRY,
+    )
+
+    name = getattr(cfg, "_name", None)
+    model = ARCH_MODEL_NAME_REGISTRY.get(name)
+    if is_hydra_train() and name not in MODEL_REGISTRY and model in MODEL_DATACLASS_REGISTRY:
+        raise UserError(
+            f"{name} is an architecture, whose sizes only fairseq-train --arch knows; name the "
+            f"model, model._name={model}, and give its sizes"
+        )
 
 
 def check_training(trainer) -> None:

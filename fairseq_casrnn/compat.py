@@ -27,7 +27,7 @@ from fairseq_casrnn.mistakes.names import shorten_choices
 from fairseq_casrnn.patience import keep_patience_on_resume
 from fairseq_casrnn.resumption import keep_meanings, keep_task_state, keep_words
 from fairseq_casrnn.safe_loading import allow_checkpoint_globals
-from fairseq_casrnn.wrapping import program, wrap
+from fairseq_casrnn.wrapping import is_hydra_train, program, wrap
 
 
 def install() -> None:
@@ -43,6 +43,7 @@ def install() -> None:
     keep_words()
     keep_meanings()
     score_empty_translations()
+    start_without_gpus()
     checks.install()
     exclusive.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
@@ -130,6 +131,25 @@ def score_empty_translations() -> None:
     wrap(program("train"), "get_valid_stats", get_valid_stats)
 
 
+def start_without_gpus() -> None:
+    """Let ``torchrun`` start fairseq's processes on a machine that has no GPU.
+
+    fairseq divides by their number.
+    """
+    from fairseq.distributed import utils as distributed
+
+    def infer(original, cfg):
+        if torch.cuda.device_count():
+            original(cfg)
+            return
+        cfg.distributed_init_method = "env://"
+        cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
+        cfg.distributed_rank = int(os.environ["RANK"])
+        cfg.distributed_no_spawn, cfg.device_id = True, 0  # and not the rank, LOCAL_RANK
+
+    wrap(distributed, "_infer_torch_distributed_launch_init", infer)
+
+
 def silence_libraries() -> None:
     """No warnings of fairseq's libraries about each other, of which no user can do anything."""
     # Six lines about hydra's own past and future before each run's first line.
@@ -160,7 +180,7 @@ def explain_mistakes() -> None:
     argparse.ArgumentParser.error = _option_error
     distributed.distributed_main = explained_worker
     logging.getLogger("fairseq.dataclass.utils").addFilter(_without_all_options)
-    if Path(sys.argv[0]).stem in ("fairseq-hydra-train", "hydra_train"):
+    if is_hydra_train():
         # hydra prints a shortened traceback itself and exits unless told to let errors through.
         os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 

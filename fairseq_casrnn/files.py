@@ -33,12 +33,17 @@ def check_writable(*paths: str | os.PathLike | None) -> None:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[str]:
-    """Yield a name to write to; it becomes ``path`` at the end, or goes if anything fails."""
+    """Yield a name to write to; it becomes ``path`` at the end, or goes if anything fails.
+
+    An OSError that names no file leaves with ``path`` as its ``filename``.
+    """
     draft = f"{os.fspath(path)}.tmp"
     try:
         yield draft
         os.replace(draft, path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = os.fspath(path)  # a write does not know where it goes
         with contextlib.suppress(OSError):
             os.remove(draft)
         raise

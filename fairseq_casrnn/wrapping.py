@@ -7,6 +7,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 
 def wrap(owner, name: str, replacement: Callable, key: str | None = None) -> None:
@@ -37,6 +38,11 @@ def wrap(owner, name: str, replacement: Callable, key: str | None = None) -> Non
 def wrapped(function, key: str) -> bool:
     """Whether ``function`` comes from :func:`wrap` with ``key``."""
     return key in getattr(function, "_replacements", frozenset())
+
+
+def is_hydra_train() -> bool:
+    """Whether this process is ``fairseq-hydra-train``, also as ``python -m``."""
+    return Path(sys.argv[0]).stem in ("fairseq-hydra-train", "hydra_train")
 
 
 def program(name: str):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.mistakes.files import disk_full
 
 
 class Parser(argparse.ArgumentParser):
@@ -135,5 +136,7 @@ def run_main(main: Callable[[], None]) -> int:
 
 def of_system(err: OSError) -> str:
     """What the system refused, and of which file."""
+    if sentence := disk_full(err, err.filename):
+        return sentence
     where = f"{err.filename}: " if err.filename else ""
     return f"{where}{err.strerror or err}"

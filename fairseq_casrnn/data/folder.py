@@ -35,6 +35,10 @@ def staging(out: Path) -> Iterator[Path]:
         raise UserError(f"--out {out} is no folder to fill ({why}); give another") from None
     try:
         yield stage
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            error.filename, error.filename2 = str(out), None  # not a name in the stage
+        raise
     finally:
         shutil.rmtree(stage, ignore_errors=True)
         with contextlib.suppress(OSError):

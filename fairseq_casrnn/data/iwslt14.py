@@ -77,7 +77,8 @@ class Archive:
         except FileNotFoundError:
             raise UserError(f"{path} does not exist; give the archive with --archive") from None
         except (tarfile.TarError, EOFError, OSError) as err:
-            raise UserError(f"{path} is not a complete .tgz archive ({err})") from None
+            why = str(err).partition("\n")[0]  # tarfile lists all that it tried
+            raise UserError(f"{path} is not a complete .tgz archive ({why})") from None
 
     def lines(self, name: str) -> list[str]:
         """Lines of one file of the archive."""

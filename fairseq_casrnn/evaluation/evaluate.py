@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import re
@@ -207,8 +208,20 @@ def record(out: Path, arch: str, seed: int, result: dict[str, object]) -> None:
     """Append a run's result to ``results.jsonl``, marked where the run is unfinished."""
     if is_unfinished(out / arch / f"seed{seed}"):
         result = {"finished": False, **result}
-    with open(out / "results.jsonl", "a", encoding="utf-8") as file:
-        file.write(json.dumps({"arch": arch, "seed": seed, **result}) + "\n")
+    line = json.dumps({"arch": arch, "seed": seed, **result}) + "\n"
+    with open(out / "results.jsonl", "ab+", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # a line that broke off, which must not take this one along
+                line = "\n" + line
+        try:
+            if file.write(line.encode()) < len(line.encode()):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            file.truncate(end)
+            error.filename = file.name
+            raise
 
 
 def main(argv: list[str] | None = None) -> int:

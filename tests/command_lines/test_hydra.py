@@ -20,6 +20,17 @@ def hydra_train(data, folder, *overrides):
     return run(*command, cwd=folder)
 
 
+def test_an_architecture_is_no_model(data, tmp_path):
+    """fairseq would take the sizes of none."""
+    done = hydra_train(data, tmp_path, "model._name=cas_lstm_iwslt_247")
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1] == (
+        "error: cas_lstm_iwslt_247 is an architecture, whose sizes only fairseq-train --arch "
+        "knows; name the model, model._name=cas_lstm, and give its sizes"
+    )
+    assert not list(tmp_path.glob("checkpoints/*.pt"))
+
+
 def test_the_example_trains_and_its_checkpoint_translates(data, tmp_path):
     done = hydra_train(data, tmp_path, "model.lam=0.25", "+model.no_input_feed=true")
     assert done.returncode == 0, done.stdout + done.stderr

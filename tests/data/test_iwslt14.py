@@ -101,6 +101,9 @@ def test_a_cut_archive_is_refused(tmp_path):
         iwslt14.read_corpus(path)
     with pytest.raises(UserError, match="--archive"):
         iwslt14.read_corpus(tmp_path / "none.tgz")
+    path.write_bytes(b"")  # of which tarfile lists all that it tried
+    with pytest.raises(UserError, match=r"a\.tgz is not a complete \.tgz archive \(.*\)$"):
+        iwslt14.read_corpus(path)
 
 
 def test_download_checks_the_file(tmp_path):

@@ -1,7 +1,9 @@
 import json
+import resource
 
 import pytest
 
+from fairseq_casrnn.data.command import of_system
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import evaluate
 from fairseq_casrnn.evaluation.significance import read_results
@@ -44,6 +46,32 @@ def test_unfinished_runs_are_marked(out, capsys):
     evaluate.record(out, "a", 2, {"bleu": 2.0})
     lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
     assert [line.get("finished") for line in lines] == [None, False, None]
+
+
+def test_a_line_that_broke_off_takes_no_other_along(out):
+    path = out / "results.jsonl"
+    path.write_text('{"arch": "a", "seed": 1, "bl')
+    evaluate.record(out, "a", 2, {"bleu": 2.0})
+    assert path.read_text().splitlines() == [
+        '{"arch": "a", "seed": 1, "bl',
+        '{"arch": "a", "seed": 2, "bleu": 2.0}',
+    ]
+
+
+@pytest.mark.parametrize("room", [0, 10])
+def test_a_result_for_which_there_is_no_room_leaves_the_others(out, room):
+    """A limit on the size of files stands for the full disk."""
+    evaluate.record(out, "a", 1, {"bleu": 1.0})
+    before = (out / "results.jsonl").read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + room, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"too large|No space") as error:
+            evaluate.record(out, "a", 2, {"bleu": 2.0})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert of_system(error.value).startswith(f"could not write {out}/results.jsonl (")
+    assert (out / "results.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize(

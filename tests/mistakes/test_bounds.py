@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import torch
 from fairseq import options
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import MODEL_DATACLASS_REGISTRY
@@ -10,7 +11,7 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
 import fairseq_casrnn  # noqa: F401 - registers its own
-from fairseq_casrnn.bounds import BOUNDS, check_options
+from fairseq_casrnn.bounds import BOUNDS, TORCHRUN, check_options
 from fairseq_casrnn.errors import UserError
 
 
@@ -123,13 +124,50 @@ def test_nothing_is_wrong_with_the_defaults():
 
 def test_workers_that_nobody_starts(monkeypatch):
     """fairseq would start as many as there are GPUs, and end well without having trained."""
-    import torch
-
     asked = {"distributed_init_method": "tcp://127.0.0.1:29500", "distributed_world_size": 2}
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(UserError, match="one process for each GPU, and there is none; start"):
         check_options(asked)
     check_options({**asked, "distributed_no_spawn": True})
+    with pytest.raises(UserError, match="one process for each GPU, and there is none; start"):
+        check_options({**asked, "distributed_init_method": None})
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "one")
     check_options({**asked, "distributed_init_method": None})
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     check_options(asked)
+
+
+def test_workers_of_torchrun(monkeypatch):
+    for name, value in (("MASTER_ADDR", "here"), ("MASTER_PORT", "1"), ("RANK", "0")):
+        monkeypatch.setenv(name, value)
+    training = {"save_dir": "checkpoints", "distributed_world_size": 1}
+    check_options(training)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(UserError, match="alone; give --distributed-world-size 2"):
+        check_options(training)
+    two = {**training, "distributed_world_size": 2}
+    check_options(two)
+    for name, value, instead in (
+        ("distributed_backend", "nccl", "--distributed-backend gloo"),
+        ("ddp_backend", "pytorch_ddp", "--ddp-backend legacy_ddp"),
+    ):
+        with pytest.raises(UserError, match=f"needs GPUs, and there is none; give {instead}"):
+            check_options({**two, name: value})
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        check_options({**two, name: value})
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+
+
+def test_torchrun_without_gpus(monkeypatch):
+    """fairseq divides by their number."""
+    from fairseq.dataclass.configs import DistributedTrainingConfig
+    from fairseq.distributed import utils as distributed
+
+    for name, value in zip(TORCHRUN, ("here", "1", "3", "2"), strict=True):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    cfg = DistributedTrainingConfig(distributed_world_size=3, tpu=False, device_id=2)
+    distributed.infer_init_method(cfg)
+    assert (cfg.distributed_init_method, cfg.distributed_no_spawn) == ("env://", True)
+    assert (cfg.distributed_rank, cfg.distributed_world_size, cfg.device_id) == (2, 3, 0)

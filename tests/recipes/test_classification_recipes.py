@@ -140,6 +140,38 @@ def test_a_run_does_not_go_on_with_other_options_or_data(mr_data, tmp_path, reco
     assert (tmp_path / "out" / "cnn" / "seed1" / "finished").exists()
 
 
+def test_a_longer_training_is_unfinished_until_it_ends(mr_data, tmp_path):
+    """Else its middle would be evaluated, and named, as the end of the first."""
+    where = ("--data", mr_data, "--out", tmp_path / "out", "--arch", "cnn")
+    folder, python = tmp_path / "out" / "cnn" / "seed1", tmp_path / "python"
+    finished, last = folder / "finished", folder / "checkpoint_last.pt"
+
+    def training(script):
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
+        return {"PYTHON": str(python)}
+
+    assert "nothing left" not in run("mr/train.sh", *where, **training(f"touch {last}"))
+    first = finished.read_text()
+    longer = (*where, "--", "--max-epoch", 99)
+    # Refused, before any training: the first is as finished as it was.
+    run("mr/train.sh", *longer, status=2, **training("exit 2"))
+    assert finished.read_text() == first
+    run("mr/train.sh", *longer, status=3, **training(f"[ -e {finished} ] && exit 9; exit 3"))
+    assert finished.read_text() == first
+    run("mr/train.sh", *longer, status=3, **training(f"touch {last}; exit 3"))
+    assert not finished.exists()
+    printed = run("mr/train.sh", *where, **training(""))
+    assert "cnn with seed 1 had nothing left to train: its checkpoints are of as many" in printed
+    assert finished.read_text() == first
+
+
+def test_runs_need_a_folder(mr_data, tmp_path):
+    (tmp_path / "file").touch()
+    refused = run("mr/train.sh", "--data", mr_data, "--out", tmp_path / "file", status=2)
+    assert refused == f"error: --out {tmp_path}/file is no folder to write to; give another\n"
+
+
 def test_options_of_another_program(mr_data, tmp_path):
     """Only recipes whose evaluation calls one of fairseq's programs have options for it."""
     where = ("--data", mr_data, "--out", tmp_path)
