@@ -221,9 +221,10 @@ fairseq_train() {
     echo "${options[*]}" > "$run/finished"
 }
 
-# trained_on RUN: whether there is a checkpoint that this training wrote.
+# trained_on RUN: whether there is a checkpoint that this training wrote. One as old as identity is
+# new, too: the clock of a file system ticks slower than a small program writes.
 trained_on() {
-    [ "$1/checkpoint_last.pt" -nt "$1/identity" ]
+    ! [ "$1/identity" -nt "$1/checkpoint_last.pt" ]
 }
 
 # check_trained_on: refuses runs, of those to be evaluated, that were trained on other data than DATA.
