@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import json
 import os
 from collections.abc import Iterator
 from typing import TextIO
@@ -61,3 +63,25 @@ def whole_file(path: str | os.PathLike) -> Iterator[TextIO]:
             yield file
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def append_json(path: str | os.PathLike, record: dict[str, object]) -> None:
+    """Append a line of JSON, or nothing.
+
+    Raises:
+        OSError: it cannot be written; the file is as it was, and the error names it.
+    """
+    line = (json.dumps(record) + "\n").encode()
+    with open(path, "ab+", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # a line that broke off, which must not take this one along
+                line = b"\n" + line
+        try:
+            if file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            file.truncate(end)
+            error.filename = file.name
+            raise

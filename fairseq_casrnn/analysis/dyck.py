@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import check_writable, whole_file
+from fairseq_casrnn.files import append_json, check_writable, whole_file
 
 SHARE = 0.8
 
@@ -155,9 +155,7 @@ def run(args: argparse.Namespace) -> None:
     result |= {"closed": int(seen.sum()), "right": int(right.sum())}
     report(args.subset, result, int(seen[result["wcpa_distance"]]))
     if args.results is not None:
-        run_name = {"path": str(args.path), "subset": args.subset}
-        with open(args.results, "a", encoding="utf-8") as file:
-            file.write(json.dumps(run_name | result) + "\n")
+        append_json(args.results, {"path": str(args.path), "subset": args.subset} | result)
 
 
 def report(subset: str, result: dict, brackets_there: int) -> None:

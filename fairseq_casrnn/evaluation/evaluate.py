@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import json
 import os
 import re
 import sys
@@ -22,6 +20,7 @@ from fairseq_casrnn.evaluation.average import average, find_checkpoints, save
 from fairseq_casrnn.evaluation.bleu import score_generated
 from fairseq_casrnn.evaluation.significance import table
 from fairseq_casrnn.explain import explained
+from fairseq_casrnn.files import append_json
 from fairseq_casrnn.mistakes.names import shorten_choices
 
 # Options of fairseq-generate that would make the record wrong or the translations unreadable.
@@ -208,20 +207,7 @@ def record(out: Path, arch: str, seed: int, result: dict[str, object]) -> None:
     """Append a run's result to ``results.jsonl``, marked where the run is unfinished."""
     if is_unfinished(out / arch / f"seed{seed}"):
         result = {"finished": False, **result}
-    line = json.dumps({"arch": arch, "seed": seed, **result}) + "\n"
-    with open(out / "results.jsonl", "ab+", buffering=0) as file:
-        end = file.seek(0, os.SEEK_END)
-        if end:
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":  # a line that broke off, which must not take this one along
-                line = "\n" + line
-        try:
-            if file.write(line.encode()) < len(line.encode()):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            file.truncate(end)
-            error.filename = file.name
-            raise
+    append_json(out / "results.jsonl", {"arch": arch, "seed": seed, **result})
 
 
 def main(argv: list[str] | None = None) -> int:
