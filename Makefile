@@ -60,8 +60,13 @@ $(STAMP): setup.py pyproject.toml constraints.txt $(wildcard fairseq_casrnn/csrc
 	@[ -z "$(TORCH_INDEX)" ] || $(PIP) --no-deps --extra-index-url "$(TORCH_INDEX)" \
 	    --timeout 15 --retries 1 torch torchaudio || true
 	@$(PIP) torch torchaudio $(BUILD_TOOLS)
-	@echo "installing into $(VENV): fairseq, compiled from source, about 3 minutes (2 of 3)"
-	@$(PIP) --no-build-isolation fairseq-fixed || { $(COMPILER) || \
+	@echo "installing into $(VENV): fairseq, compiled from source, about 2 minutes (2 of 3)"
+	@# Its extensions at once, and without debugging information: half of the time. With ninja they
+	@# take turns, since torch's build gives them all one build.ninja.
+	@printf '[build_ext]\nparallel = %s\n' "$$(command -v ninja > /dev/null && echo 1 || \
+	    echo "$${MAX_JOBS:-$$(getconf _NPROCESSORS_ONLN)}")" > $(VENV)/build.cfg
+	@CFLAGS="-g0 $$CFLAGS" DIST_EXTRA_CONFIG="$(CURDIR)/$(VENV)/build.cfg" \
+	    $(PIP) --no-build-isolation fairseq-fixed || { $(COMPILER) || \
 	    echo "error: fairseq must be compiled; install g++ or clang++" >&2; exit 1; }
 	@echo "installing into $(VENV): fairseq-casrnn, its C++ engine and its tools (3 of 3)"
 	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation -e '.[dev,plots]'
