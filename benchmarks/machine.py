@@ -131,6 +131,15 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def plots_folder(text: str) -> Path:
+    """A folder, made if need be before anything is measured, for argparse."""
+    try:
+        Path(text).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text} is no folder ({error.strerror})") from None
+    return Path(text)
+
+
 def names_of(known) -> Callable[[str], list[str]]:
     """Comma-separated names, each of them ``known``, for argparse."""
 

@@ -14,7 +14,6 @@ import datetime
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import machine
@@ -38,14 +37,36 @@ QUICK = {
 }
 
 
-def run(script: str, *options: str, quick: bool) -> str:
-    """What the script prints; its messages go through."""
-    options = (*options, *(QUICK[script] if quick else ()))
-    command = [sys.executable, str(HERE / f"{script}.py"), *options]
-    print("$ python", *(f"benchmarks/{script}.py", *options), flush=True)
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    print(result.stdout, flush=True)
-    return result.stdout
+class Report:
+    """What the scripts print, kept beside ``path`` until it is whole."""
+
+    def __init__(self, path: Path, quick: bool):
+        self.path, self.quick = path, quick
+        self.draft = path.with_name(f"{path.name}.part")
+        self.draft.write_text(
+            f"# {machine.name()}\n\ntorch {torch.__version__}, {datetime.date.today()}\n",
+            encoding="utf-8",
+        )
+
+    def measure(self, script: str, *options: str, then: str = "") -> None:
+        """Add what the script prints, and ``then``; its messages go through."""
+        options = (*options, *(QUICK[script] if self.quick else ()))
+        print("$ python", *(f"benchmarks/{script}.py", *options), flush=True)
+        command = [sys.executable, str(HERE / f"{script}.py"), *options]
+        result = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        print(result.stdout, flush=True)
+        with open(self.draft, "a", encoding="utf-8") as file:
+            file.write(result.stdout + then)
+        if result.returncode:
+            sys.exit(
+                f"error: benchmarks/{script}.py ended with status {result.returncode}; what was "
+                f"measured before is in {self.draft}"
+            )
+
+    def finish(self) -> None:
+        """The report is whole."""
+        self.draft.replace(self.path)
+        print(f"written to {self.path}")
 
 
 def main() -> None:
@@ -54,34 +75,32 @@ def main() -> None:
     parser.add_argument("data", nargs="*", help="data-bin of a translation recipe")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     args = parser.parse_args()
-    data, measure = args.data[:1], partial(run, quick=args.quick)
+    report = Report(machine.folder() / "README.md", args.quick)
+    data, measure = args.data[:1], report.measure
     threads = ["1"] if (os.cpu_count() or 1) < 2 else ["1", "2"]
-    text = f"# {machine.name()}\n\ntorch {torch.__version__}, {datetime.date.today()}\n"
     for number in threads:
-        text += measure("recurrent_layers", "--threads", number)
-        text += measure("translation", *data, "--threads", number)
+        measure("recurrent_layers", "--threads", number)
+        measure("translation", *data, "--threads", number)
     large = ["--threads", threads[-1], "--settings", "1024", "--cells", "stacked_lstm,cas_lstm"]
     engine = recurrence.default("cuda" if torch.cuda.is_available() else "cpu")
-    text += measure("recurrent_layers", *large, "--engines", engine, "--rounds", "3")
+    measure("recurrent_layers", *large, "--engines", engine, "--rounds", "3")
     small = ["--settings", "12,24", "--cells", "stacked_lstm,second_order_lstm"]
-    text += measure("recurrent_layers", *small, "--threads", "1")
+    measure("recurrent_layers", *small, "--threads", "1")
     medium = ["--threads", threads[-1], "--precision", "medium"]
-    text += measure("recurrent_layers", *medium)
-    text += measure("translation", *data, *medium, "--fast")
-    text += measure("commands", *data, "--threads", threads[-1])
-    text += measure("lengths", "--threads", threads[-1])
-    text += measure("cross_entropy", "--threads", threads[-1])
-    text += measure("cross_entropy", *medium)
-    text += measure("rare_words")
-    text += measure("memory", *data)
-    text += measure("scaling", "--threads", "1") + "![scaling](scaling.png)\n"
-    text += measure("sentence_encoders", "--threads", threads[-1])
-    text += "![by sentence length](sentence_lengths.png)\n"
-    text += measure("sentence_encoders", "--threads", threads[-1], "--mixed")
-    text += "![by sentence length, mixed](sentence_lengths_mixed.png)\n"
-    path = machine.folder() / "README.md"
-    path.write_text(text, encoding="utf-8")
-    print(f"written to {path}")
+    measure("recurrent_layers", *medium)
+    measure("translation", *data, *medium, "--fast")
+    measure("commands", *data, "--threads", threads[-1])
+    measure("lengths", "--threads", threads[-1])
+    measure("cross_entropy", "--threads", threads[-1])
+    measure("cross_entropy", *medium)
+    measure("rare_words")
+    measure("memory", *data)
+    measure("scaling", "--threads", "1", then="![scaling](scaling.png)\n")
+    lengths = ["--threads", threads[-1]]
+    measure("sentence_encoders", *lengths, then="![by sentence length](sentence_lengths.png)\n")
+    mixed = "![by sentence length, mixed](sentence_lengths_mixed.png)\n"
+    measure("sentence_encoders", *lengths, "--mixed", then=mixed)
+    report.finish()
 
 
 if __name__ == "__main__":

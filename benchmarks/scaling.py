@@ -86,16 +86,17 @@ def draw(panels: dict[str, tuple], path: Path, title: str) -> None:
     grid[0, 0].legend(fontsize=7)
     figure.suptitle(title, fontsize=9)
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--out", type=Path, help="folder of the plot (default: this machine's)")
+    parser.add_argument("--threads", type=machine.positive, default=1)
+    parser.add_argument("--rounds", type=machine.positive, default=7)
+    parser.add_argument(
+        "--out", type=machine.plots_folder, help="folder of the plot (default: this machine's)"
+    )
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     device = "cuda" if torch.cuda.is_available() else "cpu"

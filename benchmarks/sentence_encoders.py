@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from pathlib import Path
 
 import machine
 import torch
@@ -67,12 +66,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--threads", type=machine.positive, default=1)
     parser.add_argument("--rounds", type=machine.positive, default=5)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--hidden-size", type=int, default=300)
-    parser.add_argument("--steps", type=int, default=9, help="of the sentence-state LSTM")
+    parser.add_argument("--batch-size", type=machine.positive, default=32)
+    parser.add_argument("--hidden-size", type=machine.positive, default=300)
+    parser.add_argument(
+        "--steps", type=machine.positive, default=9, help="of the sentence-state LSTM"
+    )
     parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
     parser.add_argument("--mixed", action="store_true", help="sentences of lengths up to that")
-    parser.add_argument("--out", type=Path, help="folder of the plot (default: this machine's)")
+    parser.add_argument(
+        "--out", type=machine.plots_folder, help="folder of the plot (default: this machine's)"
+    )
     args = parser.parse_args()
     allocation.keep_freed_memory()
     torch.set_num_threads(args.threads)

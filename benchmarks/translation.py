@@ -105,10 +105,12 @@ def main() -> None:
     parser.add_argument("--archs", default="stacked_lstm_iwslt,cas_lstm_iwslt,cas_lstm_iwslt_247")
     parser.add_argument("--threads", type=machine.positive, default=1)
     parser.add_argument("--rounds", type=machine.positive, default=5)
-    parser.add_argument("--updates", type=int, default=6, help="updates a round")
-    parser.add_argument("--max-tokens", type=int, default=4000)
-    parser.add_argument("--beam", type=int, default=10)
-    parser.add_argument("--length", type=int, default=15, help="tokens of every hypothesis")
+    parser.add_argument("--updates", type=machine.positive, default=6, help="updates a round")
+    parser.add_argument("--max-tokens", type=machine.positive, default=4000)
+    parser.add_argument("--beam", type=machine.positive, default=10)
+    parser.add_argument(
+        "--length", type=machine.positive, default=15, help="tokens of every hypothesis"
+    )
     parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
     parser.add_argument(
         "--fast", action="store_true", help="our models with this package's optimizer and criterion"

@@ -18,6 +18,7 @@ fi
 TASK=(--task translation)
 TINY_ARCH="${TINY_ARCH:-cas_lstm_tiny}"
 DEFAULT_OUT="${DEFAULT_OUT:-$RECIPE/out}"
+PREPARE_WITH="" # what fills DATA, where it is not prepare.sh --out DATA
 
 fail() {
     echo "error: $*" >&2
@@ -101,7 +102,7 @@ parse_options() {
             --depth) DEPTH="${2//,/ }"; check_number "$1" $DEPTH ;;
             --data) DATA="$2" ;;
             --out) OUT="$2" ;;
-            --checkpoint) AVERAGE="$2" ;;
+            --checkpoint) AVERAGE="$2"; check_average ;;
             --beam) check_number "$1" "$2"; BEAM="$2" ;;
             --baseline) BASELINE="$2" ;;
             --variant) VARIANT="${2//,/ }" ;;
@@ -110,7 +111,7 @@ parse_options() {
         esac
         shift 2
     done
-    [ -d "$DATA/data-bin" ] || fail "$DATA is not prepared; run prepare.sh --out $DATA first"
+    [ -d "$DATA/data-bin" ] || fail "$DATA is not prepared; run ${PREPARE_WITH:-prepare.sh --out $DATA} first"
 }
 
 check_number() {
@@ -119,6 +120,11 @@ check_number() {
     for value in "$@"; do
         [[ "$value" =~ ^[1-9][0-9]*$ ]] || fail "$option must be a positive number, not '$value'"
     done
+}
+
+check_average() {
+    [[ "$AVERAGE" =~ ^(best|last|ema|(best|last):[1-9][0-9]*)$ ]] ||
+        fail "--checkpoint must be best, last, ema, best:N or last:N, not '$AVERAGE'"
 }
 
 train_main() {

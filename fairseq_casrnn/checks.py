@@ -235,7 +235,9 @@ def _preprocess(original, args: Namespace):
     check_text(args)
     check_dictionaries(args)
     with _undone_on_failure(Path(args.destdir)):
-        return original(args)
+        result = original(args)
+        check_made(args)
+        return result
 
 
 def check_text(args: Namespace) -> None:
@@ -274,6 +276,24 @@ def check_dictionaries(args: Namespace) -> None:
         if name and os.path.isfile(name) and count_lines(name)[1]:
             raise UserError(
                 f"{name} holds no words; give --{option} a dictionary that fairseq-preprocess wrote"
+            )
+
+
+def check_made(args: Namespace) -> None:
+    """Check the dictionaries that ``fairseq-preprocess`` with the options ``args`` wrote.
+
+    Raises:
+        UserError: no word was frequent enough for one, so that all text has become ``<unk>``.
+    """
+    from fairseq_casrnn.data.dictionaries import has_words
+
+    sides = {"thresholdsrc": args.source_lang, "thresholdtgt": args.target_lang}
+    for option, language in sides.items():
+        name = f"dict.{language}.txt" if language else "dict.txt"
+        path = Path(args.destdir) / name
+        if getattr(args, option) > 0 and path.is_file() and not has_words(path):
+            raise UserError(
+                f"no word occurs --{option} {getattr(args, option)} times; give a smaller one"
             )
 
 

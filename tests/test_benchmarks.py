@@ -16,6 +16,7 @@ import machine  # noqa: E402
 import memory  # noqa: E402
 import rare_words  # noqa: E402
 import recurrent_layers as layers  # noqa: E402
+import run as report  # noqa: E402
 import scaling  # noqa: E402
 import sentence_encoders  # noqa: E402
 import synthetic  # noqa: E402
@@ -68,6 +69,42 @@ def test_scaling(monkeypatch, tmp_path):
     panels = {axis: (scaling.VALUES[axis], curves) for axis, curves in results.items()}
     scaling.draw(panels, tmp_path / "scaling.png", "tiny")
     assert (tmp_path / "scaling.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("script", [commands, memory, scaling, sentence_encoders, translation])
+@pytest.mark.parametrize("value", ["0", "-1", "x"])
+def test_wrong_options(monkeypatch, capsys, script, value):
+    option = "--updates" if script is memory else "--threads"
+    monkeypatch.setattr(sys, "argv", [script.__name__, option, value])
+    with pytest.raises(SystemExit):
+        script.main()
+    assert f"{option}: '{value}' is no number of at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("script", [scaling, sentence_encoders])
+def test_plots_have_a_folder_before_anything_is_measured(monkeypatch, tmp_path, capsys, script):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "argv", [script.__name__, "--out", str(tmp_path / "file")])
+    with pytest.raises(SystemExit):
+        script.main()
+    assert f"--out: {tmp_path}/file is no folder" in capsys.readouterr().err
+
+
+def test_a_report_is_kept_until_it_is_whole(monkeypatch, tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text("an older one\n")
+    (tmp_path / "good.py").write_text("print('figures')\n")
+    (tmp_path / "bad.py").write_text("print('some'); raise SystemExit(3)\n")
+    monkeypatch.setattr(report, "HERE", tmp_path)
+    made = report.Report(path, quick=False)
+    made.measure("good", then="plot\n")
+    with pytest.raises(SystemExit, match=f"bad.py ended with status 3; .* is in {path}.part"):
+        made.measure("bad")
+    assert path.read_text() == "an older one\n"
+    assert made.draft.read_text().endswith("\nfigures\nplot\nsome\n")
+    made.finish()
+    assert path.read_text().endswith("\nfigures\nplot\nsome\n")
+    assert not made.draft.exists()
 
 
 def test_rare_words(monkeypatch, capsys):

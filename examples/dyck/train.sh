@@ -48,6 +48,7 @@ for m in $DEPTHS; do
             ROUTING+=(${ROUTING_SHALLOW[@]+"${ROUTING_SHALLOW[@]}"})
             UNROUTED=(${UNROUTED_SHALLOW[@]+"${UNROUTED_SHALLOW[@]}"})
         fi
+        PREPARE_WITH="prepare.sh --m $m --out $BASE_DATA"
         train_main --data "$BASE_DATA/m$m" --out "$BASE_OUT/m$m" ${REST[@]+"${REST[@]}"}
     )
 done

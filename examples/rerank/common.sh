@@ -9,6 +9,7 @@ parse() {
     local allowed=" $1 " name variable
     shift
     while [ $# -gt 0 ]; do
+        case "$1" in --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;; esac
         name="${1#--}" variable="${1#--}"
         variable="${variable//-/_}" variable="${variable^^}"
         case "$1" in

@@ -38,8 +38,8 @@ binarise() {
 
 parse "data out" "$@"
 [ ! -e "$OUT" ] || fail "$OUT exists; remove it to prepare again, or give another --out"
-mkdir -p "$(dirname "$OUT")"
-STAGE="$(mktemp -d "$OUT.XXXXXX")" # renamed at the end
+mkdir -p "$(dirname "$OUT")" 2> /dev/null && STAGE="$(mktemp -d "$OUT.XXXXXX" 2> /dev/null)" ||
+    fail "--out $OUT cannot be made; give another" # STAGE is renamed at the end
 chmod 755 "$STAGE"
 trap 'rm -rf "$STAGE"' EXIT
 

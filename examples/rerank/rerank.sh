@@ -74,7 +74,8 @@ for path in "$BASELINE" ${FORWARD[@]+"${FORWARD[@]}"} ${LM[@]+"${LM[@]}"} \
 done
 check_number --nbest "$NBEST"
 check_number --runs "$RUNS"
-mkdir -p "$OUT"
+mkdir -p "$OUT" 2> /dev/null && [ -w "$OUT" ] ||
+    fail "--out $OUT is no folder to write to; give another"
 translated="$(cat "$DATA/data-bin"/{dict,valid,test}.* | cksum)"
 setting="$(realpath "$DATA" "$BASELINE") $(cksum <"$BASELINE") $NBEST $translated"
 if [ -f "$OUT/setting" ] && [ "$(cat "$OUT/setting")" != "$setting" ]; then

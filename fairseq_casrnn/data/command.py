@@ -115,6 +115,12 @@ def chosen_options(args: argparse.Namespace) -> dict:
     return json.loads(json.dumps(chosen, default=lambda path: str(Path(path).resolve())))
 
 
+def check_min_count(args: argparse.Namespace) -> None:
+    """Raise UserError where ``--min-count`` is not positive."""
+    if args.min_count < 1:
+        raise UserError(f"--min-count is {args.min_count}; it must be at least 1")
+
+
 def run_main(main: Callable[[], None]) -> int:
     """Call ``main``; print a UserError or an error of the system as one sentence, return 2.
 

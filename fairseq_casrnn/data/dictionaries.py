@@ -1,5 +1,6 @@
 """Telling dictionaries apart."""
 
+import os
 import re
 import zlib
 from collections.abc import Iterable
@@ -15,6 +16,13 @@ def without_fillers(dictionary: Dictionary) -> list[str]:
     """Its symbols, without fairseq's own."""
     symbols = dictionary.symbols[dictionary.nspecial :]
     return [symbol for symbol in symbols if not FILLER.fullmatch(symbol)]
+
+
+def has_words(path: str | os.PathLike) -> bool:
+    """Whether a dictionary's file has words, and not fillers alone."""
+    with open(path, encoding="utf-8") as file:
+        entries = (line.strip().partition(" ")[0] for line in file)
+        return any(entry and not FILLER.fullmatch(entry) for entry in entries)
 
 
 def digest(dictionary: Dictionary) -> int:

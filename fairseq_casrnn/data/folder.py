@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import is_prepared, keep_options
+from fairseq_casrnn.data.command import check_min_count, is_prepared, keep_options
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.mistakes.files import DISK_FULL
 
@@ -73,8 +73,7 @@ def build(args: argparse.Namespace, fill: Callable[[Path], dict[str, object]]) -
     out = args.out
     if is_prepared(args):
         return
-    if args.min_count < 1:
-        raise UserError(f"--min-count is {args.min_count}; it must be at least 1")
+    check_min_count(args)
     with staging(out) as stage:
         notes = fill(stage / "data-bin")
         for key, value in notes.items():

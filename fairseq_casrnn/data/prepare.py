@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
-from fairseq_casrnn.data.command import captured_log, is_prepared, keep_options
+from fairseq_casrnn.data.command import captured_log, check_min_count, is_prepared, keep_options
+from fairseq_casrnn.data.dictionaries import has_words
 from fairseq_casrnn.data.folder import prepared_folder
 from fairseq_casrnn.data.text import check_parallel, write_lines
 from fairseq_casrnn.errors import UserError
@@ -83,6 +84,8 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace, *extra:
         return
     if args.bpe_operations < 0 or args.workers < 1:
         raise UserError("--bpe-operations must be at least 0 and --workers at least 1")
+    if "min_count" in args:
+        check_min_count(args)
     corpus = make_corpus()
     corpus.check()
     with prepared_folder(out) as stage:
@@ -130,7 +133,10 @@ def _report(corpus: Corpus, stage: Path) -> None:
     for name in SPLITS:
         notes[f"{name} pairs"] = len(corpus.splits[name][0])
     for lang in (corpus.source, corpus.target):
-        with open(stage / "data-bin" / f"dict.{lang}.txt", encoding="utf-8") as types:
+        path = stage / "data-bin" / f"dict.{lang}.txt"
+        if not has_words(path):
+            raise UserError(f"no token of {lang} occurs --min-count times; give a smaller one")
+        with open(path, encoding="utf-8") as types:
             # As fairseq counts: with <s>, <pad>, </s>, <unk> and padding to a multiple of 8.
             notes[f"{lang} dictionary"] = sum(1 for _ in types) + 4
     for key, value in notes.items():

@@ -119,7 +119,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--split-seed", type=int, default=1, help="seed of the split (1)")
     parser.add_argument(
-        "--min-count", type=int, default=2, help="rarer tokens of the training set become <unk> (2)"
+        "--min-count",
+        type=int,
+        default=2,
+        help="rarer tokens of the training set become <unk> (2)",
     )
     add_arguments(parser, bpe_operations=0)
     args = parser.parse_args(argv)

@@ -29,7 +29,8 @@ def tag(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict
     Returns:
         ``sentences``, ``words``, the scores (:func:`.tags.scores`), ``seconds``, ``rows`` (word,
         true tag, predicted tag) of each sentence, words as the model knows them and spans in IOB2,
-        and ``report``, seqeval's table by type, or None where tags mark no spans.
+        as accuracy counts them, and ``report``, seqeval's table by type, or None where tags mark no
+        spans.
 
     Raises:
         UserError: a checkpoint or data that cannot be used.
@@ -51,7 +52,7 @@ def tag(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict
         if task.are_spans
         else (truth, found)
     )
-    total = dict(zip(COUNTS, counts(truth, found, task.are_spans), strict=True))
+    total = dict(zip(COUNTS, counts(*shown, task.are_spans), strict=True))
     return {
         "sentences": len(truth),
         "words": total["words"],

@@ -60,6 +60,21 @@ def test_wrong_files(tmp_path, content, message):
         tatoeba.read_pairs(path)
 
 
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        (0, "--min-count is 0; it must be at least 1"),
+        (999, "no token of zh occurs --min-count times; give a smaller one"),
+    ],
+)
+def test_wrong_count(tmp_path, capsys, count, message):
+    raw, out = write_tatoeba(tmp_path / "cmn.txt"), tmp_path / "data"
+    options = ["--raw", raw, "--out", out, "--eval-size", 10, "--min-count", count]
+    assert tatoeba.main(list(map(str, options))) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {message}"
+    assert not out.exists()
+
+
 def test_corpus(tmp_path):
     corpus = tatoeba.read_corpus(write_tatoeba(tmp_path / "cmn.txt"), eval_size=10, seed=3)
     assert (corpus.source, corpus.target) == ("zh", "en")

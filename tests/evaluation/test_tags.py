@@ -1,10 +1,14 @@
 """Scores of tags: counts add up, and spans are those of conlleval."""
 
+from types import SimpleNamespace
+
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score, precision_score, recall_score
 
+from fairseq_casrnn.evaluation import tag_runs
 from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores
 
 TRUTH = [["B-PER", "I-PER", "O", "B-LOC"], ["B-PER", "B-PER"], []]
@@ -24,6 +28,37 @@ def test_by_hand():
     assert scores(found) == pytest.approx(
         {"accuracy": 100 * 4 / 6, "precision": 100 / 3, "recall": 25, "f1": 200 / 7}
     )
+
+
+class OneSentence:
+    words = (torch.tensor([0, 1, 0, 1, 2]),)
+
+    def __len__(self):
+        return 1
+
+    def tags(self, index):
+        return torch.tensor([1, 2, 3, 0])
+
+
+def test_accuracy_is_that_of_the_tags_kept_for_conlleval(monkeypatch, tmp_path):
+    """In IOB2, where it is of no matter that a model does not close a span."""
+    hub = SimpleNamespace(
+        classes=["O", "B-PER", "E-PER", "S-PER"],
+        task=SimpleNamespace(
+            are_spans=True,
+            dictionary=["a", "b", "</s>"],
+            read=lambda subset: OneSentence(),
+        ),
+        of_dataset=lambda dataset, size: [["B-PER", "E-PER", "B-PER", "B-PER"]],
+    )
+    monkeypatch.setattr(tag_runs, "load", lambda *_: hub)
+    found = tag_runs.tag(tmp_path, tmp_path, "test")
+    assert found["rows"] == [
+        [("a", "B-PER", "B-PER"), ("b", "I-PER", "I-PER"), ("a", "B-PER", "B-PER"),
+         ("b", "O", "B-PER")]
+    ]  # fmt: skip
+    assert found["accuracy"] == 75
+    assert (found["precision"], found["recall"]) == (66.67, 100)
 
 
 def test_parts_of_speech_have_no_spans():

@@ -72,6 +72,17 @@ def test_dictionary_without_words(fairseq, tmp_path, content):
     assert not (text / "bin").exists()
 
 
+@pytest.mark.parametrize(
+    ("only", "option"),
+    [((), "thresholdsrc"), ((), "thresholdtgt"), (("--only-source",), "thresholdsrc")],
+)
+def test_no_word_is_frequent_enough(fairseq, tmp_path, only, option):
+    text = write_corpus(tmp_path)
+    sentence = preprocess(fairseq, text, *only, f"--{option}", 999).sentence
+    assert sentence == f"no word occurs --{option} 999 times; give a smaller one"
+    assert not (text / "bin").exists()
+
+
 def test_refused_preprocessing_leaves_no_folder(fairseq, tmp_path):
     text = write_corpus(tmp_path)
     assert "nowhere" in preprocess(fairseq, text, "--srcdict", text / "nowhere").sentence

@@ -179,6 +179,8 @@ def test_dyck(tmp_path):
         file.write(b"\0")
     error = run("dyck/evaluate.sh", "--m", "3", "--data", data, "--out", out, status=2)
     assert f"was trained on other data than that of {data}/m3" in error
+    error = run("dyck/train.sh", "--m", "5", "--data", data, "--out", out, status=2)
+    assert f"{data}/m5 is not prepared; run prepare.sh --m 5 --out {data} first" in error
 
 
 @pytest.mark.parametrize(

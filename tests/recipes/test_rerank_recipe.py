@@ -35,6 +35,9 @@ def test_from_a_corpus_to_bleu(tmp_path):
     assert (prepared / "backwards" / "data-bin" / "test.en-de.de.bin").exists()
     error = run("rerank/prepare.sh", "--data", data, "--out", prepared, status=2)
     assert f"{prepared} exists" in error
+    (tmp_path / "file").touch()
+    error = run("rerank/prepare.sh", "--data", data, "--out", tmp_path / "file" / "x", status=2)
+    assert error == f"error: --out {tmp_path}/file/x cannot be made; give another\n"
 
     train(data / "data-bin", tmp_path / "mt", "cas_lstm_tiny", epochs=1)
     task = ["--task", "language_modeling", "--tokens-per-sample", 20]
@@ -57,6 +60,9 @@ def test_from_a_corpus_to_bleu(tmp_path):
     assert sorted(path.name for path in out.glob("*.tsv")) == [
         f"{split}.{name}.tsv" for split in ("test", "valid") for name in ("1-right-to-left", "2-lm")
     ]
+    where = command.index("--out") + 1
+    error = run(*command[:where], tmp_path / "file", "--lm", lm, status=2)
+    assert error == f"error: --out {tmp_path}/file is no folder to write to; give another\n"
     error = run(*command[:-1], 4, status=2)
     assert "holds lists of another --baseline, --data or --nbest" in error
     with open(next((data / "data-bin").glob("test.*.de.bin")), "ab") as file:
@@ -73,6 +79,7 @@ def test_help_and_wrong_options(script, tmp_path):
         (("x",), "unknown argument x"),
         (("--data",), "--data needs a value"),
         (("--data", tmp_path), "is not prepared; run ../multi30k/prepare.sh"),
+        ((f"--data={tmp_path}",), f"{tmp_path} is not prepared"),
     ]:
         error = run(f"rerank/{script}", *options, status=2)
         assert error.startswith("error: ")

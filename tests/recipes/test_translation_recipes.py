@@ -130,6 +130,10 @@ def test_the_table_of_depths(tmp_path):
         "tatoeba_zh_en/run_table.sh", "--depth", 3, "--data", data, "--out", out,
         "--checkpoint", "best", "--", "--max-epoch", "1",
     )  # fmt: skip
+    wrong = ("--data", data, "--out", out, "--checkpoint", "lasst:2")
+    refused = run("tatoeba_zh_en/run_table.sh", *wrong, status=2)  # before any training
+    assert refused.endswith("must be best, last, ema, best:N or last:N, not 'lasst:2'\n")
+    assert refused.startswith("error: --checkpoint")
     header, _, row = printed.splitlines()[-3:]
     assert header == "| Depth | GRU | LSTM | DG-LSTM |"
     assert row.startswith("| 3 | ")
