@@ -20,7 +20,6 @@ from pathlib import Path
 
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
 from fairseq_casrnn.data.command import captured_log, check_min_count, is_prepared, keep_options
-from fairseq_casrnn.data.dictionaries import has_words
 from fairseq_casrnn.data.folder import prepared_folder
 from fairseq_casrnn.data.text import check_parallel, write_lines
 from fairseq_casrnn.errors import UserError
@@ -129,6 +128,8 @@ def binarise(text: Path, kind: str, source: str, target: str, dest: Path, *extra
 
 
 def _report(corpus: Corpus, stage: Path) -> None:
+    from fairseq_casrnn.data.dictionaries import has_words  # imports fairseq
+
     notes: dict[str, object] = dict(corpus.notes)
     for name in SPLITS:
         notes[f"{name} pairs"] = len(corpus.splits[name][0])
