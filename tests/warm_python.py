@@ -22,7 +22,8 @@ from pathlib import Path
 
 MODULES = (
     *("fairseq", "fairseq.checkpoint_utils", "fairseq.models", "fairseq.options", "fairseq.tasks"),
-    *("fairseq.trainer", "fairseq.sequence_generator", "sacrebleu", "torch._dynamo"),
+    *("fairseq.trainer", "fairseq.sequence_generator", "fairseq.quantization_utils"),
+    *("sacrebleu", "torch._dynamo"),
 )
 STAND_IN = """#!{python} -SE
 import json, os, resource, signal, socket, sys
@@ -116,6 +117,8 @@ def answer(connection: socket.socket) -> None:
 def main(path: str) -> None:
     for module in MODULES:
         importlib.import_module(module)
+    # Else each fork compiles the package anew where PYTHONDONTWRITEBYTECODE is set.
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(Path(path).parent / "pycache")
     logging.root.handlers.clear()  # that of fairseq, which its programs go ahead of
     logging.root.setLevel(logging.WARNING)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
