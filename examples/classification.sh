@@ -189,6 +189,8 @@ variants_main() {
     parse_options variants_usage "--variant --seed --seeds --data --out --subset --" \
         --out "$RECIPE/$FOLDER" "$@"
     check_variants
+    [ -f "$DATA/data-bin/label/$SUBSET.idx" ] ||
+        fail "$DATA has no split '$SUBSET'; choose --subset from train, valid and test"
     [ -z "$SEED" ] || seeds=(--seed "${SEED// /,}")
     for line in "${VARIANTS[@]}"; do
         read -r name system options <<<"$line"

@@ -204,8 +204,7 @@ fairseq_train() {
         echo "$name with seed $seed is finished: $run"
         return
     fi
-    mkdir -p "$run" 2> /dev/null && [ -w "$run" ] ||
-        fail "--out $OUT is no folder to write to; give another"
+    make_folder "$run"
     # While a longer training goes on, the run is no longer a finished one.
     if [ -f "$run/finished" ]; then before="$(cat "$run/finished")"; rm "$run/finished"; fi
     echo "$self" > "$run/identity"
@@ -225,6 +224,12 @@ fairseq_train() {
         echo "$name with seed $seed had nothing left to train: its checkpoints are of as many epochs or more"
     fi
     echo "${options[*]}" > "$run/finished"
+}
+
+# make_folder DIR: DIR is OUT or lies there.
+make_folder() {
+    mkdir -p "$1" 2> /dev/null && [ -w "$1" ] ||
+        fail "--out $OUT is no folder to write to; give another"
 }
 
 # trained_on RUN: whether there is a checkpoint that this training wrote. One as old as identity is

@@ -139,7 +139,14 @@ def _of_processes(options: Mapping) -> Iterator[str]:
     if not isinstance(size, int) or options.get("tpu"):
         return
     by_torchrun = all(name in os.environ for name in TORCHRUN)
-    started = int(os.environ["WORLD_SIZE"]) if by_torchrun else 1
+    told = os.environ["WORLD_SIZE"] if by_torchrun else "1"
+    if not told.isdecimal():
+        yield (
+            f"WORLD_SIZE in the environment is '{told}', no number of processes; start them with "
+            "torchrun, or unset it"
+        )
+        return
+    started = int(told)
     if size == 1 and started > 1 and "save_dir" in options:
         yield (
             f"{started} processes have been started, but --distributed-world-size is 1, so that "

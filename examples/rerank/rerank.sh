@@ -33,16 +33,17 @@ casrnn() {
 
 # generate SPLIT: the list of a split, in units of the model; fairseq's log beside it
 generate() {
-    local list="$OUT/$1.nbest"
+    local list="$OUT/$1.nbest" draft="$OUT/$1.nbest.$$" # another call may be at it
     [ ! -f "$list" ] || return 0
     echo "translating $1 with beam $NBEST"
     "$PYTHON" -m fairseq_cli.generate "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
         --path "$BASELINE" --gen-subset "$1" --beam "$NBEST" --nbest "$NBEST" --max-tokens 2000 \
-        --no-progress-bar >"$list.tmp" 2>"$list.log" || {
+        --no-progress-bar >"$draft" 2>"$list.log" || {
+        rm -f "$draft"
         tail -n 5 "$list.log" >&2
         fail "fairseq-generate failed on $1; see $list.log"
     }
-    mv "$list.tmp" "$list"
+    mv "$draft" "$list"
 }
 
 # score SPLIT: one file for each model, in SCORES
@@ -74,8 +75,7 @@ for path in "$BASELINE" ${FORWARD[@]+"${FORWARD[@]}"} ${LM[@]+"${LM[@]}"} \
 done
 check_number --nbest "$NBEST"
 check_number --runs "$RUNS"
-mkdir -p "$OUT" 2> /dev/null && [ -w "$OUT" ] ||
-    fail "--out $OUT is no folder to write to; give another"
+make_folder "$OUT"
 translated="$(cat "$DATA/data-bin"/{dict,valid,test}.* | cksum)"
 setting="$(realpath "$DATA" "$BASELINE") $(cksum <"$BASELINE") $NBEST $translated"
 if [ -f "$OUT/setting" ] && [ "$(cat "$OUT/setting")" != "$setting" ]; then

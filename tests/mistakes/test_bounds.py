@@ -142,6 +142,9 @@ def test_workers_of_torchrun(monkeypatch):
         monkeypatch.setenv(name, value)
     training = {"save_dir": "checkpoints", "distributed_world_size": 1}
     check_options(training)
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(UserError, match="WORLD_SIZE in the environment is 'two', no number of"):
+        check_options(training)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(UserError, match="alone; give --distributed-world-size 2"):

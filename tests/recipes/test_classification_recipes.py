@@ -336,6 +336,8 @@ def test_some_variants(mr_data, tmp_path, recorded):
     error = run("mr/run_curves.sh", *where, "--variant", "steps-03,nodes", status=2)
     assert error.startswith("error: there is no variant nodes; choose from steps-01 steps-03 ")
     assert error.count("\n") == 1
+    error = run("sick/run_lambda.sh", *where, "--subset", "dev", status=2)
+    assert error.endswith(" has no split 'dev'; choose --subset from train, valid and test\n")
     assert "Variants: lstm lambda-0.25 " in run("sick/run_lambda.sh", "--help")
 
 
