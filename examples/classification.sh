@@ -1,7 +1,7 @@
 # What the scripts of the classification recipes share; to be sourced, not run.
 #
 # A script sets RECIPE (its folder) and what it needs of SYSTEMS, SEEDS, SETTINGS (options of
-# fairseq-train) and FEATURES, and calls prepare_main, train_main or evaluate_main.
+# fairseq-train), ROUTING and UNROUTED (as in translation.sh) and FEATURES, and calls prepare_main, train_main or evaluate_main.
 # Runs lie in OUT/SYSTEM/seedN. tagging.sh has its own systems and all else from here.
 
 source "$(dirname "${BASH_SOURCE[0]}")/translation.sh"
@@ -97,10 +97,11 @@ check_arch() {
 # train_one NAME SEED RUN
 train_one() {
     system "$1"
+    own_options "${OPTIONS[0]}"
     fairseq_train "$@" "${TRAINING[@]}" \
         --best-checkpoint-metric "$METRIC" --maximize-best-checkpoint-metric \
         --keep-last-epochs 1 --log-interval 100 --required-batch-size-multiple 1 --num-workers 0 \
-        --arch "${OPTIONS[@]}" ${FEATURES:+--features $FEATURES}
+        --arch "${OPTIONS[@]}" ${OWN[@]+"${OWN[@]}"} ${FEATURES:+--features $FEATURES}
 }
 
 evaluate_main() {

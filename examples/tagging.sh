@@ -1,7 +1,7 @@
 # What the scripts of the tagging recipes share; to be sourced, not run.
 #
 # A script sets RECIPE (its folder) and what it needs of SYSTEMS, SEEDS, SETTINGS (options of
-# fairseq-train) and METRIC, and calls prepare_main, train_main or evaluate_main.
+# fairseq-train), UNROUTED (more of them, for all but second-order LSTMs) and METRIC, and calls prepare_main, train_main or evaluate_main.
 # Runs lie in OUT/SYSTEM/seedN.
 
 HIDDEN="${HIDDEN:-100}"
@@ -30,7 +30,7 @@ system() {
         bihighway2) OPTIONS=(highway_lstm "${both[@]}" 2) ;;
         bidg2) OPTIONS=(dg_lstm "${both[@]}" 2) ;;
         bisecond2) OPTIONS=(second_order_lstm "${both[@]}" 2 --num-cells 2
-            --temperature-decay 0.8 --temperature-floor 1e-4) ;;
+            --temperature-decay 0.73 --temperature-floor 1e-4) ;;
         shortcut) OPTIONS=(shortcut_lstm --hidden-sizes "$two") ;;
         residual) OPTIONS=(shortcut_lstm --hidden-sizes "$two" --connection residual) ;;
         slstm) OPTIONS=(sentence_state_lstm "${hidden[@]}" --num-steps "${STEPS:-9}") ;;

@@ -149,9 +149,14 @@ check_arch() { :; }
 
 # train_one ARCH SEED RUN
 train_one() {
-    local own=(${UNROUTED[@]+"${UNROUTED[@]}"})
-    case "$1" in second_order_*) own=(${ROUTING[@]+"${ROUTING[@]}"}) ;; esac
-    fairseq_train "$@" "${TASK[@]}" --arch "$1" ${own[@]+"${own[@]}"}
+    own_options "$1"
+    fairseq_train "$@" "${TASK[@]}" --arch "$1" ${OWN[@]+"${OWN[@]}"}
+}
+
+# own_options ARCH: sets OWN to what is for it of ROUTING and UNROUTED.
+own_options() {
+    OWN=(${UNROUTED[@]+"${UNROUTED[@]}"})
+    case "$1" in second_order_*) OWN=(${ROUTING[@]+"${ROUTING[@]}"}) ;; esac
 }
 
 # training_data DIR: a checksum of what training reads there.
@@ -209,12 +214,13 @@ fairseq_train() {
     if [ -f "$run/finished" ]; then before="$(cat "$run/finished")"; rm "$run/finished"; fi
     echo "$self" > "$run/identity"
     echo "training $name with seed $seed in $run"
-    # Both streams go to the log, and remain two: what went wrong is said on the second.
+    # Both streams go to the log, and remain two: what went wrong is said on the second. Ctrl-C is
+    # for the program alone, whose last words tee still writes.
     {
         "$PYTHON" -m fairseq_cli.train "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
             --seed "$seed" --save-dir "$run" --no-progress-bar --log-format simple \
-            "${options[@]}" 2>&1 >&3 | tee -a "$run/train.log" >&2
-    } 3>&1 | tee -a "$run/train.log" || status=$?
+            "${options[@]}" 2>&1 >&3 | tee -ia "$run/train.log" >&2
+    } 3>&1 | tee -ia "$run/train.log" || status=$?
     if [ "$status" -ne 0 ]; then
         # It was refused, or broke off at once: what there was is as it was.
         if [ -n "$before" ] && ! trained_on "$run"; then echo "$before" > "$run/finished"; fi

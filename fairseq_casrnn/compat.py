@@ -24,7 +24,7 @@ from fairseq_casrnn.batching import keep_batches_on_resume, keep_last_batch
 from fairseq_casrnn.explain import explain, explained
 from fairseq_casrnn.files import replacing
 from fairseq_casrnn.mistakes.names import shorten_choices
-from fairseq_casrnn.patience import keep_patience_on_resume
+from fairseq_casrnn.patience import keep_patience_on_resume, wait_for_the_first_success
 from fairseq_casrnn.resumption import keep_meanings, keep_task_state, keep_words
 from fairseq_casrnn.safe_loading import allow_checkpoint_globals
 from fairseq_casrnn.wrapping import is_hydra_train, program, wrap
@@ -39,6 +39,7 @@ def install() -> None:
     keep_last_batch()
     keep_batches_on_resume()
     keep_patience_on_resume()
+    wait_for_the_first_success()
     keep_task_state()
     keep_words()
     keep_meanings()
@@ -169,6 +170,7 @@ def is_fairseq_program(program: str) -> bool:
 def explain_mistakes() -> None:
     """Print ``error: <one sentence>`` for mistakes that ``explain`` knows, else the traceback.
 
+    Of Ctrl-C, which is none, that the program was interrupted.
     ``CASRNN_TRACEBACK=1`` in the environment shows every traceback.
     """
     from fairseq.distributed import utils as distributed
@@ -204,12 +206,16 @@ def explained_worker(*args):
 
 def _explaining(previous: Callable) -> Callable:
     def hook(kind, error, traceback):
-        sentence = None if os.environ.get("CASRNN_TRACEBACK") == "1" else explain(error)
+        sentence = None
+        if os.environ.get("CASRNN_TRACEBACK") != "1":
+            known = explain(error)
+            stopped = issubclass(kind, KeyboardInterrupt)
+            sentence = "interrupted" if stopped else known and f"error: {known}"
         if sentence is None:
             previous(kind, error, traceback)
             return
         sys.stdout.flush()
-        print(f"error: {sentence}", file=sys.stderr)
+        print(sentence, file=sys.stderr)
         wait_for_batches()
 
     hook._explains = True

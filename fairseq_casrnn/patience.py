@@ -1,4 +1,7 @@
-"""Early stopping and learning rates on a plateau that an interruption does not set back."""
+"""Early stopping and learning rates on a plateau that an interruption does not set back.
+
+Nor do they act while nothing has been learned yet that the metric could show.
+"""
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.resumption import after_loading, keep_in_checkpoints
@@ -19,6 +22,31 @@ def keep_patience_on_resume() -> None:
     """
     keep_early_stopping()
     keep_plateau()
+
+
+def wait_for_the_first_success() -> None:
+    """Count no epoch before the metric, of those that rise, is above zero.
+
+    F1 is 0 as long as a tagger finds no span, and BLEU while no four words are right: both stay
+    there for some epochs on small data, in which the loss falls.
+    """
+    from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
+
+    train = program("train")
+
+    def should_stop_early(original, cfg, value):
+        rising = cfg.checkpoint.maximize_best_checkpoint_metric
+        if rising and value == 0 and not getattr(train.should_stop_early, "best", None):
+            return False
+        return original(cfg, value)
+
+    def step(original, self, epoch, val_loss=None):
+        plateau = self.lr_scheduler
+        nothing_yet = plateau.mode == "max" and val_loss == 0 and plateau.best <= 0
+        return original(self, epoch, None if nothing_yet else val_loss)
+
+    wrap(train, "should_stop_early", should_stop_early)
+    wrap(ReduceLROnPlateauLRSchedule, "step", step)
 
 
 def keep_early_stopping() -> None:

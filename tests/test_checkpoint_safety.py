@@ -251,6 +251,9 @@ def test_hook_prints_one_sentence_and_keeps_other_tracebacks(monkeypatch, capsys
     assert previous == []
     hook(type(bug), bug, None)
     assert previous.pop() == (type(bug), bug, None)
+    hook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert capsys.readouterr().err == "interrupted\n"
+    assert previous == []
     monkeypatch.setenv("CASRNN_TRACEBACK", "1")
     hook(type(mistake), mistake, None)
     assert previous.pop() == (type(mistake), mistake, None)

@@ -12,9 +12,10 @@ SETTINGS=(
     --batch-size 16 --clip-norm 5 --dropout 0.5 --encoder-dropout-out 0.3 --tagger-dropout 0.5
     # words and their spelling; without pretrained vectors <unk> is trained on words that occur once
     --encoder-embed-dim 100 --encoder-embed-range 1 --char-filters 50 --forget-singletons 0.5
-    # early stopping on validation
-    --max-epoch 30 --patience 5
+    --max-epoch 30
 )
+# Early stopping on validation; not while hard routing makes that worse than training, see ../dyck.
+UNROUTED=(--patience 5)
 
 source "$RECIPE/../tagging.sh"
 train_main "$@"

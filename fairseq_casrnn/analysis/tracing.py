@@ -145,8 +145,10 @@ def reader(model, task, data, subset: str):
 
         return run, len(sentences)
     with explained():
-        task.load_dataset(subset)
-    dataset = task.dataset(subset)
+        if hasattr(task, "read"):  # the training set, too, without words forgotten for training
+            dataset = task.read(subset)
+        else:
+            dataset = task.load_dataset(subset) or task.dataset(subset)
 
     def run(index):
         net_input = dataset.collater([dataset[index]])["net_input"]

@@ -19,6 +19,7 @@ from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.mistakes.files import disk_full
 from fairseq_casrnn.safe_loading import allow_checkpoint_globals, explain_failure
 
+KEPT = ("temperature",)  # buffers that are no weights
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _BEST = re.compile(r"checkpoint\.best_.+_(-?\d+(?:\.\d+)?)\.pt")
 
@@ -93,7 +94,7 @@ def load(path: Path) -> dict:
 def average(paths: Sequence[Path], ema: bool = False) -> dict:
     """The last checkpoint of ``paths`` with the mean of all their weights, optimiser left out.
 
-    Sums are float64; buffers of integers (counters) are the last checkpoint's.
+    Sums are float64; buffers of integers (counters) and temperatures are the last checkpoint's.
 
     Args:
         paths: of the checkpoints.
@@ -125,7 +126,7 @@ def average(paths: Sequence[Path], ema: bool = False) -> dict:
                 value += sums[name]
             sums[name] = value
     for name, tensor in state["model"].items():
-        if tensor.is_floating_point():
+        if tensor.is_floating_point() and name.split(".")[-1] not in KEPT:
             state["model"][name] = (sums[name] / len(paths)).to(tensor.dtype)
     state["last_optimizer_state"] = None
     return state

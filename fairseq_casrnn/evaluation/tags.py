@@ -17,10 +17,13 @@ def counts(
 
     Args:
         truth, found: the tags of each sentence.
-        marked: whether they mark spans; if not, the spans' counts are 0.
+        marked: whether they mark spans, which are compared in IOB2, as conlleval reads them; if
+            not, the spans' counts are 0.
     """
     total = dict.fromkeys(COUNTS, 0)
     for gold, best in zip(truth, found, strict=True):
+        if marked:
+            gold, best = as_iob2(gold), as_iob2(best)
         total["words"] += len(gold)
         total["right"] += sum(a == b for a, b in zip(gold, best, strict=True))
         if marked:

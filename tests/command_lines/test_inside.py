@@ -106,6 +106,22 @@ def test_taggers(tmp_path, capsys):
     assert words.count(".") >= 12
 
 
+def test_no_word_of_the_training_set_is_forgotten(tmp_path, capsys):
+    """As training does with words that occur once; here all are taken for such."""
+    data = tagging.prepare(tmp_path)
+    words = [line.split()[0] for line in (data / "input0" / "dict.txt").read_text().splitlines()]
+    (data / "input0" / "singletons.txt").write_text("\n".join(words) + "\n")
+    tagging.train(data, tmp_path, "second_order_lstm", 1, "--forget-singletons", 0.9)
+    capsys.readouterr()
+    model, task = tracing.load(tmp_path / "checkpoint_last.pt", data)
+    read = list(tracing.readings(model, task, data, "train", 1000, seed=None))
+    assert task.dictionary.unk() not in {word for rows, _ in read for row in rows for word in row}
+    task.load_dataset("train")
+    trained = task.dataset("train")
+    words = torch.cat([trained[index]["words"] for index in range(len(trained))])
+    assert task.dictionary.unk() in words
+
+
 def test_pairs(tmp_path, capsys):
     """Two rows of words a pair, each with its own passes."""
     from labelled_corpora import write_sick

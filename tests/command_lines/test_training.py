@@ -13,6 +13,7 @@ import pytest
 import sacrebleu
 import torch
 from fairseq.logging import progress_bar
+from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 from fairseq.trainer import Trainer
 from fairseq_cli import train as fairseq_train
 from omegaconf import OmegaConf
@@ -195,6 +196,35 @@ def test_the_count_is_kept_under_python_m_too(data, tmp_path):
     state = checkpoint(tmp_path / "checkpoint_last.pt")
     assert state["extra_state"]["early_stopping"]["num_runs"] == 2
     assert state["extra_state"]["train_iterator"]["epoch"] == 4  # the next one
+
+
+def test_nothing_is_counted_before_the_first_success(monkeypatch):
+    """A metric that rises is 0 for some epochs; afterwards 0 counts as any other value."""
+    stop = fairseq_train.should_stop_early
+    for name in ("best", "num_runs"):
+        monkeypatch.setattr(stop, name, None, raising=False)
+        monkeypatch.delattr(stop, name)
+    asked = {"patience": 2, "maximize_best_checkpoint_metric": True}
+    cfg = OmegaConf.create({"checkpoint": asked})
+    assert [stop(cfg, value) for value in (0.0, 0.0, 0.0, 3.0, 0.0)] == [False] * 5
+    assert stop(cfg, 2.0)
+    for name in ("best", "num_runs"):
+        delattr(stop, name)
+    cfg.checkpoint.maximize_best_checkpoint_metric = False
+    assert [stop(cfg, 0.0) for _ in range(3)] == [False, False, True]
+
+
+def test_the_rate_does_not_fall_before_the_first_success():
+    def rates(mode, *values):
+        weights = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(weights, mode, factor=0.1, patience=0)
+        own = SimpleNamespace(get_lr=lambda: weights.param_groups[0]["lr"])
+        schedule = SimpleNamespace(lr_scheduler=plateau, warmup_end=True, optimizer=own)
+        step = ReduceLROnPlateauLRSchedule.step
+        return [step(schedule, epoch, value) for epoch, value in enumerate(values, 1)]
+
+    assert rates("max", 0.0, 0.0, 0.0, 3.0, 0.0) == pytest.approx([1, 1, 1, 1, 0.1])
+    assert rates("min", 0.0, 0.0, 0.0) == pytest.approx([1, 0.1, 0.01])
 
 
 def test_empty_translations_have_a_bleu():

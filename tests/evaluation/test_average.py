@@ -35,6 +35,18 @@ def test_the_mean_of_the_weights(tmp_path):
     assert average.load(paths[0])["model"]["weight"].tolist() == [1.0, -0.5]
 
 
+def test_a_temperature_is_that_of_the_last(tmp_path):
+    for n in (1, 3):
+        weights = {
+            "rnn.temperature": torch.tensor(1 / n),
+            "rnn.temperatures": torch.tensor(1.0 * n),
+        }
+        torch.save({"model": weights}, tmp_path / f"{n}.pt")
+    model = average.average([tmp_path / "1.pt", tmp_path / "3.pt"])["model"]
+    assert model["rnn.temperature"] == torch.tensor(1 / 3)
+    assert model["rnn.temperatures"] == 2
+
+
 def test_half_precision_does_not_lose_digits(tmp_path):
     one, small = torch.tensor([1.0]).half(), torch.tensor([2.0**-11]).half()
     paths = []

@@ -30,6 +30,14 @@ def test_by_hand():
     )
 
 
+def test_accuracy_is_of_iob2():
+    """That a span is of one word, or where it ends, is no tag of its own."""
+    truth, found = [["S-PER", "B-LOC", "E-LOC", "O"]], [["B-PER", "B-LOC", "I-LOC", "I-LOC"]]
+    assert total(truth, found)["right"] == 3
+    assert total(truth, found, marked=False)["right"] == 1
+    assert total(truth, found)["correct"] == 1
+
+
 class OneSentence:
     words = (torch.tensor([0, 1, 0, 1, 2]),)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -175,3 +176,32 @@ def test_a_failed_training_fails_the_script(tmp_path):
     assert error.splitlines()[-1].startswith("error: ")
     log = (tmp_path / "out" / "cas_lstm_tiny" / "seed1" / "train.log").read_text()
     assert error.strip() in log  # the line's end is written apart, maybe after the other stream
+
+
+def test_ctrl_c_during_training(tmp_path):
+    """It reaches every process of the terminal; what the training says of it is still written."""
+    (tmp_path / "data-bin").mkdir()
+    stub = tmp_path / "python"
+    stub.write_text(
+        "#!/bin/sh\ntrap 'echo interrupted >&2; trap - INT; kill -INT $$' INT\n"
+        "echo begun\nwhile :; do sleep 0.05; done\n"
+    )
+    stub.chmod(0o755)
+    script = subprocess.Popen(
+        [EXAMPLES / "multi30k/train.sh", "--data", tmp_path, "--out", tmp_path / "out", "--tiny"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHON": str(stub)},
+        start_new_session=True,
+        # tests that run in the background may have it ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert "begun\n" in iter(script.stdout.readline, "")
+    os.killpg(script.pid, signal.SIGINT)
+    _, error = script.communicate(timeout=60)
+    assert error == "interrupted\n"
+    assert script.returncode in (130, -signal.SIGINT)
+    folder = tmp_path / "out" / "cas_lstm_tiny" / "seed1"
+    assert sorted((folder / "train.log").read_text().splitlines()) == ["begun", "interrupted"]
+    assert not (folder / "finished").exists()
