@@ -184,7 +184,7 @@ def test_ctrl_c_during_training(tmp_path):
     stub = tmp_path / "python"
     stub.write_text(
         "#!/bin/sh\ntrap 'echo interrupted >&2; trap - INT; kill -INT $$' INT\n"
-        "echo begun\nwhile :; do sleep 0.05; done\n"
+        "echo begun; echo begun >&2\nwhile :; do sleep 0.05; done\n"
     )
     stub.chmod(0o755)
     script = subprocess.Popen(
@@ -197,11 +197,14 @@ def test_ctrl_c_during_training(tmp_path):
         # tests that run in the background may have it ignored
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+    # Then both of tee's processes are there.
     assert "begun\n" in iter(script.stdout.readline, "")
+    assert script.stderr.readline() == "begun\n"
     os.killpg(script.pid, signal.SIGINT)
     _, error = script.communicate(timeout=60)
     assert error == "interrupted\n"
     assert script.returncode in (130, -signal.SIGINT)
     folder = tmp_path / "out" / "cas_lstm_tiny" / "seed1"
-    assert sorted((folder / "train.log").read_text().splitlines()) == ["begun", "interrupted"]
+    log = (folder / "train.log").read_text()
+    assert sorted(log.splitlines()) == ["begun", "begun", "interrupted"]
     assert not (folder / "finished").exists()
