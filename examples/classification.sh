@@ -1,7 +1,8 @@
 # What the scripts of the classification recipes share; to be sourced, not run.
 #
 # A script sets RECIPE (its folder) and what it needs of SYSTEMS, SEEDS, SETTINGS (options of
-# fairseq-train), ROUTING and UNROUTED (as in translation.sh) and FEATURES, and calls prepare_main, train_main or evaluate_main.
+# fairseq-train), ROUTING and UNROUTED (as in translation.sh) and FEATURES, and calls prepare_main,
+# train_main or evaluate_main.
 # Runs lie in OUT/SYSTEM/seedN. tagging.sh has its own systems and all else from here.
 
 source "$(dirname "${BASH_SOURCE[0]}")/translation.sh"

@@ -1,7 +1,8 @@
 # What the scripts of the tagging recipes share; to be sourced, not run.
 #
 # A script sets RECIPE (its folder) and what it needs of SYSTEMS, SEEDS, SETTINGS (options of
-# fairseq-train), UNROUTED (more of them, for all but second-order LSTMs) and METRIC, and calls prepare_main, train_main or evaluate_main.
+# fairseq-train), UNROUTED (more of them, for all but second-order LSTMs) and METRIC, and calls
+# prepare_main, train_main or evaluate_main.
 # Runs lie in OUT/SYSTEM/seedN.
 
 HIDDEN="${HIDDEN:-100}"

@@ -148,7 +148,8 @@ def reader(model, task, data, subset: str):
         if hasattr(task, "read"):  # the training set, too, without words forgotten for training
             dataset = task.read(subset)
         else:
-            dataset = task.load_dataset(subset) or task.dataset(subset)
+            task.load_dataset(subset)
+            dataset = task.dataset(subset)
 
     def run(index):
         net_input = dataset.collater([dataset[index]])["net_input"]
