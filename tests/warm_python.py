@@ -8,6 +8,7 @@ the program is, are left to the fork.
 """
 
 import atexit
+import gc
 import importlib
 import json
 import logging
@@ -121,6 +122,8 @@ def main(path: str) -> None:
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(Path(path).parent / "pycache")
     logging.root.handlers.clear()  # that of fairseq, which its programs go ahead of
     logging.root.setLevel(logging.WARNING)
+    gc.collect()
+    gc.freeze()  # else each fork's collections go through all of this, and copy its memory
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
