@@ -14,16 +14,28 @@ if [ -z "${PYTHON:-}" ]; then
     fi
 fi
 
+fail() {
+    echo "error: $*" >&2
+    exit 2
+}
+
+# check_python OPTION…: refuses a Python in which nothing here can run. The scripts that this one
+# calls need not ask again, nor need those that only tell how they are used.
+check_python() {
+    [[ " $* " != *" -h "* && " $* " != *" --help "* ]] || return 0
+    [ -z "${CASRNN_PYTHON_CHECKED:-}" ] || return 0
+    "$PYTHON" -c 'import importlib.util; assert importlib.util.find_spec("fairseq_cli")' 2> /dev/null ||
+        fail "$PYTHON does not run or has no fairseq; call make install in $REPO first, or activate" \
+            "the environment that has this package, or name its Python in the variable PYTHON"
+    export CASRNN_PYTHON_CHECKED=1
+}
+check_python "$@"
+
 # What other kinds of recipes have in their place.
 TASK=(--task translation)
 TINY_ARCH="${TINY_ARCH:-cas_lstm_tiny}"
 DEFAULT_OUT="${DEFAULT_OUT:-$RECIPE/out}"
 PREPARE_WITH="" # what fills DATA, where it is not prepare.sh --out DATA
-
-fail() {
-    echo "error: $*" >&2
-    exit 2
-}
 
 # prepare_main MODULE "$@": the options are the module's; usage prints them.
 prepare_main() {

@@ -26,4 +26,5 @@ def quick_scripts(warm_python):
     """Scripts run as they are, in a Python that need not import torch each time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHON", warm_python)
+        patch.setenv("CASRNN_PYTHON_CHECKED", "1")
         yield

@@ -28,7 +28,7 @@ def test_multi30k(tmp_path):
     data, out = tmp_path / "data", tmp_path / "out"
     # paths are the caller's, relative to where the script is called
     prepare = ("multi30k/prepare.sh", "--raw=raw", "--out", "data", "--bpe-operations=30")
-    printed = run(*prepare, cwd=tmp_path, PYTHON="")
+    printed = run(*prepare, cwd=tmp_path, PYTHON="", CASRNN_PYTHON_CHECKED="")
     assert "train pairs: 120" in printed
 
     run("multi30k/train.sh", "--tiny", "--data", data, "--out", out, "--seed", "3", PYTHON="")
@@ -176,6 +176,19 @@ def test_a_failed_training_fails_the_script(tmp_path):
     assert error.splitlines()[-1].startswith("error: ")
     log = (tmp_path / "out" / "cas_lstm_tiny" / "seed1" / "train.log").read_text()
     assert error.strip() in log  # the line's end is written apart, maybe after the other stream
+
+
+def test_without_fairseq(tmp_path):
+    """A Python that lacks it, and none at all; how a script is used can be read all the same."""
+    bare = tmp_path / "bare"
+    bare.write_text(f"#!/bin/sh\nexec {sys.executable} -S \"$@\"\n")
+    bare.chmod(0o755)
+    for script in ("mr/prepare.sh", "mr/train.sh", "rerank/prepare.sh", "mr/run_curves.sh"):
+        for python in (bare, tmp_path / "none"):
+            error = run(script, status=2, PYTHON=str(python), CASRNN_PYTHON_CHECKED="")
+            assert error.startswith(f"error: {python} does not run or has no fairseq; ")
+            assert error.count("\n") == 1
+    assert run("mr/train.sh", "--help", PYTHON=str(bare), CASRNN_PYTHON_CHECKED="")
 
 
 def test_ctrl_c_during_training(tmp_path):
