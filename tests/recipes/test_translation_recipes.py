@@ -181,7 +181,7 @@ def test_a_failed_training_fails_the_script(tmp_path):
 def test_without_fairseq(tmp_path):
     """A Python that lacks it, and none at all; how a script is used can be read all the same."""
     bare = tmp_path / "bare"
-    bare.write_text(f"#!/bin/sh\nexec {sys.executable} -S \"$@\"\n")
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
     for script in ("mr/prepare.sh", "mr/train.sh", "rerank/prepare.sh", "mr/run_curves.sh"):
         for python in (bare, tmp_path / "none"):
