@@ -96,7 +96,7 @@ def _replace(name: str, instead: str) -> None:
 
 @functools.cache
 def _explain() -> None:
-    logger.info("the faster engine 'cpp' is not available: %s", OPTIONAL["cpp"]())
+    logger.warning("the faster engine 'cpp' is not available: %s", OPTIONAL["cpp"]())
 
 
 def autocast(device: str) -> bool:

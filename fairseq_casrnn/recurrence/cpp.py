@@ -10,6 +10,7 @@ import functools
 import importlib
 import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import torch
@@ -59,10 +60,9 @@ def extension():
     """``(module, None)``, or ``(None, why not)`` when there is no compiled extension to use."""
     name = f"{__package__.rpartition('.')[0]}._cpp"
     spec = importlib.util.find_spec(name)
-    if spec is not None and Path(spec.origin).parent.resolve() != PACKAGE:
-        spec = None  # another copy's, which an editable installation lends to every package here
-    if spec is None:
-        return None, "it was not compiled at installation"
+    if spec is None or Path(spec.origin).parent.resolve() != PACKAGE:
+        # Or it is another copy's, which an editable installation lends to every package here.
+        return None, not_compiled(spec and Path(spec.origin).parent)
     lacking = sorted(needs(Path(spec.origin)) - instructions())
     if lacking:
         return None, (
@@ -72,7 +72,7 @@ def extension():
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError:
-        return None, "it was not compiled at installation"
+        return None, not_compiled()
     except ImportError as error:
         return None, f"it cannot be loaded ({error}); install again"
     if getattr(module, "interface", None) != INTERFACE:
@@ -81,6 +81,20 @@ def extension():
     if built != here:
         return None, f"it was compiled for torch {built} and this is torch {here}; install again"
     return module, None
+
+
+def not_compiled(other: Path | None = None) -> str:
+    """Why there is no extension here; ``other`` is a copy of the package that has one."""
+    for folder in sys.path if other is None else ():
+        for library in Path(folder, PACKAGE.name).glob("_cpp.*"):
+            if library.parent.resolve() != PACKAGE:
+                other = library.parent.resolve()
+    if other is None:
+        return "it was not compiled at installation"
+    return (
+        f"it was compiled for the copy of this package in {other}, and this one is in {PACKAGE}; "
+        f"install this one: pip install --no-build-isolation -e {PACKAGE.parent}"
+    )
 
 
 def needs(library: Path) -> set[str]:

@@ -82,8 +82,30 @@ def test_another_copys_is_not_loaded(import_as, monkeypatch, tmp_path):
     """The import finds one where another copy of the package is installed to be edited in place."""
     good = SimpleNamespace(interface=cpp.INTERFACE, torch_version=torch.__version__)
     assert import_as(good) == (good, None)
-    monkeypatch.setattr(cpp, "PACKAGE", tmp_path / "other")
-    assert import_as(good) == (None, "it was not compiled at installation")
+    monkeypatch.setattr(cpp, "PACKAGE", tmp_path / "clone" / "fairseq_casrnn")
+    module, why = import_as(good)
+    assert module is None
+    assert why == (
+        f"it was compiled for the copy of this package in {tmp_path}, and this one is in "
+        f"{tmp_path}/clone/fairseq_casrnn; install this one: pip install --no-build-isolation -e "
+        f"{tmp_path}/clone"
+    )
+
+
+def test_a_clone_beside_the_installed_package(monkeypatch, tmp_path):
+    """``pip install .`` compiles the installed copy; in the clone Python finds the clone."""
+    clone, installed = tmp_path / "clone" / "fairseq_casrnn", tmp_path / "lib" / "fairseq_casrnn"
+    for folder in (clone, installed):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(cpp, "PACKAGE", clone.resolve())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.chdir(clone.parent)
+    monkeypatch.setattr(sys, "path", ["", str(clone.parent), str(installed.parent)])
+    assert cpp.extension.__wrapped__() == (None, "it was not compiled at installation")
+    (installed / "_cpp.cpython-311.so").touch()
+    module, why = cpp.extension.__wrapped__()
+    assert module is None
+    assert f"was compiled for the copy of this package in {installed}, " in why
 
 
 def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, library):
