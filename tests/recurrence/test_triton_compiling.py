@@ -52,10 +52,7 @@ def compiled_only(monkeypatch):
 @pytest.mark.parametrize("kind", ["step", "sequence"])
 def test_kernels_compile_for_a_gpu(case, kind, compiled_only, monkeypatch):
     monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", str(int(kind == "sequence")))
-    dtypes = {"step": [torch.float32], "sequence": [torch.bfloat16]}[kind]
-    if case in FAMILIES and kind == "sequence":
-        dtypes.append(torch.float32)
-    for dtype in dtypes:
+    for dtype in (torch.float32, torch.bfloat16):
         cell, tensors = layer_of(case, 2, 3, 5, dtype)
         del compiled_only[:]
         run("triton", cell, tensors, device="cpu")
