@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import io
 import itertools
 import sys
 from collections.abc import Iterator
@@ -43,6 +44,12 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
     if args.input == "-" and sys.stdin is None:
         raise UserError("standard input is closed; name a file with --input")
+
+
+def answer_in_utf8() -> None:
+    """Have standard output in UTF-8, as the lines are read, whatever the locale."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
 
 
 def load(kind: str, path: Path, data: str | None, **options):

@@ -7,7 +7,14 @@ import sys
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.asking import add_asking_arguments, check, chunks, load, overrides
+from fairseq_casrnn.evaluation.asking import (
+    add_asking_arguments,
+    answer_in_utf8,
+    check,
+    chunks,
+    load,
+    overrides,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
     check(args)
+    answer_in_utf8()
     hub = load("classifier", args.path, args.data, **overrides(args))
     name = "standard input" if args.input == "-" else args.input
     for chunk in chunks(args.input):

@@ -6,7 +6,14 @@ import argparse
 import sys
 
 from fairseq_casrnn.data.command import captured_log
-from fairseq_casrnn.evaluation.asking import add_asking_arguments, check, chunks, load, overrides
+from fairseq_casrnn.evaluation.asking import (
+    add_asking_arguments,
+    answer_in_utf8,
+    check,
+    chunks,
+    load,
+    overrides,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
     check(args)
+    answer_in_utf8()
     hub = load("tagger", args.path, args.data, **overrides(args))
     for chunk in chunks(args.input):
         with captured_log():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Optional
 
 import torch
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary, FairseqDataset, data_utils
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
@@ -74,6 +74,7 @@ class LabelledTask(FairseqTask):
 
     def __init__(self, cfg, dictionary, label_dictionary):
         super().__init__(cfg)
+        self._as_they_stand: dict[str, FairseqDataset] = {}
         self.dictionary, self.label_dictionary = dictionary, label_dictionary
         # What the folder says of its text is kept in the checkpoint, which may go elsewhere.
         self.state.merge_state_dict({"text": self.text_note()})
@@ -183,9 +184,17 @@ class LabelledTask(FairseqTask):
     _validated: Optional[str] = None
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
-        """fairseq's; notes which split is looked at, for ``post_validate`` is not told."""
+        """fairseq's, but a validation sees the training set as it stands, see ``read``.
+
+        Notes which split is looked at, for ``post_validate`` is not told.
+        """
         names = [name for name, known in self.datasets.items() if known is dataset]
         self._validated = names[0] if names else None
+        # Of the two, fairseq's trainer gives this option to the training alone.
+        if names and dataset.shuffle and "grouped_shuffling" not in kwargs:
+            if self._validated not in self._as_they_stand:
+                self._as_they_stand[self._validated] = self.read(self._validated)
+            dataset = self._as_they_stand[self._validated]
         return super().get_batch_iterator(dataset, *args, **kwargs)
 
     def max_positions(self):

@@ -77,18 +77,20 @@ class SentenceClassificationTask(LabelledTask):
     # --- data ----------------------------------------------------------------------------------
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs):
-        """Load ``split``, with a part of another corpus if ``--mix`` says so and it is train's.
+        """Load ``split``; to train on it, with a part of another corpus if ``--mix`` says so.
 
         Raises:
             UserError: a file is missing, the parts differ in length, or a class is unknown.
         """
-        train = split == "train"
+        train = split == "train" and "task_cfg" not in kwargs  # given by fairseq-validate alone
         dataset = self._load(self.cfg.data, split, train)
         if self.cfg.mix and train:
             folder, fraction = parse_mix(self.cfg.mix)
-            if os.path.isdir(os.path.join(folder, "input1")) and not self.pairs:
+            pairs = os.path.isdir(os.path.join(folder, "input1"))
+            if os.path.isdir(folder) and pairs != self.pairs:
+                kinds = ("single sentences", "pairs of sentences")
                 raise UserError(
-                    f"{folder} holds pairs of sentences and {self.cfg.data} single ones; --mix "
+                    f"{folder} holds {kinds[pairs]} and {self.cfg.data} {kinds[self.pairs]}; --mix "
                     "needs another of the same kind"
                 )
             extra = self._load(folder, split, train)

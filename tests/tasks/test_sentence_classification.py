@@ -268,6 +268,25 @@ def test_results_of_validations(data, tmp_path):
     assert not (tmp_path / "validation.json").exists()
 
 
+def test_validation_of_the_training_set(data):
+    """As it stands, and without a change to what is being trained on, nor to its epoch."""
+    task = setup(data, mix=f"{data}:0.25", forget_singletons=0.5)
+    mixed = task.load_dataset("train")
+    assert len(mixed) == 96 + 24
+    training = task.get_batch_iterator(mixed, max_sentences=8, epoch=3, grouped_shuffling=False)
+    assert training.dataset is mixed
+    chosen = mixed.chosen.tolist()
+    plain = task.get_batch_iterator(mixed, max_sentences=8).dataset
+    assert task.get_batch_iterator(mixed, max_sentences=8).dataset is plain
+    assert len(plain) == 96
+    assert plain.forget is None
+    assert not plain.shuffle
+    assert (mixed.base.epoch, mixed.chosen.tolist()) == (3, chosen)
+    # fairseq-validate needs no other corpus, which may be elsewhere by then.
+    task.cfg.mix = "nowhere:0.25"
+    assert len(task.load_dataset("train", task_cfg=task.cfg)) == 96
+
+
 def test_only_training_is_shuffled_and_forgets(data):
     for split, random in (("train", True), ("valid", False)):
         dataset = load(data, split, forget_singletons=0.5)

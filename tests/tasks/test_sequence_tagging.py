@@ -127,6 +127,17 @@ def test_forgotten_words_keep_their_spelling(data):
     assert changed == written.count("Rome") > 0
 
 
+def test_validation_of_the_training_set(data):
+    """As it stands, and without a change to the epoch of the training."""
+    task = setup(data, forget_singletons=0.5)
+    dataset = task.load_dataset("train")
+    training = task.get_batch_iterator(dataset, max_sentences=8, epoch=3, grouped_shuffling=False)
+    plain = task.get_batch_iterator(dataset, max_sentences=8).dataset
+    assert training.dataset is dataset
+    assert (plain.shuffle, plain.forget, len(plain)) == (False, None, len(dataset))
+    assert dataset.epoch == 3
+
+
 def test_only_training_is_shuffled_and_forgets(data):
     task = setup(data, forget_singletons=0.5)
     for split, random in (("train", True), ("valid", False)):

@@ -11,6 +11,7 @@ from fairseq.models import MODEL_REGISTRY
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation import predict as predicting
 
 from .common import LINES, train
 
@@ -48,6 +49,15 @@ def test_predict(trained, capsys, tmp_path, monkeypatch):
     assert predict(capsys, "--path", path, "--input", tmp_path / "input") == answers
     every = predict(capsys, "--path", path, "--input", tmp_path / "input", "--all")
     assert all(row.count("\t") == 1 and "negative:" in row for row in every)
+
+
+def test_answers_are_in_utf8(trained, tmp_path, monkeypatch):
+    """As the labels are, whatever the locale."""
+    (tmp_path / "input").write_text("good\n")
+    monkeypatch.setattr(predicting, "answer", lambda *_: "schön")
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    assert cli.main(["predict", "--path", str(trained), "--input", str(tmp_path / "input")]) == 0
+    assert sys.stdout.buffer.getvalue() == "schön\n".encode()
 
 
 def test_another_tokenizer(trained, capsys, tmp_path):

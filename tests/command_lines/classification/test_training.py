@@ -119,9 +119,14 @@ def test_mixing_in_another_corpus(data, tmp_path, tmp_path_factory):
     assert f"mixing in 12 of 49 sentences of {extra}" in done.log
 
 
-def test_pairs_are_not_mixed_into_single_sentences(data, pair_data, tmp_path):
-    with pytest.raises(UserError, match=r"holds pairs of sentences and .* single ones; --mix"):
-        train(data, tmp_path, "cas_lstm", 1, "--mix", f"{pair_data}:0.5")
+def test_pairs_are_not_mixed_with_single_sentences(data, pair_data, tmp_path):
+    kinds = {data: "single sentences", pair_data: "pairs of sentences"}
+    for ours, theirs in ((data, pair_data), (pair_data, data)):
+        wanted = f"{theirs} holds {kinds[theirs]} and {ours} {kinds[ours]}; --mix needs another"
+        with pytest.raises(UserError, match=re.escape(wanted)):
+            train(ours, tmp_path, "cas_lstm", 1, "--mix", f"{theirs}:0.5")
+    with pytest.raises(UserError, match=r"nowhere/input0/dict\.txt does not exist"):
+        train(pair_data, tmp_path, "cas_lstm", 1, "--mix", f"{tmp_path / 'nowhere'}:0.5")
 
 
 def test_an_unknown_class_in_the_mix(data, tmp_path):

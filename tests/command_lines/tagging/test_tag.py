@@ -63,6 +63,14 @@ def test_tag(trained, hub, capsys, tmp_path, monkeypatch):
     assert [word.rpartition("/")[0] for word in split.split()] == ["Rome,", "it"]
 
 
+def test_answers_are_in_utf8(trained, tmp_path, monkeypatch):
+    """As the text is, whatever the locale."""
+    (tmp_path / "input").write_text("Zürich\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    assert cli.main(["tag", "--path", str(trained), "--input", str(tmp_path / "input")]) == 0
+    assert sys.stdout.buffer.getvalue().startswith("Zürich\t".encode())
+
+
 def test_answers_do_not_depend_on_the_batch(hub):
     together = hub.tag(LINES)
     assert hub.tag(LINES, batch_size=1) == together
