@@ -15,6 +15,17 @@ from warm_python import WarmPython
 torch.set_num_threads(1)
 
 
+# What takes longest, first, so that no worker waits for the other at the end.
+LONGEST = ("test_triton.py", "recipes", "mistakes", "command_lines", "test_benchmarks.py")
+
+
+def pytest_collection_modifyitems(items):
+    def rank(item):
+        return min((i for i, part in enumerate(LONGEST) if part in item.path.parts), default=9)
+
+    items.sort(key=rank)
+
+
 @pytest.fixture(autouse=True)
 def _same_random_numbers():
     """Whatever tests ran before in this process."""
