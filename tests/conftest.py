@@ -16,7 +16,14 @@ torch.set_num_threads(1)
 
 
 # What takes longest, first, so that no worker waits for the other at the end.
-LONGEST = ("test_triton.py", "recipes", "mistakes", "command_lines", "test_benchmarks.py")
+LONGEST = (
+    "test_triton.py",
+    "recipes",
+    "mistakes",
+    "test_registration.py",
+    "command_lines",
+    "test_benchmarks.py",
+)
 
 
 def pytest_collection_modifyitems(items):
