@@ -28,7 +28,8 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items):
     def rank(item):
-        return min((i for i, part in enumerate(LONGEST) if part in item.path.parts), default=9)
+        parts = item.path.parts
+        return min((i for i, part in enumerate(LONGEST) if part in parts), default=len(LONGEST))
 
     items.sort(key=rank)
 

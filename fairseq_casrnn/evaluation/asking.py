@@ -33,23 +33,20 @@ def add_asking_arguments(parser: argparse.ArgumentParser, answers: str) -> None:
     )
 
 
-def overrides(args: argparse.Namespace) -> dict[str, str]:
-    """Options of the model's task that those of the command line replace."""
-    return {} if args.tokenizer is None else {"raw_tokenizer": args.tokenizer}
+def asked(kind: str, args: argparse.Namespace):
+    """The model of a command line; its answers go out in UTF-8, as the lines come in.
 
-
-def check(args: argparse.Namespace) -> None:
-    """Raises UserError for a batch without lines, or where there is nothing to read."""
+    Raises:
+        UserError: a batch without lines, nothing to read, or a bad checkpoint.
+    """
     if args.batch_size < 1:
         raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
     if args.input == "-" and sys.stdin is None:
         raise UserError("standard input is closed; name a file with --input")
-
-
-def answer_in_utf8() -> None:
-    """Have standard output in UTF-8, as the lines are read, whatever the locale."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
+        sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
+    options = {} if args.tokenizer is None else {"raw_tokenizer": args.tokenizer}
+    return load(kind, args.path, args.data, **options)
 
 
 def load(kind: str, path: Path, data: str | None, **options):

@@ -7,14 +7,7 @@ import sys
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.asking import (
-    add_asking_arguments,
-    answer_in_utf8,
-    check,
-    chunks,
-    load,
-    overrides,
-)
+from fairseq_casrnn.evaluation.asking import add_asking_arguments, asked, chunks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
-    check(args)
-    answer_in_utf8()
-    hub = load("classifier", args.path, args.data, **overrides(args))
+    hub = asked("classifier", args)
     name = "standard input" if args.input == "-" else args.input
     for chunk in chunks(args.input):
         items = [item(line, hub.task.pairs, name, number) for number, line in chunk]

@@ -6,14 +6,7 @@ import argparse
 import sys
 
 from fairseq_casrnn.data.command import captured_log
-from fairseq_casrnn.evaluation.asking import (
-    add_asking_arguments,
-    answer_in_utf8,
-    check,
-    chunks,
-    load,
-    overrides,
-)
+from fairseq_casrnn.evaluation.asking import add_asking_arguments, asked, chunks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,9 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
-    check(args)
-    answer_in_utf8()
-    hub = load("tagger", args.path, args.data, **overrides(args))
+    hub = asked("tagger", args)
     for chunk in chunks(args.input):
         with captured_log():
             sentences = hub.tag([line for _, line in chunk], args.batch_size)
