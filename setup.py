@@ -111,7 +111,7 @@ DEV = [
     *DEMO,
     "hypothesis>=6.100",
     "pytest>=8",
-    "pytest-xdist>=3.8",
+    "pytest-xdist>=3.5",
     "ruff>=0.12",
     "tensorboardX>=2.6",
 ]

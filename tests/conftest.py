@@ -15,25 +15,6 @@ from warm_python import WarmPython
 torch.set_num_threads(1)
 
 
-# What takes longest, first, so that no worker waits for the other at the end.
-LONGEST = (
-    "test_triton.py",
-    "recipes",
-    "mistakes",
-    "test_registration.py",
-    "command_lines",
-    "test_benchmarks.py",
-)
-
-
-def pytest_collection_modifyitems(items):
-    def rank(item):
-        parts = item.path.parts
-        return min((i for i, part in enumerate(LONGEST) if part in parts), default=len(LONGEST))
-
-    items.sort(key=rank)
-
-
 @pytest.fixture(autouse=True)
 def _same_random_numbers():
     """Whatever tests ran before in this process."""
