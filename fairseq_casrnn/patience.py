@@ -3,12 +3,16 @@
 Nor do they act while nothing has been learned yet that the metric could show.
 """
 
+import logging
+
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.resumption import after_loading, keep_in_checkpoints
 from fairseq_casrnn.wrapping import program, wrap
 
 ATTRIBUTES = ("best", "num_runs")  # of fairseq_cli.train.should_stop_early
 COUNTERS = ("num_bad_epochs", "cooldown_counter")  # of torch's ReduceLROnPlateau
+
+logger = logging.getLogger(__name__)
 
 
 def keep_patience_on_resume() -> None:
@@ -18,7 +22,7 @@ def keep_patience_on_resume() -> None:
     ``--lr-scheduler reduce_lr_on_plateau`` in torch's scheduler, and saves neither: a resumed
     training takes its first validation for the best so far and goes on longer than one that was not
     interrupted. Nor has a checkpoint of the end of an epoch the step of that scheduler: it is
-    written before.
+    written before. Nor is it known that a training had stopped early, and another epoch follows.
     """
     keep_early_stopping()
     keep_plateau()
@@ -64,8 +68,21 @@ def keep_early_stopping() -> None:
         for name, value in counted.items():
             if name in ATTRIBUTES:
                 setattr(train.should_stop_early, name, value)
+        trainer.validations_without_gain = counted.get("num_runs", 0)
+
+    def epoch(original, cfg, trainer, *args, **kwargs):
+        without_gain = getattr(trainer, "validations_without_gain", 0)  # as the training resumed
+        if not 0 < cfg.checkpoint.patience <= without_gain:
+            return original(cfg, trainer, *args, **kwargs)
+        logger.info(
+            "this training had stopped early, after %d validations without gain; "
+            "raise --patience to go on",
+            without_gain,
+        )
+        return [None], True
 
     keep_in_checkpoints("early_stopping", collect, restore)
+    wrap(train, "train", epoch)
 
 
 def keep_plateau() -> None:

@@ -160,8 +160,9 @@ def test_resuming_keeps_the_count_of_validations_without_gain(data, tmp_path):
     options += ["--lr-patience", "1", "--lr-threshold", "0.1", "--best-checkpoint-metric", "ppl"]
     options += ["--no-epoch-checkpoints"]  # ppl is rounded to two digits, and so the same for ever
     train(data, tmp_path / "whole", "cas_lstm_tiny", *options, epochs=9)
-    for epochs in (2, 4, 9):
-        train(data, tmp_path / "parts", "cas_lstm_tiny", *options, epochs=epochs)
+    for epochs in (2, 4, 9, 9):  # the last finds it stopped
+        done = train(data, tmp_path / "parts", "cas_lstm_tiny", *options, epochs=epochs)
+    assert "raise --patience to go on" in done.log
     whole, parts = (
         checkpoint(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "parts")
     )
@@ -169,6 +170,9 @@ def test_resuming_keeps_the_count_of_validations_without_gain(data, tmp_path):
     assert parts["extra_state"]["train_iterator"]["epoch"] == 6
     rates = [c["last_optimizer_state"]["param_groups"][0]["lr"] for c in (whole, parts)]
     assert rates[0] == rates[1] == pytest.approx(1e-14)  # after two without gain, and two more
+    train(data, tmp_path / "parts", "cas_lstm_tiny", *options, "--patience", "5", epochs=9)
+    parts = checkpoint(tmp_path / "parts" / "checkpoint_last.pt")
+    assert parts["extra_state"]["train_iterator"]["epoch"] == 7
 
 
 def test_resuming_between_epochs_keeps_the_step_of_the_rate(data, tmp_path):
