@@ -75,7 +75,7 @@ def keep_early_stopping() -> None:
         if not 0 < cfg.checkpoint.patience <= without_gain:
             return original(cfg, trainer, *args, **kwargs)
         logger.info(
-            "this training had stopped early, after %d validations without gain; "
+            "no gain in the last %d validations: the training stays stopped; "
             "raise --patience to go on",
             without_gain,
         )

@@ -40,8 +40,10 @@ FILES = {
 }
 PLAIN = {"train": "train", "valid": "dev", "test": "test"}
 WHERE = {
-    "snli": "get snli_1.0.zip from https://nlp.stanford.edu/projects/snli/",
-    "multinli": "get multinli_1.0.zip from https://cims.nyu.edu/~sbowman/multinli/",
+    "snli": "get snli_1.0.zip from https://nlp.stanford.edu/projects/snli/, or give --corpus "
+    "multinli for MultiNLI's files",
+    "multinli": "get multinli_1.0.zip from https://cims.nyu.edu/~sbowman/multinli/, or give "
+    "--corpus snli for SNLI's files",
 }
 COLUMNS = ("gold_label", "sentence1_binary_parse", "sentence2_binary_parse")
 

@@ -25,8 +25,10 @@ from fairseq_casrnn.data.tables import read_pairs
 
 LABELS = {"0": "different", "1": "same"}
 WHERE = {
-    "quora": "get Quora_question_pair_partition.zip from https://github.com/zhiguowang/BiMPM",
-    "mrpc": "get MRPC from https://www.microsoft.com/en-us/download/details.aspx?id=52398",
+    "quora": "get Quora_question_pair_partition.zip from https://github.com/zhiguowang/BiMPM, "
+    "or give --corpus mrpc for MRPC's files",
+    "mrpc": "get MRPC from https://www.microsoft.com/en-us/download/details.aspx?id=52398, "
+    "or give --corpus quora for Quora's files",
 }
 
 

@@ -168,6 +168,7 @@ def test_plain_snli_is_not_multinli(tmp_path, capsys):
     assert (
         f"{raw} holds no multinli_1.0_dev_matched.jsonl nor multinli_1.0_dev_matched.txt" in error
     )
+    assert "or give --corpus snli for SNLI's files" in error
 
 
 def test_official_files_count_before_plain_ones(tmp_path):
@@ -332,6 +333,13 @@ def test_mrpc(tmp_path):
     out = run(paraphrase, raw, tmp_path / "out", "--corpus", "mrpc", "--valid-size", 10)
     assert [note(out)[f"{s} pairs"] for s in ("train", "valid", "test")] == [50, 10, 11]
     assert read_back(out)[0].startswith('" ')  # split off as Moses does, and not escaped
+
+
+def test_mrpc_is_not_quora(tmp_path, capsys):
+    raw = write_mrpc(tmp_path / "raw")
+    error = fails(paraphrase.main, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert f"{raw} holds no train.tsv; get Quora" in error
+    assert error.rstrip().endswith("or give --corpus mrpc for MRPC's files")
 
 
 def test_sick(tmp_path):
