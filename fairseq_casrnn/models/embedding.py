@@ -51,6 +51,8 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
     header; some tokens of 840B contain spaces), or word2vec's text format (a first line "count
     dimension"). Of several lines for one word the first counts.
 
+    A line with more numbers than the dimension is left out with a warning.
+
     Returns:
         How many words were found; of fairseq's own symbols, such as </s>, the vectors are taken,
         too, but not counted.
@@ -58,7 +60,7 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
     Raises:
         UserError: naming the file and line.
     """
-    dim, found = table.embedding_dim, set()
+    dim, found, too_long = table.embedding_dim, set(), []
     try:
         stream = open(path, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
@@ -77,6 +79,12 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
             if len(pieces) > dim + 1 and is_number(pieces[1]) and number == 1:
                 check_dim(len(pieces) - 1, dim, path, number)
             index = dictionary.indices.get(word)
+            if (
+                index is None
+                and pieces[0] in dictionary.indices
+                and all(map(is_number, pieces[1:]))
+            ):
+                too_long.append(number)
             if index is None or index in found:
                 continue
             try:
@@ -90,6 +98,14 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
                 )
             table.weight[index] = vector
             found.add(index)
+    if too_long:
+        logger.warning(
+            "%s, line %d%s: more than %d numbers; left out",
+            path,
+            too_long[0],
+            f" and {len(too_long) - 1} more" if too_long[1:] else "",
+            dim,
+        )
     # fairseq-preprocess fills its dictionaries up with words that it makes up.
     words = {
         index

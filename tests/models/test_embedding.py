@@ -110,6 +110,14 @@ def test_says_how_many_were_found(path, caplog):
     assert f"{path}: vectors for 2 of {len(WORDS) - WORDS.nspecial} types" in caplog.text
 
 
+def test_lines_of_too_many_numbers_are_told(path, caplog):
+    """Such a line could as well be of a word with spaces, but the dictionary has it without."""
+    weight = load(path, "w4 1 1 1\nw5 0 2 2 2\nelse 0 2 2 2\nat name 3 3 3\nw6 0 0 4 4 4\n")
+    (warning,) = (r.getMessage() for r in caplog.records if r.levelname == "WARNING")
+    assert warning == f"{path}, line 2 and 1 more: more than 3 numbers; left out"
+    assert weight[WORDS.index("w5")].abs().max() <= 0.1
+
+
 def test_counts_words_alone(path, caplog):
     """Neither fairseq's symbols, which word2vec's files have, too, nor those it fills up with."""
     caplog.set_level(logging.INFO)
