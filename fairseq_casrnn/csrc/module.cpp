@@ -194,6 +194,24 @@ Tensor run_mm(const Tensor& a, const Tensor& b, const Maybe& bias) {
   return y;
 }
 
+// y += a · b.
+void run_add_mm(const Tensor& y, const Tensor& a, const Tensor& b) {
+  const Quiet quiet;
+  multiply(y, a, b, {}, {}, true);
+}
+
+Factor make_factor(const Tensor& b, const Tensor& a) {
+  const Quiet quiet;
+  return Factor(b, a);
+}
+
+Tensor run_factor(const Factor& factor, const Tensor& a) {
+  const Quiet quiet;
+  const Tensor y = at::empty({a.size(0), factor.columns()}, a.options());
+  factor.multiply(y, a);
+  return y;
+}
+
 std::tuple<Tensor, bool> run_log_probs(const Tensor& x, const Tensor& weight, const Maybe& bias) {
   const Quiet quiet;
   return log_probs(x, weight, dense(bias));
@@ -219,7 +237,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 13;  // INTERFACE there
+  m.attr("interface") = 14;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
 #ifdef INTRA_OP_PARALLEL  // of ATen/Parallel.h, which without it runs everything on one thread
@@ -232,6 +250,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("routed", &run_routed, release());
   m.def("is_narrow", &is_narrow);
   m.def("mm", &run_mm, release());
+  m.def("add_mm", &run_add_mm, release());
   m.def("cross_entropy", &run_cross_entropy, release());
   m.def("log_probs", &run_log_probs, release());
   m.def("best_sums", &run_best_sums, release());
@@ -243,6 +262,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("mix_words_backward", quietly(&mix_words_backward), release());
   m.def("gather_words", quietly(&gather_words), release());
   m.def("gather_words_backward", quietly(&gather_words_backward), release());
+  py::class_<Factor>(m, "Factor").def(py::init(&make_factor), release()).def("mm", &run_factor, release());
   py::class_<DecoderSteps>(m, "DecoderSteps")
       .def(py::init([](const std::vector<LayerFields>& layers, const DecoderFields& fields) {
         return DecoderSteps(make_decoder(layers, fields));

@@ -30,6 +30,8 @@ class Factor {
   // a: the first a that it will be multiplied with, and the one with the most rows; like all, with dense rows.
   Factor(at::Tensor b, const at::Tensor& a);
 
+  int64_t columns() const { return b_.size(1); }
+
   void multiply(const at::Tensor& y, const at::Tensor& a, const at::Tensor& bias = {},
                 const RowsDone& done = {}) const;
 

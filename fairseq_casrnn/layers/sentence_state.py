@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..cells.base import at_least_one
 from ..errors import UserError
 from ..recurrence import engine_name
-from ..recurrence.products import linear
+from ..recurrence.products import Repeated, linear
 from ..recurrence.sentence_state import words_of
 from .sequences import check_lengths, run_packed
 
@@ -137,58 +137,51 @@ class SentenceStateLSTM(nn.Module):
         h0 = self.h0.to(gx.dtype)
         h, g = words.alike(h0), h0.expand(batch, self.num_sentence_nodes, -1)
         state = (h, torch.zeros_like(h), g, torch.zeros_like(g))
+        weights = _Weights(self)
         for _ in range(self.num_steps):
             if self.recompute and torch.is_grad_enabled():
-                state = checkpoint(self._step, words, gx, *state, use_reentrant=False)
+                state = checkpoint(self._step, words, weights, gx, *state, use_reentrant=False)
             else:
-                state = self._step(words, gx, *state)
+                state = self._step(words, weights, gx, *state)
         return words.whole(state[0]), words.nodes(state[2]).flatten(1)
 
-    def _step(self, words, gx: Tensor, h: Tensor, c: Tensor, g: Tensor, c_g: Tensor):
+    def _step(self, words, weights, gx: Tensor, h: Tensor, c: Tensor, g: Tensor, c_g: Tensor):
         """All states of one step from those of the step before: h, c, g, c_g.
 
         Args:
             words: of the batch, which has all that has to do with lengths.
+            weights: :class:`_Weights`.
             gx: W_ih x + b of each word, (…, G*H).
             h, c: (…, H) likewise.
             g, c_g: ``(B, K, H)``.
         """
         # Eq. 2.
         around, total = words.look_around(h, self.window)
-        gates = linear(around, self.weight_hh)
+        gates = weights.around(around)
         nodes = self.num_sentence_nodes
-        shared = (
-            linear(g.flatten(1), self.weight_gh) if nodes else gx.new_zeros(len(g), len(self.bias))
-        )
+        shared = weights.nodes(g.flatten(1)) if nodes else gx.new_zeros(len(g), len(self.bias))
         new_h, new_c = words.mix(gates, gx, shared, c, c_g)
-        return new_h, new_c, *self._nodes(words, h, c, total / words.lengths, g, c_g)
+        return new_h, new_c, *self._nodes(words, weights, h, c, total / words.lengths, g, c_g)
 
-    def _nodes(self, words, h, c, mean, g, c_g):
+    def _nodes(self, words, weights, h, c, mean, g, c_g):
         """Eq. 3, for all K nodes; mean: ``(B, H)``, of the words' h."""
-        size, nodes = self.hidden_size, self.num_sentence_nodes
+        nodes = self.num_sentence_nodes
         if not nodes:
             return g, c_g
-        w_g, w_f, w_o = self.weight_sg.view(nodes, 3, size, size).unbind(1)  # (K, H, H) each
-        u_g, u_f, u_o = self.weight_sh.view(nodes, 3, size, size).unbind(1)
-        b_g, b_f, b_o = self.bias_s.view(nodes, 3, size).unbind(1)  # (K, H) each
 
-        def apart(x, weight):  # every node's own weight on a common input: (…, K*H)
-            return linear(x, weight.flatten(0, 1))
+        def split(x, *parts):  # (…, K*parts*H)
+            return x.unflatten(-1, (nodes, *parts, self.hidden_size))
 
-        def own(weight):  # every node's own weight on its own state: (B, K, H)
-            return torch.einsum("bki,khi->bkh", g, weight)
-
-        def split(x):
-            return x.unflatten(-1, (nodes, size))
-
+        b_g, b_f, b_o = split(self.bias_s, 3).unbind(1)  # (K, H) each
+        mean_g, mean_o = split(weights.mean(mean), 2).unbind(2)
+        own = torch.stack([weigh(g[:, k]) for k, weigh in enumerate(weights.own)], 1)
+        own_f, own_o = own.chunk(2, dim=-1)
         # Of node k for node j: (B, k, j, H).
-        f_nodes = torch.einsum("bji,khi->bkjh", g, w_g) + (split(apart(mean, u_g)) + b_g).unsqueeze(
-            2
-        )
-        o = (own(w_o) + split(apart(mean, u_o)) + b_o).sigmoid()
+        f_nodes = split(weights.each_other(g)).transpose(1, 2) + (mean_g + b_g).unsqueeze(2)
+        o = (own_o + mean_o + b_o).sigmoid()
         # Shares are exp(σ − 1): the factor 1/e is common to all.
         f_nodes = (f_nodes.sigmoid() - 1).exp()
-        cells, shares = words.gather(apart(h, u_f), (own(w_f) + b_f).flatten(1), c)
+        cells, shares = words.gather(weights.word(h), (own_f + b_f).flatten(1), c)
         new_c_g = (cells + (f_nodes * c_g.unsqueeze(1)).sum(2)) / (shares + f_nodes.sum(2))
         return o * new_c_g.tanh(), new_c_g
 
@@ -198,3 +191,29 @@ class SentenceStateLSTM(nn.Module):
             f"{self.input_size}, {self.hidden_size}, num_steps={self.num_steps}, "
             f"window={self.window}, num_sentence_nodes={self.num_sentence_nodes}"
         )
+
+
+class _Weights:
+    """The products of a step, whose weights are those of all steps.
+
+    Attributes:
+        around: W_hh ξ, of the words.
+        nodes: W_gh g, of all nodes' states.
+        each_other: W_g of every node on any node's state, (…, K*H).
+        own: W_f and W_o of each node on its own state, (…, 2*H).
+        word: U_f of every node on a word's state, (…, K*H).
+        mean: U_g and U_o of every node on the words' mean, (…, K*2*H).
+    """
+
+    def __init__(self, layer: SentenceStateLSTM):
+        size, nodes = layer.hidden_size, layer.num_sentence_nodes
+        self.around = Repeated(layer.weight_hh)
+        if not nodes:
+            return
+        self.nodes = Repeated(layer.weight_gh)
+        of_nodes = layer.weight_sg.view(nodes, 3, size, size)  # g, f, o
+        self.each_other = Repeated(of_nodes[:, 0].flatten(0, 1))
+        self.own = [Repeated(weights.flatten(0, 1)) for weights in of_nodes[:, 1:]]
+        of_words = layer.weight_sh.view(nodes, 3, size, size)
+        self.word = Repeated(of_words[:, 1].flatten(0, 1))
+        self.mean = Repeated(of_words[:, ::2].flatten(0, 2))

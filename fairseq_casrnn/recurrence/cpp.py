@@ -40,7 +40,7 @@ KERNELS: dict[type[Cell], str] = {
 """The kernel of each cell; by exact class, for a subclass may compute something else."""
 
 
-INTERFACE = 13
+INTERFACE = 14
 """Number of the interface between this file and ``csrc/module.cpp``; both change together."""
 
 

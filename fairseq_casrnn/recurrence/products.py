@@ -33,6 +33,30 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return y.view(*x.shape[:-1], -1)
 
 
+class Repeated:
+    """The map x → x · weightᵀ, as :func:`linear`, of several x in turn: those of a loop's steps.
+
+    The compiled extension brings ``weight`` ``(O, I)`` into order once for all of them, and adds
+    its gradients up in place, where torch would make one of its size for each x. An object serves
+    one forward and the backward of it, and x with as many rows as the first or fewer.
+    """
+
+    def __init__(self, weight: Tensor):
+        self._weight, self._shared, self._sink = weight, None, None
+        if weight.dtype in (torch.float32, torch.float64) and _extension(weight) is not None:
+            self._shared = _Shared()
+            if weight.requires_grad and torch.is_grad_enabled():
+                self._sink = _Gathered.apply(weight, self._shared)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``(*, O)`` of x ``(*, I)``."""
+        if self._shared is None:
+            return linear(x, self._weight)
+        rows = x.reshape(-1, x.size(-1))
+        y = _Repeated.apply(rows, self._weight, self._sink, self._shared)
+        return y.view(*x.shape[:-1], -1)
+
+
 def log_probs(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, bool] | None:
     """Log-probabilities ``(N, O)`` of x ``(N, I)``, :func:`linear` and its log softmax in one pass.
 
@@ -71,4 +95,78 @@ class _Linear(torch.autograd.Function):
             linear(grad, weight.t()) if wants_x else None,
             linear(grad.t(), x.t()) if wants_weight else None,
             grad.sum(0) if wants_bias else None,
+        )
+
+
+def _dense(x: Tensor) -> Tensor:
+    return x.contiguous().resolve_neg()
+
+
+class _Shared:
+    """What the products with a weight have in common; it must not hold what holds it."""
+
+    def __init__(self):
+        self.factors: dict[bool, object] = {}
+        self.gradient: Tensor | None = None
+        self.backward_pass: int | None = None  # that the gradient is of
+
+    def product(self, x: Tensor, weight: Tensor, back: bool) -> Tensor:
+        """X times the weight, or times its transpose."""
+        if back not in self.factors:
+            factor = weight.detach().resolve_neg()
+            self.factors[back] = cpp.extension()[0].Factor(factor if back else factor.t(), x)
+        return self.factors[back].mm(x)
+
+    def add(self, grad: Tensor, x: Tensor) -> Tensor | None:
+        """Add to the weight's gradient; returned is what autograd is to add to what it has."""
+        # One that did not want this gradient, or failed, leaves some of it behind.
+        current = torch._C._current_graph_task_id()
+        if self.gradient is not None and self.backward_pass == current:
+            cpp.extension()[0].add_mm(self.gradient, grad.t(), x)
+            return None
+        self.gradient, self.backward_pass = cpp.extension()[0].mm(grad.t(), x, None), current
+        return self.gradient
+
+
+class _Gathered(torch.autograd.Function):
+    """The weight, as what its products give their gradients to, and nothing else does.
+
+    So autograd has nothing to add to the first, and finds in it what the others added.
+    """
+
+    @staticmethod
+    def forward(ctx, weight, shared):
+        ctx.shared = shared
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.shared.gradient = None
+        return grad, None
+
+
+class _Repeated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, sink, shared):
+        ctx.save_for_backward(x, weight)
+        ctx.shared = shared
+        return shared.product(_dense(x), weight, back=False)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        wants_x, _, wants_weight, _ = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # second derivatives
+            return (
+                grad @ weight if wants_x else None,
+                None,
+                grad.t() @ x if wants_weight else None,
+                None,
+            )
+        grad, x = _dense(grad), _dense(x)
+        return (
+            ctx.shared.product(grad, weight, back=True) if wants_x else None,
+            None,
+            ctx.shared.add(grad, x) if wants_weight else None,
+            None,
         )
