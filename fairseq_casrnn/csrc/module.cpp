@@ -200,9 +200,10 @@ void run_add_mm(const Tensor& y, const Tensor& a, const Tensor& b) {
   multiply(y, a, b, {}, {}, true);
 }
 
-Factor make_factor(const Tensor& b, const Tensor& a) {
+Factor make_factor(const Tensor& b, const Tensor& a, int64_t products) {
+  TORCH_CHECK(products > 0, products, " products");
   const Quiet quiet;
-  return Factor(b, a);
+  return Factor(b, a, products);
 }
 
 Tensor run_factor(const Factor& factor, const Tensor& a) {

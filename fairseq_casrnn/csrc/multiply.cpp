@@ -14,7 +14,7 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kFewest = 64;  // with fewer rows, packing costs more than it saves
+constexpr int64_t kFewest = 64;  // with fewer rows, packing for one product costs more than it saves
 constexpr int64_t kAligned = 16;
 
 // What of K is multiplied at once: so much that y is seldom read again, and so little that the rows and
@@ -41,7 +41,10 @@ int64_t rows_in_memory(int64_t rows, int64_t columns, int64_t shares) {
   return std::min({(rows + shares - 1) / shares, rows_in_cache(columns), each});
 }
 
-bool pays(int64_t rows, const Tensor& b) { return rows >= rows_worth_panels(kFewest) && has_panels(b); }
+bool pays(int64_t rows, const Tensor& b, int64_t products = 1) {
+  constexpr int64_t kFewestOfMany = 16;
+  return rows >= rows_worth_panels(std::max(kFewest / products, kFewestOfMany)) && has_panels(b);
+}
 
 // The panels for rows [first, first + count) of b, as the product with a wants them.
 Panels piece(const Tensor& a, const Tensor& b, int64_t first, int64_t count) {
@@ -97,8 +100,8 @@ void multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& b
   multiply_by_pieces(y, x, add, bias, done, [&](int64_t first, int64_t count) { return piece(x, b, first, count); });
 }
 
-Factor::Factor(Tensor b, const Tensor& a) : b_(std::move(b)) {
-  if (!pays(a.size(0), b_)) return;
+Factor::Factor(Tensor b, const Tensor& a, int64_t products) : b_(std::move(b)) {
+  if (!pays(a.size(0), b_, products)) return;
   const int64_t inner = b_.size(0), depth = depth_at_once(inner);
   for (int64_t first = 0; first < inner; first += depth)
     pieces_.push_back(piece(a, b_, first, std::min(depth, inner - first)));

@@ -28,7 +28,8 @@ void multiply(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, con
 class Factor {
  public:
   // a: the first a that it will be multiplied with, and the one with the most rows; like all, with dense rows.
-  Factor(at::Tensor b, const at::Tensor& a);
+  // products: how many there will be with as many rows.
+  Factor(at::Tensor b, const at::Tensor& a, int64_t products = 1);
 
   int64_t columns() const { return b_.size(1); }
 

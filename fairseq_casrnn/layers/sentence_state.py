@@ -207,13 +207,17 @@ class _Weights:
 
     def __init__(self, layer: SentenceStateLSTM):
         size, nodes = layer.hidden_size, layer.num_sentence_nodes
-        self.around = Repeated(layer.weight_hh)
+
+        def repeated(weight):
+            return Repeated(weight, layer.num_steps)
+
+        self.around = repeated(layer.weight_hh)
         if not nodes:
             return
-        self.nodes = Repeated(layer.weight_gh)
+        self.nodes = repeated(layer.weight_gh)
         of_nodes = layer.weight_sg.view(nodes, 3, size, size)  # g, f, o
-        self.each_other = Repeated(of_nodes[:, 0].flatten(0, 1))
-        self.own = [Repeated(weights.flatten(0, 1)) for weights in of_nodes[:, 1:]]
+        self.each_other = repeated(of_nodes[:, 0].flatten(0, 1))
+        self.own = [repeated(weights.flatten(0, 1)) for weights in of_nodes[:, 1:]]
         of_words = layer.weight_sh.view(nodes, 3, size, size)
-        self.word = Repeated(of_words[:, 1].flatten(0, 1))
-        self.mean = Repeated(of_words[:, ::2].flatten(0, 2))
+        self.word = repeated(of_words[:, 1].flatten(0, 1))
+        self.mean = repeated(of_words[:, ::2].flatten(0, 2))

@@ -39,12 +39,16 @@ class Repeated:
     The compiled extension brings ``weight`` ``(O, I)`` into order once for all of them, and adds
     its gradients up in place, where torch would make one of its size for each x. An object serves
     one forward and the backward of it, and x with as many rows as the first or fewer.
+
+    Args:
+        weight: ``(O, I)``.
+        times: of how many x, at least 1.
     """
 
-    def __init__(self, weight: Tensor):
+    def __init__(self, weight: Tensor, times: int):
         self._weight, self._shared, self._sink = weight, None, None
         if weight.dtype in (torch.float32, torch.float64) and _extension(weight) is not None:
-            self._shared = _Shared()
+            self._shared = _Shared(times)
             if weight.requires_grad and torch.is_grad_enabled():
                 self._sink = _Gathered.apply(weight, self._shared)
 
@@ -105,7 +109,8 @@ def _dense(x: Tensor) -> Tensor:
 class _Shared:
     """What the products with a weight have in common; it must not hold what holds it."""
 
-    def __init__(self):
+    def __init__(self, times: int):
+        self.times = times
         self.factors: dict[bool, object] = {}
         self.gradient: Tensor | None = None
         self.backward_pass: int | None = None  # that the gradient is of
@@ -114,7 +119,9 @@ class _Shared:
         """X times the weight, or times its transpose."""
         if back not in self.factors:
             factor = weight.detach().resolve_neg()
-            self.factors[back] = cpp.extension()[0].Factor(factor if back else factor.t(), x)
+            self.factors[back] = cpp.extension()[0].Factor(
+                factor if back else factor.t(), x, self.times
+            )
         return self.factors[back].mm(x)
 
     def add(self, grad: Tensor, x: Tensor) -> Tensor | None:

@@ -102,7 +102,7 @@ def test_padding_is_not_computed(monkeypatch):
     monkeypatch.setattr("fairseq_casrnn.layers.sentence_state.linear", product)
     monkeypatch.setattr(
         "fairseq_casrnn.layers.sentence_state.Repeated",
-        lambda weight: partial(product, weight=weight),
+        lambda weight, times: partial(product, weight=weight),
     )
     layer_of(engine="cpp")(rand(5, 3, I), torch.tensor(LENGTHS))
     assert sum(LENGTHS) < 5 * 3
