@@ -66,46 +66,59 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
     except OSError as error:
         raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
     with stream, torch.no_grad():
-        for number, line in enumerate(read_lines(stream, path), 1):
-            pieces = line.rstrip("\r\n ").split(" ")
-            if pieces == [""]:
-                continue
-            if number == 1 and is_header(pieces):
-                check_dim(int(pieces[1]), dim, path, number)
-                continue
-            if len(pieces) < dim + 1:
-                check_dim(len(pieces) - 1, dim, path, number)
-            word = " ".join(pieces[:-dim])  # GloVe 840B has tokens with spaces
-            if len(pieces) > dim + 1 and is_number(pieces[1]) and number == 1:
-                check_dim(len(pieces) - 1, dim, path, number)
-            index = dictionary.indices.get(word)
-            if (
-                index is None
-                and pieces[0] in dictionary.indices
-                and all(map(is_number, pieces[1:]))
-            ):
-                too_long.append(number)
-            if index is None or index in found:
-                continue
-            try:
-                vector = torch.tensor([float(value) for value in pieces[-dim:]])
-            except ValueError:
-                raise UserError(f"{path}, line {number}: not a word and {dim} numbers") from None
-            if not vector.isfinite().all():
-                raise UserError(
-                    f"{path}, line {number}: a number is not finite (NaN or infinite); correct or "
-                    "drop the line"
-                )
-            table.weight[index] = vector
-            found.add(index)
+        for number, pieces in entries(stream, path, dim):
+            index = dictionary.indices.get(" ".join(pieces[:-dim]))
+            if index is None:
+                if pieces[0] in dictionary.indices and all(map(is_number, pieces[1:])):
+                    too_long.append(number)
+            elif index not in found:
+                table.weight[index] = vector(pieces[-dim:], path, number)
+                found.add(index)
     if too_long:
+        more = f" and {len(too_long) - 1} more" if too_long[1:] else ""
         logger.warning(
-            "%s, line %d%s: more than %d numbers; left out",
-            path,
-            too_long[0],
-            f" and {len(too_long) - 1} more" if too_long[1:] else "",
-            dim,
+            "%s, line %d%s: more than %d numbers; left out", path, too_long[0], more, dim
         )
+    return report_coverage(found, dictionary, path, dim)
+
+
+def entries(stream, path, dim):
+    """Yields (number, pieces) of each line: a word, of several where it has spaces, and numbers.
+
+    GloVe 840B has tokens with spaces.
+    """
+    for number, line in enumerate(read_lines(stream, path), 1):
+        pieces = line.rstrip("\r\n ").split(" ")
+        if pieces == [""]:
+            continue
+        if number == 1 and is_header(pieces):
+            check_dim(int(pieces[1]), dim, path, number)
+            continue
+        if len(pieces) < dim + 1 or (number == 1 and is_number(pieces[1])):
+            check_dim(len(pieces) - 1, dim, path, number)
+        yield number, pieces
+
+
+def vector(numbers, path, line) -> torch.Tensor:
+    """The vector that ``numbers``, strings, are. Raises UserError where they are none."""
+    try:
+        values = torch.tensor([float(value) for value in numbers])
+    except ValueError:
+        raise UserError(f"{path}, line {line}: not a word and {len(numbers)} numbers") from None
+    if not values.isfinite().all():
+        raise UserError(
+            f"{path}, line {line}: a number is not finite (NaN or infinite); correct or "
+            "drop the line"
+        )
+    return values
+
+
+def report_coverage(found, dictionary, path, dim) -> int:
+    """Log, and return, how many of the dictionary's words are among the indices ``found``.
+
+    Raises:
+        UserError: none is.
+    """
     # fairseq-preprocess fills its dictionaries up with words that it makes up.
     words = {
         index

@@ -55,6 +55,11 @@ RAGGED_PRODUCTS = 1 << 22
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` as it lies in memory for C++, which knows neither strides nor a pending sign."""
+    return tensor.contiguous().resolve_neg()
+
+
 @functools.cache
 def extension():
     """``(module, None)``, or ``(None, why not)`` when there is no compiled extension to use."""

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import cpp
+from .cpp import dense
 
 # Rows; with fewer, bringing a weight into another order costs more than it saves.
 LARGE = 256
@@ -102,10 +103,6 @@ class _Linear(torch.autograd.Function):
         )
 
 
-def _dense(x: Tensor) -> Tensor:
-    return x.contiguous().resolve_neg()
-
-
 class _Shared:
     """What the products with a weight have in common; it must not hold what holds it."""
 
@@ -157,7 +154,7 @@ class _Repeated(torch.autograd.Function):
     def forward(ctx, x, weight, sink, shared):
         ctx.save_for_backward(x, weight)
         ctx.shared = shared
-        return shared.product(_dense(x), weight, back=False)
+        return shared.product(dense(x), weight, back=False)
 
     @staticmethod
     def backward(ctx, grad):
@@ -170,7 +167,7 @@ class _Repeated(torch.autograd.Function):
                 grad.t() @ x if wants_weight else None,
                 None,
             )
-        grad, x = _dense(grad), _dense(x)
+        grad, x = dense(grad), dense(x)
         return (
             ctx.shared.product(grad, weight, back=True) if wants_x else None,
             None,

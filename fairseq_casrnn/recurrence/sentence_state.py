@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import autocast, cpp, eager, engine_name
+from .cpp import dense
 from .ragged import Padded, Ragged, padding_mask
 
 
@@ -141,11 +142,6 @@ class RaggedWords:
         """Σᵢ eᵢ⊙cᵢ and Σᵢ eᵢ over the words, ``(B, K, H)`` each."""
         tensors = map(dense, (gates, gg, c))
         return _Gather.apply(*tensors, self.layout.counts)
-
-
-def dense(tensor: Tensor) -> Tensor:
-    """``tensor`` as it lies in memory for C++, which knows neither strides nor a pending sign."""
-    return tensor.contiguous().resolve_neg()
 
 
 class _LookAround(torch.autograd.Function):

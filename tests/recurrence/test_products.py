@@ -157,7 +157,7 @@ def test_a_single_column_of_another_matrix(precision, rows):
     assert_close([products.linear(columns, weight)], [columns @ weight.t()], tolerance)
 
 
-def steps(multiply, weight, parts):
+def steps(multiply, parts):
     """A loop's products: what each step gets depends on the step before."""
     results = []
     for x in parts:
@@ -174,9 +174,9 @@ def test_repeated_products(precision, rows, dtype):
     parts[1], parts[2] = rand(40, rows, dtype=dtype).t(), rand(2, rows // 2, 40, dtype=dtype)
     parts[3] = parts[3][: rows - 1]
     parts = [x.requires_grad_() for x in parts]
-    ours = steps(products.Repeated(weight, 3), weight, parts)
+    ours = steps(products.Repeated(weight, 3), parts)
     exact = [t.detach().double().requires_grad_() for t in (weight, *parts)]
-    theirs = steps(lambda x: x @ exact[0].t(), exact[0], exact[1:])
+    theirs = steps(lambda x: x @ exact[0].t(), exact[1:])
     assert [y.shape for y in ours] == [y.shape for y in theirs]
     grads = gradients(weighted(ours), [weight, *parts])
     expected = gradients(weighted(theirs), exact)
@@ -189,8 +189,8 @@ def test_repeated_products_differentiated_in_parts():
     """Nothing of one pass is left for the next: not what it left out, nor what it added up."""
     weight = rand(50, 40).float().requires_grad_()
     parts = [rand(80, 40, seed=n).float().requires_grad_() for n in range(3)]
-    ours = steps(products.Repeated(weight, 3), weight, parts)
-    theirs = steps(lambda x: x @ weight.t(), weight, parts)
+    ours = steps(products.Repeated(weight, 3), parts)
+    theirs = steps(lambda x: x @ weight.t(), parts)
     for wanted in (parts[:1], [weight], [weight, *parts], [weight], parts[1:]):
         for last in (3, 2):  # outputs
             found, known = (
