@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .recurrence import cpp
+from .recurrence.memory import readable
 from .wrapping import wrap
 
 
@@ -63,6 +64,7 @@ def supports(lprobs: Tensor, scores: Tensor) -> bool:
     """Whether the compiled code can choose among these."""
     return (
         compiled()
+        and readable(lprobs, scores)
         and lprobs.is_contiguous()
         and lprobs.device.type == scores.device.type == "cpu"
         and lprobs.dtype == scores.dtype == torch.float32

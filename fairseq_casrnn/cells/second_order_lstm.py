@@ -41,7 +41,7 @@ class SecondOrderCell(Cell):
 
     def blocks(self, gates):
         """Views i, f, g, o of ``(B, S*4*H)``, each ``(B, S, H)``."""
-        return gates.view(gates.size(0), self.routes, 4, -1).unbind(2)
+        return gates.unflatten(-1, (self.routes, 4, gates.size(-1) // self.ih_blocks)).unbind(2)
 
     def step(self, gx, gh, h, c, extra, params):
         i, f, g, o = self.blocks(gx + gh)

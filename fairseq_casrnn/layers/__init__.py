@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Unpack
 
 from ..cells import FAMILIES, family
+from .dropout import dropout_probability
 from .pooling import Pooling
 from .recurrent import CASLSTM, DGLSTM, GRU, LSTM, HighwayLSTM, NormalizedLSTM, SecondOrderLSTM
 from .sentence_state import SentenceStateLSTM
 from .shortcut import ShortcutStackedLSTM
-from .stack import RecurrentStack
+from .stack import RecurrentStack, TorchOptions
 
 LAYERS = {
     "stacked_lstm": LSTM,
@@ -31,8 +33,11 @@ def build(
     dropout: float = 0.0,
     options=None,
     engine: str | None = None,
+    **torch_options: Unpack[TorchOptions],
 ) -> RecurrentStack:
     """A stack of the family ``name``; ``options`` is any object with its options as attributes.
+
+    A single layer gets no dropout, without the warning that its constructor would give.
 
     Raises:
         UserError: unknown family, or sizes and options it cannot be built with.
@@ -40,13 +45,19 @@ def build(
     fields = [f.name for f in dataclasses.fields(family(name).options)]
     chosen = {key: getattr(options, key) for key in fields if hasattr(options, key)}
     sizes = (input_size, hidden_size, num_layers)
+    if num_layers == 1:
+        dropout = 0.0 * dropout_probability(dropout)
     if name in LAYERS:
         return LAYERS[name](
-            *sizes, bidirectional=bidirectional, dropout=dropout, engine=engine, **chosen
+            *sizes,
+            bidirectional=bidirectional,
+            dropout=dropout,
+            engine=engine,
+            **chosen,
+            **torch_options,
         )
-    return RecurrentStack(
-        name, *sizes, bidirectional, dropout, family(name).options(**chosen), engine
-    )
+    options = family(name).options(**chosen)
+    return RecurrentStack(name, *sizes, bidirectional, dropout, options, engine, **torch_options)
 
 
 __all__ = [

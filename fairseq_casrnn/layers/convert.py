@@ -16,8 +16,8 @@ class LikeTorchLSTM:
         """A layer with the function of ``lstm``; its two biases are added into one.
 
         ``options`` go to the constructor, for instance ``lam=0`` for a CASLSTM of several layers,
-        whose vertical gate's weights are then zero. Sizes, dropout, dtype, device and mode are
-        those of ``lstm``.
+        whose vertical gate's weights are then zero. Sizes, bias, batch_first, dropout,
+        dtype, device and mode are those of ``lstm``.
 
         Raises:
             UserError: this layer cannot compute what ``lstm`` does.
@@ -36,7 +36,8 @@ class LikeTorchLSTM:
                     parameter.zero_()
                 w_ih[:rows] = theirs("weight_ih")
                 w_hh[:rows] = theirs("weight_hh")
-                bias[:rows] = theirs("bias_ih") + theirs("bias_hh")
+                if lstm.bias:
+                    bias[:rows] = theirs("bias_ih") + theirs("bias_hh")
         return layer
 
     def to_torch_lstm(self) -> nn.LSTM:
@@ -54,8 +55,9 @@ class LikeTorchLSTM:
             for theirs, (w_ih, w_hh, bias, _) in _pairs(lstm, self):
                 theirs("weight_ih").copy_(w_ih[:rows])
                 theirs("weight_hh").copy_(w_hh[:rows])
-                theirs("bias_ih").copy_(bias[:rows])
-                theirs("bias_hh").zero_()
+                if self.bias:
+                    theirs("bias_ih").copy_(bias[:rows])
+                    theirs("bias_hh").zero_()
         return lstm
 
 
@@ -67,9 +69,10 @@ def from_torch_gru(cls, gru: nn.GRU):
         for theirs, (w_ih, w_hh, bias, (bias_n,)) in _pairs(gru, layer):
             w_ih.copy_(theirs("weight_ih"))
             w_hh.copy_(theirs("weight_hh"))
-            bias.copy_(theirs("bias_ih"))
-            bias[:inner] += theirs("bias_hh")[:inner]
-            bias_n.copy_(theirs("bias_hh")[inner:])
+            if gru.bias:
+                bias.copy_(theirs("bias_ih"))
+                bias[:inner] += theirs("bias_hh")[:inner]
+                bias_n.copy_(theirs("bias_hh")[inner:])
     return layer
 
 
@@ -81,9 +84,10 @@ def to_torch_gru(layer) -> nn.GRU:
         for theirs, (w_ih, w_hh, bias, (bias_n,)) in _pairs(gru, layer):
             theirs("weight_ih").copy_(w_ih)
             theirs("weight_hh").copy_(w_hh)
-            theirs("bias_ih").copy_(bias)
-            theirs("bias_hh").zero_()
-            theirs("bias_hh")[inner:] = bias_n
+            if layer.bias:
+                theirs("bias_ih").copy_(bias)
+                theirs("bias_hh").zero_()
+                theirs("bias_hh")[inner:] = bias_n
     return gru
 
 
@@ -100,10 +104,8 @@ def _is_plain_lstm(layer) -> bool:
 def _check_torch(module, kind) -> None:
     if not isinstance(module, kind):
         raise UserError(f"expected a torch.nn.{kind.__name__}, not a {type(module).__name__}")
-    if not module.bias or module.proj_size:
-        raise UserError("only a torch module with biases and without projections can be converted")
-    if module.batch_first:
-        raise UserError("the layers read (time, batch, feature); set batch_first=False to convert")
+    if module.proj_size:
+        raise UserError("a torch module with projections (proj_size) cannot be converted")
 
 
 def _layer_like(cls, module, kind, options):
@@ -117,10 +119,14 @@ def _layer_like(cls, module, kind, options):
         module.hidden_size,
         num_layers=module.num_layers,
         bidirectional=both,
-        dropout=module.dropout,
+        dropout=module.dropout if module.num_layers > 1 else 0.0,
+        bias=module.bias,
+        batch_first=module.batch_first,
+        device=module.weight_ih_l0.device,
+        dtype=module.weight_ih_l0.dtype,
         **options,
     )
-    return layer.to(module.weight_ih_l0).train(module.training)
+    return layer.train(module.training)
 
 
 def _torch_like(kind, layer):
@@ -136,8 +142,12 @@ def _torch_like(kind, layer):
         layer.num_layers,
         bidirectional=bool(layer.bidirectional),
         dropout=layer.dropout if layer.num_layers > 1 else 0.0,  # torch warns: there is no between
+        bias=layer.bias,
+        batch_first=layer.batch_first,
+        device=layer.weight_ih_l0.device,
+        dtype=layer.weight_ih_l0.dtype,
     )
-    return module.to(layer.bias_l0).train(layer.training)
+    return module.train(layer.training)
 
 
 def _pairs(module, layer):

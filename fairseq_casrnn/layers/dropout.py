@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import UserError
+from ..recurrence.memory import readable
 
 BITS = 16  # an element's; probabilities are rounded to multiples of 2**-16
 FEWEST = 4096  # elements
@@ -54,6 +55,7 @@ def _is_faster(x: Tensor, count: int, p: float) -> bool:
         and x.dtype == torch.float32
         and count >= FEWEST
         and 0 < _threshold(p) < 2**BITS
+        and readable(x)
     )
 
 

@@ -1,6 +1,11 @@
-"""The recurrent layers by name; :class:`.stack.RecurrentStack` is what they share."""
+"""The recurrent layers by name; :class:`.stack.RecurrentStack` is what they share.
+
+All take ``bias``, ``batch_first``, ``device`` and ``dtype``, too: :class:`.stack.TorchOptions`.
+"""
 
 from __future__ import annotations
+
+from typing import Unpack
 
 import torch
 import torch.nn.functional as F
@@ -12,27 +17,45 @@ from ..errors import UserError
 from ..recurrence import Choice
 from ..recurrence.attention import mix
 from . import convert
-from .stack import RecurrentStack
+from .stack import RecurrentStack, TorchOptions
 
 
 class LSTM(convert.LikeTorchLSTM, RecurrentStack):
     """Stacked LSTM. Blocks i f g o; one bias a layer."""
 
     def __init__(
-        self, input_size, hidden_size, num_layers=1, bidirectional=False, dropout=0.0, engine=None
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bidirectional=False,
+        dropout=0.0,
+        engine=None,
+        **torch_options: Unpack[TorchOptions],
     ):
         sizes = (input_size, hidden_size, num_layers)
-        super().__init__("stacked_lstm", *sizes, bidirectional, dropout, engine=engine)
+        super().__init__(
+            "stacked_lstm", *sizes, bidirectional, dropout, engine=engine, **torch_options
+        )
 
 
 class NormalizedLSTM(RecurrentStack):
     """LSTM with softmax over input and forget gate (S-LSTM paper, eq. 1). Blocks i f g o."""
 
     def __init__(
-        self, input_size, hidden_size, num_layers=1, bidirectional=False, dropout=0.0, engine=None
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bidirectional=False,
+        dropout=0.0,
+        engine=None,
+        **torch_options: Unpack[TorchOptions],
     ):
         sizes = (input_size, hidden_size, num_layers)
-        super().__init__("normalized_lstm", *sizes, bidirectional, dropout, engine=engine)
+        super().__init__(
+            "normalized_lstm", *sizes, bidirectional, dropout, engine=engine, **torch_options
+        )
 
 
 class GRU(RecurrentStack):
@@ -43,10 +66,19 @@ class GRU(RecurrentStack):
     """
 
     def __init__(
-        self, input_size, hidden_size, num_layers=1, bidirectional=False, dropout=0.0, engine=None
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bidirectional=False,
+        dropout=0.0,
+        engine=None,
+        **torch_options: Unpack[TorchOptions],
     ):
         sizes = (input_size, hidden_size, num_layers)
-        super().__init__("stacked_gru", *sizes, bidirectional, dropout, engine=engine)
+        super().__init__(
+            "stacked_gru", *sizes, bidirectional, dropout, engine=engine, **torch_options
+        )
 
     @classmethod
     def from_torch_gru(cls, gru: nn.GRU) -> GRU:
@@ -73,31 +105,58 @@ class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
         bidirectional=False,
         dropout=0.0,
         engine=None,
+        **torch_options: Unpack[TorchOptions],
     ):
         options = CASOptions(lam=lam)
         sizes = (input_size, hidden_size, num_layers)
-        super().__init__("cas_lstm", *sizes, bidirectional, dropout, options, engine)
-        self.lam = lam
+        super().__init__(
+            "cas_lstm", *sizes, bidirectional, dropout, options, engine, **torch_options
+        )
+
+    @property
+    def lam(self) -> float | str | None:
+        """λ as it was given; of another λ, make another layer."""
+        return self.options.lam
+
+    def extra_repr(self) -> str:
+        """The sizes, λ and what is not at its default, for ``repr``."""
+        return f"{super().extra_repr()}, lam={self.lam!r}"
 
 
 class HighwayLSTM(convert.LikeTorchLSTM, RecurrentStack):
     """Highway LSTM (CAS-LSTM paper, eq. 17-18). Blocks i f g o, above the bottom also d."""
 
     def __init__(
-        self, input_size, hidden_size, num_layers=2, bidirectional=False, dropout=0.0, engine=None
+        self,
+        input_size,
+        hidden_size,
+        num_layers=2,
+        bidirectional=False,
+        dropout=0.0,
+        engine=None,
+        **torch_options: Unpack[TorchOptions],
     ):
         sizes = (input_size, hidden_size, num_layers)
-        super().__init__("highway_lstm", *sizes, bidirectional, dropout, engine=engine)
+        super().__init__(
+            "highway_lstm", *sizes, bidirectional, dropout, engine=engine, **torch_options
+        )
 
 
 class DGLSTM(RecurrentStack):
     """Depth-gated LSTM (its paper's eq. 12-18), with peepholes. Blocks i f g o, above also d."""
 
     def __init__(
-        self, input_size, hidden_size, num_layers=2, bidirectional=False, dropout=0.0, engine=None
+        self,
+        input_size,
+        hidden_size,
+        num_layers=2,
+        bidirectional=False,
+        dropout=0.0,
+        engine=None,
+        **torch_options: Unpack[TorchOptions],
     ):
         sizes = (input_size, hidden_size, num_layers)
-        super().__init__("dg_lstm", *sizes, bidirectional, dropout, engine=engine)
+        super().__init__("dg_lstm", *sizes, bidirectional, dropout, engine=engine, **torch_options)
 
 
 class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
@@ -134,18 +193,34 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
         temperature_decay=0.9,
         temperature_floor=1e-4,
         engine=None,
+        **torch_options: Unpack[TorchOptions],
     ):
         options = SecondOrderOptions(num_cells, temperature, temperature_decay, temperature_floor)
-        check_routing(options, routing, assignment)
+        self._table = check_routing(options, routing, assignment)
         self.routing = routing
         sizes = (input_size, hidden_size, num_layers)
-        super().__init__("second_order_lstm", *sizes, bidirectional, dropout, options, engine)
-        if routing == "assignment":
-            self.register_buffer(
-                "assignment", torch.as_tensor(assignment, dtype=torch.long).clone()
-            )
+        super().__init__(
+            "second_order_lstm", *sizes, bidirectional, dropout, options, engine, **torch_options
+        )
+        device, dtype = torch_options.get("device"), torch_options.get("dtype")
+        if self._table is not None:
+            empty = torch.empty(len(self._table), dtype=torch.long, device=device)
+            self.register_buffer("assignment", empty)
         else:
-            self.register_buffer("temperature", torch.tensor(float(temperature)))
+            self.register_buffer("temperature", torch.empty((), device=device, dtype=dtype))
+        self._reset_buffers()
+
+    def reset_parameters(self, bound=None):
+        """Those of the base; the temperature is that of the first epoch again."""
+        super().reset_parameters(bound)
+        self._reset_buffers()
+
+    def _reset_buffers(self):
+        # While the base is constructed there are none yet.
+        if "assignment" in self._buffers:
+            self.assignment.copy_(self._table)
+        elif "temperature" in self._buffers:
+            self.set_epoch(1)
 
     def parameter_shapes(self, k):
         """Those of the base; ``attention`` only where it routes."""
@@ -182,24 +257,36 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
             return Choice(scores.argmax(-1), count)
         return mix(scores, self.temperature)
 
+    def extra_repr(self) -> str:
+        """The sizes, S and what is not at its default, for ``repr``."""
+        routing = "" if self.routing == "attention" else f", routing={self.routing!r}"
+        return f"{super().extra_repr()}, num_cells={self.options.num_cells}{routing}"
 
-def check_routing(options: SecondOrderOptions, routing: str, assignment) -> None:
-    """Raises UserError when the routing options contradict each other."""
+
+def check_routing(options: SecondOrderOptions, routing: str, assignment) -> Tensor | None:
+    """The table of routing by assignment as a tensor ``(V,)`` on the CPU, else None.
+
+    Raises:
+        UserError: options that contradict each other, or a cell that is not there.
+    """
     if routing not in ("attention", "assignment"):
         raise UserError(f"routing is {routing!r}; use 'attention' or 'assignment'")
     if (assignment is not None) != (routing == "assignment"):
         raise UserError(
             "assignment is the token-to-cell table of routing='assignment', and only of that"
         )
+    table = None
     if assignment is not None:
-        table: Tensor = torch.as_tensor(assignment)
+        table = torch.as_tensor(assignment, device="cpu")
         fits = table.dim() == 1 and table.numel() and not table.is_floating_point()
         if not fits or not 0 <= int(table.min()) <= int(table.max()) < options.num_cells:
             raise UserError(
                 f"assignment must be a list of cells from 0 to {options.num_cells - 1}, "
                 "one per token"
             )
+        table = table.to(torch.long, copy=True)
     if not (options.temperature > 0 and options.temperature_floor > 0):
         raise UserError("temperature and temperature_floor must be greater than 0")
     if not 0 < options.temperature_decay <= 1:
         raise UserError(f"temperature_decay is {options.temperature_decay}; it must lie in (0, 1]")
+    return table

@@ -10,11 +10,11 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
 
 from ..cells.base import at_least_one
-from ..errors import UserError
 from ..recurrence import engine_name
+from ..recurrence.memory import readable
 from ..recurrence.products import Repeated, linear
 from ..recurrence.sentence_state import words_of
-from .sequences import check_lengths, run_packed
+from .sequences import check_input, check_lengths, from_time_first, run_packed, to_time_first
 
 
 class SentenceStateLSTM(nn.Module):
@@ -44,6 +44,8 @@ class SentenceStateLSTM(nn.Module):
             a fraction of the memory for a third more time.
         engine: ``cpp`` passes over the gates in compiled loops and leaves padding out, any other
             in torch's operations; None for the default of :mod:`fairseq_casrnn.recurrence`.
+        batch_first: input and output are ``(B, T, …)``.
+        device, dtype: of the parameters.
 
     Parameters, with G = 2w + K + 4 gates **i l_w…l_1 f r_1…r_w s_1…s_K o u**: ``weight_hh``
     (G·H, (2w+1)·H), ``weight_ih`` (G·H, I), ``weight_gh`` (G·H, K·H), ``bias`` (G·H); for the
@@ -65,6 +67,10 @@ class SentenceStateLSTM(nn.Module):
         num_sentence_nodes: int = 1,
         recompute: bool = False,
         engine: str | None = None,
+        *,
+        batch_first: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         self.input_size = at_least_one("input_size", input_size)
@@ -72,26 +78,29 @@ class SentenceStateLSTM(nn.Module):
         self.num_steps = at_least_one("num_steps", num_steps)
         self.window = at_least_one("window", window)
         self.num_sentence_nodes = at_least_one("num_sentence_nodes", num_sentence_nodes, 0)
-        self.recompute, self.engine = recompute, engine
+        self.recompute, self.engine, self.batch_first = recompute, engine, bool(batch_first)
         if engine is not None:
             engine_name(engine)
         self.output_size = self.hidden_size
         self.node_size = self.num_sentence_nodes * self.hidden_size
         size, nodes = self.hidden_size, self.num_sentence_nodes
         rows = (2 * self.window + nodes + 4) * size
-        self.weight_hh = nn.Parameter(torch.empty(rows, (2 * self.window + 1) * size))
-        self.weight_ih = nn.Parameter(torch.empty(rows, self.input_size))
-        self.bias = nn.Parameter(torch.empty(rows))
+        shapes = {
+            "weight_hh": (rows, (2 * self.window + 1) * size),
+            "weight_ih": (rows, self.input_size),
+            "bias": (rows,),
+        }
         of_nodes = {
             "weight_gh": (rows, nodes * size),
             "weight_sg": (nodes * 3 * size, size),
             "weight_sh": (nodes * 3 * size, size),
             "bias_s": (nodes * 3 * size,),
         }
-        for name, shape in of_nodes.items():
-            # Without nodes there are none: data-parallel training waits for every gradient.
-            self.register_parameter(name, nn.Parameter(torch.empty(shape)) if nodes else None)
-        self.h0 = nn.Parameter(torch.empty(size))
+        for name, shape in {**shapes, **of_nodes, "h0": (size,)}.items():
+            # Without nodes they have none: data-parallel training waits for every gradient.
+            wanted = nodes or name not in of_nodes
+            parameter = torch.empty(shape, device=device, dtype=dtype) if wanted else None
+            self.register_parameter(name, nn.Parameter(parameter) if wanted else None)
         self.reset_parameters()
 
     def reset_parameters(self, bound: float | None = None) -> None:
@@ -113,25 +122,30 @@ class SentenceStateLSTM(nn.Module):
         """Run all steps over a batch.
 
         Args:
-            x: ``(T, B, input_size)``, or a PackedSequence.
+            x: ``(T, B, input_size)``, ``(B, T, input_size)`` with ``batch_first``, a
+                PackedSequence, or a single sentence ``(T, input_size)``, whose results have no
+                dimension B either.
             lengths: ``(B,)`` in any order, or None when nothing is padding or x is packed.
 
         Returns:
-            The words' states ``(T, B, H)``, zero at padding, or a PackedSequence if x is one, and
-            the sentence nodes' ``(B, K*H)``.
+            The words' states, ``(T, B, H)`` or as x has its dimensions, zero at padding, or a
+            PackedSequence if x is one; and the sentence nodes', ``(B, K*H)``.
 
         Raises:
             UserError: shapes that do not fit.
         """
         if isinstance(x, PackedSequence):
-            return run_packed(self.forward, x, lengths)
-        shape = tuple(x.shape)
-        if len(shape) != 3 or shape[-1] != self.input_size or 0 in shape:
-            raise UserError(
-                f"input has shape {shape}; expected (time, batch, {self.input_size}), not empty"
-            )
-        steps, batch, _ = shape
-        words = words_of(self.engine, x, check_lengths(lengths, steps, batch, x.device))
+            return run_packed(self._forward, x, lengths)
+        check_input(x, self.input_size, self.weight_ih.dtype, self.batch_first)
+        words, g = self._forward(to_time_first(x, self.batch_first), lengths)
+        return from_time_first(words, x, self.batch_first), g.squeeze(0) if x.dim() == 2 else g
+
+    def _forward(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        """:meth:`forward` for x ``(T, B, input_size)``."""
+        check_input(x, self.input_size, self.weight_ih.dtype)
+        steps, batch, _ = x.shape
+        engine = self.engine if readable(*self.parameters()) else "reference"
+        words = words_of(engine, x, check_lengths(lengths, steps, batch, x.device))
         # For all steps at once. Not even NaN at padding may reach a weight's gradient.
         gx = linear(words.rows(x), self.weight_ih, self.bias)
         h0 = self.h0.to(gx.dtype)
@@ -186,10 +200,14 @@ class SentenceStateLSTM(nn.Module):
         return o * new_c_g.tanh(), new_c_g
 
     def extra_repr(self) -> str:
-        """The sizes, for ``repr``."""
-        return (
-            f"{self.input_size}, {self.hidden_size}, num_steps={self.num_steps}, "
-            f"window={self.window}, num_sentence_nodes={self.num_sentence_nodes}"
+        """The sizes and what is not at its default, for ``repr``."""
+        changed = [name for name in ("recompute", "batch_first") if getattr(self, name)]
+        return ", ".join(
+            [
+                f"{self.input_size}, {self.hidden_size}, num_steps={self.num_steps}",
+                f"window={self.window}, num_sentence_nodes={self.num_sentence_nodes}",
+                *(f"{name}=True" for name in changed),
+            ]
         )
 
 

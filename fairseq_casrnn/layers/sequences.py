@@ -9,31 +9,79 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ..errors import UserError
+from ..recurrence.memory import readable
+
+
+def check_input(x: Tensor, size: int, dtype: torch.dtype, batch_first: bool = False) -> None:
+    """Check that x is ``(T, B, size)``, ``(B, T, size)`` if batch_first, or ``(T, size)``.
+
+    Raises:
+        UserError: another shape, no time step, or, outside of autocast, another dtype.
+    """
+    shape = tuple(x.shape)
+    if len(shape) not in (2, 3) or shape[-1] != size:
+        expected = "batch, time" if batch_first else "time, batch"
+        raise UserError(
+            f"input has shape {shape}; expected ({expected}, {size}), or (time, {size}) for a "
+            "single sequence"
+        )
+    if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+        raise UserError(
+            f"input is of {x.dtype} and the layer of {dtype}; convert one of them, as with "
+            f"x.to({dtype})"
+        )
+    if shape[1 if batch_first and len(shape) == 3 else 0] == 0:
+        raise UserError(f"input has shape {shape}; it needs at least one time step")
+
+
+def to_time_first(x: Tensor, batch_first: bool) -> Tensor:
+    """X as ``(T, B, …)``, from ``(B, T, …)`` if batch_first, or from a single ``(T, I)``."""
+    if x.dim() == 2:
+        return x.unsqueeze(1)
+    return x.transpose(0, 1) if batch_first else x
+
+
+def from_time_first(output: Tensor, x: Tensor, batch_first: bool) -> Tensor:
+    """The reverse of :func:`to_time_first` for a layer's output, x being its input as given."""
+    if x.dim() == 2:
+        return output.squeeze(1)
+    return output.transpose(0, 1) if batch_first else output
 
 
 def check_lengths(lengths, steps: int, batch: int, device) -> Tensor | None:
-    """``lengths`` as a long tensor on ``device``, or None when every sequence fills all ``steps``.
+    """A copy of ``lengths`` as int64 on ``device``, or None when every sequence has all ``steps``.
+
+    The values of lengths that are fake, batched or being traced cannot be looked at.
 
     Raises:
         UserError: not one length per sequence, or a length outside 1…steps.
     """
     if lengths is None:
         return None
-    try:
-        given = torch.as_tensor(lengths)
-    except (TypeError, ValueError):
-        raise UserError(f"lengths is {lengths!r}; give one whole number per sequence") from None
-    lengths = given.long()
-    if given.is_floating_point() and not torch.equal(lengths.to(given.dtype), given):
-        raise UserError("lengths holds fractions; give one whole number per sequence")
-    if lengths.shape != (batch,):
+    given = lengths
+    if not torch.is_tensor(lengths):
+        try:
+            given = torch.as_tensor(lengths, device="cpu")
+        except (TypeError, ValueError):
+            raise UserError(f"lengths is {lengths!r}; give one whole number per sequence") from None
+    if given.dtype == torch.bool or given.is_complex():
+        raise UserError(f"lengths is of {given.dtype}; give one whole number per sequence")
+    if given.shape != (batch,):
         raise UserError(
-            f"lengths has shape {tuple(lengths.shape)}; expected ({batch},), one per sequence"
+            f"lengths has shape {tuple(given.shape)}; expected ({batch},), one per sequence"
         )
-    low, high = (int(v) for v in lengths.aminmax())
+    if batch == 0:
+        return None
+    # A copy, since autograd may read it again after the caller has changed the original.
+    lengths = given.to(device, torch.long, copy=True)
+    if not readable(given):
+        return lengths
+    if given.is_floating_point() and not torch.equal(lengths.to(given), given):
+        raise UserError("lengths holds fractions; give one whole number per sequence")
+    low, high = (int(v) for v in given.aminmax())
     if low < 1 or high > steps:
         raise UserError(f"lengths run from {low} to {high}; each must lie in 1…{steps}")
-    return None if low == steps else lengths.to(device)
+    return None if low == steps else lengths
 
 
 def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,8 @@ from ..cells.base import at_least_one
 from ..errors import UserError
 from .dropout import dropout, dropout_probability
 from .recurrent import LSTM
-from .sequences import run_packed
+from .sequences import check_input, from_time_first, run_packed, to_time_first
+from .stack import TorchOptions
 
 CONNECTIONS = ("shortcut", "residual", "word", "none")
 
@@ -37,6 +39,7 @@ class ShortcutStackedLSTM(nn.Module):
         connection: one of the above.
         dropout: on the outputs that a layer reads from those below it, not on the words.
         engine: name of a recurrence engine, None for the default.
+        bias, batch_first, device, dtype: see :class:`.stack.TorchOptions`.
 
     Parameters: those of :class:`.LSTM` under ``layers.{i}.``, for instance
     ``layers.0.weight_ih_l0_reverse``.
@@ -52,6 +55,7 @@ class ShortcutStackedLSTM(nn.Module):
         connection: str = "shortcut",
         dropout: float = 0.0,
         engine: str | None = None,
+        **torch_options: Unpack[TorchOptions],
     ):
         super().__init__()
         if connection not in CONNECTIONS:
@@ -68,8 +72,9 @@ class ShortcutStackedLSTM(nn.Module):
         self.hidden_sizes, self.connection = tuple(sizes), connection
         self.dropout = dropout_probability(dropout)
         self.output_size = 2 * sizes[-1]
+        self.batch_first = bool(torch_options.pop("batch_first", False))
         self.layers = nn.ModuleList(
-            LSTM(self.layer_input_size(i), size, bidirectional=True, engine=engine)
+            LSTM(self.layer_input_size(i), size, bidirectional=True, engine=engine, **torch_options)
             for i, size in enumerate(sizes)
         )
 
@@ -102,18 +107,28 @@ class ShortcutStackedLSTM(nn.Module):
         """Run all layers.
 
         Args:
-            x: ``(T, B, input_size)``, or a PackedSequence.
+            x: ``(T, B, input_size)``, ``(B, T, input_size)`` with ``batch_first``, a
+                PackedSequence, or a single sequence ``(T, input_size)``, whose results have no
+                dimension B either.
             lengths: ``(B,)`` in any order, or None when nothing is padding or x is packed.
 
         Returns:
-            ``output, (h_n, c_n)`` of the last layer: output ``(T, B, 2H)``, zero at padding, or a
-            PackedSequence if x is one; h_n, c_n ``(2, B, H)``.
+            ``output, (h_n, c_n)`` of the last layer: output ``(T, B, 2H)`` or as x has its
+            dimensions, zero at padding, or a PackedSequence if x is one; h_n, c_n ``(2, B, H)``.
 
         Raises:
             UserError: shapes that do not fit.
         """
         if isinstance(x, PackedSequence):
-            return run_packed(self.forward, x, lengths)
+            return run_packed(self._forward, x, lengths)
+        check_input(x, self.input_size, self.layers[0].weight_ih_l0.dtype, self.batch_first)
+        output, (h_n, c_n) = self._forward(to_time_first(x, self.batch_first), lengths)
+        if x.dim() == 2:
+            h_n, c_n = h_n.squeeze(1), c_n.squeeze(1)
+        return from_time_first(output, x, self.batch_first), (h_n, c_n)
+
+    def _forward(self, x: Tensor, lengths: Tensor | None):
+        """:meth:`forward` for x ``(T, B, input_size)``."""
         outputs: list[Tensor] = []
         for layer in self.layers:
             output, state = layer(self.layer_input(x, outputs), lengths=lengths)
@@ -121,5 +136,13 @@ class ShortcutStackedLSTM(nn.Module):
         return output, state
 
     def extra_repr(self) -> str:
-        """The sizes, for ``repr``."""
-        return f"{self.input_size}, {list(self.hidden_sizes)}, connection={self.connection!r}"
+        """The sizes and what is not at its default, for ``repr``."""
+        rest = "".join(
+            f", {name}={value}"
+            for name, value in (("dropout", self.dropout), ("batch_first", self.batch_first))
+            if value
+        )
+        return f"{self.input_size}, {list(self.hidden_sizes)}, connection={self.connection!r}{rest}"
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: there is one layout of the parameters. For code written for ``nn.LSTM``."""

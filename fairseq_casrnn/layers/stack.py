@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
+from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +14,32 @@ from .. import recurrence
 from ..cells import family
 from ..cells.base import at_least_one
 from ..errors import UserError
+from ..recurrence.inputs import kept
 from ..recurrence.ragged import padding_mask
 from .dropout import dropout, dropout_probability, locked_dropout
-from .sequences import check_lengths, reverse, run_packed
+from .sequences import (
+    check_input,
+    check_lengths,
+    from_time_first,
+    reverse,
+    run_packed,
+    to_time_first,
+)
+
+
+class TorchOptions(TypedDict, total=False):
+    """Keywords that every recurrent layer takes as ``torch.nn.LSTM`` does.
+
+    Attributes:
+        bias: False for gates without biases; the parameters ``bias_l{k}`` are None then.
+        batch_first: inputs, tokens and outputs are ``(B, T, …)``; states stay ``(L*D, B, H)``.
+        device, dtype: of the parameters.
+    """
+
+    bias: bool
+    batch_first: bool
+    device: torch.device | str | None
+    dtype: torch.dtype | None
 
 
 class RecurrentStack(nn.Module):
@@ -32,6 +57,7 @@ class RecurrentStack(nn.Module):
         dropout: probability on the hidden state passed up between layers, not on a cell or in time.
         options: the family's options dataclass; None for its defaults.
         engine: name of a recurrence engine, None for the default.
+        bias, batch_first, device, dtype: see :class:`TorchOptions`.
 
     Two attributes regularise further, in training: with ``locked_dropout`` the dropout between
     layers drops the same features of a sequence at all its steps (Gal & Ghahramani 2016);
@@ -40,6 +66,12 @@ class RecurrentStack(nn.Module):
 
     Parameters, for layer k and suffix "" or "_reverse": ``weight_ih_l{k}``, ``weight_hh_l{k}``,
     ``bias_l{k}`` and the cell's elementwise ones.
+
+    Raises:
+        UserError: sizes, options or an engine that cannot be.
+
+    Warns:
+        UserWarning: dropout with a single layer, which has no layer to pass anything up to.
     """
 
     dropout_in_inference = False
@@ -54,6 +86,11 @@ class RecurrentStack(nn.Module):
         dropout: float = 0.0,
         options=None,
         engine: str | None = None,
+        *,
+        bias: bool = True,
+        batch_first: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__()
         if bidirectional not in (False, True, "interleaved"):
@@ -66,7 +103,13 @@ class RecurrentStack(nn.Module):
             bidirectional if bidirectional == "interleaved" else bool(bidirectional)
         )
         self.dropout, self.engine = dropout_probability(dropout), engine
+        if self.dropout and self.num_layers == 1:
+            warnings.warn(
+                f"dropout is {dropout}, but acts between layers, and this stack has one",
+                stacklevel=3,
+            )
         self.locked_dropout, self.weight_dropout = False, 0.0
+        self.bias, self.batch_first = bool(bias), bool(batch_first)
         if engine is not None:
             recurrence.engine_name(engine)
         kind = family(name)
@@ -81,7 +124,10 @@ class RecurrentStack(nn.Module):
         for k in range(self.num_layers):
             for suffix in self.suffixes:
                 for key, shape in self.parameter_shapes(k).items():
-                    self.register_parameter(key + suffix, nn.Parameter(torch.empty(shape)))
+                    parameter = None
+                    if self.bias or not key.startswith("bias"):
+                        parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+                    self.register_parameter(key + suffix, parameter)
         self.reset_parameters()
 
     @property
@@ -110,6 +156,9 @@ class RecurrentStack(nn.Module):
         """Called by fairseq's generator; keeps dropout active with its ``--retain-dropout``."""
         chosen = retain_dropout_modules is None or type(self).__name__ in retain_dropout_modules
         self.dropout_in_inference = bool(retain_dropout) and chosen
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: there is one layout of the parameters. For code written for ``nn.LSTM``."""
 
     def layer_input_size(self, k: int) -> int:
         """Features that layer k reads."""
@@ -143,16 +192,22 @@ class RecurrentStack(nn.Module):
                     parameter.zero_()
                 else:
                     parameter.uniform_(-bound, bound)
-            for k, cell in enumerate(self.cells):
+            for k, cell in enumerate(self.cells if self.bias else ()):
                 for suffix in self.suffixes:
                     blocks = getattr(self, f"bias_l{k}{suffix}").view(cell.ih_blocks, -1)
                     blocks[list(cell.open_blocks)] = 1.0
 
     def layer_parameters(self, k: int, suffix: str = ""):
-        """``(weight_ih, weight_hh, bias, elementwise parameters)`` of layer k in one direction."""
+        """``(weight_ih, weight_hh, bias, elementwise parameters)`` of layer k in one direction.
+
+        Biases are zeros where there are none.
+        """
 
         def get(key):
-            return getattr(self, f"{key}_l{k}{suffix}")
+            parameter = getattr(self, f"{key}_l{k}{suffix}")
+            if parameter is None:
+                parameter = self.weight_hh_l0.new_zeros(self.parameter_shapes(k)[f"{key}_l{k}"])
+            return parameter
 
         extra = tuple(get(key) for key, _ in self.cells[k].params)
         return get("weight_ih"), get("weight_hh"), get("bias"), extra
@@ -167,10 +222,13 @@ class RecurrentStack(nn.Module):
         """Run the stack over a batch.
 
         Args:
-            x: ``(T, B, input_size)``, or a PackedSequence.
+            x: ``(T, B, input_size)``, ``(B, T, input_size)`` with ``batch_first``, a
+                PackedSequence, or a single sequence ``(T, input_size)``.
             state: ``(h_0, c_0)``, each ``(L*D, B, H)``, h_0 alone without c, or None for zeros.
             lengths: ``(B,)`` in any order, or None when nothing is padding or x is packed.
-            tokens: ``(T, B)``, read only by routing by token.
+            tokens: ``(T, B)``, ``(B, T)`` with ``batch_first``; read only by routing by token.
+
+        A single sequence has no dimension B, nor have its state, tokens and results.
 
         Returns:
             ``output, (h_n, c_n)`` (``output, h_n`` without c): output ``(T, B, D*H)``, zero at
@@ -181,8 +239,29 @@ class RecurrentStack(nn.Module):
             UserError: shapes that do not fit.
         """
         if isinstance(x, PackedSequence):
-            return run_packed(lambda y, n: self.forward(y, state, n, tokens), x, lengths)
-        self._check_input(x)
+            return run_packed(lambda y, n: self._forward(y, state, n, tokens), x, lengths)
+        check_input(x, self.input_size, self.weight_ih_l0.dtype, self.batch_first)
+        single = x.dim() == 2
+        if single:
+            state = self._map_state(lambda part: part.unsqueeze(1), state)
+            tokens = None if tokens is None else tokens.unsqueeze(1)
+        elif self.batch_first and tokens is not None:
+            tokens = tokens.transpose(0, 1)
+        y = to_time_first(x, self.batch_first)
+        output, final = self._forward(y, state, lengths, tokens)
+        if single:
+            final = self._map_state(lambda part: part.squeeze(1), final)
+        return from_time_first(output, x, self.batch_first), final
+
+    def _map_state(self, function, state):
+        """``function`` of each tensor of a state."""
+        if isinstance(state, (tuple, list)):
+            return tuple(map(function, state))
+        return state if state is None else function(state)
+
+    def _forward(self, x, state, lengths, tokens):
+        """:meth:`forward` for x ``(T, B, input_size)``."""
+        check_input(x, self.input_size, self.weight_ih_l0.dtype)
         steps, batch, _ = x.shape
         lengths = check_lengths(lengths, steps, batch, x.device)
         mask = None
@@ -195,6 +274,9 @@ class RecurrentStack(nn.Module):
         output, finals = run(x, states, lengths, tokens)
         if mask is not None:
             output = output.masked_fill(mask, 0.0)
+        elif output.requires_grad and output._is_view():
+            # Of a buffer that the backward reads, which the caller's in-place operations would hit.
+            output = output.clone()
         h_n = torch.stack([h for h, _ in finals])
         if not self.has_cell:
             return output, h_n
@@ -218,7 +300,7 @@ class RecurrentStack(nn.Module):
         """
         if self.bidirectional:
             raise UserError("a bidirectional stack has no steps: it reads whole sequences")
-        self._check_input(x.unsqueeze(0))
+        check_input(x.unsqueeze(0), self.input_size, self.weight_ih_l0.dtype)
         if state is None:
             state = self.zero_state(x.size(0))
         self._check_state(state, x.size(0))
@@ -238,32 +320,29 @@ class RecurrentStack(nn.Module):
 
     def zero_state(self, batch: int):
         """The all-zero state for ``batch`` sequences, in the form :meth:`forward` takes."""
-        h = self.bias_l0.new_zeros(self.num_layers * self.num_directions, batch, self.hidden_size)
+        h = self.weight_hh_l0.new_zeros(
+            self.num_layers * self.num_directions, batch, self.hidden_size
+        )
         return (h, h.clone()) if self.has_cell else h
-
-    def _check_input(self, x):
-        shape = tuple(x.shape)
-        if len(shape) != 3 or shape[-1] != self.input_size:
-            raise UserError(f"input has shape {shape}; expected (time, batch, {self.input_size})")
-        weight = self.weight_ih_l0
-        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise UserError(
-                f"input is of {x.dtype} and the layer of {weight.dtype}; convert one of them, as "
-                f"with x.to({weight.dtype})"
-            )
-        if 0 in shape:
-            raise UserError(f"input has shape {shape}; it needs a time step and a sequence")
 
     def _check_state(self, state, batch):
         if self.has_cell != isinstance(state, (tuple, list)) or (self.has_cell and len(state) != 2):
             form = "a pair (h_0, c_0)" if self.has_cell else "one tensor, h_0"
             raise UserError(f"the state of a {type(self).__name__} is {form}")
         expected = (self.num_layers * self.num_directions, batch, self.hidden_size)
+        dtype = self.weight_hh_l0.dtype
+        allowed = {dtype}
         for part in state if self.has_cell else (state,):
             if not torch.is_tensor(part):
                 raise UserError(f"a part of the state is {part!r}; expected a tensor")
             if tuple(part.shape) != expected:
                 raise UserError(f"the state has shape {tuple(part.shape)}; expected {expected}")
+            if part.dtype not in allowed and not torch.is_autocast_enabled(part.device.type):
+                raise UserError(
+                    f"the state is of {part.dtype} and the layer of {dtype}; convert one of them, "
+                    f"as with state.to({dtype})"
+                )
+            allowed = {dtype, kept(dtype)}  # step() returns c in single precision for half
 
     def _split_state(self, state, x):
         """The initial (h, c) of each layer and direction, in ``nn.LSTM`` order."""
@@ -323,4 +402,8 @@ class RecurrentStack(nn.Module):
             parts.append(f"bidirectional={self.bidirectional!r}")
         if self.dropout:
             parts.append(f"dropout={self.dropout}")
+        if not self.bias:
+            parts.append("bias=False")
+        if self.batch_first:
+            parts.append("batch_first=True")
         return ", ".join(parts)

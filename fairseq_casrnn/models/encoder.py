@@ -7,6 +7,7 @@ from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
 from ..layers import RecurrentStack
+from ..recurrence.memory import readable
 from .dropout import Dropout
 
 
@@ -51,7 +52,7 @@ class RecurrentEncoder(FairseqEncoder):
             ``rows``, None: see :meth:`reorder_encoder_out`.
         """
         mask = src_tokens.eq(self.padding_idx)
-        if not bool(mask.any()):
+        if readable(mask) and not bool(mask.any()):  # a trace serves batches with padding, too
             mask = lengths = shift = None
         else:
             padding = mask.long()

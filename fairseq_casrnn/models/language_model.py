@@ -276,7 +276,7 @@ class RecurrentLanguageModel(FairseqLanguageModel):
             return layers.SecondOrderLSTM(
                 *sizes,
                 num_cells=cfg.num_cells,
-                dropout=between,
+                dropout=between if cfg.decoder_layers > 1 else 0.0,
                 routing="assignment",
                 assignment=read_assignment(path, dictionary, cfg.num_cells),
                 engine=cfg.engine,

@@ -10,6 +10,9 @@
 The engine is chosen by ``engine=`` of a layer, else by the environment variable ``CASRNN_ENGINE``,
 else ``cpp`` where it was compiled, on the CPU, and otherwise ``eager``.
 
+Tensors that are no plain memory (see :mod:`.memory`), and a batch without sequences, go to
+``reference``, whichever engine was chosen.
+
 With weights in float16 or bfloat16 all engines but ``reference`` keep the sums of gates and the
 cell states in float32.
 """
@@ -22,10 +25,12 @@ import os
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ..errors import UserError
 from . import cpp, eager, reference, triton_loop
 from .inputs import Choice, InputProduct, cast, kept
+from .memory import readable
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +131,8 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     """
     device = weight_hh.device.type
     name = engine_name(engine, device)
+    if h0.size(0) == 0 or not readable(*_tensors(gx), weight_hh, h0, c0, *_tensors(extra), *params):
+        name = "reference"
     if isinstance(extra, Choice):
         alone = name == "cpp" and not autocast(device)
         if alone and cpp.supports_routing(cell, gx, weight_hh, h0, c0):
@@ -140,6 +147,12 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     if isinstance(gx, InputProduct) and name not in TAKES_INPUT:
         gx = gx.compute()
     return ENGINES[name](cell, gx, weight_hh, h0, c0, extra, last, params)
+
+
+def _tensors(given) -> tuple[Tensor | None, ...]:
+    if isinstance(given, InputProduct):
+        return given.x, given.weight, given.bias
+    return (given.cells if isinstance(given, Choice) else given,)
 
 
 def one_step(cell, x, weight_ih, bias, weight_hh, h, c=None, extra=None, params=()):

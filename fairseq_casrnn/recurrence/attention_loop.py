@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..cells.base import Cell
 from .attention import Decode
-from .eager import keeps_graph, refuse_create_graph, without_autocast
+from .eager import check_backward, keeps_graph, without_autocast
 from .products import linear
 
 Maybe = Tensor | None
@@ -256,7 +256,7 @@ class _Decode(torch.autograd.Function):
     @staticmethod
     @without_autocast
     def backward(ctx, grad_out, grad_alpha):
-        refuse_create_graph(ctx.loops.engine)
+        check_backward(ctx.loops.engine, grad_out, grad_alpha)
         b = Buffers.unpack(ctx.saved_tensors, ctx.layout)
         if keeps_graph():
             b.gates = [g.clone() for g in b.gates]

@@ -258,7 +258,7 @@ class _Loop(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
-        eager.refuse_create_graph("cpp")
+        eager.check_backward("cpp", grad_hs, grad_cs, grad_hn, grad_cn)
         cell, layout = ctx.cell, ctx.layout
         x, weight_ih, gates, inner, hs, cs, weight_hh, extra, rows, *params = ctx.saved_tensors
         grad_hs, dh_n = layout.merged(grad_hs, grad_hn)

@@ -15,6 +15,7 @@ from torch import Tensor
 from ..errors import UserError
 from . import cpp
 from .eager import keeps_graph
+from .memory import readable
 
 
 class Wanted(NamedTuple):
@@ -34,7 +35,8 @@ class Wanted(NamedTuple):
 def can_fuse(weight: Tensor) -> bool:
     """Whether :func:`cross_entropy` serves a vocabulary with this ``weight``."""
     return (
-        weight.device.type == "cpu"
+        readable(weight)
+        and weight.device.type == "cpu"
         and weight.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled("cpu")
         and cpp.extension()[0] is not None
@@ -74,12 +76,12 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad, _):
-        if torch.is_grad_enabled():  # create_graph=True; see eager.refuse_create_graph
+        if torch.is_grad_enabled():  # create_graph=True; see eager.check_backward
             raise UserError(
                 "the fused criterions have no second derivatives; use cross_entropy or "
                 "label_smoothed_cross_entropy for them"
             )
         grads = ctx.saved_tensors
-        if grad != 1 or keeps_graph():  # seldom; as they are, a pass is saved
+        if not readable(grad) or grad != 1 or keeps_graph():  # seldom; as they are, a pass is saved
             grads = [None if found is None else found * grad for found in grads]
         return *grads, None, None, None, None

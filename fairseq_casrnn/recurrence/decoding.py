@@ -13,6 +13,7 @@ from .attention_cpp import COMPILED, Steps
 from .attention_eager import EAGER
 from .attention_loop import run as run_fused
 from .inputs import kept
+from .memory import readable
 
 
 def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
@@ -22,7 +23,7 @@ def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
     if autocast(device):  # sums over time in the parameters' precision
         with torch.autocast(device, enabled=False):
             return run(name, in_dtype(d, dtype))
-    if name == "reference":
+    if name == "reference" or d.h0.size(1) == 0 or not _readable(d):
         return run_reference(d)
     wide = kept(dtype)
     if wide != dtype:  # in half precision, the loop in single
@@ -39,11 +40,16 @@ def steps(engine: str | None, d: Decode, source: Tensor | None, input_feed: bool
     None where there is no compiled loop for it, or where gradients are wanted.
     """
     device = d.h0.device.type
-    if torch.is_grad_enabled() or autocast(device):
+    if torch.is_grad_enabled() or autocast(device) or not _readable(d):
         return None
     if engine_name(engine, device) != "cpp" or not attention_cpp.supports(d):
         return None
     return Steps(d, source, input_feed)
+
+
+def _readable(d: Decode) -> bool:
+    layers = [t for layer in d.layers for t in (*vars(layer).values(), *layer.params)]
+    return readable(*(t for t in (*vars(d).values(), *layers) if torch.is_tensor(t)))
 
 
 def in_dtype(d: Decode, dtype: torch.dtype) -> Decode:

@@ -17,6 +17,7 @@ import torch
 from ..cells.base import Cell
 from ..errors import UserError
 from .inputs import cast, kept
+from .memory import readable
 from .reference import at_last
 
 
@@ -96,7 +97,7 @@ class _Loop(torch.autograd.Function):
     @staticmethod
     @without_autocast
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
-        refuse_create_graph("eager")
+        check_backward("eager", grad_hs, grad_cs, grad_hn, grad_cn)
         cell = ctx.cell
         gates, inner, hs, cs, weight_hh, extra, last, *params = ctx.saved_tensors
         steps, batch, _ = gates.shape
@@ -141,12 +142,18 @@ class _Loop(torch.autograd.Function):
         return None, gates, d_weight, dh, dc, d_extra, None, *d_params
 
 
-def refuse_create_graph(engine: str = "eager") -> None:
-    """Raises UserError in a backward called with ``create_graph=True``.
+def check_backward(engine: str, *grads) -> None:
+    """Raises UserError in a backward that has to be differentiated, or has batched gradients.
 
-    Nothing else leaves gradients enabled there. ``once_differentiable`` would not do: where the
-    incoming gradient is a constant it lets the second derivative pass as zero.
+    Nothing but ``create_graph=True`` leaves gradients enabled there. ``once_differentiable`` would
+    not do: where the incoming gradient is a constant it lets the second derivative pass as zero.
+    Batched gradients come from ``is_grads_batched`` and ``jacobian(…, vectorize=True)``.
     """
+    if not readable(*grads):
+        raise UserError(
+            f"engine {engine!r} takes one gradient at a time; use engine='reference' for batched "
+            "gradients (vmap, is_grads_batched, vectorize=True)"
+        )
     if torch.is_grad_enabled():
         raise UserError(
             f"engine {engine!r} has no second derivatives; use engine='reference' for them"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd import forward_ad
 
 
 def kept(dtype: torch.dtype) -> torch.dtype:
@@ -21,12 +20,7 @@ def cast(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 def wants_gradient(*tensors: Tensor | None) -> bool:
-    """Whether autograd follows what is computed from these; None among them is ignored.
-
-    Within a ``dual_level`` always, so that forward-mode differentiation is refused, not lost.
-    """
-    if forward_ad._current_level >= 0:
-        return True
+    """Whether autograd follows what is computed from these; None among them is ignored."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from . import cpp
 from .cpp import dense
+from .memory import readable
 
 # Rows; with fewer, bringing a weight into another order costs more than it saves.
 LARGE = 256
@@ -28,7 +29,7 @@ def is_narrow(x: Tensor) -> bool:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``F.linear``: x ``(*, I)`` times weight ``(O, I)`` transposed, plus bias ``(O,)``."""
-    if not (_is_large(x) or is_narrow(x)):
+    if not ((_is_large(x) or is_narrow(x)) and readable(weight, bias)):
         return F.linear(x, weight, bias)
     y = _Linear.apply(x.reshape(-1, x.size(-1)), weight, bias)
     return y.view(*x.shape[:-1], -1)
@@ -55,7 +56,7 @@ class Repeated:
 
     def __call__(self, x: Tensor) -> Tensor:
         """``(*, O)`` of x ``(*, I)``."""
-        if self._shared is None:
+        if self._shared is None or not x.numel() or not readable(x):
             return linear(x, self._weight)
         rows = x.reshape(-1, x.size(-1))
         y = _Repeated.apply(rows, self._weight, self._sink, self._shared)
@@ -72,12 +73,14 @@ def log_probs(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Te
     """
     if _extension(x) is None or torch.is_grad_enabled() or x.dtype != torch.float32:
         return None
+    if not readable(weight, bias):
+        return None
     return cpp.extension()[0].log_probs(x, weight.t(), bias)
 
 
 def _extension(x: Tensor):
     """The compiled module where it may compute products of ``x``, or None."""
-    if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+    if x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not readable(x):
         return None
     return cpp.extension()[0]
 
@@ -160,7 +163,7 @@ class _Repeated(torch.autograd.Function):
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
         wants_x, _, wants_weight, _ = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # second derivatives
+        if torch.is_grad_enabled() or not readable(grad):  # second derivatives, batched gradients
             return (
                 grad @ weight if wants_x else None,
                 None,

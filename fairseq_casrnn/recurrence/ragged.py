@@ -67,10 +67,12 @@ class Ragged:
         real = ~padding_mask(ends + 1, steps)
         counts = real.sum(1)
         self.counts = counts[counts > 0].tolist()
-        self.places = (torch.arange(steps).unsqueeze(1) * batch + self.order)[real]  # in (T, B)
+        self.places = (torch.arange(steps, device=last.device).unsqueeze(1) * batch + self.order)[
+            real
+        ]  # in (T, B)
         before = counts.cumsum(0) - counts
         self.ends = torch.empty_like(last)  # the row of each sequence's last step
-        self.ends[self.order] = before[ends] + torch.arange(batch)
+        self.ends[self.order] = before[ends] + torch.arange(batch, device=last.device)
 
     def rows(self, tensor):
         """``(N, …)`` of ``(T, B, …)``."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from . import autocast, cpp, eager, engine_name
 from .cpp import dense
+from .memory import readable
 from .ragged import Padded, Ragged, padding_mask
 
 
@@ -23,11 +24,18 @@ def words_of(engine: str | None, x: Tensor, lengths: Tensor | None) -> PaddedWor
     """
     compiled = (
         engine_name(engine, x.device.type) == "cpp"
+        and readable(x, lengths)
         and x.device.type == "cpu"
+        and x.size(1) > 0
         and x.dtype in (torch.float32, torch.float64)
         and not autocast("cpu")
     )
     return (RaggedWords if compiled else PaddedWords)(x, lengths)
+
+
+def lengths_of(x: Tensor) -> Tensor:
+    """``(B,)``: every sentence of x ``(T, B, ·)`` has T words."""
+    return torch.full((x.size(1),), x.size(0), device=x.device)
 
 
 class PaddedWords:
@@ -40,7 +48,7 @@ class PaddedWords:
     def __init__(self, x: Tensor, lengths: Tensor | None):
         self.steps, self.batch, _ = x.shape
         if lengths is None:
-            lengths = torch.full((self.batch,), self.steps, device=x.device)
+            lengths = lengths_of(x)
             self.padding = None
         else:
             self.padding = padding_mask(lengths, self.steps).unsqueeze(-1)
@@ -118,7 +126,7 @@ class RaggedWords:
     def __init__(self, x: Tensor, lengths: Tensor | None):
         steps, batch, _ = x.shape
         if lengths is None:
-            self.layout, lengths = Padded(steps, batch), torch.full((batch,), steps)
+            self.layout, lengths = Padded(steps, batch), lengths_of(x)
         else:
             self.layout = Ragged(steps, batch, lengths - 1)
         self.lengths = self.layout.sorted(lengths).unsqueeze(1)
@@ -152,7 +160,7 @@ class _LookAround(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_around, grad_total):
-        eager.refuse_create_graph("cpp")
+        eager.check_backward("cpp", grad_around, grad_total)
         grad = cpp.extension()[0].look_around_backward(
             dense(grad_around), dense(grad_total), ctx.window, ctx.counts
         )
@@ -170,7 +178,7 @@ class _Mix(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_h, grad_c):
-        eager.refuse_create_graph("cpp")
+        eager.check_backward("cpp", grad_h, grad_c)
         d_gates, d_gg, d_c, d_nodes = cpp.extension()[0].mix_words_backward(
             *ctx.saved_tensors, dense(grad_h), dense(grad_c), ctx.counts
         )
@@ -186,7 +194,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_cells, grad_shares):
-        eager.refuse_create_graph("cpp")
+        eager.check_backward("cpp", grad_cells, grad_shares)
         grads = cpp.extension()[0].gather_words_backward(
             *ctx.saved_tensors, dense(grad_cells), dense(grad_shares), ctx.counts
         )

@@ -122,7 +122,7 @@ class _Loop(torch.autograd.Function):
     @staticmethod
     @eager.without_autocast
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
-        eager.refuse_create_graph("triton")
+        eager.check_backward("triton", grad_hs, grad_cs, grad_hn, grad_cn)
         cell, tensors = ctx.cell, ctx.saved_tensors
         saved, (x, weight_ih, weight_hh, extra, last, *params) = Saved(*tensors[:5]), tensors[5:]
         gates, _, hs, states, rows = saved

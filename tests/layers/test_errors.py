@@ -64,17 +64,20 @@ def test_unknown_cell():
 def test_shape_of_the_input(case, shape):
     layer = case.layer()
     text = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
-    with refused(rf"input has shape \({text}\); expected \(time, batch, {I}\)"):
+    with refused(
+        rf"input has shape \({text}\); expected \(time, batch, {I}\), or \(time, {I}\) for a "
+        "single sequence"
+    ):
         layer(torch.zeros(shape))
     if len(shape) > 1:
-        with refused(r"input has shape .*; expected \(time, batch, 7\)"):
+        with refused(r"input has shape .*; expected \(time, batch, 7\), or .*"):
             layer.step(torch.zeros(shape[1:]), None)
 
 
 @every_family
-@pytest.mark.parametrize("shape", [(0, B, I), (T, 0, I)])
+@pytest.mark.parametrize("shape", [(0, B, I), (0, 0, I), (0, I)])
 def test_empty_input(case, shape):
-    with refused(r"input has shape .*; it needs a time step and a sequence"):
+    with refused(r"input has shape .*; it needs at least one time step"):
         case.layer()(torch.zeros(shape))
 
 
@@ -90,6 +93,8 @@ def test_empty_input(case, shape):
         ([3, -2, 5], r"lengths run from -2 to 5; each must lie in 1…5"),
         ([3, 2.7, 5], "lengths holds fractions; give one whole number per sequence"),
         ("abc", "lengths is 'abc'; give one whole number per sequence"),
+        ([True, True, True], "lengths is of torch.bool; give one whole number per sequence"),
+        ([3j, 5, 1], "lengths is of torch.complex64; give one whole number per sequence"),
     ],
 )
 def test_lengths(case, lengths, sentence):
@@ -103,7 +108,7 @@ def test_lengths_beside_a_packed_sequence(case):
     with refused("a PackedSequence has its own lengths; leave lengths out"):
         case.layer()(packed, lengths=[5, 4, 2])
     other = pack_padded_sequence(torch.zeros(T, B, I + 1), [5, 4, 2])
-    with refused(r"input has shape \(5, 3, 8\); expected \(time, batch, 7\)"):
+    with refused(r"input has shape \(5, 3, 8\); expected \(time, batch, 7\), or .*"):
         case.layer()(other)
 
 
@@ -116,6 +121,18 @@ def test_shape_of_the_state(case, shape):
     for wrong in [(state, state), (good, state), (state, good)] if layer.has_cell else [state]:
         with refused(rf"the state has shape .*; expected \(4, {B}, {H}\)"):
             layer(torch.zeros(T, B, I), wrong)
+
+
+@every_family
+def test_dtype_of_the_state(case):
+    layer = case.layer(num_layers=2)
+    good, wrong = torch.zeros(2, B, H), torch.zeros(2, B, H, dtype=torch.float64)
+    for state in [(wrong, good), (good, wrong)] if layer.has_cell else [wrong]:
+        with refused(
+            r"the state is of torch\.float64 and the layer of torch\.float32; convert one of them, "
+            r"as with state\.to\(torch\.float32\)"
+        ):
+            layer(torch.zeros(T, B, I), state)
 
 
 @every_family

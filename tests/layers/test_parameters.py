@@ -6,7 +6,14 @@ import pytest
 import torch
 from helpers import FAMILIES, Case, H, I, as_tuple, every_case, rand, rand_state
 
-from fairseq_casrnn.layers import LAYERS, LSTM, RecurrentStack, SecondOrderLSTM, build
+from fairseq_casrnn.layers import (
+    LAYERS,
+    LSTM,
+    RecurrentStack,
+    SecondOrderLSTM,
+    SentenceStateLSTM,
+    build,
+)
 
 # Per family: blocks of weight_ih and weight_hh at layer 0 and above, and the further parameters.
 PEEP, DEPTH = {"peephole": (3, H)}, {"depth_peephole": (2, H)}
@@ -163,5 +170,10 @@ def test_every_family_is_built_by_its_own_class():
 
 def test_the_printed_form_names_what_was_chosen():
     text = repr(build("cas_lstm", 3, 5, 2, bidirectional=True, dropout=0.25))
-    assert text == "CASLSTM(3, 5, num_layers=2, bidirectional=True, dropout=0.25)"
+    assert text == "CASLSTM(3, 5, num_layers=2, bidirectional=True, dropout=0.25, lam=0.5)"
     assert repr(LSTM(3, 5)) == "LSTM(3, 5, num_layers=1)"
+    layer = SecondOrderLSTM(3, 5, num_cells=3)
+    assert repr(layer) == "SecondOrderLSTM(3, 5, num_layers=1, num_cells=3)"
+    layer = SecondOrderLSTM(3, 5, routing="assignment", assignment=[0, 1])
+    assert repr(layer).endswith("num_cells=2, routing='assignment')")
+    assert repr(SentenceStateLSTM(3, 5, 2, recompute=True)).endswith("recompute=True)")

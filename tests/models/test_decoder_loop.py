@@ -17,6 +17,8 @@ from helpers import (
     three_threads,
     weighted,
 )
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_casrnn import recurrence
@@ -94,6 +96,25 @@ def assert_same(fused, decode, named, loss=weighted, tolerance=DOUBLE):
     assert_close(*results, tolerance)
     grads = [gradients(loss(result), named.values()) for result in results]
     assert_close(*grads, tolerance, names=list(named))
+
+
+@every_family
+def test_tensors_that_are_no_plain_memory(fused, case):
+    """Traced, batched and fake ones go through PyTorch operations, as in the reference."""
+    decode, _ = make(case, 2)
+    x = decode.embedded.detach()
+
+    def run(embedded):
+        return fused(replace(decode, embedded=embedded))
+
+    expected = [run(part) for part in (x, 2 * x)]
+    assert_close(make_fx(run)(x)(2 * x), expected[1])
+    batched = torch.vmap(run)(torch.stack([x, 2 * x]))
+    assert_close(batched, [torch.stack(parts) for parts in zip(*expected, strict=True)])
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        found = run(mode.from_tensor(x))
+        assert [part.shape for part in found] == [part.shape for part in expected[0]]
+        assert decoding.steps(None, decode, None, True) is None
 
 
 @every_case

@@ -15,11 +15,10 @@ from helpers import (
     three_threads,
     weighted,
 )
-from torch.autograd import forward_ad
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.cells.lstm import LSTMCell
-from fairseq_casrnn.layers import CASLSTM, LSTM
+from fairseq_casrnn.layers import CASLSTM
 from fairseq_casrnn.recurrence import InputProduct, cpp, eager
 from fairseq_casrnn.recurrence.ragged import Padded
 
@@ -267,11 +266,10 @@ def test_other_dtypes_run_on_eager(eager_runs):
 
 
 @compiled
-def test_empty_batches_run_on_eager(eager_runs):
+def test_empty_batches_do_not_reach_the_loop():
     cell, gx = LSTMCell(), InputProduct(rand(3, 0, 3), rand(16, 3), rand(16))
     hs, *_ = recurrence.run("cpp", cell, gx, rand(16, 4), rand(0, 4), rand(0, 4))
     assert hs.shape == (3, 0, 4)
-    assert len(eager_runs) == 1
 
 
 @compiled
@@ -295,21 +293,6 @@ def test_views_of_the_other_sign_run_on_eager(eager_runs, which):
         found.append(recurrence.run("cpp", LSTMCell(), gx, rand(16, 4, seed=3), h, c)[0])
     assert len(eager_runs) == 1
     assert_close([found[1]], [found[0]])
-
-
-@pytest.mark.parametrize("engine", ["cpp", "eager"])
-def test_forward_mode_is_refused_where_it_is_not_known(engine):
-    """And not lost, where no parameter wants a gradient."""
-    layer = CASLSTM(4, 5, 2, engine=engine).requires_grad_(False)
-    x = rand(3, 2, 4, dtype=torch.float32)
-    with forward_ad.dual_level(), pytest.raises((NotImplementedError, RuntimeError)):
-        layer(forward_ad.make_dual(x, torch.ones_like(x)))
-
-
-def test_other_devices_run_on_eager(eager_runs):
-    layer = LSTM(3, 5, engine="cpp").to("meta")
-    assert layer(torch.zeros(4, 2, 3, device="meta"))[0].shape == (4, 2, 5)
-    assert len(eager_runs) == 1
 
 
 @compiled

@@ -8,6 +8,7 @@ import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 from helpers import rand, three_threads
+from torch._subclasses import FakeTensorMode
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
@@ -276,5 +277,7 @@ def test_only_where_the_extension_can():
     assert can_fuse(weight)
     assert not can_fuse(weight.bfloat16())
     assert not can_fuse(weight.to("meta"))
+    with FakeTensorMode():
+        assert not can_fuse(torch.zeros(9, 5))
     with torch.autocast("cpu", torch.bfloat16):
         assert not can_fuse(weight)

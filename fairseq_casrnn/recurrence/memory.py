@@ -1,0 +1,47 @@
+"""Whether tensors are plain memory, which compiled code may read by address.
+
+Under ``torch.jit.trace``, ``torch.func``, ``FakeTensorMode``, ``make_fx`` or ``torch.export`` a
+tensor stands for a computation instead: what reads its address finds nothing there, and what it
+computes is missing in the trace. These go to PyTorch operations, which know what to do.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch._C import DispatchKey, DispatchKeySet
+from torch.autograd import forward_ad
+
+
+def _bits(*keys: DispatchKey) -> int:
+    bits = 0
+    for key in keys:
+        bits |= DispatchKeySet(key).raw_repr()
+    return bits
+
+
+# What a thread's dispatch includes when nothing but autograd watches.
+_ORDINARY = _bits(DispatchKey.BackendSelect, DispatchKey.ADInplaceOrView)
+# The keys of dense tensors; Negative is a pending sign (``Tensor.is_neg``).
+_DENSE = _bits(
+    *(DispatchKey.CPU, DispatchKey.AutogradCPU, DispatchKey.AutocastCPU),
+    *(DispatchKey.CUDA, DispatchKey.AutogradCUDA, DispatchKey.AutocastCUDA),
+    *(DispatchKey.ADInplaceOrView, DispatchKey.Negative),
+)
+_KINDS = (Tensor, nn.Parameter)
+_included, _keys = torch._C._dispatch_tls_local_include_set, torch._C._dispatch_keys
+
+
+def readable(*tensors: Tensor | None) -> bool:
+    """Whether compiled kernels may read ``tensors`` (None among them is ignored).
+
+    False for tensors that are fake, on the meta device, sparse, functional, batched, of a
+    subclass, or being traced, and within any transformation of ``torch.func`` or
+    ``torch.autograd.forward_ad``.
+    """
+    if _included().raw_repr() & ~_ORDINARY or forward_ad._current_level >= 0:
+        return False
+    for t in tensors:
+        if t is not None and (type(t) not in _KINDS or _keys(t).raw_repr() & ~_DENSE):
+            return False
+    return True
