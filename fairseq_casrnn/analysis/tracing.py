@@ -194,6 +194,11 @@ def _watching(stack, passes: list):
         w_ih, w_hh, bias, params = stack.layer_parameters(k, suffix)
         extra, weights, cells = stack.extra_input(k, suffix, x, lower_c, tokens), None, None
         cell = stack.cells[k]
+        if not cell.is_fused():
+            raise UserError(
+                f"the gates of {type(cell).__name__} cannot be watched: it has a step only, and "
+                "what is watched is what forward_ leaves of the gates"
+            )
         if cell.routes:
             if getattr(stack, "routing", None) == "attention":
                 scores = F.linear(x, getattr(stack, f"attention_l{k}{suffix}"))

@@ -39,7 +39,10 @@ class NoOptions:
 
 
 class Cell:
-    """One layer's maths. Subclasses set the class attributes and the three step methods.
+    """One layer's maths: a subclass sets the class attributes and defines :meth:`step`.
+
+    That is enough: gradients then come from autograd. :meth:`forward_` and :meth:`backward_`, the
+    same in place and its gradient, make it faster.
 
     Attributes:
         ih_blocks: blocks of ``weight_ih`` and of the bias.
@@ -61,6 +64,23 @@ class Cell:
     routes = 0
     params: tuple[tuple[str, int | None], ...] = ()
     open_blocks: tuple[int, ...] = (1,)
+
+    def __init_subclass__(cls):
+        """Refuse a step whose in-place version would be that of another cell.
+
+        Raises:
+            TypeError: ``step`` is redefined, and ``forward_`` inherited.
+        """
+        if "step" in vars(cls) and "forward_" not in vars(cls) and cls.is_fused():
+            raise TypeError(
+                f"{cls.__name__} defines step but inherits forward_ and backward_, which compute "
+                "what its base class does: define them, too, or derive from Cell"
+            )
+
+    @classmethod
+    def is_fused(cls) -> bool:
+        """Whether there are :meth:`forward_` and :meth:`backward_`; else autograd runs the step."""
+        return cls.forward_ is not Cell.forward_ and cls.backward_ is not Cell.backward_
 
     def step(
         self,

@@ -10,8 +10,8 @@
 The engine is chosen by ``engine=`` of a layer, else by the environment variable ``CASRNN_ENGINE``,
 else ``cpp`` where it was compiled, on the CPU, and otherwise ``eager``.
 
-Tensors that are no plain memory (see :mod:`.memory`), and a batch without sequences, go to
-``reference``, whichever engine was chosen.
+Tensors that are no plain memory (see :mod:`.memory`), a batch without sequences, and a cell that
+has a ``step`` only, go to ``reference``, whichever engine was chosen.
 
 With weights in float16 or bfloat16 all engines but ``reference`` keep the sums of gates and the
 cell states in float32.
@@ -131,7 +131,11 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     """
     device = weight_hh.device.type
     name = engine_name(engine, device)
-    if h0.size(0) == 0 or not readable(*_tensors(gx), weight_hh, h0, c0, *_tensors(extra), *params):
+    if (
+        not cell.is_fused()
+        or h0.size(0) == 0
+        or not readable(*_tensors(gx), weight_hh, h0, c0, *_tensors(extra), *params)
+    ):
         name = "reference"
     if isinstance(extra, Choice):
         alone = name == "cpp" and not autocast(device)

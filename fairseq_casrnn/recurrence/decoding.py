@@ -23,7 +23,8 @@ def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
     if autocast(device):  # sums over time in the parameters' precision
         with torch.autocast(device, enabled=False):
             return run(name, in_dtype(d, dtype))
-    if name == "reference" or d.h0.size(1) == 0 or not _readable(d):
+    fused = all(layer.cell.is_fused() for layer in d.layers)
+    if name == "reference" or not fused or d.h0.size(1) == 0 or not _readable(d):
         return run_reference(d)
     wide = kept(dtype)
     if wide != dtype:  # in half precision, the loop in single

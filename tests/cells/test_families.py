@@ -5,15 +5,30 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import ENGINES, B, H, I, T, assert_close, every_case, flat, rand
+from helpers import (
+    ENGINES,
+    B,
+    H,
+    I,
+    T,
+    assert_close,
+    every_case,
+    every_engine,
+    flat,
+    gradients,
+    rand,
+    weighted,
+)
 
 from cells.equations import EQUATIONS
 from fairseq_casrnn import layers, recurrence
-from fairseq_casrnn.cells import FAMILIES, Family, family
+from fairseq_casrnn.cells import FAMILIES, Cell, Family, family
 from fairseq_casrnn.cells.cas_lstm import CASCell, parse_lam
 from fairseq_casrnn.cells.lstm import LSTMCell
 from fairseq_casrnn.cells.second_order_lstm import SecondOrderCell
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recurrence import decoding
+from fairseq_casrnn.recurrence.attention import Decode, Layer
 
 
 def test_the_families_of_the_papers_are_there():
@@ -92,22 +107,61 @@ def test_options_may_come_as_text_of_a_command_line():
     assert layers.build("second_order_lstm", I, H, 2, options=options).cells[1].routes == 3
 
 
-class ClampedCell(LSTMCell):
+class HalvedCell(Cell):
     """An LSTM whose output is halved; nothing but the step, as a newcomer would begin."""
 
     def step(self, gx, gh, h, c, extra, params):
-        h, c = super().step(gx, gh, h, c, extra, params)
+        h, c = LSTMCell().step(gx, gh, h, c, extra, params)
         return h / 2, c
 
 
-def test_a_new_cell_is_one_line_in_the_registry(monkeypatch):
-    monkeypatch.setitem(FAMILIES, "clamped", Family(lambda k, options: ClampedCell()))
-    layer = layers.build("clamped", I, H, 1, engine="reference").double()
+@every_engine
+def test_a_new_cell_is_a_step_and_one_line_in_the_registry(monkeypatch, engine):
+    """With its gradients, on every engine."""
+    monkeypatch.setitem(FAMILIES, "halved", Family(lambda k, options: HalvedCell()))
+    layer = layers.build("halved", I, H, 1, engine=engine).double()
     plain = layers.LSTM(I, H, engine="reference").double()
     plain.load_state_dict(layer.state_dict())
     x = rand(1, B, I)
-    assert_close([layer(x)[0]], [plain(x)[0] / 2])
+    output, expected = layer(x)[0], plain(x)[0] / 2
+    assert_close([output], [expected])
     assert set(layer.state_dict()) == {"weight_ih_l0", "weight_hh_l0", "bias_l0"}
+    grads = (
+        gradients(weighted([y]), m.parameters()) for y, m in ((output, layer), (expected, plain))
+    )
+    assert_close(*grads)
+    longer = rand(T, B, I)
+    hs, state = [], layer.zero_state(B)
+    for part in longer:
+        h, state = layer.step(part, state)
+        hs.append(h)
+    assert_close([layer(longer)[0]], [torch.stack(hs)])
+
+
+@every_engine
+def test_a_new_cell_in_the_decoder_with_attention(engine):
+    stack = layers.build("stacked_lstm", 2 * H, H, 1).double()
+    weights = stack.layer_parameters(0)[:3]
+    state, source = rand(1, B, H), rand(B, 4, H)
+    results = [
+        decoding.run(
+            name,
+            Decode(
+                [Layer(HalvedCell(), *weights)], rand(T, B, H), state, state, source, source, None,
+                rand(H, H),
+            ),
+        )
+        for name in (engine, "reference")
+    ]  # fmt: skip
+    assert_close(*results)
+
+
+def test_a_step_beside_the_in_place_version_of_another_cell_is_refused():
+    with pytest.raises(TypeError, match="ClampedCell defines step but inherits forward_"):
+
+        class ClampedCell(LSTMCell):
+            def step(self, *args):
+                return super().step(*args)
 
 
 @every_case
