@@ -1,8 +1,12 @@
 """LSTMs whose cells flow between layers, as a fairseq plugin.
 
-Importing the package registers its models, tasks, criterions and optimizers with fairseq, which is
-all that ``--user-dir`` asks for. Without fairseq, ``fairseq_casrnn.layers`` and what it stands on
-(``recurrence``, ``cells``) still work; the layers are public names of the package itself, too.
+The layers are public names of the package and need only torch::
+
+    from fairseq_casrnn import CASLSTM
+
+Models, tasks, criterions and optimizers are registered with fairseq by :func:`register`: that is
+done when the package is imported in a process that has fairseq, and when fairseq looks for it as
+its ``--user-dir``. Without fairseq, nothing outside of the package is touched.
 """
 
 import importlib
@@ -25,14 +29,17 @@ class _PackagePath(list):
 
     fairseq refuses a ``--user-dir`` whose name is imported already unless the folder is in the
     package's ``__path__``. So a symbolic link to this package, or a checkout beside the installed
-    package, would fail although everything is registered. Another version still fails.
+    package, would fail although everything is there. Another version still fails. Nobody but
+    fairseq asks, and only where the package was imported before: it may not be registered yet.
     """
 
     def __contains__(self, folder: object) -> bool:
-        if super().__contains__(folder):
-            return True
-        if not isinstance(folder, str):
-            return False
+        found = isinstance(folder, str) and (super().__contains__(folder) or self._is_own(folder))
+        if found and "fairseq" in sys.modules:
+            register()
+        return found
+
+    def _is_own(self, folder: str) -> bool:
         if any(os.path.realpath(folder) == os.path.realpath(own) for own in self):
             return True
         init = Path(folder) / "__init__.py"
@@ -59,20 +66,6 @@ def register() -> None:
             importlib.import_module(f"{__name__}.{role}")
 
 
-def _fairseq_is_usable() -> bool:
-    if sys.modules.get("fairseq") is not None:
-        return True
-    spec = importlib.util.find_spec("fairseq")
-    if spec is None or spec.origin is None:  # a folder that happens to be called fairseq
-        return False
-    try:
-        importlib.import_module("fairseq")
-    except Exception as error:
-        logger.warning("only the layers are available: fairseq cannot be imported (%s)", error)
-        return False
-    return True
-
-
 def __getattr__(name: str):
     """Import the subpackages, and the layers by their own name, when first asked for (PEP 562)."""
     if not name.startswith("_"):
@@ -86,7 +79,5 @@ def __getattr__(name: str):
 
 __path__ = _PackagePath(__path__)
 
-# The casrnn command must answer `casrnn user-dir` at once; its other parts register for themselves.
-_program = Path(sys.argv[0]).name if getattr(sys, "argv", None) else ""
-if _program != "casrnn" and _fairseq_is_usable():
+if sys.modules.get("fairseq") is not None:
     register()
