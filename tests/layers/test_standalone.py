@@ -52,3 +52,47 @@ def test_the_block_works():
     """Else the test above would show nothing."""
     done = python(BLOCK, "\nimport fairseq\n")
     assert "No module named 'fairseq'" in done.stderr
+
+
+CHANGES = """
+    import argparse, logging, signal, sys, types
+    import numpy, torch
+    import torch.utils.checkpoint
+
+    def snapshot():
+        return {
+            (name, key): value
+            for name, module in sys.modules.items()
+            if isinstance(module, types.ModuleType) and not name.startswith("fairseq_casrnn")
+            for key, value in vars(module).items()
+            if callable(value)
+        }
+
+    before, modules = snapshot(), set(sys.modules)
+    safe = set(torch.serialization.get_safe_globals())
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    import fairseq_casrnn
+    from fairseq_casrnn.layers import CASLSTM
+    output, _ = CASLSTM(3, 4, 2)(torch.ones(5, 2, 3), lengths=[5, 2])
+    output.sum().backward()
+    after = snapshot()
+    print("changed:", [key for key in before if after.get(key) is not before[key]])
+    print("safe:", set(torch.serialization.get_safe_globals()) - safe)
+    print("handled:", handlers != [signal.getsignal(number) for number in signal.valid_signals()])
+    print("logging:", logging.root.handlers)
+    loaded = {name.split(".")[0] for name in set(sys.modules) - modules}
+    print("loaded:", sorted(loaded & {"fairseq", "fairseq_cli", "hydra", "omegaconf", "triton"}))
+"""
+
+
+def test_where_fairseq_is_installed_it_is_left_alone():
+    """Nothing of it is loaded, and nothing outside of the package is changed."""
+    done = python(CHANGES)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "changed: []",
+        "safe: set()",
+        "handled: False",
+        "logging: []",
+        "loaded: []",
+    ]
