@@ -121,6 +121,7 @@ def _complaints(options: Mapping) -> Iterator[str]:
     betas = options.get("adam_betas")
     if betas is not None and not _are_betas(betas):
         yield f"--adam-betas is {betas}; it must be two numbers in [0, 1), such as '(0.9, 0.999)'"
+    yield from _of_a_language_model(options)
     # fairseq-eval-lm has --post-process, too, but takes any ending there.
     names = ("post_process", "eval_bleu_remove_bpe")
     for name in names if "beam" in options else names[1:]:
@@ -129,6 +130,16 @@ def _complaints(options: Mapping) -> Iterator[str]:
                 f"--{name.replace('_', '-')} '{options[name]}' is unknown; choose from "
                 f"{', '.join(SEGMENTATIONS)}"
             )
+
+
+def _of_a_language_model(options: Mapping) -> Iterator[str]:
+    """Where fairseq reads ``--lm-path`` and makes no use of the model."""
+    if not options.get("lm_path"):
+        return
+    if options.get("score_reference"):
+        yield "--score-reference makes no use of --lm-path; drop one of them"
+    if "buffer_size" in options:
+        yield "fairseq-interactive makes no use of --lm-path; use fairseq-generate, or drop it"
 
 
 def _of_processes(options: Mapping) -> Iterator[str]:

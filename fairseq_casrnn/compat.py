@@ -19,13 +19,21 @@ import numpy
 import omegaconf
 import torch
 
-from fairseq_casrnn import allocation, beam, checks, exclusive, next_words, precision
+from fairseq_casrnn import (
+    allocation,
+    beam,
+    checks,
+    exclusive,
+    next_words,
+    precision,
+    vocabularies,
+)
 from fairseq_casrnn.batching import keep_batches_on_resume, keep_last_batch
 from fairseq_casrnn.explain import explain, explained
 from fairseq_casrnn.files import replacing
 from fairseq_casrnn.mistakes.names import shorten_choices
 from fairseq_casrnn.patience import keep_patience_on_resume, wait_for_the_first_success
-from fairseq_casrnn.resumption import keep_meanings, keep_task_state, keep_words
+from fairseq_casrnn.resumption import keep_meanings, keep_task_state
 from fairseq_casrnn.safe_loading import allow_checkpoint_globals
 from fairseq_casrnn.wrapping import is_hydra_train, program, wrap
 
@@ -41,10 +49,10 @@ def install() -> None:
     keep_patience_on_resume()
     wait_for_the_first_success()
     keep_task_state()
-    keep_words()
     keep_meanings()
     score_empty_translations()
     start_without_gpus()
+    vocabularies.install()
     checks.install()
     exclusive.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):

@@ -61,8 +61,8 @@ def after_loading(key: str, restore: Callable | None, start: Callable | None = N
 def keep_task_state() -> None:
     """Give tasks with ``resumes = True`` their state back.
 
-    fairseq 0.12.3 writes a task's state into checkpoints and does not read it when training. Where
-    only the weights are taken, ``task.check_words(state)`` says whether they fit.
+    fairseq 0.12.3 writes a task's state into checkpoints and does not read it when training. Of
+    other tasks, and where only the weights are taken, the words are compared.
     """
 
     def collect(trainer):
@@ -71,11 +71,11 @@ def keep_task_state() -> None:
     def restore(trainer, state):
         if getattr(trainer.task, "resumes", False):
             trainer.task.load_state_dict(state)
+        else:
+            trainer.task.check_words(state)
 
     def start(trainer, state):
-        check_words = getattr(trainer.task, "check_words", None)
-        if check_words is not None:
-            check_words(state)
+        trainer.task.check_words(state)
 
     keep_in_checkpoints("task", collect, restore, start)
 
@@ -117,54 +117,3 @@ def spelled(name: str, value: object) -> str:
     if isinstance(value, bool):
         return option if value else f"no {option}"
     return f"{option} {value}"
-
-
-def keep_words() -> None:
-    """Tell the dictionaries that a model was trained with from others; fairseq's tasks do not."""
-    from fairseq.tasks.language_modeling import LanguageModelingTask
-    from fairseq.tasks.translation import TranslationTask
-
-    from fairseq_casrnn.data.dictionaries import check_digest, digest
-
-    def of_language_model(self, state) -> None:
-        check_digest(state.get("words"), self.dictionary, self.args.data)
-
-    def of_translation(self, state) -> None:
-        words = state.get("words", {})
-        if not isinstance(words, dict):
-            raise UserError(
-                "the checkpoint is of a language model, sentence encoder or tagger, and this data "
-                "and task are of translation; check the checkpoint's path"
-            )
-        for side in words:  # source, target
-            language = getattr(self.cfg, f"{side}_lang")
-            check_digest(words[side], getattr(self, f"{side}_dictionary"), self.cfg.data, language)
-
-    def load_state_dict(original, self, state):
-        self.check_words(state)
-        original(self, state)
-
-    def check_older(trainer, words):
-        """Of checkpoints that have them apart from the task's state."""
-        if isinstance(trainer.task, LanguageModelingTask):
-            trainer.task.check_words({"words": words})
-
-    for task, check_words, words in (
-        (LanguageModelingTask, of_language_model, lambda task: digest(task.dictionary)),
-        (
-            TranslationTask,
-            of_translation,
-            lambda task: {
-                "source": digest(task.source_dictionary),
-                "target": digest(task.target_dictionary),
-            },
-        ),
-    ):
-
-        def state_dict(original, self, words=words):
-            return {**original(self), "words": words(self)}
-
-        task.check_words, task.resumes = check_words, True
-        wrap(task, "state_dict", state_dict)
-        wrap(task, "load_state_dict", load_state_dict)
-    keep_in_checkpoints("words", lambda trainer: None, check_older, check_older)

@@ -1,8 +1,10 @@
 """Mistakes with checkpoints."""
 
+import os
 import re
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.perplexity import check_kind
 from fairseq_casrnn.mistakes.frames import Rules, local
 from fairseq_casrnn.safe_loading import explain_failure
 
@@ -68,6 +70,38 @@ def _without_seed(error: KeyError) -> str | None:
     return (
         f"--ema-seed-model {path} holds no weights averaged in training; give a checkpoint of a "
         "training with --store-ema, or drop the option"
+    )
+
+
+def unfit_language_model(error: Exception) -> str | None:
+    """Whatever ``fairseq-generate`` fails over while it loads the model of ``--lm-path``."""
+    cfg = local(error, "_main", "cfg")
+    path = getattr(getattr(cfg, "generation", None), "lm_path", None)
+    if path is None or local(error, "load_model_ensemble", "filenames") != [path]:
+        return None
+    loaded = local(error, "load_model_ensemble_and_task", "cfg")
+    if loaded is None:  # the checkpoint cannot be read
+        return None
+    try:
+        check_kind(loaded.model, f"{path} of --lm-path")
+    except UserError as other_kind:
+        return str(other_kind)
+    task = local(error, "_main", "task")
+    language = getattr(task.cfg or task.args, "target_lang", None)
+    dictionary = f"{cfg.task.data}/dict.txt"
+    target = f"{cfg.task.data}/dict.{language}.txt" if language else dictionary
+    remedy = (
+        f"train the language model on data binarised with {target} (fairseq-preprocess "
+        f"--only-source --srcdict {target}), and copy that to {dictionary}"
+    )
+    if not os.path.isfile(dictionary):
+        return f"{dictionary}, the dictionary of --lm-path {path}, does not exist; {remedy}"
+    sizes = "Error(s) in loading state_dict" in str(error)
+    if not sizes and local(error, "check_digest", "trained") is None:
+        return None
+    return (
+        f"--lm-path {path} was trained with other words than {dictionary} has, or the same in "
+        f"another order; {remedy}"
     )
 
 
