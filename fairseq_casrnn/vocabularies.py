@@ -30,6 +30,7 @@ def install() -> None:
     LanguageModelingTask.resumes = TranslationTask.resumes = True
     wrap(FairseqTask, "state_dict", _state_dict)
     wrap(FairseqTask, "load_state_dict", _load_state_dict)
+    wrap(LanguageModelingTask, "build_model", _build_language_model)
     wrap(SequenceGenerator, "__init__", _init_generator)
 
     def collect(trainer):
@@ -50,6 +51,13 @@ def _state_dict(original, self):
 def _load_state_dict(original, self, state):
     self.check_words(state)
     original(self, state)
+
+
+def _build_language_model(original, self, *args, **kwargs):
+    """What a model reads first is an option of its task; who has the model alone must know it."""
+    model = original(self, *args, **kwargs)
+    model.reads_bos = bool(getattr(self.args, "add_bos_token", False))
+    return model
 
 
 def digests(task) -> int | dict[str, int] | None:
@@ -123,7 +131,7 @@ def check_ensemble(models, target: Dictionary, lm=None) -> None:
 
     Raises:
         UserError: one has other words than ``target``, or reads other words than the first; ``lm``
-            is no language model.
+            is no language model, or reads <s> first.
     """
     from fairseq.models import FairseqLanguageModel
 
@@ -138,6 +146,11 @@ def check_ensemble(models, target: Dictionary, lm=None) -> None:
         return
     if not isinstance(lm, FairseqLanguageModel):
         raise UserError(f"the model of --lm-path is a {type(lm).__name__}, not a language model")
+    if getattr(lm, "reads_bos", False):
+        raise UserError(
+            "the language model of --lm-path was trained with --add-bos-token, but the search "
+            "begins with </s> alone; train one without that option"
+        )
     if not same(lm.decoder.dictionary, target):
         raise UserError(
             "the language model of --lm-path has other words than the target dictionary, or the "

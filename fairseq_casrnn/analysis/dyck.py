@@ -107,12 +107,13 @@ def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.nd
     """
     import torch
 
-    from fairseq_casrnn.evaluation.perplexity import padded, sentence_batches
+    from fairseq_casrnn.evaluation.perplexity import padded, reads_bos, sentence_batches
 
     closing, device = closing_tokens(dictionary), next(model.parameters()).device
     loss, tokens, right, seen = 0.0, 0, np.zeros(1, np.int64), np.zeros(1, np.int64)
     for batch in sentence_batches(np.array([len(sentence) for sentence in sentences]), 20000):
-        source, target = (t.to(device) for t in padded([sentences[i] for i in batch], dictionary))
+        pair = padded([sentences[i] for i in batch], dictionary, reads_bos(model))
+        source, target = (part.to(device) for part in pair)
         with torch.no_grad():
             # Without the targets: an adaptive softmax would leave out other tokens' probabilities.
             table = model.get_normalized_probs(model(source), log_probs=True)

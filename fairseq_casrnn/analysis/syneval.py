@@ -183,14 +183,16 @@ def score_batch(model, dictionary, batch: Sequence[tuple[int, ...]]) -> list[flo
     """Log-probabilities of a few sentences."""
     import torch
 
-    from fairseq_casrnn.evaluation.perplexity import padded
+    from fairseq_casrnn.evaluation.perplexity import padded, reads_bos
 
-    device = next(model.parameters()).device
-    source, target = padded([torch.tensor(sentence) for sentence in batch], dictionary)
+    device, bos = next(model.parameters()).device, reads_bos(model)
+    source, target = padded([torch.tensor(sentence) for sentence in batch], dictionary, bos)
+    target = target[:, int(bos) :]
     real = target.ne(dictionary.pad())
     with torch.no_grad():
         # (B, T, H); Transformers insist on encoder_out, others pass over it.
         features = model.extract_features(source.to(device), encoder_out=None)[0]
+        features = features[:, int(bos) :]
         numbers = torch.from_numpy(beginnings(batch, target.size(1)))[real]
         different, inverse = numbers.unique(return_inverse=True)
         first = torch.zeros(len(different), dtype=torch.long)

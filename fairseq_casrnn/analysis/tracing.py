@@ -130,7 +130,7 @@ def reader(model, task, data, subset: str):
     """
     from fairseq.models import FairseqLanguageModel
 
-    from fairseq_casrnn.evaluation.perplexity import padded, read_sentences
+    from fairseq_casrnn.evaluation.perplexity import padded, read_sentences, reads_bos
     from fairseq_casrnn.explain import explained
 
     if isinstance(model, FairseqLanguageModel):
@@ -139,7 +139,7 @@ def reader(model, task, data, subset: str):
         device = next(model.parameters()).device
 
         def run(index):
-            source, _ = padded([sentences[index]], dictionary)
+            source, _ = padded([sentences[index]], dictionary, reads_bos(model))
             model.extract_features(source.to(device))
             return [source[0].tolist()]
 

@@ -164,6 +164,11 @@ def route_softly(model, path: str | os.PathLike) -> None:
         stack.soft_routing = True
 
 
+def reads_bos(model) -> bool:
+    """Whether a language model reads <s> before each text, as trained with --add-bos-token."""
+    return getattr(model, "reads_bos", False)
+
+
 def read_sentences(
     data: str | os.PathLike, subset: str, dictionary, remedy: str = "check the folder and --subset"
 ) -> list:
@@ -226,6 +231,10 @@ def read_streams(
     scores, kept = np.full(len(text.tokens), np.nan), None
     steps = piece_lengths(int(text.sizes.max()), max(1, BATCH_TOKENS // streams), 0.0, (0, 0))
     carried, decoder, device = Carried(), model.decoder, next(model.parameters()).device
+    if reads_bos(model):
+        with torch.no_grad():
+            first = torch.full((streams, 1), dictionary.bos(), device=device)
+            decoder.extract_features(first, carried=carried)
     for pieces in shown(text.batches(1, steps), len(steps), "steps"):
         batch = text.collater([text[piece] for piece in pieces])
         target = batch["target"].to(device)
@@ -256,13 +265,20 @@ def sentence_batches(lengths: np.ndarray, most: int = BATCH_TOKENS) -> Iterator[
         start = stop
 
 
-def padded(sentences: Iterable, dictionary):
-    """Inputs </s> w₁ … wₙ and targets w₁ … wₙ </s>, ``(B, T)`` each, padded on the right."""
+def padded(sentences: Iterable, dictionary, bos: bool = False):
+    """Inputs </s> w₁ … wₙ and targets w₁ … wₙ </s>, ``(B, T)`` each, padded on the right.
+
+    With ``bos``, ``(B, 1+T)``: <s> before the inputs, and padding before the targets.
+    """
+    from torch.nn.functional import pad
     from torch.nn.utils.rnn import pad_sequence
 
     target = pad_sequence(list(sentences), batch_first=True, padding_value=dictionary.pad())
     source = target.roll(1, 1)
     source[:, 0] = dictionary.eos()
+    if bos:
+        source = pad(source, (1, 0), value=dictionary.bos())
+        target = pad(target, (1, 0), value=dictionary.pad())
     return source, target
 
 
@@ -271,9 +287,10 @@ def score_sentences(model, dictionary, sentences: Sequence) -> Scores:
     lengths = np.array([len(sentence) for sentence in sentences])
     starts = np.cumsum(lengths) - lengths
     scores = np.full(int(lengths.sum()), np.nan)
-    batches = list(sentence_batches(lengths))
+    batches, bos = list(sentence_batches(lengths)), reads_bos(model)
     for batch in shown(batches, len(batches), "batches"):
-        found = log_probs(model, *padded([sentences[i] for i in batch], dictionary))
+        found = log_probs(model, *padded([sentences[i] for i in batch], dictionary, bos))
+        found = found[:, int(bos) :]
         for i, row in zip(batch, found, strict=True):
             scores[starts[i] : starts[i] + lengths[i]] = row[: lengths[i]].numpy()
     return Scores(scores, lengths)

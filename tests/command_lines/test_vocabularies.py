@@ -9,6 +9,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.explain import explain
+from fairseq_casrnn.vocabularies import check_ensemble
 
 from .programs import checkpoint, fairseq, generate, train
 from .test_generation import COUNT, LN2, Model
@@ -121,6 +122,14 @@ def test_other_models_for_a_language_model(data, trained, beside):
     path = trained("cas_lstm") / "checkpoint_last.pt"
     with pytest.raises(UserError, match="the model of --lm-path is a CasLstmModel, not a language"):
         beside(path, data / "dict.yy.txt")
+
+
+def test_language_model_that_reads_bos_first(fitting):
+    (lm,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(fitting[1])])
+    check_ensemble([], task.dictionary, lm)
+    lm.reads_bos = True
+    with pytest.raises(UserError, match="of --lm-path was trained with --add-bos-token"):
+        check_ensemble([], task.dictionary, lm)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
 """casrnn perplexity, and the scores behind it."""
 
 import math
+import re
 import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from command_lines.programs import fairseq
 from fairseq.data import Dictionary
 
 from fairseq_casrnn import cli, recurrence
+from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import perplexity
 from fairseq_casrnn.evaluation.evaluate_lm import evaluate
@@ -64,6 +67,40 @@ def test_streams(monkeypatch, streams):
     assert scores.log_probs == pytest.approx(np.array(expected), rel=1e-5, nan_ok=True)
     assert scores.tokens == 29 - streams
     assert sum(scores.sentences()) == pytest.approx(-scores.loss * scores.tokens)
+
+
+def test_a_model_trained_with_bos(data, tmp_path, capsys):
+    """As fairseq-eval-lm: <s> comes before each sentence and is not predicted."""
+    options = ["--task", "language_modeling", "--sample-break-mode", "eos", "--add-bos-token"]
+    options += ["--cpu", "--num-workers", "0", "--max-tokens", "99"]
+    training = ["--arch", "cas_lstm_lm_tiny", "--optimizer", "adam", "--lr", "0.03"]
+    fairseq("train", data, *options, *training, "--max-epoch", "1", "--save-dir", tmp_path)
+    path = tmp_path / "checkpoint_last.pt"
+    expected = fairseq("eval_lm", data, *options, "--path", path, "--gen-subset", "test").log
+    command = ["perplexity", str(data), "--path", str(path), "--sentence-reset"]
+    assert cli.main(command) == 0
+    found = re.search(r"perplexity ([\d.]+)", capsys.readouterr().out)[1]
+    assert found == re.search(r"Perplexity: ([\d.]+)", expected)[1]
+    model, task = perplexity.load(path, data)
+    sentences = perplexity.read_sentences(data, "test", task.dictionary)
+    scores = perplexity.score_sentences(model, task.dictionary, sentences).sentences()
+    lines = [task.dictionary.string(sentence) for sentence in sentences]
+    others = syneval.score(model, task.dictionary, lines)
+    assert [others[line] for line in lines] == pytest.approx(scores, rel=1e-5)
+
+
+@torch.no_grad()
+def test_streams_after_bos():
+    model, words = random_model("cas_lstm"), dictionary()
+    model.reads_bos = True
+    text = random_tokens(1, 15)[0]
+    scores = perplexity.score_streams(model, words, [text], 2)
+    expected = []
+    for stream in text.tensor_split(2):
+        source = torch.cat([torch.tensor([words.bos()]), stream[:-1]])
+        table = model(source[None])[0][0, 1:].log_softmax(-1)
+        expected += [math.nan, *table.gather(1, stream[1:, None]).squeeze(1).tolist()]
+    assert scores.log_probs == pytest.approx(np.array(expected), rel=1e-5, nan_ok=True)
 
 
 @pytest.mark.parametrize("options", [[], ["--sentence-reset"], ["--streams", "3"]])
