@@ -103,6 +103,9 @@ def _complaints(options: Mapping) -> Iterator[str]:
     shard, shards = options.get("shard_id"), options.get("num_shards")
     if isinstance(shard, int) and isinstance(shards, int) and not 0 <= shard < shards:
         yield f"--shard-id is {shard}; it must be at least 0 and less than --num-shards {shards}"
+    generates = "beam" in options and "buffer_size" not in options  # which is of interactive
+    if isinstance(shards, int) and shards > 1 and not (generates or "context_window" in options):
+        yield "--num-shards is for fairseq-generate and fairseq-eval-lm; drop it"
     yield from _of_processes(options)
     metric = None if options.get("disable_validation") else options.get("best_checkpoint_metric")
     maximize = options.get("maximize_best_checkpoint_metric")
@@ -122,6 +125,8 @@ def _complaints(options: Mapping) -> Iterator[str]:
     if betas is not None and not _are_betas(betas):
         yield f"--adam-betas is {betas}; it must be two numbers in [0, 1), such as '(0.9, 0.999)'"
     yield from _of_a_language_model(options)
+    if options.get("print_alignment") == "soft" and "buffer_size" in options:
+        yield "fairseq-interactive prints hard alignments; use fairseq-generate, or drop 'soft'"
     # fairseq-eval-lm has --post-process, too, but takes any ending there.
     names = ("post_process", "eval_bleu_remove_bpe")
     for name in names if "beam" in options else names[1:]:

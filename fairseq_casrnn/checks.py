@@ -63,6 +63,9 @@ def _parse_args_and_arch(original, *args, **kwargs):
     if getattr(args, "replace_unk", None) == "@@ ":
         args.replace_unk = ""
     check_options(vars(args))
+    if "beam" in args and args.num_shards > 1:
+        # fairseq-generate looks here for them.
+        args.distributed_world_size, args.distributed_rank = args.num_shards, args.shard_id
     return parsed
 
 

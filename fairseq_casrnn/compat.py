@@ -24,6 +24,7 @@ from fairseq_casrnn import (
     beam,
     checks,
     exclusive,
+    generation,
     next_words,
     precision,
     vocabularies,
@@ -53,6 +54,7 @@ def install() -> None:
     score_empty_translations()
     start_without_gpus()
     vocabularies.install()
+    generation.install()
     checks.install()
     exclusive.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
@@ -62,6 +64,7 @@ def install() -> None:
         next_words.install()
         explain_mistakes()
         checks.install_for_program(sys.argv[0])
+        generation.install_for_program(sys.argv[0])
         silence_libraries()
     precision.install()  # last: its mistakes are explained as well
 

@@ -30,7 +30,13 @@ def _nothing_translated(error: ZeroDivisionError) -> str | None:
     """``--skip-invalid-size-inputs-valid-test`` left all out, and fairseq asks for the speed."""
     if getattr(local(error, "_main", "gen_timer"), "n", None) != 0:
         return None
-    subset = local(error, "_main", "cfg").dataset.gen_subset
+    cfg = local(error, "_main", "cfg")
+    subset, shards = cfg.dataset.gen_subset, cfg.dataset.num_shards
+    if shards > 1:
+        return (
+            f"no batch of '{subset}' is left for --shard-id {cfg.dataset.shard_id}; lower "
+            f"--num-shards {shards}, or make smaller batches with --batch-size"
+        )
     return (
         f"no sentence of '{subset}' is left to translate, each is longer than {POSITIONS} allow; "
         "raise the limit or split the sentences"

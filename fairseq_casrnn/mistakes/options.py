@@ -58,6 +58,18 @@ def _no_iterations(error: KeyError) -> str | None:
     )
 
 
+def _no_raw_text(error: AttributeError) -> str | None:
+    """``--replace-unk`` of text that is not there, or no longer as it stands."""
+    if local(error, "_main", "align_dict") is None:
+        return None
+    if getattr(error, "name", None) not in ("get_original_text", "src", "tgt"):
+        return None
+    return (
+        "--replace-unk needs source and target of the subset as raw text, without "
+        "--truncate-source; change that, use fairseq-interactive, or drop --replace-unk"
+    )
+
+
 def _no_total(error: AssertionError) -> str | None:
     """``--lr-scheduler polynomial_decay`` asserts without a word."""
     total = getattr(local(error, "__init__", "cfg"), "total_num_update", None)
@@ -182,6 +194,7 @@ RULES: Rules = (
     ((KeyError, RuntimeError), _no_task_or_arch),
     (ValueError, _missing_choice),
     (AttributeError, _no_bf16),
+    (AttributeError, _no_raw_text),
     ((AssertionError, RuntimeError), _no_fp16),
     (Exception, _missing_value),
     (Exception, _unfit_task),

@@ -2,11 +2,13 @@
 
 import math
 import re
+import shutil
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
 
+from fairseq_casrnn import generation
 from fairseq_casrnn.cli import main
 
 from .programs import CELLS, USER_DIR, checkpoint, fairseq, generate, run, train
@@ -73,6 +75,16 @@ def test_beam_search(data, last, cell):
     assert re.search(r"Generate test with beam=10: BLEU4 = ", done.output)
     assert len({text for *_, text in done.lines("H")}) > 3  # it learnt to look at the source
     assert_scores_are_the_models(done, Model(last(cell)))
+
+
+def test_shards(data, last):
+    """Each has a part of the sentences, all together have each once."""
+    options = ["--beam", "2", "--batch-size", "2", "--required-batch-size-multiple", "1"]
+    whole = generate(data, last("cas_lstm"), *options).lines("H")
+    shards = ["--num-shards", "3", "--shard-id"]
+    parts = [generate(data, last("cas_lstm"), *options, *shards, n).lines("H") for n in range(3)]
+    assert all(parts)
+    assert sorted(line for part in parts for line in part) == sorted(whole)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -186,6 +198,56 @@ def test_ensemble_of_models_with_another_state(data, last):
     paths = last("stacked_gru"), last("cas_lstm")
     done = generate(data, ":".join(map(str, paths)), "--beam", "4")
     assert_scores_are_the_models(done, Model(*paths))
+
+
+@pytest.fixture
+def raw(corpus, data, tmp_path):
+    """The corpus for --dataset-impl raw, with an unknown word in each sentence."""
+    for side in ("xx", "yy"):
+        shutil.copy(data / f"dict.{side}.txt", tmp_path)
+        text = (corpus / f"test.{side}").read_text()
+        unknown = {"xx": "Zürich ", "yy": ""}[side]
+        lines = "".join(unknown + line for line in text.splitlines(keepends=True))
+        (tmp_path / f"test.xx-yy.{side}").write_text(lines, "utf-8")
+    return tmp_path
+
+
+def with_attended_words(model, source: str, text: str, entries: dict) -> str:
+    """``text`` with the word of ``source``, or its entry, that each <unk> attends to most."""
+    words = text.split()
+    _, attention = model(source, model.words(text))
+    for step, word in enumerate(words):
+        if word == "<unk>":
+            found = source.split()[int(attention[step, :-1].argmax())]
+            words[step] = entries.get(found, found)
+    return " ".join(words)
+
+
+@pytest.mark.parametrize("program", ["generate", "interactive"])
+@pytest.mark.parametrize("entries", [{}, {"Zürich": "ZÜRICH", "bo": "BO!"}], ids=["copy", "file"])
+def test_unknown_words_replaced(data, raw, last, program, entries):
+    """With or without --print-alignment; the words are those of the raw text."""
+    generation.install_for_program("fairseq-interactive")
+    sources = (raw / "test.xx-yy.xx").read_text("utf-8").splitlines()
+    (raw / "entries").write_text("".join(f"{a} {b}\n" for a, b in entries.items()), "utf-8")
+    options = ["--beam", "2", "--max-len-b", "9", "--unkpen", "-12", "--batch-size", "4", "--cpu"]
+    options += ["--path", last("cas_lstm"), "-s", "xx", "-t", "yy"]
+    if program == "generate":
+        options += ["--dataset-impl", "raw", "--num-workers", "0", raw]
+    else:
+        options += ["--buffer-size", "9", "--input", raw / "test.xx-yy.xx", data]
+    plain = [line[-1] for line in fairseq(program, *options).lines("H")]
+    model, replace = Model(last("cas_lstm")), ["--replace-unk", *[raw / "entries"] * bool(entries)]
+    expected = [
+        with_attended_words(model, source, text, entries)
+        for source, text in zip(sources, plain, strict=True)
+    ]
+    assert any("<unk>" in text for text in plain)
+    assert any(entries.get("Zürich", "Zürich") in text for text in expected)
+    for alignment in ([], ["--print-alignment"]):
+        done = fairseq(program, *replace, *alignment, *options)
+        assert [line[-1] for line in done.lines("H")] == expected
+        assert len(done.lines("A")) == len(alignment) * len(expected)
 
 
 @pytest.mark.parametrize("buffer", ["1", "4"])

@@ -11,7 +11,7 @@ import torch
 from command_lines.programs import fairseq
 from fairseq.data import Dictionary
 
-from fairseq_casrnn import cli, recurrence
+from fairseq_casrnn import cli, generation, recurrence
 from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import perplexity
@@ -87,6 +87,16 @@ def test_a_model_trained_with_bos(data, tmp_path, capsys):
     lines = [task.dictionary.string(sentence) for sentence in sentences]
     others = syneval.score(model, task.dictionary, lines)
     assert [others[line] for line in lines] == pytest.approx(scores, rel=1e-5)
+
+
+def test_nothing_to_evaluate(data, checkpoint):
+    """For which fairseq-eval-lm gives a perplexity of 1."""
+    generation.install_for_program("fairseq-eval-lm")
+    options = ["--task", "stateful_language_modeling", "--sentence-reset", "--cpu"]
+    shards = ["--gen-subset", "test", "--num-shards", "3", "--num-workers", "0", "--shard-id"]
+    fairseq("eval_lm", data, "--path", checkpoint, *options, *shards, "0")
+    with pytest.raises(UserError, match="no token was evaluated: all text is longer than"):
+        fairseq("eval_lm", data, "--path", checkpoint, *options, *shards, "2")
 
 
 @torch.no_grad()

@@ -97,7 +97,7 @@ def test_shards(shard, shards):
         {"sampling_topp": 1.0, "clip_norm": float("inf"), "max_tokens": None},
         {"adam_betas": "(0.9, 0.98)"},
         {"adam_betas": (0, 0.9)},
-        {"shard_id": 1, "num_shards": 2},
+        {"beam": 5, "shard_id": 1, "num_shards": 2},
         {"beam": 5, "post_process": "@@ "},
         {"post_process": "##"},  # fairseq-eval-lm's
         {"eval_bleu_remove_bpe": None, "no_such_option": -1},

@@ -128,6 +128,10 @@ def test_second_preprocessing_into_one_folder(fairseq, data):
         ("--path {checkpoint} --model-overrides encoder", "write --model-overrides and its like"),
         ("--path {checkpoint} --lenpen nan", "--lenpen is nan; it must be a number"),
         ("--path {checkpoint} --num-shards 2 --shard-id 5", "--shard-id is 5; it must be at least"),
+        (
+            "--path {checkpoint} --num-shards 9 --shard-id 8",
+            "no batch of 'test' is left for --shard-id 8; lower --num-shards 9, or make smaller",
+        ),
         ("--path {checkpoint} --remove-bpe nope", "--post-process 'nope' is unknown; choose from"),
         (
             "--path {checkpoint} --skip-invalid-size-inputs-valid-test --max-source-positions 2",
@@ -147,6 +151,7 @@ def test_second_preprocessing_into_one_folder(fairseq, data):
         ),
         ("--path {checkpoint} --constraints", "--constraints needs words for each sentence, which"),
         ("--path {model_of_language}", "is of a language model, sentence encoder or tagger, and"),
+        ("--path {checkpoint} --replace-unk", "--replace-unk requires a raw text dataset"),
         ("--path {checkpoint} --print-step", "--print-step needs a model that refines its output"),
         ("--path {checkpoint} --retain-iter-history", "--retain-iter-history needs a model that"),
     ],
@@ -224,6 +229,17 @@ def test_the_same_words_in_another_order(fairseq, data, checkpoint, tmp_path, si
     assert cli.main([*map(str, command), "--output", str(tmp_path / "scores")]) == 2
 
 
+def test_replaced_unknown_words_without_raw_text(fairseq, data, checkpoint):
+    text = data.parent / "raw"
+    text.mkdir()
+    for side in ("xx", "yy"):
+        shutil.copy(data / f"dict.{side}.txt", text)
+        shutil.copy(data.parent / f"test.{side}", text / f"test.xx-yy.{side}")
+    options = ["--cpu", "--path", checkpoint, "--dataset-impl", "raw", "--replace-unk"]
+    done = fairseq("generate", text, *options, "--truncate-source")
+    assert done.sentence.startswith("--replace-unk needs source and target of the subset as raw te")
+
+
 def test_wrong_option_for_validation(fairseq, data):
     assert "--task is missing" in fairseq("validate", data, "--path", "nowhere.pt").sentence
     options = ["--task", "translation", "--max-tokens", 100, "--cpu"]
@@ -284,10 +300,28 @@ def test_invalid_utf8_in_the_input(interactive, tmp_path, before):
 
 
 def test_unknown_words_replaced_without_a_dictionary(interactive):
-    """fairseq would read it from a file called @@."""
-    done = interactive(b"a zzz\n", "--replace-unk", "--print-alignment", "hard")
+    """fairseq would read it from a file called @@. An empty line has nothing to replace by."""
+    done = interactive(b"zzz\n\n", "--replace-unk", "--unkpen", -99)
     assert done.status == 0, done.err
-    assert len(done.answers("H")) == 1
+    answers = [answer.split("\t")[2].split() for answer in done.answers("H")]
+    assert set(answers[0]) == {"zzz"}
+    assert set(answers[1]) == {"<unk>"}
+
+
+def test_malformed_dictionary_for_unknown_words(interactive, tmp_path):
+    (tmp_path / "words").write_text("a b\nc\n")
+    sentence = interactive(b"a\n", "--replace-unk", tmp_path / "words").sentence
+    assert sentence.startswith(f"{tmp_path}/words, line 2 has not two words, that of the source")
+
+
+def test_soft_alignments(interactive):
+    sentence = interactive(b"a b\n", "--print-alignment", "soft").sentence
+    assert sentence.startswith("fairseq-interactive prints hard alignments; use fairseq-generate")
+
+
+def test_shards_of_the_input(interactive):
+    sentence = interactive(b"a b\n", "--num-shards", 2).sentence
+    assert sentence == "--num-shards is for fairseq-generate and fairseq-eval-lm; drop it"
 
 
 def test_references_that_are_not_read(interactive):
