@@ -55,6 +55,7 @@ BOUNDS = {
     "max_update": UNLIMITED,
     "nbest": POSITIVE,
     "no_repeat_ngram_size": NOT_NEGATIVE,
+    "num_batch_buckets": NOT_NEGATIVE,
     "num_shards": POSITIVE,
     "num_workers": NOT_NEGATIVE,
     "prefix_size": NOT_NEGATIVE,
@@ -65,6 +66,7 @@ BOUNDS = {
     "save_interval_updates": NOT_NEGATIVE,
     "seed": Bound(0, 2**32 - 1),  # numpy's
     "unkpen": Bound(),
+    "upsample_primary": Bound(1, off=-1),
     "update_freq": POSITIVE,
     "validate_interval": POSITIVE,
     "validate_interval_updates": NOT_NEGATIVE,
@@ -170,6 +172,8 @@ def _of_processes(options: Mapping) -> Iterator[str]:
         )
     if torch.cuda.device_count():
         return
+    if options.get("profile"):
+        yield "--profile needs a GPU, and there is none; drop the option"
     method = options.get("distributed_init_method")
     alone = method is None and not by_torchrun and not any(name in os.environ for name in SLURM)
     if (size > 1 and alone) or (method is not None and not options.get("distributed_no_spawn")):

@@ -18,6 +18,7 @@ import numpy
 
 from fairseq_casrnn.bounds import check_options
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.fitting import check_fit
 from fairseq_casrnn.wrapping import is_hydra_train, program, wrap
 
 # Of fairseq.data.indexed_dataset.MMapIndexedDataset.Index: magic, version, type code, sentences.
@@ -63,6 +64,8 @@ def _parse_args_and_arch(original, *args, **kwargs):
     if getattr(args, "replace_unk", None) == "@@ ":
         args.replace_unk = ""
     check_options(vars(args))
+    if "criterion" in args:
+        check_fit(getattr(args, "arch", None), args.task, args.criterion)
     if "beam" in args and args.num_shards > 1:
         # fairseq-generate looks here for them.
         args.distributed_world_size, args.distributed_rank = args.num_shards, args.shard_id
@@ -78,6 +81,8 @@ def _init_trainer(original, self, cfg, *args, **kwargs):
         if isinstance(group := groups.get(name), dict):
             check_options(group)
     check_model_name(getattr(cfg, "model", None))
+    parts = (getattr(cfg, part, None) for part in ("model", "task", "criterion"))
+    check_fit(*(getattr(part, "_name", None) for part in parts))
     original(self, cfg, *args, **kwargs)
     check_training(self)
 

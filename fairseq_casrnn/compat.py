@@ -44,6 +44,7 @@ def install() -> None:
     allow_checkpoint_globals()
     hand_checkpoints_on()
     keep_numpy_names()
+    join_parts_of_a_split()
     save_whole_files()
     keep_last_batch()
     keep_batches_on_resume()
@@ -93,12 +94,38 @@ def hand_checkpoints_on() -> None:
 
 
 def keep_numpy_names() -> None:
-    """Give numpy back the one name that fairseq needs and numpy 2.4 no longer has.
+    """Give numpy back the name and the keyword that fairseq needs and numpy 2.4 no longer has.
 
-    Without it ``--sample-break-mode eos`` and sampling from a language model fail.
+    Without the name ``--sample-break-mode eos`` and sampling from a language model fail, without
+    the keyword ``--num-batch-buckets``. What else numpy 2 dropped only fairseq's audio data sets
+    and examples use, and a layer of its non-autoregressive models.
     """
+    from fairseq.data import bucket_pad_length_dataset, data_utils
+
     if not hasattr(numpy, "compat"):
         numpy.compat = types.SimpleNamespace(long=int)
+
+    def get_buckets(original, sizes, num_buckets):
+        percents = numpy.linspace(0, 100, num_buckets + 1)
+        return numpy.unique(numpy.percentile(sizes, percents, method="lower")[1:])
+
+    for module in (bucket_pad_length_dataset, data_utils):
+        wrap(module, "get_buckets", get_buckets)
+
+
+def join_parts_of_a_split() -> None:
+    """Let the first part of a split in several (train, train1, …) be read once, not -1 times.
+
+    That is fairseq's default for ``--upsample-primary``.
+    """
+    from fairseq.data import ConcatDataset
+
+    def init(original, self, datasets, sample_ratios=1):
+        if isinstance(sample_ratios, list):
+            sample_ratios = [1 if ratio == -1 else ratio for ratio in sample_ratios]
+        original(self, datasets, sample_ratios)
+
+    wrap(ConcatDataset, "__init__", init)
 
 
 def save_whole_files() -> None:
@@ -224,9 +251,9 @@ def _explaining(previous: Callable) -> Callable:
             sentence = "interrupted" if stopped else known and f"error: {known}"
         if sentence is None:
             previous(kind, error, traceback)
-            return
-        sys.stdout.flush()
-        print(sentence, file=sys.stderr)
+        else:
+            sys.stdout.flush()
+            print(sentence, file=sys.stderr)
         wait_for_batches()
 
     hook._explains = True

@@ -243,13 +243,15 @@ def test_registry_errors():
 
 
 def test_hook_prints_one_sentence_and_keeps_other_tracebacks(monkeypatch, capsys):
-    previous = []
+    previous, waits = [], []
+    monkeypatch.setattr(compat, "wait_for_batches", lambda: waits.append(len(previous)))
     hook = compat._explaining(lambda *args: previous.append(args))
     mistake, bug = UserError("do that\ninstead"), ZeroDivisionError("a bug")
     hook(type(mistake), mistake, None)
     assert capsys.readouterr().err == "error: do that instead\n"
     assert previous == []
     hook(type(bug), bug, None)
+    assert waits == [0, 1]  # after both, else Python might abort
     assert previous.pop() == (type(bug), bug, None)
     hook(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert capsys.readouterr().err == "interrupted\n"

@@ -15,6 +15,17 @@ def _unknown_languages(error: Exception) -> str | None:
     )
 
 
+def _other_format(error: TypeError) -> str | None:
+    """A format whose files are not there, although those of another one are."""
+    datasets, impl = (
+        local(error, "load_langpair_dataset", name) for name in ("src_datasets", "dataset_impl")
+    )
+    if not datasets or datasets[-1] is not None:
+        return None
+    prefix = local(error, "load_langpair_dataset", "prefix")
+    return f"{prefix}* is no data of --dataset-impl {impl}; drop that option"
+
+
 def _odd_lengths(error: AssertionError) -> str | None:
     source = local(error, "load_langpair_dataset", "src_dataset")
     target = local(error, "load_langpair_dataset", "tgt_dataset")
@@ -88,6 +99,7 @@ def _no_subwords(error: Exception) -> str | None:
 
 RULES: Rules = (
     (Exception, _unknown_languages),
+    (TypeError, _other_format),
     (AssertionError, _odd_lengths),
     (AssertionError, _bad_index),
     (KeyError, _no_cache),

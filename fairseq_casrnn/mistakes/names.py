@@ -69,6 +69,12 @@ def _two_versions(error: ImportError) -> str | None:
     )
 
 
+def _not_installed(error: ImportError) -> str | None:
+    """fairseq's own words about a package that one of its options needs."""
+    text = str(error)
+    return text if re.search("pip install|[Pp]lease install|is installed", text) else None
+
+
 def named_option(error: Exception) -> str | None:
     """fairseq's own complaint about options: "Must specify batch size with --max-tokens or ..."."""
     message = str(error).partition(": {'_name':")[0]  # all options follow
@@ -79,4 +85,5 @@ RULES: Rules = (
     ((KeyError, AssertionError), _unknown_choice),
     (KeyError, _unknown_metric),
     (ImportError, _two_versions),
+    (ImportError, _not_installed),
 )

@@ -70,6 +70,35 @@ def _no_raw_text(error: AttributeError) -> str | None:
     )
 
 
+def _no_refinement(error: AttributeError) -> str | None:
+    if type(local(error, "generate", "self")).__name__ != "IterativeRefinementGenerator":
+        return None
+    return (
+        "--task translation_lev needs a model that refines its output iteratively, and this one "
+        "does not; give the task that it was trained with"
+    )
+
+
+def _unknown_to_hydra(error: Exception) -> str | None:
+    """Components that fairseq has on its command line, but not the options for."""
+    found = re.search(r"Could not find '(\w+)/(\w+)'", str(error))
+    if found and type(error).__name__ == "MissingConfigException":
+        return f"--{found[1].replace('_', '-')} {found[2]} does not work in this fairseq; drop it"
+    if getattr(error, "full_key", None) == "groups.default":
+        return "--optimizer composite needs options of its own for groups of parameters; drop it"
+    return None
+
+
+def _other_targets(error: ValueError) -> str | None:
+    found = re.fullmatch(r"Unsupported language modeling target: (\w+)", str(error))
+    if found is None:
+        return None
+    return (
+        f"--{found[1]}-target needs a language model that reads in both directions, and this one "
+        "predicts the next token; drop the option"
+    )
+
+
 def _no_total(error: AssertionError) -> str | None:
     """``--lr-scheduler polynomial_decay`` asserts without a word."""
     total = getattr(local(error, "__init__", "cfg"), "total_num_update", None)
@@ -193,6 +222,9 @@ RULES: Rules = (
     (AssertionError, _no_total),
     ((KeyError, RuntimeError), _no_task_or_arch),
     (ValueError, _missing_choice),
+    (AttributeError, _no_refinement),
+    (Exception, _unknown_to_hydra),
+    (ValueError, _other_targets),
     (AttributeError, _no_bf16),
     (AttributeError, _no_raw_text),
     ((AssertionError, RuntimeError), _no_fp16),

@@ -137,7 +137,8 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         x = x.transpose(0, 1).contiguous()  # (B, T, H)
         if self.additional_fc is not None:
             x = self.dropout_out_module(self.additional_fc(x))
-        return x, {"attn": [alpha.transpose(0, 1)], "inner_states": None}
+        # Contiguous, as fairseq's criterion for guided alignment wants it.
+        return x, {"attn": [alpha.transpose(0, 1).contiguous()], "inner_states": None}
 
     def initial_state(self, encoder_out):
         """The decoder's state before the first step, from the encoder's final states."""

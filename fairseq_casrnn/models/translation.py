@@ -48,7 +48,7 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
         check_sizes(cfg, SIZES)
         check_probabilities(cfg, DROPOUTS)
         warn_of_single_layers(cls.cell_name, cfg)
-        if getattr(task.cfg, "left_pad_target", False):
+        if getattr(task.cfg or task.args, "left_pad_target", False):
             raise UserError("recurrent decoders need right-padded targets; drop --left-pad-target")
         encoder_embed, decoder_embed = build_embeddings(cfg, task)
         encoder = cls.build_encoder(cfg, task.source_dictionary, encoder_embed)

@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,6 +53,67 @@ def test_losses_fall(data, tmp_path):
     losses = [float(record["train_loss"]) for record in done.records("train_loss")]
     assert len(losses) == 6
     assert min(losses) < losses[0] - 0.5
+
+
+@pytest.fixture
+def in_parts(data, tmp_path):
+    """The corpus with its training and validation sets once more as train1 and valid1."""
+    folder = shutil.copytree(data, tmp_path / "bin")
+    for split in ("train", "valid"):
+        for file in data.glob(f"{split}.*"):
+            shutil.copy(file, folder / file.name.replace(split, f"{split}1", 1))
+    return folder
+
+
+@pytest.mark.parametrize(("options", "parts"), [([], 2), (["--upsample-primary", "3"], 4)])
+def test_training_data_in_parts(in_parts, tmp_path, options, parts):
+    """Each is read once, the first one as often as --upsample-primary says."""
+    options = ["--ignore-unused-valid-subsets", *options, "--batch-size", "4"]
+    done = train(in_parts, tmp_path, "cas_lstm_tiny", *options, epochs=1)
+    assert int(done.records("train_loss")[0]["train_num_updates"]) == 15 * parts
+
+
+def test_validation_data_in_parts(in_parts, data, tmp_path):
+    """The loss is that of all parts; the second one here has the sentences of the training."""
+    for file in data.glob("train.*"):
+        shutil.copy(file, in_parts / file.name.replace("train", "valid1", 1))
+        (in_parts / file.name.replace("train", "train1", 1)).unlink()
+    losses = []
+    for number, folder in enumerate((data, in_parts)):
+        options = ["--combine-valid-subsets"] * number
+        done = train(folder, tmp_path / f"{number}", "cas_lstm_tiny", *options, epochs=1)
+        losses.append(float(done.records("valid_loss")[0]["valid_loss"]))
+    assert losses[0] != losses[1]
+
+
+def test_lengths_in_buckets(data, trained):
+    """More padding changes nothing."""
+    command = ["validate", data, *VALIDATE, "--path", trained("cas_lstm") / "checkpoint_last.pt"]
+    plain, buckets = (
+        fairseq(*command, *options).records("valid_loss")[0]["valid_loss"]
+        for options in ([], ["--num-batch-buckets", "2"])
+    )
+    assert plain == buckets
+
+
+@pytest.mark.parametrize("fed", [[], ["--no-input-feed"]])
+def test_guided_alignment(corpus, tmp_path, fed):
+    """The attention learns the alignment that is given: the last word comes first."""
+    for split in ("train", "valid"):
+        lines = (corpus / f"{split}.xx").read_text().splitlines()
+        counts = [len(line.split()) for line in lines]
+        pairs = [[f"{n - 1 - i}-{i}" for i in range(n)] for n in counts]
+        (tmp_path / f"{split}.align").write_text("".join(" ".join(p) + "\n" for p in pairs))
+        for side in ("xx", "yy"):
+            shutil.copy(corpus / f"{split}.{side}", tmp_path)
+    texts = ["--trainpref", tmp_path / "train", "--validpref", tmp_path / "valid"]
+    texts += ["-s", "xx", "-t", "yy", "--align-suffix", "align"]
+    fairseq("preprocess", *texts, "--destdir", tmp_path / "bin")
+    options = ["--criterion", "label_smoothed_cross_entropy_with_alignment", "--load-alignments"]
+    options += ["--alignment-lambda", "5", "--dropout", "0", "--lr", "0.03", *fed]
+    done = train(tmp_path / "bin", tmp_path, "cas_lstm_tiny", *options, epochs=6)
+    losses = [float(record["train_alignment_loss"]) for record in done.records("train_loss")]
+    assert losses[-1] < 0.9 * losses[0]
 
 
 @pytest.mark.parametrize("more", [[], ["--report-accuracy"]], ids=["", "accuracy"])

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 
 from fairseq_casrnn import compat, explain
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.fitting import check_fit
 from fairseq_casrnn.models.translation import MODELS
 
 TINY = {
@@ -39,9 +40,45 @@ def build(cell: str, **options):
     return model.build_model(config, task)
 
 
+@pytest.mark.parametrize(
+    ("arch", "option", "name"),
+    [
+        ("cas_lstm", "task", "multilingual_translation"),
+        ("dg_lstm_iwslt", "task", "semisupervised_translation"),
+        ("cas_lstm", "criterion", "wav2vec"),
+        ("cas_lstm_lm", "task", "translation"),
+        ("stacked_gru_lm_ptb", "criterion", "masked_lm"),
+    ],
+)
+def test_tasks_and_criterions_for_other_models(arch, option, name):
+    sentence = f"^--arch and --{option} do not fit: {arch} cannot be trained with {name}; give"
+    with pytest.raises(UserError, match=sentence):
+        check_fit(**{"arch": arch, "task": None, "criterion": None, option: name})
+
+
+@pytest.mark.parametrize(
+    ("arch", "task", "criterion"),
+    [
+        ("cas_lstm", "translation", "label_smoothed_cross_entropy"),
+        ("cas_lstm_lm", "stateful_language_modeling", "fused_cross_entropy"),
+        ("cas_lstm_sentence_encoder", "sentence_classification", "sentence_classification"),
+        ("transformer", "multilingual_translation", "nat_loss"),
+        ("no_such_arch", "no_such_task", "no_such_criterion"),
+    ],
+)
+def test_tasks_and_criterions_that_fit(arch, task, criterion):
+    check_fit(arch, task, criterion)
+
+
 def test_optimizer_without_half_precision():
     error = ValueError("Unsupported optimizer: TorchAdam")
     assert "do not work with this --optimizer; use --optimizer adam" in explain.explain(error)
+
+
+@pytest.mark.parametrize("target", ["self", "past"])
+def test_other_targets_of_a_language_model(target):
+    error = ValueError(f"Unsupported language modeling target: {target}")
+    assert explain.explain(error).startswith(f"--{target}-target needs a language model that")
 
 
 @pytest.mark.parametrize(

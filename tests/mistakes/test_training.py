@@ -36,6 +36,24 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
         ),
         ("--left-pad-target", "drop --left-pad-target"),
         ("--encoder-embed-path /nowhere.vec", "cannot read the word vectors /nowhere.vec"),
+        ("--upsample-primary 0", "^--upsample-primary is 0; it must be at least 1$"),
+        (
+            "--task multilingual_translation --lang-pairs xx-yy",
+            "^--arch and --task do not fit: cas_lstm_tiny cannot be trained with multilingual",
+        ),
+        ("--profile", "^--profile needs a GPU, and there is none; drop the option$"),
+        ("--bpe bytes", "^--bpe bytes does not work in this fairseq; drop it"),
+        (
+            "--dataset-impl fasta",
+            r"/valid\.xx-yy\.\* is no data of --dataset-impl fasta; drop that",
+        ),
+        ("--optimizer cpu_adam", "^Please install DeepSpeed: pip install deepspeed"),
+        ("--optimizer composite", "^--optimizer composite needs options of its own for groups of"),
+        (
+            "--task translation_multi_simple_epoch --langs xx,yy --lang-pairs xx-yy "
+            "--left-pad-target True",
+            "need right-padded targets; drop --left-pad-target",
+        ),
         ("--max-tokens 3", "a sentence of 7 tokens does not fit into a batch of --max-tokens 3"),
         ("--max-source-positions 1", "no sentence is left to train on"),
         ("--max-source-positions 3", r"sentence \d has \d and \d tokens, more than .* \(3, 1024\)"),

@@ -152,6 +152,7 @@ def test_second_preprocessing_into_one_folder(fairseq, data):
         ("--path {checkpoint} --constraints", "--constraints needs words for each sentence, which"),
         ("--path {model_of_language}", "is of a language model, sentence encoder or tagger, and"),
         ("--path {checkpoint} --replace-unk", "--replace-unk requires a raw text dataset"),
+        ("--path {checkpoint} --task translation_lev", "--task translation_lev needs a model that"),
         ("--path {checkpoint} --print-step", "--print-step needs a model that refines its output"),
         ("--path {checkpoint} --retain-iter-history", "--retain-iter-history needs a model that"),
     ],

@@ -1,0 +1,54 @@
+"""Which of fairseq's tasks and criterions the models of this package can be trained with."""
+
+from fairseq_casrnn.errors import UserError
+
+COMMON = (
+    "cross_entropy",
+    "label_smoothed_cross_entropy",
+    "label_smoothed_cross_entropy_with_rdrop",
+)
+TRANSLATION = {
+    "task": ("translation", "translation_multi_simple_epoch", "denoising", "span_masked_lm"),
+    "criterion": (*COMMON, "label_smoothed_cross_entropy_with_alignment", "adaptive_loss"),
+}
+LANGUAGE_MODEL = {
+    "task": ("language_modeling", "multilingual_language_modeling"),
+    "criterion": (*COMMON, "adaptive_loss"),
+}
+
+
+def check_fit(arch: str | None, task: str | None, criterion: str | None) -> None:
+    """Refuse tasks and criterions of fairseq that are made for models of another kind.
+
+    Most of them would fail over a missing part in the middle of a traceback, some would train
+    something else. What comes from elsewhere, and what fairseq does not know, passes.
+
+    Raises:
+        UserError: they do not fit the architecture, one of this package's.
+    """
+    from fairseq.criterions import CRITERION_REGISTRY
+    from fairseq.models import ARCH_MODEL_REGISTRY
+    from fairseq.tasks import TASK_REGISTRY
+
+    from fairseq_casrnn.models.language_model import RecurrentLanguageModel
+    from fairseq_casrnn.models.translation import RecurrentTranslationModel
+
+    model = ARCH_MODEL_REGISTRY.get(arch, object)
+    if issubclass(model, RecurrentTranslationModel):
+        fitting = TRANSLATION
+    elif issubclass(model, RecurrentLanguageModel):
+        fitting = LANGUAGE_MODEL
+    else:
+        return
+    for option, name, registry in (
+        ("task", task, TASK_REGISTRY),
+        ("criterion", criterion, CRITERION_REGISTRY),
+    ):
+        known = registry.get(name)
+        if known is None or not known.__module__.startswith("fairseq."):
+            continue
+        if name not in fitting[option]:
+            raise UserError(
+                f"--arch and --{option} do not fit: {arch} cannot be trained with {name}; give "
+                f"another --arch, or one of {', '.join(fitting[option])}"
+            )
