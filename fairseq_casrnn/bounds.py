@@ -126,9 +126,7 @@ def _complaints(options: Mapping) -> Iterator[str]:
     betas = options.get("adam_betas")
     if betas is not None and not _are_betas(betas):
         yield f"--adam-betas is {betas}; it must be two numbers in [0, 1), such as '(0.9, 0.999)'"
-    yield from _of_a_language_model(options)
-    if options.get("print_alignment") == "soft" and "buffer_size" in options:
-        yield "fairseq-interactive prints hard alignments; use fairseq-generate, or drop 'soft'"
+    yield from _of_generation(options)
     # fairseq-eval-lm has --post-process, too, but takes any ending there.
     names = ("post_process", "eval_bleu_remove_bpe")
     for name in names if "beam" in options else names[1:]:
@@ -139,14 +137,24 @@ def _complaints(options: Mapping) -> Iterator[str]:
             )
 
 
-def _of_a_language_model(options: Mapping) -> Iterator[str]:
-    """Where fairseq reads ``--lm-path`` and makes no use of the model."""
-    if not options.get("lm_path"):
-        return
+def _of_generation(options: Mapping) -> Iterator[str]:
+    """What fairseq reads and makes no use of."""
+    soft = options.get("print_alignment") == "soft"
     if options.get("score_reference"):
-        yield "--score-reference makes no use of --lm-path; drop one of them"
-    if "buffer_size" in options:
-        yield "fairseq-interactive makes no use of --lm-path; use fairseq-generate, or drop it"
+        if options.get("lm_path"):
+            yield "--score-reference makes no use of --lm-path; drop one of them"
+        if soft:
+            yield "--score-reference gives hard alignments; drop one of them, or 'soft'"
+    if options.get("pad_to_fixed_bsz") and "context_window" in options:
+        yield "fairseq-eval-lm makes no use of the padding by --pad-to-fixed-bsz; drop that option"
+    if "buffer_size" not in options:
+        return
+    for name in ("lm_path", "prefix_size", "results_path"):
+        if options.get(name):
+            option = f"--{name.replace('_', '-')}"
+            yield f"fairseq-interactive makes no use of {option}; use fairseq-generate, or drop it"
+    if soft:
+        yield "fairseq-interactive prints hard alignments; use fairseq-generate, or drop 'soft'"
 
 
 def _of_processes(options: Mapping) -> Iterator[str]:

@@ -71,7 +71,7 @@ RULES: Rules = (
     *options.RULES,
     *numbers.RULES,
     # The general ones come last.
-    ((ValueError, AssertionError), names.named_option),
+    ((ValueError, AssertionError, NotImplementedError), names.named_option),
     (Exception, _in_a_worker),
     (OSError, files.system_error),
     (Exception, said_by_fairseq),

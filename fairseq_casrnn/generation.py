@@ -23,9 +23,11 @@ def install() -> None:
     """Wrap fairseq's functions; again and again does no harm."""
     from fairseq import utils
     from fairseq.data import LanguagePairDataset
+    from fairseq.ngram_repeat_block import NGramRepeatBlock
     from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
     from fairseq.sequence_scorer import SequenceScorer
 
+    wrap(NGramRepeatBlock, "_no_repeat_ngram", _no_repeat_ngram)
     wrap(LanguagePairDataset, "collater", _collater)
     for generator in (SequenceGenerator, SequenceGeneratorWithAlignment, SequenceScorer):
         wrap(generator, "generate", _generate)
@@ -149,6 +151,24 @@ def _post_process_prediction(
             words.append(tgt_dict[token])
     text = data_utils.post_process(" ".join(words), remove_bpe)
     return tgt_dict.encode_line(text, add_if_not_exist=True), text, alignment
+
+
+def _no_repeat_ngram(original, self, tokens, lprobs, bsz, beam_size, step):
+    """``--no-repeat-ngram-size`` on the CPU.
+
+    fairseq compares with the end of the rows, where there is padding, and so forbids nothing.
+    """
+    size = self.no_repeat_ngram_size
+    for row, words in enumerate(tokens[:, 1 : step + 1].tolist()):  # without the first, </s>
+        starts = range(step - size + 1)
+        last = words[len(starts) :]
+        forbidden = [words[at + size - 1] for at in starts if words[at : at + size - 1] == last]
+        if forbidden:
+            before = lprobs[row, forbidden]
+            lprobs[row, forbidden] = -torch.inf
+            if not lprobs[row].isfinite().any():  # --prefix-size leaves one word alone
+                lprobs[row, forbidden] = before
+    return lprobs
 
 
 def _eval_lm(original, *args, **kwargs):

@@ -75,6 +75,16 @@ def _not_installed(error: ImportError) -> str | None:
     return text if re.search("pip install|[Pp]lease install|is installed", text) else None
 
 
+def _of_nltk(error: Exception) -> str | None:
+    """What NLTK lacks, or does no longer as fairseq calls it."""
+    data = re.search(r"nltk\.download\('(\w+)'\)", str(error))
+    if data:
+        return f"NLTK has no data '{data[1]}'; fetch it with: python -m nltk.downloader {data[1]}"
+    if "expects pre-tokenized" in str(error):
+        return "--scoring meteor does not work with the NLTK that is installed; give another"
+    return None
+
+
 def named_option(error: Exception) -> str | None:
     """fairseq's own complaint about options: "Must specify batch size with --max-tokens or ..."."""
     message = str(error).partition(": {'_name':")[0]  # all options follow
@@ -86,4 +96,5 @@ RULES: Rules = (
     (KeyError, _unknown_metric),
     (ImportError, _two_versions),
     (ImportError, _not_installed),
+    ((LookupError, TypeError), _of_nltk),
 )

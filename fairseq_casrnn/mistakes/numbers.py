@@ -36,6 +36,12 @@ def _all_hypotheses_lost(error: AssertionError) -> str | None:
     step, last = local(error, "_generate", "step"), local(error, "_generate", "max_len")
     if step is None or str(error) != f"{step} < {last}":
         return None
+    task = local(error, "_main", "task")
+    if getattr(getattr(task, "args", None), "add_bos_token", False):
+        return (
+            "fairseq-generate does not go on from a text with --add-bos-token, for </s> follows "
+            "<s> there; use fairseq-interactive"
+        )
     return (
         "no hypothesis of a sentence has a finite score; drop --fp16, --temperature, --unkpen or "
         "--no-repeat-ngram-size, or use an earlier checkpoint"

@@ -70,6 +70,22 @@ def _no_raw_text(error: AttributeError) -> str | None:
     )
 
 
+def _no_attention(error: IndexError) -> str | None:
+    generator = type(local(error, "generate", "self")).__name__
+    if generator != "SequenceGeneratorWithAlignment" or "Dimension out of range" not in str(error):
+        return None
+    return "--print-alignment needs a model with attention, and this one has none; drop the option"
+
+
+def _prefix_of_several_sentences(error: AssertionError) -> str | None:
+    if str(error) or local(error, "_prefix_tokens", "prefix_toks") is None:
+        return None
+    return (
+        "fairseq-generate continues single sentences, and the beginning it is given holds the end "
+        "of one; give --sample-break-mode eos, or a smaller --prefix-size"
+    )
+
+
 def _no_refinement(error: AttributeError) -> str | None:
     if type(local(error, "generate", "self")).__name__ != "IterativeRefinementGenerator":
         return None
@@ -223,6 +239,8 @@ RULES: Rules = (
     ((KeyError, RuntimeError), _no_task_or_arch),
     (ValueError, _missing_choice),
     (AttributeError, _no_refinement),
+    (IndexError, _no_attention),
+    (AssertionError, _prefix_of_several_sentences),
     (Exception, _unknown_to_hydra),
     (ValueError, _other_targets),
     (AttributeError, _no_bf16),

@@ -157,6 +157,20 @@ def test_prefix(data, last):
     assert_scores_are_the_models(done, Model(last("dg_lstm")))
 
 
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("batch", ["1", "8"])
+def test_no_repeated_ngrams(data, last, size, batch):
+    def repeated(*options):
+        options = ["--beam", "3", "--min-len", "8", "--batch-size", batch, *options]
+        texts = [line[-1].split() for line in generate(data, last("cas_lstm"), *options).lines("H")]
+        ngrams = [list(zip(*(text[i:] for i in range(size)), strict=False)) for text in texts]
+        assert all(len(text) >= 8 for text in texts)
+        return any(len(found) > len(set(found)) for found in ngrams)
+
+    assert repeated()
+    assert not repeated("--no-repeat-ngram-size", str(size))
+
+
 @pytest.mark.parametrize("cell", ["cas_lstm", "second_order_lstm"])
 def test_soft_alignment_is_the_attention(data, last, cell):
     done = generate(data, last(cell), "--beam", "4", "--print-alignment", "soft")

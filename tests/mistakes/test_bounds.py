@@ -83,6 +83,28 @@ def test_batch_normalisation_of_single_sentences():
     check_options({"mlp_batch_norm": True, "batch_size": None})
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"lm_path": "x", "score_reference": True}, "--score-reference makes no use of --lm-path"),
+        (
+            {"print_alignment": "soft", "score_reference": True},
+            "--score-reference gives hard align",
+        ),
+        ({"lm_path": "x", "buffer_size": 1}, "fairseq-interactive makes no use of --lm-path; use"),
+        ({"prefix_size": 2, "buffer_size": 1}, "fairseq-interactive makes no use of --prefix-size"),
+        ({"results_path": "x", "buffer_size": 1}, "fairseq-interactive makes no use of --results-"),
+        (
+            {"pad_to_fixed_bsz": True, "context_window": 0},
+            "fairseq-eval-lm makes no use of the pad",
+        ),
+    ],
+)
+def test_options_that_would_not_be_used(options, sentence):
+    with pytest.raises(UserError, match=f"^{sentence}"):
+        check_options(options)
+
+
 @pytest.mark.parametrize(("shard", "shards"), [(5, 2), (2, 2), (-1, 2), (1, 1)])
 def test_shards(shard, shards):
     with pytest.raises(UserError, match=rf"^--shard-id is {shard}; .* than --num-shards {shards}$"):

@@ -70,6 +70,24 @@ def test_tasks_and_criterions_that_fit(arch, task, criterion):
     check_fit(arch, task, criterion)
 
 
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (LookupError(">>> nltk.download('punkt_tab')"), "NLTK has no data 'punkt_tab'; fetch it"),
+        (
+            TypeError('"hypothesis" expects pre-tokenized'),
+            "--scoring meteor does not work with the",
+        ),
+        (NotImplementedError("--post-process=x is not implemented"), "--post-process=x is not imp"),
+        (ImportError("Please install DeepSpeed: pip install"), "Please install DeepSpeed: pip in"),
+        (ImportError("cannot import name 'x' from 'y'"), None),
+    ],
+)
+def test_what_other_libraries_lack(error, sentence):
+    found = explain.explain(error)
+    assert found == sentence or found.startswith(sentence)
+
+
 def test_optimizer_without_half_precision():
     error = ValueError("Unsupported optimizer: TorchAdam")
     assert "do not work with this --optimizer; use --optimizer adam" in explain.explain(error)

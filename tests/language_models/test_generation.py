@@ -1,0 +1,36 @@
+"""What fairseq-generate cannot do with language models, and what it can."""
+
+import pytest
+from command_lines.programs import fairseq
+
+from fairseq_casrnn.explain import explain
+
+
+def generate(data, checkpoint, *options, split="eos"):
+    """Go on from the sentences of the test set."""
+    task = ["--task", "language_modeling", "--sample-break-mode", split, "--cpu"]
+    options = ["--num-workers", "0", "--batch-size", "4", "--path", checkpoint, *options]
+    return fairseq("generate", data, *task, *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "split", "sentence"),
+    [
+        (["--print-alignment"], "eos", "--print-alignment needs a model with attention, and this"),
+        (["--tokens-per-sample", "9"], "none", "fairseq-generate continues single sentences, and"),
+        (["--add-bos-token"], "eos", "fairseq-generate does not go on from a text with --add-bos-"),
+    ],
+)
+def test_refused(data, checkpoint, options, split, sentence):
+    with pytest.raises((IndexError, AssertionError)) as caught:
+        generate(data, checkpoint, *options, split=split)
+    assert explain(caught.value).startswith(sentence)
+
+
+def test_beginnings_with_repeated_words(data, checkpoint):
+    """They stay as they are; only what follows repeats nothing."""
+    done = generate(data, checkpoint, "--no-repeat-ngram-size", "1", "--beam", "2")
+    lines = (data.parent / "test").read_text().splitlines()
+    assert any(len(set(line.split())) < len(line.split()) for line in lines)
+    found = [line[-1] for line in done.lines("H")]
+    assert all(text.startswith(line) for text, line in zip(found, lines, strict=True))
