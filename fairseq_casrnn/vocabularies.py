@@ -11,12 +11,16 @@ checked.
 
 from __future__ import annotations
 
+import logging
+
 from fairseq.data import Dictionary
 
 from fairseq_casrnn.data.dictionaries import check_digest, digest
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.resumption import keep_in_checkpoints
 from fairseq_casrnn.wrapping import wrap
+
+logger = logging.getLogger(__name__)
 
 
 def install() -> None:
@@ -117,7 +121,10 @@ def check_words(task, state: dict) -> None:
 
 
 def _init_generator(original, self, models, tgt_dict, *args, **kwargs):
-    check_ensemble(getattr(models, "models", models), tgt_dict, kwargs.get("lm_model"))
+    lm = kwargs.get("lm_model")
+    check_ensemble(getattr(models, "models", models), tgt_dict, lm)
+    if lm is not None and not kwargs.get("lm_weight", 1):
+        logger.warning("--lm-weight is 0, as it is unless given: the language model has no effect")
     original(self, models, tgt_dict, *args, **kwargs)
 
 

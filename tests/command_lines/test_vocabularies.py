@@ -65,11 +65,11 @@ def unfit(language_model, reordered):
 def beside(data, trained, tmp_path):
     """``beside(model, dictionary)``: translation with that language model and ``dict.txt``."""
 
-    def run(path: Path, dictionary: Path | None):
+    def run(path: Path, dictionary: Path | None, weight: str = "0.5"):
         folder = shutil.copytree(data, tmp_path / "bin")
         if dictionary is not None:
             shutil.copy(dictionary, folder / "dict.txt")
-        options = ["--beam", "1", "--lm-path", path, "--lm-weight", "0.5"]
+        options = ["--beam", "1", "--lm-path", path, "--lm-weight", weight]
         return generate(folder, trained("cas_lstm") / "checkpoint_last.pt", *options)
 
     return run
@@ -91,6 +91,12 @@ def test_language_model_of_the_target_dictionary(data, trained, fitting, beside)
         added = (0.5 / LN2 * of_lm.detach().squeeze(1)).tolist()
         both = [one + other for one, other in zip(expected, added, strict=True)]
         assert [float(value) for value in positions.split()] == pytest.approx(both, abs=1e-3)
+
+
+@pytest.mark.parametrize("weight", ["0", "0.5"])
+def test_warning_of_a_weight_of_zero(data, fitting, beside, weight):
+    done = beside(fitting[1], data / "dict.yy.txt", weight)
+    assert ("--lm-weight is 0" in done.log) == (weight == "0")
 
 
 def test_language_model_with_its_own_dictionary(unfit, beside):
