@@ -23,6 +23,7 @@ from fairseq_casrnn import (
     allocation,
     beam,
     checks,
+    divergence,
     exclusive,
     generation,
     next_words,
@@ -57,6 +58,7 @@ def install() -> None:
     vocabularies.install()
     generation.install()
     checks.install()
+    divergence.install()
     exclusive.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):
         allocation.keep_freed_memory()
@@ -64,6 +66,7 @@ def install() -> None:
         beam.install()
         next_words.install()
         explain_mistakes()
+        divergence.drop_numbers()
         checks.install_for_program(sys.argv[0])
         generation.install_for_program(sys.argv[0])
         silence_libraries()

@@ -6,7 +6,8 @@ from fairseq_casrnn.mistakes.frames import Rules, local
 
 
 def _diverged(error: FloatingPointError) -> str | None:
-    if "Nan/Inf" not in str(error):
+    # Several processes compare the norms first, and NaN equals nothing.
+    if not re.search(r"Nan/Inf|^rank +\d+ = -?(nan|inf)", str(error), re.MULTILINE):
         return None
     return (
         "the gradients are not finite: the training has diverged; go on from an earlier "

@@ -196,8 +196,10 @@ def test_checkpoint_without_checksums(checkpoint, tmp_path):
 def test_resumed_from_nan(fairseq, data, checkpoint, tmp_path):
     spoil_weights(checkpoint, tmp_path / "nan.pt")
     reset = ["--reset-optimizer", "--reset-dataloader", "--reset-meters"]
-    sentence = fairseq.train(data, "--restore-file", tmp_path / "nan.pt", *reset).sentence
-    assert sentence.startswith("the gradients are not finite: the training has diverged")
+    done = fairseq.train(data, "--restore-file", tmp_path / "nan.pt", *reset)
+    assert done.sentence.startswith("the gradients are not finite: the training has diverged")
+    assert "norms: {" not in done.out + done.err
+    assert "gradients: {" not in done.out + done.err
 
 
 def test_folder_of_another_training(fairseq, data, checkpoint, tmp_path):

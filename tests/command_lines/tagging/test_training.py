@@ -2,14 +2,18 @@
 
 import json
 import shutil
+from unittest import mock
 
 import pytest
+import torch
 from fairseq.data import Dictionary
+from fairseq.trainer import Trainer
 from seqeval.metrics import accuracy_score, f1_score
 
 from fairseq_casrnn.data.spans import as_iob2
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.tag_runs import tag
+from fairseq_casrnn.models.tagger import Tagger
 
 from ..programs import assert_same_training, checkpoint, fairseq
 from .common import train
@@ -66,6 +70,48 @@ def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
         train(data, tmp_path / "parts", "cas_lstm", epochs, *more)
     paths = (tmp_path / name / "checkpoint_last.pt" for name in ("whole", "parts"))
     assert_same_training(*paths)
+
+
+@pytest.mark.parametrize("validation", [(), ("--disable-validation",)])
+def test_weights_that_are_not_finite_replace_no_checkpoint(trained, data, tmp_path, validation):
+    """An F1 of them might be greater than those before; at the start of a training it is the best.
+
+    Nor is the folder changed where nothing is validated.
+    """
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    before = {file.name: file.read_bytes() for file in tmp_path.glob("*.pt")}
+    step = Trainer.train_step
+
+    def spoiling(trainer, *args, **kwargs):
+        result = step(trainer, *args, **kwargs)
+        with torch.no_grad():
+            trainer.get_model().output.bias[0] = float("nan")
+        return result
+
+    options = ("--encoder-bidirectional", "--batch-size", 1000, *validation)
+    with (
+        mock.patch.object(Trainer, "train_step", spoiling),
+        pytest.raises(UserError, match=r"diverged: after \d+ updates the weights output.bias"),
+    ):
+        train(data, tmp_path, "cas_lstm", 16, *options)
+    assert {file.name: file.read_bytes() for file in tmp_path.glob("*.pt")} == before
+
+
+def test_a_validation_loss_that_is_not_finite_replaces_no_checkpoint(trained, data, tmp_path):
+    """Of finite weights: half precision may overflow, and so may a running variance."""
+    forward = Tagger.forward
+
+    def overflowing(model, *args, **kwargs):
+        emissions, loss = forward(model, *args, **kwargs)
+        return emissions, loss if model.training else loss * float("inf")
+
+    with (
+        mock.patch.object(Tagger, "forward", overflowing),
+        pytest.raises(UserError, match=r"diverged: after \d+ updates the validation loss is inf"),
+    ):
+        train(data, tmp_path)
+    assert not list(tmp_path.glob("*.pt"))
+    assert not (tmp_path / "validation.json").exists()
 
 
 def test_data_of_fairseq_preprocess(tmp_path):
