@@ -37,9 +37,15 @@ def check_writable(*paths: str | os.PathLike | None) -> None:
 def replacing(path: str | os.PathLike) -> Iterator[str]:
     """Yield a name to write to; it becomes ``path`` at the end, or goes if anything fails.
 
+    That of a killed process, which has the same name, is removed first, and so is a symbolic link:
+    nothing is written to where it leads.
+
     An OSError that names no file leaves with ``path`` as its ``filename``.
     """
     draft = f"{os.fspath(path)}.tmp"
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(draft)
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield draft
         os.replace(draft, path)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ..data.command import captured_log
 from ..errors import UserError
-from ..files import check_writable
+from ..files import check_writable, replacing
 
 # The stats as "epoch 001 | loss 1.2 | …", "epoch 001:  10 / 20 loss=1.2, …" or JSON; before them
 # nothing (--log-file), "time | INFO | tag | " (what fairseq prints) or "[time][tag][INFO] - "
@@ -280,13 +280,10 @@ def _figure(width: float, height: float):
 
 def _save(figure, png: str | os.PathLike) -> None:
     """Write the figure to ``png``, whole or not at all."""
-    draft = f"{png}.tmp"
     try:
-        figure.savefig(draft, format="png", dpi=150)
-        os.replace(draft, png)
+        with replacing(png) as draft:
+            figure.savefig(draft, format="png", dpi=150)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            Path(draft).unlink()
         raise UserError(f"cannot write {png}: {error.strerror}") from error
 
 

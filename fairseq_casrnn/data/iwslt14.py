@@ -144,9 +144,10 @@ def download(folder: Path, url: str = URL, md5: str = MD5) -> Path:
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
         part = target.with_suffix(f".part{os.getpid()}")
+        part.unlink(missing_ok=True)
         print(f"downloading {url}", flush=True)
         try:
-            with urllib.request.urlopen(url, timeout=60) as stream, open(part, "wb") as file:
+            with urllib.request.urlopen(url, timeout=60) as stream, open(part, "xb") as file:
                 shutil.copyfileobj(stream, file)
             os.replace(part, target)
         except OSError as err:

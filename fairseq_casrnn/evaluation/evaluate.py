@@ -98,9 +98,10 @@ def generate(
     if (data / "text" / "bpe.codes").exists():
         command += ["--post-process", "subword_nmt"]
     part = output.with_name(f"{output.name}.part{os.getpid()}")
+    part.unlink(missing_ok=True)
     try:
         with explained():
-            with open(part, "w", encoding="utf-8") as file:
+            with open(part, "x", encoding="utf-8") as file:
                 log = _run_generate([*command, *extra], file)
             os.replace(part, output)
     finally:

@@ -241,6 +241,8 @@ def write(path: Path, header: str, pairs: Sequence[tuple[str, str]], scorer: Sco
     """Score chunk after chunk into a draft, renamed at the end; a draft's scores are kept."""
     draft = path.with_name(f"{path.name}.part")
     lines = [header]
+    if draft.is_symlink():
+        draft.unlink()  # nothing is written to where it leads
     if draft.is_file():
         content = read_bytes(draft)
         found = decode_lines(content[: content.rfind(b"\n") + 1], draft)  # the last may be cut

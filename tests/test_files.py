@@ -1,0 +1,40 @@
+"""Files that are written whole or not at all."""
+
+import os
+
+import pytest
+
+from fairseq_casrnn.files import replacing, whole_file
+
+
+@pytest.fixture
+def victim(tmp_path):
+    """A file that a symbolic link with the temporary name of ``out`` leads to."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "out.tmp").symlink_to(victim)
+    return victim
+
+
+def test_nothing_is_written_through_a_link(victim, tmp_path):
+    with whole_file(tmp_path / "out") as file:
+        file.write("new")
+    assert victim.read_text() == "precious"
+    assert (tmp_path / "out").read_text() == "new"
+    assert not (tmp_path / "out").is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "victim"]
+
+
+def test_a_link_that_comes_in_between_is_not_followed(victim, tmp_path, monkeypatch):
+    """As another user might set it up between the removal of a leftover and the new file."""
+    monkeypatch.setattr(os, "remove", lambda path: None)
+    with pytest.raises(FileExistsError), replacing(tmp_path / "out"):
+        pass
+    assert victim.read_text() == "precious"
+
+
+def test_permissions_are_those_of_a_new_file(tmp_path):
+    (tmp_path / "plain").touch()
+    with whole_file(tmp_path / "out") as file:
+        file.write("new")
+    assert (tmp_path / "out").stat().st_mode == (tmp_path / "plain").stat().st_mode
