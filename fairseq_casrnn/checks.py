@@ -7,8 +7,6 @@ import contextlib
 import os
 import struct
 import sys
-import zipfile
-import zlib
 from argparse import Namespace
 from collections.abc import Iterator
 from itertools import groupby
@@ -32,15 +30,13 @@ PREPARE_AGAIN = "run fairseq-preprocess again, into a new folder"
 
 def install() -> None:
     """Wrap fairseq's functions; again and again does no harm."""
-    from fairseq import checkpoint_utils, options
+    from fairseq import options
     from fairseq.data import indexed_dataset
     from fairseq.trainer import Trainer
 
     wrap(options, "parse_args_and_arch", _parse_args_and_arch)
     wrap(Trainer, "__init__", _init_trainer)
     wrap(indexed_dataset, "make_dataset", _make_dataset)
-    wrap(checkpoint_utils, "load_checkpoint", _load_checkpoint)
-    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _load_checkpoint_to_cpu)
 
 
 def install_for_program(path: str) -> None:
@@ -359,48 +355,3 @@ def _undone_on_failure(folder: Path):
 def _versions(folder: Path) -> dict[Path, int]:
     files = folder.iterdir() if folder.is_dir() else ()
     return {file: file.stat().st_mtime_ns for file in files if file.is_file()}
-
-
-# --- checkpoints -------------------------------------------------------------------------------
-
-
-def _load_checkpoint(original, cfg, trainer, **kwargs):
-    """fairseq trains a new model where ``--restore-file`` names no file."""
-    from fairseq.file_io import PathManager
-
-    # checkpoint_last.pt may be missing: scripts give it to the first run and to the next ones.
-    name = cfg.restore_file
-    last = os.path.basename(name).startswith("checkpoint_last")
-    if not last and not trainer.checkpoint_suffix and not PathManager.isfile(name):
-        raise UserError(
-            f"checkpoint {name} does not exist; check --restore-file, or drop it to train a new "
-            "model"
-        )
-    return original(cfg, trainer, **kwargs)
-
-
-def _load_checkpoint_to_cpu(original, path, *args, **kwargs):
-    check_archive(path)
-    return original(path, *args, **kwargs)
-
-
-def check_archive(path: str) -> None:
-    """Compare a checkpoint with its checksums, which torch writes but does not read.
-
-    Raises:
-        UserError: its contents have changed since it was written.
-    """
-    if not (os.path.isfile(path) and zipfile.is_zipfile(path)):
-        return  # remote, older than torch 1.6, or truncated: torch notices
-    try:
-        with zipfile.ZipFile(path) as archive:
-            # Unless torch.serialization.set_crc32_options(False) left them out.
-            summed = any(entry.CRC for entry in archive.infolist())
-            damaged = summed and archive.testzip() is not None
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError):
-        damaged = True
-    if damaged:
-        raise UserError(
-            f"checkpoint {path} is damaged: its contents do not match their checksums; copy it "
-            "again or use another one"
-        )

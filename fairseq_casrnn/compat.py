@@ -22,6 +22,7 @@ import torch
 from fairseq_casrnn import (
     allocation,
     beam,
+    checkpoint_files,
     checks,
     divergence,
     exclusive,
@@ -58,6 +59,7 @@ def install() -> None:
     vocabularies.install()
     generation.install()
     checks.install()
+    checkpoint_files.install()
     divergence.install()
     exclusive.install()
     if is_fairseq_program(sys.argv[0] if sys.argv else ""):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn import register
-from fairseq_casrnn.checks import check_archive
+from fairseq_casrnn.checkpoint_files import check_archive
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.mistakes.files import disk_full

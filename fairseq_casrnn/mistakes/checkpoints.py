@@ -50,6 +50,30 @@ def _not_a_model(error: Exception) -> str | None:
     return f"{path} is not a checkpoint of fairseq-train; check the path"
 
 
+def lost_place(extra_state: object) -> bool:
+    """Whether a checkpoint's ``extra_state`` does not say in which epoch its training was."""
+    place = extra_state.get("train_iterator") if isinstance(extra_state, dict) else None
+    epoch = place.get("epoch") if isinstance(place, dict) else None
+    return not (isinstance(epoch, int) and epoch >= 1)
+
+
+def without_place(checkpoint: str) -> str:
+    """The sentence about such a checkpoint."""
+    return (
+        f"checkpoint {checkpoint} does not say how far its training got, so that it cannot go on; "
+        "use another checkpoint, or begin with the weights of this one: --finetune-from-model and "
+        "another --save-dir"
+    )
+
+
+def _without_place(error: Exception) -> str | None:
+    extra_state = local(error, "load_checkpoint", "extra_state")
+    if extra_state is None or not lost_place(extra_state):
+        return None
+    filename = local(error, "load_checkpoint", "filename")
+    return without_place(filename or local(error, "load_checkpoint", "checkpoint_path"))
+
+
 def _without_averages(error: KeyError) -> str | None:
     # fairseq would begin with the weights of the checkpoint, but has just dropped them.
     trainer = local(error, "load_checkpoint", "self")
@@ -108,6 +132,7 @@ def unfit_language_model(error: Exception) -> str | None:
 RULES: Rules = (
     (KeyError, _without_seed),
     (KeyError, _without_averages),
+    ((KeyError, TypeError), _without_place),
     (Exception, _unreadable_checkpoint),
     (RuntimeError, _other_architecture),
     (Exception, _other_architecture_on_resume),

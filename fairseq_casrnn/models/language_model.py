@@ -12,6 +12,7 @@ from torch import nn
 from .. import layers
 from ..cells import FAMILIES
 from ..errors import UserError
+from ..explain import explained
 from ..layers import RecurrentStack
 from ..layers import dropout as masks
 from .annealing import follow_epochs
@@ -205,8 +206,13 @@ class RecurrentLanguageModel(FairseqLanguageModel):
 
     @classmethod
     def from_pretrained(cls, model_name_or_path, *args, **kwargs):
-        """fairseq's. Raises UserError where the checkpoint is of no language model."""
-        hub = super().from_pretrained(model_name_or_path, *args, **kwargs)
+        """fairseq's.
+
+        Raises:
+            UserError: the checkpoint cannot be loaded or is of no language model.
+        """
+        with explained():
+            hub = super().from_pretrained(model_name_or_path, *args, **kwargs)
         check_kind(hub.models, FairseqLanguageModel, "a language model", model_name_or_path)
         return hub
 

@@ -10,6 +10,7 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model
 from .. import layers
 from ..cells import FAMILIES
 from ..errors import UserError
+from ..explain import explained
 from .annealing import follow_epochs
 from .config import (
     RecurrentTranslationConfig,
@@ -70,7 +71,8 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
             kwargs: further options of the task or of generation.
 
         Raises:
-            UserError: a folder does not exist, or the checkpoint is of no translation model.
+            UserError: a folder does not exist, or the checkpoint cannot be loaded or is of no
+                translation model.
         """
         folder, data = str(model_name_or_path), str(data_name_or_path)
         if data.startswith("."):
@@ -78,7 +80,8 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
         for path, what in ((folder, "the model"), (data, "data_name_or_path")):
             if not os.path.exists(path):
                 raise UserError(f"{path} does not exist; check the path of {what}")
-        hub = super().from_pretrained(folder, checkpoint_file, str(data_name_or_path), **kwargs)
+        with explained():
+            hub = super().from_pretrained(folder, checkpoint_file, str(data_name_or_path), **kwargs)
         check_kind(hub.models, FairseqEncoderDecoderModel, "a translation model", folder)
         return hub
 

@@ -108,3 +108,16 @@ def test_folders_that_do_not_exist(model_dir):
     for data in ("/no/data", "./data"):
         with pytest.raises(UserError, match="data does not exist; check the path of data_name"):
             load(str(model_dir), data_name_or_path=data)
+
+
+def test_a_checkpoint_that_is_refused(model_dir, tmp_path):
+    """Without torch's advice to load it unsafely."""
+    shutil.copytree(model_dir, tmp_path, dirs_exist_ok=True)
+    state = torch.load(model_dir / "model.pt", weights_only=True)
+    torch.save({**state, "planted": shutil.rmtree}, tmp_path / "model.pt")
+    for name in ("cas_lstm", "cas_lstm_lm"):
+        with pytest.raises(
+            UserError, match=r"was refused because it holds shutil\.rmtree"
+        ) as caught:
+            MODEL_REGISTRY[name].from_pretrained(str(tmp_path))
+        assert "weights_only" not in str(caught.value)

@@ -6,9 +6,13 @@ import socket
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
-from fairseq_casrnn.checks import check_archive
+from fairseq_casrnn.checkpoint_files import check_archive
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation import average
 from fairseq_casrnn.exclusive import LOCK, claim
+from fairseq_casrnn.explain import explained
 
 from .commands import damage, preprocess, spoil_weights, write_corpus
 
@@ -177,6 +181,44 @@ def test_damaged_checkpoint(fairseq, data, checkpoint, tmp_path, option):
     torch.load(tmp_path / "damaged.pt", weights_only=True)
     sentence = fairseq.train(data, option, tmp_path / "damaged.pt").sentence
     assert sentence.startswith(f"checkpoint {tmp_path}/damaged.pt is damaged: its contents do not")
+
+
+@pytest.mark.parametrize("missing", [1, 10, 1000])
+def test_checkpoint_with_bytes_missing_in_its_middle(checkpoint, tmp_path, missing):
+    """Wherever they are missing; zipfile then looks for some of the contents before the file."""
+    whole, cut = checkpoint.read_bytes(), tmp_path / "cut.pt"
+    for start in range(0, len(whole) - missing, len(whole) // 20):
+        cut.write_bytes(whole[:start] + whole[start + missing :])
+        with pytest.raises(UserError, match=f"^checkpoint {cut} (is damaged|cannot be read)"):
+            average.load(cut)
+        with pytest.raises(UserError, match=f"^checkpoint {cut} (is|ca)"), explained():
+            checkpoint_utils.load_checkpoint_to_cpu(str(cut))
+
+
+@pytest.mark.parametrize("kind", ["loop", "dangling", "folder"])
+def test_last_checkpoint_that_is_no_file(fairseq, data, tmp_path, kind):
+    last = tmp_path / "checkpoint_last.pt"
+    if kind == "folder":
+        last.mkdir()
+    else:
+        last.symlink_to(last.name if kind == "loop" else "nowhere.pt")
+    what = "no file" if kind == "folder" else "a symbolic link that leads to no file"
+    sentence = fairseq.train(data, "--save-dir", tmp_path).sentence
+    assert sentence == f"checkpoint {last} is {what}; mend it, or remove it to train a new model"
+
+
+@pytest.mark.parametrize("emptied", [{}, {"train_iterator": {}}, {"train_iterator": None}])
+def test_checkpoint_that_has_lost_its_place(fairseq, data, checkpoint, tmp_path, emptied):
+    """fairseq would begin anew with its weights, in epoch 1."""
+    last = tmp_path / "checkpoint_last.pt"
+    torch.save({**torch.load(checkpoint, weights_only=True), "extra_state": emptied}, last)
+    before = last.read_bytes()
+    sentence = fairseq.train(data, "--save-dir", tmp_path, "--max-epoch", 2).sentence
+    assert sentence.startswith(f"checkpoint {last} does not say how far its training got, so that")
+    assert last.read_bytes() == before
+    if not emptied:
+        arguments = ("--finetune-from-model", last, "--save-dir", tmp_path / "new")
+        assert fairseq.train(data, *arguments).status == 0
 
 
 def test_checkpoint_without_checksums(checkpoint, tmp_path):
