@@ -1,11 +1,23 @@
-"""Epoch-wise annealing: tells a model's layers the epoch, and logs their temperature."""
+"""Annealing: the temperature of a model's mixture layers while fairseq trains it.
+
+``--temperature-decay auto`` reaches the floor in the last epoch of ``--max-epoch`` and at the last
+update of ``--max-update``, whichever comes first, because evaluation routes hard. A training that
+is resumed keeps the annealing it began with, also when it is to become longer.
+"""
 
 from __future__ import annotations
 
-import functools
 import logging
+from dataclasses import asdict, dataclass
 
 from fairseq.logging import metrics
+from fairseq.trainer import Trainer
+
+from ..cells.second_order_lstm import SecondOrderOptions
+from ..layers import SecondOrderLSTM
+from ..resumption import after_loading, keep_in_checkpoints
+from ..wrapping import wrap
+from .config import AUTO
 
 logger = logging.getLogger(__name__)
 
@@ -14,62 +26,127 @@ logger = logging.getLogger(__name__)
 MIXED, HARD = 1e-3, 1e-4
 
 
-def follow_epochs(task, model, cfg) -> None:
-    """Make ``task.begin_epoch`` also set the temperature of ``model``'s mixture layers and log it.
+@dataclass(frozen=True)
+class Annealing:
+    """How the temperature falls: by a factor per epoch, and to its floor within ``updates``.
 
-    fairseq calls ``begin_epoch`` at the start of every epoch and after a resume, so the temperature
-    is always that of the running epoch. The first call warns of an annealing that ends too early.
-    Models without a temperature leave the task as it is.
+    Attributes:
+        decay: the factor per epoch.
+        updates: the number of updates after which it is at the floor, whatever the epoch; 0 where
+            it depends on the epoch alone.
     """
-    if not temperatures(model) or getattr(task, "_follows_epochs", False):
-        return
-    begin_epoch = task.begin_epoch
-    warned = False
 
-    @functools.wraps(begin_epoch)
-    def annealed(epoch, model):
-        nonlocal warned
-        begin_epoch(epoch, model)
-        if not warned:
-            warn_of_mixing(model, getattr(cfg, "max_epoch", 0))
-            warned = True
-        model.set_epoch(epoch)
-        metrics.log_scalar("temperature", float(temperatures(model)[0]), round=4)
+    decay: float = SecondOrderOptions.temperature_decay
+    updates: int = 0
 
-    task.begin_epoch = annealed
-    task._follows_epochs = True
+    def temperature(self, layer, epoch: int, update: int) -> float:
+        """Temperature of ``layer`` in the 1-based ``epoch``, in the 0-based ``update``."""
+        by_epoch = layer.temperature_at(epoch)
+        if self.updates < 2:
+            return by_epoch
+        start, floor = ends(layer.options)
+        passed = min(update / (self.updates - 1), 1.0)
+        return max(min(by_epoch, start * (floor / start) ** passed), floor)
 
 
-def temperatures(model) -> list:
-    """The temperature buffers of ``model``."""
-    return [
-        buffer for name, buffer in model.named_buffers() if name.split(".")[-1] == "temperature"
-    ]
+def ends(options) -> tuple[float, float]:
+    """The first and the last temperature."""
+    return options.temperature, min(options.temperature_floor, options.temperature)
 
 
-def warn_of_mixing(model, max_epoch) -> None:
+def planned(options, decay, optimization) -> Annealing:
+    """The annealing of a new training.
+
+    Args:
+        options: of a layer, with the factor per epoch that it was built with.
+        decay: ``--temperature-decay``.
+        optimization: fairseq's options, of which ``max_epoch`` and ``max_update`` (0: no limit).
+    """
+    if decay != AUTO:
+        return Annealing(options.temperature_decay)
+    epochs, updates = optimization.max_epoch or 0, optimization.max_update or 0
+    start, floor = ends(options)
+    if epochs > 1:
+        return Annealing((floor / start) ** (1 / (epochs - 1)), updates)
+    return Annealing(1.0, updates) if updates > 1 else Annealing()
+
+
+def mixtures(model) -> list:
+    """The layers of ``model`` that have a temperature."""
+    layers = [layer for layer in model.modules() if isinstance(layer, SecondOrderLSTM)]
+    return [layer for layer in layers if layer.routing == "attention"]
+
+
+def prepare(trainer, layers) -> None:
+    """Decide on the annealing of ``trainer`` if that has not been done, and tell the layers."""
+    decay = getattr(trainer.cfg.model, "temperature_decay", None)
+    known = getattr(trainer, "annealing", None)
+    trainer.annealing = known or planned(layers[0].options, decay, trainer.cfg.optimization)
+    for layer in layers:
+        layer.options.temperature_decay = trainer.annealing.decay
+    warn_of_mixing(layers, trainer.annealing, trainer.cfg.optimization.max_epoch or 0)
+
+
+def warn_of_mixing(layers, annealing: Annealing, max_epoch: int) -> None:
     """Warn where cells are still mixed in the last of ``max_epoch`` epochs (0: no limit)."""
-    if not isinstance(max_epoch, int) or max_epoch < 1:  # a reference, in a config made by hand
-        return
-    layers = [module for module in model.modules() if hasattr(module, "temperature_at")]
     mixing = [layer for layer in layers if layer.options.num_cells > 1]
-    if not mixing:
+    if not mixing or max_epoch < 1 or annealing.updates:
         return
-    start, last = mixing[0].options.temperature, mixing[0].temperature_at(max_epoch)
+    last = mixing[0].temperature_at(max_epoch)
     if last <= MIXED:
         return
     if max_epoch == 1:
         logger.warning(
             "in the only epoch the temperature is %.2g, at which cells are still mixed, but "
-            "evaluation routes hard; train for more epochs with a --temperature-decay, or give "
-            "--temperature %.0e",
+            "evaluation routes hard; train for more epochs, or give --temperature %.0e",
             *(last, HARD),
         )
         return
-    decay = (HARD / start) ** (1 / (max_epoch - 1))
     logger.warning(
         "in the last of %d epochs the temperature is %.2g, at which cells are still mixed, but "
-        "evaluation routes hard; with --temperature-decay %.2g --temperature-floor %.0e training "
-        "ends hard, too",
-        *(max_epoch, last, decay, HARD),
+        "evaluation routes hard; a new training with --temperature-decay auto --temperature-floor "
+        "%.0e ends hard, too",
+        *(max_epoch, last, HARD),
     )
+
+
+def set_temperatures(trainer, layers) -> None:
+    """Set and log the temperature of the update that comes next."""
+    place = trainer.annealing_epoch, trainer.get_num_updates()
+    for layer in layers:
+        layer.temperature.fill_(trainer.annealing.temperature(layer, *place))
+    metrics.log_scalar("temperature", float(layers[0].temperature), weight=0, round=4)
+
+
+def _begin_epoch(original, self, epoch):
+    original(self, epoch)
+    layers = mixtures(self.get_model())
+    if layers:
+        if not hasattr(self, "annealing_epoch"):
+            prepare(self, layers)
+        self.annealing_epoch = epoch
+        set_temperatures(self, layers)
+
+
+def _train_step(original, self, *args, **kwargs):
+    annealing = getattr(self, "annealing", None)
+    if annealing is not None and annealing.updates:
+        set_temperatures(self, mixtures(self.get_model()))
+    return original(self, *args, **kwargs)
+
+
+def _collect(trainer) -> dict | None:
+    annealing = getattr(trainer, "annealing", None)
+    return None if annealing is None else asdict(annealing)
+
+
+def _restore(trainer, extra_state) -> None:
+    """Checkpoints that do not have it are of versions in which 0.9 was the default."""
+    if getattr(trainer.cfg.model, "temperature_decay", None) == AUTO:
+        trainer.annealing = Annealing(**extra_state.get("annealing", {}))
+
+
+wrap(Trainer, "begin_epoch", _begin_epoch)
+wrap(Trainer, "train_step", _train_step)
+keep_in_checkpoints("annealing", _collect, None)
+after_loading("annealing on resumption", _restore)

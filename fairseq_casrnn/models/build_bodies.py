@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
-from .. import layers
-from ..cells import FAMILIES
 from ..errors import UserError
 from ..layers import SentenceStateLSTM, ShortcutStackedLSTM
-from .config import reads_lower_cell, spelled_as_options, warn_of_single_layers
+from .config import build_stack, reads_lower_cell, spelled_as_options, warn_of_single_layers
 from .sentence_bodies import (
     ConvolutionBody,
     RecurrentBody,
@@ -69,18 +66,15 @@ def recurrent_body(cell: str, cfg, size: int) -> RecurrentBody:
             "the other direction's; give --encoder-bidirectional instead"
         )
     warn_of_single_layers(cell, cfg)
-    own = [field.name for field in dataclasses.fields(FAMILIES[cell].options)]
-    with spelled_as_options(own):
-        rnn = layers.build(
-            cell,
-            size,
-            cfg.encoder_hidden_size,
-            cfg.encoder_layers,
-            bidirectional=directions(cfg),
-            dropout=dropout(cfg, "encoder_dropout_out"),
-            options=cfg,
-            engine=cfg.engine,
-        )
+    rnn = build_stack(
+        cell,
+        cfg,
+        size,
+        cfg.encoder_hidden_size,
+        cfg.encoder_layers,
+        bidirectional=directions(cfg),
+        dropout=dropout(cfg, "encoder_dropout_out"),
+    )
     return RecurrentBody(rnn)
 
 

@@ -8,16 +8,24 @@ import dataclasses
 import logging
 import re
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Optional, get_type_hints
 
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 
+from .. import layers
 from ..cells import FAMILIES
 from ..errors import UserError
+from ..layers import RecurrentStack
 
 logger = logging.getLogger(__name__)
 LAYERS = ("encoder_layers", "decoder_layers")
+AUTO = "auto"
+DECAY_HELP = (
+    "factor of the temperature after each epoch, or auto: it falls to --temperature-floor by the "
+    "end of --max-epoch or --max-update, and by 0.9 an epoch where neither is given"
+)
 
 
 @dataclass
@@ -93,14 +101,45 @@ def config_for(name: str, base: type) -> type:
     options = FAMILIES[name].options
     types = get_type_hints(options)
     fields = [
-        (own.name, types[own.name], field(default=own.default, metadata=own.metadata))
+        (own.name, str, field(default=AUTO, metadata={"help": DECAY_HELP}))
+        if own.name == "temperature_decay"
+        else (own.name, types[own.name], field(default=own.default, metadata=own.metadata))
         for own in dataclasses.fields(options)
     ]
-    if any(own.name == "temperature" for own in dataclasses.fields(options)):
-        # Not an option: what annealing.py compares the end of the annealing with.
-        fields.append(("max_epoch", int, II("optimization.max_epoch")))
     title = name.title().replace("_", "") + base.__name__
     return dataclasses.make_dataclass(title, fields, bases=(base,))
+
+
+def build_stack(cell: str, cfg, *sizes: int, **kwargs) -> RecurrentStack:
+    """The layers of ``cell`` with its options in ``cfg``; further arguments are for the layers.
+
+    Raises:
+        UserError: options out of range, named as on the command line.
+    """
+    names = option_names(cell)
+    options = SimpleNamespace(**{name: getattr(cfg, name) for name in names if hasattr(cfg, name)})
+    if hasattr(options, "temperature_decay"):
+        if options.temperature_decay == AUTO:
+            del options.temperature_decay  # that of a layer, until the length of training is known
+        else:
+            options.temperature_decay = _number(options.temperature_decay)
+    with spelled_as_options(names):
+        return layers.build(cell, *sizes, options=options, engine=cfg.engine, **kwargs)
+
+
+def option_names(cell: str) -> list[str]:
+    """The names of the own options of ``cell``."""
+    return [own.name for own in dataclasses.fields(FAMILIES[cell].options)]
+
+
+def _number(decay) -> float:
+    """``--temperature-decay``, which older checkpoints hold as a number. Raises UserError."""
+    try:
+        return float(decay)
+    except ValueError:
+        raise UserError(
+            f"--temperature-decay is '{decay}'; it must be auto or a number in (0, 1]"
+        ) from None
 
 
 @contextlib.contextmanager

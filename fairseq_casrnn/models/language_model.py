@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 
 import torch
@@ -15,11 +14,12 @@ from ..errors import UserError
 from ..explain import explained
 from ..layers import RecurrentStack
 from ..layers import dropout as masks
-from .annealing import follow_epochs
 from .config import (
+    build_stack,
     check_probabilities,
     check_sizes,
     config_for,
+    option_names,
     spelled_as_options,
     warn_of_single_layers,
 )
@@ -248,7 +248,6 @@ class RecurrentLanguageModel(FairseqLanguageModel):
         )
         model = cls(decoder)
         model.assignment_path = None if restoring() else getattr(cfg, "assignment_path", None)
-        follow_epochs(task, model, cfg)
         return model
 
     def upgrade_state_dict_named(self, state_dict, name):
@@ -270,15 +269,12 @@ class RecurrentLanguageModel(FairseqLanguageModel):
     @classmethod
     def build_rnn(cls, cfg, dictionary) -> RecurrentStack:
         """The recurrent stack of ``cfg``."""
-        own = [field.name for field in dataclasses.fields(FAMILIES[cls.cell_name].options)]
         sizes = (cfg.decoder_embed_dim, cfg.decoder_hidden_size, cfg.decoder_layers)
         between = dropout(cfg, "decoder_dropout_between")
         path = getattr(cfg, "assignment_path", None)
-        with spelled_as_options(own):
-            if path is None:
-                return layers.build(
-                    cls.cell_name, *sizes, dropout=between, options=cfg, engine=cfg.engine
-                )
+        if path is None:
+            return build_stack(cls.cell_name, cfg, *sizes, dropout=between)
+        with spelled_as_options(option_names(cls.cell_name)):
             return layers.SecondOrderLSTM(
                 *sizes,
                 num_cells=cfg.num_cells,

@@ -20,12 +20,6 @@ class SentenceModel(BaseFairseqModel):
     hub: Callable[[], type[Hub]]
     build_body: Callable
 
-    def set_epoch(self, epoch: int) -> None:
-        """Anneal the temperature of layers that have one."""
-        for module in self.encoder.modules():
-            if hasattr(module, "set_epoch"):
-                module.set_epoch(epoch)
-
     def max_positions(self):
         """Any length."""
         return None

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from ..cells import FAMILIES
 from ..errors import UserError
-from .annealing import follow_epochs
 from .build_bodies import (
     convolution_body,
     dropout,
@@ -97,9 +96,7 @@ class SentenceClassifier(SentenceModel):
             dropout(cfg, "mlp_dropout"),
             cfg.mlp_dropout_in,
         )
-        model = cls(encoder, kind, classifier)
-        follow_epochs(task, model, cfg)
-        return model
+        return cls(encoder, kind, classifier)
 
     @staticmethod
     def boundaries(cfg, words) -> dict:

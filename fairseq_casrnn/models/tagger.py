@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from ..cells import FAMILIES
 from ..errors import UserError
-from .annealing import follow_epochs
 from .build_bodies import (
     dropout,
     recurrent_body,
@@ -97,9 +96,7 @@ class Tagger(SentenceModel):
             dropout(cfg, "encoder_dropout_in"),
             None if getattr(cfg, "no_boundaries", True) else words.bos(),
         )
-        model = cls(encoder, len(task.classes), cfg.tagger_output == "crf", cfg.tagger_dropout)
-        follow_epochs(task, model, cfg)
-        return model
+        return cls(encoder, len(task.classes), cfg.tagger_output == "crf", cfg.tagger_dropout)
 
     def forward(
         self, src_tokens: Tensor, spelling: Tensor | None = None, target: Tensor | None = None

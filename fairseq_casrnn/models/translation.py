@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 
-from .. import layers
 from ..cells import FAMILIES
 from ..errors import UserError
 from ..explain import explained
-from .annealing import follow_epochs
 from .config import (
     RecurrentTranslationConfig,
+    build_stack,
     check_probabilities,
     check_sizes,
     config_for,
-    spelled_as_options,
     warn_of_single_layers,
 )
 from .decoder import RecurrentDecoder
@@ -54,9 +51,7 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
         encoder_embed, decoder_embed = build_embeddings(cfg, task)
         encoder = cls.build_encoder(cfg, task.source_dictionary, encoder_embed)
         decoder = cls.build_decoder(cfg, task.target_dictionary, decoder_embed, encoder.rnn)
-        model = cls(encoder, decoder)
-        follow_epochs(task, model, cfg)
-        return model
+        return cls(encoder, decoder)
 
     @classmethod
     def from_pretrained(
@@ -88,18 +83,15 @@ class RecurrentTranslationModel(FairseqEncoderDecoderModel):
     @classmethod
     def build_rnn(cls, cfg, side, input_size, bidirectional=False):
         """The stack of ``side`` ("encoder" or "decoder")."""
-        own = [field.name for field in dataclasses.fields(FAMILIES[cls.cell_name].options)]
-        with spelled_as_options(own):
-            rnn = layers.build(
-                cls.cell_name,
-                input_size,
-                getattr(cfg, f"{side}_hidden_size"),
-                getattr(cfg, f"{side}_layers"),
-                bidirectional=bidirectional,
-                dropout=dropout(cfg, f"{side}_dropout_out"),
-                options=cfg,
-                engine=cfg.engine,
-            )
+        rnn = build_stack(
+            cls.cell_name,
+            cfg,
+            input_size,
+            getattr(cfg, f"{side}_hidden_size"),
+            getattr(cfg, f"{side}_layers"),
+            bidirectional=bidirectional,
+            dropout=dropout(cfg, f"{side}_dropout_out"),
+        )
         rnn.reset_parameters(INITIAL_RANGE)
         return rnn
 

@@ -144,6 +144,31 @@ def test_temperature_falls_with_the_epochs_and_survives(data, tmp_path):
         assert buffers == pytest.approx([temperature] * 2)
 
 
+def test_a_longer_training_keeps_the_annealing_that_it_began_with(data, tmp_path):
+    """By default the last epoch is at the floor; what is trained further stays there."""
+    done = train(data, tmp_path, "second_order_lstm_tiny", epochs=3)
+    resumed = train(data, tmp_path, "second_order_lstm_tiny", epochs=5)
+    logged = [r for d in (done, resumed) for r in d.records("train_temperature")]
+    temperatures = [float(record["train_temperature"]) for record in logged]
+    assert temperatures == pytest.approx([1, 0.01, 1e-4, 1e-4, 1e-4])
+
+
+def test_checkpoints_with_a_number_as_decay(trained, data, tmp_path):
+    """Of versions before, in which the default was 0.9: they translate, and go on as they began."""
+    state = checkpoint(trained("second_order_lstm") / "checkpoint_last.pt")
+    state["cfg"]["model"] |= {"temperature_decay": 0.9, "max_epoch": 10}
+    del state["extra_state"]["annealing"]
+    torch.save(state, tmp_path / "checkpoint_last.pt")
+    translations = [
+        generate(data, folder / "checkpoint_last.pt").lines("H")
+        for folder in (tmp_path, trained("second_order_lstm"))
+    ]
+    assert translations[0] == translations[1] != []
+    done = train(data, tmp_path, "second_order_lstm_tiny", epochs=11)
+    (record,) = done.records("train_temperature")
+    assert float(record["train_temperature"]) == pytest.approx(0.9**10, abs=1e-4)
+
+
 def test_only_mixtures_log_a_temperature(data, tmp_path):
     assert train(data, tmp_path, "cas_lstm_tiny", epochs=1).records("train_temperature") == []
 
@@ -156,17 +181,18 @@ class Interrupted(BaseException):
 
 
 @pytest.mark.parametrize(
-    ("arch", "optimizer"),
+    ("arch", "more"),
     [
-        ("lstm", "adam"),
-        ("cas_lstm_tiny", "adam"),
-        ("cas_lstm_tiny", "torch_adam"),
-        ("second_order_lstm_tiny", "adam"),
+        ("lstm", ()),
+        ("cas_lstm_tiny", ()),
+        ("cas_lstm_tiny", ("--optimizer", "torch_adam")),
+        ("second_order_lstm_tiny", ()),
+        ("second_order_lstm_tiny", ("--max-update", "20")),  # anneals from update to update
     ],
 )
-def test_resuming_in_the_middle_of_an_epoch_changes_nothing(data, tmp_path, arch, optimizer):
+def test_resuming_in_the_middle_of_an_epoch_changes_nothing(data, tmp_path, arch, more):
     """Bit for bit, dropout included, as fairseq's own lstm does: it seeds every update."""
-    options = ["--save-interval-updates", "3", "--disable-validation", "--optimizer", optimizer]
+    options = ["--save-interval-updates", "3", "--disable-validation", *more]
     if arch == "lstm":
         sizes = ("embed-dim", "hidden-size")
         options += [p for s in sizes for p in (f"--encoder-{s}", 8, f"--decoder-{s}", 8)]
@@ -338,9 +364,10 @@ def parallel_processes(data, folder, options):
 
 
 def test_two_processes_equal_two_batches_an_update(data, trained, tmp_path):
-    """Without Adam, which would make much of the rounding of a gradient next to zero."""
+    """Without what makes much of rounding: Adam of a gradient, a low temperature of a score."""
     start = trained("second_order_lstm") / "checkpoint_last.pt"
     options = ["--optimizer", "sgd", "--lr", "0.5", "--dropout", "0", "--max-epoch", "2"]
+    options += ["--temperature-decay", "0.9"]
     options += ["--finetune-from-model", start]
     both = [*TRAIN, "--arch", "second_order_lstm_tiny", *options, "--user-dir", USER_DIR]
     parallel_processes(data, tmp_path, [*both, "--save-dir", tmp_path / "two"])
@@ -382,7 +409,7 @@ def test_tensorboard(data, tmp_path):
     steps, losses = zip(*train_log["loss"], strict=True)
     assert losses == pytest.approx([float(r["train_loss"]) for r in records], abs=1e-3)
     assert list(steps) == [float(r["train_num_updates"]) for r in records]
-    assert [v for _, v in train_log["temperature"]] == pytest.approx([1.0, 0.9])
+    assert [v for _, v in train_log["temperature"]] == pytest.approx([1.0, 1e-4])
     valid = [float(r["valid_loss"]) for r in done.records("valid_loss")]
     assert [v for _, v in valid_log["loss"]] == pytest.approx(valid, abs=1e-3)
 

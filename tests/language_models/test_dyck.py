@@ -209,7 +209,7 @@ def test_training_logs_wcpa_and_analysis_agrees(data, tmp_path, capsys):
     options = ["--task", "stateful_language_modeling", "--sentence-reset", "--cpu"]
     options += ["--criterion", "dyck_cross_entropy", "--arch", "second_order_lstm_lm_dyck"]
     options += ["--batch-size", "7", "--optimizer", "adam", "--lr", "0.03", "--num-workers", "0"]
-    options += ["--log-format", "json", "--save-dir", tmp_path]
+    options += ["--log-format", "json", "--save-dir", tmp_path, "--temperature-decay", "0.9"]
     fairseq("train", data / "data-bin", *options, "--max-epoch", 2)
     done = fairseq("train", data / "data-bin", *options, "--max-epoch", 25)
     valid = done.records("valid_wcpa")[-1]

@@ -1,30 +1,118 @@
-"""What is said of a temperature that still mixes cells in the last epoch; evaluation does not."""
+"""The temperature of mixture layers in training, and what is said where it does not fall enough."""
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 from fairseq.models import build_model
 
+from fairseq_casrnn.models import annealing
+
 from .common import make_task, parse
+
+TINY = ("--arch", "second_order_lstm_tiny")
+
+
+class Trainer(SimpleNamespace):
+    """What annealing needs of fairseq's trainer; ``temperature(epoch, update)`` is that there."""
+
+    def __init__(self, *options, kept=None):
+        cfg = parse(*TINY, *options)
+        model = build_model(cfg.model, make_task())
+        super().__init__(cfg=cfg, get_model=lambda: model, get_num_updates=lambda: self.update)
+        self.rnn = model.encoder.rnn
+        if kept is not None:
+            annealing._restore(self, kept)
+
+    def temperature(self, epoch: int, update: int = 0) -> float:
+        self.update = update
+        annealing._begin_epoch(lambda trainer, epoch: None, self, epoch)
+        return self.rnn.temperature.item()
+
+    def step(self, update: int) -> float:
+        self.update = update
+        annealing._train_step(lambda trainer: None, self)
+        return self.rnn.temperature.item()
 
 
 def warnings(caplog, *options, epochs=(1,)):
-    task = make_task()
-    cfg = parse("--arch", "second_order_lstm_tiny", *options)
-    model = build_model(cfg.model, task)
+    trainer = Trainer(*options)
     with caplog.at_level(logging.WARNING, logger="fairseq_casrnn"):
         for epoch in epochs:
-            task.begin_epoch(epoch, model)
+            trainer.temperature(epoch)
     return [record.getMessage() for record in caplog.records if "temperature" in record.message]
 
 
+# --- auto --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epochs", [2, 5, 25])
+def test_the_last_epoch_is_at_the_floor(epochs):
+    """By the same factor from each epoch to the next."""
+    trainer = Trainer("--max-epoch", str(epochs))
+    found = [trainer.temperature(epoch) for epoch in range(1, epochs + 1)]
+    assert found[0] == 1
+    assert found[-1] == pytest.approx(1e-4)
+    assert found[1] == pytest.approx(1e-4 ** (1 / (epochs - 1)))
+    assert trainer.temperature(epochs + 1) == found[-1]
+
+
+def test_the_start_and_the_floor_are_those_given():
+    trainer = Trainer("--temperature", "4", "--temperature-floor", "1", "--max-epoch", "3")
+    assert [trainer.temperature(n) for n in (1, 2, 3)] == pytest.approx([4, 2, 1])
+
+
+def test_the_last_update_is_at_the_floor():
+    """Without a limit of epochs: the epoch makes no difference."""
+    trainer = Trainer("--max-update", "5")
+    assert trainer.temperature(1) == 1
+    found = [trainer.step(update) for update in range(5)]
+    assert found == pytest.approx([1, 0.1, 0.01, 1e-3, 1e-4])
+    assert trainer.temperature(7, update=2) == pytest.approx(0.01)
+    assert trainer.step(99) == pytest.approx(1e-4)
+
+
+def test_whichever_end_comes_first():
+    trainer = Trainer("--max-update", "5", "--max-epoch", "3")
+    assert trainer.temperature(1) == 1
+    assert trainer.step(4) == pytest.approx(1e-4)
+    assert trainer.temperature(3, update=2) == pytest.approx(1e-4)
+    assert trainer.temperature(2, update=0) == pytest.approx(0.01)
+
+
+def test_of_a_training_whose_end_is_unknown():
+    trainer = Trainer()
+    assert [trainer.temperature(n) for n in (1, 2, 3)] == pytest.approx([1, 0.9, 0.81])
+
+
+def test_a_number_is_that_whatever_the_length():
+    trainer = Trainer("--temperature-decay", "0.5", "--max-epoch", "9", "--max-update", "3")
+    assert trainer.temperature(3) == 0.25
+    assert trainer.step(2) == 0.25
+
+
+def test_a_resumed_training_keeps_its_annealing():
+    """Also with another length; checkpoints of before have none, and fell by 0.9."""
+    begun = Trainer("--max-epoch", "5")
+    begun.temperature(1)
+    kept = {"annealing": annealing._collect(begun)}
+    assert Trainer("--max-epoch", "9", kept=kept).temperature(3) == pytest.approx(0.01)
+    assert Trainer("--max-epoch", "9", kept={}).temperature(3) == pytest.approx(0.81)
+    given = ("--max-epoch", "9", "--temperature-decay", "0.5")
+    assert Trainer(*given, kept=kept).temperature(3) == 0.25
+
+
+# --- what is said ------------------------------------------------------------------------------
+
+
 def test_says_how_to_end_hard(caplog):
-    """0.9^9 = 0.387...; 1e-4^(1/9) = 0.359..."""
-    (said,) = warnings(caplog, "--max-epoch", "10", epochs=(1, 2, 3))
+    """0.9^9 = 0.387..."""
+    options = ("--temperature-decay", "0.9", "--max-epoch", "10")
+    (said,) = warnings(caplog, *options, epochs=(1, 2, 3))
     assert said == (
         "in the last of 10 epochs the temperature is 0.39, at which cells are still mixed, but "
-        "evaluation routes hard; with --temperature-decay 0.36 --temperature-floor 1e-04 training "
-        "ends hard, too"
+        "evaluation routes hard; a new training with --temperature-decay auto --temperature-floor "
+        "1e-04 ends hard, too"
     )
 
 
@@ -32,7 +120,7 @@ def test_of_one_epoch_no_decay_is_said(caplog):
     (said,) = warnings(caplog, "--max-epoch", "1", "--temperature", "0.5")
     assert said == (
         "in the only epoch the temperature is 0.5, at which cells are still mixed, but evaluation "
-        "routes hard; train for more epochs with a --temperature-decay, or give --temperature 1e-04"
+        "routes hard; train for more epochs, or give --temperature 1e-04"
     )
     caplog.clear()
     assert not warnings(caplog, "--max-epoch", "1", "--temperature", "1e-04")
@@ -46,19 +134,19 @@ def test_the_start_and_the_floor_count(caplog):
     assert not warnings(caplog, *options, "--max-epoch", "13")
     floor = ("--temperature-floor", "0.02")
     assert "is 0.02," in warnings(caplog, *options, *floor, "--max-epoch", "13")[0]
-
-
-def test_the_advice_ends_hard(caplog):
-    advice = ("--temperature-decay", "0.36", "--temperature-floor", "1e-04")
-    assert not warnings(caplog, *advice, "--max-epoch", "10")
+    caplog.clear()
+    assert "is 0.02," in warnings(caplog, *floor, "--max-epoch", "13")[0]
 
 
 @pytest.mark.parametrize(
     "options",
     [
         (),  # no limit of epochs
-        ("--max-epoch", "100"),
-        ("--max-epoch", "10", "--num-cells", "1"),
+        ("--max-epoch", "10"),
+        ("--max-update", "10"),
+        ("--max-epoch", "1", "--max-update", "10"),
+        ("--max-epoch", "100", "--temperature-decay", "0.9"),
+        ("--max-epoch", "10", "--temperature-decay", "0.9", "--num-cells", "1"),
     ],
 )
 def test_silent_where_nothing_is_lost_or_known(options, caplog):

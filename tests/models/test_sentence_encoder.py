@@ -254,9 +254,8 @@ def test_pretrained_and_frozen_embeddings(tmp_path):
 
 
 def test_temperature_follows_the_epochs():
-    task = make_task()
-    model = encoder("second_order_lstm", task, num_cells=2)
-    task.begin_epoch(3, model)
+    model = encoder("second_order_lstm", num_cells=2)
+    model.set_epoch(3)
     assert model.encoder.body.rnn.temperature.item() == pytest.approx(0.81)
 
 

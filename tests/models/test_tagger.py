@@ -133,9 +133,8 @@ def test_options_of_the_embeddings(tmp_path):
 
 
 def test_temperature_follows_the_epochs():
-    task = make_task()
-    model = tagger("second_order_lstm", task, num_cells=2)
-    task.begin_epoch(3, model)
+    model = tagger("second_order_lstm", num_cells=2)
+    model.set_epoch(3)
     assert model.encoder.body.rnn.temperature.item() == pytest.approx(0.81)
 
 
