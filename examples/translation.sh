@@ -108,7 +108,7 @@ parse_options() {
         if [ "$1" = --tiny ]; then TINY=1; shift; continue; fi
         [ $# -ge 2 ] || fail "$1 needs a value; see --help"
         case "$1" in
-            --arch) ARCH="${2//,/ }" ;;
+            --arch) ARCH="${2//,/ }"; check_names "$1" $ARCH ;;
             --seed) SEED="${2//,/ }"; check_number "$1" $SEED ;;
             --seeds) check_number "$1" "$2"; SEED="$(seq -s ' ' 1 "$2")" ;;
             --depth) DEPTH="${2//,/ }"; check_number "$1" $DEPTH ;;
@@ -124,6 +124,16 @@ parse_options() {
         shift 2
     done
     [ -d "$DATA/data-bin" ] || fail "$DATA is not prepared; run ${PREPARE_WITH:-prepare.sh --out $DATA} first"
+}
+
+# check_names OPTION NAME…: runs lie in folders of these names.
+check_names() {
+    local option="$1" value
+    shift
+    for value in "$@"; do
+        [[ "$value" =~ ^[[:alnum:]_][[:alnum:]_.-]*$ ]] ||
+            fail "$option '$value' is no name of an architecture or system; see --help"
+    done
 }
 
 check_number() {
@@ -208,7 +218,7 @@ table() {
 
 # fairseq_train NAME SEED RUN OPTION…: those options, then SETTINGS and EXTRA, which may override them.
 fairseq_train() {
-    local name="$1" seed="$2" run="$3" options self before="" status=0
+    local name="$1" seed="$2" run="$3" options self before="" status=0 logged=0
     shift 3
     options=("$@" "${SETTINGS[@]}" ${EXTRA[@]+"${EXTRA[@]}"})
     self="$(identity "${options[@]}")"
@@ -226,22 +236,32 @@ fairseq_train() {
     if [ -f "$run/finished" ]; then before="$(cat "$run/finished")"; rm "$run/finished"; fi
     echo "$self" > "$run/identity"
     echo "training $name with seed $seed in $run"
-    # Both streams go to the log, and remain two: what went wrong is said on the second. Ctrl-C is
-    # for the program alone, whose last words tee still writes.
+    # Both streams go to the log, and remain two: what went wrong is said on the second.
+    if [ -f "$run/train.log" ]; then logged="$(wc -l < "$run/train.log")"; fi
     {
         "$PYTHON" -m fairseq_cli.train "$DATA/data-bin" --user-dir "$REPO/fairseq_casrnn" \
             --seed "$seed" --save-dir "$run" --no-progress-bar --log-format simple \
-            "${options[@]}" 2>&1 >&3 | tee -ia "$run/train.log" >&2
-    } 3>&1 | tee -ia "$run/train.log" || status=$?
+            "${options[@]}" 2>&1 >&3 | log_to "$run/train.log" >&2
+    } 3>&1 | log_to "$run/train.log" || status=$?
     if [ "$status" -ne 0 ]; then
         # It was refused, or broke off at once: what there was is as it was.
         if [ -n "$before" ] && ! trained_on "$run"; then echo "$before" > "$run/finished"; fi
         exit "$status"
     fi
     if [ -f "$run/checkpoint_last.pt" ] && ! trained_on "$run"; then
-        echo "$name with seed $seed had nothing left to train: its checkpoints are of as many epochs or more"
+        local why="its checkpoints are of as many epochs or more"
+        if tail -n "+$((logged + 1))" "$run/train.log" | grep -q "the training stays stopped"; then
+            why="it had stopped early, by --patience, and stays stopped; raise that to go on"
+        fi
+        echo "$name with seed $seed had nothing left to train: $why"
     fi
     echo "${options[*]}" > "$run/finished"
+}
+
+# log_to FILE: copies what it reads. Ctrl-C and the signals before a job's end are for the training
+# alone, whose last words this still writes.
+log_to() {
+    (trap "" INT TERM USR1; exec tee -a "$1")
 }
 
 # make_folder DIR: DIR is OUT or lies there.

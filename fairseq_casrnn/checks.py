@@ -44,6 +44,10 @@ def install_for_program(path: str) -> None:
     name = Path(path).stem.removeprefix("fairseq-")
     if name == "preprocess":
         wrap(program(name), "main", _preprocess)
+    if name in ("train", "hydra-train", "hydra_train"):
+        from fairseq_casrnn import stopping
+
+        stopping.install()
     if name == "interactive":
         # As fairseq reads a file. In the C locale Python lets invalid bytes pass, as characters
         # that no dictionary holds.

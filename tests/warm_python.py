@@ -2,7 +2,8 @@
 
 Importing them takes seconds each time. The server forks for each call of a stand-in for ``python``,
 which runs there what it would have run: ``-m MODULE ARGUMENT…`` or ``FILE ARGUMENT…`` with the
-caller's folder, environment, input and outputs, and limit on the size of files; Ctrl-C reaches it.
+caller's folder, environment, input and outputs, and limit on the size of files; Ctrl-C, SIGTERM and
+SIGUSR1 reach it.
 fairseq's programs, which set up logging when they are imported, and this package, which asks what
 the program is, are left to the fork.
 """
@@ -35,7 +36,8 @@ call = json.dumps([limits, sys.argv[1:], os.getcwd(), dict(os.environ)]).encode(
 socket.send_fds(server, [len(call).to_bytes(4, "big")], [0, 1, 2])
 server.sendall(call)
 fork = int.from_bytes(server.recv(4), "big")
-signal.signal(signal.SIGINT, lambda *_: os.kill(fork, signal.SIGINT))
+for number in signal.SIGINT, signal.SIGTERM, signal.SIGUSR1:
+    signal.signal(number, lambda number, _: os.kill(fork, number))
 status = server.recv(1)
 sys.exit(status[0] if status else "the stand-in for python was killed")
 """

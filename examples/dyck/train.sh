@@ -11,6 +11,7 @@ SETTINGS=(
     --no-epoch-checkpoints --log-interval 500
 )
 if [ "${PAPER:-}" = second_order ]; then
+    ROUTING=(--temperature-decay 0.9)
     SETTINGS+=(
         --optimizer adam --lr 1e-4
         --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --lr-patience 3 --patience 6

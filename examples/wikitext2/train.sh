@@ -17,6 +17,7 @@ USAGE_NOTE="
 EPOCHS (an environment variable) asks for a short training of that many epochs, for a machine without
 a GPU, in place of the paper's; the settings of both stand at the top of train.sh."
 
+ROUTING=(--temperature-decay 0.9)
 source "$RECIPE/../language_model.sh"
 if [ -n "${EPOCHS:-}" ]; then
     check_number EPOCHS "$EPOCHS"

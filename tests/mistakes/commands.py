@@ -51,12 +51,12 @@ class Started:
     process: subprocess.Popen
     folder: Path
 
-    def interrupt_after(self, text: str) -> None:
-        """Press Ctrl-C as soon as ``text`` has been printed."""
+    def interrupt_after(self, text: str, number: int = signal.SIGINT) -> None:
+        """Send a signal, Ctrl-C's say, as soon as ``text`` has been printed."""
         while text not in (self.folder / "out").read_text():
             assert self.process.poll() is None, (self.folder / "err").read_text()
             time.sleep(0.01)
-        self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(number)
 
     def finish(self) -> Done:
         """Wait for its end."""

@@ -2,10 +2,12 @@
 
 import re
 import shutil
+import signal
 import socket
 
 import pytest
 import torch
+from command_lines.programs import assert_same_training
 from fairseq import checkpoint_utils
 
 from fairseq_casrnn.checkpoint_files import check_archive
@@ -301,6 +303,34 @@ def test_interrupt(fairseq, data, tmp_path):
     assert len(saved) >= 2
 
 
+def test_signal_before_the_end_of_a_job(fairseq, data, tmp_path):
+    """Nothing is lost: the training goes on as if there had been none."""
+    options = ["--max-epoch", 30, "--save-interval", 30, "--dropout", "0.2", "--max-tokens", 30]
+    options += ["--disable-validation"]
+    started = fairseq.start_training(data, "--save-dir", tmp_path / "parts", *options)
+    started.interrupt_after("Start iterating over samples", signal.SIGTERM)
+    done = started.finish()
+    assert done.status == 128 + signal.SIGTERM, done.err
+    last = tmp_path / "parts" / "checkpoint_last.pt"
+    updates = torch.load(last)["optimizer_history"][-1]["num_updates"]
+    said = f"stopped by SIGTERM after {updates} updates; the same command goes on from there"
+    assert done.err.splitlines()[-1] == said
+    for name in ("parts", "whole"):
+        done = fairseq.train(data, "--save-dir", tmp_path / name, *options)
+        assert done.status == 0, done.err
+    assert_same_training(last, tmp_path / "whole" / "checkpoint_last.pt")
+
+
+def test_signal_of_a_training_that_saves_nothing(fairseq, data, tmp_path):
+    options = ["--max-epoch", 1000, "--no-save", "--save-dir", tmp_path]
+    started = fairseq.start_training(data, *options)
+    started.interrupt_after("Start iterating over samples", signal.SIGUSR1)
+    done = started.finish()
+    assert done.status == 128 + signal.SIGUSR1
+    assert done.err.splitlines()[-1].endswith(" updates; no checkpoint was asked for")
+    assert not list(tmp_path.iterdir())
+
+
 # --- several processes -------------------------------------------------------------------------
 
 
@@ -310,14 +340,15 @@ def free_port() -> int:
         return connection.getsockname()[1]
 
 
-def two_processes(fairseq, data, tmp_path, *args):
+def start_two_processes(fairseq, data, tmp_path, *args):
     options = ["--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-init-method"]
     options += [f"tcp://127.0.0.1:{free_port()}", "--distributed-backend", "gloo"]
     options += ["--ddp-backend", "legacy_ddp", "--save-dir", tmp_path, *args]
-    workers = [
-        fairseq.start_training(data, *options, "--distributed-rank", rank) for rank in range(2)
-    ]
-    return [worker.finish() for worker in workers]
+    return [fairseq.start_training(data, *options, "--distributed-rank", rank) for rank in range(2)]
+
+
+def two_processes(*args):
+    return [worker.finish() for worker in start_two_processes(*args)]
 
 
 def test_wrong_option_for_two_processes(fairseq, data, tmp_path):
@@ -331,3 +362,20 @@ def test_mistake_that_one_of_two_processes_finds(fairseq, data, tmp_path):
     first, second = two_processes(fairseq, data, tmp_path, "--restore-file", tmp_path / "bad.pt")
     assert f"checkpoint {tmp_path}/bad.pt cannot be read" in first.sentence
     assert second.status != 0
+
+
+def test_signal_that_one_of_two_processes_gets(fairseq, data, tmp_path):
+    """Both stop after the same update, and go on from there."""
+    options = ["--max-epoch", 60, "--save-interval", 60, "--disable-validation"]
+    workers = start_two_processes(fairseq, data, tmp_path / "parts", *options)
+    workers[0].interrupt_after("Start iterating over samples", 0)
+    workers[1].process.send_signal(signal.SIGUSR1)
+    first, second = [worker.finish() for worker in workers]
+    assert (first.status, second.status) == (138, 138), first.err + second.err
+    assert "stopped by SIGUSR1 after " in first.err
+    assert "stopped by" not in second.err
+    for name in ("parts", "whole"):
+        for done in two_processes(fairseq, data, tmp_path / name, *options):
+            assert done.status == 0, done.err
+    last = [tmp_path / name / "checkpoint_last.pt" for name in ("parts", "whole")]
+    assert_same_training(*last)

@@ -164,6 +164,22 @@ def test_a_longer_training_is_unfinished_until_it_ends(mr_data, tmp_path):
     printed = run("mr/train.sh", *where, **training(""))
     assert "cnn with seed 1 had nothing left to train: its checkpoints are of as many" in printed
     assert finished.read_text() == first
+    stopped = "echo 'no gain in the last 5 validations: the training stays stopped'"
+    printed = run("mr/train.sh", *longer, **training(stopped))
+    assert "nothing left to train: it had stopped early, by --patience, and stays" in printed
+    printed = run("mr/train.sh", *where, **training(""))
+    assert "its checkpoints are of as many epochs or more" in printed  # that was another call
+
+
+@pytest.mark.parametrize("script", ["mr/train.sh", "mr/evaluate.sh"])
+@pytest.mark.parametrize("name", ["../../x", "cnn,../x", "..", "/x", "a/b"])
+def test_names_of_systems_are_no_paths(script, name, mr_data, tmp_path):
+    out = tmp_path / "a" / "out"
+    message = run(script, "--data", mr_data, "--out", out, "--arch", name, status=2)
+    assert message.startswith(
+        f"error: --arch '{name.split(',')[-1]}' is no name of an architecture"
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_runs_need_a_folder(mr_data, tmp_path):
