@@ -224,5 +224,7 @@ def test_signals_during_training(tmp_path, number):
     assert script.returncode in (128 + number, -number)
     folder = tmp_path / "out" / "cas_lstm_tiny" / "seed1"
     log = (folder / "train.log").read_text()
-    assert sorted(log.splitlines()) == ["begun", "begun", "stopped"]
+    assert sorted(set(log.splitlines()) - set(said)) == ["begun"]
+    assert log.splitlines().count("begun") == 2
+    assert "stopped" in log.splitlines()
     assert not (folder / "finished").exists()
