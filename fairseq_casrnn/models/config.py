@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import re
+import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Optional, get_type_hints
@@ -107,7 +108,14 @@ def config_for(name: str, base: type) -> type:
         for own in dataclasses.fields(options)
     ]
     title = name.title().replace("_", "") + base.__name__
-    return dataclasses.make_dataclass(title, fields, bases=(base,))
+    return bind(dataclasses.make_dataclass(title, fields, bases=(base,)), __name__)
+
+
+def bind(kind: type, module: str) -> type:
+    """Make a class that was made by a function an attribute of its module: pickle looks there."""
+    kind.__module__, kind.__qualname__ = module, kind.__name__
+    setattr(sys.modules[module], kind.__name__, kind)
+    return kind
 
 
 def build_stack(cell: str, cfg, *sizes: int, **kwargs) -> RecurrentStack:

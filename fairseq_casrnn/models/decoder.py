@@ -14,7 +14,7 @@ from ..recurrence.attention import Decode, Layer, attend
 from ..recurrence.products import linear
 from .dropout import Dropout
 from .encoder import by_row
-from .head import VocabularyHead, uniform_linear
+from .head import VocabularyHead, Weights, uniform_linear
 
 
 class Attention(nn.Module):
@@ -25,8 +25,10 @@ class Attention(nn.Module):
 
     def __init__(self, source_size: int, hidden_size: int):
         super().__init__()
-        self.input_proj = uniform_linear(hidden_size, source_size, bias=False)
-        self.output_proj = uniform_linear(source_size + hidden_size, hidden_size, bias=False)
+        sizes = (hidden_size, source_size), (source_size + hidden_size, hidden_size)
+        self.input_proj, self.output_proj = (
+            uniform_linear(*size, bias=False, kind=Weights) for size in sizes
+        )
         self.source_size = source_size
 
     def project(self, source: Tensor) -> tuple[Tensor, Tensor]:

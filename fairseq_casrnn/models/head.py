@@ -10,12 +10,21 @@ from ..recurrence.cross_entropy import Wanted, can_fuse, cross_entropy
 from ..recurrence.products import linear, log_probs
 
 
-def uniform_linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
+def uniform_linear(
+    in_features: int, out_features: int, bias: bool = True, kind: type[nn.Linear] = nn.Linear
+) -> nn.Linear:
     """A linear layer uniform in ±0.1."""
-    layer = nn.Linear(in_features, out_features, bias)
+    layer = kind(in_features, out_features, bias)
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -0.1, 0.1)
     return layer
+
+
+class Weights(nn.Linear):
+    """A linear layer whose weight others use by themselves.
+
+    ``torch.ao.quantization`` replaces layers of exactly the type ``nn.Linear``, and not this one.
+    """
 
 
 class VocabularyHead:
@@ -38,11 +47,16 @@ class VocabularyHead:
             self.fc_out = uniform_linear(features, size)
 
     @property
-    def vocabulary(self) -> tuple:
-        """Weight ``(V, out_embed_dim)`` and bias ``(V,)``, or None; only of a full softmax."""
-        if self.fc_out is not None:
-            return self.fc_out.weight, self.fc_out.bias
-        return self.embed_tokens.weight, None
+    def vocabulary(self) -> tuple | None:
+        """Weight ``(V, out_embed_dim)`` and bias ``(V,)`` or None, of a full softmax.
+
+        None for an output layer that has been replaced, by one with integer weights say.
+        """
+        if self.fc_out is None:
+            return self.embed_tokens.weight, None
+        if not isinstance(self.fc_out, nn.Linear):
+            return None
+        return self.fc_out.weight, self.fc_out.bias
 
     def output_layer(self, features, **unused):
         """Features ``(B, T, out_embed_dim)`` to logits ``(B, T, V)``.
@@ -51,12 +65,16 @@ class VocabularyHead:
         """
         if self.adaptive_softmax is not None:
             return features.clone()  # fairseq's generator divides in place what it gets
+        if self.vocabulary is None:
+            return self.fc_out(features)
         return linear(features, *self.vocabulary)
 
     @property
     def can_fuse_loss(self) -> bool:
         """Whether :meth:`loss` may be called."""
-        return self.adaptive_softmax is None and can_fuse(self.vocabulary[0])
+        if self.adaptive_softmax is not None or self.vocabulary is None:
+            return False
+        return can_fuse(self.vocabulary[0])
 
     def loss(self, features, wanted: Wanted):
         """Features ``(B, T, out_embed_dim)`` to the loss ``wanted``, and that without smoothing."""
@@ -69,7 +87,7 @@ class VocabularyHead:
             them and whether there is NaN among them; or None where only the other way is open:
             :meth:`output_layer` and :meth:`get_normalized_probs`.
         """
-        if self.adaptive_softmax is not None:
+        if self.adaptive_softmax is not None or self.vocabulary is None:
             return None
         return log_probs(features, *self.vocabulary)
 

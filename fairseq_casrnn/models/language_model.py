@@ -15,6 +15,7 @@ from ..explain import explained
 from ..layers import RecurrentStack
 from ..layers import dropout as masks
 from .config import (
+    bind,
     build_stack,
     check_probabilities,
     check_sizes,
@@ -27,6 +28,7 @@ from .dropout import Dropout
 from .embedding import build_embedding
 from .head import VocabularyHead, uniform_linear
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
+from .portable import Portable
 from .restoring import restoring
 from .routing import read_assignment
 from .translation import check_kind, cutoffs, dropout
@@ -199,7 +201,7 @@ def state_parts(state) -> tuple:
     return (state,) if torch.is_tensor(state) else tuple(state)
 
 
-class RecurrentLanguageModel(FairseqLanguageModel):
+class RecurrentLanguageModel(Portable, FairseqLanguageModel):
     """Language model over any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
 
     cell_name = "stacked_lstm"
@@ -319,9 +321,9 @@ def register(cell: str) -> type:
     model = type(
         name.title().replace("_", "") + "Model",
         (RecurrentLanguageModel,),
-        {"cell_name": cell, "__doc__": f"Language model with {cell}.", "__module__": __name__},
+        {"cell_name": cell, "__doc__": f"Language model with {cell}."},
     )
-    return register_model(name, dataclass=config_for(cell, base))(model)
+    return register_model(name, dataclass=config_for(cell, base))(bind(model, __name__))
 
 
 LANGUAGE_MODELS = {f"{cell}_lm": register(cell) for cell in FAMILIES}

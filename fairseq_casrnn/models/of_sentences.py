@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
 
 from .build_bodies import tiny_sizes
+from .config import bind
 from .hub import Hub
 
 
@@ -55,8 +56,7 @@ def register(kind: type, arch: str, what: str, config: type, **functions) -> typ
         functions: static methods, ``build_body`` at least.
     """
     methods = {name: staticmethod(function) for name, function in functions.items()}
-    attributes = {"__doc__": what, "__module__": kind.__module__, **methods}
-    model = type(arch.title().replace("_", ""), (kind,), attributes)
-    model = register_model(arch, dataclass=config)(model)
+    model = type(arch.title().replace("_", ""), (kind,), {"__doc__": what, **methods})
+    model = register_model(arch, dataclass=config)(bind(model, kind.__module__))
     register_model_architecture(arch, f"{arch}_tiny")(tiny_sizes(config))
     return model

@@ -11,6 +11,7 @@ from ..errors import UserError
 from ..explain import explained
 from .config import (
     RecurrentTranslationConfig,
+    bind,
     build_stack,
     check_probabilities,
     check_sizes,
@@ -20,6 +21,7 @@ from .config import (
 from .decoder import RecurrentDecoder
 from .embedding import build_embedding
 from .encoder import RecurrentEncoder
+from .portable import Portable
 
 SIZES = [
     f"{side}_{what}"
@@ -31,7 +33,7 @@ INITIAL_RANGE = 0.1
 DROPOUTS = ["dropout"] + [f"{s}_dropout_{d}" for s in ("encoder", "decoder") for d in ("in", "out")]
 
 
-class RecurrentTranslationModel(FairseqEncoderDecoderModel):
+class RecurrentTranslationModel(Portable, FairseqEncoderDecoderModel):
     """Encoder–decoder over any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
 
     cell_name = "stacked_lstm"
@@ -214,9 +216,9 @@ def register(name: str) -> type:
     model = type(
         name.title().replace("_", "") + "Model",
         (RecurrentTranslationModel,),
-        {"cell_name": name, "__doc__": f"Translation with {name}.", "__module__": __name__},
+        {"cell_name": name, "__doc__": f"Translation with {name}."},
     )
-    return register_model(name, dataclass=config)(model)
+    return register_model(name, dataclass=config)(bind(model, __name__))
 
 
 MODELS = {name: register(name) for name in FAMILIES}

@@ -1,5 +1,7 @@
 """Translation from Python: ``from_pretrained`` with a tokenizer and BPE."""
 
+import copy
+import pickle
 import shutil
 
 import pytest
@@ -108,6 +110,20 @@ def test_folders_that_do_not_exist(model_dir):
     for data in ("/no/data", "./data"):
         with pytest.raises(UserError, match="data does not exist; check the path of data_name"):
             load(str(model_dir), data_name_or_path=data)
+
+
+def test_copies_translate_the_same(hub):
+    """With options, tokenizer and task; also one pickled for another process."""
+    expected = hub.translate([SENTENCE + "."], beam=4, max_len_b=12)
+    for copied in (copy.deepcopy(hub), pickle.loads(pickle.dumps(hub))):
+        assert copied.translate([SENTENCE + "."], beam=4, max_len_b=12) == expected
+        assert copied.cfg == hub.cfg
+
+
+def test_integer_weights_translate(hub):
+    with pytest.warns(DeprecationWarning, match="torch.ao.quantization is deprecated"):
+        quantised = torch.ao.quantization.quantize_dynamic(hub)
+    assert len(quantised.translate([SENTENCE + "."], beam=4, max_len_b=12)) == 1
 
 
 def test_a_checkpoint_that_is_refused(model_dir, tmp_path):

@@ -1,5 +1,7 @@
 """Sentence classifiers from Python."""
 
+import copy
+import pickle
 import shutil
 
 import pytest
@@ -34,6 +36,13 @@ def test_what_are_no_sentences(hub, sentences):
         hub.predict(sentences)
     with pytest.raises(UserError):
         hub.encode(sentences)
+
+
+def test_copies_answer_the_same(hub):
+    expected = hub.probabilities(LINES)
+    for copied in (copy.deepcopy(hub), pickle.loads(pickle.dumps(hub))):
+        assert copied.probabilities(LINES).equal(expected)
+        assert copied.classes == hub.classes
 
 
 def test_sentences_from_an_iterator(hub):

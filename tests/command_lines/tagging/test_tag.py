@@ -1,6 +1,8 @@
 """``casrnn tag``, and taggers from Python."""
 
+import copy
 import io
+import pickle
 import shutil
 import sys
 from types import SimpleNamespace
@@ -28,6 +30,11 @@ def hub(trained, data, tmp_path_factory):
         (folder / part).mkdir()
         shutil.copy(data / part / "dict.txt", folder / part)
     return MODEL_REGISTRY["cas_lstm_tagger"].from_pretrained(str(folder))
+
+
+def test_copies_answer_the_same(hub):
+    for copied in (copy.deepcopy(hub), pickle.loads(pickle.dumps(hub))):
+        assert copied.tag(LINES) == hub.tag(LINES)
 
 
 def tag(capsys, *args, stdin=None, monkeypatch=None, status=0):
