@@ -19,6 +19,7 @@ from .. import layers
 from ..cells import FAMILIES
 from ..errors import UserError
 from ..layers import RecurrentStack
+from .restoring import restoring
 
 logger = logging.getLogger(__name__)
 LAYERS = ("encoder_layers", "decoder_layers")
@@ -169,7 +170,12 @@ def reads_lower_cell(cell: str) -> bool:
 
 
 def warn_of_single_layers(cell: str, cfg) -> None:
-    """Log a warning where a cell that reads the cell below it has none below, on either side."""
+    """Log a warning where a cell that reads the cell below it has none below, on either side.
+
+    Not of a trained model, of which nobody can change that any more.
+    """
+    if restoring():
+        return
     names = [name for name in LAYERS if hasattr(cfg, name)]
     if reads_lower_cell(cell) and all(getattr(cfg, name) == 1 for name in names):
         logger.warning(

@@ -4,6 +4,7 @@ import argparse
 
 import pytest
 import torch
+from fairseq import models
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from helpers import Case, every_family
 
@@ -221,3 +222,13 @@ def test_a_single_layer_of_a_vertical_cell_is_said_to_be_an_lstm(arch, layers, w
     said = [record.getMessage() for record in caplog.records]
     flat = f"{arch.removesuffix('_tiny')} is a plain LSTM with a single layer, for no cell is below"
     assert said == [f"{flat}; give --encoder-layers or --decoder-layers 2 or more"] * warned
+
+
+def test_nothing_is_said_of_a_trained_single_layer(caplog):
+    """At each translation; whoever trained it has been told."""
+    cfg = parse("--arch", "cas_lstm_tiny", "--encoder-layers", "1", "--decoder-layers", "1")
+    with caplog.at_level("WARNING", logger="fairseq_casrnn"):
+        models.build_model(cfg.model, make_task(), from_checkpoint=True)
+        assert not caplog.records
+        models.build_model(cfg.model, make_task())
+        assert len(caplog.records) == 1
