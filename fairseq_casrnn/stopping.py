@@ -119,6 +119,8 @@ def _worker_loop(original, *args, **kwargs):
 
     Its death would be an error in the middle of an update.
     """
+    if not hasattr(signal, "sigwaitinfo"):  # not everywhere
+        return original(*args, **kwargs)
     parent = os.getppid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 

@@ -17,7 +17,6 @@ from ..cells.second_order_lstm import SecondOrderOptions
 from ..layers import SecondOrderLSTM
 from ..resumption import after_loading, keep_in_checkpoints
 from ..wrapping import wrap
-from .config import AUTO
 
 logger = logging.getLogger(__name__)
 
@@ -54,21 +53,23 @@ def ends(options) -> tuple[float, float]:
     return options.temperature, min(options.temperature_floor, options.temperature)
 
 
-def planned(options, decay, optimization) -> Annealing:
-    """The annealing of a new training.
+def planned(layer, optimization) -> Annealing:
+    """The annealing of ``layer`` in a new training.
 
-    Args:
-        options: of a layer, with the factor per epoch that it was built with.
-        decay: ``--temperature-decay``.
-        optimization: fairseq's options, of which ``max_epoch`` and ``max_update`` (0: no limit).
+    ``optimization`` are fairseq's options, of which ``max_epoch`` and ``max_update`` (0: no limit).
     """
-    if decay != AUTO:
-        return Annealing(options.temperature_decay)
+    if not is_automatic(layer):
+        return Annealing(layer.options.temperature_decay)
     epochs, updates = optimization.max_epoch or 0, optimization.max_update or 0
-    start, floor = ends(options)
+    start, floor = ends(layer.options)
     if epochs > 1:
         return Annealing((floor / start) ** (1 / (epochs - 1)), updates)
     return Annealing(1.0, updates) if updates > 1 else Annealing()
+
+
+def is_automatic(layer) -> bool:
+    """Whether ``layer`` was built with ``--temperature-decay auto``."""
+    return getattr(layer, "anneals_with_training", False)
 
 
 def mixtures(model) -> list:
@@ -79,9 +80,8 @@ def mixtures(model) -> list:
 
 def prepare(trainer, layers) -> None:
     """Decide on the annealing of ``trainer`` if that has not been done, and tell the layers."""
-    decay = getattr(trainer.cfg.model, "temperature_decay", None)
     known = getattr(trainer, "annealing", None)
-    trainer.annealing = known or planned(layers[0].options, decay, trainer.cfg.optimization)
+    trainer.annealing = known or planned(layers[0], trainer.cfg.optimization)
     for layer in layers:
         layer.options.temperature_decay = trainer.annealing.decay
     warn_of_mixing(layers, trainer.annealing, trainer.cfg.optimization.max_epoch or 0)
@@ -142,7 +142,7 @@ def _collect(trainer) -> dict | None:
 
 def _restore(trainer, extra_state) -> None:
     """Checkpoints that do not have it are of versions in which 0.9 was the default."""
-    if getattr(trainer.cfg.model, "temperature_decay", None) == AUTO:
+    if any(map(is_automatic, mixtures(trainer.get_model()))):
         trainer.annealing = Annealing(**extra_state.get("annealing", {}))
 
 

@@ -127,13 +127,15 @@ def build_stack(cell: str, cfg, *sizes: int, **kwargs) -> RecurrentStack:
     """
     names = option_names(cell)
     options = SimpleNamespace(**{name: getattr(cfg, name) for name in names if hasattr(cfg, name)})
-    if hasattr(options, "temperature_decay"):
-        if options.temperature_decay == AUTO:
-            del options.temperature_decay  # that of a layer, until the length of training is known
-        else:
-            options.temperature_decay = _number(options.temperature_decay)
+    decay = getattr(options, "temperature_decay", None)
+    if decay == AUTO:
+        del options.temperature_decay  # that of a layer, until the length of training is known
+    elif decay is not None:
+        options.temperature_decay = _number(decay)
     with spelled_as_options(names):
-        return layers.build(cell, *sizes, options=options, engine=cfg.engine, **kwargs)
+        stack = layers.build(cell, *sizes, options=options, engine=cfg.engine, **kwargs)
+    stack.anneals_with_training = decay == AUTO
+    return stack
 
 
 def option_names(cell: str) -> list[str]:

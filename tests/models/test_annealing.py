@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from fairseq.models import build_model
+from omegaconf import open_dict
 
 from fairseq_casrnn.models import annealing
 
@@ -16,8 +17,12 @@ TINY = ("--arch", "second_order_lstm_tiny")
 class Trainer(SimpleNamespace):
     """What annealing needs of fairseq's trainer; ``temperature(epoch, update)`` is that there."""
 
-    def __init__(self, *options, kept=None):
+    def __init__(self, *options, kept=None, left_out=False):
         cfg = parse(*TINY, *options)
+        if left_out:
+            with open_dict(cfg):
+                del cfg.model.temperature_decay
+                cfg.model._name = "second_order_lstm"  # a model, not an architecture
         model = build_model(cfg.model, make_task())
         super().__init__(cfg=cfg, get_model=lambda: model, get_num_updates=lambda: self.update)
         self.rnn = model.encoder.rnn
@@ -55,6 +60,12 @@ def test_the_last_epoch_is_at_the_floor(epochs):
     assert found[-1] == pytest.approx(1e-4)
     assert found[1] == pytest.approx(1e-4 ** (1 / (epochs - 1)))
     assert trainer.temperature(epochs + 1) == found[-1]
+
+
+def test_it_is_the_default_of_a_file_of_options_too():
+    """As for fairseq-hydra-train, whose trainer knows only what the file has."""
+    trainer = Trainer("--max-epoch", "3", left_out=True)
+    assert [trainer.temperature(n) for n in (1, 2, 3)] == pytest.approx([1, 0.01, 1e-4])
 
 
 def test_the_start_and_the_floor_are_those_given():
