@@ -367,8 +367,9 @@ def test_mistake_that_one_of_two_processes_finds(fairseq, data, tmp_path):
 def test_signal_that_one_of_two_processes_gets(fairseq, data, tmp_path):
     """Both stop after the same update, and go on from there."""
     options = ["--max-epoch", 60, "--save-interval", 60, "--disable-validation"]
+    options += ["--log-format", "json", "--log-interval", 1]
     workers = start_two_processes(fairseq, data, tmp_path / "parts", *options)
-    workers[0].interrupt_after("Start iterating over samples", 0)
+    workers[0].interrupt_after('"num_updates": "1"', 0)  # then the second is training, too
     workers[1].process.send_signal(signal.SIGUSR1)
     first, second = [worker.finish() for worker in workers]
     assert (first.status, second.status) == (138, 138), first.err + second.err
