@@ -72,7 +72,8 @@ def test_named_architectures(cell):
             decoder.rnn.hidden_size,
             decoder.dropout_in_module.p,
         )
-        assert decoder.rnn.dropout == decoder.dropout_out_module.p == sizes[-1]
+        assert decoder.dropout_out_module.p == sizes[-1]
+        assert decoder.rnn.dropout == (sizes[-1] if sizes[0] > 1 else 0.0)
     assert build(f"{cell}_lm_ptb", dropout=0.3).decoder.dropout_out_module.p == 0.3
 
 
