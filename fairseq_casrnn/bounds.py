@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
+from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
 
 
@@ -166,13 +167,13 @@ def _of_processes(options: Mapping) -> Iterator[str]:
         return
     by_torchrun = all(name in os.environ for name in TORCHRUN)
     told = os.environ["WORLD_SIZE"] if by_torchrun else "1"
-    if not told.isdecimal():
+    started = natural(told)
+    if started is None:
         yield (
             f"WORLD_SIZE in the environment is '{told}', no number of processes; start them with "
             "torchrun, or unset it"
         )
         return
-    started = int(told)
     if size == 1 and started > 1 and "save_dir" in options:
         yield (
             f"{started} processes have been started, but --distributed-world-size is 1, so that "

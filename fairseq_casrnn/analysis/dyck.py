@@ -9,11 +9,11 @@ of all distances.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import numpy as np
 
+from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import append_json, check_writable, whole_file
 
@@ -177,9 +177,13 @@ def read_notes(data: Path, subset: str) -> dict:
     """What ``dyck.json`` says of a split. Raises UserError where there is none."""
     path = data / "text" / "dyck.json"
     try:
-        splits = json.loads(path.read_text(encoding="utf-8"))["splits"]
-    except (OSError, ValueError, KeyError):
-        raise UserError(f"{path} cannot be read; give a folder of casrnn data dyck") from None
+        splits = parse_json(path.read_bytes())["splits"]
+        floors = ("floor", "floor_of_samples")
+        good = all(notes[name] > 0 for notes in splits.values() for name in floors)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        good = False
+    if not good:
+        raise UserError(f"{path} cannot be read; give a folder of casrnn data dyck")
     if subset not in splits:
         raise UserError(f"{data} has no '{subset}'; --subset is one of {', '.join(splits)}")
     return splits[subset]

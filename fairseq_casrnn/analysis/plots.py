@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
+import math
 import os
 import re
 import sys
@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..data.command import captured_log
+from ..data.values import parse_json
 from ..errors import UserError
 from ..files import check_writable, replacing
 
@@ -45,7 +46,16 @@ def _records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
     except OSError as error:
         raise UserError(f"cannot read the log {path}: {error.strerror}") from error
     for line in _LINE.findall(text):
-        yield _json_record(line) if line.startswith("{") else _record(line)
+        tag, values = _json_record(line) if line.startswith("{") else _record(line)
+        yield tag, dict(_finite(values))
+
+
+def _finite(values: dict) -> Iterator[tuple[str, float]]:
+    """The values that are numbers, which one of an interrupted line may not be."""
+    for name, value in values.items():
+        with contextlib.suppress(ValueError, TypeError):
+            if math.isfinite(number := float(value)):
+                yield name, number
 
 
 def _record(line: str) -> tuple[str, dict]:
@@ -58,8 +68,8 @@ def _record(line: str) -> tuple[str, dict]:
 def _json_record(line: str) -> tuple[str, dict]:
     """The same of ``--log-format json``, whose keys begin with the tag except within an epoch."""
     try:
-        values = json.loads(line)
-    except json.JSONDecodeError:  # a line cut short by an interruption
+        values = parse_json(line)
+    except ValueError:  # a line cut short by an interruption
         return "", {}
     counts = [key for key in values if key.endswith("_num_updates")]
     tag = counts[0].removesuffix("_num_updates") if counts else "train_inner"
@@ -93,7 +103,7 @@ def _curves(
         loss = values.get("nll_loss", values.get("loss"))
         if tag in curves and loss is not None and "num_updates" in values:
             # From a million on fairseq writes 1e+06.
-            curves[tag][int(float(values["num_updates"]))] = float(loss)
+            curves[tag][int(values["num_updates"])] = loss
     if not any(curves.values()):
         raise UserError(f"{path} holds no losses; is it the file of fairseq-train --log-file?")
     return {name: sorted(curve.items()) for name, curve in curves.items()}
@@ -106,7 +116,7 @@ def read_metric(path: str | os.PathLike, metric: str) -> list[tuple[int, float]]
         UserError: no such file, or no such metric in it.
     """
     curve = {
-        int(values["epoch"]): float(values[metric])
+        int(values["epoch"]): values[metric]
         for tag, values in _records(path)
         if tag == "valid" and metric in values and "epoch" in values
     }

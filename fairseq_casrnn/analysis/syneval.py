@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import lzma
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,14 +85,8 @@ def read_pairs(path: Path) -> list[Pair]:
     Raises:
         UserError: no such file; a malformed line, which the message numbers.
     """
-    data = read_bytes(path)
-    if path.suffix == ".xz":
-        try:
-            data = lzma.decompress(data)
-        except lzma.LZMAError as error:
-            raise UserError(f"{path} is not a complete xz file ({error})") from None
     pairs = []
-    for number, line in enumerate(decode_lines(data, path), 1):
+    for number, line in enumerate(decode_lines(read_bytes(path), path), 1):
         columns = [column.strip() for column in line.split("\t")]
         if len(columns) not in (4, 5) or not all(columns):
             raise UserError(

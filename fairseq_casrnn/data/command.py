@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.mistakes.files import disk_full
 
@@ -92,9 +93,12 @@ def is_prepared(args: argparse.Namespace) -> bool:
 def read_json(path: Path) -> dict:
     """A JSON file of a prepared folder. Raises UserError where it is damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_bytes())
+        if not isinstance(content, dict):
+            raise ValueError("it is no JSON object")
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}); prepare again with --force") from None
+    return content
 
 
 def keep_options(args: argparse.Namespace, folder: Path) -> None:

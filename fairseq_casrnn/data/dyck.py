@@ -26,6 +26,7 @@ from fairseq_casrnn.data.monolingual import (
     binarise,
 )
 from fairseq_casrnn.data.text import write_lines
+from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
 
 MOST_REDRAWS = 20  # for each sample wanted, before the range of lengths is found too small
@@ -206,9 +207,10 @@ def draw(
 def length_range(text: str) -> tuple[int, int]:
     """``LOW:HIGH`` as two numbers."""
     low, _, high = text.partition(":")
-    if not low.isdecimal() or not high.isdecimal():
+    found = natural(low), natural(high)
+    if None in found:
         raise argparse.ArgumentTypeError(f"'{text}' is not LOW:HIGH")
-    return int(low), int(high)
+    return found
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

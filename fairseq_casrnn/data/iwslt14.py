@@ -7,19 +7,21 @@ From the official archive to the data set the papers use, step by step as fairse
 from __future__ import annotations
 
 import hashlib
+import lzma
 import os
 import re
 import shutil
 import sys
 import tarfile
 import urllib.request
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare
 from fairseq_casrnn.data.text import check_parallel, decode_lines, is_clean, tokenize_lines
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
 
 SOURCE, TARGET = "de", "en"
 URL = "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
@@ -31,13 +33,16 @@ TEST_SETS = (
     "IWSLT14.TED.tst2011",
     "IWSLT14.TED.tst2012",
 )
+NAMES = {f"train.tags.de-en.{lang}" for lang in (SOURCE, TARGET)} | {
+    f"{stem}.de-en.{lang}.xml" for stem in TEST_SETS for lang in (SOURCE, TARGET)
+}
+LARGEST = 2**28  # bytes of all files together, several times those of the official archive
 #: Every 23rd clean training pair goes to validation.
 VALID_EVERY = 23
 
 DROPPED_TAGS = ("<url>", "<talkid>", "<keywords>")
 STRIPPED_TAGS = re.compile(r"</?(?:title|description)>")
 SEGMENT_START = re.compile(r'<seg id="[0-9]*">\s*')
-SEGMENT_END = re.compile(r"\s*</seg>\s*")
 
 
 def parse_train(lines: Iterable[str]) -> list[str]:
@@ -55,30 +60,63 @@ def parse_xml(lines: Iterable[str]) -> list[str]:
     The files hold one ``<seg>`` a line and are not always well-formed XML, so they are read by
     line, as the original recipe does.
     """
-    return [SEGMENT_END.sub("", SEGMENT_START.sub("", line)) for line in lines if "<seg id" in line]
+    segments = []
+    for line in lines:
+        if "<seg id" in line:
+            text, end, rest = SEGMENT_START.sub("", line).partition("</seg>")
+            segments.append(text.rstrip() + rest.lstrip() if end else text)
+    return segments
 
 
 class Archive:
-    """The text files of a ``.tgz``, found by name in whatever folder it keeps them.
+    """The texts of the official ``.tgz``, found by name in whatever folder it keeps them.
 
     Raises:
-        UserError: missing file, not a gzipped tar, or cut short.
+        UserError: missing file, not a gzipped tar, cut short, larger than the official one can be,
+            or two files of one name.
     """
 
     def __init__(self, path: Path):
         self.path = path
         self.files: dict[str, bytes] = {}
+        found: dict[str, str] = {}
         try:
             with tarfile.open(path, "r:*") as tar:
-                for member in tar:
-                    content = tar.extractfile(member) if member.isfile() else None
-                    if content is not None:
-                        self.files[Path(member.name).name] = content.read()
+                for member in self._members(tar):
+                    name = Path(member.name).name
+                    if name in found:
+                        raise UserError(
+                            f"{path} holds two files {name}, {quoted(found[name])} and "
+                            f"{quoted(member.name)}; keep one of them"
+                        )
+                    found[name] = member.name
+                    self.files[name] = tar.extractfile(member).read()
         except FileNotFoundError:
             raise UserError(f"{path} does not exist; give the archive with --archive") from None
-        except (tarfile.TarError, EOFError, OSError) as err:
+        except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as err:
             why = str(err).partition("\n")[0]  # tarfile lists all that it tried
-            raise UserError(f"{path} is not a complete .tgz archive ({why})") from None
+            raise UserError(
+                f"{path} is not a complete .tgz archive ({why}); download it again"
+            ) from None
+
+    def _members(self, tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+        """The regular files that are read; their size and that of the others is checked before."""
+        total = 0
+        for member in tar:
+            if member.size < 0:  # Python before 3.11.14 reads such a member for ever
+                raise tarfile.ReadError("a negative size")
+            total += member.size
+            if total > LARGEST:
+                raise UserError(
+                    f"{self.path} holds more than {LARGEST // 2**20} MiB of files, so it is not "
+                    "the IWSLT14 de-en archive; give that one"
+                )
+            if member.isreg() and Path(member.name).name in NAMES:
+                yield member
+        while rest := tar.fileobj.read(2**20):  # up to the checksum behind it
+            total += len(rest)
+            if total > LARGEST:
+                raise tarfile.ReadError("much behind its end")
 
     def lines(self, name: str) -> list[str]:
         """Lines of one file of the archive."""

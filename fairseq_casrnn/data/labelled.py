@@ -9,6 +9,7 @@ It is built in a temporary folder and renamed at the end.
 from __future__ import annotations
 
 import argparse
+import io
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from fairseq_casrnn.data.folder import (
     write_json,
     write_singletons,
 )
-from fairseq_casrnn.data.text import read_bytes
+from fairseq_casrnn.data.text import read_bytes, text_lines
 from fairseq_casrnn.data.words import TOKENIZERS, words
 from fairseq_casrnn.errors import UserError
 
@@ -206,34 +207,29 @@ def as_words(text: str | list[str], args: argparse.Namespace) -> list[str]:
 # --- what the readers share --------------------------------------------------------------------
 
 
-def decode_mixed(data: bytes) -> list[str]:
-    """Lines of a text of no one encoding: each is UTF-8, else Windows-1252, else Latin-1.
-
-    Raises:
-        ValueError: the text is UTF-16 or UTF-32, or no text.
-    """
-    if b"\0" in data:
-        number = data[: data.index(b"\0")].count(b"\n") + 1
-        raise ValueError(f"line {number} has a zero byte: UTF-16, or no text; save it as UTF-8")
-    lines = []
-    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
-        for encoding in ("utf-8", "cp1252", "latin-1"):
-            try:
-                lines.append(line.decode(encoding).rstrip("\r"))
-                break
-            except UnicodeDecodeError:
-                continue
-    if lines and not lines[-1]:
-        lines.pop()
-    return lines
+def decode_mixed(line: bytes) -> str:
+    """A line of a text of no one encoding: UTF-8, else Windows-1252, else Latin-1."""
+    for encoding in ("utf-8", "cp1252"):
+        try:
+            return line.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return line.decode("latin-1")
 
 
 def read_mixed(path: Path) -> list[str]:
-    """:func:`decode_mixed` of a file. Raises UserError where it is missing or has no text."""
-    try:
-        lines = decode_mixed(read_bytes(path))
-    except ValueError as error:
-        raise UserError(f"{path}, {error}") from None
+    """Lines of a file, each in an encoding of its own.
+
+    Raises:
+        UserError: it is missing, has nothing but blank lines, is UTF-16 or UTF-32, or no text.
+    """
+    data = read_bytes(path)
+    if b"\0" in data:
+        number = data[: data.index(b"\0")].count(b"\n") + 1
+        raise UserError(
+            f"{path}, line {number} has a zero byte: UTF-16, or no text; save it as UTF-8"
+        )
+    lines = list(text_lines(io.BytesIO(data), path, decode_mixed))
     if not any(line.strip() for line in lines):
         raise UserError(f"{path} is empty; a corpus with at least one sentence is needed")
     return lines

@@ -8,7 +8,6 @@ Pairs without a gold label ("-") are left out.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +25,9 @@ from fairseq_casrnn.data.labelled import (
     prepare,
 )
 from fairseq_casrnn.data.text import check_parallel, read_lines
+from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.data.words import ASCII_SPACE, unescaped, words
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
 
 LABELS = ("entailment", "neutral", "contradiction")
 FILES = {
@@ -62,9 +62,11 @@ def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:
     """
     for number, line in enumerate(read_lines(path), start=1):
         try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            raise UserError(f"{path}, line {number} is not JSON; get the file again") from None
+            entry = parse_json(line)
+        except ValueError as error:
+            raise UserError(
+                f"{path}, line {number} is not JSON ({error}); get the file again"
+            ) from None
         for name in COLUMNS:
             if not isinstance(entry, dict) or not isinstance(entry.get(name), str):
                 raise UserError(f"{path}, line {number} has no text {name}; get the file again")
@@ -121,7 +123,8 @@ def read_split(raw: Path, corpus: str, split: str) -> tuple[list[Example], int]:
             continue
         if label not in LABELS:
             raise UserError(
-                f"{path}, line {number}: '{label}' is not one of {', '.join(LABELS)} or -"
+                f"{path}, line {number}: {quoted(label)} is not one of {', '.join(LABELS)} or -; "
+                "correct it"
             )
         examples.append(Example(label, tuple(words(text) for text in texts)))
     return examples, dropped

@@ -21,7 +21,7 @@ from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.data.text import detokenize_lines, read_lines, tokenize_lines
 
 #: The first letter after " . " and any tokens without letters ("&quot;", "-", "…").
-SENTENCE_START = re.compile(r"(?<= \. )((?:&\w+; |\W+ )*)(\w)")
+SENTENCE_START = re.compile(r"(?<= \. )((?:&\w+; |[^\w ]+ ){0,99})(\w)")
 
 
 def restore_capitals(line: str) -> str:

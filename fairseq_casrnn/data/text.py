@@ -1,16 +1,19 @@
-"""Reading, tokenising and cleaning of parallel text.
+"""Reading, tokenising and cleaning of text.
 
-Everything here works on lists of lines without line ends. A line ends at ``\\n`` only: other
-characters that Unicode calls line breaks do occur inside sentences, and splitting at them would
-shift one side of a parallel corpus against the other.
+All text files are read by :func:`text_lines`. A line ends at ``\\n`` or ``\\r\\n`` only: other
+characters that end a line elsewhere (a ``\\r`` alone, those of Unicode) do occur inside sentences,
+and splitting at them would shift one side of a parallel corpus against the other.
 """
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import io
+import lzma
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,43 +22,77 @@ from fairseq_casrnn.errors import UserError
 
 #: Moses' clean-corpus-n.perl drops a pair with a longer word, on either side.
 MAX_WORD_LENGTH = 1000
+#: Compressed files: their modules, and what one byte may become. Text shrinks by 3 to 20.
+COMPRESSED = {".gz": gzip, ".xz": lzma}
+MAX_EXPANSION = 200
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Content of a file, decompressed if its name ends in ``.gz``.
+    """Content of a file, decompressed if its name ends in ``.gz`` or ``.xz``.
 
     Raises:
-        UserError: the file is missing, unreadable or not a complete gzip file.
+        UserError: the file is missing, unreadable, not completely compressed, or becomes so much
+            larger that it is no text.
     """
     path = Path(path)
+    module = COMPRESSED.get(path.suffix)
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" else data
+        return path.read_bytes() if module is None else _decompress(module, path)
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist") from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as err:
-        raise UserError(f"{path} is not a complete gzip file ({err})") from None
+        raise UserError(f"{path} does not exist; check the path") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as err:
+        kind = {gzip: "gzip", lzma: "xz"}[module]
+        raise UserError(
+            f"{path} is not a complete {kind} file ({err}); copy or download it again"
+        ) from None
     except OSError as err:
-        raise UserError(f"{path} cannot be read ({err.strerror or err})") from None
+        raise UserError(f"{path} cannot be read ({err.strerror or err}); check the path") from None
 
 
-def decode_lines(data: bytes, name: str | Path) -> list[str]:
-    """Decode UTF-8 text and split it at ``\\n`` (and ``\\r\\n``); ``name`` is used in errors.
+def _decompress(module, path: Path) -> bytes:
+    most = 2**24 + MAX_EXPANSION * path.stat().st_size
+    content = bytearray()
+    with module.open(path) as file:
+        while piece := file.read(2**20):
+            content += piece
+            if len(content) > most:
+                raise UserError(
+                    f"{path} becomes more than {MAX_EXPANSION} times as large when it is "
+                    "decompressed, which text does not; decompress it yourself if it is right"
+                )
+    return bytes(content)
+
+
+def text_lines(
+    stream: Iterable[bytes],
+    name: str | Path,
+    decode: Callable[[bytes], str] = bytes.decode,
+) -> Iterator[str]:
+    """The lines of a text without their ends, and without a byte-order mark at its beginning.
+
+    Args:
+        stream: pieces that end after each ``\\n``, such as a file opened for bytes.
+        name: of the file, for errors.
+        decode: gives the text of a line (default: as UTF-8).
 
     Raises:
         UserError: a line is not valid UTF-8; the message gives file and line number.
     """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as err:
-        line = data[: err.start].count(b"\n") + 1
-        raise UserError(
-            f"{name}, line {line} is not valid UTF-8; convert the file to UTF-8"
-        ) from None
-    lines = text.replace("\r\n", "\n").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return lines
+    for number, line in enumerate(stream, start=1):
+        line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        if line.endswith(b"\n"):
+            line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
+        try:
+            yield decode(line)
+        except UnicodeDecodeError:
+            raise UserError(
+                f"{name}, line {number} is not valid UTF-8; convert it to UTF-8"
+            ) from None
+
+
+def decode_lines(data: bytes, name: str | Path) -> list[str]:
+    """The lines of a UTF-8 text. Raises UserError, see :func:`text_lines`."""
+    return list(text_lines(io.BytesIO(data), name))
 
 
 def read_lines(path: str | Path) -> list[str]:

@@ -66,6 +66,7 @@ def unescaped(leaf: str) -> str:
 def penn_words(line: str) -> list[str]:
     """The words of a line by the conventions of the Penn Treebank: do n't, `` yes '', $ 5 , …"""
     treebank = treebank_tokenizer()
+    line = " ".join(line.split())  # NLTK's patterns take quadratic time for long white space
     line = SENTENCE_END.sub(r" \1 ", line.translate(TYPOGRAPHIC))
     found: list[str] = []
     for piece in PENN_QUOTES.split(line):

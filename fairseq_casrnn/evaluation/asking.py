@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import codecs
 import io
 import itertools
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.data.text import text_lines
 from fairseq_casrnn.data.words import TOKENIZERS
 from fairseq_casrnn.errors import UserError
 
@@ -91,12 +91,4 @@ def read(name: str) -> Iterator[str]:
     except OSError as error:
         raise UserError(f"{name} cannot be read ({error.strerror}); check --input") from None
     with stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                yield line.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                where = "standard input" if name == "-" else name
-                raise UserError(
-                    f"{where}, line {number} is not valid UTF-8; convert it to UTF-8"
-                ) from None
+        yield from text_lines(stream, "standard input" if name == "-" else name)

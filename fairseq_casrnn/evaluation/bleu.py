@@ -19,7 +19,7 @@ from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.data.text import check_parallel, detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
 
-_HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)")
+_HYPOTHESIS = re.compile(r"H-([0-9]{1,9})\t[^\t]*\t(.*)")
 _BPE_UNIT = re.compile(r"@@( |$)")
 
 

@@ -15,6 +15,7 @@ from typing import NoReturn, TextIO
 
 import fairseq_casrnn
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.average import average, find_checkpoints, save
 from fairseq_casrnn.evaluation.bleu import score_generated
@@ -143,9 +144,9 @@ def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, 
     runs = {}
     for path in sorted(out.glob("*/seed*/checkpoint_last.pt")):
         run = path.parent
-        seed = run.name.removeprefix("seed")
-        if seed.isdecimal():
-            runs[run.parent.name, int(seed)] = run
+        seed = natural(run.name.removeprefix("seed"))
+        if seed is not None:
+            runs[run.parent.name, seed] = run
     if not runs:
         raise UserError(f"{out} holds no trained run; run train.sh first")
     chosen = [

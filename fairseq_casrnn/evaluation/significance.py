@@ -6,7 +6,6 @@ and marks with p a one-tailed paired t-test against the plain LSTM. Runs are pai
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.data.text import decode_lines, read_bytes
+from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 
 #: Scores of a model by seed.
@@ -142,7 +142,7 @@ def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settin
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
         try:
-            entry = {"subset": "test", **json.loads(line)}
+            entry = {"subset": "test", **parse_json(line)}
         except (ValueError, TypeError):
             raise UserError(f"{where} is no result line (JSON); remove it") from None
         if any(entry.get(key) != value for key, value in wanted.items()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..data.values import natural
 from ..errors import UserError
 from ..layers import SentenceStateLSTM, ShortcutStackedLSTM
 from .config import build_stack, reads_lower_cell, spelled_as_options, warn_of_single_layers
@@ -52,10 +53,10 @@ def directions(cfg) -> bool | str:
 
 def numbers(text: str, option: str) -> list[int]:
     """A comma-separated list of positive numbers. Raises UserError, naming ``option``."""
-    pieces = str(text).strip("[]()").split(",")
-    if not all(piece.strip().isdigit() and int(piece) for piece in pieces):
+    found = [natural(piece.strip()) for piece in str(text).strip("[]()").split(",")]
+    if not all(found):
         raise UserError(f"{option} is '{text}'; give positive numbers, separated by commas")
-    return [int(piece) for piece in pieces]
+    return found
 
 
 def recurrent_body(cell: str, cfg, size: int) -> RecurrentBody:

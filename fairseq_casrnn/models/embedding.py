@@ -7,6 +7,8 @@ import logging
 import torch
 from torch import nn
 
+from ..data.text import text_lines
+from ..data.values import natural
 from ..errors import UserError
 from .restoring import restoring
 
@@ -87,8 +89,8 @@ def entries(stream, path, dim):
 
     GloVe 840B has tokens with spaces.
     """
-    for number, line in enumerate(read_lines(stream, path), 1):
-        pieces = line.rstrip("\r\n ").split(" ")
+    for number, line in enumerate(text_lines(stream, path), 1):
+        pieces = line.rstrip("\r ").split(" ")
         if pieces == [""]:
             continue
         if number == 1 and is_header(pieces):
@@ -136,20 +138,9 @@ def report_coverage(found, dictionary, path, dim) -> int:
     return len(found)
 
 
-def read_lines(stream, path):
-    """Lines of a stream of bytes; invalid UTF-8 becomes a UserError."""
-    for number, line in enumerate(stream, 1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError:
-            raise UserError(
-                f"{path}, line {number} is not valid UTF-8; convert the file first"
-            ) from None
-
-
 def is_header(pieces) -> bool:
     """Whether the first line is word2vec's "count dimension"."""
-    return len(pieces) == 2 and all(piece.isdigit() for piece in pieces)
+    return len(pieces) == 2 and None not in map(natural, pieces)
 
 
 def is_number(piece: str) -> bool:

@@ -7,7 +7,9 @@ import logging
 import torch
 from torch import Tensor
 
-from ..errors import UserError
+from ..data.text import decode_lines, read_bytes
+from ..data.values import natural
+from ..errors import UserError, quoted
 from .restoring import restoring
 
 logger = logging.getLogger(__name__)
@@ -32,31 +34,24 @@ def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
     if restoring():  # the checkpoint has the table
         return torch.zeros(len(dictionary), dtype=torch.long)
     table, seen = torch.zeros(len(dictionary), dtype=torch.long), set()
-    try:
-        with open(path, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                token, _, cell = line.rstrip("\n").rpartition(" ")
-                if not token or not cell.isdecimal():
-                    raise UserError(
-                        f"{path}, line {number} is not a token, a blank and the number of its "
-                        f"cell, 0 to {num_cells - 1}; correct the line"
-                    )
-                if int(cell) >= num_cells:
-                    raise UserError(
-                        f"{path}, line {number} names cell {cell}, but --num-cells is {num_cells}, "
-                        f"so that cells are 0 to {num_cells - 1}; change one of them"
-                    )
-                if token in seen:
-                    raise UserError(f"{path}, line {number} assigns '{token}' again; drop one line")
-                seen.add(token)
-                if token in dictionary.indices:
-                    table[dictionary.indices[token]] = int(cell)
-    except OSError as error:
-        raise UserError(
-            f"cannot read the assignment {path}: {error.strerror}; check --assignment-path"
-        ) from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not valid UTF-8; convert it first") from None
+    for number, line in enumerate(decode_lines(read_bytes(path), path), 1):
+        token, _, digits = line.rpartition(" ")
+        cell = natural(digits)
+        if not token or cell is None:
+            raise UserError(
+                f"{path}, line {number} is not a token, a blank and the number of its cell, 0 to "
+                f"{num_cells - 1}; correct the line"
+            )
+        if cell >= num_cells:
+            raise UserError(
+                f"{path}, line {number} names cell {cell}, but --num-cells is {num_cells}, so "
+                f"that cells are 0 to {num_cells - 1}; change one of them"
+            )
+        if token in seen:
+            raise UserError(f"{path}, line {number} assigns {quoted(token)} again; drop one line")
+        seen.add(token)
+        if token in dictionary.indices:
+            table[dictionary.indices[token]] = cell
     found = seen & set(dictionary.symbols[dictionary.nspecial :])  # </s> is in every table
     if not found:
         raise UserError(f"{path} assigns no token of the dictionary; make it for this data")

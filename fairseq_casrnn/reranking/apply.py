@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fairseq_casrnn.data.text import read_bytes
+from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable
 from fairseq_casrnn.reranking import problem as problems
@@ -91,7 +91,7 @@ def p_value(before: list[str], after: list[str], references: list[str]) -> float
 def read_weights(path: Path, files: int) -> dict:
     """The content of a file of weights, for that many files of scores. Raises UserError."""
     try:
-        content = json.loads(read_bytes(path))
+        content = parse_json(read_bytes(path))
         widths = {len(run["weights"]) for run in content["runs"]}
         numbers = [w for run in content["runs"] for w in (run["bleu"], *run["weights"])]
         bad = not widths or not all(math.isfinite(number) for number in numbers)

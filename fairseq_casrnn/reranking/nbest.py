@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_casrnn.data.text import decode_lines, read_bytes
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.data.values import natural, parse_json
+from fairseq_casrnn.errors import UserError, quoted
 
+HIGHEST = 1e30  # score; weighted sums of more could overflow
 _LINE = re.compile(r"([STH])-")
 _FORMS = {
-    "S": (re.compile(r"S-(\d+)\t(.*)"), "S-NUMBER<TAB>SOURCE"),
-    "T": (re.compile(r"T-(\d+)\t(.*)"), "T-NUMBER<TAB>REFERENCE"),
-    "H": (re.compile(r"H-(\d+)\t([^\t]+)\t(.*)"), "H-NUMBER<TAB>SCORE<TAB>HYPOTHESIS"),
+    "S": (re.compile(r"S-([^\t]+)\t(.*)"), "S-NUMBER<TAB>SOURCE"),
+    "T": (re.compile(r"T-([^\t]+)\t(.*)"), "T-NUMBER<TAB>REFERENCE"),
+    "H": (re.compile(r"H-([^\t]+)\t([^\t]+)\t(.*)"), "H-NUMBER<TAB>SCORE<TAB>HYPOTHESIS"),
 }
 
 
@@ -100,12 +102,13 @@ def read_nbest(path: Path) -> NBest:
 def _parse(kind: str, line: str, path: Path, count: int) -> list:
     form, shape = _FORMS[kind]
     found = form.fullmatch(line)
-    if not found:
+    number = natural(found[1]) if found else None
+    if number is None:
         raise UserError(f"{path}, line {count} is malformed; it should be {shape}")
-    number, *rest = found.groups()
+    rest = list(found.groups()[1:])
     if kind == "H":
         rest[0] = _number(rest[0], path, count)
-    return [int(number), *rest[:-1], rest[-1].strip()]
+    return [number, *rest[:-1], rest[-1].strip()]
 
 
 def _number(text: str, path: Path, count: int) -> float:
@@ -113,8 +116,11 @@ def _number(text: str, path: Path, count: int) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
-        raise UserError(f"{path}, line {count}: the score '{text}' is no finite number")
+    if not abs(number) < HIGHEST:
+        raise UserError(
+            f"{path}, line {count}: the score {quoted(text)} is no finite number, or beyond "
+            f"{HIGHEST:g}; generate or score again"
+        )
     return number
 
 
@@ -124,13 +130,13 @@ def _check_numbers(path: Path, found: set[int], announced: set[int]) -> None:
             f"{path} holds no hypothesis (H-NUMBER<TAB>SCORE<TAB>…); give what fairseq-generate "
             "printed"
         )
-    missing = sorted(set(range(max(found | announced) + 1)) - found)
-    if missing:
+    missing = next(n for n in range(len(found) + 1) if n not in found)
+    if missing <= max(found | announced):
         raise UserError(
-            f"{path} has no hypothesis of sentence {missing[0]} though of a later one; generate "
-            "the list again"
-            if missing[0] < max(found)
-            else f"{path} ends before the hypotheses of sentence {missing[0]}; generate it again"
+            f"{path} has no hypothesis of sentence {missing} though of a later one; generate the "
+            "list again"
+            if missing < max(found)
+            else f"{path} ends before the hypotheses of sentence {missing}; generate it again"
         )
 
 
@@ -179,7 +185,7 @@ def read_scores(path: Path, nbest: NBest) -> ScoreFile:
     if lines and lines[0].startswith("#"):
         skip = 1
         try:
-            header = dict(json.loads(lines[0][1:]))
+            header = dict(parse_json(lines[0][1:]))
         except (ValueError, TypeError):
             raise UserError(f"{path}, line 1 is no JSON object behind #; score again") from None
     rows = [_score_row(line, path, n) for n, line in enumerate(lines[skip:], skip + 1)]
@@ -202,9 +208,10 @@ def read_scores(path: Path, nbest: NBest) -> ScoreFile:
 
 def _score_row(line: str, path: Path, count: int) -> tuple[float, int]:
     score, _, tokens = line.partition("\t")
-    if tokens and not tokens.isdecimal():
+    length = natural(tokens or "1")
+    if length is None:
         raise UserError(f"{path}, line {count} is malformed; it should be SCORE<TAB>TOKENS")
-    return _number(score, path, count), int(tokens or 1)
+    return _number(score, path, count), length
 
 
 def by_sentence(values: Sequence[float], nbest: NBest) -> list[list[float]]:

@@ -1,4 +1,5 @@
 import hashlib
+import tarfile
 
 import pytest
 from corpora import IWSLT_TESTS, iwslt_files, pairs, write_archive, write_iwslt
@@ -37,6 +38,12 @@ def test_segments_are_taken_as_they_are():
         "<description>no</description>",
     ]
     assert iwslt14.parse_xml(lines) == ["Tom &amp; I", "  two"]
+
+
+def test_a_segment_of_white_space():
+    """More than patterns that go back and forth over it can read."""
+    line = f'<seg id="1"> a{" " * 10**6}b </seg>'
+    assert iwslt14.parse_xml([line]) == [f"a{' ' * 10**6}b"]
 
 
 def test_every_23rd_pair_is_for_validation():
@@ -102,8 +109,45 @@ def test_a_cut_archive_is_refused(tmp_path):
     with pytest.raises(UserError, match="--archive"):
         iwslt14.read_corpus(tmp_path / "none.tgz")
     path.write_bytes(b"")  # of which tarfile lists all that it tried
-    with pytest.raises(UserError, match=r"a\.tgz is not a complete \.tgz archive \(.*\)$"):
+    with pytest.raises(
+        UserError, match=r"a\.tgz is not a complete \.tgz archive \(.*\); download it again$"
+    ):
         iwslt14.read_corpus(path)
+
+
+def test_two_files_of_one_name_in_an_archive(tmp_path):
+    """Neither may count in silence."""
+    files = iwslt_files(pairs(3), segments())
+    path = write_archive(
+        tmp_path / "a.tgz",
+        {**files, "old/train.tags.de-en.de": "x\n", "README": "", "old/README": ""},
+    )
+    with pytest.raises(
+        UserError, match=r"two files train\.tags\.de-en\.de, 'de-en/train.*keep one"
+    ):
+        iwslt14.read_corpus(path)
+
+
+def test_an_archive_of_too_much(tmp_path):
+    """Half a megabyte that would fill the memory."""
+    path = write_archive(tmp_path / "a.tgz", {"zeros": bytes(iwslt14.LARGEST + 1)})
+    with pytest.raises(UserError, match=r"a\.tgz holds more than 256 MiB of files, so it is not"):
+        iwslt14.Archive(path)
+
+
+def test_a_damaged_archive(tmp_path):
+    """Whose compressed data are damaged in the middle, and a member of negative size."""
+    path = write_iwslt(tmp_path / "a.tgz")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"a\.tgz is not a complete \.tgz archive \(.*\); download"):
+        iwslt14.Archive(path)
+    member = tarfile.TarInfo("train.tags.de-en.de")
+    member.size = -512
+    path.write_bytes(member.tobuf(tarfile.GNU_FORMAT) + bytes(2**10))
+    with pytest.raises(UserError, match=r"a\.tgz is not a complete \.tgz archive \(.*\); download"):
+        iwslt14.Archive(path)
 
 
 def test_download_checks_the_file(tmp_path):

@@ -285,7 +285,7 @@ def test_another_encoding_of_a_utf8_corpus(tmp_path, capsys):
         file.write("999\tcafé\tbar\tentailment\n".encode("latin-1"))
     error = fails(rte.main, capsys, "--raw", raw, "--out", tmp_path / "out")
     number = (raw / "train.tsv").read_bytes().count(b"\n")
-    assert f"train.tsv, line {number} is not valid UTF-8; convert the file" in error
+    assert f"train.tsv, line {number} is not valid UTF-8; convert it to UTF-8" in error
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])

@@ -1,9 +1,12 @@
 import gzip
+import lzma
 
 import pytest
 
 from fairseq_casrnn.data import text
+from fairseq_casrnn.data.labelled import read_mixed
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation import asking
 
 
 def test_a_line_ends_at_newline_only(tmp_path):
@@ -12,16 +15,28 @@ def test_a_line_ends_at_newline_only(tmp_path):
     assert text.read_lines(path) == ["one\u2028still one\x85", "two\x0b\x0c", "three"]
 
 
+def test_a_carriage_return_alone_ends_no_line(tmp_path):
+    """For no reader, and a byte-order mark belongs to no line."""
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffa b\rc d\r\ne f\r".encode())
+    expected = ["a b\rc d", "e f\r"]
+    assert text.read_lines(path) == read_mixed(path) == list(asking.read(str(path))) == expected
+
+
 def test_written_lines_are_read_back(tmp_path):
     lines = ["ä", "", " b\u2028c "]
     text.write_lines(tmp_path / "new" / "a.txt", lines)
     assert text.read_lines(tmp_path / "new" / "a.txt") == lines
 
 
-def test_gzip_is_read(tmp_path):
-    path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(b"eins\nzwei\n"))
+@pytest.mark.parametrize("module", [gzip, lzma])
+def test_compressed_text(tmp_path, module):
+    path = tmp_path / f"a.{'gz' if module is gzip else 'xz'}"
+    path.write_bytes(module.compress(b"eins\nzwei\n"))
     assert text.read_lines(path) == ["eins", "zwei"]
+    path.write_bytes(module.compress(bytes(2**25)))
+    with pytest.raises(UserError, match="becomes more than 200 times as large"):
+        text.read_lines(path)
 
 
 # Without the time, which would be part of the test's name and differ between processes.
@@ -36,6 +51,7 @@ CUT_SHORT = gzip.compress(b"text\n" * 99, mtime=0)[:-12]
         ("a.txt", b"\n \n", r"a\.txt is empty"),
         ("a.gz", b"not gzip", r"a\.gz is not a complete gzip file"),
         ("a.gz", CUT_SHORT, r"a\.gz is not a complete gzip file"),
+        ("a.xz", b"not xz", r"a\.xz is not a complete xz file"),
     ],
 )
 def test_bad_files_are_named(tmp_path, name, content, message):

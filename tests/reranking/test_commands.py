@@ -189,6 +189,13 @@ def test_the_run_that_is_best_on_validation_is_taken(tmp_path, capsys):
         (("H-0\t-0.5\ta", "H-0 -0.5 a"), "list, line 4 is malformed; it should be H-NUMBER"),
         (("H-0\t-0.5\ta", "H-0\thigh\ta"), "line 4: the score 'high' is no finite number"),
         (("H-0\t-0.5\ta", "H-0\tnan\ta"), "line 4: the score 'nan' is no finite number"),
+        (("H-0\t-0.5\ta", "H-²\t-0.5\ta"), "line 4 is malformed; it should be H-NUMBER"),
+        (("H-0\t-0.5\ta", f"H-{'9' * 5000}\t-0.5\ta"), "line 4 is malformed; it should be H-NUM"),
+        (("H-0\t-0.5\ta", "H-999999999\t-0.5\ta"), "no hypothesis of sentence 2 though of a later"),
+        (
+            ("H-0\t-0.5\ta", f"H-0\t{'9' * 5000}\ta"),
+            r"the score '9{60}…' \(5000 characters\) is no fi",
+        ),
         (("S-1\tz", "S-1"), "line 10 is malformed; it should be S-NUMBER<TAB>SOURCE"),
         (("S-1\tz", "S-0\tz"), "line 10 repeats S-0"),
         (("H-0", "D-0"), "no hypothesis of sentence 0 though of a later one"),
@@ -209,7 +216,15 @@ def test_malformed_lists(nbest, change, message):
         (["1", "2", "x", "4", "5"], {}, "s, line 3: the score 'x' is no finite number"),
         (["1\tx", "2", "3", "4", "5"], {}, "line 1 is malformed; it should be SCORE<TAB>TOKENS"),
         ("12345", {"nbest": "other"}, "holds the scores of another list"),
+        (["1\t²", "2", "3", "4", "5"], {}, "line 1 is malformed; it should be SCORE<TAB>TOKENS"),
+        (["1\t" + "9" * 5000, *"2345"], {}, "line 1 is malformed; it should be SCORE<TAB>TOKENS"),
+        (
+            ["1e300", *"2345"],
+            {},
+            r"line 1: the score '1e300' is no finite number, or beyond 1e\+30",
+        ),
         (["#x", "1"], {}, "line 1 is no JSON object"),
+        (["#" + "[" * 10**5, "1"], {}, "line 1 is no JSON object"),
     ],
 )
 def test_malformed_scores(tmp_path, nbest, lines, header, message):
@@ -251,8 +266,12 @@ def test_files_that_do_not_belong_together(tmp_path, nbest, capsys):
     assert "holds the scores of other, but" in error
     assert "tuned with those of right in its place" in error
     content = json.loads(weights.read_text())
-    for wrong in ({"runs": [3]}, content | {"models": []}, content | {"models": None}):
-        weights.write_text(json.dumps(wrong))
+    wrong = [{"runs": [3]}, content | {"models": []}, content | {"models": None}]
+    wrong += [
+        content | {"runs": [{"weights": [0, 1, 2], "bleu": number}]} for number in (10**400, "1")
+    ]
+    for text in [*map(json.dumps, wrong), "[" * 10**5, "9" * 5000]:
+        weights.write_text(text)
         assert "is no file of weights" in rerank(capsys, *command, file, status=2)
     assert not out.exists()
 
