@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..data.command import captured_log
+from ..data.symbols import escape_line
 from ..data.values import parse_json
 from ..errors import UserError
 from ..files import check_writable, replacing
@@ -250,7 +251,7 @@ def attend(
     if beam < 1:
         raise UserError(f"--beam is {beam}; it must be at least 1")
     model, task = tracing.load(checkpoint, data, translation=True)
-    ids = task.source_dictionary.encode_line(sentence, add_if_not_exist=False).long()
+    ids = task.source_dictionary.encode_line(escape_line(sentence), add_if_not_exist=False).long()
     batch = task.build_dataset_for_inference([ids], [len(ids)]).collater(
         [{"id": 0, "source": ids, "target": None}]
     )
@@ -306,7 +307,10 @@ def segment(sentence: str, codes: str | os.PathLike) -> str:
     from subword_nmt.apply_bpe import BPE
 
     try:
-        with open(codes, encoding="utf-8") as merges, contextlib.redirect_stderr(io.StringIO()):
+        with (
+            open(codes, encoding="utf-8-sig") as merges,
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             bpe = BPE(merges)
     except OSError as error:
         raise UserError(f"cannot read the BPE codes {codes}: {error.strerror}") from error

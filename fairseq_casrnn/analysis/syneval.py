@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from fairseq_casrnn.data.dictionaries import check_known
+from fairseq_casrnn.data.symbols import escape
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, whole_file
@@ -122,7 +123,7 @@ def compare(pairs: Sequence[Pair], scores: dict[str, float]) -> dict[str, Accura
 
 def encode(sentence: str, dictionary, end: bool) -> tuple[int, ...]:
     """Indices of the words, with ``</s>`` behind if ``end``."""
-    words = [dictionary.index(word) for word in sentence.split()]
+    words = [dictionary.index(word) for word in escape(sentence.split())]
     return (*words, dictionary.eos()) if end else tuple(words)
 
 

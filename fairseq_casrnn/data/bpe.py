@@ -35,7 +35,7 @@ def apply_bpe(lines: Iterable[str], codes_path: str | Path) -> list[str]:
     """Split the words of each line into subword units; all but a word's last end in ``@@``."""
     from subword_nmt.apply_bpe import BPE
 
-    with open(codes_path, encoding="utf-8") as codes:
+    with open(codes_path, encoding="utf-8-sig") as codes:
         bpe = BPE(codes)
     return [bpe.process_line(line) for line in lines]
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from fairseq_casrnn.data import symbols
 from fairseq_casrnn.data.folder import (
     binarise,
     build,
@@ -150,6 +151,13 @@ def write(corpus: Labelled, folder: Path, args: argparse.Namespace) -> dict[str,
         ]
         for name, examples in corpus.splits.items()
     }
+    notes: dict[str, object] = symbols.escaped_note(
+        text for examples in split.values() for _, texts in examples for text in texts
+    )
+    split = {
+        name: [(label, [symbols.escape(text) for text in texts]) for label, texts in examples]
+        for name, examples in split.items()
+    }
     counted = split.values() if args.vocabulary == "all" else [split["train"]]
     vocabulary = Counter(
         word for examples in counted for _, texts in examples for text in texts for word in text
@@ -165,13 +173,12 @@ def write(corpus: Labelled, folder: Path, args: argparse.Namespace) -> dict[str,
     if corpus.whole is None:
         whole = [text for _, texts in split["train"] for text in texts]
     else:
-        whole = [as_words(text, args) for text in corpus.whole]
+        whole = [symbols.escape(as_words(text, args)) for text in corpus.whole]
     write_singletons(whole, folder / "input0")
     binarise({n: [[label] for label, _ in pairs] for n, pairs in split.items()}, labels,
              folder / "label")  # fmt: skip
-    notes: dict[str, object] = {f"{name} sentences": len(pairs) for name, pairs in split.items()}
-    if parts > 1:
-        notes = {key.replace("sentences", "pairs"): value for key, value in notes.items()}
+    what = "pairs" if parts > 1 else "sentences"
+    notes |= {f"{name} {what}": len(pairs) for name, pairs in split.items()}
     seen = [label for label, _ in split["train"]]
     notes["classes"] = ", ".join(f"{name} {n}" for name, n in Counter(seen).most_common())
     return notes | {"dictionary": len(dictionary)}

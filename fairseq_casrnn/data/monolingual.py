@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairseq_casrnn.data import symbols
 from fairseq_casrnn.data.command import (
     Parser,
     captured_log,
@@ -137,6 +138,9 @@ def prepare(make_splits: Callable[[], dict[str, list[str]]], args: argparse.Name
     splits = make_splits()
     with prepared_folder(args.out) as stage:
         for split, lines in splits.items():
+            for key, value in symbols.escaped_note(map(str.split, lines)).items():
+                print(f"{split}: {key}: {value}")
+            splits[split] = lines = list(map(symbols.escape_line, lines))
             write_lines(stage / "text" / f"{split}.txt", lines)
             tokens = sum(len(line.split()) + 1 for line in lines)
             print(f"{split}: {len(lines)} lines, {tokens} tokens with line ends")

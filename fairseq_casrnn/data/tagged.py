@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from fairseq_casrnn.data import symbols
 from fairseq_casrnn.data.folder import (
     binarise,
     build,
@@ -83,8 +84,13 @@ def write(
     splits: dict[str, list[Tagged]], folder: Path, args: argparse.Namespace
 ) -> dict[str, object]:
     """Binarise into ``folder``; returns what to report."""
+    columns = (column for sentences in splits.values() for one in sentences for column in one)
+    notes: dict[str, object] = symbols.escaped_note(columns)
     forms = {
-        name: [normalised(words, args.lowercase, args.zero_digits) for words, _ in sentences]
+        name: [
+            symbols.escape(normalised(words, args.lowercase, args.zero_digits))
+            for words, _ in sentences
+        ]
         for name, sentences in splits.items()
     }
     every = args.vocabulary == "all"
@@ -93,7 +99,9 @@ def write(
     letters = Counter(
         letter for name in counted for words, _ in splits[name] for word in words for letter in word
     )
-    tags = {name: [tags for _, tags in sentences] for name, sentences in splits.items()}
+    tags = {
+        name: [symbols.escape(tags) for _, tags in sentences] for name, sentences in splits.items()
+    }
     seen, known = ({tag for row in rows for tag in row} for rows in (tags["train"], chain(tags)))
     if len(known) < 2:
         raise UserError(
@@ -105,7 +113,6 @@ def write(
     binarise(tags, make_label_dictionary(known), folder / "label")
     spelt = {name: [spelled(words) for words, _ in rows] for name, rows in splits.items()}
     binarise(spelt, make_dictionary(letters), folder / "spelling")
-    notes: dict[str, object] = {}
     for name, sentences in splits.items():
         words = sum(len(words) for words, _ in sentences)
         notes[name] = f"{len(sentences)} sentences, {words} words"

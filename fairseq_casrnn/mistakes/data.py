@@ -76,17 +76,6 @@ def _existing_dictionary(error: FileExistsError) -> str | None:
     return f"{error} exists already; give another --destdir, or use it with --srcdict and --tgtdict"
 
 
-def _invalid_utf8(error: UnicodeDecodeError) -> str | None:
-    """In the input of ``fairseq-interactive``, which is decoded some lines ahead."""
-    name, reader = local(error, "buffered_read", "input"), local(error, "buffered_read", "h")
-    if reader is None:
-        return None
-    # Nothing of the line that the reader is waiting for has been given out yet.
-    line = reader.lineno() + 1 + error.object[: error.start].count(b"\n")
-    name = "the input" if name == "-" else name
-    return f"{name}, line {line} is not valid UTF-8; convert it to UTF-8"
-
-
 def _no_subwords(error: Exception) -> str | None:
     if isinstance(error, UnicodeDecodeError):
         codes = getattr(local(error, "__init__", "cfg"), "bpe_codes", None)
@@ -105,6 +94,5 @@ RULES: Rules = (
     (KeyError, _no_cache),
     ((ValueError, RuntimeError), _bad_dictionary),
     (FileExistsError, _existing_dictionary),
-    (UnicodeDecodeError, _invalid_utf8),
     ((OSError, RuntimeError, UnicodeDecodeError), _no_subwords),
 )

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fairseq_casrnn.data.dictionaries import check_known
+from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.perplexity import check_finite
@@ -115,7 +116,8 @@ def as_dataset(pairs: Sequence[tuple[str, str]], task):
     sides = []
     for side, dictionary in enumerate((task.source_dictionary, task.target_dictionary)):
         tokens = [
-            dictionary.encode_line(pair[side], add_if_not_exist=False).long() for pair in pairs
+            dictionary.encode_line(escape_line(pair[side]), add_if_not_exist=False).long()
+            for pair in pairs
         ]
         sides += [tokens, [len(line) for line in tokens], dictionary]
     return LanguagePairDataset(

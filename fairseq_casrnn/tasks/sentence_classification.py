@@ -14,6 +14,7 @@ from fairseq.data import Dictionary, ListDataset
 from fairseq.tasks import register_task
 
 from ..data.classification import MixedDataset, Recoded, SentenceDataset
+from ..data.symbols import escape
 from ..data.words import words
 from ..errors import UserError
 from ..evaluation.confusion import summary
@@ -180,7 +181,8 @@ class SentenceClassificationTask(LabelledTask):
         tokenizer = self.cfg.raw_tokenizer or text["tokenizer"]
         lowercase = text["lowercase"] if self.cfg.lowercase is None else self.cfg.lowercase
         split = words(line, tokenizer, lowercase)
-        tokens = [self.dictionary.index(word) for word in split] + [self.dictionary.eos()]
+        tokens = [self.dictionary.index(word) for word in escape(split)]
+        tokens.append(self.dictionary.eos())
         if self.cfg.truncate and len(tokens) > self.cfg.truncate:
             tokens = [*tokens[: self.cfg.truncate - 1], tokens[-1]]
         return torch.tensor(tokens)

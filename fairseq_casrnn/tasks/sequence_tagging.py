@@ -15,6 +15,7 @@ from fairseq.tasks import register_task
 
 from ..data.dictionaries import digest
 from ..data.spans import are_spans
+from ..data.symbols import escape
 from ..data.tagging import TaggingDataset
 from ..data.words import QUOTE, TYPOGRAPHIC, as_written, normalised, words
 from ..errors import UserError
@@ -181,7 +182,8 @@ class SequenceTaggingTask(LabelledTask):
         options = {name: self.state.text[name] for name in ("lowercase", "zero_digits")}
         given = {name: getattr(self.cfg, name) for name in options}
         options |= {name: value for name, value in given.items() if value is not None}
-        found = [look_up(self.dictionary, word) for word in normalised(sentence, **options)]
+        forms = escape(normalised(sentence, **options))
+        found = [look_up(self.dictionary, word) for word in forms]
         spelt = []
         if self.spells:
             spelt = [torch.tensor([look_up(self.characters, c) for c in word]) for word in sentence]

@@ -137,3 +137,9 @@ def test_a_checkpoint_that_is_refused(model_dir, tmp_path):
         ) as caught:
             MODEL_REGISTRY[name].from_pretrained(str(tmp_path))
         assert "weights_only" not in str(caught.value)
+
+
+def test_words_that_are_symbols_of_fairseq(hub):
+    words = hub.task.source_dictionary
+    assert hub.binarize("<pad> ba </s>").tolist()[0::2] == [words.unk(), words.unk()]
+    assert hub.binarize("<pad>").tolist() == [words.unk(), words.eos()]

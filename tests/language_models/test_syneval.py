@@ -173,3 +173,8 @@ def test_malformed_files(tmp_path, content, message):
         syneval.read_pairs(tmp_path / "t.tsv.xz")
     with pytest.raises(UserError, match="does not exist"):
         syneval.read_pairs(tmp_path / "none.tsv")
+
+
+def test_words_that_are_symbols_of_fairseq():
+    words = dictionary()
+    assert syneval.encode("<pad> w4 </s>", words, False) == (words.unk(), 4, words.unk())

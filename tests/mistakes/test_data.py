@@ -8,7 +8,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary, indexed_dataset
 
-from fairseq_casrnn.checks import check_binarised
+from fairseq_casrnn.binarised import check_binarised
 from fairseq_casrnn.errors import UserError
 
 from .commands import preprocess, write_corpus

@@ -33,8 +33,14 @@ def blank(name: str, lines: int):
         (append("train.xx", b"a\nb \xff c\n"), "{text}/train.xx, line 42 is not valid UTF-8"),
         (append("test.yy", b"\xff"), "{text}/test.yy, line 7 is not valid UTF-8"),
         (append("valid.yy", b"a"), "{text}/valid.xx has 6 lines but {text}/valid.yy has 7"),
-        # A carriage return ends a line, too, as fairseq reads it.
-        (append("train.xx", b"a\rb\n"), "{text}/train.xx has 42 lines but {text}/train.yy has 40"),
+        # A carriage return alone ends no line.
+        (append("train.xx", b"a\rb\n"), "{text}/train.xx has 41 lines but {text}/train.yy has 40"),
+        (
+            append("train.xx", b"a <pad> b <s>\n</s> <pad>\n"),
+            "{text}/train.xx has words that fairseq has a use of its own for (</s> 1, <pad> 2, "
+            "<s> 1, first in line 41), and would not count as words; write them differently, such "
+            "as &lt;pad&gt;",
+        ),
         (lambda text: (text / "test.yy").write_text(""), "{text}/test.yy is empty"),
         (lambda text: (text / "test.yy").unlink(), "{text}/test.yy does not exist"),
         (blank("train.xx", 40), "{text}/train.xx has only blank lines; give a file with sentences"),
@@ -270,6 +276,13 @@ def test_every_line_is_answered(interactive, buffered):
     sources = [answer.split("\t")[1] for answer in done.answers("S")]
     assert sources == [line.strip() for line in lines]
     assert [answer.split("\t")[0] for answer in done.answers("H")] == [f"H-{n}" for n in range(5)]
+
+
+def test_words_that_are_symbols_of_fairseq(interactive):
+    """They are unknown words, and no ends of sentences, nor padding."""
+    done = interactive("\ufeffa <pad> b\rc\n</s> <s> d".encode())
+    assert done.status == 0, done.err
+    assert done.answers("S") == ["S-0\ta <unk> b c", "S-1\t<unk> <unk> d"]
 
 
 def test_no_line(interactive):

@@ -308,3 +308,10 @@ def test_second_sentences_of_another_dictionary(originals, tmp_path):
     message = "input1/dict.txt is another dictionary than .*input0/dict.txt, which both"
     with pytest.raises(UserError, match=message):
         load(tmp_path / "sick")
+
+
+def test_words_that_are_symbols_of_fairseq(originals):
+    """Of raw text; they are unknown words."""
+    task = setup(originals / "mr" / "data-bin", raw_tokenizer="space")
+    unknown, end = task.dictionary.unk(), task.dictionary.eos()
+    assert task.encode_text("<pad> </s> <s>").tolist() == [unknown] * 3 + [end]

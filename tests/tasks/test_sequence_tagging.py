@@ -251,3 +251,12 @@ def test_missing_parts(data):
     (data / "label" / "dict.txt").unlink()
     with pytest.raises(UserError, match=r"label/dict.txt does not exist; fill"):
         setup(data)
+
+
+def test_words_that_are_symbols_of_fairseq(original):
+    """Of raw text; they are unknown words."""
+    task = setup(original)
+    tokens, spelt = task.encode_words(["<pad>", "Anna", "</s>"])
+    unknown = task.dictionary.unk()
+    assert tokens[:1].tolist() + tokens[2:].tolist() == [unknown, unknown, task.dictionary.eos()]
+    assert [len(word) for word in spelt] == [5, 4, 4]

@@ -1,0 +1,110 @@
+"""Binarised data: what fairseq would notice late or never, looked at before it is used."""
+
+import os
+import struct
+
+import numpy
+
+from fairseq_casrnn.errors import UserError
+
+# Of fairseq.data.indexed_dataset.MMapIndexedDataset.Index: magic, version, type code, sentences.
+INDEX_HEADER = struct.Struct("<9sQBQ")
+INDEX_MAGIC = b"MMIDIDX\x00\x00"
+# Of its IndexedDataset: magic, version, type code, bytes of a token, sentences, lengths.
+OLD_INDEX_HEADER = struct.Struct("<8sQQQQQ")
+OLD_INDEX_MAGIC = b"TNTIDX\x00\x00"
+PREPARE_AGAIN = "run fairseq-preprocess again, into a new folder"
+
+
+def check_binarised(path: str, dictionary=None, impl: str = "mmap", first: int = 0) -> None:
+    """Check ``path.idx`` and ``path.bin``, as far as they are there.
+
+    fairseq finds a truncated file when it comes to the missing part, which can be hours later, and
+    a token beyond the embedding table never says which file it is from (on a GPU: nothing at all).
+
+    Args:
+        path: data set without its two endings.
+        dictionary: the ``fairseq.data.Dictionary`` it will be used with, or None.
+        impl: fairseq's name of the format: mmap, lazy or cached.
+        first: what the file holds for token number 0.
+
+    Raises:
+        UserError: a file is truncated, the set is empty, or the dictionary is another one's.
+    """
+    index, data = f"{path}.idx", f"{path}.bin"
+    if not (os.path.isfile(index) and os.path.isfile(data)):
+        return
+    dtype, tokens = _read_index(index) if impl == "mmap" else _read_old_index(index)
+    if tokens == 0:
+        raise UserError(f"{data} holds no sentence; {PREPARE_AGAIN}, from text that is not empty")
+    if os.path.getsize(data) != tokens * dtype.itemsize:
+        raise UserError(
+            f"{data} is truncated or does not belong to its .idx file: it has "
+            f"{os.path.getsize(data)} bytes instead of {tokens * dtype.itemsize}; {PREPARE_AGAIN}"
+        )
+    if dictionary is None:
+        return
+    largest = int(numpy.memmap(data, dtype, mode="r").max()) - first
+    if largest >= len(dictionary):
+        raise UserError(
+            f"{data} contains token number {largest}, but {_dictionary_file(path)} has only "
+            f"{len(dictionary)} entries: it is not the dictionary the data was made with; "
+            "put that one in its place"
+        )
+    # A test set may have blank lines for translations that nobody knows.
+    if largest <= dictionary.eos() and os.path.basename(path).startswith("train"):
+        raise UserError(f"{data} holds no word, only blank lines; {PREPARE_AGAIN}, from other text")
+
+
+def _read_index(index: str) -> tuple[numpy.dtype, int]:
+    """The type and the number of tokens that an index file announces."""
+    with open(index, "rb") as file:
+        magic, _, code, sentences = _unpack(INDEX_HEADER, file)
+        dtype = _type_of(code, index, magic == INDEX_MAGIC)
+        # A length (int32) and a position (int64) for each sentence.
+        _check_size(index, INDEX_HEADER.size + 12 * sentences)
+        lengths = numpy.fromfile(file, numpy.int32, sentences)
+    return dtype, int(lengths.sum(dtype=numpy.int64))
+
+
+def _read_old_index(index: str) -> tuple[numpy.dtype, int]:
+    """The same of the format that fairseq calls lazy or cached."""
+    with open(index, "rb") as file:
+        magic, _, code, _, sentences, count = _unpack(OLD_INDEX_HEADER, file)
+        dtype = _type_of(code, index, magic == OLD_INDEX_MAGIC)
+        # Two positions for each sentence and one end of each kind, then the lengths; all int64.
+        positions = 2 * (sentences + 1)
+        _check_size(index, OLD_INDEX_HEADER.size + 8 * (positions + count))
+        file.seek(8 * positions, os.SEEK_CUR)
+        lengths = numpy.fromfile(file, numpy.int64, count)
+    return dtype, int(lengths.sum())
+
+
+def _unpack(header: struct.Struct, file) -> tuple:
+    """The values of the header; 0 for what a file is too short to hold."""
+    return header.unpack(file.read(header.size).ljust(header.size, b"\0"))
+
+
+def _type_of(code: int, index: str, known: bool) -> numpy.dtype:
+    from fairseq.data.indexed_dataset import _code_to_dtype
+
+    if not known or code not in _code_to_dtype:
+        raise UserError(
+            f"{index} is not an index of fairseq-preprocess; {PREPARE_AGAIN}, or check "
+            "--dataset-impl"
+        )
+    return numpy.dtype(_code_to_dtype[code])
+
+
+def _check_size(index: str, expected: int) -> None:
+    size = os.path.getsize(index)
+    if size != expected:
+        raise UserError(
+            f"{index} is truncated: it has {size} bytes instead of {expected}; {PREPARE_AGAIN}"
+        )
+
+
+def _dictionary_file(path: str) -> str:
+    language = os.path.basename(path).rpartition(".")[2]  # train.de-en.de
+    file = os.path.join(os.path.dirname(path), f"dict.{language}.txt")
+    return file if os.path.isfile(file) else "its dictionary"
