@@ -29,7 +29,8 @@ def check_binarised(path: str, dictionary=None, impl: str = "mmap", first: int =
         first: what the file holds for token number 0.
 
     Raises:
-        UserError: a file is truncated, the set is empty, or the dictionary is another one's.
+        UserError: a file is truncated or damaged, the set is empty, or the dictionary is of other
+            data.
     """
     index, data = f"{path}.idx", f"{path}.bin"
     if not (os.path.isfile(index) and os.path.isfile(data)):
@@ -44,10 +45,12 @@ def check_binarised(path: str, dictionary=None, impl: str = "mmap", first: int =
         )
     if dictionary is None:
         return
-    largest = int(numpy.memmap(data, dtype, mode="r").max()) - first
-    if largest >= len(dictionary):
+    numbers = numpy.memmap(data, dtype, mode="r")
+    largest, smallest = int(numbers.max()) - first, int(numbers.min()) - first
+    if smallest < 0 or largest >= len(dictionary):
+        wrong = smallest if smallest < 0 else largest
         raise UserError(
-            f"{data} contains token number {largest}, but {_dictionary_file(path)} has only "
+            f"{data} contains token number {wrong}, but {_dictionary_file(path)} has only "
             f"{len(dictionary)} entries: it is not the dictionary the data was made with; "
             "put that one in its place"
         )
@@ -59,25 +62,44 @@ def check_binarised(path: str, dictionary=None, impl: str = "mmap", first: int =
 def _read_index(index: str) -> tuple[numpy.dtype, int]:
     """The type and the number of tokens that an index file announces."""
     with open(index, "rb") as file:
-        magic, _, code, sentences = _unpack(INDEX_HEADER, file)
-        dtype = _type_of(code, index, magic == INDEX_MAGIC)
+        magic, version, code, sentences = _unpack(INDEX_HEADER, file)
+        dtype = _type_of(code, index, (magic, version) == (INDEX_MAGIC, 1))
         # A length (int32) and a position (int64) for each sentence.
         _check_size(index, INDEX_HEADER.size + 12 * sentences)
-        lengths = numpy.fromfile(file, numpy.int32, sentences)
-    return dtype, int(lengths.sum(dtype=numpy.int64))
+        lengths = numpy.fromfile(file, numpy.int32, sentences).astype(numpy.int64)
+        positions = numpy.fromfile(file, numpy.int64, sentences)
+    _check_positions(index, lengths, positions, dtype.itemsize)
+    return dtype, int(lengths.sum())
 
 
 def _read_old_index(index: str) -> tuple[numpy.dtype, int]:
     """The same of the format that fairseq calls lazy or cached."""
     with open(index, "rb") as file:
-        magic, _, code, _, sentences, count = _unpack(OLD_INDEX_HEADER, file)
-        dtype = _type_of(code, index, magic == OLD_INDEX_MAGIC)
+        magic, version, code, width, sentences, count = _unpack(OLD_INDEX_HEADER, file)
+        dtype = _type_of(code, index, (magic, version) == (OLD_INDEX_MAGIC, 1))
         # Two positions for each sentence and one end of each kind, then the lengths; all int64.
-        positions = 2 * (sentences + 1)
-        _check_size(index, OLD_INDEX_HEADER.size + 8 * (positions + count))
-        file.seek(8 * positions, os.SEEK_CUR)
+        ends = sentences + 1
+        _check_size(index, OLD_INDEX_HEADER.size + 8 * (2 * ends + count))
+        places, positions = (numpy.fromfile(file, numpy.int64, ends) for _ in range(2))
         lengths = numpy.fromfile(file, numpy.int64, count)
+    if (width, count) != (dtype.itemsize, sentences) or (places != numpy.arange(ends)).any():
+        raise _damaged(index)
+    _check_positions(index, lengths, positions[:-1], 1)
+    if positions[-1] != lengths.sum():
+        raise _damaged(index)
     return dtype, int(lengths.sum())
+
+
+def _check_positions(index: str, lengths, positions, width: int) -> None:
+    """Raise UserError unless sentences of these lengths begin there, one right after the other."""
+    if (lengths < 0).any() or (positions != (lengths.cumsum() - lengths) * width).any():
+        raise _damaged(index)
+
+
+def _damaged(index: str) -> UserError:
+    return UserError(
+        f"{index} is damaged: lengths and positions of its sentences do not fit; {PREPARE_AGAIN}"
+    )
 
 
 def _unpack(header: struct.Struct, file) -> tuple:
@@ -88,12 +110,13 @@ def _unpack(header: struct.Struct, file) -> tuple:
 def _type_of(code: int, index: str, known: bool) -> numpy.dtype:
     from fairseq.data.indexed_dataset import _code_to_dtype
 
-    if not known or code not in _code_to_dtype:
+    kind = numpy.dtype(_code_to_dtype.get(code, float))
+    if not known or kind.kind not in "iu":
         raise UserError(
             f"{index} is not an index of fairseq-preprocess; {PREPARE_AGAIN}, or check "
             "--dataset-impl"
         )
-    return numpy.dtype(_code_to_dtype[code])
+    return kind
 
 
 def _check_size(index: str, expected: int) -> None:

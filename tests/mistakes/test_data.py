@@ -57,9 +57,25 @@ def test_spoilt_data(fairseq, spoilt, spoil, sentence):
     assert re.search(f"{spoilt}/.*{sentence}", fairseq.train(spoilt).sentence)
 
 
+def change(name: str, place: int, value: int):
+    """Add ``value`` to a byte of a file."""
+
+    def spoil(folder: Path) -> None:
+        content = bytearray((folder / name).read_bytes())
+        content[place] = (content[place] + value) % 256
+        (folder / name).write_bytes(content)
+
+    return spoil
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
+        (change(f"{SOURCE}.idx", 9, 1), "is not an index"),  # version 2
+        (change(f"{SOURCE}.idx", 17, -2), "is not an index"),  # floating point
+        (change(f"{SOURCE}.idx", 29, 128), "is damaged: lengths and positions of"),
+        (change(f"{SOURCE}.idx", 26, 1), "is damaged: lengths and positions of"),
+        (change(f"{SOURCE}.idx", -8, 2), "is damaged: lengths and positions of"),
         (cut(f"{SOURCE}.bin", 0), "has 0 bytes instead of"),
         (cut(f"{SOURCE}.bin", 10), "has 10 bytes instead of"),
         (cut(f"{SOURCE}.idx", 10), "is not an index"),
@@ -92,6 +108,13 @@ def old_data(fairseq, tmp_path_factory) -> Path:
         (cut(f"{SOURCE}.idx", -8), f"{SOURCE}.idx is truncated: it has 1016 bytes instead of 1024"),
         (cut(f"{SOURCE}.idx", 5), f"{SOURCE}.idx is not an index of fairseq-preprocess"),
         (cut("dict.xx.txt", 8), "xx.bin contains token number 11, .* has only 6 entries"),
+        (change(f"{SOURCE}.idx", 8, 1), f"{SOURCE}.idx is not an index of fairseq-preprocess"),
+        (change(f"{SOURCE}.idx", 24, 1), f"{SOURCE}.idx is damaged: lengths and positions"),
+        (change(f"{SOURCE}.idx", 56, 1), f"{SOURCE}.idx is damaged: lengths and positions"),
+        (change(f"{SOURCE}.idx", 48 + 8 * 41 + 8, 1), f"{SOURCE}.idx is damaged: lengths and pos"),
+        (change(f"{SOURCE}.idx", 48 + 8 * 82 - 8, 1), f"{SOURCE}.idx is damaged: lengths and pos"),
+        (change(f"{SOURCE}.idx", -8, 1), f"{SOURCE}.idx is damaged: lengths and positions"),
+        (change(f"{SOURCE}.bin", 3, 128), "xx.bin contains token number -21474836.., but"),
     ],
 )
 @pytest.mark.parametrize("impl", ["lazy", "cached"])
