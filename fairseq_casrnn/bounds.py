@@ -38,6 +38,7 @@ class Bound:
 POSITIVE = Bound(1)
 NOT_NEGATIVE = Bound(0)
 FRACTION = Bound(0, 1)
+COOLEST = Bound(1e-6)  # scores that are divided by less leave the range of a float
 UNLIMITED = Bound(0, zero="no limit")
 
 BOUNDS = {
@@ -66,6 +67,8 @@ BOUNDS = {
     "save_interval": POSITIVE,
     "save_interval_updates": NOT_NEGATIVE,
     "seed": Bound(0, 2**32 - 1),  # numpy's
+    "temperature": COOLEST,
+    "temperature_floor": COOLEST,
     "unkpen": Bound(),
     "upsample_primary": Bound(1, off=-1),
     "update_freq": POSITIVE,

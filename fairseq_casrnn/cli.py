@@ -2,14 +2,12 @@
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn import __version__
-from fairseq_casrnn.data.command import INTERRUPTED, Parser, captured_log, of_system
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.data.command import Parser, captured_log, run_main
 
 # Each module has add_arguments(parser) and run(args), and imports torch in its functions only.
 COMMANDS = {
@@ -57,24 +55,12 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``casrnn`` with ``argv`` (default: the command line's) and return its exit status."""
     args = _parser().parse_args(argv)
-    try:
+
+    def run() -> None:
         with captured_log():  # fairseq and matplotlib say much
             args.run(args)
-        sys.stdout.flush()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # of "casrnn … | head", which has read enough
-        # What is still to be written goes nowhere, so that Python's exit does not complain either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141  # as the shell reports SIGPIPE
-    except OSError as error:
-        print(f"error: {of_system(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
-    return 0
+
+    return run_main(run)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -28,6 +28,7 @@ from fairseq_casrnn import (
     exclusive,
     generation,
     next_words,
+    output,
     precision,
     vocabularies,
 )
@@ -68,6 +69,8 @@ def install() -> None:
         beam.install()
         next_words.install()
         explain_mistakes()
+        output.prepare()
+        output.flush_at_exit()
         divergence.drop_numbers()
         checks.install_for_program(sys.argv[0])
         generation.install_for_program(sys.argv[0])
@@ -256,9 +259,10 @@ def _explaining(previous: Callable) -> Callable:
             sentence = "interrupted" if stopped else known and f"error: {known}"
         if sentence is None:
             previous(kind, error, traceback)
-        else:
-            sys.stdout.flush()
-            print(sentence, file=sys.stderr)
+            return
+        if sys.stdout is not None:
+            output.flush()
+        print(sentence, file=sys.stderr)
         wait_for_batches()
 
     hook._explains = True

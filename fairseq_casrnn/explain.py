@@ -10,8 +10,17 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.mistakes import checkpoints, data, files, lengths, names, numbers, options
+from fairseq_casrnn.errors import UserError, one_sentence
+from fairseq_casrnn.mistakes import (
+    checkpoints,
+    data,
+    files,
+    lengths,
+    memory,
+    names,
+    numbers,
+    options,
+)
 from fairseq_casrnn.mistakes.frames import Rules
 
 
@@ -21,7 +30,7 @@ def explain(error: BaseException) -> str | None:
     while link is not None:
         for kind, sentence in RULES:
             if isinstance(link, kind) and (text := sentence(link)):
-                return " ".join(text.split())
+                return one_sentence(" ".join(text.split()))
         link = link.__cause__
     return None
 
@@ -70,6 +79,7 @@ RULES: Rules = (
     *lengths.RULES,
     *options.RULES,
     *numbers.RULES,
+    *memory.RULES,
     # The general ones come last.
     ((ValueError, AssertionError, NotImplementedError), names.named_option),
     (Exception, _in_a_worker),

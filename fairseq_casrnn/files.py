@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from typing import TextIO
 
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, printable
 
 
 def check_writable(*paths: str | os.PathLike | None) -> None:
@@ -69,6 +69,15 @@ def whole_file(path: str | os.PathLike) -> Iterator[TextIO]:
             yield file
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def table_cell(text: str) -> str:
+    """A text as a cell of a table in a file.
+
+    A spreadsheet would compute one that begins with =, +, - or @: that gets a ' in front.
+    """
+    text = printable(text)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def append_json(path: str | os.PathLike, record: dict[str, object]) -> None:

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ..data.command import captured_log
+from ..data.command import captured_log, run_main
 from ..data.symbols import escape_line
 from ..data.values import parse_json
 from ..errors import UserError
@@ -338,13 +338,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     for command in (curve, attention):
         command.add_argument("png", help="file to write")
     args = parser.parse_args(argv)
-    try:
+
+    def run() -> None:
         with captured_log():  # importing fairseq turns on DEBUG, and matplotlib says much
             draw(args)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return run_main(run)
 
 
 def draw(args: argparse.Namespace) -> None:

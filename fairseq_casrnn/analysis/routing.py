@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_casrnn.analysis.gates import add_reading_arguments
+from fairseq_casrnn.data.command import show
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import check_writable, whole_file
+from fairseq_casrnn.files import check_writable, table_cell, whole_file
 
 STYLE = (
     "body{font:16px/1.9 sans-serif;max-width:60em;margin:2em auto;color:#222}"
@@ -116,12 +117,13 @@ def page(sentences: Sequence[Sequence[Routed]], count: int, title: str) -> str:
 
 
 def write_tsv(path: Path, sentences: Sequence[Sequence[Routed]]) -> None:
-    """Columns sentence, position, word, cell, weight. Raises UserError."""
+    """Columns sentence, position, word (:func:`.table_cell`), cell, weight. Raises UserError."""
     with whole_file(path) as file:
         file.write("sentence\tposition\tword\tcell\tweight\n")
         for number, sentence in enumerate(sentences, start=1):
-            for place, (word, cell, weight) in enumerate(sentence, start=1):
-                file.write(f"{number}\t{place}\t{word}\t{cell}\t{weight:.4f}\n")
+            for place, routed in enumerate(sentence, start=1):
+                word = table_cell(routed.word)
+                file.write(f"{number}\t{place}\t{word}\t{routed.cell}\t{routed.weight:.4f}\n")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -163,4 +165,4 @@ def run(args: argparse.Namespace) -> None:
         title = f"{args.subset}: layer {args.layer}, {count} cells"
         with whole_file(args.html) as file:
             file.write(page(sentences, count, title))
-    print("\n".join(lines_of_table(sentences, count)))
+    show(lines_of_table(sentences, count))

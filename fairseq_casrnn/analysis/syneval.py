@@ -18,11 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
+from fairseq_casrnn.data.command import show
 from fairseq_casrnn.data.dictionaries import check_known
 from fairseq_casrnn.data.symbols import escape
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import check_writable, whole_file
+from fairseq_casrnn.files import check_writable, table_cell, whole_file
 from fairseq_casrnn.progress import shown
 
 BATCH_TOKENS = 2048
@@ -248,14 +249,14 @@ def run(args: argparse.Namespace) -> None:
             tables[name] = compare(pairs, scores)
     if args.csv is not None:
         write_csv(args.csv, tables)
-    print("\n".join(lines_of_table(tables)))
+    show(lines_of_table(tables))
 
 
 def write_csv(path: Path, tables: dict[str, dict[str, Accuracy]]) -> None:
-    """Columns model, category, pairs, right, ties. Raises UserError where it cannot be written."""
+    """Columns model, category (:func:`.table_cell`), pairs, right, ties. Raises UserError."""
     with whole_file(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("model", "category", "pairs", "right", "ties"))
         for name, table in tables.items():
             for category, own in table.items():
-                writer.writerow((name, category, own.pairs, own.right, own.ties))
+                writer.writerow((name, table_cell(category), own.pairs, own.right, own.ties))

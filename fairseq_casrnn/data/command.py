@@ -9,13 +9,15 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from fairseq_casrnn import output
 from fairseq_casrnn.data.values import parse_json
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, one_sentence, printable
 from fairseq_casrnn.mistakes.files import disk_full
+from fairseq_casrnn.mistakes.memory import out_of_memory
 
 
 class Parser(argparse.ArgumentParser):
@@ -27,7 +29,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with status 2."""
-        self.exit(2, f"error: {message}; see --help\n")
+        self.exit(2, f"error: {one_sentence(message)}; see --help\n")
 
 
 @contextlib.contextmanager
@@ -128,15 +130,25 @@ def check_min_count(args: argparse.Namespace) -> None:
 def run_main(main: Callable[[], None]) -> int:
     """Call ``main``; print a UserError or an error of the system as one sentence, return 2.
 
-    An interruption gives :data:`INTERRUPTED`.
+    An interruption gives :data:`INTERRUPTED`, a reader that has gone (``… | head``)
+    :data:`.output.BROKEN_PIPE`.
     """
     try:
+        output.prepare()
         main()
-    except UserError as err:
-        print(f"error: {err}", file=sys.stderr)
-        return 2
+        sys.stdout.flush()
+    except BrokenPipeError:  # it has read enough
+        output.give_up()
+        return output.BROKEN_PIPE
     except OSError as err:
+        output.flush()
         print(f"error: {of_system(err)}", file=sys.stderr)
+        return 2
+    except (UserError, MemoryError, RuntimeError) as err:
+        sentence = str(err) if isinstance(err, UserError) else out_of_memory(err)
+        if sentence is None:
+            raise
+        print(f"error: {sentence}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -144,9 +156,14 @@ def run_main(main: Callable[[], None]) -> int:
     return 0
 
 
+def show(lines: Iterable[str]) -> None:
+    """Print lines that hold words or names of files, in characters that a terminal only shows."""
+    print("\n".join(map(printable, lines)), flush=True)
+
+
 def of_system(err: OSError) -> str:
     """What the system refused, and of which file."""
     if sentence := disk_full(err, err.filename):
         return sentence
     where = f"{err.filename}: " if err.filename else ""
-    return f"{where}{err.strerror or err}"
+    return one_sentence(f"{where}{err.strerror or err}")

@@ -21,13 +21,14 @@ from fairseq_casrnn.data.tagged import (
     prepare,
     read_blocks,
 )
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
 
 FILES = {
     "train": ("eng.train", "train.txt"),
     "valid": ("eng.testa", "valid.txt"),
     "test": ("eng.testb", "test.txt"),
 }
+LAYOUT = ("word", "part of speech", "chunk", "name")
 COLUMNS = {"pos": 1, "chunk": 2, "ner": 3}
 WHERE = "get CoNLL-2003 as https://www.clips.uantwerpen.be/conll2003/ner/ describes"
 DOCUMENT = "-DOCSTART-"
@@ -40,7 +41,7 @@ def read_sentences(path: Path, column: str) -> tuple[list[Tagged], int]:
         UserError: a line without four columns, or whose tag is in no IOB scheme.
     """
     sentences, documents = [], 0
-    for first, rows in read_blocks(path, 4):
+    for first, rows in read_blocks(path, LAYOUT):
         while rows and rows[0][0] == DOCUMENT:  # in some copies without a blank line behind
             documents, first, rows = documents + 1, first + 1, rows[1:]
         if not rows:
@@ -50,8 +51,8 @@ def read_sentences(path: Path, column: str) -> tuple[list[Tagged], int]:
             for number, tag in enumerate(tags, start=first):
                 if not TAG.fullmatch(tag):
                     raise UserError(
-                        f"{path}, line {number}: '{tag}' is neither O nor of the form B-TYPE, "
-                        "I-TYPE; get the file again"
+                        f"{path}, line {number}: {quoted(tag)} is neither O nor of the form "
+                        "B-TYPE, I-TYPE; give the official file, or one in its layout"
                     )
             tags = as_bioes(tags)
         sentences.append(Tagged([row[0] for row in rows], tags))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from fairseq.data import Dictionary
 
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
 
 FILLER = re.compile(r"madeupword\d{4}")  # with these fairseq-preprocess pads a dictionary
 
@@ -61,5 +61,5 @@ def check_known(
     if 2 * len(unknown) > len(words):
         raise UserError(
             f"{len(unknown)} of {len(words)} words are not in the dictionary of {folder}, such as "
-            f"'{unknown[0]}': it belongs to another model or language; check --data{hint}"
+            f"{quoted(unknown[0])}: it belongs to another model or language; check --data{hint}"
         )

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import check_min_count, is_prepared, keep_options
+from fairseq_casrnn.data.command import check_min_count, is_prepared, keep_options, show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.mistakes.files import DISK_FULL
 
@@ -76,8 +76,7 @@ def build(args: argparse.Namespace, fill: Callable[[Path], dict[str, object]]) -
     check_min_count(args)
     with staging(out) as stage:
         notes = fill(stage / "data-bin")
-        for key, value in notes.items():
-            print(f"{key}: {value}")
+        show(f"{key}: {value}" for key, value in notes.items())
         write_json(stage / "data-bin" / "prepare.json", notes)
         keep_options(args, stage / "data-bin")
         if (out / "data-bin").exists():

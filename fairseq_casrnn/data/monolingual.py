@@ -19,10 +19,11 @@ from fairseq_casrnn.data.command import (
     is_prepared,
     keep_options,
     run_main,
+    show,
 )
 from fairseq_casrnn.data.folder import prepared_folder
 from fairseq_casrnn.data.text import decode_lines, read_bytes, write_lines
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
 
 SPLITS = ("train", "valid", "test")
 
@@ -147,8 +148,8 @@ def prepare(make_splits: Callable[[], dict[str, list[str]]], args: argparse.Name
         binarise(stage / "text", stage / "data-bin")
         with open(stage / "data-bin" / "dict.txt", encoding="utf-8") as types:
             print(f"dictionary: {sum(1 for _ in types) + 4} entries, 4 of them special")
-        for line in unknown_words(splits):
-            print(line)
+        if unknown := unknown_words(splits):
+            show(unknown)
         keep_options(args, stage / "data-bin")
     print(f"prepared {args.out / 'data-bin'}")
 
@@ -162,7 +163,7 @@ def unknown_words(splits: dict[str, list[str]]) -> list[str]:
         if unknown:
             said.append(
                 f"{split}: {len(unknown)} words are not in the dictionary, such as "
-                f"'{unknown[0]}'; they become <unk>, and perplexity counts them as that"
+                f"{quoted(unknown[0])}; they become <unk>, and perplexity counts them as that"
             )
     return said
 

@@ -65,11 +65,15 @@ def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:
             entry = parse_json(line)
         except ValueError as error:
             raise UserError(
-                f"{path}, line {number} is not JSON ({error}); get the file again"
+                f"{path}, line {number} is not JSON ({error}); give the official "
+                "file, or one in its layout"
             ) from None
         for name in COLUMNS:
             if not isinstance(entry, dict) or not isinstance(entry.get(name), str):
-                raise UserError(f"{path}, line {number} has no text {name}; get the file again")
+                raise UserError(
+                    f"{path}, line {number} has no text {name}; give the official "
+                    "file, or one in its layout"
+                )
         label, *parses = (entry[name] for name in COLUMNS)
         yield label, *map(leaves, parses)
 
@@ -80,14 +84,17 @@ def txt_rows(path: Path) -> Iterator[tuple[str, str, str]]:
     names = header.split("\t")
     for name in COLUMNS:
         if name not in names:
-            raise UserError(f"{path}, line 1 names no column {name}; get the official file")
+            raise UserError(
+                f"{path}, line 1 names no column {name}; give the official "
+                "file, or one in its layout"
+            )
     chosen = [names.index(name) for name in COLUMNS]
     for number, line in enumerate(lines, start=2):
         cells = line.split("\t")
         if len(cells) <= max(chosen):
             raise UserError(
-                f"{path}, line {number} has {len(cells)} columns instead of {len(names)}; get the "
-                "file again"
+                f"{path}, line {number} has {len(cells)} columns instead of {len(names)}, as in "
+                "line 1; give the official file, or one in its layout"
             )
         label, *parses = (cells[i] for i in chosen)
         yield label, *map(leaves, parses)

@@ -42,7 +42,7 @@ def read_sentences(path: Path, column: str) -> list[Tagged]:
         if len(cells) != 10 or not (WORD.fullmatch(cells[0]) or OTHER.fullmatch(cells[0])):
             raise UserError(
                 f"{path}, line {number} is not a word of CoNLL-U, ten columns the first of which "
-                "is its number; get the file again"
+                "is its number; give the official file, or one in its layout"
             )
         if OTHER.fullmatch(cells[0]):
             continue

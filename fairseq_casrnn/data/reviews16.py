@@ -40,7 +40,8 @@ def read_reviews(path: Path) -> list[Example]:
         label, tab, text = line.partition("\t")
         if not tab or label.strip() not in LABELS:
             raise UserError(
-                f"{path}, line {number} is not 0 or 1, a tab and a review; get the file again"
+                f"{path}, line {number} is not 0 or 1, a tab and a review; give the official "
+                "file, or one in its layout"
             )
         examples.append(Example(LABELS[label.strip()], (text,)))
     return examples

@@ -23,7 +23,7 @@ from fairseq_casrnn.data.labelled import (
 )
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.data.words import ASCII_SPACE, unescaped
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
 
 FILES = {"train": ("train.txt",), "valid": ("dev.txt", "valid.txt"), "test": ("test.txt",)}
 WHERE = "get trainDevTestTrees_PTB.zip from https://nlp.stanford.edu/sentiment/"
@@ -79,7 +79,7 @@ def phrases(line: str) -> list[Phrase]:
 def rating(text: str) -> int:
     """A node's rating. Raises ValueError when it is none of 0 to 4."""
     if text not in tuple("01234"):
-        raise ValueError(f"'{text}' is no rating from 0 to 4")
+        raise ValueError(f"{quoted(text)} is no rating from 0 to 4")
     return int(text)
 
 
@@ -92,7 +92,8 @@ def read_trees(path: Path) -> Iterator[list[Phrase]]:
             yield phrases(line)
         except ValueError as error:
             raise UserError(
-                f"{path}, line {number} is not a bracketed tree ({error}); get the file again"
+                f"{path}, line {number} is not a bracketed tree ({error}); give the official "
+                "file, or one in its layout"
             ) from None
 
 

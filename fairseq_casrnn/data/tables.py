@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.labelled import Example
 from fairseq_casrnn.data.text import read_lines
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
 
 
 def read_pairs(
@@ -35,20 +35,23 @@ def read_pairs(
         cells = [cell.strip() for cell in line.split("\t")]
         if header and number == 1:
             if len(cells) > max(columns) and cells[columns[0]] in labels:
-                raise UserError(f"{path}, line 1 is a pair, not the columns' names; get the file "
-                                "again")  # fmt: skip
+                raise UserError(
+                    f"{path}, line 1 is a pair, not the columns' names; give the official file, or "
+                    "one in its layout"
+                )
             continue
         if not line.strip():
             continue
         if len(cells) <= max(columns) or (width is not None and len(cells) != width):
             raise UserError(
                 f"{path}, line {number} has {len(cells)} columns instead of "
-                f"{width or max(columns) + 1}; get the file again"
+                f"{width or max(columns) + 1}; give the official file, or one in its layout"
             )
         label, first, second = (cells[i] for i in columns)
         if label not in labels:
             raise UserError(
-                f"{path}, line {number}: '{label}' is no label (these are {', '.join(labels)})"
+                f"{path}, line {number}: {quoted(label)} is no label (these are "
+                f"{', '.join(labels)}); correct it"
             )
         examples.append(Example(labels[label], (first, second)))
     return examples

@@ -133,12 +133,12 @@ def spelled(words: Sequence[str]) -> list[str]:
     return [symbol for word in words for symbol in ("</s>", *word)][1:]
 
 
-def read_blocks(path: Path, width: int) -> Iterator[tuple[int, list[list[str]]]]:
+def read_blocks(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[list[str]]]]:
     """Sentences of a file of columns, separated by blank lines: number of the first line, rows.
 
     Args:
         path: the file; its columns are separated by spaces or tabs.
-        width: their number.
+        columns: what they are.
 
     Raises:
         UserError: a line with another number of columns, or a file that cannot be read.
@@ -146,10 +146,10 @@ def read_blocks(path: Path, width: int) -> Iterator[tuple[int, list[list[str]]]]
     rows: list[list[str]] = []
     for number, line in enumerate([*read_mixed(path), ""], start=1):
         cells = line.split()
-        if cells and len(cells) != width:
+        if cells and len(cells) != len(columns):
             raise UserError(
-                f"{path}, line {number} has {len(cells)} columns instead of {width}; get the file "
-                "again"
+                f"{path}, line {number} has {len(cells)} columns instead of {len(columns)} "
+                f"({', '.join(columns)}); give the official file, or one in its layout"
             )
         if cells:
             rows.append(cells)

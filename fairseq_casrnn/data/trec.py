@@ -34,7 +34,8 @@ def read_questions(path: Path, fine: bool = False) -> list[Example]:
         found = LINE.fullmatch(line)
         if not found:
             raise UserError(
-                f"{path}, line {number} is not TYPE:subtype and a question; get the file again"
+                f"{path}, line {number} is not TYPE:subtype and a question; give the official "
+                "file, or one in its layout"
             )
         label = f"{found[1]}:{found[2]}" if fine else found[1]
         examples.append(Example(label, (found[3],)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import itertools
 import sys
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ def add_asking_arguments(parser: argparse.ArgumentParser, answers: str) -> None:
 
 
 def asked(kind: str, args: argparse.Namespace):
-    """The model of a command line; its answers go out in UTF-8, as the lines come in.
+    """The model of a command line.
 
     Raises:
         UserError: a batch without lines, nothing to read, or a bad checkpoint.
@@ -43,8 +42,6 @@ def asked(kind: str, args: argparse.Namespace):
         raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
     if args.input == "-" and sys.stdin is None:
         raise UserError("standard input is closed; name a file with --input")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
     options = {} if args.tokenizer is None else {"raw_tokenizer": args.tokenizer}
     return load(kind, args.path, args.data, **options)
 

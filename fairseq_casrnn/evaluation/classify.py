@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.asking import load
@@ -25,7 +25,7 @@ from fairseq_casrnn.evaluation.evaluate import (
     record,
 )
 from fairseq_casrnn.evaluation.significance import mcnemar, table
-from fairseq_casrnn.files import replacing
+from fairseq_casrnn.files import replacing, table_cell
 
 
 def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict:
@@ -62,13 +62,14 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     """Classify with a run's checkpoint, keep the result in the run's folder, return its numbers.
 
     ``SUBSET.json`` gets the scores and the confusion matrix, ``SUBSET.predictions.tsv`` a line
-    "true, predicted, probability" for each sentence.
+    "true, predicted, probability" for each sentence, classes as :func:`.table_cell` has them.
     """
     result = classify(data, choose_checkpoint(run, which), subset, batch_size)
-    lines = ("\t".join(map(str, row)) + "\n" for row in result.pop("predictions"))
+    rows = result.pop("predictions")
+    lines = (f"{table_cell(truth)}\t{table_cell(found)}\t{value}\n" for truth, found, value in rows)
     keep(run, subset, "predictions.tsv", "".join(lines), result)
     confusion = result.pop("confusion")
-    print("\n".join(as_table([list(row.values()) for row in confusion.values()], list(confusion))))
+    show(as_table([list(row.values()) for row in confusion.values()], list(confusion)))
     seconds = training_seconds(run)
     if seconds is not None:
         result["train_seconds"] = seconds
@@ -115,7 +116,7 @@ def evaluate_all(args: argparse.Namespace) -> None:
 
     runs = evaluate_each(args, evaluate, describe, lambda result: result["accuracy"])
     if args.baseline:
-        print("\n".join(each_against(runs, args.baseline, args.subset)))
+        show(each_against(runs, args.baseline, args.subset))
 
 
 def each_against(runs: Sequence[tuple[str, int, Path]], baseline: str, subset: str) -> list[str]:
@@ -178,7 +179,7 @@ def evaluate_each(
         record(args.out, arch, seed, result)
         print(f"{arch} seed {seed}: {describe(result)}", flush=True)
         scores.setdefault(arch, {})[seed] = score(result)
-    print("\n".join(table(scores, args.baseline)))
+    show(table(scores, args.baseline))
     return runs
 
 

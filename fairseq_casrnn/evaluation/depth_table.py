@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.command import Parser, run_main, show
 from fairseq_casrnn.evaluation.significance import Scores, mean_deviation, read_results
 
 COLUMNS = {"GRU": "stacked_gru", "LSTM": "stacked_lstm", "DG-LSTM": "dg_lstm"}
@@ -46,12 +46,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--beam", type=int, help="only results of this beam size")
     args = parser.parse_args(argv)
 
-    def show() -> None:
+    def tabulate() -> None:
         settings = {"checkpoint": args.checkpoint, "beam": args.beam}
         results = read_results(args.results, args.metric, arch=ARCHITECTURE, **settings)
-        print("\n".join(depth_table(results)))
+        show(depth_table(results))
 
-    return run_main(show)
+    return run_main(tabulate)
 
 
 if __name__ == "__main__":

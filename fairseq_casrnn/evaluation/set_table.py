@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.command import Parser, run_main, show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.significance import read_runs
 
@@ -97,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> None:
         results = read_results(args.out, args.subset, args.checkpoint)
-        print("\n".join(table(results, not args.no_average)))
+        show(table(results, not args.no_average))
 
     return run_main(run)
 

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.data.command import Parser, run_main, show
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.data.values import parse_json
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, printable
 
 #: Scores of a model by seed.
 Scores = dict[int, float]
@@ -157,8 +157,8 @@ def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settin
     for arch, seed in sorted(unfinished):
         if seed not in runs.get(arch, {}):
             print(
-                f"warning: {path}: {arch} with seed {seed} is left out, as its training was "
-                "interrupted; call train.sh again to go on, then evaluate.sh",
+                f"warning: {path}: {printable(arch)} with seed {seed} is left out, as its training "
+                "was interrupted; call train.sh again to go on, then evaluate.sh",
                 file=sys.stderr,
             )
     return runs
@@ -182,7 +182,7 @@ def _check(entry: dict, numbers: Sequence[str], where: str) -> None:
 def warn_of_mixture(entries: Sequence[dict]) -> None:
     """Say on stderr in which of ``SETTINGS`` the result lines of a table differ."""
     for name in SETTINGS:
-        values = sorted({str(entry[name]) for entry in entries if name in entry})
+        values = sorted({printable(str(entry[name])) for entry in entries if name in entry})
         if len(values) > 1:
             print(
                 f"warning: these results differ in {name} ({', '.join(values)}); choose one with "
@@ -246,12 +246,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--mode", help="only perplexities of sentences or continuous text")
     args = parser.parse_args(argv)
 
-    def show() -> None:
+    def compare() -> None:
         settings = {name: getattr(args, name) for name in SETTINGS}
         results = read_results(args.results, args.metric, args.subset, **settings)
-        print("\n".join(table(results, args.baseline, args.metric in LOWER_IS_BETTER)))
+        show(table(results, args.baseline, args.metric in LOWER_IS_BETTER))
 
-    return run_main(show)
+    return run_main(compare)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import sys
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.evaluation.asking import add_asking_arguments, asked, chunks
+from fairseq_casrnn.evaluation.tags import without_spaces
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_asking_arguments(
         parser,
         "Write WORD<TAB>TAG for each word of each line of text, and an empty line after each "
-        "sentence.",
+        "sentence; white space inside a word, such as a no-break space, becomes _.",
     )
     parser.add_argument(
         "--inline", action="store_true", help="a line WORD/TAG WORD/TAG … for each line instead"
@@ -27,7 +28,8 @@ def run(args: argparse.Namespace) -> None:
     for chunk in chunks(args.input):
         with captured_log():
             sentences = hub.tag([line for _, line in chunk], args.batch_size)
-        for sentence in sentences:
+        for words in sentences:
+            sentence = [(without_spaces(word), tag) for word, tag in words]
             if args.inline:
                 sys.stdout.write(" ".join(f"{word}/{tag}" for word, tag in sentence) + "\n")
             else:

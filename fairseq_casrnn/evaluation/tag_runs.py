@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.spans import as_iob2
 from fairseq_casrnn.evaluation.asking import load
 from fairseq_casrnn.evaluation.classify import (
@@ -20,7 +20,7 @@ from fairseq_casrnn.evaluation.classify import (
     training_seconds,
 )
 from fairseq_casrnn.evaluation.evaluate import choose_checkpoint
-from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores
+from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores, without_spaces
 
 
 def tag(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict:
@@ -44,7 +44,7 @@ def tag(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict
         seconds = time.perf_counter() - start
     truth = [[hub.classes[tag] for tag in dataset.tags(i).tolist()] for i in range(len(dataset))]
     words = [
-        [task.dictionary[int(token)] for token in dataset.words[i][:-1]]
+        [without_spaces(task.dictionary[int(token)]) for token in dataset.words[i][:-1]]
         for i in range(len(dataset))
     ]
     shown = (
@@ -74,7 +74,7 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     lines = ("".join(" ".join(row) + "\n" for row in sentence) + "\n" for sentence in rows)
     keep(run, subset, "predictions.txt", "".join(lines), result)
     if by_type:
-        print(by_type)
+        show(by_type.split("\n"))
     seconds = training_seconds(run)
     if seconds is not None:
         result["train_seconds"] = seconds
@@ -97,7 +97,11 @@ def evaluate_all(args: argparse.Namespace) -> None:
 
     def describe(result: dict) -> str:
         names = [name for name in ("f1", "precision", "recall", "accuracy") if name in result]
-        what = ", ".join(f"{name.replace('f1', 'F1')} {result[name]:.2f}" for name in names)
+        titles = {
+            "f1": "F1",
+            "accuracy": "accuracy of tags in IOB2" if "f1" in result else "accuracy",
+        }
+        what = ", ".join(f"{titles.get(name, name)} {result[name]:.2f}" for name in names)
         size = f"{result['words']} words, {result['sentences']} sentences"
         return f"{what} on {size} of {args.subset}"
 

@@ -36,13 +36,21 @@ def counts(
 
 
 def scores(total: dict) -> dict[str, float]:
-    """``accuracy`` of the words and, of spans, ``precision``, ``recall``, ``f1``, in per cent."""
+    """``accuracy`` of the tags and, of spans, ``precision``, ``recall``, ``f1``, in per cent.
+
+    Where tags mark spans, accuracy is of IOB2.
+    """
     result = {"accuracy": share(total["right"], total["words"])}
     if total["marked"]:
         result["precision"] = share(total["correct"], total["predicted"])
         result["recall"] = share(total["correct"], total["true"])
         result["f1"] = share(2 * total["correct"], total["predicted"] + total["true"])
     return result
+
+
+def without_spaces(word: str) -> str:
+    """A word for a file of columns: white space inside, such as a no-break space, becomes _."""
+    return "_".join(word.split()) or "_"
 
 
 def share(part: float, whole: float) -> float:

@@ -285,8 +285,8 @@ def check_routing(options: SecondOrderOptions, routing: str, assignment) -> Tens
                 "one per token"
             )
         table = table.to(torch.long, copy=True)
-    if not (options.temperature > 0 and options.temperature_floor > 0):
-        raise UserError("temperature and temperature_floor must be greater than 0")
+    if not (options.temperature >= 1e-6 and options.temperature_floor >= 1e-6):
+        raise UserError("temperature and temperature_floor must be at least 1e-06")
     if not 0 < options.temperature_decay <= 1:
         raise UserError(f"temperature_decay is {options.temperature_decay}; it must lie in (0, 1]")
     return table

@@ -2,6 +2,7 @@
 
 import re
 
+from fairseq_casrnn.errors import quoted
 from fairseq_casrnn.mistakes.frames import Rules, local
 
 
@@ -66,7 +67,10 @@ def _bad_dictionary(error: Exception) -> str | None:
     twice = re.search(r"Duplicate word found when loading Dictionary: '(.*?)'\. ", str(error))
     if name is None or not (line or twice):
         return None
-    what = f"lists '{twice[1]}' twice" if twice else f"has a line without a count, '{line[1]}'"
+    if twice:
+        what = f"lists {quoted(twice[1])} twice"
+    else:
+        what = f"has a line without a count, {quoted(line[1])}"
     return f"{name} {what}; use the dictionary that fairseq-preprocess wrote"
 
 

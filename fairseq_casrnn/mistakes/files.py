@@ -56,6 +56,12 @@ def disk_full(error: Exception, name: str | os.PathLike | None) -> str | None:
     return f"could not write {name} ({reason}); free some space and run the command again"
 
 
+def _broken_pipe(error: BrokenPipeError) -> str | None:
+    from fairseq_casrnn.output import NOBODY_READS  # which imports this module
+
+    return NOBODY_READS
+
+
 def system_error(error: OSError) -> str | None:
     """Any other trouble with a file that the system names."""
     if found := re.fullmatch(r"file (.*) not found", str(error)):
@@ -70,4 +76,5 @@ RULES: Rules = (
     (FileNotFoundError, _missing_file),
     (OSError, _missing_model),
     (Exception, _disk_full),
+    (BrokenPipeError, _broken_pipe),
 )

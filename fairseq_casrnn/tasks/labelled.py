@@ -19,7 +19,7 @@ from ..data.classification import Forget
 from ..data.command import read_json
 from ..data.dictionaries import digest, without_fillers
 from ..data.words import TOKENIZERS
-from ..errors import UserError
+from ..errors import UserError, quoted
 from ..files import replacing
 from ..models.config import check_probabilities
 
@@ -241,12 +241,14 @@ def read_text_note(folder: str) -> dict:
     """What ``text.json`` of a data folder says about its text, if it is there."""
     path = Path(folder) / "text.json"
     note = read_json(path) if path.is_file() else {}
-    if not isinstance(note, dict):
-        raise UserError(f"{path} is damaged; prepare again with --force")
     if note.get("tokenizer", "space") not in TOKENIZERS:
         raise UserError(
-            f"{path} has the tokenizer '{note['tokenizer']}'; write one of {', '.join(TOKENIZERS)}"
+            f"{path} has the tokenizer {quoted(str(note['tokenizer']))}; write one of "
+            f"{', '.join(TOKENIZERS)}"
         )
+    for name in ("lowercase", "zero_digits", "pairs"):
+        if not isinstance(note.get(name, True), bool):
+            raise UserError(f"{path} is damaged: {name} is not true or false; write one of these")
     return note
 
 

@@ -64,6 +64,10 @@ class SequenceTaggingTask(LabelledTask):
             self.characters = load_dictionary(cfg.data, "spelling")
             self.state.merge_state_dict({"characters": digest(self.characters)})
         self.are_spans = are_spans(self.classes)
+        if self.are_spans:
+            logger.info(
+                "tags mark spans: accuracy is of tags in IOB2, precision, recall and F1 of spans"
+            )
 
     def text_note(self) -> dict:
         """Also whether digits are read as 0."""

@@ -13,7 +13,7 @@ from fairseq_casrnn.analysis.routing import Routed
 from fairseq_casrnn.analysis.tracing import Pass
 from fairseq_casrnn.cells import FAMILIES
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import check_writable
+from fairseq_casrnn.files import check_writable, table_cell
 
 
 def stack(name, **options):
@@ -216,3 +216,10 @@ def test_matrices_are_the_cells():
     assert set(found) == {(k, way) for k in range(2) for way in ("", "_reverse")}
     weight = layer.weight_hh_l1_reverse.detach().numpy()
     assert np.array_equal(found[1, "_reverse"][1], weight[16:32])
+
+
+def test_cells_of_tables_in_files():
+    """No formula to a spreadsheet, and nothing that a terminal obeys."""
+    cells = ["=1+1", "+", "-x", "@", "a=1", "\x1b[2J", "\t="]
+    shown = ["'=1+1", "'+", "'-x", "'@", "a=1", r"\x1b[2J", r"\t="]
+    assert [table_cell(text) for text in cells] == shown

@@ -108,6 +108,19 @@ def test_folds_cover_everything_once(tmp_path):
     assert note(outs[0], "text") == {"tokenizer": "penn", "lowercase": True}
 
 
+def test_folds_of_identical_sentences(tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for name in mr.FILES.values():
+        (raw / name).write_text("so so\n" * 20)
+    splits = mr.read_corpus(raw, 9, 1).splits
+    assert {name: len(part) for name, part in splits.items()} == {
+        "train": 32,
+        "valid": 4,
+        "test": 4,
+    }
+
+
 def test_wrong_fold(tmp_path, capsys):
     raw = write_mr(tmp_path / "raw")
     error = fails(mr.main, capsys, "--raw", raw, "--out", tmp_path / "out", "--fold", 10)

@@ -163,8 +163,12 @@ def spoil(path, old, new):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (" NNP B-NP B-PER", " NNP B-NP", "has 3 columns instead of 4; get the file again"),
-        ("B-PER", "PER", "'PER' is neither O nor of the form B-TYPE, I-TYPE; get"),
+        (
+            " NNP B-NP B-PER",
+            " NNP B-NP",
+            "has 3 columns instead of 4 (word, part of speech, chunk, name)",
+        ),
+        ("B-PER", "PER", "'PER' is neither O nor of the form B-TYPE, I-TYPE; give"),
         ("B-PER", "B-", "'B-' is neither O nor of the form B-TYPE"),
     ],
 )

@@ -54,7 +54,7 @@ def test_accuracy_is_that_of_the_tags_kept_for_conlleval(monkeypatch, tmp_path):
         classes=["O", "B-PER", "E-PER", "S-PER"],
         task=SimpleNamespace(
             are_spans=True,
-            dictionary=["a", "b", "</s>"],
+            dictionary=["a\u00a0a", "b", "</s>"],
             read=lambda subset: OneSentence(),
         ),
         of_dataset=lambda dataset, size: [["B-PER", "E-PER", "B-PER", "B-PER"]],
@@ -62,7 +62,7 @@ def test_accuracy_is_that_of_the_tags_kept_for_conlleval(monkeypatch, tmp_path):
     monkeypatch.setattr(tag_runs, "load", lambda *_: hub)
     found = tag_runs.tag(tmp_path, tmp_path, "test")
     assert found["rows"] == [
-        [("a", "B-PER", "B-PER"), ("b", "I-PER", "I-PER"), ("a", "B-PER", "B-PER"),
+        [("a_a", "B-PER", "B-PER"), ("b", "I-PER", "I-PER"), ("a_a", "B-PER", "B-PER"),
          ("b", "O", "B-PER")]
     ]  # fmt: skip
     assert found["accuracy"] == 75

@@ -202,10 +202,10 @@ def test_routing_by_token_without_tokens():
         layer.step(torch.zeros(B, I), None)
 
 
-@pytest.mark.parametrize("value", [0, -1.0, float("nan")])
+@pytest.mark.parametrize("value", [0, -1.0, 1e-7, float("nan")])
 @pytest.mark.parametrize("name", ["temperature", "temperature_floor"])
 def test_temperature(name, value):
-    with refused("temperature and temperature_floor must be greater than 0"):
+    with refused("temperature and temperature_floor must be at least 1e-06"):
         SecondOrderLSTM(I, H, **{name: value})
 
 

@@ -144,8 +144,8 @@ def damage(checkpoint: Path, copy: Path) -> None:
     copy.write_bytes(whole.replace(content, flipped))
 
 
-def spoil_weights(checkpoint: Path, copy: Path) -> None:
-    """Copy a checkpoint with weights that are no numbers."""
+def spoil_weights(checkpoint: Path, copy: Path, factor: float = math.nan) -> None:
+    """Copy a checkpoint with weights that are no numbers, or that are multiplied."""
     state = torch.load(checkpoint, weights_only=True)
-    state["model"] = {name: weight * math.nan for name, weight in state["model"].items()}
+    state["model"] = {name: weight * factor for name, weight in state["model"].items()}
     torch.save(state, copy)

@@ -33,6 +33,8 @@ def refused(name: str, value) -> str:
         ("sampling_topp", 2.0, "--sampling-topp is 2.0; it must lie in [0, 1]"),
         ("sampling_topp", -0.5, "--sampling-topp is -0.5; it must lie in [0, 1]"),
         ("lenpen", float("nan"), "--lenpen is nan; it must be a number"),
+        ("temperature", 1e-7, "--temperature is 1e-07; it must be at least 1e-06"),
+        ("temperature_floor", 0.0, "--temperature-floor is 0.0; it must be at least 1e-06"),
         ("seed", 2**32, "--seed is 4294967296; it must lie in [0, 4294967295]"),
         (
             "eval_bleu_remove_bpe",

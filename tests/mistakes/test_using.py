@@ -181,9 +181,10 @@ def test_diverged_model(fairseq, data, checkpoint, tmp_path, options):
     assert sentence.startswith(expected)
 
 
-def test_scores_beyond_all_numbers(fairseq, data, checkpoint):
+def test_scores_beyond_all_numbers(fairseq, data, checkpoint, tmp_path):
     """From weights that are finite."""
-    options = ["--path", checkpoint, "--max-len-b", 5, "--temperature", 1e-44]
+    spoil_weights(checkpoint, tmp_path / "huge.pt", 1e38)
+    options = ["--path", tmp_path / "huge.pt", "--max-len-b", 5, "--temperature", 1e-6]
     sentence = fairseq("generate", data, "--cpu", *options).sentence
     assert sentence.startswith("no hypothesis of a sentence has a finite score; drop --fp16, --tem")
 

@@ -58,6 +58,7 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     name = metric.replace("f1", "F1")
     assert f"seed 1: {name} {result[metric]:.2f}" in printed
     assert ("micro avg" in printed) == (recipe == "conll03")
+    assert ("accuracy of tags in IOB2" in printed) == (recipe == "conll03")
     folder = out / "cas_lstm_tagger_tiny" / "seed1"
     assert checkpoint(folder / "checkpoint_best.pt")["extra_state"]["best"] >= 0
     assert result["words"] == sum(

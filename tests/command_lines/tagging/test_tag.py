@@ -68,6 +68,11 @@ def test_tag(trained, hub, capsys, tmp_path, monkeypatch):
         stdin=b"Rome, it\n", monkeypatch=monkeypatch,
     )  # fmt: skip
     assert [word.rpartition("/")[0] for word in split.split()] == ["Rome,", "it"]
+    split = tag(
+        capsys, "--path", trained, "--tokenizer", "space",
+        stdin="in\u00a0Rome \u2028 it\x85\n".encode(), monkeypatch=monkeypatch,
+    )  # fmt: skip
+    assert [line.split()[0] for line in split.splitlines()[:-1]] == ["in_Rome", "_", "it"]
 
 
 def test_answers_are_in_utf8(trained, tmp_path, monkeypatch):
