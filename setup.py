@@ -131,7 +131,7 @@ setup(
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
     python_requires=">=3.11",
-    packages=find_packages(include=["fairseq_casrnn", "fairseq_casrnn.*"]),
+    packages=[*find_packages(include=["fairseq_casrnn", "fairseq_casrnn.*"]), "hydra_plugins"],
     **compiled_engine(),
     install_requires=[
         "fairseq-fixed==0.12.3.1",

@@ -30,7 +30,8 @@ def wheel(tmp_path_factory):
     if (ROOT / "README.md").exists():
         shutil.copy(ROOT / "README.md", source)
     ignore = shutil.ignore_patterns("__pycache__", "*.so")
-    shutil.copytree(PACKAGE, source / "fairseq_casrnn", ignore=ignore)
+    for name in ("fairseq_casrnn", "hydra_plugins"):
+        shutil.copytree(ROOT / name, source / name, ignore=ignore)
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "."]
     # Without a compiler the package is built without its compiled engine, which is faster here.
     env = {**os.environ, "CC": "false", "CXX": "false"}
@@ -46,7 +47,8 @@ def metadata(wheel):
 
 
 def test_wheel_holds_every_module(wheel):
-    here = {str(p.relative_to(ROOT)) for p in PACKAGE.rglob("*.py")}
+    folders = (PACKAGE, ROOT / "hydra_plugins")
+    here = {str(p.relative_to(ROOT)) for folder in folders for p in folder.rglob("*.py")}
     assert here - set(wheel.namelist()) == set()
     assert not any(name.startswith(("tests/", "examples/")) for name in wheel.namelist())
 

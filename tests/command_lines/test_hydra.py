@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from .programs import USER_DIR, checkpoint, generate, run
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "hydra"
@@ -29,6 +31,27 @@ def test_an_architecture_is_no_model(data, tmp_path):
         "knows; name the model, model._name=cas_lstm, and give its sizes"
     )
     assert not list(tmp_path.glob("checkpoints/*.pt"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a: [1\nb", r"line 2, is not a YAML file of options (expected ',' or ']'"),
+        ("a: \x01", "yaml is not a YAML file of options (ReaderError); correct it, or check"),
+        ("[" * 3000, "yaml is not a YAML file of options (RecursionError); correct it"),
+        ("5", "yaml is not a YAML file of options (OSError); correct it"),
+    ],
+)
+def test_a_file_that_is_no_yaml(tmp_path, content, message):
+    """hydra reads it before it imports this package."""
+    (tmp_path / "bad.yaml").write_text(content)
+    done = run(
+        "fairseq-hydra-train", "--config-dir", tmp_path, "--config-name", "bad", cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert message in line
 
 
 def test_the_example_trains_and_its_checkpoint_translates(data, tmp_path):

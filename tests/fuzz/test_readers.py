@@ -1,0 +1,70 @@
+"""Damaged files: a reader returns, or raises a UserError, in bounded time and memory.
+
+50 inputs a reader in the ordinary tests, always the same; ``make fuzz`` tries 2,000 others.
+"""
+
+import contextlib
+import os
+import resource
+import signal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from fairseq_casrnn.errors import LONGEST, UserError, printable
+
+from .damage import damaged
+from .readers import CASES
+
+INPUTS = int(os.environ.get("CASRNN_FUZZ", "50"))
+SECONDS, BYTES = 20, 2**30  # an input; a thousandth of the time and a hundredth of them is usual
+PROFILE = settings(
+    max_examples=INPUTS,
+    derandomize=INPUTS <= 50,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@contextlib.contextmanager
+def bounded():
+    """Fail instead of hanging or filling the machine's memory."""
+
+    def stop(*_):
+        raise TimeoutError(f"not read after {SECONDS} seconds")
+
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    before = signal.signal(signal.SIGALRM, stop)
+    resource.setrlimit(resource.RLIMIT_AS, (used + BYTES, limits[1]))
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CASES)
+def test_damaged_files(name, tmp_path):
+    path, read = CASES[name](tmp_path)
+    read()  # what is right
+    content = path.read_bytes()
+
+    @PROFILE
+    @given(damaged(content))
+    def try_one(spoilt):
+        path.write_bytes(spoilt)
+        try:
+            with bounded():
+                read()
+        except UserError as error:
+            message = str(error)
+            assert message == printable(message)
+            assert len(message) <= LONGEST
+
+    try_one()
