@@ -26,6 +26,8 @@ def install() -> None:
     wrap(options, "parse_args_and_arch", _parse_args_and_arch)
     wrap(Trainer, "__init__", _init_trainer)
     wrap(indexed_dataset, "make_dataset", _make_dataset)
+    for mapped in (indexed_dataset.MMapIndexedDataset, indexed_dataset.MMapIndexedDataset.Index):
+        wrap(mapped, "__del__", _close_map)
 
 
 def install_for_program(path: str) -> None:
@@ -126,6 +128,11 @@ def _make_dataset(original, path, impl, fix_lua_indexing=False, dictionary=None)
     if impl in ("mmap", "lazy", "cached"):
         check_binarised(path, dictionary, impl, int(fix_lua_indexing))
     return original(path, impl, fix_lua_indexing, dictionary)
+
+
+def _close_map(original, self) -> None:
+    if hasattr(self, "_bin_buffer_mmap"):  # unless the file could not be mapped, which is told
+        original(self)
 
 
 # --- text for fairseq-preprocess ---------------------------------------------------------------

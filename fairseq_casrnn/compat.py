@@ -259,10 +259,10 @@ def _explaining(previous: Callable) -> Callable:
             sentence = "interrupted" if stopped else known and f"error: {known}"
         if sentence is None:
             previous(kind, error, traceback)
-            return
-        if sys.stdout is not None:
-            output.flush()
-        print(sentence, file=sys.stderr)
+        else:
+            if sys.stdout is not None:
+                output.flush()
+            print(sentence, file=sys.stderr)
         wait_for_batches()
 
     hook._explains = True

@@ -163,7 +163,7 @@ def show(lines: Iterable[str]) -> None:
 
 def of_system(err: OSError) -> str:
     """What the system refused, and of which file."""
-    if sentence := disk_full(err, err.filename):
+    if sentence := disk_full(err, err.filename) or out_of_memory(err):
         return sentence
     where = f"{err.filename}: " if err.filename else ""
     return one_sentence(f"{where}{err.strerror or err}")

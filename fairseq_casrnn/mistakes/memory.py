@@ -1,5 +1,6 @@
 """Memory that does not suffice."""
 
+import errno
 import re
 
 from fairseq_casrnn.mistakes.frames import Rules
@@ -12,7 +13,8 @@ SHORT = re.compile(
 
 def out_of_memory(error: BaseException) -> str | None:
     """That an allocation failed."""
-    if not isinstance(error, MemoryError) and not SHORT.search(str(error)):
+    short = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+    if not short and not SHORT.search(str(error)):
         return None
     return (
         "the memory does not suffice; give smaller batches (--max-tokens, --batch-size), a smaller "
@@ -20,4 +22,4 @@ def out_of_memory(error: BaseException) -> str | None:
     )
 
 
-RULES: Rules = (((MemoryError, RuntimeError), out_of_memory),)
+RULES: Rules = (((MemoryError, RuntimeError, OSError), out_of_memory),)

@@ -177,6 +177,12 @@ def test_check_of_tokens(data):
         check_binarised(str(data / SOURCE), dictionary)
 
 
+def test_data_that_cannot_be_mapped():
+    """Python does not complain about what is left of the data set, either."""
+    for kind in (indexed_dataset.MMapIndexedDataset, indexed_dataset.MMapIndexedDataset.Index):
+        kind.__new__(kind).__del__()
+
+
 def test_no_data(fairseq, data, tmp_path):
     (tmp_path / "empty").mkdir()
     sentence = fairseq.train(tmp_path / "nowhere").sentence

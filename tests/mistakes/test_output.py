@@ -1,5 +1,6 @@
 """Standard output that is closed, full, or not read to its end; memory that does not suffice."""
 
+import errno
 import io
 import subprocess
 import sys
@@ -69,6 +70,7 @@ def test_closed_output(monkeypatch, capsys):
         MemoryError(),
         MemoryError("std::bad_alloc"),
         RuntimeError("std::bad_alloc"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate me"
                      "mory: you tried to allocate 8 bytes. Error code 12 (Cannot allocate memory)"),
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),

@@ -79,6 +79,9 @@ def test_last_line_without_newline(path):
     [
         ("w4 1 2 3 4\nw5 1 2 3 4\n", 3, "line 1: vectors of dimension 4, but the embedding has 3"),
         ("w4\t1\t2\t3\n", 3, "line 1 has no numbers separated by spaces; give a file of word vec"),
+        ("² 3\nw4 1 2 3\n", 3, "line 1: vectors of dimension 1, but the embedding has 3"),
+        (f"{'9' * 5000} 3\nw4 1 2 3\n", 3, "line 1: vectors of dimension 1, but the embedd"),
+        (f"w4 1 2 {'9' * 5000}\n", 3, "line 1: a number is not finite"),
         ("w4 1 2\n", 3, "line 1: vectors of dimension 2, but the embedding has 3"),
         ("5 4\nw4 1 2 3 4\n", 3, "line 1: vectors of dimension 4, but the embedding has 3"),
         ("w4 1 2 3\nw5 1 2\n", 3, "line 2: 2 numbers, separated by spaces, instead of 3"),
