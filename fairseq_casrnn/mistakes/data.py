@@ -70,7 +70,7 @@ def _bad_dictionary(error: Exception) -> str | None:
     if twice:
         what = f"lists {quoted(twice[1])} twice"
     else:
-        what = f"has a line without a count, {quoted(line[1])}"
+        what = f"has a line without a count, {quoted(line[1].strip())}"
     return f"{name} {what}; use the dictionary that fairseq-preprocess wrote"
 
 

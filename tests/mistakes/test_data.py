@@ -47,7 +47,7 @@ def write(name: str, text: str):
         (cut(f"{SOURCE}.bin", -2), f"{SOURCE}.bin is truncated or does not belong to its .idx"),
         (cut(f"{SOURCE}.idx", 0), f"{SOURCE}.idx is not an index of fairseq-preprocess"),
         (cut("dict.xx.txt", 8), "xx.bin contains token number .*dict.xx.txt has only . entries"),
-        (write("dict.xx.txt", "hello\n"), "dict.xx.txt has a line without a count, 'hello '"),
+        (write("dict.xx.txt", "hello\n"), "dict.xx.txt has a line without a count, 'hello';"),
         (write("dict.xx.txt", "a 1\na 2\n"), "dict.xx.txt lists 'a' twice"),
         (lambda folder: (folder / "dict.xx.txt").unlink(), "dict.xx.txt does not exist"),
     ],
