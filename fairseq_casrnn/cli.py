@@ -9,7 +9,7 @@ from pathlib import Path
 from fairseq_casrnn import __version__
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
 
-# Each module has add_arguments(parser) and run(args), and imports torch in its functions only.
+# Each module has add_arguments(parser) and run(args).
 COMMANDS = {
     "average": ("fairseq_casrnn.evaluation.average", "the mean of several checkpoints' weights"),
     "data clusters": (
@@ -54,7 +54,8 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``casrnn`` with ``argv`` (default: the command line's) and return its exit status."""
-    args = _parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else list(argv)
+    args = _parser(argv).parse_args(argv)
 
     def run() -> None:
         with captured_log():  # fairseq and matplotlib say much
@@ -63,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_main(run)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: list[str]) -> argparse.ArgumentParser:
+    """The parser for ``argv``: of all commands it knows the names, and the options of the one."""
     parser = Parser(prog="casrnn", description=__doc__)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -78,9 +80,10 @@ def _parser() -> argparse.ArgumentParser:
             inner = commands.add_parser(*group, help=f"casrnn {group[0]} --help lists what")
             groups[tuple(group)] = inner.add_subparsers(metavar="WHAT", required=True)
         child = groups[tuple(group)].add_parser(command, help=text, description=text)
-        module = importlib.import_module(module)
-        module.add_arguments(child)
-        child.set_defaults(run=module.run)
+        if argv[: len(name.split())] == name.split():  # importing all would take seconds
+            command_module = importlib.import_module(module)
+            command_module.add_arguments(child)
+            child.set_defaults(run=command_module.run)
     return parser
 
 

@@ -1,0 +1,34 @@
+"""The ``casrnn`` command by itself: what it offers, and that it answers without loading torch."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fairseq_casrnn import cli
+
+SCRIPT = """
+import sys
+from fairseq_casrnn import cli
+try:
+    cli.main(sys.argv[1:])
+except SystemExit:
+    pass
+print("loaded:", sorted({"torch", "fairseq", "numpy"} & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("words", [["user-dir"], ["--help"], ["--version"], ["analyze", "--help"]])
+def test_answers_at_once(words):
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("loaded: []\n")
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_each_command_has_its_options(name, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([*name.split(), "--help"])
+    assert stop.value.code == 0
+    assert f"casrnn {name}" in capsys.readouterr().out
