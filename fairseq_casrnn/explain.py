@@ -21,13 +21,18 @@ from fairseq_casrnn.mistakes import (
     numbers,
     options,
 )
-from fairseq_casrnn.mistakes.frames import Rules
+from fairseq_casrnn.mistakes.frames import Rules, is_of_other_code
 
 
 def explain(error: BaseException) -> str | None:
-    """The sentence for ``error`` or for its declared cause; None if it is no known mistake."""
+    """The sentence for ``error`` or for its declared cause; None if it is no known mistake.
+
+    An error of the user's own code, as of a model in ``--user-dir``, is none.
+    """
     link: BaseException | None = error
     while link is not None:
+        if not isinstance(link, UserError) and is_of_other_code(link):
+            return None
         for kind, sentence in RULES:
             if isinstance(link, kind) and (text := sentence(link)):
                 return one_sentence(" ".join(text.split()))
