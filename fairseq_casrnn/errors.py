@@ -31,7 +31,7 @@ def printable(text: str) -> str:
 
 def one_sentence(message: str) -> str:
     """A message in printable characters on one line, without the middle of a very long one."""
-    text = printable(str(message))
+    text = printable(re.sub(r"\s*\n\s*", " ", str(message)))
     return text if len(text) <= LONGEST else f"{text[:600]} … {text[-300:]}"
 
 

@@ -12,6 +12,10 @@ import pytest
 import torch
 from warm_python import WarmPython
 
+import fairseq_casrnn
+
+# While the program is pytest: some changes are made in fairseq's programs only.
+fairseq_casrnn.register()
 torch.set_num_threads(1)
 
 

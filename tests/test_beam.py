@@ -153,6 +153,7 @@ def test_groups_of_sentences_that_are_not_the_first(monkeypatch):
 def test_programs_of_fairseq_search_so():
     code = (
         "import sys; sys.argv[0] = 'fairseq-generate'; import fairseq_casrnn; "
+        "fairseq_casrnn.register(); "
         "from fairseq.search import BeamSearch; "
         f"from fairseq_casrnn.wrapping import wrapped; print(wrapped(BeamSearch.step, '{STEP}'))"
     )

@@ -9,7 +9,7 @@ from fairseq_casrnn.errors import UserError, quoted
     ("text", "shown"),
     [
         ("plain – text, 中文", "plain – text, 中文"),
-        ("a\rb\nc", r"a\rb\nc"),
+        ("a\rb\tc", r"a\rb\tc"),
         ("\x1b[2J", r"\x1b[2J"),
         ("\x9b2J\x7f\0", r"\x9b2J\x7f\x00"),
         ("\u202eabc\u2028\ufeff", r"\u202eabc\u2028\ufeff"),
@@ -19,6 +19,11 @@ from fairseq_casrnn.errors import UserError, quoted
 def test_characters_that_a_terminal_obeys(text, shown):
     assert str(UserError(text)) == shown
     assert quoted(text) == f"'{shown}'"
+
+
+def test_a_message_is_one_line():
+    assert str(UserError("do that\n  instead")) == "do that instead"
+    assert quoted("a\nb") == r"'a\nb'"
 
 
 def test_long_messages_keep_beginning_and_end():

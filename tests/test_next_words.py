@@ -156,6 +156,7 @@ def test_tables_with_nan_are_not_passed_off_as_others(installed):
 def test_programs_of_fairseq_get_them_so():
     code = (
         "import sys; sys.argv[0] = 'fairseq-generate'; import fairseq_casrnn; "
+        "fairseq_casrnn.register(); "
         "fairseq_casrnn.register(); from fairseq.sequence_generator import EnsembleModel; "
         "from fairseq_casrnn.wrapping import wrapped; "
         f"assert wrapped(EnsembleModel.forward_decoder, '{next_words.__name__}._forward_decoder')"

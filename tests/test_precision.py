@@ -188,6 +188,7 @@ DENORMALS = """
 import sys
 sys.argv = ["{program}"]
 import fairseq_casrnn, torch
+fairseq_casrnn.register()
 torch.set_num_threads(2)
 small = torch.full((1 << 20,), 1e-30)
 denormal = torch.full((1 << 20,), 1 << 10, dtype=torch.int32).view(torch.float32)

@@ -5,7 +5,6 @@ from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
 from fairseq.data import Dictionary, data_utils
 from fairseq.tokenizer import tokenize_line
 
-import fairseq_casrnn  # noqa: F401 - wraps them
 from fairseq_casrnn.errors import UserError
 
 TEXT = "\ufeffa b\rc d\ne f\u2028 g\r\n\nh i".encode()

@@ -10,7 +10,6 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
-import fairseq_casrnn  # noqa: F401 - registers its own
 from fairseq_casrnn.bounds import BOUNDS, TORCHRUN, check_options
 from fairseq_casrnn.errors import UserError
 
