@@ -66,6 +66,37 @@ def register() -> None:
             importlib.import_module(f"{__name__}.{role}")
 
 
+def register_cell(name: str, cell, options: type | None = None) -> None:
+    """Add a cell from outside of the package: as a layer, and as a model in every role.
+
+    The layer is ``layers.build(name, …)``; the models are ``--arch NAME``, ``NAME_lm``,
+    ``NAME_sentence_encoder``, ``NAME_tagger`` and their sizes such as ``NAME_iwslt``.
+
+    Args:
+        name: in small letters, digits and underscores.
+        cell: the class of the cells of all layers, a :class:`fairseq_casrnn.cells.Cell` made
+            without arguments; or ``cell(k, options)`` that gives the cell of layer k (k = 0 is the
+            bottom).
+        options: dataclass of the cell's options, which become options of the command line; None if
+            it has none.
+
+    Raises:
+        UserError: a name that is taken, or no such name.
+    """
+    from .cells import FAMILIES, Family, NoOptions
+    from .errors import UserError
+
+    if not re.fullmatch("[a-z][a-z0-9_]*", name):
+        raise UserError(f"the cell's name {name!r} is not of small letters, digits and _")
+    if name in FAMILIES:
+        raise UserError(f"there is a cell {name!r} already; give yours another name")
+    at_layer = (lambda k, options: cell()) if isinstance(cell, type) else cell
+    FAMILIES[name] = Family(at_layer, options or NoOptions)
+    models = sys.modules.get(f"{__name__}.models")
+    if models is not None:
+        models.register_cell(name)
+
+
 def __getattr__(name: str):
     """Import the subpackages, and the layers by their own name, when first asked for (PEP 562)."""
     if not name.startswith("_"):

@@ -119,7 +119,7 @@ def rand(*shape, seed=0, dtype=torch.float64):
 
 def rand_state(layer, batch=B, seed=1):
     """A random state of ``layer`` in the form its forward takes."""
-    dtype = layer.bias_l0.dtype
+    dtype = layer.weight_hh_l0.dtype
     shape = (layer.num_layers * layer.num_directions, batch, layer.hidden_size)
     h = rand(*shape, seed=seed, dtype=dtype)
     return (h, rand(*shape, seed=seed + 1, dtype=dtype)) if layer.has_cell else h

@@ -47,4 +47,4 @@ def family(name: str) -> Family:
         raise UserError(f"unknown cell {name!r}; known cells: {known}") from None
 
 
-__all__ = ["FAMILIES", "Cell", "Family", "family"]
+__all__ = ["FAMILIES", "Cell", "Family", "NoOptions", "family"]

@@ -1,10 +1,19 @@
 """fairseq models, one file a role; importing this registers them."""
 
-from . import (  # noqa: F401
-    annealing,
+from . import (
+    annealing,  # noqa: F401
     architectures,
     language_model,
     sentence_encoder,
     tagger,
     translation,
 )
+
+
+def register_cell(cell: str) -> None:
+    """Register all models and architectures of a cell that was added to FAMILIES."""
+    translation.MODELS[cell] = translation.register(cell)
+    language_model.LANGUAGE_MODELS[f"{cell}_lm"] = language_model.register(cell)
+    sentence_encoder.MODELS[cell] = sentence_encoder.register_cell(cell)
+    tagger.MODELS[cell] = tagger.register_cell(cell)
+    architectures.register_cell(cell)

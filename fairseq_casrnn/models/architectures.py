@@ -16,8 +16,7 @@ from __future__ import annotations
 from fairseq.models import register_model_architecture
 
 from ..cells import FAMILIES
-from . import language_model  # noqa: F401
-from .translation import MODELS  # the models must be registered before their architectures
+from . import language_model, translation  # noqa: F401 - registers them before their architectures
 
 EMBED = ("encoder_embed_dim", "decoder_embed_dim")
 HIDDEN = ("encoder_hidden_size", "decoder_hidden_size", "decoder_out_embed_dim")
@@ -35,14 +34,6 @@ def register(model: str, arch: str, hidden: int, layers: int, embed: int | None 
     register_model_architecture(model, arch)(architecture)
 
 
-for _cell in MODELS:
-    register(_cell, f"{_cell}_iwslt", hidden=256, layers=2)
-    register(_cell, f"{_cell}_tiny", hidden=16, layers=2)
-    for _depth in (3, 5, 10):
-        register(_cell, f"{_cell}_btec_{_depth}", hidden=50, layers=_depth)
-register("cas_lstm", "cas_lstm_iwslt_247", hidden=247, layers=2, embed=256)
-
-
 def register_lm(
     cell: str, suffix: str, embed: int, hidden: int, layers: int, dropout: float
 ) -> None:
@@ -56,10 +47,20 @@ def register_lm(
     register_model_architecture(f"{cell}_lm", f"{cell}_lm_{suffix}")(architecture)
 
 
+def register_cell(cell: str) -> None:
+    """Register all named architectures of ``cell``, whose models must be registered already."""
+    register(cell, f"{cell}_iwslt", hidden=256, layers=2)
+    register(cell, f"{cell}_tiny", hidden=16, layers=2)
+    for depth in (3, 5, 10):
+        register(cell, f"{cell}_btec_{depth}", hidden=50, layers=depth)
+    register_lm(cell, "ptb", embed=200, hidden=200, layers=2, dropout=0.0)
+    register_lm(cell, "wikitext2", embed=300, hidden=600, layers=1, dropout=0.5)
+    register_lm(cell, "tiny", embed=12, hidden=16, layers=2, dropout=0.0)
+    for depth in range(2, 11):  # m, the deepest nesting
+        register_lm(cell, f"dyck_{depth}", embed=30, hidden=3 * depth, layers=1, dropout=0.0)
+    register_lm(cell, "dyck", embed=30, hidden=12, layers=1, dropout=0.0)
+
+
 for _cell in FAMILIES:
-    register_lm(_cell, "ptb", embed=200, hidden=200, layers=2, dropout=0.0)
-    register_lm(_cell, "wikitext2", embed=300, hidden=600, layers=1, dropout=0.5)
-    register_lm(_cell, "tiny", embed=12, hidden=16, layers=2, dropout=0.0)
-    for _depth in range(2, 11):  # m, the deepest nesting
-        register_lm(_cell, f"dyck_{_depth}", embed=30, hidden=3 * _depth, layers=1, dropout=0.0)
-    register_lm(_cell, "dyck", embed=30, hidden=12, layers=1, dropout=0.0)
+    register_cell(_cell)
+register("cas_lstm", "cas_lstm_iwslt_247", hidden=247, layers=2, embed=256)

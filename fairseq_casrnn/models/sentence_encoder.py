@@ -141,12 +141,13 @@ def register_encoder(name: str, build_body: Callable, config: type, **functions)
     return register(SentenceClassifier, arch, what, config, build_body=build_body, **functions)
 
 
-MODELS: dict[str, type] = {
-    cell: register_encoder(
-        cell, functools.partial(recurrent_body, cell), config_for(cell, RecurrentSentenceConfig)
-    )
-    for cell in FAMILIES
-}
+def register_cell(cell: str) -> type:
+    """Register ``<cell>_sentence_encoder`` for a cell of FAMILIES."""
+    config = config_for(cell, RecurrentSentenceConfig)
+    return register_encoder(cell, functools.partial(recurrent_body, cell), config)
+
+
+MODELS: dict[str, type] = {cell: register_cell(cell) for cell in FAMILIES}
 MODELS |= {
     "sentence_state_lstm": register_encoder(
         "sentence_state_lstm", sentence_state_body, SentenceStateConfig, boundaries=around_sentence

@@ -143,12 +143,13 @@ def register_tagger(name: str, build_body: Callable, config: type) -> type:
     return register(Tagger, f"{name}_tagger", f"Tags by {name}.", config, build_body=build_body)
 
 
-MODELS: dict[str, type] = {
-    cell: register_tagger(
-        cell, functools.partial(recurrent_body, cell), config_for(cell, RecurrentTaggerConfig)
-    )
-    for cell in FAMILIES
-}
+def register_cell(cell: str) -> type:
+    """Register ``<cell>_tagger`` for a cell of FAMILIES."""
+    config = config_for(cell, RecurrentTaggerConfig)
+    return register_tagger(cell, functools.partial(recurrent_body, cell), config)
+
+
+MODELS: dict[str, type] = {cell: register_cell(cell) for cell in FAMILIES}
 MODELS |= {
     "sentence_state_lstm": register_tagger(
         "sentence_state_lstm", sentence_state_body, SentenceStateTaggerConfig

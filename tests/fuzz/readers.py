@@ -15,6 +15,7 @@ import labelled_corpora
 import tagged_corpora
 import torch
 from corpora import IWSLT_TESTS, iwslt_files, pairs, write_archive, write_multi30k, write_tatoeba
+from fairseq import checkpoint_utils
 from fairseq.data import Dictionary, data_utils, indexed_dataset
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.errors import ConfigCompositionException
@@ -172,6 +173,22 @@ def load_dictionary(path: Path) -> Dictionary:
         return Dictionary.load(str(path))
 
 
+def checkpoint(folder: Path):
+    """One of version 0.1.0."""
+    archive = Path(__file__).parents[1] / "golden" / "language_model.tar.xz"
+    with tarfile.open(archive) as files:
+        files.extractall(folder, filter="data")
+    path = folder / "out" / "checkpoint_best.pt"
+
+    def read():
+        with explained():
+            return checkpoint_utils.load_model_ensemble_and_task(
+                [str(path)], arg_overrides={"data": str(folder / "data")}
+            )
+
+    return path, read
+
+
 def raw_data(path: Path):
     return data_utils.load_indexed_dataset(str(path), dictionary(), "raw")
 
@@ -211,6 +228,7 @@ CASES: dict[str, Case] = {
         "options.yaml",
         options_of_hydra,
     ),
+    "checkpoint": checkpoint,
     "dictionary": of_text("a 3\nb\u00a0c 2\n", "dict.txt", load_dictionary),
     "raw data": of_text("a b\nc <unk>\n", "train", raw_data),
     "text": of_text("a b\nc <unk>\n", "train", lambda path: count_lines(str(path))),

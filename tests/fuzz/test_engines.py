@@ -1,0 +1,80 @@
+"""Every engine computes what the reference does, in settings that are drawn at random.
+
+50 settings an engine in the ordinary tests, always the same; ``make fuzz`` draws 2,000 others.
+"""
+
+import os
+
+import pytest
+import torch
+from helpers import (
+    CASES,
+    DOUBLE,
+    ENGINES,
+    SINGLE,
+    assert_close,
+    flat,
+    gradients,
+    rand,
+    rand_state,
+    weighted,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+SETTINGS = int(os.environ.get("CASRNN_FUZZ", "50"))
+PROFILE = settings(
+    max_examples=SETTINGS,
+    derandomize=SETTINGS <= 50,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@st.composite
+def problem(draw) -> dict:
+    """A layer and a batch for it; sizes on both sides of what kernels take at once."""
+    case = draw(st.sampled_from(CASES))
+    steps, batch = draw(st.integers(1, 12)), draw(st.integers(1, 9))
+    lengths = st.lists(st.integers(1, steps), min_size=batch, max_size=batch)
+    return {
+        "case": case,
+        "sizes": (draw(st.integers(1, 9)), draw(st.integers(1, 37)), draw(st.integers(1, 3))),
+        "shape": (steps, batch),
+        "lengths": draw(st.none() | lengths),
+        "has_state": draw(st.booleans()),
+        "dtype": draw(st.sampled_from([torch.float64, torch.float32])),
+        "options": {
+            "bidirectional": draw(st.sampled_from(case.directions)),
+            "dropout": draw(st.sampled_from([0.0, 0.4])),
+            "bias": draw(st.booleans()),
+        },
+        "locked": draw(st.booleans()),
+        "training": draw(st.booleans()),
+        "seed": draw(st.integers(0, 1000)),
+    }
+
+
+def results(engine, case, sizes, shape, lengths, has_state, dtype, options, locked, training, seed):
+    """Outputs, final states and all gradients."""
+    layer = case.random(*sizes, engine=engine, dtype=dtype, seed=seed, **options)
+    layer.train(training).locked_dropout = locked
+    x = rand(*shape, sizes[0], seed=seed, dtype=dtype).requires_grad_()
+    torch.manual_seed(seed)  # of the dropout
+    result = flat(layer(x, rand_state(layer, shape[1]) if has_state else None, lengths))
+    return [*result, *gradients(weighted(result), [x, *layer.parameters()])]
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
+def test_random_settings(engine):
+    @PROFILE
+    @given(problem())
+    def compare(drawn):
+        # Hard routing turns on the last digit of a score.
+        hard = drawn["case"].name == "second_order_lstm" and not drawn["training"]
+        drawn = {**drawn, "dtype": torch.float64} if hard else drawn
+        tolerance = DOUBLE if drawn["dtype"] == torch.float64 else SINGLE
+        assert_close(results(engine, **drawn), results("reference", **drawn), tolerance)
+
+    compare()

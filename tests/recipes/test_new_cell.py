@@ -1,0 +1,80 @@
+"""examples/new_cell: a cell from outside of the package, in every role."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from command_lines.conftest import write_corpus
+from command_lines.programs import fairseq
+from helpers import assert_close, rand
+
+from fairseq_casrnn import register_cell
+from fairseq_casrnn.cells.lstm import LSTMCell
+from fairseq_casrnn.errors import UserError
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "new_cell"
+CHECK = """
+import sys
+from fairseq import checkpoint_utils
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq_cli import generate, train
+sys.argv = ["fairseq-train", *sys.argv[1:]]
+train.cli_main()
+for name in ("", "_lm", "_sentence_encoder", "_tagger", "_iwslt", "_lm_ptb"):
+    assert f"coupled_lstm{name}" in ARCH_MODEL_REGISTRY
+models, _ = checkpoint_utils.load_model_ensemble(["save/checkpoint_last.pt"])
+print(type(models[0].decoder.rnn.cells[0]).__name__)
+"""
+
+
+def test_training_with_a_cell_from_outside(tmp_path):
+    write_corpus(tmp_path)
+    prefixes = ("--trainpref", tmp_path / "train", "--validpref", tmp_path / "valid")
+    fairseq("preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", tmp_path / "data")
+    options = ["--optimizer", "adam", "--max-tokens", "200", "--max-epoch", "1", "--cpu"]
+    command = ["data", "--user-dir", EXAMPLE, "--arch", "coupled_lstm_tiny", "--save-dir", "save"]
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK, *command, *options, "--num-workers", "0"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "CoupledCell"
+
+
+def test_the_layer():
+    """Without fairseq, in a process of its own: names cannot be taken back."""
+    script = f"import sys; sys.path.insert(0, {str(EXAMPLE.parent)!r}); import new_cell, torch"
+    script += "; from fairseq_casrnn import layers; layer = layers.build('coupled_lstm', 3, 4, 2)"
+    script += "; layer(torch.ones(5, 2, 3), lengths=[5, 2])[0].sum().backward()"
+    script += "; print('fairseq' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+
+
+def test_its_step(monkeypatch):
+    """With an LSTM's gates i = 1 - f it computes what the LSTM does."""
+    monkeypatch.setattr("fairseq_casrnn.register_cell", lambda *_: None)
+    namespace = {}
+    exec((EXAMPLE / "__init__.py").read_text(encoding="utf-8"), namespace)
+    f, g, o = rand(3, 2, 4)
+    h, c = rand(2, 2, 4, seed=1)
+    zero = torch.zeros(2, 12, dtype=torch.float64)
+    found = namespace["CoupledCell"]().step(torch.cat([f, g, o], -1), zero, h, c, None, ())
+    gates = torch.cat([-f, f, g, o], -1)  # σ(-f) = 1 - σ(f)
+    assert_close(found, LSTMCell().step(gates, torch.zeros_like(gates), h, c, None, ()))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("cas_lstm", "there is a cell 'cas_lstm' already"), ("My-Cell", "is not of small letters")],
+)
+def test_names_that_are_refused(name, sentence):
+    with pytest.raises(UserError, match=sentence):
+        register_cell(name, LSTMCell)
