@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from fairseq_casrnn.errors import UserError
+
 
 def wrap(owner, name: str, replacement: Callable, key: str | None = None) -> None:
     """Put ``replacement(original, *args, **kwargs)`` in the place of ``owner.name``, once.
@@ -16,14 +18,23 @@ def wrap(owner, name: str, replacement: Callable, key: str | None = None) -> Non
     Several replacements of one function go around each other.
 
     Args:
-        owner: module or class; without the function it is left as it is.
+        owner: module or class.
         name: of the function or (static) method.
         replacement: calls ``original`` where it wants to.
         key: tells replacements apart (default: the function's own name).
+
+    Raises:
+        UserError: there is no such function, so that what depends on it would be lost in silence.
     """
     original = getattr(owner, name, None)
     key = key or f"{replacement.__module__}.{replacement.__qualname__}"
-    if original is None or wrapped(original, key):
+    if original is None:
+        where = getattr(owner, "__name__", type(owner).__name__)
+        raise UserError(
+            f"{where} has no {name}, which fairseq_casrnn has to change for safety or to be right: "
+            "it is of another version than fairseq-fixed 0.12.3.1; install that one"
+        )
+    if wrapped(original, key):
         return
 
     @functools.wraps(original)

@@ -2,6 +2,9 @@
 
 from types import SimpleNamespace
 
+import pytest
+
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.wrapping import wrap, wrapped
 
 
@@ -50,6 +53,7 @@ def test_methods():
 
 
 def test_nothing_to_replace():
-    module = SimpleNamespace()
-    wrap(module, "function", doubled)
-    assert not hasattr(module, "function")
+    """Of another version of fairseq: what is not there cannot be changed in silence."""
+    module = SimpleNamespace(__name__="fairseq.trainer")
+    with pytest.raises(UserError, match=r"fairseq\.trainer has no function, .*fairseq-fixed 0\.12"):
+        wrap(module, "function", doubled)
