@@ -2,7 +2,8 @@
 #
 #   make demo    train a small German-English translator and try it (3 minutes after installing)
 #   make test    run the test suite
-#   make fuzz    2,000 damaged files for every reader of files, 10 minutes (FUZZ=N: N of them)
+#   make fuzz    2,000 damaged files a reader, 2,000 settings an engine, 20 kills a role, at random:
+#                5 minutes (FUZZ=N: N, N and N/100)
 #   make lint    check style
 #   make bench   measure speed and memory, beside fairseq's own lstm and torch.nn.LSTM, into
 #                benchmarks/results/; on an idle machine, 45 minutes (QUICK=1: 15)

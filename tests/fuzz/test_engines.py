@@ -3,15 +3,11 @@
 50 settings an engine in the ordinary tests, always the same; ``make fuzz`` draws 2,000 others.
 """
 
-import os
-
 import pytest
 import torch
 from helpers import (
     CASES,
-    DOUBLE,
     ENGINES,
-    SINGLE,
     assert_close,
     flat,
     gradients,
@@ -19,17 +15,13 @@ from helpers import (
     rand_state,
     weighted,
 )
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-SETTINGS = int(os.environ.get("CASRNN_FUZZ", "50"))
-PROFILE = settings(
-    max_examples=SETTINGS,
-    derandomize=SETTINGS <= 50,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+from .profile import PROFILE
+
+# In single precision single elements may cancel to nearly nothing; whole tensors do not.
+SINGLE_NORM = 1e-4
 
 
 @st.composite
@@ -74,7 +66,11 @@ def test_random_settings(engine):
         # Hard routing turns on the last digit of a score.
         hard = drawn["case"].name == "second_order_lstm" and not drawn["training"]
         drawn = {**drawn, "dtype": torch.float64} if hard else drawn
-        tolerance = DOUBLE if drawn["dtype"] == torch.float64 else SINGLE
-        assert_close(results(engine, **drawn), results("reference", **drawn), tolerance)
+        found, expected = results(engine, **drawn), results("reference", **drawn)
+        if drawn["dtype"] == torch.float64:
+            assert_close(found, expected)
+            return
+        for a, e in zip(found, expected, strict=True):
+            assert (a - e).norm() <= SINGLE_NORM * e.norm()
 
     compare()

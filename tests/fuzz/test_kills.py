@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from command_lines.programs import assert_same_training, fairseq
 
-KILLS = int(os.environ.get("CASRNN_FUZZ", 0)) // 100
+from .profile import INPUTS
+
+KILLS = INPUTS // 100
 ROLES = ("translation", "language_model", "sentence_encoder", "tagger")
 OPTIONS = [
     *("--cpu", "--num-workers", "0", "--optimizer", "adam", "--lr", "0.01", "--max-epoch", "3"),

@@ -4,27 +4,19 @@
 """
 
 import contextlib
-import os
 import resource
 import signal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from fairseq_casrnn.errors import LONGEST, UserError, printable
 
 from .damage import damaged
+from .profile import PROFILE
 from .readers import CASES
 
-INPUTS = int(os.environ.get("CASRNN_FUZZ", "50"))
 SECONDS, BYTES = 20, 2**30  # an input; a thousandth of the time and a hundredth of them is usual
-PROFILE = settings(
-    max_examples=INPUTS,
-    derandomize=INPUTS <= 50,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 
 
 @contextlib.contextmanager
