@@ -52,8 +52,8 @@ OPTIONAL = {"cpp": lambda: cpp.extension()[1], "triton": triton_loop.missing}
 def default(device: str) -> str:
     """The engine taken for this type of device unless another one is asked for.
 
-    Not ``triton`` yet: its kernels have only been interpreted and compiled so far, not timed on a
-    GPU beside ``eager``.
+    Not ``triton`` yet: its kernels take long to compile when they are first needed, and it has none
+    for the decoder's loop with attention.
     """
     return "eager" if device == "cuda" else DEFAULT
 
