@@ -29,8 +29,8 @@ def installed(monkeypatch):
     next_words.install()
     log_probs = products.log_probs
 
-    def spy(*args):
-        tables.append(log_probs(*args))
+    def spy(*args, **options):
+        tables.append(log_probs(*args, **options))
         return tables[-1]
 
     monkeypatch.setattr("fairseq_casrnn.models.head.log_probs", spy)

@@ -147,11 +147,11 @@ class SentenceStateLSTM(nn.Module):
         engine = self.engine if readable(*self.parameters()) else "reference"
         words = words_of(engine, x, check_lengths(lengths, steps, batch, x.device))
         # For all steps at once. Not even NaN at padding may reach a weight's gradient.
-        gx = linear(words.rows(x), self.weight_ih, self.bias)
+        gx = linear(words.rows(x), self.weight_ih, self.bias, engine)
         h0 = self.h0.to(gx.dtype)
         h, g = words.alike(h0), h0.expand(batch, self.num_sentence_nodes, -1)
         state = (h, torch.zeros_like(h), g, torch.zeros_like(g))
-        weights = _Weights(self)
+        weights = _Weights(self, engine)
         for _ in range(self.num_steps):
             if self.recompute and torch.is_grad_enabled():
                 state = checkpoint(self._step, words, weights, gx, *state, use_reentrant=False)
@@ -223,11 +223,11 @@ class _Weights:
         mean: U_g and U_o of every node on the words' mean, (…, K*2*H).
     """
 
-    def __init__(self, layer: SentenceStateLSTM):
+    def __init__(self, layer: SentenceStateLSTM, engine: str | None):
         size, nodes = layer.hidden_size, layer.num_sentence_nodes
 
         def repeated(weight):
-            return Repeated(weight, layer.num_steps)
+            return Repeated(weight, layer.num_steps, engine)
 
         self.around = repeated(layer.weight_hh)
         if not nodes:

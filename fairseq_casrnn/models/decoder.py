@@ -31,14 +31,15 @@ class Attention(nn.Module):
         )
         self.source_size = source_size
 
-    def project(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values ``(B, S, H)`` of a source ``(S, B, C)``.
+    def project(self, source: Tensor, engine: str | None = None) -> tuple[Tensor, Tensor]:
+        """Keys and values ``(B, S, H)`` of a source ``(S, B, C)``, on ``engine``.
 
         See :mod:`..recurrence.attention` for what they are.
         """
         source = source.transpose(0, 1).contiguous()
-        keys = linear(source, self.input_proj.weight.t())
-        values = linear(source, self.output_proj.weight[:, : self.source_size])
+        keys = linear(source, self.input_proj.weight.t(), engine=engine)
+        weight = self.output_proj.weight[:, : self.source_size]
+        values = linear(source, weight, engine=engine)
         return keys, values
 
     @property
@@ -162,7 +163,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         embedded = self.embed(tokens)
         if not self.input_feed:
             h, _ = self.rnn(embedded, self.initial_state(encoder_out))
-            keys, values = self.attention.project(encoder_out["encoder_out"])
+            keys, values = self.attention.project(encoder_out["encoder_out"], self.rnn.engine)
             out, alpha = self.attention(h, keys, values, encoder_out["encoder_padding_mask"])
             return self.dropout_out_module(out), alpha
         decode = self.decode(embedded, encoder_out)
@@ -177,7 +178,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         """The loop over ``embedded`` (T, B, E), without dropout and with hard routing."""
         state = self.initial_state(encoder_out)
         h0, c0 = state if self.rnn.has_cell else (state, None)
-        keys, values = self.attention.project(encoder_out["encoder_out"])
+        keys, values = self.attention.project(encoder_out["encoder_out"], self.rnn.engine)
         mask, weight_out = encoder_out["encoder_padding_mask"], self.attention.weight_out
         return Decode(self.layers(), embedded, h0, c0, keys, values, mask, weight_out)
 

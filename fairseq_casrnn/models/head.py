@@ -28,7 +28,10 @@ class Weights(nn.Linear):
 
 
 class VocabularyHead:
-    """What fairseq asks of a decoder about its output; a mixin, before fairseq's own decoder."""
+    """What fairseq asks of a decoder about its output; a mixin, before fairseq's own decoder.
+
+    The decoder has the recurrent stack ``rnn``, on whose engine the output layer is computed.
+    """
 
     def build_head(self, size: int, features: int, shared: bool, cutoffs, dropout: float) -> None:
         """Make the output layer.
@@ -67,14 +70,14 @@ class VocabularyHead:
             return features.clone()  # fairseq's generator divides in place what it gets
         if self.vocabulary is None:
             return self.fc_out(features)
-        return linear(features, *self.vocabulary)
+        return linear(features, *self.vocabulary, engine=self.rnn.engine)
 
     @property
     def can_fuse_loss(self) -> bool:
         """Whether :meth:`loss` may be called."""
         if self.adaptive_softmax is not None or self.vocabulary is None:
             return False
-        return can_fuse(self.vocabulary[0])
+        return can_fuse(self.vocabulary[0], self.rnn.engine)
 
     def loss(self, features, wanted: Wanted):
         """Features ``(B, T, out_embed_dim)`` to the loss ``wanted``, and that without smoothing."""
@@ -89,7 +92,7 @@ class VocabularyHead:
         """
         if self.adaptive_softmax is not None or self.vocabulary is None:
             return None
-        return log_probs(features, *self.vocabulary)
+        return log_probs(features, *self.vocabulary, engine=self.rnn.engine)
 
     def get_normalized_probs(self, net_output, log_probs, sample=None):
         """(Log-)probabilities ``(B, T, V)``, as fairseq's criterions and generators ask for them.

@@ -155,7 +155,7 @@ def run(d: Decode, loops: Loops) -> tuple[Tensor, Tensor]:
     embed_dim = d.embedded.size(-1)
     bottom = d.layers[0]
     # The embedding's part of the bottom layer's product, for all steps at once; and of its routing.
-    gx = linear(d.embedded, bottom.weight_ih[:, :embed_dim], bottom.bias)
+    gx = linear(d.embedded, bottom.weight_ih[:, :embed_dim], bottom.bias, loops.engine)
     routed = None
     if bottom.attention is not None:
         routed = F.linear(d.embedded, bottom.attention[:, :embed_dim])
@@ -256,7 +256,8 @@ class _Decode(torch.autograd.Function):
     @staticmethod
     @without_autocast
     def backward(ctx, grad_out, grad_alpha):
-        check_backward(ctx.loops.engine, grad_out, grad_alpha)
+        engine = ctx.loops.engine
+        check_backward(engine, grad_out, grad_alpha)
         b = Buffers.unpack(ctx.saved_tensors, ctx.layout)
         if keeps_graph():
             b.gates = [g.clone() for g in b.gates]
@@ -277,29 +278,29 @@ class _Decode(torch.autograd.Function):
         d_tensors = []
         for k in range(len(b.cells)):
             x = b.x(k)
-            d_w, d_u = weight_grads(b.cells[k], b.gates[k], b.inners[k], x, b.hs[k, :-1])
-            d_attention = None if g.mixes[k] is None else time_product(g.mixes[k], x)
+            d_w, d_u = weight_grads(b.cells[k], b.gates[k], b.inners[k], x, b.hs[k, :-1], engine)
+            d_attention = None if g.mixes[k] is None else time_product(g.mixes[k], x, engine)
             # The bottom layer's bias is in gx.
             d_tensors += [d_w, d_u, None if k == 0 else g.bias[k], d_attention, *g.params[k]]
         top = b.hs[-1, 1:]
         d_keys = torch.bmm(g.d_scores.permute(1, 2, 0), top.transpose(0, 1))  # (B,S,T) x (B,T,H)
         d_values = torch.bmm(b.alphas.permute(1, 2, 0), g.d_pre.transpose(0, 1))
-        d_weight_out = time_product(g.d_pre, top)
+        d_weight_out = time_product(g.d_pre, top, engine)
         return (
             *(None, None, None, b.gates[0], g.mixes[0], g.dh, g.dc, d_keys, d_values, d_weight_out),
             *d_tensors,
         )
 
 
-def time_product(a: Tensor, b: Tensor) -> Tensor:
+def time_product(a: Tensor, b: Tensor, engine: str) -> Tensor:
     """Σ over time and batch of aᵀ b, for ``(T, B, M)`` and ``(T, B, N)``: ``(M, N)``."""
-    return linear(a.reshape(-1, a.size(-1)).t(), b.reshape(-1, b.size(-1)).t())
+    return linear(a.reshape(-1, a.size(-1)).t(), b.reshape(-1, b.size(-1)).t(), engine=engine)
 
 
-def weight_grads(cell: Cell, d_gates: Tensor, inner: Maybe, x: Tensor, h_prev: Tensor):
+def weight_grads(cell: Cell, d_gates: Tensor, inner: Maybe, x: Tensor, h_prev: Tensor, engine: str):
     """Gradients of weight_ih and weight_hh from those of the pre-activations, one product each."""
     split = (cell.hh_blocks - cell.inner_blocks) * h_prev.size(-1)
-    d_u = time_product(d_gates[:, :, :split], h_prev)
+    d_u = time_product(d_gates[:, :, :split], h_prev, engine)
     if inner is not None:
-        d_u = torch.cat([d_u, time_product(inner, h_prev)])
-    return time_product(d_gates, x), d_u
+        d_u = torch.cat([d_u, time_product(inner, h_prev, engine)])
+    return time_product(d_gates, x, engine), d_u

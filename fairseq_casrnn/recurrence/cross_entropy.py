@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
-from . import cpp
+from . import cpp, engine_name
 from .eager import keeps_graph
 from .memory import readable
 
@@ -32,14 +32,15 @@ class Wanted(NamedTuple):
     pad: int
 
 
-def can_fuse(weight: Tensor) -> bool:
-    """Whether :func:`cross_entropy` serves a vocabulary with this ``weight``."""
+def can_fuse(weight: Tensor, engine: str | None = None) -> bool:
+    """Whether :func:`cross_entropy` serves a vocabulary with this ``weight`` on an engine."""
     return (
         readable(weight)
         and weight.device.type == "cpu"
         and weight.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled("cpu")
         and cpp.extension()[0] is not None
+        and engine_name(engine) == "cpp"
     )
 
 

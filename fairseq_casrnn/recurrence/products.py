@@ -2,8 +2,8 @@
 
 ``--float32-matmul-precision medium`` makes torch multiply float32 matrices in bfloat16 inside, but
 only on CPUs with AMX, and slowly; the extension does so on all with dot products of bfloat16
-(AVX512_BF16). Large products in single precision it computes with weights in panels. Elsewhere
-these are torch's own functions.
+(AVX512_BF16). Large products in single precision it computes with weights in panels. Elsewhere,
+and on any other engine than ``cpp``, these are torch's own functions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import cpp
+from . import cpp, engine_name
 from .cpp import dense
 from .memory import readable
 
@@ -21,15 +21,20 @@ LARGE = 256
 LARGE_NARROW = 64
 
 
-def is_narrow(x: Tensor) -> bool:
+def is_narrow(x: Tensor, engine: str | None = None) -> bool:
     """Whether products of the rows ``x`` (*, I) are to have their factors rounded to bfloat16."""
-    module, rows = _extension(x), x.shape[:-1].numel()
+    module, rows = _extension(x, engine), x.shape[:-1].numel()
     return module is not None and rows >= LARGE_NARROW and module.is_narrow(x, rows)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``F.linear``: x ``(*, I)`` times weight ``(O, I)`` transposed, plus bias ``(O,)``."""
-    if not ((_is_large(x) or is_narrow(x)) and readable(weight, bias)):
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, engine: str | None = None
+) -> Tensor:
+    """``F.linear``: x ``(*, I)`` times weight ``(O, I)`` transposed, plus bias ``(O,)``.
+
+    ``engine`` is the name of an engine, or None for the default.
+    """
+    if not ((_is_large(x, engine) or is_narrow(x, engine)) and readable(weight, bias)):
         return F.linear(x, weight, bias)
     y = _Linear.apply(x.reshape(-1, x.size(-1)), weight, bias)
     return y.view(*x.shape[:-1], -1)
@@ -45,11 +50,13 @@ class Repeated:
     Args:
         weight: ``(O, I)``.
         times: of how many x, at least 1.
+        engine: name of an engine, or None for the default.
     """
 
-    def __init__(self, weight: Tensor, times: int):
-        self._weight, self._shared, self._sink = weight, None, None
-        if weight.dtype in (torch.float32, torch.float64) and _extension(weight) is not None:
+    def __init__(self, weight: Tensor, times: int, engine: str | None = None):
+        self._weight, self._shared, self._sink, self._engine = weight, None, None, engine
+        single_or_double = weight.dtype in (torch.float32, torch.float64)
+        if single_or_double and _extension(weight, engine) is not None:
             self._shared = _Shared(times)
             if weight.requires_grad and torch.is_grad_enabled():
                 self._sink = _Gathered.apply(weight, self._shared)
@@ -57,13 +64,15 @@ class Repeated:
     def __call__(self, x: Tensor) -> Tensor:
         """``(*, O)`` of x ``(*, I)``."""
         if self._shared is None or not x.numel() or not readable(x):
-            return linear(x, self._weight)
+            return linear(x, self._weight, engine=self._engine)
         rows = x.reshape(-1, x.size(-1))
         y = _Repeated.apply(rows, self._weight, self._sink, self._shared)
         return y.view(*x.shape[:-1], -1)
 
 
-def log_probs(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, bool] | None:
+def log_probs(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, engine: str | None = None
+) -> tuple[Tensor, bool] | None:
     """Log-probabilities ``(N, O)`` of x ``(N, I)``, :func:`linear` and its log softmax in one pass.
 
     Without gradients, and only where the compiled extension can.
@@ -71,22 +80,23 @@ def log_probs(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Te
     Returns:
         the table and whether it holds NaN (in whole rows); or None.
     """
-    if _extension(x) is None or torch.is_grad_enabled() or x.dtype != torch.float32:
+    if _extension(x, engine) is None or torch.is_grad_enabled() or x.dtype != torch.float32:
         return None
     if not readable(weight, bias):
         return None
     return cpp.extension()[0].log_probs(x, weight.t(), bias)
 
 
-def _extension(x: Tensor):
+def _extension(x: Tensor, engine: str | None):
     """The compiled module where it may compute products of ``x``, or None."""
     if x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not readable(x):
         return None
-    return cpp.extension()[0]
+    return cpp.extension()[0] if engine_name(engine) == "cpp" else None
 
 
-def _is_large(x: Tensor) -> bool:
-    return x.dtype == torch.float32 and x.shape[:-1].numel() >= LARGE and _extension(x) is not None
+def _is_large(x: Tensor, engine: str | None) -> bool:
+    large = x.dtype == torch.float32 and x.shape[:-1].numel() >= LARGE
+    return large and _extension(x, engine) is not None
 
 
 class _Linear(torch.autograd.Function):
@@ -100,8 +110,8 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad
         return (
-            linear(grad, weight.t()) if wants_x else None,
-            linear(grad.t(), x.t()) if wants_weight else None,
+            linear(grad, weight.t(), engine="cpp") if wants_x else None,
+            linear(grad.t(), x.t(), engine="cpp") if wants_weight else None,
             grad.sum(0) if wants_bias else None,
         )
 

@@ -95,14 +95,14 @@ def test_padding_is_not_computed(monkeypatch):
     """Products of the compiled engine have a row for every word, and none for padding."""
     rows = []
 
-    def product(x, weight, bias=None):
+    def product(x, weight, bias=None, engine=None):
         rows.append(x.shape[:-1].numel())
         return torch.nn.functional.linear(x, weight, bias)
 
     monkeypatch.setattr("fairseq_casrnn.layers.sentence_state.linear", product)
     monkeypatch.setattr(
         "fairseq_casrnn.layers.sentence_state.Repeated",
-        lambda weight, times: partial(product, weight=weight),
+        lambda weight, times, engine: partial(product, weight=weight),
     )
     layer_of(engine="cpp")(rand(5, 3, I), torch.tensor(LENGTHS))
     assert sum(LENGTHS) < 5 * 3
