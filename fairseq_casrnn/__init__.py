@@ -35,7 +35,7 @@ class _PackagePath(list):
 
     def __contains__(self, folder: object) -> bool:
         found = isinstance(folder, str) and (super().__contains__(folder) or self._is_own(folder))
-        if found and "fairseq" in sys.modules:
+        if found and "fairseq" in sys.modules and f"{__name__}.compat" not in sys.modules:
             register()
         return found
 

@@ -17,7 +17,6 @@ import torch
 from corpora import IWSLT_TESTS, iwslt_files, pairs, write_archive, write_multi30k, write_tatoeba
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary, data_utils, indexed_dataset
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.errors import ConfigCompositionException
 
 from fairseq_casrnn.analysis import dyck, plots, syneval
@@ -161,6 +160,9 @@ def binarised(impl: str, ending: str) -> Case:
 
 def options_of_hydra(path: Path):
     """As ``fairseq-hydra-train`` reads them; its errors of that kind are one sentence."""
+    # Here, since hydra imports this module anew when it looks for plugins.
+    from hydra._internal.core_plugins.file_config_source import FileConfigSource
+
     casrnn_yaml.install()
     try:
         FileConfigSource("test", str(path.parent)).load_config(path.stem)

@@ -198,11 +198,10 @@ def test_worker_hands_its_sentence_on(monkeypatch):
     """torch gives the first process the text of the traceback, and nothing else."""
     import traceback
 
-    def main(*args):
-        raise errors.pop(0)
-
     errors = [FileNotFoundError(2, "No such file", "/nowhere"), UserError("do"), OSError("bug")]
-    monkeypatch.setattr(compat.explained_worker, "original", main, raising=False)
+    fairseq = {"__name__": "fairseq_cli.train", "errors": errors}
+    exec("def main(*args):\n    raise errors.pop(0)", fairseq)
+    monkeypatch.setattr(compat.explained_worker, "original", fairseq["main"], raising=False)
 
     class ProcessRaisedException(Exception):
         pass
