@@ -14,7 +14,14 @@ from ..recurrence import engine_name
 from ..recurrence.memory import readable
 from ..recurrence.products import Repeated, linear
 from ..recurrence.sentence_state import words_of
-from .sequences import check_input, check_lengths, from_time_first, run_packed, to_time_first
+from .sequences import (
+    check_input,
+    check_lengths,
+    from_time_first,
+    run_packed,
+    to_time_first,
+    without_view,
+)
 
 
 class SentenceStateLSTM(nn.Module):
@@ -138,7 +145,8 @@ class SentenceStateLSTM(nn.Module):
             return run_packed(self._forward, x, lengths)
         check_input(x, self.input_size, self.weight_ih.dtype, self.batch_first)
         words, g = self._forward(to_time_first(x, self.batch_first), lengths)
-        return from_time_first(words, x, self.batch_first), g.squeeze(0) if x.dim() == 2 else g
+        g = g.squeeze(0) if x.dim() == 2 else g
+        return from_time_first(words, x, self.batch_first), without_view(g)
 
     def _forward(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         """:meth:`forward` for x ``(T, B, input_size)``."""

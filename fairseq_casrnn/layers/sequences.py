@@ -44,8 +44,19 @@ def to_time_first(x: Tensor, batch_first: bool) -> Tensor:
 def from_time_first(output: Tensor, x: Tensor, batch_first: bool) -> Tensor:
     """The reverse of :func:`to_time_first` for a layer's output, x being its input as given."""
     if x.dim() == 2:
-        return output.squeeze(1)
-    return output.transpose(0, 1) if batch_first else output
+        output = output.squeeze(1)
+    elif batch_first:
+        output = output.transpose(0, 1)
+    return without_view(output)
+
+
+def without_view(tensor: Tensor) -> Tensor:
+    """``tensor``, or a copy where autograd knows it as a view.
+
+    In-place operations on a view of a buffer that a backward reads would be refused, and FSDP
+    loses its hooks on any view.
+    """
+    return tensor.clone() if tensor.requires_grad and tensor._is_view() else tensor
 
 
 def check_lengths(lengths, steps: int, batch: int, device) -> Tensor | None:

@@ -13,7 +13,7 @@ from ..cells.base import at_least_one
 from ..errors import UserError
 from .dropout import dropout, dropout_probability
 from .recurrent import LSTM
-from .sequences import check_input, from_time_first, run_packed, to_time_first
+from .sequences import check_input, from_time_first, run_packed, to_time_first, without_view
 from .stack import TorchOptions
 
 CONNECTIONS = ("shortcut", "residual", "word", "none")
@@ -124,7 +124,7 @@ class ShortcutStackedLSTM(nn.Module):
         check_input(x, self.input_size, self.layers[0].weight_ih_l0.dtype, self.batch_first)
         output, (h_n, c_n) = self._forward(to_time_first(x, self.batch_first), lengths)
         if x.dim() == 2:
-            h_n, c_n = h_n.squeeze(1), c_n.squeeze(1)
+            h_n, c_n = (without_view(part.squeeze(1)) for part in (h_n, c_n))
         return from_time_first(output, x, self.batch_first), (h_n, c_n)
 
     def _forward(self, x: Tensor, lengths: Tensor | None):

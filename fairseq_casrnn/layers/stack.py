@@ -24,6 +24,7 @@ from .sequences import (
     reverse,
     run_packed,
     to_time_first,
+    without_view,
 )
 
 
@@ -250,7 +251,7 @@ class RecurrentStack(nn.Module):
         y = to_time_first(x, self.batch_first)
         output, final = self._forward(y, state, lengths, tokens)
         if single:
-            final = self._map_state(lambda part: part.squeeze(1), final)
+            final = self._map_state(lambda part: without_view(part.squeeze(1)), final)
         return from_time_first(output, x, self.batch_first), final
 
     def _map_state(self, function, state):
@@ -274,9 +275,6 @@ class RecurrentStack(nn.Module):
         output, finals = run(x, states, lengths, tokens)
         if mask is not None:
             output = output.masked_fill(mask, 0.0)
-        elif output.requires_grad and output._is_view():
-            # Of a buffer that the backward reads, which the caller's in-place operations would hit.
-            output = output.clone()
         h_n = torch.stack([h for h, _ in finals])
         if not self.has_cell:
             return output, h_n

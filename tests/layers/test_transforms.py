@@ -283,6 +283,17 @@ def test_results_may_be_changed_in_place(case, engine, lengths, learns):
 
 
 @every_layer
+@pytest.mark.parametrize("options", [{}, {"batch_first": True}], ids=["time first", "batch first"])
+def test_results_are_no_views(name, options):
+    """On which FSDP would lose its hooks."""
+    layer, lengths = built(name, None)
+    layer.batch_first = bool(options)
+    x = rand(B, T, I) if options else rand(T, B, I)
+    for result in (outputs(layer(x, lengths=lengths)), outputs(layer(x[0]))):
+        assert not any(part._is_view() for part in result)
+
+
+@every_layer
 @every_fast_engine
 def test_results_of_other_layers_may_be_changed_in_place(name, engine):
     layer, lengths = built(name, engine)
