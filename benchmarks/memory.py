@@ -83,7 +83,7 @@ def main() -> None:
     if args.layer:
         return layer(args.layer)
     alone = peak("-c", "import fairseq_cli.train")
-    idle = peak("-c", "import fairseq_casrnn, fairseq_cli.train")
+    idle = peak("-c", "import fairseq_cli.train, fairseq_casrnn")
     rows, theirs = [], 0.0
     with tempfile.TemporaryDirectory() as run:
         data = args.data or synthetic.write(run)

@@ -23,7 +23,10 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
 
+import fairseq_casrnn
 from fairseq_casrnn import allocation, precision
+
+fairseq_casrnn.register()
 
 USER_DIR = str(Path(__file__).parents[1] / "fairseq_casrnn")
 PEER = "lstm"
