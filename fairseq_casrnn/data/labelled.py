@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from fairseq_casrnn import register
 from fairseq_casrnn.data import symbols
 from fairseq_casrnn.data.folder import (
     binarise,
@@ -198,6 +199,7 @@ def add_words(dictionary, folder: Path) -> None:
     path = folder / "input0" / "dict.txt"
     if not path.is_file():
         raise UserError(f"{path} does not exist; give --words-of the data-bin of a prepared corpus")
+    register()  # fairseq reads dictionaries as this package does
     with explained():
         other = Dictionary.load(str(path))
     for word in without_fillers(other):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairseq_casrnn import register
 from fairseq_casrnn.data import symbols
 from fairseq_casrnn.data.command import (
     Parser,
@@ -118,6 +119,7 @@ def binarise(text: Path, dest: Path, files: Sequence[str] = SPLITS) -> None:
         from fairseq import options
         from fairseq_cli import preprocess
 
+        register()  # fairseq reads text as this package does
         try:
             preprocess.main(options.get_preprocessing_parser().parse_args(command))
         finally:

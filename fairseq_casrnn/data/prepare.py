@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fairseq_casrnn import register
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
 from fairseq_casrnn.data.command import captured_log, check_min_count, is_prepared, keep_options
 from fairseq_casrnn.data.folder import prepared_folder
@@ -119,6 +120,7 @@ def binarise(text: Path, kind: str, source: str, target: str, dest: Path, *extra
         from fairseq import options
         from fairseq_cli import preprocess
 
+        register()  # fairseq reads text as this package does
         try:
             preprocess.main(options.get_preprocessing_parser().parse_args([*command, *extra]))
         finally:

@@ -119,6 +119,7 @@ def _run_generate(command: list[str], file: TextIO) -> str:
         from fairseq.dataclass.utils import convert_namespace_to_omegaconf
         from fairseq_cli import generate as fairseq_generate
 
+        fairseq_casrnn.register()
         parser = options.get_generation_parser()
         parser.error = _option_error  # its own prints hundreds of options first
         args = options.parse_args_and_arch(parser, input_args=command)
