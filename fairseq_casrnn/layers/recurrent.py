@@ -20,65 +20,45 @@ from . import convert
 from .stack import RecurrentStack, TorchOptions
 
 
-class LSTM(convert.LikeTorchLSTM, RecurrentStack):
+class _PlainStack(RecurrentStack):
+    """A stack of cells without options of their own, of the family ``name``."""
+
+    name: str
+
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bidirectional=False,
+        dropout=0.0,
+        engine=None,
+        **torch_options: Unpack[TorchOptions],
+    ):
+        sizes = (input_size, hidden_size, num_layers)
+        super().__init__(self.name, *sizes, bidirectional, dropout, engine=engine, **torch_options)
+
+
+class LSTM(convert.LikeTorchLSTM, _PlainStack):
     """Stacked LSTM. Blocks i f g o; one bias a layer."""
 
-    def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bidirectional=False,
-        dropout=0.0,
-        engine=None,
-        **torch_options: Unpack[TorchOptions],
-    ):
-        sizes = (input_size, hidden_size, num_layers)
-        super().__init__(
-            "stacked_lstm", *sizes, bidirectional, dropout, engine=engine, **torch_options
-        )
+    name = "stacked_lstm"
 
 
-class NormalizedLSTM(RecurrentStack):
+class NormalizedLSTM(_PlainStack):
     """LSTM with softmax over input and forget gate (S-LSTM paper, eq. 1). Blocks i f g o."""
 
-    def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bidirectional=False,
-        dropout=0.0,
-        engine=None,
-        **torch_options: Unpack[TorchOptions],
-    ):
-        sizes = (input_size, hidden_size, num_layers)
-        super().__init__(
-            "normalized_lstm", *sizes, bidirectional, dropout, engine=engine, **torch_options
-        )
+    name = "normalized_lstm"
 
 
-class GRU(RecurrentStack):
+class GRU(_PlainStack):
     """Gated recurrent unit as cuDNN has it. Blocks r z n.
 
     ``bias_n_l{k}`` is the reset gate's inner bias. The state is h alone:
     ``output, h_n = layer(x, h_0)``.
     """
 
-    def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bidirectional=False,
-        dropout=0.0,
-        engine=None,
-        **torch_options: Unpack[TorchOptions],
-    ):
-        sizes = (input_size, hidden_size, num_layers)
-        super().__init__(
-            "stacked_gru", *sizes, bidirectional, dropout, engine=engine, **torch_options
-        )
+    name = "stacked_gru"
 
     @classmethod
     def from_torch_gru(cls, gru: nn.GRU) -> GRU:
@@ -123,40 +103,22 @@ class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
         return f"{super().extra_repr()}, lam={self.lam!r}"
 
 
-class HighwayLSTM(convert.LikeTorchLSTM, RecurrentStack):
+class HighwayLSTM(convert.LikeTorchLSTM, _PlainStack):
     """Highway LSTM (CAS-LSTM paper, eq. 17-18). Blocks i f g o, above the bottom also d."""
 
-    def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=2,
-        bidirectional=False,
-        dropout=0.0,
-        engine=None,
-        **torch_options: Unpack[TorchOptions],
-    ):
-        sizes = (input_size, hidden_size, num_layers)
-        super().__init__(
-            "highway_lstm", *sizes, bidirectional, dropout, engine=engine, **torch_options
-        )
+    name = "highway_lstm"
+
+    def __init__(self, input_size, hidden_size, num_layers=2, *args, **kwargs):
+        super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
 
 
-class DGLSTM(RecurrentStack):
+class DGLSTM(_PlainStack):
     """Depth-gated LSTM (its paper's eq. 12-18), with peepholes. Blocks i f g o, above also d."""
 
-    def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=2,
-        bidirectional=False,
-        dropout=0.0,
-        engine=None,
-        **torch_options: Unpack[TorchOptions],
-    ):
-        sizes = (input_size, hidden_size, num_layers)
-        super().__init__("dg_lstm", *sizes, bidirectional, dropout, engine=engine, **torch_options)
+    name = "dg_lstm"
+
+    def __init__(self, input_size, hidden_size, num_layers=2, *args, **kwargs):
+        super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
 
 
 class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
