@@ -141,16 +141,16 @@ class SentenceStateLSTM(nn.Module):
         Raises:
             UserError: shapes that do not fit.
         """
+        expected = self.input_size, self.weight_ih.dtype
         if isinstance(x, PackedSequence):
-            return run_packed(self._forward, x, lengths)
-        check_input(x, self.input_size, self.weight_ih.dtype, self.batch_first)
+            return run_packed(self._forward, x, lengths, *expected)
+        check_input(x, *expected, self.batch_first)
         words, g = self._forward(to_time_first(x, self.batch_first), lengths)
         g = g.squeeze(0) if x.dim() == 2 else g
         return from_time_first(words, x, self.batch_first), without_view(g)
 
     def _forward(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         """:meth:`forward` for x ``(T, B, input_size)``."""
-        check_input(x, self.input_size, self.weight_ih.dtype)
         steps, batch, _ = x.shape
         engine = self.engine if readable(*self.parameters()) else "reference"
         words = words_of(engine, x, check_lengths(lengths, steps, batch, x.device))

@@ -109,15 +109,18 @@ def unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
     return pad_packed_sequence(packed)
 
 
-def run_packed(forward: Callable, packed: PackedSequence, lengths: Tensor | None):
+def run_packed(
+    forward: Callable, packed: PackedSequence, lengths: Tensor | None, size: int, dtype: torch.dtype
+):
     """``forward(x, lengths)``, whose first result is ``(T, B, …)``, from and to packed sequences.
 
     Raises:
-        UserError: ``lengths`` beside a packed sequence.
+        UserError: ``lengths`` beside a packed sequence; input that :func:`check_input` refuses.
     """
     if lengths is not None:
         raise UserError("a PackedSequence has its own lengths; leave lengths out")
     x, lengths = unpack(packed)
+    check_input(x, size, dtype)
     output, *rest = forward(x, lengths)
     return repack(output, lengths, packed), *rest
 

@@ -119,9 +119,10 @@ class ShortcutStackedLSTM(nn.Module):
         Raises:
             UserError: shapes that do not fit.
         """
+        expected = self.input_size, self.layers[0].weight_ih_l0.dtype
         if isinstance(x, PackedSequence):
-            return run_packed(self._forward, x, lengths)
-        check_input(x, self.input_size, self.layers[0].weight_ih_l0.dtype, self.batch_first)
+            return run_packed(self._forward, x, lengths, *expected)
+        check_input(x, *expected, self.batch_first)
         output, (h_n, c_n) = self._forward(to_time_first(x, self.batch_first), lengths)
         if x.dim() == 2:
             h_n, c_n = (without_view(part.squeeze(1)) for part in (h_n, c_n))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from typing import TypedDict
@@ -239,9 +240,11 @@ class RecurrentStack(nn.Module):
         Raises:
             UserError: shapes that do not fit.
         """
+        expected = self.input_size, self.weight_ih_l0.dtype
         if isinstance(x, PackedSequence):
-            return run_packed(lambda y, n: self._forward(y, state, n, tokens), x, lengths)
-        check_input(x, self.input_size, self.weight_ih_l0.dtype, self.batch_first)
+            forward = functools.partial(self._forward, state=state, tokens=tokens)
+            return run_packed(forward, x, lengths, *expected)
+        check_input(x, *expected, self.batch_first)
         single = x.dim() == 2
         if single:
             state = self._map_state(lambda part: part.unsqueeze(1), state)
@@ -249,7 +252,7 @@ class RecurrentStack(nn.Module):
         elif self.batch_first and tokens is not None:
             tokens = tokens.transpose(0, 1)
         y = to_time_first(x, self.batch_first)
-        output, final = self._forward(y, state, lengths, tokens)
+        output, final = self._forward(y, lengths, state, tokens)
         if single:
             final = self._map_state(lambda part: without_view(part.squeeze(1)), final)
         return from_time_first(output, x, self.batch_first), final
@@ -260,9 +263,8 @@ class RecurrentStack(nn.Module):
             return tuple(map(function, state))
         return state if state is None else function(state)
 
-    def _forward(self, x, state, lengths, tokens):
+    def _forward(self, x, lengths, state, tokens):
         """:meth:`forward` for x ``(T, B, input_size)``."""
-        check_input(x, self.input_size, self.weight_ih_l0.dtype)
         steps, batch, _ = x.shape
         lengths = check_lengths(lengths, steps, batch, x.device)
         mask = None
