@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from fairseq_casrnn import output
+from fairseq_casrnn import output, register
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError, one_sentence, printable
 from fairseq_casrnn.mistakes.files import disk_full
@@ -125,6 +125,24 @@ def check_min_count(args: argparse.Namespace) -> None:
     """Raise UserError where ``--min-count`` is not positive."""
     if args.min_count < 1:
         raise UserError(f"--min-count is {args.min_count}; it must be at least 1")
+
+
+def run_preprocess(command: list[str]) -> None:
+    """``fairseq-preprocess`` with the options ``command`` in this process, without its log.
+
+    That is in the folder of its output as well.
+    """
+    with captured_log():
+        from fairseq import options
+        from fairseq_cli import preprocess
+
+        register()  # fairseq reads text as this package does
+        try:
+            preprocess.main(options.get_preprocessing_parser().parse_args(command))
+        finally:
+            for handler in list(preprocess.logger.handlers):  # the log file
+                preprocess.logger.removeHandler(handler)
+                handler.close()
 
 
 def run_main(main: Callable[[], None]) -> int:

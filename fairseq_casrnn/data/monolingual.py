@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_casrnn import register
 from fairseq_casrnn.data import symbols
 from fairseq_casrnn.data.command import (
     Parser,
-    captured_log,
     is_prepared,
     keep_options,
     run_main,
+    run_preprocess,
     show,
 )
 from fairseq_casrnn.data.folder import prepared_folder
@@ -115,17 +114,7 @@ def binarise(text: Path, dest: Path, files: Sequence[str] = SPLITS) -> None:
     for split, names in zip(SPLITS, files, strict=True):
         paths = ",".join(str(text / f"{name}.txt") for name in names.split(","))
         command += [f"--{split}pref", paths]
-    with captured_log():  # it is in dest/preprocess.log as well
-        from fairseq import options
-        from fairseq_cli import preprocess
-
-        register()  # fairseq reads text as this package does
-        try:
-            preprocess.main(options.get_preprocessing_parser().parse_args(command))
-        finally:
-            for handler in list(preprocess.logger.handlers):  # the log file
-                preprocess.logger.removeHandler(handler)
-                handler.close()
+    run_preprocess(command)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,9 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairseq_casrnn import register
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
-from fairseq_casrnn.data.command import captured_log, check_min_count, is_prepared, keep_options
+from fairseq_casrnn.data.command import check_min_count, is_prepared, keep_options, run_preprocess
 from fairseq_casrnn.data.folder import prepared_folder
 from fairseq_casrnn.data.text import check_parallel, write_lines
 from fairseq_casrnn.errors import UserError
@@ -116,17 +115,7 @@ def binarise(text: Path, kind: str, source: str, target: str, dest: Path, *extra
     command = ["--destdir", str(dest), "--source-lang", source, "--target-lang", target]
     for name in SPLITS:
         command += [f"--{name}pref", str(text / f"{name}.{kind}")]
-    with captured_log():  # it is in dest/preprocess.log as well
-        from fairseq import options
-        from fairseq_cli import preprocess
-
-        register()  # fairseq reads text as this package does
-        try:
-            preprocess.main(options.get_preprocessing_parser().parse_args([*command, *extra]))
-        finally:
-            for handler in list(preprocess.logger.handlers):  # the log file
-                preprocess.logger.removeHandler(handler)
-                handler.close()
+    run_preprocess([*command, *extra])
 
 
 def _report(corpus: Corpus, stage: Path) -> None:
