@@ -23,8 +23,9 @@ LARGE_NARROW = 64
 
 def is_narrow(x: Tensor, engine: str | None = None) -> bool:
     """Whether products of the rows ``x`` (*, I) are to have their factors rounded to bfloat16."""
-    module, rows = _extension(x, engine), x.shape[:-1].numel()
-    return module is not None and rows >= LARGE_NARROW and module.is_narrow(x, rows)
+    rows = x.shape[:-1].numel()
+    module = _extension(x, engine) if rows >= LARGE_NARROW else None
+    return module is not None and module.is_narrow(x, rows)
 
 
 def linear(
