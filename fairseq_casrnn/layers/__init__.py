@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Unpack
 
 from ..cells import FAMILIES, family
 from .dropout import dropout_probability
@@ -11,7 +10,7 @@ from .pooling import Pooling
 from .recurrent import CASLSTM, DGLSTM, GRU, LSTM, HighwayLSTM, NormalizedLSTM, SecondOrderLSTM
 from .sentence_state import SentenceStateLSTM
 from .shortcut import ShortcutStackedLSTM
-from .stack import RecurrentStack, TorchOptions
+from .stack import RecurrentStack
 
 LAYERS = {
     "stacked_lstm": LSTM,
@@ -33,9 +32,11 @@ def build(
     dropout: float = 0.0,
     options=None,
     engine: str | None = None,
-    **torch_options: Unpack[TorchOptions],
+    **others,
 ) -> RecurrentStack:
     """A stack of the family ``name``; ``options`` is any object with its options as attributes.
+
+    ``others`` are further arguments of the layer's constructor, such as ``batch_first``.
 
     A single layer gets no dropout, without the warning that its constructor would give.
 
@@ -45,8 +46,8 @@ def build(
     fields = [f.name for f in dataclasses.fields(family(name).options)]
     chosen = {key: getattr(options, key) for key in fields if hasattr(options, key)}
     sizes = (input_size, hidden_size, num_layers)
-    if num_layers == 1:
-        dropout = 0.0 * dropout_probability(dropout)
+    if num_layers == 1 and dropout_probability(dropout):
+        dropout = 0.0
     if name in LAYERS:
         return LAYERS[name](
             *sizes,
@@ -54,10 +55,10 @@ def build(
             dropout=dropout,
             engine=engine,
             **chosen,
-            **torch_options,
+            **others,
         )
     options = family(name).options(**chosen)
-    return RecurrentStack(name, *sizes, bidirectional, dropout, options, engine, **torch_options)
+    return RecurrentStack(name, *sizes, bidirectional, dropout, options, engine, **others)
 
 
 __all__ = [

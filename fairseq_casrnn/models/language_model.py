@@ -8,7 +8,6 @@ import torch
 from fairseq.models import FairseqIncrementalDecoder, FairseqLanguageModel, register_model
 from torch import nn
 
-from .. import layers
 from ..cells import FAMILIES
 from ..errors import UserError
 from ..explain import explained
@@ -20,8 +19,6 @@ from .config import (
     check_probabilities,
     check_sizes,
     config_for,
-    option_names,
-    spelled_as_options,
     warn_of_single_layers,
 )
 from .dropout import Dropout
@@ -274,17 +271,11 @@ class RecurrentLanguageModel(Portable, FairseqLanguageModel):
         sizes = (cfg.decoder_embed_dim, cfg.decoder_hidden_size, cfg.decoder_layers)
         between = dropout(cfg, "decoder_dropout_between")
         path = getattr(cfg, "assignment_path", None)
-        if path is None:
-            return build_stack(cls.cell_name, cfg, *sizes, dropout=between)
-        with spelled_as_options(option_names(cls.cell_name)):
-            return layers.SecondOrderLSTM(
-                *sizes,
-                num_cells=cfg.num_cells,
-                dropout=between if cfg.decoder_layers > 1 else 0.0,
-                routing="assignment",
-                assignment=read_assignment(path, dictionary, cfg.num_cells),
-                engine=cfg.engine,
-            )
+        routing = {}
+        if path is not None:
+            table = read_assignment(path, dictionary, cfg.num_cells)
+            routing = {"routing": "assignment", "assignment": table}
+        return build_stack(cls.cell_name, cfg, *sizes, dropout=between, **routing)
 
 
 def output_size(cfg) -> int:
