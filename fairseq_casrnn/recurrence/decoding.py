@@ -7,13 +7,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from . import attention_cpp, autocast, engine_name
+from . import attention_cpp, attention_triton, autocast, engine_name
 from .attention import Decode, Layer, run_reference
-from .attention_cpp import COMPILED, Steps
+from .attention_cpp import COMPILED
 from .attention_eager import EAGER
 from .attention_loop import run as run_fused
 from .inputs import kept
 from .memory import readable
+from .triton_loop import say
 
 
 def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
@@ -26,6 +27,11 @@ def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
     fused = all(layer.cell.is_fused() for layer in d.layers)
     if name == "reference" or not fused or d.h0.size(1) == 0 or not _readable(d):
         return run_reference(d)
+    if name == "triton":
+        reason = attention_triton.why_unsupported(d)
+        if reason is None:
+            return attention_triton.run(d)
+        say("eager", reason)
     wide = kept(dtype)
     if wide != dtype:  # in half precision, the loop in single
         layers = [layer_in_dtype(layer, wide) for layer in d.layers]
@@ -35,7 +41,7 @@ def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
     return run_fused(d, COMPILED if compiled else EAGER)
 
 
-def steps(engine: str | None, d: Decode, source: Tensor | None, input_feed: bool) -> Steps | None:
+def steps(engine: str | None, d: Decode, source: Tensor | None, input_feed: bool):
     """The loop step by step for beam search; see :class:`.attention_cpp.Steps`.
 
     None where there is no compiled loop for it, or where gradients are wanted.
@@ -43,9 +49,12 @@ def steps(engine: str | None, d: Decode, source: Tensor | None, input_feed: bool
     device = d.h0.device.type
     if torch.is_grad_enabled() or autocast(device) or not _readable(d):
         return None
-    if engine_name(engine, device) != "cpp" or not attention_cpp.supports(d):
-        return None
-    return Steps(d, source, input_feed)
+    name = engine_name(engine, device)
+    if name == "cpp" and attention_cpp.supports(d):
+        return attention_cpp.Steps(d, source, input_feed)
+    if name == "triton" and attention_triton.why_unsupported(d) is None:
+        return attention_triton.Steps(d, source, input_feed)
+    return None
 
 
 def _readable(d: Decode) -> bool:

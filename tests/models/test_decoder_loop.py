@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recurrence import decoding
+from fairseq_casrnn.recurrence import decoding, triton_loop
 from fairseq_casrnn.recurrence.attention import Decode, Layer, run_reference
 
 T, B, S, E, H, L = 4, 3, 5, 6, 4, 3
@@ -34,6 +34,20 @@ MASK = torch.arange(S).unsqueeze(0) >= torch.tensor([[5], [2], [3]])
 def fused(request):
     """The loop of an engine, to be compared with the reference's."""
     return functools.partial(decoding.run, request.param)
+
+
+every_stepping = pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param(
+            "cpp", marks=pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="not compiled")
+        ),
+        pytest.param(
+            "triton",
+            marks=pytest.mark.skipif(not triton_loop.interpreting(), reason="for the interpreter"),
+        ),
+    ],
+)
 
 
 def dropout_mask(*shape, seed):
@@ -159,16 +173,16 @@ def test_sizes_that_are_no_multiple_of_a_vector(fused, case, size):
 
 
 @every_family
-@pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
+@every_stepping
 @pytest.mark.parametrize("size", [5, 70])
-def test_compiled_steps(case, size):
+def test_compiled_steps(case, size, engine):
     """Rows that share a sentence, and change places, against the loop over rows of their own."""
     decode, _ = make(case, dropout=False, soft=False, size=size)
     embedded, order = decode.embedded, torch.tensor([2, 0, 0, 1])
     source = torch.tensor([1, 1, 0])
     with torch.no_grad():
         own = {name: getattr(decode, name)[source] for name in ("keys", "values", "mask")}
-        steps = decoding.steps("cpp", decode, source, input_feed=True)
+        steps = decoding.steps(engine, decode, source, input_feed=True)
         plain = run_reference(replace(decode, **own))
         for t in range(2):
             assert_close(steps.step(embedded[t]), [part[t] for part in plain])
@@ -180,14 +194,14 @@ def test_compiled_steps(case, size):
 
 
 @every_family
-@pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
-def test_the_order_of_rows_stays_the_callers(case):
+@every_stepping
+def test_the_order_of_rows_stays_the_callers(case, engine):
     """It need not be dense, and may be used for something else once it is given."""
     decode, _ = make(case, dropout=False, soft=False)
     order = torch.tensor([2, 0, 0, 0, 1, 0])[::2]
     rows = order.clone()
     with torch.no_grad():
-        steps = decoding.steps("cpp", decode, None, input_feed=True)
+        steps = decoding.steps(engine, decode, None, input_feed=True)
         plain = run_reference(decode)
         steps.step(decode.embedded[0])
         steps.reorder(order)

@@ -1,0 +1,153 @@
+"""Attention for RB rows of the batch at once, inside a larger kernel.
+
+Each program has rows of its own: their scores, softmax and weighted sum need no other program.
+Tiles of the source are SPAN positions by CHUNK features. All arithmetic is in the precision of
+``alphas``.
+
+Shapes: keys and values ``(B', span, size)``; ``source`` ``(B,)``, which of the B' each row reads,
+or None when they are the same; padding ``(B', span)`` bool or None; alphas ``(B, span)``.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+STAGES = tl.constexpr(2)
+
+
+@triton.jit
+def matched(
+    query, memory, row, ok, sentence, position, span, like, size: tl.constexpr,
+    RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Products ``(RB, SPAN)`` of each row's query with its memory at ``position``."""
+    wide = like.dtype.element_ty
+    total = tl.zeros((RB, SPAN), wide)
+    here = (sentence[:, None] * span + position[None, :]) * size
+    known = ok[:, None] & (position < span)[None, :]
+    for d in tl.range(0, size, CHUNK, num_stages=STAGES):
+        depth = d + tl.arange(0, CHUNK)
+        mask = ok[:, None] & (depth < size)[None, :]
+        at = row[:, None] * size + depth[None, :]
+        q = tl.load(query + at, mask=mask, other=0.0, cache_modifier=".cg").to(wide)
+        mask = known[:, :, None] & (depth < size)[None, None, :]
+        m = tl.load(memory + here[:, :, None] + depth[None, None, :], mask=mask, other=0.0)
+        total += tl.sum(m.to(wide) * q[:, None, :], axis=2)
+    return total
+
+
+@triton.jit
+def weigh(
+    weights, memory, out, row, ok, sentence, span, size: tl.constexpr,
+    RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Writes the sums of each row's memory, by ``weights`` (B, span), to ``out`` (B, size)."""
+    for d in tl.range(0, size, CHUNK, num_stages=STAGES):
+        depth = d + tl.arange(0, CHUNK)
+        total = tl.zeros((RB, CHUNK), weights.dtype.element_ty)
+        for s in range(0, span, SPAN):
+            position = s + tl.arange(0, SPAN)
+            known = ok[:, None] & (position < span)[None, :]
+            w = tl.load(weights + row[:, None] * span + position[None, :], mask=known, other=0.0)
+            at = (sentence[:, None] * span + position[None, :]) * size
+            mask = known[:, :, None] & (depth < size)[None, None, :]
+            m = tl.load(memory + at[:, :, None] + depth[None, None, :], mask=mask, other=0.0)
+            total += tl.sum(m.to(total.dtype) * w[:, :, None], axis=1)
+        at = row[:, None] * size + depth[None, :]
+        tl.store(out + at, total, mask=ok[:, None] & (depth < size)[None, :])
+
+
+@triton.jit
+def rows_of(source, first, batch, LAST: tl.constexpr, begin, RB: tl.constexpr):
+    """The RB rows from ``begin`` on of a tile of LAST rows, which are there, their sentences."""
+    one = begin + tl.arange(0, RB)
+    row = first + one
+    ok = (one < LAST) & (row < batch)
+    sentence = row
+    if source is not None:
+        sentence = tl.load(source + row, mask=ok, other=0).to(tl.int32)
+    return row, ok, sentence
+
+
+@triton.jit
+def attend(
+    query, keys, values, padding, source, alphas, context, first, batch, span,
+    size: tl.constexpr, ROWS: tl.constexpr, RB: tl.constexpr, SPAN: tl.constexpr,
+    CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Writes the attention's weights and the context ``(B, size)`` of this program's rows.
+
+    query is ``(B, size)``; first is the first row of the tile that the programs share.
+    """
+    for begin in range(tl.program_id(1) * RB, ROWS, tl.num_programs(1) * RB):
+        row, ok, sentence = rows_of(source, first, batch, ROWS, begin, RB)
+        best = tl.full((RB,), float("-inf"), alphas.dtype.element_ty)
+        total = tl.zeros((RB,), alphas.dtype.element_ty)
+        for s in range(0, span, SPAN):
+            position = s + tl.arange(0, SPAN)
+            scores = matched(
+                query, keys, row, ok, sentence, position, span, alphas, size, RB, SPAN, CHUNK
+            )
+            there = ok[:, None] & (position < span)[None, :]
+            known = there
+            if padding is not None:
+                at = sentence[:, None] * span + position[None, :]
+                known = there & (tl.load(padding + at, mask=there, other=1) == 0)
+            scores = tl.where(known, scores, float("-inf"))
+            tl.store(alphas + row[:, None] * span + position[None, :], scores, mask=there)
+            new = tl.maximum(best, tl.max(scores, axis=1))
+            base = tl.where(new == float("-inf"), 0.0, new)  # so far all is padding
+            total = total * tl.exp(best - base) + tl.sum(tl.exp(scores - base[:, None]), axis=1)
+            best = new
+        tl.debug_barrier()
+        for s in range(0, span, SPAN):
+            position = s + tl.arange(0, SPAN)
+            at = row[:, None] * span + position[None, :]
+            mask = ok[:, None] & (position < span)[None, :]
+            scores = tl.load(alphas + at, mask=mask, other=0.0)
+            tl.store(alphas + at, tl.exp(scores - best[:, None]) / total[:, None], mask=mask)
+        tl.debug_barrier()
+        weigh(alphas, values, context, row, ok, sentence, span, size, RB, SPAN, CHUNK)
+
+
+@triton.jit
+def attend_backward(
+    d_context, keys, values, source, alphas, grad_alphas, d_scores, step, d_query, first, batch,
+    span,
+    size: tl.constexpr, ROWS: tl.constexpr, RB: tl.constexpr, SPAN: tl.constexpr,
+    CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Writes the gradients of the scores ``(B, span)`` and of the query, for this program's rows.
+
+    d_context is ``(B, size)``; grad_alphas comes from outside, or is None. The step's rows of
+    alphas, grad_alphas and d_scores begin at ``step``. At padding alphas and the gradient are 0.
+    """
+    alphas += step
+    d_scores += step
+    if grad_alphas is not None:
+        grad_alphas += step
+    for begin in range(tl.program_id(1) * RB, ROWS, tl.num_programs(1) * RB):
+        row, ok, sentence = rows_of(source, first, batch, ROWS, begin, RB)
+        total = tl.zeros((RB,), alphas.dtype.element_ty)
+        for s in range(0, span, SPAN):
+            position = s + tl.arange(0, SPAN)
+            at = row[:, None] * span + position[None, :]
+            mask = ok[:, None] & (position < span)[None, :]
+            d_alpha = matched(
+                d_context, values, row, ok, sentence, position, span, alphas, size, RB, SPAN, CHUNK
+            )
+            if grad_alphas is not None:
+                d_alpha += tl.load(grad_alphas + at, mask=mask, other=0.0)
+            tl.store(d_scores + at, d_alpha, mask=mask)
+            total += tl.sum(tl.load(alphas + at, mask=mask, other=0.0) * d_alpha, axis=1)
+        tl.debug_barrier()
+        for s in range(0, span, SPAN):
+            position = s + tl.arange(0, SPAN)
+            at = row[:, None] * span + position[None, :]
+            mask = ok[:, None] & (position < span)[None, :]
+            d_alpha = tl.load(d_scores + at, mask=mask, other=0.0)
+            alpha = tl.load(alphas + at, mask=mask, other=0.0)
+            tl.store(d_scores + at, alpha * (d_alpha - total[:, None]), mask=mask)
+        tl.debug_barrier()
+        weigh(d_scores, keys, d_query, row, ok, sentence, span, size, RB, SPAN, CHUNK)

@@ -1,0 +1,281 @@
+"""The decoder loop with attention in Triton: all steps and layers in one launch.
+
+A program has a tile of ROWS rows of the batch and UNITS hidden units, in every layer. Programs with
+the same rows meet at a counter whenever one is to read what the others have written: in a step once
+after each layer, once after the attention's weights, of which each computes those of some rows, and
+once after the output. They must be on the GPU at the same time, so the launch is cooperative. Where
+there are more tiles of rows than room, programs go on to further tiles, since rows are independent.
+
+Triton's interpreter runs one program after another. There a launch is for one PHASE of one step,
+and the programs do not meet.
+
+Shapes: T steps, B rows, H units (``size``), L layers, S source positions (``span``), D units of a
+mixture's attention; the upper layers' tensors are stacked, so that depth is a loop. See
+:class:`.attention_triton.Buffers`.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .triton_attention import attend, attend_backward
+from .triton_cells import tanh
+from .triton_decoder_layers import layer_backward, layer_forward, mixture_scores_grad
+from .triton_products import accumulate, accumulate_back
+from .triton_sequences import factor, meet
+from .triton_tiles import load
+
+ALL = tl.constexpr(-1)
+APART = tl.constexpr(32)
+"""Elements between two counters, for each to have a cache line."""
+FORWARD = ("bottom", "upper", "attend", "output")
+BACKWARD = ("feed", "attend", "top", "upper", "between", "bottom")
+
+
+@triton.jit
+def after(count, met, PHASE: tl.constexpr):
+    """Wait for the programs with the same rows, the ``met``-th time; returns how often they met."""
+    if PHASE == ALL:
+        met += 1
+        meet(count + tl.program_id(0) * APART, met * tl.num_programs(1))
+    return met
+
+
+INTEGERS = ["batch", "span", "steps", "layers", "begin", "end", "first", "last"]
+"""Arguments for whose values no kernel is compiled apart."""
+
+
+@triton.jit(do_not_specialize=[*INTEGERS, "plane", "hop"])
+def decode_forward(
+    gx, w_ih0, w_hh0, rows0, attention0, routed, gates0, inner0, mixture0,
+    w_ih, w_hh, bias, rows, attention, gates, inner, mixture,
+    hs, states, feed, fed, outs, ups, drop_layers, drop_out,
+    keys, values, padding, source, alphas, context, w_out, temperature, count,
+    batch, span, steps, layers, plane, hop, begin, end, first, last,
+    size: tl.constexpr, stride: tl.constexpr, out_stride: tl.constexpr, LOWER: tl.constexpr,
+    BLOCKS0: tl.constexpr, PRODUCTS0: tl.constexpr, ADDED0: tl.constexpr, PARAMS0: tl.constexpr,
+    BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr, PARAMS: tl.constexpr,
+    CELLS: tl.constexpr, FEED: tl.constexpr, cell0: tl.constexpr, cell: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, WAYS: tl.constexpr, DEPTH: tl.constexpr,
+    RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr, FACTOR: tl.constexpr,
+    PRECISION: tl.constexpr, PHASE: tl.constexpr,
+):  # fmt: skip
+    """Steps ``begin`` to ``end``; layers ``first`` to ``last`` are the upper ones.
+
+    stride and out_stride are between rows of w_ih0 and w_out, which are parts of larger ones. In hs
+    and states, layers are ``plane`` rows apart and steps ``hop``. The bottom layer reads at first
+    ``feed`` ``(B, H)``, or nothing, and then the rows of ``fed``.
+    """
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
+    plane, hop = plane.to(tl.int64) * size, hop.to(tl.int64) * size
+    rows_of_layer = steps.to(tl.int64) * batch
+    met = 0
+    for tile in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
+        row = tile * ROWS + tl.arange(0, ROWS)[:, None]
+        inside, mask = row < batch, (row < batch) & (unit < size)
+        here = row * size + unit
+        for t in range(begin, end):
+            now = begin.to(tl.int64) * batch + (t - begin) * batch
+            old, new = t * hop, (t + 1) * hop
+            if PHASE == ALL or PHASE == 0:
+                x, has_x = feed, inside
+                if feed is None:
+                    x, has_x = fed + (now - batch) * size, inside & (t > 0)
+                layer_forward(
+                    x, has_x, hs + old, states + old, w_ih0, w_hh0,
+                    gx, None, rows0, gates0, inner0, None, attention0, routed, mixture0,
+                    temperature, hs + new, states + new, drop_layers, ups, layers > 1,
+                    row, unit, batch, 0, now, now,
+                    stride, size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, CELLS, cell0,
+                    ROWS, UNITS, WAYS, DEPTH, FACTOR, PRECISION, FEED,
+                )  # fmt: skip
+                met = after(count, met, PHASE)
+            for k in range(first, last):
+                j = k - 1  # among the upper layers
+                at = j * rows_of_layer + now
+                below, mine = j * plane, (j + 1) * plane
+                x = hs + below + new
+                if ups is not None:
+                    x = ups + at * size
+                lower = None
+                if LOWER:
+                    lower = states + below + new
+                layer_forward(
+                    x, inside, hs + mine + old, states + mine + old,
+                    w_ih, w_hh, None, bias, rows, gates, inner, lower, attention, None, mixture,
+                    temperature, hs + mine + new, states + mine + new, drop_layers, ups,
+                    k + 1 < layers, row, unit, batch, j, at, at + rows_of_layer,
+                    size, size, BLOCKS, PRODUCTS, ADDED, PARAMS, CELLS, cell,
+                    ROWS, UNITS, WAYS, DEPTH, FACTOR, PRECISION, True,
+                )  # fmt: skip
+                met = after(count, met, PHASE)
+            top = hs + (layers - 1) * plane + new
+            if PHASE == ALL or PHASE == 2:
+                attend(
+                    top, keys, values, padding, source, alphas + now * span, context,
+                    tile * ROWS, batch, span, size, ROWS, RB, SPAN, CHUNK,
+                )  # fmt: skip
+                met = after(count, met, PHASE)
+            if PHASE == ALL or PHASE == 3:
+                total = (tl.zeros((ROWS, UNITS), states.dtype.element_ty),)
+                total = accumulate(
+                    total, top + row * size, inside, w_out, unit, size, out_stride, size, 1,
+                    DEPTH, FACTOR, PRECISION,
+                )  # fmt: skip
+                c = tl.load(context + here, mask=mask, other=0.0, cache_modifier=".cg")
+                out = tanh(total[0] + c).to(fed.dtype.element_ty)
+                if drop_out is not None:
+                    tl.store(outs + now * size + here, out, mask=mask)
+                    kept = out.to(states.dtype.element_ty)
+                    out = (kept * load(drop_out + now * size + here, mask, states)).to(out.dtype)
+                tl.store(fed + now * size + here, out, mask=mask)
+                met = after(count, met, PHASE)
+
+
+@triton.jit(do_not_specialize=INTEGERS)
+def decode_backward(
+    w_ih0, w_hh0, rows0, attention0, gates0, inner0, mixture0, d_gates0, d_products0, d_rows0,
+    d_mixture0, w_ih, w_hh, rows, attention, gates, inner, mixture, d_gates, d_products, d_rows,
+    d_mixture, hs, states, outs, drop_layers, drop_out, keys, values, source, alphas, w_out,
+    temperature, grad_out, grad_alphas, d_states, d_pre, d_scores, d_query, d_up, count,
+    batch, span, steps, layers, begin, end, first, last,
+    size: tl.constexpr, stride: tl.constexpr, out_stride: tl.constexpr, LOWER: tl.constexpr,
+    BLOCKS0: tl.constexpr, PRODUCTS0: tl.constexpr, ADDED0: tl.constexpr, PARAMS0: tl.constexpr,
+    GRADS0: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
+    PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, PARTS: tl.constexpr,
+    cell0: tl.constexpr, cell: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, WAYS: tl.constexpr, DEPTH: tl.constexpr,
+    RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr, FACTOR: tl.constexpr,
+    PRECISION: tl.constexpr, PHASE: tl.constexpr,
+):  # fmt: skip
+    """Steps from ``end`` back to ``begin``; upper layers from ``last`` back to ``first``.
+
+    d_states ``(L, B, H)`` is the gradient of the states after the last step and becomes that of the
+    initial ones; d_pre ``(T, B, H)`` that of the output before its tanh. d_query and d_up
+    ``(B, H)`` are of one step: of the attention's query, and of a layer's h from above. d_mixture
+    ``(T, PARTS, B, CELLS)`` has the parts of the mixtures' weights' gradients, by unit tile.
+    """
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
+    rows_of_layer = steps.to(tl.int64) * batch
+    plane = (rows_of_layer + batch) * size
+    met = 0
+    for tile in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
+        row = tile * ROWS + tl.arange(0, ROWS)[:, None]
+        inside, mask = row < batch, (row < batch) & (unit < size)
+        here = row * size + unit
+        zero = tl.zeros((ROWS, UNITS), states.dtype.element_ty)
+        for back in range(end - begin):
+            t = end - 1 - back
+            now = t.to(tl.int64) * batch
+            then = (now + batch) * size
+            is_last = (t + 1 == steps).to(tl.int32)
+            after_it = inside & (is_last == 0)
+            if PHASE == ALL or PHASE == 0:
+                d = zero
+                if w_ih0 is not None:
+                    d = accumulate_back(
+                        d, d_gates0 + (now + batch + row) * (BLOCKS0 * size), after_it, w_ih0, unit,
+                        stride, size, BLOCKS0 * size, DEPTH, FACTOR, PRECISION,
+                    )  # fmt: skip
+                    if CELLS > 0 and temperature is not None:
+                        d += through_mixture(
+                            d_mixture0 + (now + batch) * (PARTS * CELLS),
+                            mixture0 + (now + batch) * CELLS, attention0, temperature,
+                            row, after_it, unit, batch, zero, states, stride, size,
+                            CELLS, ROWS, WAYS, PARTS, FACTOR, PRECISION,
+                        )  # fmt: skip
+                if grad_out is not None:
+                    d += load(grad_out + now * size + here, mask, states)
+                if drop_out is not None:
+                    d *= load(drop_out + now * size + here, mask, states)
+                out = load(outs + now * size + here, mask, states)
+                d = (d * (1.0 - out * out)).to(d_pre.dtype.element_ty)
+                tl.store(d_pre + now * size + here, d, mask=mask)
+                met = after(count, met, PHASE)
+            if PHASE == ALL or PHASE == 1:
+                attend_backward(
+                    d_pre + now * size, keys, values, source, alphas, grad_alphas, d_scores,
+                    now * span, d_query,
+                    tile * ROWS, batch, span, size, ROWS, RB, SPAN, CHUNK,
+                )  # fmt: skip
+                met = after(count, met, PHASE)
+            d_h = zero
+            if PHASE == ALL or PHASE == 2:
+                d_h = tl.load(d_query + here, mask=mask, other=0.0, cache_modifier=".cg")
+                d_h = accumulate_back(
+                    d_h, d_pre + (now + row) * size, inside, w_out, unit, out_stride, size, size,
+                    DEPTH, FACTOR, PRECISION,
+                )  # fmt: skip
+                if PHASE != ALL:
+                    tl.store(d_up + here, d_h, mask=mask)
+            for i in range(last - first):
+                j = last - 2 - i  # among the upper layers
+                at = j * rows_of_layer + now
+                below, mine = j * plane, (j + 1) * plane
+                lower, d_lower = None, None
+                if LOWER:
+                    lower, d_lower = states + below + then, d_states + j * batch * size
+                if PHASE == ALL or PHASE == 3:
+                    if PHASE != ALL:
+                        d_h = load(d_up + here, mask, states)
+                    layer_backward(
+                        d_h, gates, d_gates, d_products, w_hh + j * (PRODUCTS * size * size),
+                        rows + j * (PARAMS * size),
+                        d_rows + (tl.program_id(0) * (layers - 1) + j) * (PARAMS * size),
+                        inner, lower, d_lower, mixture, d_mixture,
+                        states + mine + now * size, states + mine + then,
+                        d_states + (j + 1) * batch * size, row, unit, batch, is_last, at, PARTS,
+                        size, BLOCKS, PRODUCTS, ADDED, PARAMS, GRADS, CELLS, cell,
+                        ROWS, UNITS, DEPTH, FACTOR, PRECISION,
+                    )  # fmt: skip
+                    met = after(count, met, PHASE)
+                if PHASE == ALL or PHASE == 4:
+                    d_h = accumulate_back(
+                        zero, d_gates + (at + row) * (BLOCKS * size), inside,
+                        w_ih + j * (BLOCKS * size * size), unit, size, size, BLOCKS * size,
+                        DEPTH, FACTOR, PRECISION,
+                    )  # fmt: skip
+                    if CELLS > 0 and temperature is not None:
+                        d_h += through_mixture(
+                            d_mixture + at * (PARTS * CELLS), mixture + at * CELLS,
+                            attention + j * (CELLS * size), temperature,
+                            row, inside, unit, batch, zero, states, size, size,
+                            CELLS, ROWS, WAYS, PARTS, FACTOR, PRECISION,
+                        )  # fmt: skip
+                    if drop_layers is not None:
+                        d_h *= load(drop_layers + at * size + here, mask, states)
+                    if PHASE != ALL:
+                        tl.store(d_up + here, d_h, mask=mask)
+            if PHASE == ALL or PHASE == 5:
+                if PHASE != ALL:
+                    d_h = load(d_up + here, mask, states)
+                layer_backward(
+                    d_h, gates0, d_gates0, d_products0, w_hh0, rows0,
+                    d_rows0 + tl.program_id(0) * (PARAMS0 * size), inner0, None, None,
+                    mixture0, d_mixture0, states + now * size, states + then, d_states,
+                    row, unit, batch, is_last, now, PARTS,
+                    size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, GRADS0, CELLS, cell0,
+                    ROWS, UNITS, DEPTH, FACTOR, PRECISION,
+                )  # fmt: skip
+                met = after(count, met, PHASE)
+
+
+@triton.jit
+def through_mixture(
+    parts, mixture, attention, temperature, row, inside, unit, batch, zero, like,
+    stride: tl.constexpr, size: tl.constexpr, CELLS: tl.constexpr, ROWS: tl.constexpr,
+    WAYS: tl.constexpr, PARTS: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The gradient ``(ROWS, UNITS)`` of what a mixture's attention reads."""
+    ways = tl.arange(0, WAYS)
+    d = mixture_scores_grad(
+        parts, mixture, temperature, row, inside, ways[None, :], batch, like,
+        CELLS, ROWS, WAYS, PARTS,
+    )  # fmt: skip
+    mask = (ways < CELLS)[:, None] & (unit < size)
+    w = tl.load(attention + ways[:, None] * stride + unit, mask=mask, other=0.0)
+    return tl.dot(
+        factor(d, FACTOR, PRECISION), factor(w, FACTOR, PRECISION), zero,
+        input_precision=PRECISION, out_dtype=zero.dtype,
+    )  # fmt: skip

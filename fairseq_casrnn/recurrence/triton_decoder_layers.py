@@ -1,0 +1,252 @@
+"""One decoder layer at one time step on a tile, for the kernels of :mod:`.triton_decoder`.
+
+Pointers are to the step's first row; ``row`` ``(ROWS, 1)`` and ``unit`` ``(1, UNITS)`` are the
+tile. Shapes, with B rows and H units: x, h ``(B, H)``; state, c or, of a cell without c, h; gates
+``(B, BLOCKS*H)``; inner ``(B, H)``, the part of U h that is not simply added; lower ``(B, H)``, the
+cell below; mixture ``(B, CELLS)`` weights of CELLS cells. See :mod:`.triton_cells` for the cells.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from . import triton_cells as cells
+from .triton_products import accumulate, accumulate_back
+from .triton_tiles import load, load_blocks, store_blocks
+
+lstm_forward, lstm_backward = cells.lstm_forward, cells.lstm_backward
+
+
+@triton.jit
+def column(tile, ways, one):
+    """The column ``(ROWS, 1)`` number ``one`` of ``tile``, whose columns are numbered ``ways``."""
+    return tl.sum(tl.where(ways == one, tile, 0.0), axis=1)[:, None]
+
+
+@triton.jit
+def mixture_weights(
+    x, has_x, attention, routed, temperature, inside, ways, like, stride: tl.constexpr,
+    size: tl.constexpr, CELLS: tl.constexpr, ROWS: tl.constexpr, WAYS: tl.constexpr,
+    DEPTH: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
+):  # fmt: skip
+    """Weights ``(ROWS, WAYS)`` of the mixture's cells, for rows ``x`` and scores ``routed``.
+
+    A softmax at ``temperature``, or without it 1 for the highest score.
+    """
+    wide = like.dtype.element_ty
+    scores = (tl.zeros((ROWS, WAYS), wide),)
+    if FEED:
+        scores = accumulate(
+            scores, x, has_x, attention, ways, CELLS, stride, size, 1, DEPTH, FACTOR, PRECISION
+        )
+    scores = scores[0]
+    if routed is not None:
+        scores += tl.load(routed + ways, mask=inside & (ways < CELLS), other=0.0).to(wide)
+    scores = tl.where(ways < CELLS, scores, float("-inf"))
+    if temperature is None:
+        weights = tl.where(ways == tl.argmax(scores, axis=1)[:, None], 1.0, 0.0).to(wide)
+    else:
+        e = tl.exp((scores - tl.max(scores, axis=1)[:, None]) / tl.load(temperature).to(wide))
+        weights = e / tl.sum(e, axis=1)[:, None]
+    return weights
+
+
+@triton.jit
+def mixture_scores_grad(
+    parts, mixture, temperature, row, inside, ways, batch, like, CELLS: tl.constexpr,
+    ROWS: tl.constexpr, WAYS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """Gradients ``(ROWS, WAYS)`` of a mixture's scores, from parts of those of its weights.
+
+    parts is ``(PARTS, B, CELLS)``: each program with the same rows wrote what its units make.
+    """
+    mask = inside & (ways < CELLS)
+    d_alpha = tl.zeros((ROWS, WAYS), like.dtype.element_ty)
+    for part in range(PARTS):
+        at = parts + (part * batch + row) * CELLS + ways
+        d_alpha += tl.load(at, mask=mask, other=0.0, cache_modifier=".cg")
+    alpha = tl.load(mixture + row * CELLS + ways, mask=mask, other=0.0, cache_modifier=".cg")
+    d = alpha * (d_alpha - tl.sum(alpha * d_alpha, axis=1)[:, None])
+    return d / tl.load(temperature).to(like.dtype.element_ty)
+
+
+@triton.jit
+def layer_forward(
+    x, has_x, h, state, w_ih, w_hh, gx, bias, rows, gates, inner, lower, attention, routed, mixture,
+    temperature, new_h, new_state, drop, up, goes_up, row, unit, batch, layer, at, up_at,
+    stride: tl.constexpr, size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
+    ADDED: tl.constexpr, PARAMS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, WAYS: tl.constexpr, DEPTH: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
+):  # fmt: skip
+    """Writes h, the state, what goes up after dropout, and activated gates and inner if wanted.
+
+    The gates' sums start from ``gx`` (T, B, BLOCKS*H), or from ``bias``. ``has_x`` are the rows
+    whose x counts; without FEED there is no x at all. ``goes_up``: another layer reads h.
+    Parameters are stacked, this is number ``layer``. What is kept of each step starts at row
+    ``at``, in drop and up at ``up_at``.
+    """
+    inside, mask = row < batch, (row < batch) & (unit < size)
+    here = row * size + unit
+    past = load(state + here, mask, new_state)
+    zero = tl.zeros((ROWS, UNITS), new_state.dtype.element_ty)
+    kept = at + row
+    x += row * size
+    h += row * size
+    w_ih += layer * (BLOCKS * size * size)
+    w_hh += layer * (PRODUCTS * size * size)
+    if CELLS > 0:
+        ways = tl.arange(0, WAYS)[None, :]
+        if attention is not None:
+            attention += layer * (CELLS * size)
+        if routed is not None:
+            routed += kept * CELLS
+        weights = mixture_weights(
+            x, has_x, attention, routed, temperature, inside, ways, new_state, stride, size,
+            CELLS, ROWS, WAYS, DEPTH, FACTOR, PRECISION, FEED,
+        )  # fmt: skip
+        if mixture is not None:
+            there = inside & (ways < CELLS) & (tl.program_id(1) == 0)
+            tl.store(mixture + kept * CELLS + ways, weights, mask=there)
+        new, made = zero, zero
+        for s in range(CELLS):
+            block = 4 * s * size
+            sums = starts(gx, bias, layer, block, kept, unit, mask, zero, size, BLOCKS, 4)
+            if FEED:
+                sums = accumulate(
+                    sums, x, has_x, w_ih + block * stride, unit, size, stride, size, 4,
+                    DEPTH, FACTOR, PRECISION,
+                )  # fmt: skip
+            sums = accumulate(
+                sums, h, inside, w_hh + block * size, unit, size, size, size, 4,
+                DEPTH, FACTOR, PRECISION,
+            )  # fmt: skip
+            a, c_s, h_s, _ = lstm_forward(sums, past, 0.0, 0.0, ())
+            alpha = column(weights, ways, s)
+            new += alpha * h_s
+            made += alpha * c_s
+            if gates is not None:
+                store_blocks(gates + kept * (BLOCKS * size) + block + unit, size, 4, mask, a)
+    else:
+        p = load_blocks(rows + layer * (PARAMS * size) + unit, size, PARAMS, unit < size, new_state)
+        sums = starts(gx, bias, layer, 0, kept, unit, mask, zero, size, BLOCKS, BLOCKS)
+        if FEED:
+            sums = accumulate(
+                sums, x, has_x, w_ih, unit, size, stride, size, BLOCKS, DEPTH, FACTOR, PRECISION
+            )
+        parts = ()
+        for k in tl.static_range(PRODUCTS):
+            parts = parts + ((sums[k] if k < ADDED else zero),)
+        parts = accumulate(
+            parts, h, inside, w_hh, unit, size, size, size, PRODUCTS, DEPTH, FACTOR, PRECISION
+        )
+        a = ()
+        for k in tl.static_range(BLOCKS):
+            a = a + ((parts[k] if k < ADDED else sums[k]),)
+        below, u_h = 0.0, 0.0
+        if lower is not None:
+            below = load(lower + here, mask, new_state)
+        if ADDED < PRODUCTS:
+            u_h = parts[ADDED]
+        a, made, new, u_h = cell(a, past, below, u_h, p)
+        if gates is not None:
+            store_blocks(gates + kept * (BLOCKS * size) + unit, size, BLOCKS, mask, a)
+            if ADDED < PRODUCTS:
+                tl.store(inner + kept * size + unit, u_h, mask=mask)
+    tl.store(new_state + here, made, mask=mask)
+    tl.store(new_h + here, new.to(new_h.dtype.element_ty), mask=mask)
+    if drop is not None:
+        mask = mask & goes_up
+        there = (up_at + row) * size + unit
+        new = new.to(new_h.dtype.element_ty).to(zero.dtype) * load(drop + there, mask, new_state)
+        tl.store(up + there, new.to(up.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def starts(
+    gx, bias, layer, block, row, unit, mask, zero, size: tl.constexpr, BLOCKS: tl.constexpr,
+    COUNT: tl.constexpr,
+):  # fmt: skip
+    """What COUNT blocks of gates' sums from ``block`` on are before the products are added."""
+    sums = ()
+    for k in tl.static_range(COUNT):
+        at = block + k * size + unit
+        if gx is not None:
+            sums = sums + (tl.load(gx + row * (BLOCKS * size) + at, mask=mask, other=0.0)
+                           .to(zero.dtype),)  # fmt: skip
+        else:
+            b = tl.load(bias + layer * (BLOCKS * size) + at, mask=unit < size, other=0.0)
+            sums = sums + (zero + b.to(zero.dtype),)
+    return sums
+
+
+@triton.jit
+def layer_backward(
+    d_h, gates, d_gates, d_products, w_hh, rows, d_rows, inner, lower, d_lower,
+    mixture, d_mixture, state, new_state, d_state, row, unit, batch, last, step,
+    PARTS: tl.constexpr, size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
+    PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, FACTOR: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The gradients of the gates' sums, and of the state before, which replaces ``d_state``.
+
+    d_h is the gradient of h from above; what comes through U h of the step after is added, unless
+    this is the ``last``. What is kept of each step starts at row ``step``. d_lower, the gradient of
+    the cell below, is added to. d_mixture ``(T, PARTS, B, CELLS)`` gets these units' part of the
+    gradient of the mixture's weights, d_rows ``(PARAMS, H)`` that of elementwise parameters.
+    """
+    inside, mask = row < batch, (row < batch) & (unit < size)
+    here = row * size + unit
+    width: tl.constexpr = (BLOCKS if ADDED == PRODUCTS else PRODUCTS) * size
+    after = inside & (last == 0)
+    d_h = accumulate_back(
+        d_h, d_products + (step + batch + row) * width, after, w_hh, unit, size, size,
+        PRODUCTS * size, DEPTH, FACTOR, PRECISION,
+    )  # fmt: skip
+    past = load(state + here, mask, d_state)
+    d_new = load(d_state + here, mask, d_state)
+    kept = step + row
+    at = kept * (BLOCKS * size) + unit
+    if CELLS > 0:
+        parts = (step * PARTS + tl.program_id(1) * batch + row) * CELLS
+        d_past = tl.zeros_like(past)
+        for s in range(CELLS):
+            block = 4 * s * size
+            a = load_blocks(gates + at + block, size, 4, mask, d_state)
+            c_s = a[0] * a[2] + a[1] * past
+            h_s = a[3] * cells.tanh(c_s)
+            d_alpha = tl.sum(d_h * h_s + d_new * c_s, axis=1)[:, None]
+            if d_mixture is not None:
+                tl.store(d_mixture + parts + s, d_alpha, mask=inside)
+            alpha = tl.load(mixture + kept * CELLS + s, mask=inside, other=0.0)
+            d_a, d_past_s, _, _, _ = lstm_backward(
+                a, past, c_s, 0.0, 0.0, (), alpha * d_h, alpha * d_new
+            )
+            store_blocks(d_gates + at + block, size, 4, mask, d_a)
+            d_past += d_past_s
+    else:
+        p = load_blocks(rows + unit, size, PARAMS, unit < size, d_state)
+        a = load_blocks(gates + at, size, BLOCKS, mask, d_state)
+        below, u_h = 0.0, 0.0
+        if lower is not None:
+            below = load(lower + here, mask, d_state)
+        if ADDED < PRODUCTS:
+            u_h = load(inner + kept * size + unit, mask, d_state)
+        new = load(new_state + here, mask, d_state)
+        d_a, d_past, d_below, d_inner, d_p = cell(a, past, new, below, u_h, p, d_h, d_new)
+        store_blocks(d_gates + at, size, BLOCKS, mask, d_a)
+        if ADDED < PRODUCTS:
+            there = d_products + kept * width + unit
+            store_blocks(there, size, ADDED, mask, d_a)
+            tl.store(there + ADDED * size, d_inner.to(d_products.dtype.element_ty), mask=mask)
+        if d_lower is not None:
+            before = load(d_lower + here, mask, d_state)
+            tl.store(d_lower + here, before + d_below, mask=mask)
+        if GRADS > 0:
+            one = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+            for k in tl.static_range(GRADS):
+                total = load(d_rows + k * size + one, one < size, d_state)
+                tl.store(d_rows + k * size + one, total + tl.sum(d_p[k], axis=0), mask=one < size)
+    tl.store(d_state + here, d_past, mask=mask)
