@@ -1,0 +1,161 @@
+"""How long Triton compiles the layers' kernels, and what they take of a multiprocessor.
+
+    python benchmarks/compiling.py [--sizes 256,1024] [--cells cas_lstm] [--precisions bf16,tf32]
+
+Prints a Markdown table. Every kernel is compiled for an H100 or H200 (sm_90) with an empty cache;
+no GPU is needed. Seconds are a processor's, so that other processes matter little; the first kernel
+takes half a second more. ``stack`` is what spilled registers take, in bytes a thread. The cell is
+that of an upper layer, so that it reads the cell below.
+
+Beyond the usual options, --batch and --steps choose the input's shape, which should not matter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="casrnn-compiling-")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import machine
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+
+from fairseq_casrnn import layers, recurrence
+from fairseq_casrnn.cells import FAMILIES
+from fairseq_casrnn.recurrence import triton_loop
+
+PRECISIONS = {  # dtype, and torch's precision of products in float32
+    "bf16": (torch.bfloat16, "highest"),
+    "fp16": (torch.float16, "highest"),
+    "tf32": (torch.float32, "high"),
+    "float32": (torch.float32, "highest"),
+}
+COLUMNS = ["kernel", "cell", "H", "precision", "seconds", "of which ptxas", "lines of PTX"]
+COLUMNS += ["registers", "stack", "shared memory, KB"]
+
+
+class NoGPU:
+    """As much of Triton's driver as compiling for an H100 or H200 needs."""
+
+    def get_current_target(self):
+        """Of compute capability 9.0."""
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        """A number that no GPU has, for Triton keeps kernels by it."""
+        return -1
+
+    def get_current_stream(self, device):
+        """None is used."""
+        return 0
+
+
+def resources(kernel) -> tuple[int, int]:
+    """Registers, and bytes of stack, of a thread."""
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+        command = [str(tool), "--dump-resource-usage", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(rf"Function {kernel.name}:\s*REG:(\d+) STACK:(\d+)", text)
+    return int(found[1]), int(found[2])
+
+
+def seconds_used() -> float:
+    """Of a processor, by this process and the ones that it has run."""
+    return sum(os.times()[:4])
+
+
+class Compiled:
+    """The kernels compiled since the last :meth:`take`, with their seconds."""
+
+    def __init__(self):
+        self.rows, self.names, self.stages, self.original = [], set(), {}, triton.JITFunction.run
+
+    def listen(self, *, times, **_) -> None:
+        """Called by Triton after each compilation, in microseconds."""
+        self.stages = {name: spent / 1e6 for name, spent in times.lowering_stages}
+
+    def run(self, kernel, *args, warmup, **kwargs):
+        """In place of a launch."""
+        start, self.stages = seconds_used(), {}
+        made = self.original(kernel, *args, warmup=True, **kwargs)
+        if self.stages:
+            self.rows.append((made, seconds_used() - start, self.stages))
+
+    def take(self) -> list[tuple]:
+        """Kernel, seconds and seconds by stage of each."""
+        rows, self.rows = self.rows, []
+        return rows
+
+
+def train(name: str, size: int, dtype: torch.dtype, batch: int, steps: int) -> None:
+    """Forward and backward of the upper one of two layers."""
+    cell = layers.build(name, 1, 1, 2).cells[1]
+    weight = torch.zeros(cell.hh_blocks * size, size, dtype=dtype, requires_grad=True)
+    state = weight.detach().new_zeros(batch, size)
+    gx = state.new_zeros(steps, batch, cell.ih_blocks * size)
+    extra = None
+    if cell.lower_cell or cell.routes:
+        extra = state.new_zeros(steps, batch, cell.routes or size).float().requires_grad_()
+        extra = extra.to(dtype) if cell.routes else extra
+    params = [state.new_zeros(*([] if n is None else [n]), size) for _, n in cell.params]
+    params = [p.requires_grad_() for p in params]
+    c0 = state if cell.has_cell else None
+    hs, *_ = recurrence.run("triton", cell, gx, weight, state, c0, extra, params=params)
+    hs.sum().backward()
+
+
+def measure(args) -> list[list[str]]:
+    """The table's rows."""
+    compiled, rows = Compiled(), []
+    triton.runtime.driver.set_active(NoGPU())
+    triton.knobs.compilation.listener = compiled.listen
+    with (
+        mock.patch.object(triton_loop, "interpreting", return_value=True),
+        mock.patch.object(triton.JITFunction, "run", lambda *a, **kw: compiled.run(*a, **kw)),
+    ):
+        for size in args.sizes:
+            for precision in args.precisions:
+                dtype, products = PRECISIONS[precision]
+                torch.set_float32_matmul_precision(products)
+                for name in args.cells:
+                    train(name, size, dtype, args.batch, args.steps)
+                    for kernel, seconds, stages in compiled.take():
+                        registers, stack = resources(kernel)
+                        rows.append([
+                            kernel.name, name, str(size), precision, f"{seconds:.1f}",
+                            f"{stages['cubin']:.1f}", f"{kernel.asm['ptx'].count(chr(10)):,}",
+                            str(registers), str(stack), f"{kernel.metadata.shared / 1024:.0f}",
+                        ])  # fmt: skip
+                        print(f"| {' | '.join(rows[-1])} |", flush=True)
+    return rows
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    sizes = lambda text: [machine.positive(part) for part in text.split(",")]  # noqa: E731
+    parser.add_argument("--sizes", type=sizes, default=[256, 1024], help="of the hidden state")
+    parser.add_argument("--cells", type=machine.names_of(FAMILIES), default=["cas_lstm"])
+    precisions = machine.names_of(PRECISIONS)
+    parser.add_argument("--precisions", type=precisions, default=list(PRECISIONS))
+    parser.add_argument("--batch", type=machine.positive, default=64)
+    parser.add_argument("--steps", type=machine.positive, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}")
+    measure(args)
+
+
+if __name__ == "__main__":
+    main()
