@@ -10,7 +10,7 @@ the new c (or h), h and inner as the backward wants it. What a cell has not is 0
 
 Every backward has those, activated, and ``new`` (the c or h that the step made), ``dh`` and
 ``dnew`` (the gradient of ``new`` that does not come through h); it returns the gradients of the
-sums, of ``past``, ``lower``, ``inner`` and ``p``.
+sums, of ``past``, ``lower``, ``inner`` and ``p``. What a cell has not has the gradient 0, or ().
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def lstm_backward(a, past, new, lower, inner, p, dh, dnew):
     i, f, g, o = a
     d_o, dc = output_backward(o, new, dh, dnew)
     d_a = (dsigmoid(dc * g, i), dsigmoid(dc * past, f), dtanh(dc * i, g), d_o)
-    return d_a, dc * f, lower, inner, p
+    return d_a, dc * f, 0.0, 0.0, ()
 
 
 @triton.jit
@@ -89,7 +89,7 @@ def normalized_backward(a, past, new, lower, inner, p, dh, dnew):
     d_difference = dsigmoid(dc * (g - past), share)
     d_g = dc * share
     d_a = (dsigmoid(d_difference, i), dsigmoid(-d_difference, f), dtanh(d_g, g), d_o)
-    return d_a, dc - d_g, lower, inner, p
+    return d_a, dc - d_g, 0.0, 0.0, ()
 
 
 @triton.jit
@@ -107,7 +107,7 @@ def cas_backward(a, past, new, lower, inner, p, dh, dnew):
     d_past, d_below = dc * p[0], dc * p[1]
     d_f, d_v = dsigmoid(d_past * past, f), dsigmoid(d_below * lower, v)
     d_a = (dsigmoid(dc * g, i), d_f, dtanh(dc * i, g), d_o, d_v)
-    return d_a, d_past * f, d_below * v, inner, (dc * f * past, dc * v * lower)
+    return d_a, d_past * f, d_below * v, 0.0, (dc * f * past, dc * v * lower)
 
 
 @triton.jit
@@ -126,7 +126,7 @@ def highway_backward(a, past, new, lower, inner, p, dh, dnew):
     d_d = dsigmoid(dc * lower, d)
     d_a = (dsigmoid(dc * g, i), dsigmoid(dc * past, f), dtanh(dc * i, g), d_o, d_d)
     d_past, d_lower = dc * f + d_d * p[0], dc * d + d_d * p[1]
-    return d_a, d_past, d_lower, inner, (d_d * past, d_d * lower)
+    return d_a, d_past, d_lower, 0.0, (d_d * past, d_d * lower)
 
 
 @triton.jit
@@ -146,7 +146,7 @@ def peephole_backward(a, past, new, lower, inner, p, dh, dnew):
     d_i, d_f = dsigmoid(dc * g, i), dsigmoid(dc * past, f)
     d_past = dc * f + d_i * p[0] + d_f * p[1]
     d_p = (d_i * past, d_f * past, d_o * new)
-    return (d_i, d_f, dtanh(dc * i, g), d_o), d_past, lower, inner, d_p
+    return (d_i, d_f, dtanh(dc * i, g), d_o), d_past, 0.0, 0.0, d_p
 
 
 @triton.jit
@@ -167,7 +167,7 @@ def depth_gated_backward(a, past, new, lower, inner, p, dh, dnew):
     d_i, d_f, d_d = dsigmoid(dc * g, i), dsigmoid(dc * past, f), dsigmoid(dc * lower, d)
     d_past = dc * f + d_i * p[0] + d_f * p[1] + d_d * p[3]
     d_p = (d_i * past, d_f * past, d_o * new, d_d * past, d_d * lower)
-    return (d_i, d_f, dtanh(dc * i, g), d_o, d_d), d_past, dc * d + d_d * p[4], inner, d_p
+    return (d_i, d_f, dtanh(dc * i, g), d_o, d_d), d_past, dc * d + d_d * p[4], 0.0, d_p
 
 
 @triton.jit
@@ -188,4 +188,4 @@ def gru_backward(a, past, new, lower, inner, p, dh, dnew):
     d_n = dtanh(dh - d_past, n)
     d_inner = d_n * r
     d_a = (dsigmoid(d_n * inner, r), dsigmoid(dh * (past - n), z), d_n)
-    return d_a, d_past, lower, d_inner, (d_inner,)
+    return d_a, d_past, 0.0, d_inner, (d_inner,)

@@ -10,7 +10,21 @@ import triton
 import triton.language as tl
 
 from . import triton_cells as cells
-from .triton_tiles import backward_tile, forward_tile, load, load_blocks, tile
+from .triton_tiles import (
+    backward_tile,
+    forward_tile,
+    load,
+    load_blocks,
+    load_gradients,
+    load_inputs,
+    load_saved,
+    store_products,
+    store_rest,
+    store_saved,
+    store_sums,
+    tile,
+    zeros,
+)
 
 FORWARD = {
     "lstm": cells.lstm_forward,
@@ -44,15 +58,18 @@ def forward_step(
     ROWS: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
     """Step t; see :func:`.triton_tiles.forward_tile`."""
-    row, unit, mask = tile(batch, size, ROWS, UNITS)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
+    row, inside, mask = tile(tl.program_id(0), batch, unit, size, ROWS)
     at = t.to(tl.int64) * batch + row
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
     u_h = load_blocks(products + row * (PRODUCTS * size) + unit, size, PRODUCTS, mask, gates)
     past = load(states + at * size + unit, mask, gates)
-    forward_tile(
-        gates, bias, u_h, inner, extra, p, hs, states, past, at, batch, unit, row < batch, mask,
-        size, BLOCKS, ADDED, CELLS, KEEP, cell,
-    )  # fmt: skip
+    sums, others = load_inputs(gates, bias, extra, at, unit, inside, mask, size, BLOCKS, CELLS)
+    a, u_h, state, h = forward_tile(
+        sums, others, u_h, past, p, BLOCKS, ADDED, inner is not None, CELLS, cell
+    )
+    tl.store(hs + (at + batch) * size + unit, h.to(hs.dtype.element_ty), mask=mask)
+    store_saved(gates, inner, states, a, u_h, state, at, batch, unit, mask, size, BLOCKS, KEEP)
 
 
 @triton.jit(do_not_specialize=["t", "batch", "steps"])
@@ -68,14 +85,22 @@ def backward_step(
     dh and d_state ``(B, H)`` hold the gradients from the step after, of h through U and of the
     state; d_state becomes that of the step before.
     """
-    row, unit, mask = tile(batch, size, ROWS, UNITS)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
+    row, inside, mask = tile(tl.program_id(0), batch, unit, size, ROWS)
     at = t.to(tl.int64) * batch + row
     here = row * size + unit
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    d_past = backward_tile(
-        gates, d_gates, inner, d_products, extra, d_extra, p, d_rows, states, grad_h, grad_state,
-        load(dh + here, mask, gates), load(d_state + here, mask, gates),
-        at, batch, steps, unit, row < batch, mask,
-        size, BLOCKS, PRODUCTS, GRADS, CELLS, UNITS, cell,
+    saved = load_saved(gates, states, inner, extra, at, unit, inside, mask, size, BLOCKS, CELLS)
+    new = load(states + (at + batch) * size + unit, mask, gates)
+    grads = load_gradients(grad_h, grad_state, gates, at * size + unit, mask)
+    d_h, d_new = load(dh + here, mask, gates), load(d_state + here, mask, gates)
+    d_a, d_inner, d_others, d_past, d_p = backward_tile(
+        saved, new, d_h + grads[0], d_new + grads[1], p, zeros(new, GRADS), GRADS, CELLS, cell
+    )
+    store_products(d_gates, inner, d_products, d_a, d_inner, at, unit, mask, size, BLOCKS, PRODUCTS)
+    store_rest(
+        d_gates, inner, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask, size,
+        BLOCKS, CELLS,
     )  # fmt: skip
     tl.store(d_state + here, d_past, mask=mask)
+    store_sums(d_rows, d_p, tl.program_id(0), unit, size, GRADS)

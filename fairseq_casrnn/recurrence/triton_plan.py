@@ -1,23 +1,27 @@
 """Whether the kernels of :mod:`.triton_sequences` can run a layer, their tiles and their launch.
 
-U is spread over the programs of a tile of rows, and all programs must be on the GPU at once, one a
-multiprocessor, so there must be memory and multiprocessors enough.
-
-Tiles depend on the batch, and a kernel is compiled for each: batches of very different sizes cost
-some compilations more (seconds to two minutes each, kept in Triton's cache).
+A multiprocessor runs one program, and all that wait for each other must be on the GPU at once:
+UNITS is chosen so that there are at least as many multiprocessors as tiles of units. A kernel is
+compiled for a layer's size and dtype, and for two heights of tiles of rows, whatever the batch.
 """
 
 from __future__ import annotations
 
-import itertools
+import functools
 import os
 from typing import NamedTuple
 
 import torch
 
-LOADED = 128
-"""Rows of tiles that are loaded before the first is multiplied: as many as registers hold."""
-SPARE = 4 * 1024
+HEIGHTS = 16, 32
+"""Rows of a tile: few, so that a batch is spread over the GPU; more where not all fit at once."""
+DEPTHS = 256, 128
+"""Columns that are loaded, and multiplied, at once."""
+WARPS = 8
+"""Of a program; they share out the sum of a product."""
+SUMS = 32 * 16 * 5
+"""Elements of products' results that the registers of each warp have room for at once."""
+SPARE = 1024
 """Bytes of a multiprocessor's memory left for anything but products' factors."""
 H200 = 132, 227 * 1024
 """Multiprocessors, and bytes of memory that a program may have on each."""
@@ -66,37 +70,66 @@ def wanted() -> bool:
     return os.environ.get("CASRNN_TRITON_SEQUENCES", "1") not in OFF
 
 
-def plan(cell, weight_hh: torch.Tensor, batch: int) -> Plan | None:
-    """How a sequence is launched whole, with as few rows a program as there is room for, or None.
+def plan(cell, weight_hh: torch.Tensor, batch: int, backwards: bool = False) -> Plan | None:
+    """How a sequence is launched whole, or None where it is not.
 
     Args:
         cell: the cell.
         weight_hh: ``(hh_blocks*H, H)``.
         batch: number of rows.
+        backwards: whether it is the backward.
     """
     size, dtype = weight_hh.size(1), weight_hh.dtype
     known = dtype != torch.float64 or interpreting()
     if not (wanted() and known and meets(weight_hh.device)):
         return None
-    processors, memory = chip(weight_hh.device)
     factors = factors_of(dtype)
-    # Factors that are split in two are kept in two parts.
-    width = weight_hh.element_size() * (2 if factors["PRECISION"] == "tf32x3" else 1)
-    depth = 16 if size <= 16 else 32 if size <= 32 else 64
-    chunks = -(-size // depth)
-    # Rather more rows a program than few tiles loaded at once.
-    for least, rows, units in itertools.product((LOADED // 2, 1), (16, 32, 64, 128), (32, 16, 8)):
-        # Warps share out the larger side of a tile: of 16 rows and 16 units all would do the same.
-        if units == 32 and rows != 16:
-            continue
-        grid = -(-batch // rows), -(-size // units)
-        # What is left beside U holds the tiles that it is multiplied with.
-        left = (memory - SPARE) // (depth * width) - cell.hh_blocks * units * chunks
-        group = min(LOADED, left) // rows
-        if grid[0] * grid[1] <= processors and group * rows >= least:
-            tiles = {"ROWS": rows, "UNITS": units, "DEPTH": depth, "CHUNKS": chunks}
-            return Plan(grid, tiles | {"GROUP": group} | factors)
-    return None
+    processors, memory = chip(weight_hh.device)
+    parts = 2 if factors["PRECISION"] == "tf32x3" else 1
+    width = weight_hh.element_size()
+    tiles = layout(size, batch, cell.hh_blocks, backwards, width, parts, processors, memory)
+    if tiles is None:
+        return None
+    columns = -(-size // tiles["UNITS"])
+    grid = min(-(-batch // tiles["ROWS"]), processors // columns), columns
+    return Plan(grid, tiles | factors)
+
+
+@functools.lru_cache(maxsize=256)
+def layout(size, batch, blocks, backwards, width, parts, processors, memory) -> dict | None:
+    """The tiles' sizes, or None where no program has room for one.
+
+    Args:
+        size: H.
+        batch: number of rows.
+        blocks: of U.
+        backwards: whether the sum runs over the blocks' rows; otherwise each has its own result.
+        width: bytes of a weight.
+        parts: factors that it is kept as, in as many bytes each.
+        processors, memory: see :func:`chip`.
+    """
+    results, summed = (1, blocks * size) if backwards else (blocks, size)
+    units = next((n for n in (16, 32, 64) if -(-size // n) <= processors), None)
+    if units is None:
+        return None
+    rows = next(
+        (n for n in HEIGHTS if -(-batch // n) * -(-size // units) <= processors), HEIGHTS[-1]
+    )
+    groups = -(-results * rows * units // SUMS)
+    group = -(-results // groups)
+    tiles = {"ROWS": rows, "UNITS": units, "SPLIT": WARPS, "GROUP": group}
+    # The fewest columns beyond the end, in as few parts as possible.
+    depth = min(DEPTHS, key=lambda n: -(-summed // n) * n)
+    kept = -(-summed // depth) * depth * units * results * width * parts
+    # Beside them a part of the rows, or the results of all warps for four blocks at once.
+    scratch = max(rows * depth, WARPS * rows * units * (4 if group > 3 else 1)) * 4
+    if kept + scratch + SPARE <= memory:
+        return tiles | {"DEPTH": depth, "RESIDENT": True}
+    depth = DEPTHS[-1]
+    ahead = 2 * (rows + units * group) * depth * width  # two parts of both factors
+    if ahead + scratch + SPARE > memory:
+        return None
+    return tiles | {"DEPTH": depth, "RESIDENT": False}
 
 
 def factors_of(dtype: torch.dtype) -> dict:
@@ -123,27 +156,31 @@ def may_round() -> bool:
         return torch.backends.cuda.matmul.fp32_precision == "tf32"
 
 
+def counters(how: Plan, gates: torch.Tensor) -> torch.Tensor:
+    """What the programs of each tile of rows count their steps in, for gates ``(T, B, ·)``."""
+    return torch.zeros(
+        -(-gates.size(1) // how.tiles["ROWS"]), dtype=torch.int32, device=gates.device
+    )
+
+
 def launch(kernel, how: Plan, steps: int, /, backwards: bool = False, **arguments) -> None:
     """Run a kernel of :mod:`.triton_sequences` over all steps, the last one first if backwards.
 
     Raises:
         RefusedError: the programs do not fit on the GPU after all.
     """
-    tensor = arguments["gates"]
-    count = torch.zeros(how.grid[0], dtype=torch.int32, device=tensor.device)
-    arguments |= how.tiles | {"count": count}
+    arguments |= how.tiles | {"count": counters(how, arguments["gates"])}
     if interpreting():
         for t in reversed(range(steps)) if backwards else range(steps):
-            kernel[how.grid](**arguments, begin=t, end=t + 1, MEET=False)
+            kernel[how.grid](**arguments, begin=t, end=t + 1, BARRIER=False)
         return
     try:
         kernel[how.grid](
             **arguments,
             begin=0,
             end=steps,
-            MEET=True,
-            num_warps=4 if how.tiles["ROWS"] <= 64 else 8,
-            num_stages=1,
+            BARRIER=True,
+            num_warps=WARPS,
             launch_cooperative_grid=True,
         )
     except Exception as error:

@@ -1,13 +1,21 @@
-"""The kernels of engine ``triton`` that make a whole sequence in one launch.
+"""The kernels of engine ``triton`` that run a layer over all time steps in one launch.
 
-Each program keeps its part of U (all blocks for its UNITS hidden units) on the chip, and the state
-of its tile in registers. After each step the programs that work on the same rows of the batch meet
-at a counter, for every one reads all of h (or, backward, all gradients of U h) that the others have
-written. So they must all be on the GPU at the same time: such a kernel is launched as a cooperative
-grid, which fails rather than waits for ever.
+A program computes UNITS hidden units of a tile of ROWS rows of the batch, step by step, and keeps
+the tile's state in registers. Where they fit, it also keeps its rows of U (all blocks) in shared
+memory; elsewhere it reads them again at every step, from the second-level cache. After each step
+all programs of the same rows wait for each other, for each reads all of h (backward: all gradients
+of U h) that the others have written. They must therefore be on the GPU at the same time: such a
+kernel is launched as a cooperative grid, which fails rather than waits for ever. Rows are
+independent: where there are more tiles of rows than programs, a program takes one after another.
+
+What no other program reads is stored, and what does not depend on the neighbouring step loaded for
+the next, between arriving at the barrier and waiting there.
+
+The warps of a program share out the sum of a product, not its result: products have SPLIT parts as
+a third dimension. So each reads its own part of h and of U, which no other needs.
 
 Triton's interpreter runs one program after another. There a launch is for one step (``end`` =
-``begin`` + 1) and they do not meet (``MEET`` false).
+``begin`` + 1), without a barrier (``BARRIER`` false).
 """
 
 from __future__ import annotations
@@ -15,21 +23,52 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_tiles import backward_tile, forward_tile, load, load_blocks, tile
+from .triton_tiles import (
+    backward_tile,
+    forward_tile,
+    load,
+    load_blocks,
+    load_gradients,
+    load_inputs,
+    load_saved,
+    store_products,
+    store_rest,
+    store_saved,
+    store_sums,
+    tile,
+    zeros,
+)
+
+
+@triton.jit
+def arrive(count):
+    """Tell the other programs that what this one wrote before can be read."""
+    tl.debug_barrier()  # all threads have written before one releases
+    tl.atomic_add(count, 1, sem="release")
+
+
+@triton.jit
+def wait(count, goal):
+    """Wait until programs have arrived ``goal`` times in all; what they wrote is seen then.
+
+    Adding 0 is how Triton is told to load with acquire; the barrier puts all threads' reads after.
+    """
+    while tl.atomic_add(count, 0, sem="acquire") < goal:
+        pass
+    tl.debug_barrier()
 
 
 @triton.jit
 def meet(count, goal):
-    """Wait until programs have come here ``goal`` times in all; what they wrote is seen then.
+    """A barrier: :func:`arrive`, then :func:`wait`."""
+    arrive(count)
+    wait(count, goal)
 
-    The first barrier puts a program's writes before its thread's release, the second its reads
-    after the acquire; adding 0 is how Triton is told to load with acquire.
-    """
-    tl.debug_barrier()
-    tl.atomic_add(count, 1, sem="release")
-    while tl.atomic_add(count, 0, sem="acquire") < goal:
-        pass
-    tl.debug_barrier()
+
+@triton.jit
+def to_tf32(x):
+    """float32 rounded to TF32. The bits of NaN may become those of another number."""
+    return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -37,108 +76,141 @@ def factor(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
     """``x`` as a product's factor. Products in TF32 cut numbers off, which are rounded before."""
     x = x.to(FACTOR)
     if PRECISION == "tf32":
-        rounded = (x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
-        x = tl.where(x == x, rounded.to(tl.float32, bitcast=True), x)  # NaN stays NaN
+        x = tl.where(x == x, to_tf32(x), x)  # NaN stays NaN
     return x
 
 
 @triton.jit
-def load_parts(
-    pointer, inside, first: tl.constexpr, ALL: tl.constexpr, size: tl.constexpr,
-    DEPTH: tl.constexpr, CHUNKS: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Tiles ``(ROWS, DEPTH)``: GROUP of ALL parts from the first on, or as many as there are.
+def factors(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
+    """``x`` as a tuple of factors of which it is the sum: two in TF32 for all of float32."""
+    if PRECISION == "tf32x3":
+        high = to_tf32(x)
+        parts = (high, x - high)  # of NaN and infinity the rest is NaN
+    else:
+        parts = (factor(x, FACTOR, PRECISION),)
+    return parts
 
-    They are CHUNKS parts of rows that lie ``size`` apart, which other programs wrote: not from this
-    processor's cache.
+
+@triton.jit
+def add_product(x, u, total, PRECISION: tl.constexpr):
+    """``total`` plus the product of what :func:`factors` made."""
+    if PRECISION == "tf32x3":
+        total = tl.dot(x[1], u[0], total, input_precision="tf32", out_dtype=total.dtype)
+        total = tl.dot(x[0], u[1], total, input_precision="tf32", out_dtype=total.dtype)
+        total = tl.dot(x[0], u[0], total, input_precision="tf32", out_dtype=total.dtype)
+    else:
+        total = tl.dot(x[0], u[0], total, input_precision=PRECISION, out_dtype=total.dtype)
+    return total
+
+
+@triton.jit
+def load_rows(
+    pointer, inside, first, width: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """DEPTH columns from ``first`` on, of ``width``: ``(SPLIT, ROWS, DEPTH/SPLIT)``.
+
+    Other programs wrote them: not from this multiprocessor's own cache.
     """
-    tiles = ()
-    for part in tl.static_range(first, first + GROUP):
-        if part < ALL:
-            depth = (part % CHUNKS) * DEPTH + tl.arange(0, DEPTH)[None, :]
-            at = pointer + (part // CHUNKS) * size + depth
-            mask = inside & (depth < size)
-            x = tl.load(at, mask=mask, other=0.0, cache_modifier=".cg")
-            tiles = tiles + (factor(x, FACTOR, PRECISION),)
-    return tiles
+    part: tl.constexpr = DEPTH // SPLIT
+    column = first + tl.arange(0, SPLIT)[:, None, None] * part + tl.arange(0, part)[None, None, :]
+    mask = inside[None, :, :] & (column < width)
+    x = tl.load(pointer[None, :, :] + column, mask=mask, other=0.0, cache_modifier=".cg")
+    return factors(x, FACTOR, PRECISION)
 
 
 @triton.jit
 def load_weights(
-    weight, unit, across: tl.constexpr, along: tl.constexpr, size: tl.constexpr,
-    PRODUCTS: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr, FACTOR: tl.constexpr,
-    PRECISION: tl.constexpr,
+    weight, unit, first, size: tl.constexpr, width: tl.constexpr, ACROSS: tl.constexpr,
+    ALONG: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Tiles ``(DEPTH, UNITS)`` of every block of U, one block after another.
+    """What these columns are multiplied with: ``(SPLIT, DEPTH/SPLIT, UNITS)``.
 
-    Units lie ``across`` apart and what is summed over ``along``.
+    Units lie ACROSS apart, what belongs to a column ALONG.
     """
-    tiles = ()
-    for k in tl.static_range(PRODUCTS * CHUNKS):
-        depth = (k % CHUNKS) * DEPTH + tl.arange(0, DEPTH)[:, None]
-        at = (k // CHUNKS) * (size * size) + depth * along + unit * across
-        mask = (depth < size) & (unit < size)
-        u = tl.load(weight + at, mask=mask, other=0.0)
-        tiles = tiles + (factor(u, FACTOR, PRECISION),)
-    return tiles
+    part: tl.constexpr = DEPTH // SPLIT
+    column = first + tl.arange(0, SPLIT)[:, None, None] * part + tl.arange(0, part)[None, :, None]
+    unit = unit[None, :, :]
+    mask = (column < width) & (unit < size)
+    u = tl.load(weight + column * ALONG + unit * ACROSS, mask=mask, other=0.0)
+    return factors(u, FACTOR, PRECISION)
 
 
 @triton.jit
-def zeros(like, COUNT: tl.constexpr):
-    """A tuple of COUNT tiles of 0."""
-    tiles = ()
-    for _ in tl.static_range(COUNT):
-        tiles = tiles + (tl.zeros_like(like),)
-    return tiles
+def keep_weights(
+    weight, unit, size: tl.constexpr, COUNT: tl.constexpr, width: tl.constexpr,
+    ACROSS: tl.constexpr, ALONG: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
+):  # fmt: skip
+    """A tuple of all that :func:`multiply` needs of U, or an empty one where it is not RESIDENT."""
+    kept = ()
+    if RESIDENT:
+        for first in tl.static_range(0, width, DEPTH):
+            for n in tl.static_range(COUNT):
+                u = load_weights(
+                    weight + n * size * size, unit, first, size, width, ACROSS, ALONG,
+                    DEPTH, SPLIT, FACTOR, PRECISION,
+                )  # fmt: skip
+                kept = kept + (u,)
+    return kept
+
+
+@triton.jit
+def sum_parts(totals, COUNT: tl.constexpr):
+    """The sums over the first axis; of four at once, for warps have to wait for each other."""
+    sums = ()
+    for n in tl.static_range(0, COUNT // 4 * 4, 4):
+        four = tl.join(tl.join(totals[n], totals[n + 1]), tl.join(totals[n + 2], totals[n + 3]))
+        first, second = tl.split(tl.sum(four, axis=0))
+        sums = sums + tl.split(first) + tl.split(second)
+    for n in tl.static_range(COUNT // 4 * 4, COUNT):
+        sums = sums + (tl.sum(totals[n], axis=0),)
+    return sums
 
 
 @triton.jit
 def multiply(
-    pointer, inside, weights, totals, COUNT: tl.constexpr, size: tl.constexpr,
-    DEPTH: tl.constexpr, CHUNKS: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr,
-    PRECISION: tl.constexpr,
+    pointer, inside, weight, unit, kept, size: tl.constexpr, FIRST: tl.constexpr,
+    COUNT: tl.constexpr, KEPT: tl.constexpr, width: tl.constexpr, ACROSS: tl.constexpr,
+    ALONG: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
+    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
+    SUM: tl.constexpr,
 ):  # fmt: skip
-    """Adds to the COUNT ``totals`` the products of the rows at ``pointer`` with as many blocks.
+    """Products of the rows at ``pointer``, ``width`` wide, with COUNT of KEPT blocks of weights,
+    from FIRST on.
 
-    GROUP parts of the rows are loaded before the first is multiplied, so that one waits for memory
-    once a group.
+    Returns:
+        a tuple of COUNT tiles ``(ROWS, UNITS)``.
     """
-    for first in tl.static_range(0, CHUNKS, GROUP):
-        xs = load_parts(
-            pointer, inside, first, CHUNKS, size, DEPTH, CHUNKS, GROUP, FACTOR, PRECISION
-        )
-        for k in tl.static_range(first, first + GROUP):
-            if k < CHUNKS:
-                sums = ()
-                for n in tl.static_range(COUNT):
-                    total = tl.dot(
-                        xs[k - first], weights[n * CHUNKS + k], totals[n],
-                        input_precision=PRECISION, out_dtype=totals[n].dtype,
-                    )  # fmt: skip
-                    sums = sums + (total,)
-                totals = sums
-    return totals
-
-
-@triton.jit
-def multiply_all(
-    pointer, inside, weights, total, COUNT: tl.constexpr, size: tl.constexpr,
-    DEPTH: tl.constexpr, CHUNKS: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Adds to ``total`` the products of COUNT rows, ``size`` apart, with a block each."""
-    for first in tl.static_range(0, COUNT * CHUNKS, GROUP):
-        xs = load_parts(
-            pointer, inside, first, COUNT * CHUNKS, size, DEPTH, CHUNKS, GROUP, FACTOR, PRECISION
-        )
-        for j in tl.static_range(first, first + GROUP):
-            if j < COUNT * CHUNKS:
-                total = tl.dot(
-                    xs[j - first], weights[j], total,
-                    input_precision=PRECISION, out_dtype=total.dtype,
+    totals = ()
+    for _ in tl.static_range(COUNT):
+        totals = totals + (tl.zeros((SPLIT, ROWS, UNITS), SUM),)
+    if RESIDENT:
+        x = load_rows(pointer, inside, 0, width, DEPTH, SPLIT, FACTOR, PRECISION)
+        for first in tl.static_range(0, width, DEPTH):
+            following = x
+            if first + DEPTH < width:  # is on its way while x is multiplied
+                following = load_rows(
+                    pointer, inside, first + DEPTH, width, DEPTH, SPLIT, FACTOR, PRECISION
+                )
+            sums = ()
+            for n in tl.static_range(COUNT):
+                u = kept[first // DEPTH * KEPT + FIRST + n]
+                sums = sums + (add_product(x, u, totals[n], PRECISION),)
+            totals, x = sums, following
+    else:
+        for first in tl.range(0, width, DEPTH, num_stages=3):
+            x = load_rows(pointer, inside, first, width, DEPTH, SPLIT, FACTOR, PRECISION)
+            sums = ()
+            for n in tl.static_range(COUNT):
+                u = load_weights(
+                    weight + (FIRST + n) * size * size, unit, first, size, width, ACROSS, ALONG,
+                    DEPTH, SPLIT, FACTOR, PRECISION,
                 )  # fmt: skip
-    return total
+                sums = sums + (add_product(x, u, totals[n], PRECISION),)
+            totals = sums
+    return sum_parts(totals, COUNT)
 
 
 @triton.jit(do_not_specialize=["begin", "end", "batch"])
@@ -146,30 +218,51 @@ def forward_sequence(
     gates, bias, weight, inner, extra, rows, hs, states, count, begin, end, batch,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr,
-    GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, MEET: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
+    BARRIER: tl.constexpr,
 ):  # fmt: skip
     """Steps from begin to end; see :func:`.triton_tiles.forward_tile`.
 
     weight is U ``(PRODUCTS*H, H)``; count ``(tiles of rows,)`` is 0.
     """
-    row, unit, mask = tile(batch, size, ROWS, UNITS)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    u = load_weights(weight, unit, size, 1, size, PRODUCTS, DEPTH, CHUNKS, FACTOR, PRECISION)
-    first = begin.to(tl.int64) * batch + row
-    state = load(states + first * size + unit, mask, gates)
-    for t in range(begin, end):
-        at = first + (t - begin) * batch
-        products = multiply(
-            hs + at * size, row < batch, u, zeros(state, PRODUCTS), PRODUCTS,
-            size, DEPTH, CHUNKS, GROUP, FACTOR, PRECISION,
-        )  # fmt: skip
-        state = forward_tile(
-            gates, bias, products, inner, extra, p, hs, states, state, at, batch, unit,
-            row < batch, mask, size, BLOCKS, ADDED, CELLS, KEEP, cell,
-        )  # fmt: skip
-        if MEET:
-            meet(count + tl.program_id(0), (t + 1 - begin) * tl.num_programs(1))
+    kept = keep_weights(
+        weight, unit, size, PRODUCTS, size, size, 1, DEPTH, SPLIT, FACTOR, PRECISION, RESIDENT
+    )
+    for index in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
+        row, inside, mask = tile(index, batch, unit, size, ROWS)
+        first = begin.to(tl.int64) * batch + row
+        state = load(states + first * size + unit, mask, gates)
+        sums, others = load_inputs(
+            gates, bias, extra, first, unit, inside, mask, size, BLOCKS, CELLS
+        )
+        for t in range(begin, end):
+            at = first + (t - begin) * batch
+            products = ()
+            for k in tl.static_range(0, PRODUCTS, GROUP):
+                products = products + multiply(
+                    hs + at * size, inside, weight, unit, kept, size, k, min(GROUP, PRODUCTS - k),
+                    PRODUCTS, size, size, 1, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+                    RESIDENT, state.dtype,
+                )  # fmt: skip
+            a, u_h, state, h = forward_tile(
+                sums, others, products, state, p, BLOCKS, ADDED, inner is not None, CELLS, cell
+            )
+            tl.store(hs + (at + batch) * size + unit, h.to(hs.dtype.element_ty), mask=mask)
+            if BARRIER:
+                arrive(count + index)
+            store_saved(
+                gates, inner, states, a, u_h, state, at, batch, unit, mask, size, BLOCKS, KEEP
+            )
+            more = t + 1 < end
+            sums, others = load_inputs(
+                gates, bias, extra, at + batch, unit, inside & more, mask & more, size,
+                BLOCKS, CELLS,
+            )  # fmt: skip
+            if BARRIER:
+                wait(count + index, (t + 1 - begin) * tl.num_programs(1))
 
 
 @triton.jit(do_not_specialize=["begin", "end", "batch", "steps"])
@@ -178,8 +271,9 @@ def backward_sequence(
     grad_h, grad_state, dh, d_state, count, begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr,
-    GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, MEET: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
+    BARRIER: tl.constexpr,
 ):  # fmt: skip
     """Steps from end back to begin; see :func:`.triton_tiles.backward_tile`.
 
@@ -188,27 +282,55 @@ def backward_sequence(
     is the gradient of the state of step ``end`` and becomes that of step ``begin``. count ``(tiles
     of rows,)`` is 0.
     """
-    row, unit, mask = tile(batch, size, ROWS, UNITS)
-    here = row * size + unit
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    u = load_weights(weight, unit, 1, size, size, PRODUCTS, DEPTH, CHUNKS, FACTOR, PRECISION)
-    d_h = load(dh + here, mask & (end == steps), gates)
-    d_new = load(d_state + here, mask, gates)
-    width: tl.constexpr = (BLOCKS if inner is None else PRODUCTS) * size
-    last = (end - 1).to(tl.int64) * batch + row
-    for back in range(end - begin):
-        at = last - back * batch
-        inside = (row < batch) & (end - back < steps)
-        d_h = multiply_all(
-            d_products + (at + batch) * width, inside, u, d_h, PRODUCTS,
-            size, DEPTH, CHUNKS, GROUP, FACTOR, PRECISION,
-        )  # fmt: skip
-        d_new = backward_tile(
-            gates, d_gates, inner, d_products, extra, d_extra, p, d_rows, states,
-            grad_h, grad_state, d_h, d_new, at, batch, steps, unit, row < batch, mask,
-            size, BLOCKS, PRODUCTS, GRADS, CELLS, UNITS, cell,
-        )  # fmt: skip
-        d_h = tl.zeros_like(d_h)
-        if MEET:
-            meet(count + tl.program_id(0), (back + 1) * tl.num_programs(1))
-    tl.store(d_state + here, d_new, mask=mask)
+    width: tl.constexpr = PRODUCTS * size
+    stride: tl.constexpr = BLOCKS * size if inner is None else width
+    kept = keep_weights(
+        weight, unit, size, 1, width, 1, size, DEPTH, SPLIT, FACTOR, PRECISION, RESIDENT
+    )
+    for index in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
+        row, inside, mask = tile(index, batch, unit, size, ROWS)
+        here = row * size + unit
+        last = (end - 1).to(tl.int64) * batch + row
+        d_h = load(dh + here, mask & (end == steps), gates)
+        d_new = load(d_state + here, mask, gates)
+        new = load(states + (last + batch) * size + unit, mask, gates)
+        d_p = zeros(d_h, GRADS)
+        saved = load_saved(
+            gates, states, inner, extra, last, unit, inside, mask, size, BLOCKS, CELLS
+        )
+        grads = load_gradients(grad_h, grad_state, gates, last * size + unit, mask)
+        for back in range(end - begin):
+            at = last - back * batch
+            products = multiply(
+                d_products + (at + batch) * stride, inside & (end - back < steps), weight, unit,
+                kept, size, 0, 1, 1, width, 1, size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+                RESIDENT, d_h.dtype,
+            )  # fmt: skip
+            past, d_h = saved[1], d_h + products[0] + grads[0]
+            d_a, d_inner, d_others, d_new, d_p = backward_tile(
+                saved, new, d_h, d_new + grads[1], p, d_p, GRADS, CELLS, cell
+            )
+            new, d_h = past, tl.zeros_like(d_h)
+            store_products(
+                d_gates, inner, d_products, d_a, d_inner, at, unit, mask, size, BLOCKS, PRODUCTS
+            )
+            if BARRIER:
+                arrive(count + index)
+            store_rest(
+                d_gates, inner, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask,
+                size, BLOCKS, CELLS,
+            )  # fmt: skip
+            more = back + 1 < end - begin
+            saved = load_saved(
+                gates, states, inner, extra, at - batch, unit, inside & more, mask & more, size,
+                BLOCKS, CELLS,
+            )  # fmt: skip
+            grads = load_gradients(
+                grad_h, grad_state, gates, (at - batch) * size + unit, mask & more
+            )
+            if BARRIER:
+                wait(count + index, (back + 1) * tl.num_programs(1))
+        tl.store(d_state + here, d_new, mask=mask)
+        store_sums(d_rows, d_p, index, unit, size, GRADS)

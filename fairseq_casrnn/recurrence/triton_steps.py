@@ -195,19 +195,20 @@ def backward(
 
     learns = trained(name, rows) > 0
 
-    def sums(grid) -> dict:
+    def sums(how: Plan) -> dict:
         """Where each tile of rows, or of units, is to sum its own part of a gradient."""
-        d_rows = gates.new_zeros(grid[0], *rows.shape) if learns else gates
+        row_tiles = -(-batch // how.tiles["ROWS"])
+        d_rows = gates.new_zeros(row_tiles, *rows.shape) if learns else gates
         d_extra = None
         if cell.routes:
-            d_extra = gates.new_empty(grid[1], *extra.shape)
+            d_extra = gates.new_empty(how.grid[1], *extra.shape)
         elif extra is not None and wants_extra:
             d_extra = torch.empty_like(extra, memory_format=torch.contiguous_format)
         return {"d_rows": d_rows, "d_extra": d_extra}
 
-    whole = plan(cell, weight_hh, batch) if steps > 1 else None
+    whole = plan(cell, weight_hh, batch, backwards=True) if steps > 1 else None
     if whole is not None:
-        kernel, parts = kernels("sequences").backward_sequence, sums(whole.grid)
+        kernel, parts = kernels("sequences").backward_sequence, sums(whole)
         inputs = shared | parts | {"weight": weight_hh.contiguous()}
         try:
             launch(kernel, whole, steps, backwards=True, **inputs)
@@ -216,9 +217,9 @@ def backward(
             say(str(error))
             whole = None
     if whole is None:
-        grid, tiles = single_steps(batch, size)
-        kernel, parts = kernels("kernels").backward_step[grid], sums(grid)
-        inputs = shared | parts | tiles
+        how = single_steps(batch, size)
+        kernel, parts = kernels("kernels").backward_step[how.grid], sums(how)
+        inputs = shared | parts | how.tiles
         for t in reversed(range(steps)):
             kernel(**inputs, t=t)
             product(d_products[t], weight_hh, dh)

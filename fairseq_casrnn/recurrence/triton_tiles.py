@@ -45,128 +45,206 @@ def store_blocks(pointer, size: tl.constexpr, COUNT: tl.constexpr, mask, tiles):
 
 
 @triton.jit
-def load_sums(
-    gates, bias, products, unit, size: tl.constexpr, FIRST: tl.constexpr, BLOCKS: tl.constexpr,
-    ADDED: tl.constexpr, mask,
-):  # fmt: skip
-    """The sums of BLOCKS gates from FIRST on: W x, the bias where it is not in it yet, and U h."""
-    sums = ()
-    for k in tl.static_range(FIRST, FIRST + BLOCKS):
-        a = load(gates + k * size, mask, gates)
-        if bias is not None:
-            a += load(bias + k * size + unit, unit < size, gates)
-        if k < FIRST + ADDED:
-            a += products[k]
-        sums = sums + (a,)
-    return sums
+def zeros(like, COUNT: tl.constexpr):
+    """A tuple of COUNT tiles of 0."""
+    tiles = ()
+    for _ in tl.static_range(COUNT):
+        tiles = tiles + (tl.zeros_like(like),)
+    return tiles
 
 
 @triton.jit
-def tile(batch, size: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr):
-    """Rows ``(ROWS, 1)``, units ``(1, UNITS)`` and the mask of this program's tile."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
-    return row, unit, (row < batch) & (unit < size)
+def tile(index, batch, unit, size: tl.constexpr, ROWS: tl.constexpr):
+    """Rows ``(ROWS, 1)`` of the tile number ``index``, whether they are in the batch, the mask."""
+    row = index * ROWS + tl.arange(0, ROWS)[:, None]
+    return row, row < batch, (row < batch) & (unit < size)
+
+
+@triton.jit
+def load_others(
+    gates, extra, at, unit, inside, mask, size: tl.constexpr, CELLS: tl.constexpr
+):  # fmt: skip
+    """What the step reads beside its gates, in a tuple: a tile of the layer below (0 where the cell
+    reads none), or the weights ``(ROWS, 1)`` of CELLS cells."""
+    if CELLS > 0:
+        others = load_blocks(extra + at * CELLS, 1, CELLS, inside, gates)
+    elif extra is not None:
+        others = (load(extra + at * size + unit, mask, gates),)
+    else:
+        others = (tl.zeros_like(mask).to(gates.dtype.element_ty),)
+    return others
+
+
+@triton.jit
+def load_inputs(
+    gates, bias, extra, at, unit, inside, mask, size: tl.constexpr, BLOCKS: tl.constexpr,
+    CELLS: tl.constexpr,
+):  # fmt: skip
+    """The gates' W x + b, block by block, and what :func:`load_others` returns."""
+    sums = ()
+    for k in tl.static_range(BLOCKS):
+        a = load(gates + at * (BLOCKS * size) + k * size + unit, mask, gates)
+        if bias is not None:  # it is not in gates yet
+            a += load(bias + k * size + unit, unit < size, gates)
+        sums = sums + (a,)
+    return sums, load_others(gates, extra, at, unit, inside, mask, size, CELLS)
+
+
+@triton.jit
+def load_saved(
+    gates, states, inner, extra, at, unit, inside, mask, size: tl.constexpr,
+    BLOCKS: tl.constexpr, CELLS: tl.constexpr,
+):  # fmt: skip
+    """Of a step that :func:`forward_tile` made: gates, state before it, what
+    :func:`load_others` returns, inner (0 where there is none)."""
+    a = load_blocks(gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, gates)
+    past = load(states + at * size + unit, mask, gates)
+    u_h = tl.zeros_like(past)
+    if inner is not None:
+        u_h = load(inner + at * size + unit, mask, gates)
+    return a, past, load_others(gates, extra, at, unit, inside, mask, size, CELLS), u_h
+
+
+@triton.jit
+def load_gradients(grad_h, grad_state, gates, here, mask):
+    """Gradients of a step's h and state from outside; 0 where there are none."""
+    d_h = tl.zeros_like(mask).to(gates.dtype.element_ty)
+    d_state = d_h
+    if grad_h is not None:
+        d_h = load(grad_h + here, mask, gates)
+    if grad_state is not None:
+        d_state = load(grad_state + here, mask, gates)
+    return d_h, d_state
+
+
+@triton.jit
+def store_sums(d_rows, d_p, index, unit, size: tl.constexpr, GRADS: tl.constexpr):
+    """Add the tiles d_p, summed over rows, to ``d_rows[index]``, ``(GRADS, H)``."""
+    for k in tl.static_range(GRADS):
+        at = d_rows + (index * GRADS + k) * size + unit
+        total = load(at, unit < size, d_rows) + tl.sum(d_p[k], axis=0)[None, :]
+        tl.store(at, total, mask=unit < size)
+
+
+@triton.jit
+def four_of(tiles, s: tl.constexpr):
+    """The gates of the LSTM cell number s of a mixture."""
+    return tiles[4 * s], tiles[4 * s + 1], tiles[4 * s + 2], tiles[4 * s + 3]
 
 
 @triton.jit
 def forward_tile(
-    gates, bias, products, inner, extra, p, hs, states, past, at, batch, unit, inside, mask,
-    size: tl.constexpr, BLOCKS: tl.constexpr, ADDED: tl.constexpr, CELLS: tl.constexpr,
-    KEEP: tl.constexpr, cell: tl.constexpr,
+    sums, others, products, past, p,
+    BLOCKS: tl.constexpr, ADDED: tl.constexpr, INNER: tl.constexpr, CELLS: tl.constexpr,
+    cell: tl.constexpr,
 ):  # fmt: skip
-    """Writes h and the state, which it returns, and, where KEEP, the activated gates over their
-    sums and inner."""
-    gates += at * (BLOCKS * size) + unit
-    here = at * size + unit
+    """The cell's step; ``sums`` and ``others`` are what :func:`load_inputs` returns.
+
+    Returns:
+        the activated gates, inner as the backward wants it, the state and h.
+    """
+    a = ()
+    for k in tl.static_range(BLOCKS):
+        total = sums[k]
+        if k < ADDED:
+            total += products[k]
+        a = a + (total,)
+    u_h = tl.zeros_like(past)
     if CELLS > 0:
         # LSTM cells that read the same h and c; theirs are summed with the weights in extra.
+        gates = ()
         h, state = tl.zeros_like(past), tl.zeros_like(past)
         for s in tl.static_range(CELLS):
-            a = load_sums(gates, bias, products, unit, size, 4 * s, 4, 4, mask)
-            a, c_s, h_s, _ = lstm_forward(a, past, 0.0, 0.0, ())
-            alpha = load(extra + at * CELLS + s, inside, gates)
-            h += alpha * h_s
-            state += alpha * c_s
-            if KEEP:
-                store_blocks(gates + 4 * s * size, size, 4, mask, a)
+            four, c_s, h_s, _ = lstm_forward(four_of(a, s), past, 0.0, 0.0, ())
+            h += others[s] * h_s
+            state += others[s] * c_s
+            gates = gates + four
     else:
-        a = load_sums(gates, bias, products, unit, size, 0, BLOCKS, ADDED, mask)
-        lower, u_h = 0.0, 0.0
-        if extra is not None:
-            lower = load(extra + here, mask, gates)
-        if inner is not None:
+        if INNER:
             u_h = products[ADDED]
-        a, state, h, u_h = cell(a, past, lower, u_h, p)
-        if KEEP:
-            store_blocks(gates, size, BLOCKS, mask, a)
-            if inner is not None:
-                tl.store(inner + here, u_h, mask=mask)
-    after = here + batch * size
-    tl.store(states + after, state, mask=mask)
-    tl.store(hs + after, h.to(hs.dtype.element_ty), mask=mask)
-    return state
+        gates, state, h, u_h = cell(a, past, others[0], u_h, p)
+    return gates, u_h, state, h
+
+
+@triton.jit
+def store_saved(
+    gates, inner, states, a, u_h, state, at, batch, unit, mask, size: tl.constexpr,
+    BLOCKS: tl.constexpr, KEEP: tl.constexpr,
+):  # fmt: skip
+    """The state and, where KEEP, what the backward reads, over the gates' sums and in inner."""
+    here = at * size + unit
+    tl.store(states + here + batch * size, state, mask=mask)
+    if KEEP:
+        store_blocks(gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, a)
+        if inner is not None:
+            tl.store(inner + here, u_h, mask=mask)
 
 
 @triton.jit
 def backward_tile(
-    gates, d_gates, inner, d_products, extra, d_extra, p, d_rows, states, grad_h, grad_state,
-    d_h, d_new, at, batch, steps, unit, inside, mask,
-    size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, GRADS: tl.constexpr,
-    CELLS: tl.constexpr, UNITS: tl.constexpr, cell: tl.constexpr,
+    saved, new, d_h, d_new, p, d_p, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr
 ):  # fmt: skip
-    """Writes d_gates (which may be gates), d_products (for a cell with inner, the gradient of all
-    of U h, ``(T, B, PRODUCTS*H)``) and d_extra; returns the gradient of the state before.
+    """The step's backward. ``saved`` is what :func:`load_saved` returns, ``new`` the state after
+    the step; d_h and d_new are complete gradients of h and of that state.
 
-    d_h and d_new are the gradients from the step after, of h through U and of the state; grad_h
-    and grad_state ``(T, B, H)`` come from outside, or are None. d_rows ``(tiles of rows, GRADS,
-    H)`` collects the parameters' gradients. For CELLS cells d_extra is ``(tiles of units, T, B,
-    CELLS)``, to be summed over tiles.
+    Returns:
+        the gradients of the gates' sums, of inner, of what :func:`load_others` returns and of the
+        state before; ``d_p`` with the GRADS parameters' added.
     """
-    gates_at = at * (BLOCKS * size) + unit
-    here = at * size + unit
-    past = load(states + here, mask, gates)
-    if grad_h is not None:
-        d_h += load(grad_h + here, mask, gates)
-    if grad_state is not None:
-        d_new += load(grad_state + here, mask, gates)
+    a, past, others, u_h = saved
     if CELLS > 0:
-        d_past = tl.zeros_like(past)
-        d_alphas = d_extra + (tl.program_id(1).to(tl.int64) * steps * batch + at) * CELLS
+        d_gates, d_others = (), ()
+        d_past, d_inner = tl.zeros_like(past), 0.0
         for s in tl.static_range(CELLS):
-            block = gates_at + 4 * s * size
-            a = load_blocks(gates + block, size, 4, mask, gates)
-            c_s = a[0] * a[2] + a[1] * past
-            h_s = a[3] * cells.tanh(c_s)
-            d_alpha = tl.sum(d_h * h_s + d_new * c_s, axis=1)[:, None]
-            tl.store(d_alphas + s, d_alpha, mask=inside)
-            alpha = load(extra + at * CELLS + s, inside, gates)
+            four = four_of(a, s)
+            c_s = four[0] * four[2] + four[1] * past
+            h_s = four[3] * cells.tanh(c_s)
+            d_others = d_others + (tl.sum(d_h * h_s + d_new * c_s, axis=1)[:, None],)
             d_a, d_past_s, _, _, _ = lstm_backward(
-                a, past, c_s, 0.0, 0.0, (), alpha * d_h, alpha * d_new
+                four, past, c_s, 0.0, 0.0, (), others[s] * d_h, others[s] * d_new
             )
-            store_blocks(d_gates + block, size, 4, mask, d_a)
+            d_gates = d_gates + d_a
             d_past += d_past_s
     else:
-        a = load_blocks(gates + gates_at, size, BLOCKS, mask, gates)
-        lower, u_h = 0.0, 0.0
-        if extra is not None:
-            lower = load(extra + here, mask, gates)
-        if inner is not None:
-            u_h = load(inner + here, mask, gates)
-        new = load(states + here + batch * size, mask, gates)
-        d_a, d_past, d_lower, d_inner, d_p = cell(a, past, new, lower, u_h, p, d_h, d_new)
-        store_blocks(d_gates + gates_at, size, BLOCKS, mask, d_a)
-        if d_extra is not None:
-            tl.store(d_extra + here, d_lower.to(d_extra.dtype.element_ty), mask=mask)
-        if inner is not None:
-            products_at = at * (PRODUCTS * size) + unit
-            store_blocks(d_products + products_at, size, PRODUCTS - 1, mask, d_a)
-            last = d_products + products_at + (PRODUCTS - 1) * size
-            tl.store(last, d_inner.to(d_products.dtype.element_ty), mask=mask)
-        if GRADS > 0:
-            one = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
-            sums = d_rows + tl.program_id(0) * (GRADS * size) + one
-            for k in tl.static_range(GRADS):
-                total = load(sums + k * size, one < size, gates) + tl.sum(d_p[k], axis=0)
-                tl.store(sums + k * size, total, mask=one < size)
-    return d_past
+        d_gates, d_past, d_lower, d_inner, d_here = cell(
+            a, past, new, others[0], u_h, p, d_h, d_new
+        )
+        d_others = (d_lower,)
+        sums = ()
+        for k in tl.static_range(GRADS):
+            sums = sums + (d_p[k] + d_here[k],)
+        d_p = sums
+    return d_gates, d_inner, d_others, d_past, d_p
+
+
+@triton.jit
+def store_products(
+    d_gates, inner, d_products, d_a, d_inner, at, unit, mask, size: tl.constexpr,
+    BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
+):  # fmt: skip
+    """The gradient of U h, which the step before multiplies: d_gates, which may be gates, or for a
+    cell with inner d_products ``(T, B, PRODUCTS*H)``."""
+    if inner is None:
+        store_blocks(d_gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, d_a)
+    else:
+        to = d_products + at * (PRODUCTS * size) + unit
+        store_blocks(to, size, PRODUCTS - 1, mask, d_a)
+        last = d_inner.to(d_products.dtype.element_ty)
+        tl.store(to + (PRODUCTS - 1) * size, last, mask=mask)
+
+
+@triton.jit
+def store_rest(
+    d_gates, inner, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask,
+    size: tl.constexpr, BLOCKS: tl.constexpr, CELLS: tl.constexpr,
+):  # fmt: skip
+    """The gradients that no other program reads. For CELLS cells d_extra is ``(tiles of units, T,
+    B, CELLS)``, to be summed over tiles."""
+    if inner is not None:
+        store_blocks(d_gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, d_a)
+    if CELLS > 0:
+        d_alphas = d_extra + (tl.program_id(1).to(tl.int64) * steps * batch + at) * CELLS
+        store_blocks(d_alphas, 1, CELLS, inside, d_others)
+    elif d_extra is not None:
+        d_lower = d_others[0].to(d_extra.dtype.element_ty)
+        tl.store(d_extra + at * size + unit, d_lower, mask=mask)

@@ -176,10 +176,10 @@ SPREAD = pytest.mark.parametrize(
 )
 
 
-def spread(name, size=36):
+def spread(name):
     """A layer whose sequence is several tiles of rows and of units."""
     case = next(case for case in FAMILIES if case.name == name)
-    cell, tensors = layer_of(case, 3, 18, size, torch.float32)
+    cell, tensors = layer_of(case, 3, 18, 36, torch.float32)
     grid = triton_plan.plan(cell, tensors[3], 18).grid
     assert grid[0] == 2
     assert grid[1] > 1
@@ -202,12 +202,27 @@ def test_a_batch_of_one_with_other_strides():
     assert_close(grads[:1], grads[1:], {"rtol": 1e-4, "atol": 1e-5})
 
 
+@pytest.fixture(params=["kept on the chip", "streamed"])
+def weights(request, monkeypatch):
+    """Both ways to multiply with U. Where it is streamed a program has several tiles of rows."""
+    plan = triton_steps.plan
+
+    def planned(*args, **kwargs):
+        grid, tiles = plan(*args, **kwargs)
+        assert tiles["RESIDENT"]
+        if request.param == "streamed":
+            return triton_plan.Plan((1, grid[1]), tiles | {"RESIDENT": False})
+        return triton_plan.Plan(grid, tiles)
+
+    monkeypatch.setattr(triton_steps, "plan", planned)
+
+
 @runs
 @SPREAD
-def test_more_tiles_than_one_in_a_sequence(name):
-    """And what the products sum over is in two."""
-    cell, tensors = spread(name, 66)
-    assert triton_plan.plan(cell, tensors[3], 18).tiles["CHUNKS"] == 2
+def test_more_tiles_than_one_in_a_sequence(name, weights, monkeypatch):
+    """And what the products sum over is in two parts, or more."""
+    monkeypatch.setattr(triton_plan, "DEPTHS", (32,))
+    cell, tensors = spread(name)
     agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
 
 
@@ -215,7 +230,7 @@ def at_the_same_time(kernel, plan, steps, /, backwards=False, **arguments):
     """In place of ``launch``: the interpreter runs each program in a process of its own."""
     from triton.runtime.interpreter import GridExecutor, interpreter_builder
 
-    arguments |= plan.tiles | {"count": torch.zeros(plan.grid[0], dtype=torch.int32)}
+    arguments |= plan.tiles | {"count": triton_plan.counters(plan, arguments["gates"])}
     for value in arguments.values():
         if isinstance(value, torch.Tensor):
             value.share_memory_()
@@ -231,7 +246,7 @@ def at_the_same_time(kernel, plan, steps, /, backwards=False, **arguments):
             interpreter_builder.set_grid_dim = lambda *_: set_dim(*plan.grid, 1)
             interpreter_builder.set_grid_idx = lambda *_, x=x, y=y: set_idx(x, y, 0)
             GridExecutor._restore_args_dev = lambda *_: None  # written in place
-            kernel[1, 1](**arguments, begin=0, end=steps, MEET=True)
+            kernel[1, 1](**arguments, begin=0, end=steps, BARRIER=True)
             os._exit(0)
         except BaseException:
             traceback.print_exc()
@@ -242,40 +257,68 @@ def at_the_same_time(kernel, plan, steps, /, backwards=False, **arguments):
 
 @pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")
 @SPREAD
-def test_programs_of_a_sequence_wait_for_each_other(name, monkeypatch):
+def test_programs_of_a_sequence_wait_for_each_other(name, weights, monkeypatch):
     """As on a GPU: all programs run at once, from the first step to the last."""
     cell, tensors = spread(name)
     monkeypatch.setattr(triton_steps, "launch", at_the_same_time)
     agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
 
 
-def plan_of(blocks, size, batch, dtype=torch.float32):
+def plan_of(blocks, size, batch, dtype=torch.float32, backwards=False):
     cell = SimpleNamespace(hh_blocks=blocks)
-    return triton_plan.plan(cell, torch.empty(blocks * size, size, dtype=dtype), batch)
+    weight = torch.empty(blocks * size, size, dtype=dtype, device="meta")
+    return triton_plan.plan(cell, weight, batch, backwards)
+
+
+@pytest.fixture
+def on_an_h200(monkeypatch):
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    monkeypatch.setattr(triton_plan, "interpreting", lambda: False)
+    monkeypatch.setattr(triton_plan, "meets", lambda _: True)
+    monkeypatch.setattr(triton_plan, "chip", lambda _: triton_plan.H200)
 
 
 @installed
-def test_what_fits_on_an_h200(monkeypatch):
+@pytest.mark.parametrize("backwards", [False, True])
+def test_what_fits_on_an_h200(backwards, on_an_h200):
     """All programs at once and U on the chip, for the sizes that the engine was made for."""
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
-    monkeypatch.setattr(triton_plan, "interpreting", lambda: False)
     for dtype, blocks, size in itertools.product(
-        (torch.float32, torch.bfloat16), (3, 4, 5), (1, 12, 256, 300, 650, 1024)
+        (torch.float32, torch.bfloat16), (3, 4, 5), (1, 12, 256, 300, 650, 1024, 2000)
     ):
-        grid, tiles = plan_of(blocks, size, 64, dtype)
+        grid, tiles = plan_of(blocks, size, 64, dtype, backwards)
         assert grid[0] * grid[1] <= 132
-        assert (grid[0] - 1) * tiles["ROWS"] < 64 <= grid[0] * tiles["ROWS"]
         assert (grid[1] - 1) * tiles["UNITS"] < size <= grid[1] * tiles["UNITS"]
-        kept = blocks * tiles["UNITS"] * tiles["DEPTH"] * tiles["CHUNKS"] * dtype.itemsize
-        assert tiles["DEPTH"] * tiles["CHUNKS"] >= size
-        assert kept < 227 * 1024
-    assert plan_of(8, 650, 20, torch.bfloat16) is not None
-    assert plan_of(5, 1500, 20) is None  # U is too large
-    assert plan_of(4, 1024, 512) is None  # more programs than can run at once
+        if size <= 1024:  # no program has to take a second tile of rows
+            assert (grid[0] - 1) * tiles["ROWS"] < 64 <= grid[0] * tiles["ROWS"]
+        assert tiles["RESIDENT"] or size > 512
+        if tiles["RESIDENT"]:
+            assert blocks * tiles["UNITS"] * size * dtype.itemsize < 227 * 1024
+    assert plan_of(5, 1024, 64, torch.bfloat16).tiles["RESIDENT"]
     assert plan_of(4, 256, 64, torch.float64) is None
+    assert plan_of(32, 256, 64) is None  # more results than the registers have room for
+
+
+@installed
+def test_tiles_do_not_depend_on_the_batch(on_an_h200):
+    """But for their height, one of two, so that few kernels are compiled."""
+    for dtype, blocks, size, backwards in itertools.product(
+        (torch.float32, torch.bfloat16), (3, 5, 8), (256, 650, 1024), (False, True)
+    ):
+        plans = [plan_of(blocks, size, n, dtype, backwards) for n in range(8, 4000, 8)]
+        heights = {plan.tiles["ROWS"] for plan in plans}
+        assert heights <= set(triton_plan.HEIGHTS)
+        assert len({str(plan.tiles | {"ROWS": 0}) for plan in plans}) <= len(heights)
+        assert all(plan.grid[0] * plan.grid[1] <= 132 for plan in plans)
+        assert all(plan.grid[0] > 1 for plan in plans[-9:])
+
+
+@installed
+def test_precision_of_products(on_an_h200, monkeypatch):
+    assert plan_of(4, 256, 64).tiles["PRECISION"] == "tf32"
+    assert plan_of(4, 1024, 64, torch.bfloat16).tiles["PRECISION"] == "ieee"
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "highest")
     assert plan_of(4, 256, 64).tiles["PRECISION"] == "tf32x3"
-    assert plan_of(4, 1024, 64) is None  # both parts of each number are kept
+    assert plan_of(4, 512, 64).tiles["RESIDENT"] is False  # both parts of each number are kept
 
     def mixed():
         raise RuntimeError("a mix of the legacy and new APIs")
@@ -300,8 +343,10 @@ def test_gpus_whose_programs_cannot_wait_for_each_other(monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "6.2")
     assert not triton_plan.meets(gpu)
     assert triton_plan.meets(torch.device("cpu"))
-    monkeypatch.setattr(triton_plan, "meets", lambda _: False)
-    assert plan_of(4, 256, 64) is None
+    monkeypatch.setattr(triton_plan, "chip", lambda _: triton_plan.H200)
+    for found in (True, False):
+        monkeypatch.setattr(triton_plan, "meets", lambda _, found=found: found)
+        assert (plan_of(4, 256, 64) is not None) == found
 
 
 @pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")

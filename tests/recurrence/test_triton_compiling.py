@@ -8,7 +8,7 @@ import torch
 from helpers import FAMILIES, every_case
 
 from fairseq_casrnn import recurrence
-from fairseq_casrnn.recurrence import triton_loop, triton_steps
+from fairseq_casrnn.recurrence import triton_loop, triton_plan, triton_steps
 
 from .test_cpp import layer_of
 from .test_triton import INTERPRETING, run
@@ -74,36 +74,68 @@ def test_kernels_compile_for_a_gpu(case, kind, compiled_only, monkeypatch):
         )
 
 
-def test_the_weights_stay_on_the_chip(compiled_only):
-    """U's tiles are put into shared memory before the loop over time, which only reads them."""
-    case = next(case for case in FAMILIES if case.name == "stacked_lstm")
-    cell, tensors = layer_of(case, 2, 3, 48, torch.bfloat16)
+def compiled_layer(compiled_only, name, size, dtype=torch.bfloat16):
+    """The forward's and the backward's kernel: their parts before the loop over time, and it."""
+    case = next(case for case in FAMILIES if case.name == name)
+    cell, tensors = layer_of(case, 2, 3, size, dtype)
     run("triton", cell, tensors, device="cpu")
     for kernel in compiled_only:
-        before, loop = re.split(r"scf\.for", kernel.asm["ttgir"])
-        assert before.count("ttg.local_alloc") == 4
-        assert loop.count("ttg.local_alloc") == (1 if kernel.name == "forward_sequence" else 4)
-        assert kernel.metadata.shared >= 4 * 64 * 16 * 2
+        before, rows, time = re.split(r"scf\.for", kernel.asm["ttgir"], maxsplit=2)
+        yield kernel, before + rows, time
+
+
+def test_the_weights_stay_on_the_chip(compiled_only):
+    """U's tiles are put into shared memory before the loops, which only read them."""
+    for kernel, before, time in compiled_layer(compiled_only, "stacked_lstm", 48):
+        blocks = 4 if kernel.name == "forward_sequence" else 1
+        assert before.count("ttg.local_alloc") == blocks
+        assert time.count("ttg.local_alloc") == 1  # of h, or of its gradients
+        assert kernel.metadata.shared >= 4 * 48 * 16 * 2
 
 
 def test_rows_are_loaded_before_they_are_multiplied(compiled_only):
-    """So that a step waits once for several of its parts; backwards eight of twelve."""
-    case = next(case for case in FAMILIES if case.name == "stacked_lstm")
-    cell, tensors = layer_of(case, 2, 3, 130, torch.bfloat16)
-    run("triton", cell, tensors, device="cpu")
-    for kernel, together, all_parts in zip(compiled_only, (3, 8), (3, 12), strict=True):
-        _, loop = re.split(r"scf\.for", kernel.asm["ttgir"])
-        before = loop.partition("tt.dot")[0]
-        assert before.count("cacheModifier = cg") == together
-        assert loop.count("cacheModifier = cg") == all_parts
+    """The next part of them is on its way while one is multiplied."""
+    for kernel, _, time in compiled_layer(compiled_only, "stacked_lstm", 300):
+        parts, products = (3, 4) if kernel.name == "forward_sequence" else (5, 1)
+        events = re.findall(r"cacheModifier = cg|tt\.dot ", time)
+        assert events.count("cacheModifier = cg") == parts
+        assert events.count("tt.dot ") == parts * products
+        assert [event[0] for event in events[:3]] == ["c", "c", "t"]
+
+
+def test_weights_without_room_are_streamed(compiled_only, monkeypatch):
+    """By asynchronous copies, in a loop whose body does not grow with the layer."""
+    lines = set()
+    for size in (700, 900):
+        del compiled_only[:]
+        monkeypatch.setattr(triton_plan, "chip", lambda _: (132, 128 * 1024))
+        layers = compiled_layer(compiled_only, "stacked_lstm", size, torch.float32)
+        for kernel, before, time in layers:
+            assert time.count("scf.for") == 1
+            assert time.count("ttg.async_copy_global_to_local") >= 2
+            lines.add((kernel.name, time.count("tt.dot")))
+    assert len(lines) == 2
+
+
+def test_a_barrier_hides_what_does_not_depend_on_it(compiled_only):
+    """Inputs of the next step are loaded, and what no other reads is stored, before waiting."""
+    for kernel, _, time in compiled_layer(compiled_only, "cas_lstm", 48):
+        before, during, after = re.split(r"tt\.atomic_rmw add, \w+", time)
+        forward = kernel.name == "forward_sequence"
+        assert before.count("tt.store") == (1 if forward else 5)
+        assert before.count("tt.load") == 1  # h, or the gradients, for the product
+        assert during.count("tt.store") == (6 if forward else 1)
+        assert during.count("tt.load") >= 6
+        assert "tt.load" not in after.partition("scf.yield")[0]
 
 
 @pytest.mark.parametrize(
     ("name", "size", "batch", "dtype", "precision"),
     [
-        ("stacked_lstm", 1024, 64, torch.bfloat16, "highest"),  # 2 x 64 programs of 32 rows
-        ("stacked_gru", 768, 96, torch.float32, "high"),  # 64 rows, hence other instructions
+        ("cas_lstm", 1024, 64, torch.bfloat16, "highest"),  # 2 x 64 programs of 32 rows
+        ("stacked_gru", 768, 96, torch.float32, "high"),
         ("stacked_lstm", 300, 33, torch.float32, "highest"),  # both parts of each number
+        ("second_order_lstm", 1024, 64, torch.float32, "highest"),  # U does not fit
     ],
 )
 def test_kernels_fit_as_planned(name, size, batch, dtype, precision, compiled_only, monkeypatch):
@@ -114,8 +146,9 @@ def test_kernels_fit_as_planned(name, size, batch, dtype, precision, compiled_on
     gx = weight.new_zeros(2, batch, cell.ih_blocks * size)
     params = [torch.zeros_like(state[0])] * len(cell.params)
     c0 = state if cell.has_cell else None
+    extra = weight.new_zeros(2, batch, cell.routes or size)
     with torch.no_grad():
-        recurrence.run("triton", cell, gx, weight, state, c0, params=params)
+        recurrence.run("triton", cell, gx, weight, state, c0, extra, params=params)
     (kernel,) = compiled_only
     assert kernel.name == "forward_sequence"
     assert kernel.metadata.shared <= 227 * 1024
