@@ -13,7 +13,7 @@ from ..cells.base import at_least_one
 from ..recurrence import engine_name
 from ..recurrence.memory import readable
 from ..recurrence.products import Repeated, linear
-from ..recurrence.sentence_state import words_of
+from ..recurrence.sentence_state import make_word_ops
 from .sequences import (
     check_input,
     check_lengths,
@@ -153,11 +153,11 @@ class SentenceStateLSTM(nn.Module):
         """:meth:`forward` for x ``(T, B, input_size)``."""
         steps, batch, _ = x.shape
         engine = self.engine if readable(*self.parameters()) else "reference"
-        words = words_of(engine, x, check_lengths(lengths, steps, batch, x.device))
+        words = make_word_ops(engine, x, check_lengths(lengths, steps, batch, x.device))
         # For all steps at once. Not even NaN at padding may reach a weight's gradient.
         gx = linear(words.rows(x), self.weight_ih, self.bias, engine)
         h0 = self.h0.to(gx.dtype)
-        h, g = words.alike(h0), h0.expand(batch, self.num_sentence_nodes, -1)
+        h, g = words.expand_to_words(h0), h0.expand(batch, self.num_sentence_nodes, -1)
         state = (h, torch.zeros_like(h), g, torch.zeros_like(g))
         weights = _Weights(self, engine)
         for _ in range(self.num_steps):
@@ -165,20 +165,20 @@ class SentenceStateLSTM(nn.Module):
                 state = checkpoint(self._step, words, weights, gx, *state, use_reentrant=False)
             else:
                 state = self._step(words, weights, gx, *state)
-        return words.whole(state[0]), words.nodes(state[2]).flatten(1)
+        return words.to_padded(state[0]), words.nodes(state[2]).flatten(1)
 
     def _step(self, words, weights, gx: Tensor, h: Tensor, c: Tensor, g: Tensor, c_g: Tensor):
         """All states of one step from those of the step before: h, c, g, c_g.
 
         Args:
-            words: of the batch, which has all that has to do with lengths.
+            words: the operations that depend on lengths (:func:`make_word_ops`).
             weights: :class:`_Weights`.
             gx: W_ih x + b of each word, (…, G*H).
             h, c: (…, H) likewise.
             g, c_g: ``(B, K, H)``.
         """
         # Eq. 2.
-        around, total = words.look_around(h, self.window)
+        around, total = words.window_concat(h, self.window)
         gates = weights.around(around)
         nodes = self.num_sentence_nodes
         shared = weights.nodes(g.flatten(1)) if nodes else gx.new_zeros(len(g), len(self.bias))

@@ -1,7 +1,7 @@
-"""What a sentence-state LSTM's words do in a step beside products, in two classes that are alike.
+"""The elementwise work of a sentence-state LSTM's step, in two classes with the same methods.
 
-Torch's operations pass over the gates of all words a dozen times in either direction, and over
-padding; the compiled extension passes once, over words. Shapes and names as in
+PyTorch's operations make a dozen passes over the gates of all words in either direction, padding
+included; the compiled extension makes one, over real words only. Shapes and names are those of
 :class:`fairseq_casrnn.layers.SentenceStateLSTM`.
 """
 
@@ -17,8 +17,10 @@ from .memory import readable
 from .ragged import Padded, Ragged, padding_mask
 
 
-def words_of(engine: str | None, x: Tensor, lengths: Tensor | None) -> PaddedWords | RaggedWords:
-    """The words of a batch x ``(T, B, I)``, for ``engine`` (None: the default) to step through.
+def make_word_ops(
+    engine: str | None, x: Tensor, lengths: Tensor | None
+) -> TorchWordOps | PackedWordOps:
+    """The operations on the words of a batch x ``(T, B, I)`` for ``engine`` (None: the default).
 
     lengths: ``(B,)``, int64, or None where nothing is padding.
     """
@@ -30,7 +32,7 @@ def words_of(engine: str | None, x: Tensor, lengths: Tensor | None) -> PaddedWor
         and x.dtype in (torch.float32, torch.float64)
         and not autocast("cpu")
     )
-    return (RaggedWords if compiled else PaddedWords)(x, lengths)
+    return (PackedWordOps if compiled else TorchWordOps)(x, lengths)
 
 
 def lengths_of(x: Tensor) -> Tensor:
@@ -38,8 +40,8 @@ def lengths_of(x: Tensor) -> Tensor:
     return torch.full((x.size(1),), x.size(0), device=x.device)
 
 
-class PaddedWords:
-    """States of all words ``(T, B, ·)``, zero at padding; torch's operations.
+class TorchWordOps:
+    """PyTorch operations on states ``(T, B, ·)`` of all words, zero at padding.
 
     Attributes:
         lengths: ``(B, 1)``.
@@ -59,21 +61,21 @@ class PaddedWords:
         return states if self.padding is None else states.masked_fill(self.padding, 0.0)
 
     rows = without_padding
-    """The words' own of ``(T, B, ·)``."""
+    """``(T, B, ·)`` in the layout of the words' states."""
 
-    def whole(self, states: Tensor) -> Tensor:
-        """``(T, B, ·)`` of the words' own, zero at padding."""
+    def to_padded(self, states: Tensor) -> Tensor:
+        """States of words as ``(T, B, ·)``, zero at padding."""
         return states
 
     def nodes(self, states: Tensor) -> Tensor:
         """``(B, ·)`` of the sentences, in the caller's order."""
         return states
 
-    def alike(self, state: Tensor) -> Tensor:
+    def expand_to_words(self, state: Tensor) -> Tensor:
         """``state`` (H) for every word."""
         return self.without_padding(state.expand(self.steps, self.batch, -1))
 
-    def look_around(self, h: Tensor, window: int) -> tuple[Tensor, Tensor]:
+    def window_concat(self, h: Tensor, window: int) -> tuple[Tensor, Tensor]:
         """ξ ``(T, B, (2w+1)*H)``, zero beyond the sentence, and the sum of the words ``(B, H)``."""
         return torch.cat(self._around(h, window), -1), h.sum(0)
 
@@ -116,11 +118,12 @@ class PaddedWords:
         return [padded[k : k + states.size(0)] for k in range(2 * window + 1)]
 
 
-class RaggedWords:
-    """The words alone, ``(N, ·)``: the first of all sentences, the longest first, then the second.
+class PackedWordOps:
+    """C++ operations on states ``(N, ·)`` of the N real words, without padding.
 
-    Methods as those of :class:`PaddedWords`, in C++, with N words in place of ``(T, B)`` and the
-    sentences in their own order.
+    Rows hold the first words of all sentences, the longest sentence first, then the second words,
+    and so on. Methods are those of :class:`TorchWordOps`, with N in place of ``(T, B)`` and
+    sentences sorted by length.
     """
 
     def __init__(self, x: Tensor, lengths: Tensor | None):
@@ -130,16 +133,16 @@ class RaggedWords:
         else:
             self.layout = Ragged(steps, batch, lengths - 1)
         self.lengths = self.layout.sorted(lengths).unsqueeze(1)
-        self.rows, self.whole = self.layout.rows, self.layout.padded
+        self.rows, self.to_padded = self.layout.rows, self.layout.padded
         self.nodes = self.layout.unsorted
 
-    def alike(self, state):
+    def expand_to_words(self, state):
         """``state`` (H) for every word."""
         return state.expand(sum(self.layout.counts), -1)
 
-    def look_around(self, h, window):
+    def window_concat(self, h, window):
         """ξ ``(N, (2w+1)*H)``, zero beyond the sentence, and the sum of the words ``(B, H)``."""
-        return _LookAround.apply(dense(h), window, self.layout.counts)
+        return _WindowConcat.apply(dense(h), window, self.layout.counts)
 
     def mix(self, gates, gx, gg, c, nodes):
         """New h and c of the words."""
@@ -152,7 +155,7 @@ class RaggedWords:
         return _Gather.apply(*tensors, self.layout.counts)
 
 
-class _LookAround(torch.autograd.Function):
+class _WindowConcat(torch.autograd.Function):
     @staticmethod
     def forward(ctx, h, window, counts):
         ctx.window, ctx.counts = window, counts
@@ -171,7 +174,7 @@ class _Mix(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gates, gx, gg, c, nodes, counts):
         ctx.counts = counts
-        # Torch need not know that gates change: they are a product's result, which nobody keeps.
+        # In place: gates are the output of a matrix product, which autograd does not save.
         h, new_c = cpp.extension()[0].mix_words(gates.detach(), gx, gg, c, nodes, counts)
         ctx.save_for_backward(gates, c, nodes, new_c)
         return h, new_c
