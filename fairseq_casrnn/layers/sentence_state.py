@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
 
 from ..cells.base import at_least_one
-from ..recurrence import engine_name
+from ..recurrence import engine_name, sentence_state_loop
 from ..recurrence.memory import readable
 from ..recurrence.products import Repeated, linear
 from ..recurrence.sentence_state import make_word_ops
@@ -153,7 +153,20 @@ class SentenceStateLSTM(nn.Module):
         """:meth:`forward` for x ``(T, B, input_size)``."""
         steps, batch, _ = x.shape
         engine = self.engine if readable(*self.parameters()) else "reference"
-        words = make_word_ops(engine, x, check_lengths(lengths, steps, batch, x.device))
+        lengths = check_lengths(lengths, steps, batch, x.device)
+        params = sentence_state_loop.Parameters(
+            *(getattr(self, name) for name in sentence_state_loop.Parameters._fields)
+        )
+        if sentence_state_loop.can_run(engine, x, lengths, params):
+            options = sentence_state_loop.Options(
+                self.hidden_size,
+                self.window,
+                self.num_sentence_nodes,
+                self.num_steps,
+                self.recompute,
+            )
+            return sentence_state_loop.run(options, x, lengths, params)
+        words = make_word_ops(engine, x, lengths)
         # For all steps at once. Not even NaN at padding may reach a weight's gradient.
         gx = linear(words.rows(x), self.weight_ih, self.bias, engine)
         h0 = self.h0.to(gx.dtype)

@@ -57,10 +57,15 @@ def why_not(cell: Cell, tensors, states=()) -> str | None:
 
     ``states`` may have the dtype in which states are kept.
     """
-    first, states = tensors[0], [t for t in states if t is not None]
-    tensors = [t for t in tensors if t is not None]
     if type(cell) not in KERNELS:
         return f"it has no kernel for {type(cell).__name__}"
+    return why_not_on(tensors, states)
+
+
+def why_not_on(tensors, states=()) -> str | None:
+    """Why kernels cannot run on these, or None; as in :func:`why_not`."""
+    first, states = tensors[0], [t for t in states if t is not None]
+    tensors = [t for t in tensors if t is not None]
     if first.device.type != "cuda" and not (interpreting() and first.device.type == "cpu"):
         return f"it runs on CUDA tensors, these are on {first.device.type}"
     if any(t.device != first.device for t in (*tensors, *states)):

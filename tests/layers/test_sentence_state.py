@@ -5,19 +5,18 @@ from functools import partial
 
 import pytest
 import torch
-from helpers import DOUBLE, LENGTHS, assert_close, gradients, rand, randomize, weighted
+from helpers import DOUBLE, ENGINES, LENGTHS, assert_close, gradients, rand, randomize, weighted
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import SentenceStateLSTM
-from fairseq_casrnn.recurrence import ENGINES
 
 from .sentence_state_reference import sentence_state_lstm
 
 I, H = 3, 4
 SHAPES = [(1, 1), (2, 1), (1, 2), (3, 3), (2, 0)]  # window, nodes
 every_shape = pytest.mark.parametrize(("window", "nodes"), SHAPES)
-every_engine = pytest.mark.parametrize("engine", [e for e in ENGINES if e in ("cpp", "eager")])
+every_engine = pytest.mark.parametrize("engine", [e for e in ENGINES if e != "reference"])
 
 
 def layer_of(window=1, nodes=1, steps=3, **kwargs):
@@ -154,7 +153,10 @@ def test_recomputing_changes_nothing(engine):
     first = gradients(weighted(layer(x, torch.tensor(LENGTHS))), layer.parameters())
     layer.recompute = True
     second = gradients(weighted(layer(x, torch.tensor(LENGTHS))), layer.parameters())
-    assert all(a.equal(b) for a, b in zip(first, second, strict=True))
+    if engine == "triton":  # it sums weights' gradients over steps in another order then
+        assert_close(first, second)
+    else:
+        assert all(a.equal(b) for a, b in zip(first, second, strict=True))
 
 
 @every_engine

@@ -64,10 +64,14 @@ def test_the_matrix_in_the_interpreter():
     if INTERPRETING or "triton" not in recurrence.ENGINES or torch.cuda.is_available():
         pytest.skip("for where Triton is installed and there is no GPU")
     chosen = "agrees_with_reference or apart or (backward_twice and (stacked or cas))"
+    layer = "(test_sentence_state and (1-1 or 2-0 or kept or recomputing or autocast or sign))"
     files = [f"tests/recurrence/test_{name}.py" for name in ("engines", "triton")]
+    files += [
+        f"tests/{name}_sentence_state.py" for name in ("recurrence/test_triton", "layers/test")
+    ]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
     done = subprocess.run(
-        [*command, "-k", f"test_triton or (triton and ({chosen}))"],
+        [*command, "-k", f"test_triton or (triton and ({chosen} or {layer}))"],
         cwd=ROOT,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,

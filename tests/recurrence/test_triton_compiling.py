@@ -2,12 +2,15 @@
 
 import importlib
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 import torch
 from helpers import FAMILIES, every_case
 
 from fairseq_casrnn import recurrence
+from fairseq_casrnn.layers import SentenceStateLSTM
 from fairseq_casrnn.recurrence import triton_loop, triton_plan, triton_steps
 
 from .test_cpp import layer_of
@@ -172,3 +175,45 @@ def test_a_refused_launch_becomes_a_launch_a_step(compiled_only, messages, monke
     run("triton", cell, tensors, device="cpu")
     assert [k.name for k in compiled_only] == ["forward_step"] * 2 + ["backward_step"] * 2
     assert sum("launches a kernel a step: Triton Error" in m for m in messages()) == 1
+
+
+def spilled_bytes(kernel, folder):
+    """Of the stack of a thread, which holds what there was no register for."""
+    tool = Path(importlib.import_module("triton").__file__).parent
+    tool = tool / "backends" / "nvidia" / "bin" / "cuobjdump"
+    if not tool.exists():
+        pytest.skip("this Triton has no cuobjdump")
+    cubin = folder / "kernel.cubin"
+    cubin.write_bytes(kernel.asm["cubin"])
+    usage = subprocess.run(
+        [tool, "--dump-resource-usage", cubin], capture_output=True, text=True, check=True
+    )
+    return int(re.search(r"STACK:(\d+)", usage.stdout)[1])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype"),
+    [
+        ((33, 1, 1), torch.float32),
+        ((300, 1, 1), torch.float32),
+        ((300, 1, 1), torch.bfloat16),
+        ((300, 1, 1), torch.float16),
+        ((650, 2, 3), torch.bfloat16),
+        ((5, 3, 0), torch.float64),
+    ],
+    ids=str,
+)
+def test_kernels_of_the_sentence_state_lstm(sizes, dtype, compiled_only, tmp_path):
+    """One a step, nothing is compiled anew for other batches, and all values fit in registers."""
+    size, window, nodes = sizes
+    layer = SentenceStateLSTM(3, size, 2, window, nodes, engine="triton").to(dtype)
+    for words, lengths in ((4, [4, 4, 4]), (3, [1, 3]), (1, [1])):
+        x = torch.zeros(words, len(lengths), 3, dtype=dtype)
+        sum(t.sum() for t in layer(x, torch.tensor(lengths))).backward()
+    names = ["first_states", *["forward_step"] * 2, *["backward_step"] * 2, "first_states_backward"]
+    assert [k.name for k in compiled_only] == 3 * names
+    assert all(".target sm_90" in k.asm["ptx"] for k in compiled_only)
+    kernels = {k.name: k for k in compiled_only}
+    assert len({k.asm["ptx"] for k in compiled_only}) == len(kernels) == 4
+    if dtype != torch.float64:
+        assert [spilled_bytes(k, tmp_path) for k in kernels.values()] == [0, 0, 0, 0]
