@@ -1,5 +1,6 @@
 """The benchmarks run, at sizes that measure nothing."""
 
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ import recurrent_layers as layers  # noqa: E402
 import run as report  # noqa: E402
 import scaling  # noqa: E402
 import sentence_encoders  # noqa: E402
+import sentence_state  # noqa: E402
 import synthetic  # noqa: E402
 import translation  # noqa: E402
 
@@ -71,7 +73,10 @@ def test_scaling(monkeypatch, tmp_path):
     assert (tmp_path / "scaling.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("script", [commands, memory, scaling, sentence_encoders, translation])
+SCRIPTS = [commands, memory, scaling, sentence_encoders, sentence_state, translation]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("value", ["0", "-1", "x"])
 def test_wrong_options(monkeypatch, capsys, script, value):
     option = "--updates" if script is memory else "--threads"
@@ -150,6 +155,20 @@ def test_sentence_encoders(monkeypatch, tmp_path, capsys, mixed):
     assert not mixed or table[2][:2] == ["| padding", "0%"]
     plot = "sentence_lengths_mixed.png" if mixed else "sentence_lengths.png"
     assert (tmp_path / plot).stat().st_size > 1000
+
+
+def test_sentence_state(monkeypatch, capsys):
+    options = "--hidden-size 4 --batch-size 2 --steps 2 --rounds 1 --lengths 1,3 --device cpu"
+    monkeypatch.setattr(sys, "argv", ["x", *options.split(), "--engines", "eager,reference"])
+    sentence_state.main()
+    text = capsys.readouterr().out
+    assert re.findall(r"2 sentences of (\d) words", text) == ["1", "3"]
+    table = rows(text)
+    assert [len(row) for row in table] == [5] * 10
+    assert [row[3] for row in table if "nn.LSTM," in row[0]] == ["1.00"] * 2
+    monkeypatch.setattr(sentence_state, "LIMITS", {"float32": 1e-12})
+    with pytest.raises(SystemExit, match="engine eager is off by"):
+        sentence_state.main()
 
 
 def test_translation(monkeypatch, tmp_path):

@@ -14,6 +14,7 @@ from ..recurrence import engine_name, sentence_state_loop
 from ..recurrence.memory import readable
 from ..recurrence.products import Repeated, linear
 from ..recurrence.sentence_state import make_word_ops
+from ..recurrence.sentence_state_weights import Options, Parameters
 from .sequences import (
     check_input,
     check_lengths,
@@ -49,8 +50,9 @@ class SentenceStateLSTM(nn.Module):
             (first row of the paper's Table 2).
         recompute: keep only the states of each step and compute the gates again in the backward:
             a fraction of the memory for a third more time.
-        engine: ``cpp`` passes over the gates in compiled loops and leaves padding out, any other
-            in torch's operations; None for the default of :mod:`fairseq_casrnn.recurrence`.
+        engine: ``cpp`` and ``triton`` do a step's elementwise work in one compiled loop or GPU
+            kernel and leave padding out, any other in PyTorch operations; None for the default of
+            :mod:`fairseq_casrnn.recurrence`.
         batch_first: input and output are ``(B, T, …)``.
         device, dtype: of the parameters.
 
@@ -154,18 +156,10 @@ class SentenceStateLSTM(nn.Module):
         steps, batch, _ = x.shape
         engine = self.engine if readable(*self.parameters()) else "reference"
         lengths = check_lengths(lengths, steps, batch, x.device)
-        params = sentence_state_loop.Parameters(
-            *(getattr(self, name) for name in sentence_state_loop.Parameters._fields)
-        )
+        params = Parameters(*(getattr(self, name) for name in Parameters._fields))
         if sentence_state_loop.can_run(engine, x, lengths, params):
-            options = sentence_state_loop.Options(
-                self.hidden_size,
-                self.window,
-                self.num_sentence_nodes,
-                self.num_steps,
-                self.recompute,
-            )
-            return sentence_state_loop.run(options, x, lengths, params)
+            sizes = self.hidden_size, self.window, self.num_sentence_nodes, self.num_steps
+            return sentence_state_loop.run(Options(*sizes, self.recompute), x, lengths, params)
         words = make_word_ops(engine, x, lengths)
         # For all steps at once. Not even NaN at padding may reach a weight's gradient.
         gx = linear(words.rows(x), self.weight_ih, self.bias, engine)

@@ -138,9 +138,10 @@ def test_second_derivatives_are_refused_by_cpp():
 
 
 @every_engine
-def test_a_graph_can_be_kept(engine):
-    """The backward leaves the activated gates as they are."""
-    layer, x = layer_of(engine=engine), rand(4, 2, I).requires_grad_()
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_graph_can_be_kept(engine, recompute):
+    """The backward leaves the gates as they are."""
+    layer, x = layer_of(engine=engine, recompute=recompute), rand(4, 2, I).requires_grad_()
     loss = weighted(layer(x))
     first = torch.autograd.grad(loss, [x, *layer.parameters()], retain_graph=True)
     second = torch.autograd.grad(loss, [x, *layer.parameters()])
