@@ -226,10 +226,11 @@ def forward_step(
             c_g += e * past_nodes[j]
             total += e
         c_g /= total
+        # Before any store of c_g: Triton 3.6 fails on a use that follows one.
         g = sigmoid(of_nodes[NODES + k]) * tanh(c_g)
-        at = ((here * batch + b) * NODES + k) * size + unit
-        tl.store(node_cells + at, c_g, mask=inside)
-        tl.store(node_totals + at, total, mask=inside)
         g_in, g_out = node_inputs + k * size, node_output + (b * NODES + k) * size + unit
         tl.store(g_in, g.to(node_inputs.dtype.element_ty), mask=inside & (last == 0))
         tl.store(g_out, g.to(node_output.dtype.element_ty), mask=inside & last)
+        at = ((here * batch + b) * NODES + k) * size + unit
+        tl.store(node_cells + at, c_g, mask=inside)
+        tl.store(node_totals + at, total, mask=inside)
