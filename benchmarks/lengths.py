@@ -58,8 +58,11 @@ def compare(setting: str, cells: list[str], rounds: int) -> str:
     torch.manual_seed(1)
     models = {"nn.LSTM, padded": Padded(size, size, 2), "nn.LSTM, packed": Packed(size, size, 2)}
     models |= {name: layers.build(name, size, size, 2) for name in cells}
-    x = torch.randn(steps, batch, size, requires_grad=True)
-    grad = torch.randn(steps, batch, size)
+    device = machine.device()
+    for model in models.values():
+        model.to(device)
+    x = torch.randn(steps, batch, size, device=device, requires_grad=True)
+    grad = torch.randn(steps, batch, size, device=device)
     lengths = torch.randint(1, steps + 1, (batch,))
     jobs = {name: partial(train, model, x, lengths, grad) for name, model in models.items()}
     seconds = machine.median_seconds(jobs, rounds)

@@ -78,6 +78,11 @@ def warn_if_busy(threads: int, the: str = "The") -> str:
     return f"**{the} machine was busy: other processes took {others:.1f} of {cores} cores.**\n\n"
 
 
+def device() -> str:
+    """Where to measure: "cuda" or "cpu"."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def synchronize() -> None:
     """Wait for the GPU."""
     if torch.cuda.is_available():

@@ -128,7 +128,7 @@ def main() -> None:
         parser.add_argument(option, type=machine.positive, default=number)
     names = machine.names_of
     parser.add_argument("--cells", type=names(FAMILIES), default=CELLS, help="with commas between")
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = machine.device()
     engines, known = f"{recurrence.default(device)},reference", names(recurrence.ENGINES)
     parser.add_argument("--engines", type=known, default=engines, help="the first for all cells")
     parser.add_argument("--settings", type=names(SETTINGS), default="256,300bi,650")

@@ -1,10 +1,10 @@
-"""Every benchmark, into ``benchmarks/results/<machine>/README.md``; what ``make bench`` calls.
+"""Every benchmark, on the CPU, into ``benchmarks/results/<machine>/README.md``: ``make bench``.
 
     python benchmarks/run.py [--quick] [DATA_BIN]
 
 Three quarters of an hour on two idle cores, with --quick, which repeats less, a third of it.
 Without DATA_BIN (a data-bin of a translation recipe) the translation models run on random
-sentences.
+sentences. A GPU is not used: ``gpu.py`` measures that.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("data", nargs="*", help="data-bin of a translation recipe")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     args = parser.parse_args()
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # here, and in what is started
     report = Report(machine.folder() / "README.md", args.quick)
     data, measure = args.data[:1], report.measure
     threads = ["1"] if (os.cpu_count() or 1) < 2 else ["1", "2"]
@@ -82,8 +83,7 @@ def main() -> None:
         measure("recurrent_layers", "--threads", number)
         measure("translation", *data, "--threads", number)
     large = ["--threads", threads[-1], "--settings", "1024", "--cells", "stacked_lstm,cas_lstm"]
-    engine = recurrence.default("cuda" if torch.cuda.is_available() else "cpu")
-    measure("recurrent_layers", *large, "--engines", engine, "--rounds", "3")
+    measure("recurrent_layers", *large, "--engines", recurrence.DEFAULT, "--rounds", "3")
     small = ["--settings", "12,24", "--cells", "stacked_lstm,second_order_lstm"]
     measure("recurrent_layers", *small, "--threads", "1")
     medium = ["--threads", threads[-1], "--precision", "medium"]

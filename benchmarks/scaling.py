@@ -1,4 +1,4 @@
-"""How the cost of a training step grows with T, B, H, L and S: a table and log-log curves.
+"""How the cost of a training step grows with T, B, H, L and S: a table, and log-log curves.
 
     python benchmarks/scaling.py [--threads 1] [--out DIR]
 
@@ -15,13 +15,6 @@ from pathlib import Path
 
 import machine
 import torch
-
-try:
-    import matplotlib
-except ImportError:  # better now than after minutes of measuring
-    sys.exit(
-        "error: the curves need matplotlib; install it with pip install 'fairseq-casrnn[plots]'"
-    )
 from recurrent_layers import train
 from torch import nn
 
@@ -67,8 +60,17 @@ def milliseconds(axis: str, rounds: int, device: str) -> dict[str, list[float]]:
 def draw(panels: dict[str, tuple], path: Path, title: str) -> None:
     """One panel an axis, both scales logarithmic.
 
-    ``panels`` holds for each axis its values and the curves over them, by name.
+    ``panels`` holds for each axis its values and the curves over them, by name. Without matplotlib
+    there is only a message.
     """
+    try:
+        import matplotlib
+    except ImportError:
+        print(
+            f"{path} is not drawn: it needs matplotlib (pip install 'fairseq-casrnn[plots]')",
+            file=sys.stderr,
+        )
+        return
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns DEBUG on
     matplotlib.use("Agg")
     from matplotlib import pyplot
@@ -99,7 +101,7 @@ def main() -> None:
     )
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = machine.device()
     torch.manual_seed(1)
     others = ", ".join(f"{axis} {value}" for axis, value in BASE.items())
     print(f"\n## Scaling, {args.threads} threads: ms of a training step; otherwise {others}\n")

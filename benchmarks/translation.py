@@ -1,6 +1,7 @@
 """Speed of training and beam search, through fairseq's trainer and generator, beside its ``lstm``.
 
     python benchmarks/translation.py [DATA_BIN] [--threads 1] [--archs cas_lstm_iwslt,…]
+    python benchmarks/translation.py --dtype bf16
 
 Without DATA_BIN on random sentences of Multi30k's lengths and vocabularies. All models have 2+2
 layers and sizes of 256 and see the same batches. They take turns, round after round, and the
@@ -19,14 +20,10 @@ from pathlib import Path
 import machine
 import synthetic
 import torch
-from fairseq import options, tasks
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.trainer import Trainer
+import training
+from fairseq import utils
 
-import fairseq_casrnn
 from fairseq_casrnn import allocation, precision
-
-fairseq_casrnn.register()
 
 USER_DIR = str(Path(__file__).parents[1] / "fairseq_casrnn")
 PEER = "lstm"
@@ -41,35 +38,11 @@ FAIRSEQS = ["--optimizer=adam", "--criterion=label_smoothed_cross_entropy"]
 OURS = ["--optimizer=torch_adam", "--criterion=fused_label_smoothed_cross_entropy"]
 
 
-def build(arch: str, data: str, max_tokens: int, fast: bool = False):
-    """A task and a trainer for ``arch``, as fairseq-train would build them."""
-    argv = [data, "--arch", arch, "--max-tokens", str(max_tokens), *TRAINING]
+def command(arch: str, data: str, max_tokens: int, fast: bool = False) -> list[str]:
+    """The command line of ``fairseq-train`` for ``arch``; ``fast`` with OURS, but for the peer."""
+    argv = [data, f"--arch={arch}", f"--max-tokens={max_tokens}", *TRAINING]
     argv += PEER_SIZES if arch == PEER else []
-    argv += OURS if fast and arch != PEER else FAIRSEQS
-    argv += [] if torch.cuda.is_available() else ["--cpu"]
-    args = options.parse_args_and_arch(options.get_training_parser(), argv)
-    cfg = convert_namespace_to_omegaconf(args)
-    torch.manual_seed(1)
-    task = tasks.setup_task(cfg.task)
-    model, criterion = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
-    return task, Trainer(cfg, task, model, criterion)
-
-
-def batches(task, trainer, count: int) -> list:
-    """The first ``count`` shuffled training batches."""
-    task.load_dataset("train", combine=False, epoch=1)
-    iterator = trainer.get_train_iterator(epoch=1, load_dataset=False).next_epoch_itr(shuffle=True)
-    return [next(iterator) for _ in range(count)]
-
-
-def train(trainer, samples) -> float:
-    """Target words per second over ``samples``."""
-    words = sum(sample["ntokens"] for sample in samples)
-    start = time.perf_counter()
-    for sample in samples:
-        trainer.train_step([sample])
-    machine.synchronize()
-    return words / (time.perf_counter() - start)
+    return argv + (OURS if fast and arch != PEER else FAIRSEQS)
 
 
 def decode(task, trainer, samples, beam: int, length: int) -> float:
@@ -78,8 +51,10 @@ def decode(task, trainer, samples, beam: int, length: int) -> float:
     settings = argparse.Namespace(beam=beam, max_len_a=0, max_len_b=length, min_len=length)
     generator = task.build_generator([model], settings)
     sentences = sum(len(sample["id"]) for sample in samples)
+    machine.synchronize()
     start = time.perf_counter()
     for sample in samples:
+        sample = utils.move_to_cuda(sample) if torch.cuda.is_available() else sample
         task.inference_step(generator, [model], sample)
     machine.synchronize()
     return sentences / (time.perf_counter() - start)
@@ -87,14 +62,18 @@ def decode(task, trainer, samples, beam: int, length: int) -> float:
 
 def compare(data: str, archs: list[str], args) -> dict[str, tuple[float, float]]:
     """Words a second of training and sentences a second of decoding, medians, of each model."""
-    built = {arch: build(arch, data, args.max_tokens, args.fast) for arch in archs}
-    samples = batches(*built[PEER], args.updates)
-    small = batches(*build(PEER, data, 800), 2)
+    built = {
+        arch: training.build(command(arch, data, args.max_tokens, args.fast), args.dtype)
+        for arch in archs
+    }
+    samples = training.batches(*built[PEER], args.updates)
+    small = training.batches(*training.build(command(PEER, data, 800)), 2)
     speeds = {arch: ([], []) for arch in archs}
     for number in range(args.rounds + 1):
         for arch in archs:
             task, trainer = built[arch]
-            pair = train(trainer, samples), decode(task, trainer, small, args.beam, args.length)
+            words = training.train(trainer, samples)
+            pair = words, decode(task, trainer, small, args.beam, args.length)
             if number > 0:  # the first round warms up
                 for values, value in zip(speeds[arch], pair, strict=True):
                     values.append(value)
@@ -115,6 +94,7 @@ def main() -> None:
         "--length", type=machine.positive, default=15, help="tokens of every hypothesis"
     )
     parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
+    training.add_dtype(parser)
     parser.add_argument(
         "--fast", action="store_true", help="our models with this package's optimizer and criterion"
     )
@@ -126,7 +106,7 @@ def main() -> None:
     archs = [PEER, *args.archs.split(",")]
     with tempfile.TemporaryDirectory() as folder:
         speeds = compare(args.data or synthetic.write(folder), archs, args)
-    how = f"{args.threads} threads, {args.precision} precision"
+    how = f"{args.threads} threads, {args.dtype}, {args.precision} precision"
     how += ", our optimizer and criterion" * args.fast
     print(f"\n## Translation, {how}\n\n{busy}", end="")
     print(f"{args.max_tokens} tokens a batch of training; beam {args.beam}.\n")

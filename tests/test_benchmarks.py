@@ -1,5 +1,6 @@
 """The benchmarks run, at sizes that measure nothing."""
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -10,8 +11,10 @@ import torch
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
+import cold_start  # noqa: E402
 import commands  # noqa: E402
 import cross_entropy  # noqa: E402
+import language_models  # noqa: E402
 import lengths  # noqa: E402
 import machine  # noqa: E402
 import memory  # noqa: E402
@@ -22,6 +25,7 @@ import scaling  # noqa: E402
 import sentence_encoders  # noqa: E402
 import sentence_state  # noqa: E402
 import synthetic  # noqa: E402
+import training  # noqa: E402
 import translation  # noqa: E402
 
 from fairseq_casrnn import recurrence  # noqa: E402
@@ -177,9 +181,51 @@ def test_translation(monkeypatch, tmp_path):
     monkeypatch.setattr(translation, "PEER_SIZES", tiny)
     data = synthetic.write(str(tmp_path), sentences=60)
     args = SimpleNamespace(max_tokens=200, updates=2, rounds=1, beam=2, length=3, fast=True)
+    args.dtype = "float32"
     speeds = translation.compare(data, ["lstm", "cas_lstm_tiny"], args)
     assert list(speeds) == ["lstm", "cas_lstm_tiny"]
     assert all(value > 0 for pair in speeds.values() for value in pair)
+
+
+def test_decoding_moves_batches_to_the_gpu(monkeypatch):
+    """fairseq's trainer moves those of training itself, its generator does not."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(machine, "synchronize", lambda: None)
+    monkeypatch.setattr(translation.utils, "move_to_cuda", lambda sample: {**sample, "moved": True})
+    seen = []
+    task = SimpleNamespace(
+        build_generator=lambda models, settings: None,
+        inference_step=lambda generator, models, sample: seen.append(sample["moved"]),
+    )
+    trainer = SimpleNamespace(model=torch.nn.Linear(1, 1))
+    assert translation.decode(task, trainer, 2 * [{"id": [1, 2, 3]}], 2, 3) > 0
+    assert seen == [True, True]
+
+
+@pytest.mark.parametrize("dtype", training.DTYPES)
+def test_dtypes(dtype):
+    """Options of fairseq-train; half precision needs a GPU."""
+    if dtype == "float32" or torch.cuda.is_available():
+        assert training.dtype(dtype) == dtype
+    else:
+        with pytest.raises(argparse.ArgumentTypeError, match=f"{dtype} needs a GPU, and there is"):
+            training.dtype(dtype)
+    with pytest.raises(argparse.ArgumentTypeError, match="'half' is none of float32, fp16, bf16"):
+        training.dtype("half")
+
+
+def test_language_models(monkeypatch, tmp_path):
+    monkeypatch.setattr(synthetic, "TEXT_WORDS", 40)
+    tiny = [option.replace("300", "6").replace("600", "8") for option in language_models.PEER_SIZES]
+    monkeypatch.setattr(language_models, "PEER_SIZES", tiny)
+    data = synthetic.write_text(str(tmp_path), tokens=90)
+    args = SimpleNamespace(streams=4, steps=5, updates=2, rounds=1, dtype="float32")
+    argv = language_models.command("second_order_lstm_lm_tiny", data, 4, 5)
+    for batch in training.batches(*training.build(argv), 2):
+        assert batch["target"].shape == (4, 5)
+    speeds = language_models.compare(data, ["lstm_lm", "second_order_lstm_lm_tiny"], args)
+    assert list(speeds) == ["lstm_lm", "second_order_lstm_lm_tiny"]
+    assert all(value > 0 for value in speeds.values())
 
 
 def test_commands(monkeypatch, tmp_path, capsys, warm_python):
@@ -197,6 +243,29 @@ def test_commands(monkeypatch, tmp_path, capsys, warm_python):
     names = ["lstm", "cas_lstm_tiny", "cas_lstm_tiny, optimizer=torch_adam, medium"]
     assert [row[0].strip("| ") for row in table[2:]] == names
     assert all(float(row[1].replace(",", "")) > 0 for row in table[2:])
+
+
+def test_cold_start(monkeypatch, tmp_path, capsys, warm_python):
+    """Each process twice, the second with what the first has compiled."""
+    monkeypatch.setattr(synthetic, "WORDS", {"de": 40, "en": 30})
+    data = synthetic.write(str(tmp_path), sentences=60)
+    monkeypatch.setattr(sys, "executable", warm_python)
+    caches, run = [], cold_start.subprocess.run
+
+    def spy(command, env, **options):
+        caches.append(env["TRITON_CACHE_DIR"])
+        assert not list(Path(caches[-1]).iterdir()) or len(caches) == 2
+        Path(caches[-1], "a-kernel").touch()
+        return run(command, env=env, **options)
+
+    monkeypatch.setattr(cold_start.subprocess, "run", spy)
+    options = ["--archs", "cas_lstm_tiny", "--updates", "2", "--max-tokens", "100"]
+    monkeypatch.setattr(sys, "argv", ["cold_start.py", data, *options])
+    cold_start.main()
+    found = rows(capsys.readouterr().out)
+    assert [row[:2] for row in found[2:]] == [[f"| {options[1]}", k] for k in ("empty", "filled")]
+    assert all(float(cell.strip("| ")) >= 0 for row in found[2:] for cell in row[2:])
+    assert caches[0] == caches[1]
 
 
 def test_a_command_that_fails(capsys):

@@ -1,0 +1,85 @@
+"""Seconds until a training has made 20 updates, kernels compiled on the way, beside fairseq's.
+
+    python benchmarks/cold_start.py [DATA_BIN] [--archs lstm,cas_lstm_iwslt] [--dtype bf16]
+
+Each model is trained in a fresh process with an empty cache of compiled kernels (Triton's), and
+then in another one that finds there what the first has left. Columns: until the model was built,
+and from there until the first and the last update had been made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import machine
+
+
+def child(args) -> None:
+    """Train ``--child`` and print the seconds that it took, as JSON."""
+    import training  # which imports fairseq
+    import translation
+
+    argv = translation.command(args.child, args.data, args.max_tokens)
+    task, trainer = training.build(argv, args.dtype)
+    ends = [time.time()]
+    for sample in training.batches(task, trainer, args.updates):
+        trainer.train_step([sample])
+        machine.synchronize()
+        ends.append(time.time())
+    found = [ends[0] - args.started, ends[1] - ends[0], ends[-1] - ends[0]]
+    print(json.dumps(found))
+
+
+def seconds(arch: str, data: str, cache: str, args) -> list[float]:
+    """Of one process: until the model was built, from there to the first and the last update."""
+    command = [sys.executable, __file__, data, "--child", arch, "--dtype", args.dtype]
+    command += ["--updates", str(args.updates), "--max-tokens", str(args.max_tokens)]
+    environment = {**os.environ, "TRITON_CACHE_DIR": cache}
+    started = ["--started", str(time.time())]
+    done = subprocess.run(
+        [*command, *started], env=environment, text=True, stdout=subprocess.PIPE, check=False
+    )
+    if done.returncode:
+        sys.exit(f"error: {' '.join(command)} ended with status {done.returncode}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", nargs="?", help="data-bin of a translation recipe")
+    parser.add_argument("--archs", default="lstm,cas_lstm_iwslt")
+    parser.add_argument("--updates", type=machine.positive, default=20)
+    parser.add_argument("--max-tokens", type=machine.positive, default=4000)
+    parser.add_argument("--dtype", default="float32", choices=["float32", "fp16", "bf16"])
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        return child(args)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        data = args.data
+        if data is None:
+            import synthetic
+
+            data = synthetic.write(folder)
+        for arch in args.archs.split(","):
+            cache = tempfile.mkdtemp(dir=folder)
+            for kind in ("empty", "filled"):
+                found = seconds(arch, data, cache, args)
+                rows.append([arch, kind, *(f"{value:.1f}" for value in found)])
+    print(f"\n## From a cold start to update {args.updates}, {args.dtype}\n")
+    print(f"{args.max_tokens} tokens a batch; seconds.\n")
+    columns = ["model", "cache of kernels", "start to model built", "to update 1"]
+    print(machine.table([*columns, f"to update {args.updates}"], rows))
+
+
+if __name__ == "__main__":
+    main()
