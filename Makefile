@@ -5,11 +5,13 @@
 #   make fuzz    2,000 damaged files a reader, 2,000 settings an engine, 20 kills a role, at random:
 #                5 minutes (FUZZ=N: N, N and N/100)
 #   make lint    check style
-#   make bench   measure speed and memory, beside fairseq's own lstm and torch.nn.LSTM, into
-#                benchmarks/results/; on an idle machine, 45 minutes (QUICK=1: 15)
+#   make bench   measure speed and memory on the CPU, beside fairseq's own lstm and torch.nn.LSTM,
+#                into benchmarks/results/; on an idle machine, 45 minutes (QUICK=1: 15)
+#   make gpu     check every kernel of the GPU against float64, then measure speed beside cuDNN and
+#                fairseq's lstm, into benchmarks/results/; 5 minutes (SECTIONS=check,layers: these)
 #
 # Variables:
-#   DATA         data-bin of a translation recipe for make bench; random sentences without
+#   DATA         data-bin of a translation recipe for make bench and make gpu; random sentences without
 #   PYTHON       interpreter to build .venv from (default: the first suitable one on PATH)
 #   TORCH_INDEX  where to look for torch besides PyPI; empty for none. The default has the CPU
 #                build, which is a tenth of the size; with an NVIDIA GPU it is empty.
@@ -27,7 +29,7 @@ BUILD_TOOLS := numpy cython setuptools setuptools_scm wheel
 STAMP := $(VENV)/.installed
 TRITON := $(VENV)/.installed-triton
 
-.PHONY: demo test fuzz lint bench install clean
+.PHONY: demo test fuzz lint bench gpu install clean
 
 demo: $(STAMP)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/quickstart/run.sh
@@ -44,6 +46,9 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	$(VENV)/bin/python benchmarks/run.py $(if $(QUICK),--quick) $(DATA)
+
+gpu: $(STAMP)
+	$(VENV)/bin/python benchmarks/gpu.py $(if $(SECTIONS),--sections $(SECTIONS)) $(DATA)
 
 install: $(STAMP)
 

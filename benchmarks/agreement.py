@@ -1,0 +1,242 @@
+"""Whether a GPU's kernels compute what float64 does: every cell, dtype and kernel; what they print.
+
+    python benchmarks/agreement.py [--processes 16] [--only REGEX] [--seconds 200]
+
+Each check runs forward and backward over sequences of unequal length, twice, and is compared with
+engine ``reference`` in float64 on the same rounded inputs. Printed is the largest error of any
+output or gradient, as the norm of the difference over the norm of what it should be. Ends with
+status 1 if one is over its dtype's limit, if two runs differ in a bit, or if a check fails or does
+not finish in time.
+
+Kernels are compiled as they are needed, which is most of the time: hence several processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import sys
+import time
+import traceback
+from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import machine
+import problems
+import torch
+
+from fairseq_casrnn import recurrence
+
+DTYPES = {
+    "bf16": (torch.bfloat16, "highest", 2e-2),
+    "fp16": (torch.float16, "highest", 4e-3),
+    "TF32": (torch.float32, "high", 2e-3),
+    "float32": (torch.float32, "highest", 5e-6),
+    "float64": (torch.float64, "highest", 1e-10),
+}
+"""torch's dtype, its switch for products in float32, and the largest relative error allowed."""
+KERNELS = {"whole": "1", "steps": "0"}
+"""Whole sequences in a launch, or a launch a step: the value of CASRNN_TRITON_SEQUENCES."""
+SIZES = 130, 37, 11  # H, B, T: several tiles of rows and of units, none of them full
+TINY = 5, 3, 4
+TIMED = [(256, 64, 30), (1024, 64, 50)]  # what recurrent_layers.py then finds compiled
+
+
+class Check(NamedTuple):
+    """What is computed, and how.
+
+    Attributes:
+        kind: a function of :mod:`problems`.
+        case: of a cell, its name in ``problems.CASES``.
+        sizes: H, B, T.
+        dtype, kernel: keys of ``DTYPES`` and ``KERNELS``.
+    """
+
+    kind: str
+    case: str
+    sizes: tuple[int, int, int]
+    dtype: str
+    kernel: str = "whole"
+
+    def __str__(self):
+        """A name that ``--only`` is matched with."""
+        of_cell = [self.case] if self.case else []
+        return ", ".join([self.kind, *of_cell, self.dtype, self.kernel, str(self.sizes)])
+
+
+class Outcome(NamedTuple):
+    """Of a check: the largest error and of which tensor, whether bits repeat, what was logged."""
+
+    error: float
+    where: str
+    repeats: bool
+    seconds: float
+    messages: list[str]
+
+
+def checks(sizes=SIZES, timed=TIMED) -> list[Check]:
+    """All of them, those that take longest to compile first."""
+    found = [
+        Check("layer", case, size, dtype)
+        for size in reversed(timed)
+        for case in ("stacked_lstm", "cas_lstm")
+        for dtype in ("float32", "TF32", "bf16")
+    ]
+    for kernel in KERNELS:
+        for dtype in DTYPES:
+            if (kernel, dtype) != ("whole", "float64"):  # there is none
+                found += [Check("layer", case, sizes, dtype, kernel) for case in problems.CASES]
+    for dtype in DTYPES:
+        found += [Check("decoder", case, sizes, dtype) for case in problems.CASES]
+        found.append(Check("sentence_state", "", sizes, dtype))
+        found.append(Check("loss", "", sizes, dtype))
+    return found
+
+
+def run(check: Check, device: str, engine: str) -> Outcome | None:
+    """Compute ``check`` twice and the reference once; None where there is no such kernel."""
+    dtype, precision, _ = DTYPES[check.dtype]
+    os.environ["CASRNN_TRITON_SEQUENCES"] = KERNELS[check.kernel]
+    torch.set_float32_matmul_precision(precision)
+    torch.manual_seed(1)
+    start, messages = time.perf_counter(), Messages()
+    logging.getLogger("fairseq_casrnn").addHandler(messages)
+    problem = getattr(problems, check.kind)(check.case, *check.sizes, device, dtype)
+    first = problem(engine)
+    if first is None:
+        return None
+    second = problem(engine)
+    expected = problem("reference")
+    machine.synchronize()
+    logging.getLogger("fairseq_casrnn").removeHandler(messages)
+    repeats = all(torch.equal(first[name], second[name]) for name in first)
+    errors = {name: relative(first[name], expected[name]) for name in first}
+    where = max(errors, key=errors.get)
+    return Outcome(errors[where], where, repeats, time.perf_counter() - start, messages.found)
+
+
+def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """‖found − expected‖ / ‖expected‖; infinite where something is not finite."""
+    error = (found.double() - expected).norm() / expected.norm()
+    return error.item() if error.isfinite() else float("inf")
+
+
+class Messages(logging.Handler):
+    """What the package logs of its engines: a kernel that is replaced by another is no success."""
+
+    def __init__(self):
+        super().__init__(logging.INFO)
+        self.found: list[str] = []
+
+    def emit(self, record):
+        """Keep it, unless it only says which engine runs."""
+        text = record.getMessage()
+        if "recurrence engine: " not in text:
+            self.found.append(text)
+
+
+def prepare() -> None:
+    """Of a worker process."""
+    torch.set_num_threads(1)
+    logging.getLogger("fairseq_casrnn").setLevel(logging.INFO)
+
+
+def safely(check: Check, device: str, engine: str) -> Outcome | str | None:
+    """:func:`run`, or the end of a traceback: whatever it is, the other checks go on."""
+    try:
+        return run(check, device, engine)
+    except Exception:
+        return traceback.format_exc()[-1500:]
+
+
+def run_all(wanted: list[Check], args) -> dict[Check, Outcome | str | None]:
+    """Every check's outcome, or in words why there is none."""
+    deadline = time.monotonic() + args.seconds
+    pool = ProcessPoolExecutor(args.processes, get_context("spawn"), initializer=prepare)
+    futures = {check: pool.submit(safely, check, args.device, args.engine) for check in wanted}
+    wait(futures.values(), max(0.0, deadline - time.monotonic()))
+    found = {}
+    for check, future in futures.items():
+        try:
+            found[check] = future.result() if future.done() else f"no end in {args.seconds} s"
+        except BrokenProcessPool:
+            found[check] = "its process was killed, or another one's"
+    if not all(future.done() for future in futures.values()):
+        for process in list(pool._processes.values()):
+            process.kill()
+    pool.shutdown(cancel_futures=True)
+    return found
+
+
+def row(check: Check, outcome: Outcome | None) -> list[str]:
+    """Of the table."""
+    size = "H {} B {} T {}".format(*check.sizes)
+    start = [check.kind, check.case, check.dtype, check.kernel if check.kind == "layer" else ""]
+    if outcome is None:
+        return [*start, size, "no kernel", "", "", ""]
+    error, where, repeats, seconds, _ = outcome
+    limit = DTYPES[check.dtype][2]
+    same = "yes" if repeats else "**no**"
+    shown = f"{error:.1e}" if error <= limit else f"**{error:.1e}**"
+    return [*start, size, shown, where, same, f"{seconds:.1f}"]
+
+
+def report(found: dict[Check, Outcome | str | None]) -> list[str]:
+    """Print the table and what was logged; gives what is wrong, a line each."""
+    wrong, rows, messages = [], [], {}
+    for check, outcome in found.items():
+        if isinstance(outcome, str):
+            wrong.append(f"{check}: {outcome}")
+            continue
+        rows.append(row(check, outcome))
+        if outcome is None:
+            continue
+        limit = DTYPES[check.dtype][2]
+        if not outcome.error <= limit:
+            wrong.append(f"{check}: an error of {outcome.error:.1e} in {outcome.where}")
+        if not outcome.repeats:
+            wrong.append(f"{check}: two runs differ")
+        for message in outcome.messages:
+            messages.setdefault(message, check)
+            if check.kind == "layer" and "leaves this to" in message:
+                wrong.append(f"{check}: {message}")
+    limits = ", ".join(f"{name} {limit:g}" for name, (*_, limit) in DTYPES.items())
+    print(f"Largest errors allowed: {limits}.\n")
+    columns = ["what", "cell", "dtype", "kernel", "sizes", "largest relative error", "of", "same"]
+    print(machine.table([*columns, "seconds"], rows))
+    for message, check in messages.items():
+        print(f"- Logged, first by ({check}): {message}")
+    return wrong
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--processes", type=machine.positive, default=min(16, os.cpu_count() or 1))
+    parser.add_argument("--seconds", type=machine.positive, default=200, help="for all of them")
+    parser.add_argument("--only", default="", help="regular expression for names of checks")
+    parser.add_argument("--list", action="store_true", help="print the names and end")
+    device = machine.device()
+    parser.add_argument("--device", default=device, help=argparse.SUPPRESS)
+    parser.add_argument("--engine", default="triton" if device == "cuda" else recurrence.DEFAULT)
+    parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    every = checks(TINY, []) if args.tiny else checks()
+    wanted = [check for check in every if re.search(args.only, str(check))]
+    if args.list:
+        return print(*wanted, sep="\n")
+    start = time.perf_counter()
+    print("\n## Kernels against float64\n")
+    wrong = report(run_all(wanted, args))
+    print(f"\n{len(wanted)} checks, {time.perf_counter() - start:.0f} s.\n")
+    if wrong:
+        print("Wrong:\n\n" + "\n".join(f"- {line}" for line in wrong), flush=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""Whether the GPU's kernels are right, then how fast they are; what ``make gpu`` calls.
+
+    python benchmarks/gpu.py [--sections check,layers,…] [--budget 300] [--out DIR] [DATA_BIN]
+
+Five minutes on an H100, without a download; without fairseq the layers alone. First every kernel is
+compared with float64 (``agreement.py``), while those that will be timed are compiled; a wrong one
+ends it with status 1. Then come the times. Each command is a process of its own with a limit of
+time, so that what fails, or hangs, costs nothing but itself.
+
+Writes ``gpu.json`` and, from it, ``README.md`` to ``benchmarks/results/<card>``, after each
+command; sections that are not asked for are kept there if card and versions are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import importlib.util
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import machine
+import torch
+from gpu_commands import SECTIONS, WITH_FAIRSEQ, Command
+
+import fairseq_casrnn
+from fairseq_casrnn.recurrence import triton_loop
+
+HERE = Path(__file__).parent
+LEAST = 10
+"""Seconds of the budget below which no command is begun."""
+LIMIT = 120
+"""Seconds that a command of measuring may take."""
+RUNNING: set[subprocess.Popen] = set()
+"""What :func:`execute` has started."""
+
+
+def query(*command: str) -> str | None:
+    """The last line that a program prints, or None where it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=HERE, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip().rpartition("\n")[2]
+
+
+def setting() -> dict[str, str]:
+    """What figures depend on: card, driver, versions."""
+    import importlib.metadata as packages
+
+    found = {"card": machine.name()}
+    if torch.cuda.is_available():
+        found["driver"] = query("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    found |= {"torch": torch.__version__}
+    for name in ("triton", "fairseq-fixed"):
+        try:
+            found[name] = packages.version(name)
+        except packages.PackageNotFoundError:
+            found[name] = None
+    found |= {"Python": platform.python_version(), "CPU cores": str(os.cpu_count())}
+    found["fairseq-casrnn"] = fairseq_casrnn.__version__
+    found["commit"] = query("git", "describe", "--always", "--dirty")
+    return {name: value for name, value in found.items() if value}
+
+
+def entry_of(command: list[str], status: int | str, seconds: float = 0.0) -> dict:
+    """What ``gpu.json`` says of a command."""
+    shown = " ".join([f"python benchmarks/{command[0]}.py", *command[1:]])
+    today = str(datetime.date.today())
+    return {"command": shown, "status": status, "seconds": seconds, "date": today, "blocks": []}
+
+
+def execute(command: list[str], limit: float) -> dict:
+    """Run a script of this folder for at most ``limit`` seconds: its entry in ``gpu.json``."""
+    start = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / f"{command[0]}.py"), *command[1:]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Only what is wrong; programs of fairseq log to standard output.
+        env={"LOGLEVEL": "WARNING", **os.environ},
+        start_new_session=True,  # all that it starts can be killed along with it
+    )
+    RUNNING.add(process)
+    try:
+        out, errors = process.communicate(timeout=limit)
+        status: int | str = process.returncode
+    except subprocess.TimeoutExpired:
+        kill(process)
+        out, errors = process.communicate()
+        status = f"killed after {limit:.0f} s"
+    RUNNING.discard(process)
+    seconds = round(time.monotonic() - start, 1)
+    entry = entry_of(command, status, seconds)
+    if status != 0:
+        entry["errors"] = errors[-3000:]
+    return entry | {"blocks": blocks(out)}
+
+
+def kill(process: subprocess.Popen) -> None:
+    """Kill a process that :func:`execute` started, with all that it has started itself."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def blocks(text: str) -> list[str | dict]:
+    """Markdown as a list of text and tables, ``{"columns": […], "rows": [[…], …]}``."""
+    found: list[str | dict] = []
+    for line in text.strip().splitlines():
+        if line.startswith("| "):
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if not found or isinstance(found[-1], str):
+                found.append({"columns": cells, "rows": []})
+            elif cells[0] != "---":
+                found[-1]["rows"].append(cells)
+        elif found and isinstance(found[-1], str):
+            found[-1] += f"\n{line}"
+        else:
+            found.append(line)
+    stripped = [block.strip() if isinstance(block, str) else block for block in found]
+    return [block for block in stripped if block]
+
+
+class Report:
+    """``gpu.json`` and ``README.md`` in a folder, whole after every entry."""
+
+    temporary: str | None = None  # a path that commands in the report are shown without
+
+    def __init__(self, folder: Path, sections: list[str]):
+        self.folder, self.content = folder, {"setting": setting(), "sections": {}}
+        path = folder / "gpu.json"
+        if path.exists():
+            before = json.loads(path.read_text(encoding="utf-8"))
+            if before["setting"] == self.content["setting"]:
+                self.content = before
+        for name in sections:
+            self.content["sections"][name] = []
+
+    def add(self, section: str, entry: dict) -> None:
+        """Keep an entry, and print it."""
+        entry["command"] = entry["command"].replace(f" {self.temporary}", "")
+        self.content["sections"][section].append(entry)
+        print(markdown(entry), flush=True)
+        text = f"# {self.content['setting']['card']}\n\n{self.summary()}\n"
+        for name in SECTIONS:
+            text += "".join(map(markdown, self.content["sections"].get(name, [])))
+        written = {"README.md": text, "gpu.json": json.dumps(self.content, indent=1) + "\n"}
+        for name, content in written.items():
+            part = self.folder / f"{name}.part"
+            part.write_text(content, encoding="utf-8")
+            part.replace(self.folder / name)
+
+    def summary(self) -> str:
+        """The paragraph below the title."""
+        said = [f"{name} {value}" for name, value in self.content["setting"].items()]
+        dates = {e["date"] for entries in self.content["sections"].values() for e in entries}
+        return f"{', '.join(said[1:])}; {', '.join(sorted(dates))}. Written by `make gpu`.\n"
+
+
+def markdown(entry: dict) -> str:
+    """An entry as it stands in the report, its command below its first heading."""
+    text = ""
+    for block in entry["blocks"]:
+        if isinstance(block, str):
+            text += f"{block}\n\n"
+        else:
+            text += machine.table(block["columns"], block["rows"]) + "\n"
+    title, _, rest = text.partition("\n\n")
+    if not title.startswith("#"):
+        title, rest = f"## {entry['command']}", text
+    said = f"`{entry['command']}`, {entry['seconds']} s"
+    if entry["status"] != 0:
+        said += f". **Status: {entry['status']}**"
+    text = f"{title}\n\n{said}\n\n{rest}"
+    if entry.get("errors"):
+        text += f"```\n{entry['errors'].strip()}\n```\n\n"
+    return text
+
+
+def measure(report: Report, wanted: dict[str, list[Command]], deadline: float) -> bool:
+    """All sections; whether the kernels were found right, or not looked at."""
+    cores = os.cpu_count() or 1
+    warming = [line for name in wanted for command in wanted[name] for line in command.warming]
+    with ThreadPoolExecutor(max(1, cores // 2)) as pool:
+        limit = max(LEAST, (deadline - time.monotonic()) * 0.6)
+        compiled = [pool.submit(execute, line, limit) for line in warming]
+        for command in wanted.get("check", []):
+            processes = max(1, cores // 2 if warming else cores)
+            options = ["--processes", str(min(16, processes)), "--seconds", f"{limit:.0f}"]
+            entry = execute([*command.line, *options], limit + LIMIT)
+            report.add("check", entry)
+            if entry["status"] != 0:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in list(RUNNING):
+                    kill(process)
+                return False
+        for future in compiled:
+            entry = future.result()
+            if entry["status"] != 0:
+                print(f"compiling: {entry}", file=sys.stderr)
+    for name, of_section in wanted.items():
+        for command in of_section if name != "check" else ():
+            left = deadline - time.monotonic()
+            if left < LEAST:
+                report.add(name, entry_of(command.line, "left out: the budget is used up"))
+            else:
+                report.add(name, execute(command.line, min(LIMIT, left)))
+    return True
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", nargs="?", help="data-bin of a translation recipe")
+    known = machine.names_of(SECTIONS)
+    parser.add_argument("--sections", type=known, default=",".join(SECTIONS))
+    parser.add_argument("--budget", type=machine.positive, default=300, help="seconds in all")
+    parser.add_argument("--out", type=machine.plots_folder, help="folder (default: the card's)")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda", help=argparse.SUPPRESS)
+    parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    deadline = time.monotonic() + args.budget
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the finally below
+    if args.device == "cuda" and not torch.cuda.is_available():
+        sys.exit(f"error: torch {torch.__version__} sees no GPU, which this measures")
+    if args.device == "cuda" and triton_loop.missing():
+        sys.exit(f"error: no kernels to measure: {triton_loop.missing()}")
+    sections = [name for name in SECTIONS if name in args.sections]
+    report = Report(args.out or machine.folder(), sections)
+    with tempfile.TemporaryDirectory() as folder:
+        fairseq = importlib.util.find_spec("fairseq") is not None
+        data = args.data
+        if data is None and fairseq and WITH_FAIRSEQ.intersection(sections):
+            data = query(sys.executable, str(HERE / "synthetic.py"), folder)
+            report.temporary = data
+            if data is None:
+                sys.exit("error: benchmarks/synthetic.py failed; run it to see why")
+        wanted = {name: SECTIONS[name](data, report.folder, args.tiny) for name in sections}
+        for name in WITH_FAIRSEQ.intersection(sections) if not fairseq else ():
+            for command in wanted.pop(name):
+                report.add(name, entry_of(command.line, "left out: fairseq is not installed"))
+        try:
+            right = measure(report, wanted, deadline)
+        finally:
+            for process in list(RUNNING):
+                kill(process)
+    print(f"written to {report.folder}/README.md and gpu.json")
+    if not right:
+        sys.exit("error: a kernel is wrong, or could not be checked; see above")
+
+
+if __name__ == "__main__":
+    main()

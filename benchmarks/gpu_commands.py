@@ -1,0 +1,106 @@
+"""The commands that :mod:`gpu` runs, by section, and how their kernels are compiled beforehand.
+
+Each function of ``SECTIONS`` takes a data-bin of sentence pairs (None without fairseq), a folder
+for plots, and whether sizes are to be such that measure nothing, on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+CELLS = ["stacked_lstm", "cas_lstm"]
+
+
+class Command(NamedTuple):
+    """A script of this folder with its options, and others that compile the same kernels.
+
+    Attributes:
+        line: the script's name and its options.
+        warming: commands that can run at the same time, before; what they print does not matter.
+    """
+
+    line: list[str]
+    warming: Sequence[list[str]] = ()
+
+
+def check(data: str | None, out: Path, tiny: bool) -> list[Command]:
+    """Every kernel beside float64."""
+    return [Command(["agreement", *(["--tiny"] if tiny else [])])]
+
+
+def layers(data: str | None, out: Path, tiny: bool) -> list[Command]:
+    """Recurrent layers beside cuDNN's nn.LSTM."""
+    ways = [["--dtype", "bfloat16"], ["--precision", "high"], ["--precision", "highest"]]
+    base = ["recurrent_layers", "--threads", "8", "--rounds", "15", "--engines", "triton,eager"]
+    settings = ["256", "1024"]
+    if tiny:
+        base = ["recurrent_layers", "--rounds", "1", "--engines", "eager"]
+        settings, ways = ["12"], ways[2:]
+    found = []
+    for setting, way in product(settings, ways):
+        line = [*base, "--settings", setting, *way]
+        warming = [[*line, "--rounds", "1", "--cells", cell] for cell in CELLS]
+        found.append(Command([*line, "--cells", ",".join(CELLS)], warming))
+    return found
+
+
+def translation(data: str | None, out: Path, tiny: bool) -> list[Command]:
+    """Training and beam search beside fairseq's lstm."""
+    base = ["translation", data, "--threads", "8", "--updates", "20"]
+    archs, dtypes = [f"{cell}_iwslt" for cell in CELLS], ["float32", "bf16", "fp16"]
+    if tiny:
+        base = ["translation", data, "--rounds", "1", "--updates", "1", "--length", "2"]
+        base += ["--max-tokens", "100", "--beam", "2"]
+        archs, dtypes = ["cas_lstm_tiny"], dtypes[:1]
+    found = []
+    for dtype in dtypes:
+        line = [*base, "--dtype", dtype]
+        warming = [[*line, "--rounds", "1", "--archs", arch] for arch in archs]
+        found.append(Command([*line, "--archs", ",".join(archs)], warming))
+    return found
+
+
+def language_models(data: str | None, out: Path, tiny: bool) -> list[Command]:
+    """The second-order LSTM beside fairseq's lstm_lm."""
+    base = ["language_models", "--threads", "8"]
+    dtypes = ["float32", "bf16"]
+    if tiny:
+        base = ["language_models", "--rounds", "1", "--updates", "1", "--streams", "2"]
+        base += ["--steps", "3", "--archs", "second_order_lstm_lm_tiny"]
+        dtypes = dtypes[:1]
+    lines = [[*base, "--dtype", dtype] for dtype in dtypes]
+    return [Command(line, [[*line, "--rounds", "1"]]) for line in lines]
+
+
+def sentence_encoders(data: str | None, out: Path, tiny: bool) -> list[Command]:
+    """The sentence-state LSTM beside a bidirectional nn.LSTM of two layers."""
+    line = ["sentence_encoders", "--out", str(out), "--threads", "8", "--rounds", "7"]
+    if tiny:
+        line += ["--rounds", "1", "--batch-size", "2", "--hidden-size", "4", "--steps", "2"]
+    return [Command(line, [[*line, "--rounds", "1"]])]
+
+
+def cold_start(data: str | None, out: Path, tiny: bool) -> list[Command]:
+    """Time to the 20th update, compiling included; hence nothing is compiled beforehand."""
+    if tiny:
+        options = ["--archs", "cas_lstm_tiny", "--updates", "2", "--max-tokens", "100"]
+        return [Command(["cold_start", data, *options])]
+    base = ["cold_start", data, "--archs"]
+    return [
+        Command([*base, "lstm,cas_lstm_iwslt", "--dtype", "float32"]),
+        Command([*base, "cas_lstm_iwslt", "--dtype", "fp16"]),
+    ]
+
+
+SECTIONS = {
+    "check": check,
+    "layers": layers,
+    "translation": translation,
+    "language_models": language_models,
+    "sentence_encoders": sentence_encoders,
+    "cold_start": cold_start,
+}
+WITH_FAIRSEQ = {"translation", "language_models", "cold_start"}

@@ -1,0 +1,184 @@
+"""What :mod:`agreement` checks: a layer, a decoder, a sentence-state LSTM, a loss.
+
+Each function ``(case, H, B, T, device, dtype)`` draws inputs and parameters, rounded to ``dtype``,
+and gives a function of an engine's name, which computes outputs and all gradients, by name;
+``reference`` does so in float64. It gives None where the engine has no such kernel.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_casrnn import layers
+from fairseq_casrnn.recurrence import cross_entropy as loss_engine
+from fairseq_casrnn.recurrence import decoding
+from fairseq_casrnn.recurrence.attention import Decode, Layer
+
+CASES = {
+    "stacked_lstm": ("stacked_lstm", {}),
+    "cas_lstm": ("cas_lstm", {}),
+    "cas_lstm, λ trainable": ("cas_lstm", {"lam": "trainable"}),
+    "cas_lstm, no λ": ("cas_lstm", {"lam": None}),
+    "highway_lstm": ("highway_lstm", {}),
+    "dg_lstm": ("dg_lstm", {}),
+    "normalized_lstm": ("normalized_lstm", {}),
+    "stacked_gru": ("stacked_gru", {}),
+    "second_order_lstm": ("second_order_lstm", {"num_cells": 2}),
+}
+"""Names of cells and their options."""
+DEPTH = 2
+STEPS = 4  # of the sentence-state LSTM
+WORDS, PAD, SMOOTHING = 1003, 1, 0.1
+
+Problem = Callable[[str], dict[str, Tensor] | None]
+
+
+def stack_of(case: str, input_size: int, size: int, device: str, dtype: torch.dtype):
+    """A stack whose biases, peepholes and λ are random, too: at 0 they would hide mistakes."""
+    name, settings = CASES[case]
+    options = SimpleNamespace(**settings)
+    stack = layers.build(name, input_size, size, DEPTH, options=options).to(device)
+    with torch.no_grad():
+        for key, parameter in stack.named_parameters():
+            if not key.startswith(("weight", "attention")):
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return stack.to(dtype)
+
+
+def lengths_of(batch: int, steps: int, device: str) -> Tensor:
+    """Unequal ones, in no order, the longest among them."""
+    lengths = 1 + 7 * torch.arange(batch) % steps
+    lengths[batch // 2] = steps
+    return lengths.to(device)
+
+
+def gradients(outputs: dict[str, Tensor], leaves: dict[str, Tensor]) -> dict[str, Tensor]:
+    """``outputs`` and the gradients of ``leaves``, for random gradients of the outputs."""
+    generator = torch.Generator().manual_seed(2)
+    grads = [torch.randn(t.shape, generator=generator).to(t) for t in outputs.values()]
+    found = torch.autograd.grad(list(outputs.values()), list(leaves.values()), grads)
+    return outputs | {f"gradient of {k}": g for k, g in zip(leaves, found, strict=True)}
+
+
+def copy_for(engine: str, module: nn.Module) -> nn.Module:
+    """``module`` on ``engine``; in float64 for the reference."""
+    module = copy.deepcopy(module)
+    module.engine = engine
+    return module.double() if engine == "reference" else module
+
+
+def leaf(tensor: Tensor, engine: str) -> Tensor:
+    """A copy that has a gradient; in float64 for the reference."""
+    tensor = tensor.double() if engine == "reference" else tensor.clone()
+    return tensor.requires_grad_()
+
+
+def layer(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:
+    """Two layers over sequences of unequal length."""
+    stack = stack_of(case, size, size, device, dtype)
+    x = torch.randn(steps, batch, size).to(device, dtype)
+    lengths = lengths_of(batch, steps, device)
+
+    def compute(engine):
+        module, inputs = copy_for(engine, stack), leaf(x, engine)
+        output, state = module(inputs, lengths=lengths)
+        state = state if isinstance(state, tuple) else (state,)
+        outputs = dict(zip(("output", "h_n", "c_n"), (output, *state), strict=False))
+        return gradients(outputs, {"x": inputs, **dict(module.named_parameters())})
+
+    return compute
+
+
+def decoder(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:
+    """Two layers with attention to a source, input feeding and dropout."""
+    stack = stack_of(case, 2 * size, size, device, dtype)
+    source = steps + 2
+
+    def rand(*shape):
+        return torch.randn(shape).to(device, dtype)
+
+    def dropped(*shape):
+        return ((torch.rand(shape) > 0.3) / 0.7).to(device, dtype)
+
+    state = (DEPTH, batch, size)
+    tensors = {"embedded": rand(steps, batch, size), "h0": rand(*state)}
+    tensors |= {"keys": rand(batch, source, size) / size**0.5, "values": rand(batch, source, size)}
+    tensors |= {"weight_out": rand(size, size) / size**0.5}
+    if stack.has_cell:
+        tensors["c0"] = rand(*state)
+    drops = dropped(DEPTH - 1, steps, batch, size), dropped(steps, batch, size)
+    positions = torch.arange(source, device=device)
+    mask = positions >= lengths_of(batch, source, device).unsqueeze(1)
+    temperature = torch.tensor(0.7, device=device) if stack.cells[0].routes else None
+
+    def compute(engine):
+        module = copy_for(engine, stack)
+        leaves = {name: leaf(tensor, engine) for name, tensor in tensors.items()}
+        parts = []
+        for k, cell in enumerate(module.cells):
+            *weights, params = module.layer_parameters(k)
+            parts.append(Layer(cell, *weights, params, getattr(module, f"attention_l{k}", None)))
+        dtypes = [drop.to(leaves["embedded"].dtype) for drop in drops]
+        problem = Decode(
+            parts,
+            mask=mask,
+            drop_layers=dtypes[0],
+            drop_out=dtypes[1],
+            temperature=temperature,
+            **{"c0": None, **leaves},
+        )
+        out, alpha = decoding.run(engine, problem)
+        named = {**leaves, **dict(module.named_parameters())}
+        return gradients({"output": out, "attention": alpha}, named)
+
+    return compute
+
+
+def sentence_state(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:
+    """A sentence-state LSTM over sentences of unequal length."""
+    encoder = layers.SentenceStateLSTM(size, size, num_steps=STEPS).to(device, dtype)
+    x = torch.randn(steps, batch, size).to(device, dtype)
+    lengths = lengths_of(batch, steps, device)
+
+    def compute(engine):
+        module, inputs = copy_for(engine, encoder), leaf(x, engine)
+        output, node = module(inputs, lengths=lengths)
+        leaves = {"x": inputs, **dict(module.named_parameters())}
+        return gradients({"output": output, "g": node}, leaves)
+
+    return compute
+
+
+def loss(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:
+    """The cross entropy over a vocabulary, labels smoothed, a third of them padding."""
+    tensors = {"x": torch.randn(steps, batch, size), "weight": torch.randn(WORDS, size) / 9}
+    tensors |= {"bias": torch.randn(WORDS)}
+    tensors = {name: tensor.to(device, dtype) for name, tensor in tensors.items()}
+    target = torch.randint(4, WORDS, (steps, batch), device=device)
+    target[::3] = PAD
+
+    def exact(x, weight, bias):
+        lprobs = F.log_softmax(F.linear(x, weight, bias), -1)[target != PAD]
+        plain = -lprobs.gather(-1, target[target != PAD].unsqueeze(-1)).sum()
+        share = SMOOTHING / (WORDS - 1)
+        return (1 - SMOOTHING - share) * plain - share * lprobs.sum(), plain
+
+    def compute(engine):
+        leaves = {name: leaf(tensor, engine) for name, tensor in tensors.items()}
+        if engine == "reference":
+            total, plain = exact(**leaves)
+        elif loss_engine.can_fuse(leaves["weight"], engine):
+            spec = loss_engine.Wanted(target, SMOOTHING, PAD)
+            total, plain = loss_engine.cross_entropy(*leaves.values(), spec)
+        else:
+            return None
+        found = gradients({"loss": total}, leaves)
+        return found | {"loss without smoothing": plain}
+
+    return compute

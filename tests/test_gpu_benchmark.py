@@ -1,0 +1,259 @@
+"""What ``make gpu`` runs, on the CPU: the checks of kernels, the commands, the report."""
+
+import json
+import math
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+import agreement  # noqa: E402
+import gpu  # noqa: E402
+import gpu_commands  # noqa: E402
+import machine  # noqa: E402
+import problems  # noqa: E402
+from agreement import Check, Outcome  # noqa: E402
+
+from fairseq_casrnn import recurrence  # noqa: E402
+
+CHECK = Check("layer", "cas_lstm", (4, 3, 5), "float32")
+GOOD = Outcome(1e-7, "output", True, 0.1, [])
+
+
+def rows(text):
+    return [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+
+
+@pytest.mark.parametrize("kind", ["layer", "decoder"])
+@pytest.mark.parametrize("case", problems.CASES)
+def test_an_engine_agrees(kind, case):
+    for dtype in ("float64", "bf16"):
+        outcome = agreement.run(Check(kind, case, (4, 3, 5), dtype), "cpu", "eager")
+        assert outcome.error <= agreement.DTYPES[dtype][2]
+        assert outcome.repeats
+        assert outcome.messages == []
+
+
+def test_a_sentence_state_lstm_agrees():
+    outcome = agreement.run(Check("sentence_state", "", (4, 3, 5), "float32"), "cpu", "eager")
+    assert outcome.error <= 5e-6
+
+
+def test_the_loss_agrees():
+    check = Check("loss", "", (4, 3, 5), "float32")
+    assert agreement.run(check, "cpu", "eager") is None  # has no such kernel
+    if "cpp" in recurrence.ENGINES:
+        outcome = agreement.run(check, "cpu", "cpp")
+        assert outcome.error <= 5e-6
+
+
+def test_every_cell_and_dtype_is_checked():
+    found = agreement.checks()
+    for kind in ("layer", "decoder"):
+        pairs = {(c.case, c.dtype) for c in found if c.kind == kind}
+        assert len(pairs) == len(problems.CASES) * len(agreement.DTYPES)
+    assert {c.kernel for c in found if c.kind == "layer"} == {"whole", "steps"}
+    assert len(set(map(str, found))) == len(found)
+
+
+@pytest.mark.parametrize("name", ["output", "gradient of x"])
+@pytest.mark.parametrize("wrong", [1.0001, math.nan])
+def test_a_wrong_engine_is_found(monkeypatch, name, wrong):
+    def problem(*arguments):
+        def compute(engine):
+            found = {"output": torch.ones(3).double(), "gradient of x": torch.ones(2).double()}
+            if engine != "reference":
+                found[name][0] *= wrong
+            return found
+
+        return compute
+
+    monkeypatch.setattr(problems, "layer", problem)
+    outcome = agreement.run(CHECK, "cpu", "eager")
+    assert agreement.report({CHECK: outcome})[0].endswith(f" in {name}")
+    assert outcome.error > 5e-5
+
+
+def test_what_counts_as_wrong(capsys):
+    cases = {
+        "bf16": GOOD._replace(error=0.03),
+        "fp16": GOOD._replace(repeats=False),
+        "TF32": "ZeroDivisionError",
+        "float32": GOOD._replace(messages=["engine 'triton' leaves this to 'eager': why"]),
+        "float64": None,
+    }
+    found = {CHECK._replace(dtype=dtype): outcome for dtype, outcome in cases.items()}
+    other = CHECK._replace(kernel="steps")
+    wrong = agreement.report({other: GOOD._replace(messages=["a message"])} | found)
+    reasons = ["an error of 3.0e-02 in output", "two runs differ", "ZeroDivisionError", "leaves"]
+    assert len(wrong) == len(reasons)
+    assert all(reason in line for reason, line in zip(reasons, wrong, strict=True))
+    table = rows(capsys.readouterr().out)
+    errors = ["1.0e-07", "**3.0e-02**", "1.0e-07", "1.0e-07", "no kernel"]
+    assert [row[5] for row in table[2:]] == errors
+
+
+def test_a_check_that_does_not_end():
+    args = SimpleNamespace(processes=1, seconds=0, device="cpu", engine="eager")
+    assert agreement.run_all([CHECK], args) == {CHECK: "no end in 0 s"}
+
+
+def test_checks_in_processes(monkeypatch, capsys):
+    options = ["--tiny", "--processes", "1", "--engine", "eager", "--only", "layer, stacked_gru"]
+    monkeypatch.setattr(sys, "argv", ["agreement.py", *options])
+    agreement.main()
+    assert len(rows(capsys.readouterr().out)) == 2 + 9  # of bf16, fp16, TF32, float32, float64
+    monkeypatch.setattr(agreement, "run_all", lambda wanted, args: {CHECK: "a traceback"})
+    with pytest.raises(SystemExit) as end:
+        agreement.main()
+    assert end.value.code == 1
+
+
+class ParsedError(Exception):
+    """In place of what a script does after it has read its options."""
+
+
+@pytest.mark.skipif("triton" not in recurrence.ENGINES, reason="Triton is not installed")
+@pytest.mark.parametrize("section", gpu_commands.SECTIONS)
+@pytest.mark.parametrize("tiny", [False, True])
+def test_scripts_know_the_options_they_are_given(monkeypatch, tmp_path, section, tiny):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    parse = ArgumentParser.parse_args
+
+    def parse_only(self):
+        parse(self)
+        raise ParsedError
+
+    monkeypatch.setattr(ArgumentParser, "parse_args", parse_only)
+    found = gpu_commands.SECTIONS[section]("data-bin", tmp_path, tiny)
+    lines = [line for command in found for line in (command.line, *command.warming)]
+    for script, *options in lines:
+        monkeypatch.setattr(sys, "argv", [f"{script}.py", *options])
+        with pytest.raises(ParsedError):
+            __import__(script).main()
+    timed = {command.line[0] for command in found}
+    assert all(line[0] in timed for line in lines)
+
+
+def test_markdown_is_kept_as_tables():
+    table = machine.table(["a", "b"], [["1", ""], ["2", "3"]])
+    text = f"\n## Title\n\nA line.\nAnother.\n\n{table}\n{table}\n\nEnd.\n"
+    found = gpu.blocks(text)
+    parsed = {"columns": ["a", "b"], "rows": [["1", ""], ["2", "3"]]}
+    assert found == ["## Title\n\nA line.\nAnother.", parsed, parsed, "End."]
+    entry = {"command": "python x.py", "status": 0, "seconds": 1.5, "blocks": found}
+    expected = (
+        f"## Title\n\n`python x.py`, 1.5 s\n\nA line.\nAnother.\n\n{table}\n{table}\nEnd.\n\n"
+    )
+    assert gpu.markdown(entry) == expected
+
+
+def test_a_command_has_a_limit(monkeypatch, tmp_path):
+    """And all that it started ends with it."""
+    monkeypatch.setattr(gpu, "HERE", tmp_path)
+    (tmp_path / "bad.py").write_text("import sys; print('## A'); sys.exit('why')\n")
+    entry = gpu.execute(["bad", "--x"], 60)
+    assert (entry["status"], entry["errors"]) == (1, "why\n")
+    assert entry["command"] == "python benchmarks/bad.py --x"
+    assert "**Status: 1**" in gpu.markdown(entry)
+    assert gpu.markdown(entry).endswith("```\nwhy\n```\n\n")
+    child = "import os, time; print('## B', flush=True); os.fork(); time.sleep(600)"
+    (tmp_path / "slow.py").write_text(child)
+    entry = gpu.execute(["slow"], 2)  # which would wait for the fork, too, for it has the pipe
+    assert entry["status"] == "killed after 2 s"
+    assert entry["blocks"] == ["## B"]
+    assert not gpu.RUNNING
+
+
+@pytest.fixture
+def scripts(monkeypatch, tmp_path):
+    """The scripts that are run; each ends with the status that ``status`` has for it, or 0."""
+    found, status = [], {}
+
+    def execute(command, limit):
+        found.append(command)
+        entry = gpu.entry_of(command, status.get(command[0], 0), 1.0)
+        return entry | {"blocks": [f"## {command[0]}"]}
+
+    monkeypatch.setattr(gpu, "execute", execute)
+
+    def run(*options):
+        argv = ["gpu.py", "data-bin", "--device", "cpu", "--tiny", "--out", str(tmp_path), *options]
+        monkeypatch.setattr(sys, "argv", argv)
+        found.clear()
+        gpu.main()
+        return [command[0] for command in found if "--rounds" not in command[-4:]]
+
+    return SimpleNamespace(run=run, status=status, found=found)
+
+
+def test_sections(scripts, tmp_path):
+    scripts.run("--sections", "layers,check")
+    assert scripts.found[-1][0] == "recurrent_layers"
+    assert "agreement" in [command[0] for command in scripts.found[:-1]]
+    written = json.loads((tmp_path / "gpu.json").read_text())
+    assert list(written["sections"]) == ["check", "layers"]
+    scripts.run("--sections", "sentence_encoders")  # the others are kept
+    text = (tmp_path / "README.md").read_text()
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles == ["## agreement", "## recurrent_layers", "## sentence_encoders"]
+    written["setting"]["torch"] = "1.0"
+    (tmp_path / "gpu.json").write_text(json.dumps(written))
+    scripts.run("--sections", "layers")  # of another torch they are not
+    assert list(json.loads((tmp_path / "gpu.json").read_text())["sections"]) == ["layers"]
+
+
+def test_nothing_is_timed_after_a_wrong_kernel(scripts, tmp_path):
+    scripts.status["agreement"] = 1
+    with pytest.raises(SystemExit, match="a kernel is wrong"):
+        scripts.run("--sections", "check,layers")
+    assert "## recurrent_layers" not in (tmp_path / "README.md").read_text()
+    scripts.status["agreement"] = "killed after 3 s"
+    with pytest.raises(SystemExit, match="could not be checked"):
+        scripts.run("--sections", "check")
+
+
+def test_a_failure_does_not_end_the_others(scripts, tmp_path):
+    scripts.status["recurrent_layers"] = "killed after 120 s"
+    scripts.run("--sections", "layers,sentence_encoders")
+    text = (tmp_path / "README.md").read_text()
+    assert "**Status: killed after 120 s**" in text
+    assert "## sentence_encoders" in text
+
+
+def test_a_budget_that_is_used_up(scripts, tmp_path):
+    scripts.run("--sections", "layers", "--budget", "1")
+    assert "left out: the budget is used up" in (tmp_path / "README.md").read_text()
+
+
+def test_without_fairseq(scripts, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: None)
+    scripts.run("--sections", "layers,translation")
+    text = (tmp_path / "README.md").read_text()
+    assert "left out: fairseq is not installed" in text
+    assert "## recurrent_layers" in text
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["gpu.py"])
+    with pytest.raises(SystemExit, match=r"^error: torch .* sees no GPU"):
+        gpu.main()
+
+
+def test_on_the_cpu(monkeypatch, tmp_path, warm_python):
+    """The commands themselves, down to the report."""
+    monkeypatch.setattr(sys, "executable", warm_python)
+    options = ["--device", "cpu", "--tiny", "--sections", "layers"]
+    monkeypatch.setattr(sys, "argv", ["gpu.py", *options, "--out", str(tmp_path)])
+    gpu.main()
+    ((entry,),) = json.loads((tmp_path / "gpu.json").read_text())["sections"].values()
+    assert entry["status"] == 0
+    names = ["nn.LSTM", "stacked_lstm (eager)", "cas_lstm (eager)"]
+    training, inference = (block for block in entry["blocks"] if isinstance(block, dict))
+    assert [row[0] for row in training["rows"]] == [row[0] for row in inference["rows"]] == names
