@@ -65,10 +65,10 @@ def translation(data: str | None, out: Path, tiny: bool) -> list[Command]:
 
 def language_models(data: str | None, out: Path, tiny: bool) -> list[Command]:
     """The second-order LSTM beside fairseq's lstm_lm."""
-    base = ["language_models", "--threads", "8"]
+    base = ["language_modeling", "--threads", "8"]
     dtypes = ["float32", "bf16"]
     if tiny:
-        base = ["language_models", "--rounds", "1", "--updates", "1", "--streams", "2"]
+        base = ["language_modeling", "--rounds", "1", "--updates", "1", "--streams", "2"]
         base += ["--steps", "3", "--archs", "second_order_lstm_lm_tiny"]
         dtypes = dtypes[:1]
     lines = [[*base, "--dtype", dtype] for dtype in dtypes]

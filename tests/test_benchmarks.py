@@ -14,7 +14,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import cold_start  # noqa: E402
 import commands  # noqa: E402
 import cross_entropy  # noqa: E402
-import language_models  # noqa: E402
+import language_modeling  # noqa: E402
 import lengths  # noqa: E402
 import machine  # noqa: E402
 import memory  # noqa: E402
@@ -216,14 +216,16 @@ def test_dtypes(dtype):
 
 def test_language_models(monkeypatch, tmp_path):
     monkeypatch.setattr(synthetic, "TEXT_WORDS", 40)
-    tiny = [option.replace("300", "6").replace("600", "8") for option in language_models.PEER_SIZES]
-    monkeypatch.setattr(language_models, "PEER_SIZES", tiny)
+    tiny = [
+        option.replace("300", "6").replace("600", "8") for option in language_modeling.PEER_SIZES
+    ]
+    monkeypatch.setattr(language_modeling, "PEER_SIZES", tiny)
     data = synthetic.write_text(str(tmp_path), tokens=90)
     args = SimpleNamespace(streams=4, steps=5, updates=2, rounds=1, dtype="float32")
-    argv = language_models.command("second_order_lstm_lm_tiny", data, 4, 5)
+    argv = language_modeling.command("second_order_lstm_lm_tiny", data, 4, 5)
     for batch in training.batches(*training.build(argv), 2):
         assert batch["target"].shape == (4, 5)
-    speeds = language_models.compare(data, ["lstm_lm", "second_order_lstm_lm_tiny"], args)
+    speeds = language_modeling.compare(data, ["lstm_lm", "second_order_lstm_lm_tiny"], args)
     assert list(speeds) == ["lstm_lm", "second_order_lstm_lm_tiny"]
     assert all(value > 0 for value in speeds.values())
 

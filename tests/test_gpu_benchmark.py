@@ -123,6 +123,7 @@ class ParsedError(Exception):
 @pytest.mark.parametrize("tiny", [False, True])
 def test_scripts_know_the_options_they_are_given(monkeypatch, tmp_path, section, tiny):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(recurrence, "default", lambda device: "triton")
     parse = ArgumentParser.parse_args
 
     def parse_only(self):

@@ -4,11 +4,12 @@
 ``reference``           the cell's own step under autograd, any dtype: the specification
 ``eager``               one ``autograd.Function`` with hand-written backward, for all cells
 ``cpp``                 the same loop in C++, where it was compiled at installation
-``triton``              the same loop on a GPU, where Triton is installed; to be asked for
+``triton``              the same loop in kernels on a GPU, where Triton works
 ======================  =======================================================================
 
 The engine is chosen by ``engine=`` of a layer, else by the environment variable ``CASRNN_ENGINE``,
-else ``cpp`` where it was compiled, on the CPU, and otherwise ``eager``.
+else it is ``triton`` on a GPU and ``cpp`` on the CPU. Where the one chosen cannot run, ``eager``
+does, and a line in the log says why.
 
 Tensors that are no plain memory (see :mod:`.memory`), a batch without sequences, and a cell that
 has a ``step`` only, go to ``reference``, whichever engine was chosen.
@@ -28,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import UserError
-from . import cpp, eager, reference, triton_loop
+from . import cpp, eager, reference, triton_failures, triton_loop
 from .inputs import Choice, InputProduct, cast, kept
 from .memory import readable
 
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 ENGINES = {"reference": reference.run, "eager": eager.run}
 DEFAULT = "eager"
-"""The engine for the CPU; see :func:`default` for others."""
+"""The engine for the CPU."""
 TAKES_INPUT = {"cpp", "triton"}
 """The engines that take an :class:`InputProduct` as it is."""
 if cpp.extension()[0] is not None:
@@ -50,18 +51,25 @@ OPTIONAL = {"cpp": lambda: cpp.extension()[1], "triton": triton_loop.missing}
 
 
 def default(device: str) -> str:
-    """The engine taken for this type of device unless another one is asked for.
+    """The engine taken for this type of device unless another one is asked for."""
+    if device != "cuda":
+        return DEFAULT
+    return "triton" if why_not("triton", device) is None else "eager"
 
-    Not ``triton`` yet: its kernels take long to compile when they are first needed, and it has none
-    for the decoder's loop with attention.
-    """
-    return "eager" if device == "cuda" else DEFAULT
+
+def why_not(name: str, device: str = "cpu") -> str | None:
+    """Why the engine ``name`` cannot run on this type of device, and what to do; or None."""
+    if name not in OPTIONAL:
+        return None
+    if name not in ENGINES:
+        return OPTIONAL[name]()
+    return triton_failures.why_not() if (name, device) == ("triton", "cuda") else None
 
 
 def engine_name(name: str | None = None, device: str = "cpu") -> str:
     """The engine that ``name`` (None or "auto": the environment's or the default) stands for.
 
-    It is the default, with a warning, where the engine asked for is not installed.
+    It is the default, with a warning, where the engine asked for cannot run.
 
     Args:
         name: an engine, "auto" or None.
@@ -74,12 +82,12 @@ def engine_name(name: str | None = None, device: str = "cpu") -> str:
     if name in (None, "auto"):
         asked, name = "environment variable CASRNN_ENGINE: engine", os.environ.get("CASRNN_ENGINE")
     if name in (None, "", "auto"):
-        name = default(device)
-    if name in OPTIONAL and name not in ENGINES:
-        # A checkpoint names the engine of the machine it was trained on.
+        name = "triton" if device == "cuda" else DEFAULT
+    if name in OPTIONAL and (reason := why_not(name, device)) is not None:
+        # A checkpoint, too, names the engine of the machine it was trained on.
         instead = default(device)
-        _replace(name, instead)
-        name = instead
+        _replace(name, instead, reason)
+        return instead
     if name not in ENGINES:
         raise UserError(f"{asked} {name!r} is unknown; choose from {', '.join(ENGINES)}")
     _announce(name)
@@ -94,8 +102,7 @@ def _announce(name: str) -> None:
 
 
 @functools.cache
-def _replace(name: str, instead: str) -> None:
-    reason = OPTIONAL[name]()
+def _replace(name: str, instead: str, reason: str) -> None:
     logger.warning("engine '%s' is not available, '%s' runs instead: %s", name, instead, reason)
 
 

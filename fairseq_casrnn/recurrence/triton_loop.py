@@ -9,8 +9,9 @@ gradients are kept in float32, of a cell without c also h. The cells ``cs`` that
 are float32 then, for the layer above; all else has the inputs' dtype.
 
 The engine runs on CUDA tensors; on others where Triton interprets its kernels
-(``TRITON_INTERPRET=1``), which is for tests. For anything else, and for a cell without a kernel,
-the device's default engine steps in. Kernels are compiled as they are first needed.
+(``TRITON_INTERPRET=1``), which is for tests. For anything else, for a cell without a kernel, and
+where Triton does not work (:mod:`.triton_failures`), ``eager`` steps in, on the CPU its default.
+Kernels are compiled as they are first needed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from . import eager
 from .cpp import KERNELS, param_grads
 from .inputs import InputProduct, kept, wants_gradient
 from .reference import at_last
+from .triton_failures import attempt, stop
 from .triton_plan import interpreting
 from .triton_steps import Saved, backward, forward
 
@@ -91,18 +93,33 @@ def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     tensors = (*inputs, weight_hh, h0, c0, extra)
     reason = why_not(cell, (weight_hh, *inputs[1:], *params), (inputs[0], h0, c0, extra))
     if reason is not None:
-        from . import default  # which imports this module
-        from . import run as run_on
+        say(_other(weight_hh.device.type), reason)
+        return _run_on_other(cell, gx, weight_hh, h0, c0, extra, last, params)
 
-        other = default(weight_hh.device.type)
-        say(other, reason)
-        return run_on(other, cell, gx, weight_hh, h0, c0, extra, last, params)
-    if wants_gradient(*tensors, *params):
-        result = _Loop.apply(cell, last, *tensors, *params)
-    else:
-        result = outputs(cell, forward(cell, *tensors, params, keep=False), last)
-    hs, cs, h_n, c_n = result
-    return (hs, cs, h_n, c_n) if cell.has_cell else (hs, None, h_n, None)
+    def launch():
+        if wants_gradient(*tensors, *params):
+            hs, cs, h_n, c_n = _Loop.apply(cell, last, *tensors, *params)
+        else:
+            hs, cs, h_n, c_n = outputs(cell, forward(cell, *tensors, params, keep=False), last)
+        return (hs, cs, h_n, c_n) if cell.has_cell else (hs, None, h_n, None)
+
+    return attempt(launch, lambda: _run_on_other(cell, gx, weight_hh, h0, c0, extra, last, params))
+
+
+def _other(device: str) -> str:
+    """The engine that steps in on this type of device."""
+    from . import DEFAULT  # which imports this module
+
+    return "eager" if device == "cuda" else DEFAULT
+
+
+def _run_on_other(cell, gx, weight_hh, *rest):
+    from . import engine_name
+    from . import run as run_on
+
+    device = weight_hh.device.type
+    engine_name("triton", device)  # says so where it will not run again
+    return run_on(_other(device), cell, gx, weight_hh, *rest)
 
 
 def outputs(cell, saved: Saved, last):
@@ -143,9 +160,12 @@ class _Loop(torch.autograd.Function):
         d_gates = gates if overwrite else torch.empty_like(gates, dtype=hs.dtype)
         name = "cas_trained" if params and isinstance(cell, CASCell) else KERNELS[type(cell)]
         wants = ctx.needs_input_grad
-        grads = backward(
-            cell, name, saved, extra, weight_hh, d_gates, grad_hs, grad_cs, dh, dc, wants[9]
-        )
+        try:
+            grads = backward(
+                cell, name, saved, extra, weight_hh, d_gates, grad_hs, grad_cs, dh, dc, wants[9]
+            )
+        except Exception as error:
+            stop(error)
         d_params = param_grads(cell, grads.rows, rows, params) if params else ()
         d_params = [d.to(p.dtype) for d, p in zip(d_params, params, strict=True)]
         d_gx, d_x, d_weight_ih, d_bias = input_grads(d_gates, x, weight_ih, wants[3])

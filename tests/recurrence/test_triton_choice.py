@@ -1,15 +1,28 @@
 """When the engine triton runs, and what it says when it does not."""
 
+import importlib
 import importlib.metadata
 import importlib.util
 
 import pytest
 import torch
 from helpers import rand
+from torch._subclasses import FakeTensorMode
 
 from fairseq_casrnn import recurrence
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import CASLSTM, LSTM
-from fairseq_casrnn.recurrence import cpp, triton_loop
+from fairseq_casrnn.recurrence import cpp, triton_failures, triton_loop
+
+installed = pytest.mark.skipif("triton" not in recurrence.ENGINES, reason="Triton is not installed")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_tried(monkeypatch):
+    monkeypatch.setattr(triton_failures, "_failure", None)
+    monkeypatch.setattr(triton_failures, "_found", {})
+    monkeypatch.setattr(triton_failures, "interpreting", lambda: False)
+    monkeypatch.delenv("CASRNN_ENGINE", raising=False)
 
 
 class Plus(type(LSTM(1, 1).cells[0])):
@@ -52,14 +65,237 @@ def test_every_cell_has_kernels():
     assert set(kernels.FORWARD) == set(kernels.BACKWARD) == names
 
 
-def test_default_by_device(monkeypatch):
-    monkeypatch.delenv("CASRNN_ENGINE", raising=False)
+@pytest.fixture
+def gpu(monkeypatch):
+    """As if there were one, of a kind that will do."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setitem(recurrence.ENGINES, "triton", triton_loop.run)
-    assert recurrence.engine_name(None, "cuda") == "eager"  # until it is measured on one
+    monkeypatch.setattr(triton_failures, "trial", lambda index: None)
+
+
+def test_default_by_device(gpu, monkeypatch, messages):
+    assert recurrence.engine_name(None, "cuda") == recurrence.default("cuda") == "triton"
     assert recurrence.engine_name("triton", "cuda") == "triton"
+    assert messages() == ["recurrence engine: triton"]
     assert recurrence.engine_name(None, "cpu") == recurrence.DEFAULT != "triton"
     monkeypatch.setenv("CASRNN_ENGINE", "reference")
     assert recurrence.engine_name(None, "cuda") == "reference"
+
+
+@pytest.mark.parametrize(
+    ("capability", "hip", "reason"),
+    [
+        ((7, 5), None, "this GPU's compute capability is 7.5, and its kernels need 8.0"),
+        ((9, 4), "6.2", "its kernels are for NVIDIA's GPUs"),
+        ((8, 0), None, None),
+    ],
+)
+def test_cards(gpu, monkeypatch, messages, capability, hip, reason):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    names = [recurrence.engine_name(name, "cuda") for name in (None, "auto", "triton")]
+    assert names == 3 * ["eager" if reason else "triton"]
+    said = f"engine 'triton' is not available, 'eager' runs instead: {reason}"
+    assert messages() == [said if reason else "recurrence engine: triton"]
+
+
+def no_compiler(monkeypatch, tmp_path):
+    from triton.runtime import build
+
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    build._build("stub", "stub.c", str(tmp_path), [], [], [], [])
+
+
+def no_such_compiler(monkeypatch, tmp_path):
+    from triton.runtime import build
+
+    monkeypatch.setenv("CC", "/no/such/cc")
+    build._build("stub", "stub.c", str(tmp_path), [], [], [], [])
+
+
+def no_headers(monkeypatch, tmp_path):
+    from triton.runtime import build
+
+    monkeypatch.setenv("CC", "false")  # a program that fails
+    build._build("stub", "stub.c", str(tmp_path), [], [], [], [])
+
+
+def no_cache(monkeypatch, tmp_path):
+    from triton.runtime import cache
+
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    cache.get_cache_manager("00")
+
+
+def no_driver(monkeypatch, tmp_path):
+    from triton.backends import backends
+
+    monkeypatch.setattr(backends["nvidia"].driver, "is_active", lambda: False)
+    importlib.import_module("triton.runtime.driver")._create_driver()
+
+
+def old_driver(monkeypatch, tmp_path):
+    fail_in_triton(RuntimeError("Triton Error [CUDA]: device kernel image is invalid"))
+
+
+def no_assembler(monkeypatch, tmp_path):
+    errors = importlib.import_module("triton.runtime.errors")
+    fail_in_triton(errors.PTXASError("Internal Triton PTX codegen error\nmore"))
+
+
+def fail_in_triton(error):
+    """Raise ``error`` from a function of Triton's."""
+
+    class Failing(dict):
+        def get(self, *_):
+            raise error
+
+    importlib.import_module("triton.runtime.cache").FileCacheManager.get_group(
+        type("Manager", (), {"has_file": lambda self, name: Failing().get(name)})(), "file"
+    )
+
+
+FAILS = "Triton cannot compile or launch its kernels"
+CIRCUMSTANCES = {
+    no_compiler: "Triton needs a C compiler; install gcc, or name a C compiler in the environment",
+    no_such_compiler: "/no/such/cc is no C compiler (No such file or directory); install gcc, or",
+    no_headers: "Triton's stub in C does not compile (false ended with status 1); install Python's",
+    no_cache: "Triton's cache of kernels cannot be written ([Errno 20] Not a directory: ",
+    no_driver: f"{FAILS} (RuntimeError: 0 active drivers ([]). There should only be one.)",
+    old_driver: f"{FAILS} (RuntimeError: Triton Error [CUDA]: device kernel image is invalid)",
+    no_assembler: f"{FAILS} (PTXASError: PTXAS error: Internal Triton PTX codegen error)",
+}
+every_circumstance = pytest.mark.parametrize("circumstance", CIRCUMSTANCES)
+
+
+@installed
+@every_circumstance
+def test_where_triton_does_not_work_eager_runs(gpu, monkeypatch, messages, tmp_path, circumstance):
+    """By name or by default; one line says why, and nothing is tried twice."""
+    tried = []
+
+    def trial(index):
+        tried.append(index)
+        circumstance(monkeypatch, tmp_path)
+
+    monkeypatch.setattr(triton_failures, "trial", trial)
+    names = [recurrence.engine_name(name, "cuda") for name in (None, "triton", "auto")]
+    assert names == 3 * ["eager"]
+    assert tried == [0]
+    (said,) = messages()
+    assert said.startswith("engine 'triton' is not available, 'eager' runs instead: ")
+    reason = said.partition("instead: ")[2]
+    assert reason.startswith(CIRCUMSTANCES[circumstance])
+    assert circumstance is not no_cache or reason.endswith("environment variable TRITON_CACHE_DIR")
+
+
+@installed
+@every_circumstance
+def test_a_kernel_that_cannot_be_launched(monkeypatch, messages, tmp_path, circumstance):
+    """After a trial that succeeded: the layer's result is that of the engine that steps in."""
+    monkeypatch.setattr(triton_loop, "interpreting", lambda: True)  # it takes tensors of the CPU
+
+    def fail(*args, **kwargs):
+        circumstance(monkeypatch, tmp_path)
+
+    monkeypatch.setattr(triton_loop, "forward", fail)
+    x = rand(4, 2, 3, dtype=torch.float32)
+    layer = CASLSTM(3, 5, engine="triton")
+    output, _ = layer(x)
+    layer.engine = recurrence.DEFAULT
+    assert torch.equal(output, layer(x)[0])
+    assert triton_failures.why_not() is not None
+    assert recurrence.engine_name(None, "cuda") == "eager"
+    assert sum("'eager' runs instead" in line for line in messages()) == 1
+
+
+def stop(launch, _=None):
+    """As a backward does."""
+    try:
+        launch()
+    except Exception as error:
+        triton_failures.stop(error)
+
+
+@installed
+def test_a_backward_that_cannot_be_launched(monkeypatch, tmp_path):
+    """There is no other engine for it: the line says what to do."""
+    said = "cannot run the backward: Triton needs a C compiler; install gcc, .* CASRNN_ENGINE=eager"
+    with pytest.raises(UserError, match=said):
+        stop(lambda: no_compiler(monkeypatch, tmp_path))
+
+
+@installed
+@pytest.mark.parametrize("around", [triton_failures.attempt, stop])
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        TypeError("dynamic_func() missing 1 required positional argument"),
+    ],
+)
+def test_other_errors_keep_their_traceback(error, around):
+    """Also from within Triton; no other engine hides them."""
+    with pytest.raises(type(error)) as raised:
+        around(lambda: fail_in_triton(error), lambda: "hidden")
+    assert raised.value is error
+    assert "fail_in_triton" in [frame.name for frame in raised.traceback]
+    assert triton_failures._failure is None
+
+
+def test_errors_from_elsewhere_are_not_of_triton(monkeypatch):
+    """As of a hook that keeps what the backward needs on a disk, which is full."""
+
+    def hook():
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        triton_failures.attempt(hook, lambda: "hidden")
+
+
+@installed
+def test_in_the_interpreter_nothing_is_hidden(monkeypatch, tmp_path):
+    monkeypatch.setattr(triton_failures, "interpreting", lambda: True)
+    with pytest.raises(RuntimeError, match="Failed to find C compiler"):
+        triton_failures.attempt(lambda: no_compiler(monkeypatch, tmp_path), lambda: "hidden")
+
+
+def test_the_trial(gpu, monkeypatch):
+    """Not while nothing can be launched; what fails in it beside Triton is raised."""
+    tried = []
+    monkeypatch.setattr(triton_failures, "trial", tried.append)
+    with FakeTensorMode():
+        assert recurrence.engine_name(None, "cuda") == "triton"
+    torch.vmap(lambda x: recurrence.engine_name(None, "cuda") and x)(torch.zeros(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        assert recurrence.engine_name(None, "cuda") == "triton"
+    assert tried == []
+    recurrence.engine_name(None, "cuda")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    for _ in range(2):
+        recurrence.engine_name(None, "cuda")
+    assert tried == [0, 1]  # each GPU once
+
+    def full(index):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(triton_failures, "trial", full)
+    monkeypatch.setattr(triton_failures, "_found", {})
+    with pytest.raises(torch.OutOfMemoryError):
+        recurrence.engine_name(None, "cuda")
+
+
+def test_what_the_kernels_do_not_do_on_a_gpu_is_left_to_eager(monkeypatch):
+    """Not to the default, which is the engine itself."""
+    assert triton_loop._other("cuda") == "eager"
+    assert triton_loop._other("cpu") == recurrence.DEFAULT
 
 
 def test_without_triton(messages, monkeypatch):
@@ -68,7 +304,7 @@ def test_without_triton(messages, monkeypatch):
     reason = "Triton is not installed (pip install triton)"
     for _ in range(2):
         recurrence.engine_name("auto", "cuda")
-    assert messages() == ["recurrence engine: eager"]
+    assert messages() == [f"engine 'triton' is not available, 'eager' runs instead: {reason}"]
     x = rand(2, 1, 2, dtype=torch.float32)
     for _ in range(2):
         output, _ = (layer := LSTM(2, 3, engine="triton"))(x)

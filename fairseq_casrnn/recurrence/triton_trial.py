@@ -1,0 +1,12 @@
+"""The smallest of all kernels: whether Triton can compile and launch any."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_one(number):
+    """``number`` (1,) + 1, in place."""
+    tl.store(number, tl.load(number) + 1)
