@@ -1,5 +1,6 @@
 """When the engine triton runs, and what it says when it does not."""
 
+import contextlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -12,7 +13,7 @@ from torch._subclasses import FakeTensorMode
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import CASLSTM, LSTM
-from fairseq_casrnn.recurrence import cpp, triton_failures, triton_loop
+from fairseq_casrnn.recurrence import cpp, triton_failures, triton_loop, triton_steps
 
 installed = pytest.mark.skipif("triton" not in recurrence.ENGINES, reason="Triton is not installed")
 
@@ -290,6 +291,25 @@ def test_the_trial(gpu, monkeypatch):
     monkeypatch.setattr(triton_failures, "_found", {})
     with pytest.raises(torch.OutOfMemoryError):
         recurrence.engine_name(None, "cuda")
+
+
+def test_kernels_are_launched_where_their_tensors_are(monkeypatch):
+    """With several GPUs, of which another is the current one."""
+    here = []
+
+    @contextlib.contextmanager
+    def device_of(tensor):
+        here.append(tensor)
+        yield
+        here.pop()
+
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    tensor = torch.zeros(1)
+    launched = triton_steps.on_its_device(lambda cell, *tensors: list(here))
+    assert launched("cell", None, tensor, torch.ones(1))[0] is tensor
+    assert here == []
+    wrapped = triton_steps.forward, triton_steps.backward
+    assert all(hasattr(function, "__wrapped__") for function in wrapped)
 
 
 def test_what_the_kernels_do_not_do_on_a_gpu_is_left_to_eager(monkeypatch):
