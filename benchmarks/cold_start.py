@@ -63,7 +63,10 @@ def main() -> None:
     args = parser.parse_args()
     if args.child:
         return child(args)
-    rows = []
+    print(f"\n## From a cold start to update {args.updates}, {args.dtype}\n")
+    print(f"{args.max_tokens} tokens a batch; seconds.\n")
+    columns = ["model", "cache of kernels", "start to model built", "to update 1"]
+    print(machine.table([*columns, f"to update {args.updates}"], []), end="", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         data = args.data
         if data is None:
@@ -73,12 +76,8 @@ def main() -> None:
         for arch in args.archs.split(","):
             cache = tempfile.mkdtemp(dir=folder)
             for kind in ("empty", "filled"):
-                found = seconds(arch, data, cache, args)
-                rows.append([arch, kind, *(f"{value:.1f}" for value in found)])
-    print(f"\n## From a cold start to update {args.updates}, {args.dtype}\n")
-    print(f"{args.max_tokens} tokens a batch; seconds.\n")
-    columns = ["model", "cache of kernels", "start to model built", "to update 1"]
-    print(machine.table([*columns, f"to update {args.updates}"], rows))
+                found = [f"{value:.1f}" for value in seconds(arch, data, cache, args)]
+                print(machine.row([arch, kind, *found]), end="", flush=True)
 
 
 if __name__ == "__main__":

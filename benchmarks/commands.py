@@ -22,7 +22,7 @@ from pathlib import Path
 import machine
 import synthetic
 import torch
-from translation import FAIRSEQS, OURS, PEER, PEER_SIZES, TRAINING, USER_DIR
+from translation import FAIRSEQS, ONE_GPU, OURS, PEER, PEER_SIZES, TRAINING, USER_DIR
 
 PLUGIN = ["--user-dir", USER_DIR]
 ENVIRONMENT = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}  # fairseq alone reads its files only so
@@ -66,7 +66,7 @@ def train(data: str, folder: Path, options: list[str], args) -> float:
 def generate(data: str, folder: Path, options: list[str], args) -> float:
     """Sentences a second of beam search with hypotheses of a fixed length."""
     length = ["--max-len-a=0", f"--max-len-b={args.length}", f"--min-len={args.length}"]
-    path = [f"--path={folder / 'checkpoint_last.pt'}", "--gen-subset=valid", "--quiet"]
+    path = [f"--path={folder / 'checkpoint_last.pt'}", "--gen-subset=valid", "--quiet", ONE_GPU]
     size = [f"--beam={args.beam}", f"--max-tokens={args.max_tokens}"]
     pattern = r"([\d.]+) sentences/s"
     return figures("generate", data, *path, *size, *length, *options, pattern=pattern)[-1]

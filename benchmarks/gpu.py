@@ -192,7 +192,8 @@ def measure(report: Report, wanted: dict[str, list[Command]], deadline: float) -
     cores = os.cpu_count() or 1
     warming = [line for name in wanted for command in wanted[name] for line in command.warming]
     with ThreadPoolExecutor(max(1, cores // 2)) as pool:
-        limit = max(LEAST, (deadline - time.monotonic()) * 0.6)
+        share = 0.6 if warming else 0.95
+        limit = max(LEAST, (deadline - time.monotonic()) * share)
         compiled = [pool.submit(execute, line, limit) for line in warming]
         for command in wanted.get("check", []):
             processes = max(1, cores // 2 if warming else cores)

@@ -88,10 +88,9 @@ def cold_start(data: str | None, out: Path, tiny: bool) -> list[Command]:
     if tiny:
         options = ["--archs", "cas_lstm_tiny", "--updates", "2", "--max-tokens", "100"]
         return [Command(["cold_start", data, *options])]
-    base = ["cold_start", data, "--archs"]
+    ways = [("lstm", "float32"), ("cas_lstm_iwslt", "float32"), ("cas_lstm_iwslt", "fp16")]
     return [
-        Command([*base, "lstm,cas_lstm_iwslt", "--dtype", "float32"]),
-        Command([*base, "cas_lstm_iwslt", "--dtype", "fp16"]),
+        Command(["cold_start", data, "--archs", arch, "--dtype", dtype]) for arch, dtype in ways
     ]
 
 

@@ -25,7 +25,7 @@ PEER = "lstm_lm"
 SIZES = ["--decoder-embed-dim=300", "--decoder-hidden-size=600"]
 PEER_SIZES = [*SIZES, "--decoder-out-embed-dim=600", "--decoder-layers=1", "--dropout=0.5"]
 TRAINING = ["--optimizer=adam", "--lr=1e-4", "--clip-norm=1", "--criterion=cross_entropy"]
-TRAINING += ["--seed=1", "--num-workers=0"]
+TRAINING += ["--seed=1", "--num-workers=0", "--distributed-world-size=1"]
 
 
 def command(arch: str, data: str, streams: int, steps: int) -> list[str]:

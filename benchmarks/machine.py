@@ -159,5 +159,9 @@ def names_of(known) -> Callable[[str], list[str]]:
 
 def table(columns: list[str], rows: list[list[str]]) -> str:
     """A Markdown table."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return "".join(map(row, [columns, ["---"] * len(columns), *rows]))
+
+
+def row(cells: list[str]) -> str:
+    """A line of a Markdown table."""
+    return f"| {' | '.join(cells)} |\n"

@@ -20,8 +20,8 @@ DTYPES = {"float32": [], "fp16": ["--fp16"], "bf16": ["--bf16"]}
 
 
 def build(argv: list[str], dtype: str = "float32"):
-    """A task and a trainer for a command line ``argv``; on one GPU where there is one."""
-    argv = [*argv, "--distributed-world-size=1", *DTYPES[dtype]]
+    """A task and a trainer for a command line ``argv``; on a GPU where there is one."""
+    argv = [*argv, *DTYPES[dtype]]
     argv += [] if torch.cuda.is_available() else ["--cpu"]
     args = options.parse_args_and_arch(options.get_training_parser(), argv)
     cfg = convert_namespace_to_omegaconf(args)

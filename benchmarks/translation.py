@@ -33,7 +33,8 @@ PEER_SIZES = [
     for what, value in (("layers", 2), ("embed-dim", 256), ("hidden-size", 256))
 ] + ["--decoder-out-embed-dim=256"]
 TRAINING = ["--lr=1e-3", "--clip-norm=1", "--dropout=0.3", "--label-smoothing=0.1", "--seed=1"]
-TRAINING += ["--num-workers=0"]
+ONE_GPU = "--distributed-world-size=1"
+TRAINING += ["--num-workers=0", ONE_GPU]
 FAIRSEQS = ["--optimizer=adam", "--criterion=label_smoothed_cross_entropy"]
 OURS = ["--optimizer=torch_adam", "--criterion=fused_label_smoothed_cross_entropy"]
 
