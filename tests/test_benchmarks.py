@@ -80,6 +80,14 @@ def test_scaling(monkeypatch, tmp_path):
 SCRIPTS = [commands, memory, scaling, sentence_encoders, sentence_state, translation]
 
 
+def test_without_matplotlib(monkeypatch, tmp_path, capsys):
+    """The figures are printed all the same."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    scaling.draw({"T": ((1, 2), {"a": [1.0, 2.0]})}, tmp_path / "plot.png", "tiny")
+    assert f"{tmp_path}/plot.png is not drawn: it needs matplotlib" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("value", ["0", "-1", "x"])
 def test_wrong_options(monkeypatch, capsys, script, value):
