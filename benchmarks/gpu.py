@@ -164,7 +164,9 @@ class Report:
         """The paragraph below the title."""
         said = [f"{name} {value}" for name, value in self.content["setting"].items()]
         dates = {e["date"] for entries in self.content["sections"].values() for e in entries}
-        return f"{', '.join(said[1:])}; {', '.join(sorted(dates))}. Written by `make gpu`.\n"
+        return (
+            f"{', '.join(said[1:])}; {', '.join(sorted(dates))}. Seed 1. Written by `make gpu`.\n"
+        )
 
 
 def markdown(entry: dict) -> str:

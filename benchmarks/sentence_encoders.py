@@ -80,7 +80,7 @@ def main() -> None:
     allocation.keep_freed_memory()
     torch.set_num_threads(args.threads)
     torch.set_float32_matmul_precision(args.precision)
-    device = machine.device()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(1)
     how = f"{args.threads} threads, {args.precision} precision{', mixed' * args.mixed}"
     sizes = f"B {args.batch_size}, H {args.hidden_size}"

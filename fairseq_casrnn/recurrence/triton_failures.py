@@ -24,6 +24,7 @@ from .triton_plan import interpreting, meets
 REFUSALS = (
     "active drivers",  # it finds no CUDA driver
     "cache dir",
+    "Cannot find",  # its assembler
     "PassManager",  # its compiler
     "no kernel image",
     "kernel image is invalid",
@@ -126,9 +127,9 @@ def explain(error: Exception) -> str | None:
             f"Triton's stub in C does not compile ({error.cmd[0]} ended with status "
             f"{error.returncode}); install Python's headers (python3-dev)"
         )
-    if isinstance(error, OSError):
-        if error.filename is not None and error.filename == os.environ.get("CC"):
-            return f"{error.filename} is no C compiler ({error.strerror}); {compiler}"
+    if isinstance(error, OSError) and error.filename == os.environ.get("CC", ""):
+        return f"{error.filename} is no C compiler ({error.strerror}); {compiler}"
+    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
         return (
             f"Triton's cache of kernels cannot be written ({error}); name a folder where it can in "
             "the environment variable TRITON_CACHE_DIR"
@@ -136,7 +137,7 @@ def explain(error: Exception) -> str | None:
     if isinstance(error, RuntimeError) and "C compiler" in str(error):
         return f"Triton needs a C compiler; {compiler}"
     refused = isinstance(error, RuntimeError) and any(part in str(error) for part in REFUSALS)
-    if refused or isinstance(error, (ImportError, *_triton_errors())):
+    if refused or isinstance(error, (FileNotFoundError, ImportError, *_triton_errors())):
         return f"Triton cannot compile or launch its kernels ({first_line(error)})"
     return None
 

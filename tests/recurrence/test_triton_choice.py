@@ -145,6 +145,10 @@ def old_driver(monkeypatch, tmp_path):
 
 
 def no_assembler(monkeypatch, tmp_path):
+    fail_in_triton(FileNotFoundError(2, "No such file or directory", "ptxas"))
+
+
+def bad_assembler(monkeypatch, tmp_path):
     errors = importlib.import_module("triton.runtime.errors")
     fail_in_triton(errors.PTXASError("Internal Triton PTX codegen error\nmore"))
 
@@ -169,7 +173,8 @@ CIRCUMSTANCES = {
     no_cache: "Triton's cache of kernels cannot be written ([Errno 20] Not a directory: ",
     no_driver: f"{FAILS} (RuntimeError: 0 active drivers ([]). There should only be one.)",
     old_driver: f"{FAILS} (RuntimeError: Triton Error [CUDA]: device kernel image is invalid)",
-    no_assembler: f"{FAILS} (PTXASError: PTXAS error: Internal Triton PTX codegen error)",
+    no_assembler: f"{FAILS} (FileNotFoundError: [Errno 2] No such file or directory: 'ptxas')",
+    bad_assembler: f"{FAILS} (PTXASError: PTXAS error: Internal Triton PTX codegen error)",
 }
 every_circumstance = pytest.mark.parametrize("circumstance", CIRCUMSTANCES)
 
