@@ -81,7 +81,7 @@ class VocabularyHead:
 
     def loss(self, features, wanted: Wanted):
         """Features ``(B, T, out_embed_dim)`` to the loss ``wanted``, and that without smoothing."""
-        return cross_entropy(features, *self.vocabulary, wanted)
+        return cross_entropy(features, *self.vocabulary, wanted, self.rnn.engine)
 
     def log_probs(self, features):
         """Log-probabilities ``(N, V)`` of features ``(N, out_embed_dim)``, in one pass.

@@ -2,7 +2,8 @@
 
 The logits of a batch, ``(N, V)``, are the largest tensor of most models, and are read only by the
 softmax and its gradient. The compiled extension makes them some rows at a time, goes on to the loss
-and all gradients while they are in the cache, and leaves padding out.
+and all gradients while they are in the cache, and leaves padding out. Engine ``triton`` has kernels
+for the GPU: see :mod:`.triton_cross_entropy`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,13 @@ from ..errors import UserError
 from . import cpp, engine_name
 from .eager import keeps_graph
 from .memory import readable
+from .triton_plan import interpreting
+
+DTYPES = {
+    "cpp": (torch.float32, torch.float64),
+    "triton": (torch.float32, torch.float16, torch.bfloat16),
+}
+"""Of the weights, by the engines that have a fused cross entropy."""
 
 
 class Wanted(NamedTuple):
@@ -34,18 +42,16 @@ class Wanted(NamedTuple):
 
 def can_fuse(weight: Tensor, engine: str | None = None) -> bool:
     """Whether :func:`cross_entropy` serves a vocabulary with this ``weight`` on an engine."""
-    return (
-        readable(weight)
-        and weight.device.type == "cpu"
-        and weight.dtype in (torch.float32, torch.float64)
-        and not torch.is_autocast_enabled("cpu")
-        and cpp.extension()[0] is not None
-        and engine_name(engine) == "cpp"
-    )
+    device = weight.device.type
+    if device not in ("cpu", "cuda") or not readable(weight) or torch.is_autocast_enabled(device):
+        return False
+    name = engine_name(engine, device)
+    devices = {"cpp": ("cpu",), "triton": ("cuda", "cpu") if interpreting() else ("cuda",)}
+    return device in devices.get(name, ()) and weight.dtype in DTYPES[name]
 
 
 def cross_entropy(
-    x: Tensor, weight: Tensor, bias: Tensor | None, wanted: Wanted
+    x: Tensor, weight: Tensor, bias: Tensor | None, wanted: Wanted, engine: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Sums over all tokens of the loss with label smoothing, and of the loss without.
 
@@ -54,12 +60,26 @@ def cross_entropy(
         weight: ``(V, E)``.
         bias: ``(V,)``.
         wanted: its target is of x's shape without the last.
+        engine: name of an engine, or None for the default; see :func:`can_fuse`.
 
-    Only the first has a gradient.
+    Only the first has a gradient. With weights in half precision the sums are in float32.
     """
     target = wanted.target.reshape(-1).contiguous()
-    x, learns = x.reshape(-1, x.size(-1)), torch.is_grad_enabled()
-    return _CrossEntropy.apply(x, weight, bias, target, wanted.smoothing, wanted.pad, learns)
+    args = x.reshape(-1, x.size(-1)), weight, bias, target, wanted.smoothing, wanted.pad
+    if engine_name(engine, weight.device.type) == "triton":
+        from .triton_cross_entropy import cross_entropy as on_gpu  # needs Triton
+
+        return on_gpu(*args)
+    return _CrossEntropy.apply(*args, torch.is_grad_enabled())
+
+
+def refuse_second_derivatives() -> None:
+    """Raise UserError in a backward with ``create_graph=True``; see eager.check_backward."""
+    if torch.is_grad_enabled():
+        raise UserError(
+            "the fused criterions have no second derivatives; use cross_entropy or "
+            "label_smoothed_cross_entropy for them"
+        )
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -77,11 +97,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad, _):
-        if torch.is_grad_enabled():  # create_graph=True; see eager.check_backward
-            raise UserError(
-                "the fused criterions have no second derivatives; use cross_entropy or "
-                "label_smoothed_cross_entropy for them"
-            )
+        refuse_second_derivatives()
         grads = ctx.saved_tensors
         if not readable(grad) or grad != 1 or keeps_graph():  # seldom; as they are, a pass is saved
             grads = [None if found is None else found * grad for found in grads]

@@ -65,13 +65,14 @@ def test_the_matrix_in_the_interpreter():
         pytest.skip("for where Triton is installed and there is no GPU")
     chosen = "agrees_with_reference or apart or (backward_twice and (stacked or cas))"
     layer = "(test_sentence_state and (1-1 or 2-0 or kept or recomputing or autocast or sign))"
-    files = [f"tests/recurrence/test_{name}.py" for name in ("engines", "triton")]
-    files += [
-        f"tests/{name}_sentence_state.py" for name in ("recurrence/test_triton", "layers/test")
-    ]
+    decoder = "(test_decoder_loop and triton and (True-2 or one-step or steps or retained))"
+    chosen = f"test_triton or (triton and ({chosen} or {layer})) or {decoder}"
+    names = "engines", "triton", "triton_cross_entropy", "triton_sentence_state"
+    files = [f"tests/recurrence/test_{name}.py" for name in names]
+    files += ["tests/layers/test_sentence_state.py", "tests/models/test_decoder_loop.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
     done = subprocess.run(
-        [*command, "-k", f"test_triton or (triton and ({chosen} or {layer}))"],
+        [*command, "-k", chosen],
         cwd=ROOT,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
@@ -79,7 +80,7 @@ def test_the_matrix_in_the_interpreter():
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 110
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 150
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -12,6 +12,7 @@ from helpers import FAMILIES, every_case
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import SentenceStateLSTM
 from fairseq_casrnn.recurrence import triton_loop, triton_plan, triton_steps
+from fairseq_casrnn.recurrence.cross_entropy import Wanted, cross_entropy
 
 from .test_cpp import layer_of
 from .test_triton import INTERPRETING, run
@@ -155,6 +156,22 @@ def test_kernels_fit_as_planned(name, size, batch, dtype, precision, compiled_on
     (kernel,) = compiled_only
     assert kernel.name == "forward_sequence"
     assert kernel.metadata.shared <= 227 * 1024
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_the_cross_entropy(dtype, compiled_only):
+    """Two launches a batch, wide ones, that keep to registers; other batches compile nothing."""
+    weight, bias = torch.zeros(5008, 8, dtype=dtype), torch.zeros(5008, dtype=dtype)
+    for rows in (1, 16, 35):
+        x = torch.zeros(rows, 8, dtype=dtype, requires_grad=True)
+        spec = Wanted(torch.zeros(rows + 1, dtype=torch.int64)[1:], 0.1, 1)
+        cross_entropy(x, weight, bias, spec, engine="triton")[0].backward()
+    assert [k.name for k in compiled_only] == ["forward_rows", "backward_rows"] * 3
+    assert len({k.asm["ptx"] for k in compiled_only}) == 2
+    for kernel in compiled_only[:2]:
+        assert ".target sm_90" in kernel.asm["ptx"]
+        assert re.search(r"ld\.global\S*\.v4\.b32", kernel.asm["ptx"])
+        assert not re.search(r"\b(STL|LDL)\b", kernel.asm["sass"])  # no spills
 
 
 @pytest.mark.parametrize(

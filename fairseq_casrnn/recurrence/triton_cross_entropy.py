@@ -1,0 +1,146 @@
+"""Cross entropy of a linear map on a GPU: cuBLAS makes logits, one kernel each way reads them.
+
+The forward kernel reduces each row of logits with an online softmax in float32. The backward kernel
+overwrites the logits with their gradient, already multiplied by the incoming one: a loss scale acts
+before anything is rounded to float16, as in PyTorch's own operations. (Gradients made in the
+forward, as in Liger Kernel's ``FusedLinearCrossEntropy``, would underflow there.)
+
+The logits, ``(N, V)`` in the weights' dtype, are kept for the backward up to ``KEPT`` bytes; a
+larger table is never whole: it is made some rows at a time, in the backward again.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+
+from .cross_entropy import refuse_second_derivatives
+from .eager import keeps_graph
+
+KEPT = 2**30
+"""Bytes of a table of logits that is kept for the backward."""
+CHUNK = 2**28
+"""Bytes of logits at a time in a table that is not kept."""
+BLOCK = 4096
+"""Classes that a program reads at a time."""
+UNALIGNED = ["target", "stats", "grad"]
+INTEGERS = ["rows", "first", "pad"]
+
+
+@triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
+def forward_rows(
+    logits, target, stats, rows, first, pad, target_share, other_share,
+    V: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Loss, loss without smoothing and log-sum-exp of a row, to the rows of stats ``(3, rows)``.
+
+    ``logits`` ``(*, V)`` are those of row ``first`` of the batch and the rows after it; of target
+    probability, the target has ``target_share`` more than the ``other_share`` that every class has.
+    """
+    row = first + tl.program_id(0)
+    word = tl.load(target + row)
+    loss, nll, log_total = 0.0, 0.0, 0.0
+    if word != pad:
+        logits += tl.program_id(0).to(tl.int64) * V
+        top, total, sums = -3.4e38, 0.0, tl.zeros([BLOCK], tl.float32)
+        for start in range(0, V, BLOCK):
+            at = start + tl.arange(0, BLOCK)
+            x = tl.load(logits + at, mask=at < V, other=float("-inf")).to(tl.float32)
+            new_top = tl.maximum(top, tl.max(x, 0))
+            total = total * tl.exp(top - new_top) + tl.sum(tl.exp(x - new_top), 0)
+            sums += tl.where(at < V, x, 0.0)
+            top = new_top
+        log_total = top + tl.log(total)
+        # NaN for a word that is none of the classes: nothing may be read out of bounds.
+        is_class = (word >= 0) & (word < V)
+        nll = log_total - tl.load(logits + word, mask=is_class, other=float("nan")).to(tl.float32)
+        loss = target_share * nll
+        if other_share > 0:  # without smoothing, a logit of -inf counts for nothing
+            loss += other_share * (V * log_total - tl.sum(sums, 0))
+    tl.store(stats + row, loss)
+    tl.store(stats + rows + row, nll)
+    tl.store(stats + 2 * rows + row, log_total)
+
+
+@triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
+def backward_rows(
+    logits, target, stats, grad, rows, first, pad, target_share, other_share,
+    V: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Overwrite logits with their gradient, where that of the sum of losses is ``grad`` ``()``."""
+    row = first + tl.program_id(0)
+    word = tl.load(target + row)
+    log_total, scale = tl.load(stats + 2 * rows + row), tl.load(grad)
+    logits += tl.program_id(0).to(tl.int64) * V
+    for start in range(0, V, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(logits + at, mask=at < V).to(tl.float32)
+        d_x = tl.exp(x - log_total) - other_share - tl.where(at == word, target_share, 0.0)
+        d_x = tl.where(word == pad, 0.0, d_x * scale)
+        tl.store(logits + at, d_x.to(logits.dtype.element_ty), mask=at < V)
+
+
+def cross_entropy(x, weight, bias, target, smoothing: float, pad: int):
+    """See :func:`.cross_entropy.cross_entropy`, of x ``(N, E)`` and target ``(N,)``, contiguous.
+
+    Raises:
+        RuntimeError: sizes do not fit. A target that is none of the classes makes the loss NaN.
+    """
+    if target.numel() != x.size(0):
+        raise RuntimeError(f"target has {target.numel()} words, x has {x.size(0)} rows")
+    learns = torch.is_grad_enabled()
+    return _CrossEntropy.apply(x, weight, bias, target, smoothing, pad, learns)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, target, smoothing, pad, learns):
+        rows, size = x.size(0), weight.size(0)
+        stats = torch.empty(3, rows, dtype=torch.float32, device=x.device)
+        row_bytes = size * x.element_size()
+        keep = learns and rows * row_bytes <= KEPT
+        chunk = max(1, rows if keep else CHUNK // row_bytes)
+        other = smoothing / (size - 1)
+        shares = pad, 1.0 - smoothing - other, other
+        logits = None
+        for first in range(0, rows, chunk):
+            logits = F.linear(x[first : first + chunk], weight, bias)
+            grid = (logits.size(0),)
+            forward_rows[grid](
+                logits, target, stats, rows, first, *shares, size, BLOCK, num_warps=8
+            )
+        ctx.save_for_backward(x, weight, bias, target, stats, logits if keep else None)
+        ctx.chunk, ctx.shares = chunk, shares
+        loss, nll = stats[0].sum(), stats[1].sum()
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        refuse_second_derivatives()
+        x, weight, bias, target, stats, kept = ctx.saved_tensors
+        (rows, _), size = x.shape, weight.size(0)
+        if kept is not None and keeps_graph():
+            kept = kept.clone()
+        d_x, sums = torch.empty_like(x) if ctx.needs_input_grad[0] else None, [None, None]
+        for first in range(0, max(rows, 1), ctx.chunk):
+            part = x[first : first + ctx.chunk]
+            logits = F.linear(part, weight, bias) if kept is None else kept
+            backward_rows[(logits.size(0),)](
+                logits, target, stats, grad, rows, first, *ctx.shares, size, BLOCK, num_warps=8
+            )
+            if d_x is not None:
+                torch.mm(logits, weight, out=d_x[first : first + ctx.chunk])
+            if ctx.needs_input_grad[1]:
+                sums[0] = _added(sums[0], logits.t() @ part)
+            if ctx.needs_input_grad[2]:
+                sums[1] = _added(sums[1], logits.sum(0))
+        sums = [None if s is None else s.to(weight.dtype) for s in sums]
+        return d_x, *sums, None, None, None, None
+
+
+def _added(total: torch.Tensor | None, part: torch.Tensor) -> torch.Tensor:
+    """Their sum, of more than one part in float32 at least."""
+    return part if total is None else total.float().add_(part)
