@@ -1,9 +1,10 @@
 """Speed of the vocabulary's cross entropy, from features to gradients, against torch's.
 
-    python benchmarks/cross_entropy.py [--threads 2] [--precision medium]
+    python benchmarks/cross_entropy.py [--threads 2] [--precision medium] [--dtype bfloat16]
 
 Both go from features, weight and bias of the output layer to the gradients of all, labels smoothed;
-torch's by its linear map, its cross entropy and their backward. Prints a Markdown table.
+torch's by its linear map, its cross entropy and their backward. On the GPU if there is one, there
+also the memory of each beyond its inputs. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -16,32 +17,45 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_casrnn import allocation, precision
-from fairseq_casrnn.recurrence import cpp
-from fairseq_casrnn.recurrence.cross_entropy import Wanted, cross_entropy
+from fairseq_casrnn.recurrence.cross_entropy import Wanted, can_fuse, cross_entropy
 
 SIZES = [(450, 200, 10000), (700, 200, 10000), (3300, 256, 5208), (2240, 600, 33278)]
 SMOOTHING, PAD = 0.1, 1
 
 
 def ours(tensors, target) -> None:
-    """The compiled cross entropy."""
-    loss, _ = cross_entropy(*tensors, Wanted(target, SMOOTHING, PAD))
+    """The fused cross entropy: compiled, or Triton's."""
+    loss, _ = cross_entropy(*tensors, Wanted(target, SMOOTHING, PAD), engine(target.device.type))
     torch.autograd.grad(loss, tensors)
 
 
 def torchs(tensors, target) -> None:
     """torch's, over a table of logits."""
     options = {"label_smoothing": SMOOTHING, "ignore_index": PAD, "reduction": "sum"}
-    loss = F.cross_entropy(F.linear(*tensors), target, **options)
+    # fairseq's softmax is in single precision.
+    loss = F.cross_entropy(F.linear(*tensors).float(), target, **options)
     torch.autograd.grad(loss, tensors)
 
 
-def row(size: tuple[int, int, int], rounds: int) -> list[str]:
+def engine(device: str) -> str:
+    """The engine with a fused cross entropy on a type of device."""
+    return "triton" if device == "cuda" else "cpp"
+
+
+def megabytes(job) -> str:
+    """The most memory of the GPU that a job takes beyond its inputs, in MB."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    job()
+    return f"{(torch.cuda.max_memory_allocated() - before) / 1e6:.0f}"
+
+
+def row(size: tuple[int, int, int], rounds: int, device: str, dtype: torch.dtype) -> list[str]:
     """Of one size: milliseconds of both, their ratio, and the speed of ours' arithmetic."""
     tokens, features, words = size
     tensors = [torch.randn(shape) for shape in ((tokens, features), (words, features), (words,))]
-    tensors = [(0.1 * tensor).requires_grad_() for tensor in tensors]
-    target = torch.randint(4, words, (tokens,))
+    tensors = [(0.1 * tensor).to(device, dtype).requires_grad_() for tensor in tensors]
+    target = torch.randint(4, words, (tokens,)).to(device)
     jobs = {job.__name__: partial(job, tensors, target) for job in (torchs, ours)}
     seconds = machine.median_seconds(jobs, rounds)
     speed = 3 * 2 * tokens * features * words / seconds["ours"]
@@ -50,6 +64,7 @@ def row(size: tuple[int, int, int], rounds: int) -> list[str]:
         *(f"{1e3 * seconds[name]:.1f}" for name in jobs),
         f"{seconds['ours'] / seconds['torchs']:.2f}",
         f"{speed / 1e9:.0f}",
+        *(megabytes(job) for job in jobs.values() if device == "cuda"),
     ]
 
 
@@ -59,17 +74,24 @@ def main() -> None:
     parser.add_argument("--threads", type=machine.positive, default=1)
     parser.add_argument("--rounds", type=machine.positive, default=9)
     parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     args = parser.parse_args()
-    if cpp.extension()[0] is None:
-        raise SystemExit("error: the compiled extension is not installed")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = getattr(torch, args.dtype)
+    if not can_fuse(torch.zeros(1, 1, device=device, dtype=dtype), engine(device)):
+        raise SystemExit(
+            f"error: engine {engine(device)} has no cross entropy in {args.dtype} on this device"
+        )
     allocation.keep_freed_memory()
     torch.set_num_threads(args.threads)
     torch.set_float32_matmul_precision(args.precision)
     torch.manual_seed(1)
-    print(f"\n## Cross entropy: {args.threads} threads, {args.precision} precision\n")
+    how = f"{args.threads} threads, {args.dtype}, {args.precision} precision"
+    print(f"\n## Cross entropy: {how}\n")
     print(machine.warn_if_busy(args.threads), end="")
     columns = ["tokens, features, words", "torch, ms", "ours, ms", "ratio", "GFLOP/s"]
-    print(machine.table(columns, [row(size, args.rounds) for size in SIZES]))
+    columns += ["torch, MB", "ours, MB"] if device == "cuda" else []
+    print(machine.table(columns, [row(size, args.rounds, device, dtype) for size in SIZES]))
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ def test_kernels_fit_as_planned(name, size, batch, dtype, precision, compiled_on
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_the_cross_entropy(dtype, compiled_only):
     """Two launches a batch, wide ones, that keep to registers; other batches compile nothing."""
-    weight, bias = torch.zeros(5008, 8, dtype=dtype), torch.zeros(5008, dtype=dtype)
+    weight, bias = torch.zeros(40008, 8, dtype=dtype), torch.zeros(40008, dtype=dtype)
     for rows in (1, 16, 35):
         x = torch.zeros(rows, 8, dtype=dtype, requires_grad=True)
         spec = Wanted(torch.zeros(rows + 1, dtype=torch.int64)[1:], 0.1, 1)
