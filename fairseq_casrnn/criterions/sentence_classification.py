@@ -90,7 +90,9 @@ class SentenceClassificationCriterion(FairseqCriterion):
             if "train" not in self.task.datasets:  # validation of a checkpoint
                 return None
             self.weight = balanced(self.task.datasets["train"], len(self.task.classes))
-        return None if self.weight is None else self.weight.to(logits.device, torch.float)
+        if self.weight is not None:  # moved once: each time would wait for a GPU
+            self.weight = self.weight.to(logits.device, torch.float)
+        return self.weight
 
     @staticmethod
     def reduce_metrics(logging_outputs) -> None:
@@ -118,8 +120,10 @@ def derived(score):
 
 def confusion_matrix(target, predicted, classes: int):
     """Counts ``(classes, classes)``, rows by true class."""
-    flat = torch.bincount(target * classes + predicted, minlength=classes * classes)
-    return flat.view(classes, classes)
+    cells = target * classes + predicted
+    # As torch.bincount, which looks at the numbers and so waits for a GPU.
+    counts = target.new_zeros(classes * classes).index_add_(0, cells, torch.ones_like(cells))
+    return counts.view(classes, classes)
 
 
 def squares(model, embeddings: bool = False):

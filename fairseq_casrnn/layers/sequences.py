@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ..errors import UserError
-from ..recurrence.memory import readable
+from ..recurrence.memory import on_host, readable
+
+
+class KnownLengths(NamedTuple):
+    """Lengths that a layer need not look at, which would wait for a GPU: each lies in 1…T.
+
+    Attributes:
+        values: ``(B,)``, int64, on the input's device; nobody writes to them.
+    """
+
+    values: Tensor
+
+
+def trusted(lengths: Tensor) -> Tensor | KnownLengths:
+    """For a layer, ``lengths`` that a model has made itself; as they are where looking is free."""
+    return lengths if on_host(lengths) else KnownLengths(lengths)
 
 
 def check_input(x: Tensor, size: int, dtype: torch.dtype, batch_first: bool = False) -> None:
@@ -62,13 +78,16 @@ def without_view(tensor: Tensor) -> Tensor:
 def check_lengths(lengths, steps: int, batch: int, device) -> Tensor | None:
     """A copy of ``lengths`` as int64 on ``device``, or None when every sequence has all ``steps``.
 
-    The values of lengths that are fake, batched or being traced cannot be looked at.
+    The values of lengths that are fake, batched or being traced cannot be looked at;
+    :class:`KnownLengths` are taken as they are.
 
     Raises:
         UserError: not one length per sequence, or a length outside 1…steps.
     """
     if lengths is None:
         return None
+    if isinstance(lengths, KnownLengths):
+        return lengths.values
     given = lengths
     if not torch.is_tensor(lengths):
         try:
@@ -95,13 +114,27 @@ def check_lengths(lengths, steps: int, batch: int, device) -> Tensor | None:
     return None if low == steps else lengths
 
 
-def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Each sequence of ``x`` (T, B, …) reversed within its own length; padding stays."""
+def rows_at(steps: Tensor) -> Tensor:
+    """Numbers of rows among all ``T*B`` of a batch, ``(T*B,)``, from those of steps ``(T, B)``."""
+    batch = steps.size(1)
+    return (steps * batch + torch.arange(batch, device=steps.device)).flatten()
+
+
+def take_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """``x`` (T, B, …) with its rows in the order of :func:`rows_at`.
+
+    Indexing with steps and sequences would do the same; its backward sorts the indices on a GPU.
+    """
+    return x.flatten(0, 1).index_select(0, rows).view(x.shape)
+
+
+def reversal(lengths: Tensor | None, steps: int) -> Callable[[Tensor], Tensor]:
+    """What reverses each sequence of a ``(T, B, …)`` within its own length; padding stays."""
     if lengths is None:
-        return x.flip(0)
-    t = torch.arange(x.size(0), device=x.device).unsqueeze(1)
-    index = torch.where(t < lengths, lengths - 1 - t, t)  # (T, B)
-    return x[index, torch.arange(x.size(1), device=x.device)]
+        return lambda x: x.flip(0)
+    t = torch.arange(steps, device=lengths.device).unsqueeze(1)
+    rows = rows_at(torch.where(t < lengths, lengths - 1 - t, t))
+    return lambda x: take_rows(x, rows)
 
 
 def unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:

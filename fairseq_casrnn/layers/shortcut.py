@@ -13,7 +13,15 @@ from ..cells.base import at_least_one
 from ..errors import UserError
 from .dropout import dropout, dropout_probability
 from .recurrent import LSTM
-from .sequences import check_input, from_time_first, run_packed, to_time_first, without_view
+from .sequences import (
+    KnownLengths,
+    check_input,
+    check_lengths,
+    from_time_first,
+    run_packed,
+    to_time_first,
+    without_view,
+)
 from .stack import TorchOptions
 
 CONNECTIONS = ("shortcut", "residual", "word", "none")
@@ -130,6 +138,8 @@ class ShortcutStackedLSTM(nn.Module):
 
     def _forward(self, x: Tensor, lengths: Tensor | None):
         """:meth:`forward` for x ``(T, B, input_size)``."""
+        lengths = check_lengths(lengths, *x.shape[:2], x.device)
+        lengths = None if lengths is None else KnownLengths(lengths)
         outputs: list[Tensor] = []
         for layer in self.layers:
             output, state = layer(self.layer_input(x, outputs), lengths=lengths)

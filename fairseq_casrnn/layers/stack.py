@@ -22,7 +22,7 @@ from .sequences import (
     check_input,
     check_lengths,
     from_time_first,
-    reverse,
+    reversal,
     run_packed,
     to_time_first,
     without_view,
@@ -367,10 +367,11 @@ class RecurrentStack(nn.Module):
 
     def _independent(self, x, states, lengths, tokens):
         last = None if lengths is None else lengths - 1
+        reverse = reversal(lengths, x.size(0)) if self.bidirectional else None
         outputs, finals = [], [None] * len(states)
         for d, suffix in enumerate(self.suffixes):
-            y = x if d == 0 else reverse(x, lengths)
-            ids = tokens if d == 0 or tokens is None else reverse(tokens, lengths)
+            y = x if d == 0 else reverse(x)
+            ids = tokens if d == 0 or tokens is None else reverse(tokens)
             lower_c = None
             for k in range(self.num_layers):
                 slot = k * self.num_directions + d
@@ -378,20 +379,21 @@ class RecurrentStack(nn.Module):
                     k, suffix, self._between(y, k), lower_c, states[slot], last, ids
                 )
                 finals[slot] = (h_n, c_n)
-            outputs.append(y if d == 0 else reverse(y, lengths))
+            outputs.append(y if d == 0 else reverse(y))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1), finals
 
     def _interleaved(self, x, states, lengths, tokens):
         last = None if lengths is None else lengths - 1
+        reverse = reversal(lengths, x.size(0))
+        reversed_tokens = None if tokens is None else reverse(tokens)
         finals = []
         for k in range(self.num_layers):
             x, outputs = self._between(x, k), []
             for d, suffix in enumerate(self.suffixes):
-                y = x if d == 0 else reverse(x, lengths)
-                ids = tokens if d == 0 or tokens is None else reverse(tokens, lengths)
+                y, ids = (x, tokens) if d == 0 else (reverse(x), reversed_tokens)
                 y, _, h_n, c_n = self._run_layer(k, suffix, y, None, states[len(finals)], last, ids)
                 finals.append((h_n, c_n))
-                outputs.append(y if d == 0 else reverse(y, lengths))
+                outputs.append(y if d == 0 else reverse(y))
             x = torch.cat(outputs, dim=-1)
         return x, finals
 

@@ -105,8 +105,6 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         self.dropout_in_module = Dropout(dropout_in, module_name="RecurrentDecoder")
         self.dropout_out_module = Dropout(dropout_out, module_name="RecurrentDecoder")
         self.attention = Attention(encoder_size, hidden)
-        top = encoder_layers - rnn.num_layers
-        self.encoder_layer_of = [max(0, top + k) for k in range(rnn.num_layers)]
         self.encoder_hidden_proj = self.encoder_cell_proj = None
         if encoder_size != hidden:
             self.encoder_hidden_proj = uniform_linear(encoder_size, hidden)
@@ -145,13 +143,21 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
 
     def initial_state(self, encoder_out):
         """The decoder's state before the first step, from the encoder's final states."""
-        hidden = encoder_out["encoder_hidden"][self.encoder_layer_of]
+        hidden = self.of_own_layers(encoder_out["encoder_hidden"])
         if self.encoder_hidden_proj is not None:
             hidden = self.encoder_hidden_proj(hidden)
         if not self.rnn.has_cell:
             return hidden
-        cell = encoder_out["encoder_cell"][self.encoder_layer_of]
+        cell = self.of_own_layers(encoder_out["encoder_cell"])
         return hidden, cell if self.encoder_cell_proj is None else self.encoder_cell_proj(cell)
+
+    def of_own_layers(self, state):
+        """The encoder's states ``(L', B, C)`` for the decoder's layers ``(L, B, C)``."""
+        missing = self.rnn.num_layers - len(state)
+        if missing <= 0:
+            return state[-missing:]
+        # Not by a list of numbers: it would be copied to a GPU, which waits.
+        return torch.cat([state[:1].expand(missing, -1, -1), state])
 
     def embed(self, tokens):
         """Embeddings ``(T, B, E)`` of tokens ``(B, T)``."""

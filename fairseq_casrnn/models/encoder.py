@@ -7,7 +7,8 @@ from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
 from ..layers import RecurrentStack
-from ..recurrence.memory import readable
+from ..layers.sequences import rows_at, take_rows, trusted
+from ..recurrence.memory import on_host
 from .dropout import Dropout
 
 
@@ -52,20 +53,19 @@ class RecurrentEncoder(FairseqEncoder):
             ``rows``, None: see :meth:`reorder_encoder_out`.
         """
         mask = src_tokens.eq(self.padding_idx)
-        if readable(mask) and not bool(mask.any()):  # a trace serves batches with padding, too
-            mask = lengths = shift = None
+        # Where looking costs nothing; a trace serves batches with padding, too.
+        if on_host(mask) and not bool(mask.any()):
+            mask = lengths = back = None
         else:
-            padding = mask.long()
-            shift, behind = (part.cumprod(1).sum(1) for part in (padding, padding.flip(1)))
-            # Of what stands between, (B,): the text itself may hold the padding symbol.
-            lengths = (src_tokens.size(1) - shift - behind).clamp(min=1)
-            src_tokens = rolled(src_tokens.t(), shift).t()
+            lengths, to_front, back = moved_to_front(mask)
+            src_tokens = take_rows(src_tokens.t(), to_front).t()
+            lengths = trusted(lengths)
         x = self.dropout_in_module(self.embed_tokens(src_tokens)).transpose(0, 1)
         tokens = src_tokens.t()
         output, state = self.rnn(x.contiguous(), lengths=lengths, tokens=tokens)
         output = self.dropout_out_module(output)
-        if shift is not None:
-            output = rolled(output, -shift)
+        if back is not None:
+            output = take_rows(output, back)
         hidden, cell = state if self.rnn.has_cell else (state, None)
         return {
             "encoder_out": output,
@@ -110,8 +110,16 @@ def by_row(encoder_out: dict) -> dict:
     return {**copies, "rows": None}
 
 
-def rolled(x: Tensor, shift: Tensor) -> Tensor:
-    """``x`` (T, B, …) with sequence b rolled ``shift[b]`` steps towards the front."""
-    steps = x.size(0)
-    index = (torch.arange(steps, device=x.device).unsqueeze(1) + shift) % steps
-    return x[index, torch.arange(x.size(1), device=x.device)]
+def moved_to_front(padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """How sentences with ``padding`` (B, S) on either side are rolled to the front, and back.
+
+    Returns:
+        the length ``(B,)`` of what stands between, at least 1 (the text itself may hold the padding
+        symbol), and the rows ``(S*B,)`` for :func:`take_rows` there and back.
+    """
+    steps = torch.arange(padding.size(1), device=padding.device)
+    words = (steps + 1).masked_fill(padding, 0)
+    shift, end = padding.byte().argmin(1), words.amax(1)
+    steps = steps.unsqueeze(1)
+    there, back = ((steps + by) % len(steps) for by in (shift, -shift))
+    return (end - shift).clamp(min=1), rows_at(there), rows_at(back)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..layers import RecurrentStack, SentenceStateLSTM, ShortcutStackedLSTM
+from ..layers.sequences import trusted
 from ..recurrence.products import linear
 from ..recurrence.ragged import padding_mask
 from .dropout import Dropout
@@ -30,7 +31,7 @@ class RecurrentBody(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
         """The top layer's states."""
-        return self.rnn(x, lengths=lengths, tokens=tokens)[0], None
+        return self.rnn(x, lengths=trusted(lengths), tokens=tokens)[0], None
 
 
 class ShortcutBody(nn.Module):
@@ -44,7 +45,7 @@ class ShortcutBody(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
         """The last layer's states."""
-        return self.rnn(x, lengths=lengths)[0], None
+        return self.rnn(x, lengths=trusted(lengths))[0], None
 
 
 class SentenceStateBody(nn.Module):
@@ -58,7 +59,7 @@ class SentenceStateBody(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
         """The words' last states, and the sentence nodes'."""
-        return self.rnn(x, lengths)
+        return self.rnn(x, trusted(lengths))
 
 
 class ConvolutionBody(nn.Module):

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..layers import Pooling
+from ..recurrence.memory import on_host
 from .dropout import Dropout
 
 FEATURES = {"single": 1, "nli": 4, "paraphrase": 2}  # sentence vectors' worth
@@ -44,7 +45,9 @@ class SentenceEncoder(nn.Module):
         if self.end is not None:
             last = tokens.gather(1, lengths.unsqueeze(1) - 1).squeeze(1)
             lengths = lengths - (last.eq(self.end) & lengths.gt(1)).long()
-        tokens = tokens[:, : int(lengths.max())].t()  # (T, B)
+        if on_host(lengths):  # steps of padding alone do no harm, and looking at a GPU's would wait
+            tokens = tokens[:, : int(lengths.max())]
+        tokens = tokens.t()  # (T, B)
         x = self.dropout(self.embed_tokens(tokens))
         states, node = self.body(x, lengths, tokens)
         return self.pool(states, lengths, node)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torchcrf import CRF
 
 from .dropout import Dropout
@@ -106,24 +107,34 @@ class TagCRF(CRF):
         super().__init__(classes, batch_first=True)
 
     def loss(self, emissions: Tensor, target: Tensor) -> Tensor:
-        """-log p of the target tags (B, T), summed; -1 is padding. ``emissions`` (B, T, K)."""
-        kept = target[:, 0].ge(0)
-        if not kept.any():
-            return emissions.sum() * 0
-        target = target[kept]
-        # pytorch-crf sums in the parameters' type
-        weights = {
-            name: weight.float() if weight.dtype.itemsize < 4 else weight
-            for name, weight in self.named_parameters()
-        }
-        given = (emissions[kept], target.clamp(min=0), target.ge(0))
-        return -functional_call(self, weights, given)
+        """-log p of the target tags (B, T), summed; -1 is padding. ``emissions`` (B, T, K).
+
+        pytorch-crf's own loss has a host-device synchronization at every word.
+        """
+        # Sums over words in single precision at least.
+        start, end, transitions = (
+            weight.float() if weight.dtype.itemsize < 4 else weight
+            for weight in (self.start_transitions, self.end_transitions, self.transitions)
+        )
+        emissions, real = emissions.transpose(0, 1), target.t().ge(0)  # (T, B, K), (T, B)
+        tags = target.t().clamp(min=0)
+        last = (real.sum(0) - 1).clamp(min=0)
+        chosen = emissions.gather(-1, tags.unsqueeze(-1)).squeeze(-1).masked_fill(~real, 0.0).sum(0)
+        steps = transitions[tags[:-1], tags[1:]].masked_fill(~real[1:], 0.0).sum(0)
+        chosen = start[tags[0]] + chosen + steps + end[tags.gather(0, last.unsqueeze(0))[0]]
+        total = start + emissions[0]  # (B, K): over all tags of the words before
+        for t in range(1, len(emissions)):
+            new = (total.unsqueeze(2) + transitions).logsumexp(1) + emissions[t]
+            total = torch.where(real[t].unsqueeze(1), new, total)
+        losses = (total + end).logsumexp(-1) - chosen
+        return losses.masked_fill(~real[0], 0.0).sum()  # a sentence without words has none
 
     def best(self, emissions: Tensor, lengths: Tensor) -> list[list[int]]:
         """The most probable tags of each sentence, as many as it has words."""
+        emissions, lengths = emissions.cpu(), lengths.cpu()  # pytorch-crf looks at every tag
         kept = lengths.gt(0)
         if not kept.any():
             return [[] for _ in lengths]
-        place = torch.arange(emissions.size(1), device=emissions.device)
-        found = iter(self.decode(emissions[kept], place < lengths[kept].unsqueeze(1)))
+        mask = torch.arange(emissions.size(1)) < lengths[kept].unsqueeze(1)
+        found = iter(copy.deepcopy(self).cpu().decode(emissions[kept], mask))
         return [next(found) if has_words else [] for has_words in kept.tolist()]

@@ -32,6 +32,11 @@ _KINDS = (Tensor, nn.Parameter)
 _included, _keys = torch._C._dispatch_tls_local_include_set, torch._C._dispatch_keys
 
 
+def on_host(tensor: Tensor) -> bool:
+    """Whether the values of ``tensor`` can be looked at without waiting for a GPU."""
+    return tensor.device.type == "cpu" and readable(tensor)
+
+
 def readable(*tensors: Tensor | None) -> bool:
     """Whether compiled kernels may read ``tensors`` (None among them is ignored).
 

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
 
-from fairseq_casrnn.layers.sequences import reverse
+from fairseq_casrnn.layers.sequences import reversal
 from fairseq_casrnn.recurrence.ragged import padding_mask
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -195,10 +195,12 @@ def test_reverse(lengths, more):
     steps = max(lengths) + more
     x = torch.arange(steps * len(lengths)).view(steps, len(lengths), 1)
     given_lengths = torch.tensor(lengths)
-    out = reverse(x, given_lengths)
+    reverse = reversal(given_lengths, steps)
+    out = reverse(x)
     for b, n in enumerate(lengths):
         assert out[:n, b].flatten().tolist() == x[:n, b].flatten().tolist()[::-1]
         assert torch.equal(out[n:, b], x[n:, b])
-    assert torch.equal(reverse(out, given_lengths), x)
-    assert torch.equal(reverse(x, torch.full_like(given_lengths, steps)), reverse(x, None))
+    assert torch.equal(reverse(out), x)
+    whole = reversal(torch.full_like(given_lengths, steps), steps)
+    assert torch.equal(whole(x), reversal(None, steps)(x))
     assert torch.equal(padding_mask(given_lengths, steps), mask_of(lengths, steps))
