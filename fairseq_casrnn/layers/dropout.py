@@ -7,12 +7,14 @@ elements or other types than float32, these are torch's own functions.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import UserError
-from ..recurrence.memory import readable
+from ..recurrence.memory import on_host, readable
 
 BITS = 16  # an element's; probabilities are rounded to multiples of 2**-16
 FEWEST = 4096  # elements
@@ -38,15 +40,23 @@ def locked_dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     """Dropout of x ``(T, *)`` with one mask for all steps (Gal & Ghahramani 2016)."""
     if not training or p == 0:
         return x
-    return x * dropout(torch.ones_like(x[:1]), p)
+    return x * dropout_mask(x, x[:1].shape, p)
 
 
 def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """What ``dropout`` multiplies with: zeros and 1/(1-p), of dtype and device of ``like``."""
     count = torch.Size(shape).numel()
-    if not _is_faster(like, count, p):
+    if _is_faster(like, count, p):
+        return _mask(count, p, like.device).view(shape)
+    if on_host(like) or not readable(like):
         return F.dropout(like.new_ones(shape), p)
-    return _mask(count, p, like.device).view(shape)
+    return F.dropout(_one(like.device, like.dtype).expand(shape), p)
+
+
+@functools.cache
+def _one(device: torch.device, dtype: torch.dtype) -> Tensor:
+    """A scalar that is there already: a mask of a GPU is one launch then."""
+    return torch.ones((), device=device, dtype=dtype)
 
 
 def _is_faster(x: Tensor, count: int, p: float) -> bool:

@@ -113,9 +113,10 @@ def warn_of_mixing(layers, annealing: Annealing, max_epoch: int) -> None:
 def set_temperatures(trainer, layers) -> None:
     """Set and log the temperature of the update that comes next."""
     place = trainer.annealing_epoch, trainer.get_num_updates()
-    for layer in layers:
-        layer.temperature.fill_(trainer.annealing.temperature(layer, *place))
-    metrics.log_scalar("temperature", float(layers[0].temperature), weight=0, round=4)
+    for layer in reversed(layers):  # the first one's is logged
+        value = trainer.annealing.temperature(layer, *place)
+        layer.temperature.fill_(value)
+    metrics.log_scalar("temperature", value, weight=0, round=4)
 
 
 def _begin_epoch(original, self, epoch):

@@ -12,7 +12,7 @@ from ..cells import FAMILIES
 from ..errors import UserError
 from ..explain import explained
 from ..layers import RecurrentStack
-from ..layers import dropout as masks
+from ..layers.dropout import dropout_mask
 from .config import (
     bind,
     build_stack,
@@ -143,14 +143,17 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         embedded = self.embed_tokens(tokens)
         if not self.training or self.embed_dropout == 0:
             return embedded
-        words = embedded.new_ones(self.embed_tokens.num_embeddings)
-        return embedded * masks.dropout(words, self.embed_dropout)[tokens].unsqueeze(-1)
+        shape = (self.embed_tokens.num_embeddings,)
+        mask = dropout_mask(embedded, shape, self.embed_dropout)
+        return embedded * mask[tokens].unsqueeze(-1)
 
     def drop(self, module: Dropout, x, time: int = 0):
         """``module`` of ``x``, or with locked dropout one mask for all of its ``time`` steps."""
         if not self.locked_dropout:
             return module(x)
-        return x * module(torch.ones_like(x.narrow(time, 0, 1)))
+        if module.p == 0 or not (module.training or module.apply_during_inference):
+            return x
+        return x * dropout_mask(x, x.narrow(time, 0, 1).shape, module.p)
 
     def one_step(self, tokens, incremental_state):
         """The top layer's h ``(B, H)`` after ``tokens`` ``(B,)``; keeps the state."""

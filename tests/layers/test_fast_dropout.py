@@ -4,6 +4,7 @@ import pytest
 import torch
 from helpers import rand
 
+from fairseq_casrnn.layers import dropout as dropout_module
 from fairseq_casrnn.layers.dropout import FEWEST, dropout, dropout_mask, locked_dropout
 
 
@@ -86,3 +87,18 @@ def test_one_mask_for_all_steps(features):
     assert set(ratio[0].round(decimals=4).unique().tolist()) == {0.0, 2.0}
     assert not torch.equal(ratio[0, 0], ratio[0, 1])
     assert locked_dropout(x, 0.5, training=False) is x
+
+
+def test_a_mask_where_there_is_a_gpu(monkeypatch):
+    """It comes from one number, spread out; its elements are drawn one by one all the same."""
+    monkeypatch.setattr(dropout_module, "on_host", lambda x: False)
+    like = torch.zeros(1, dtype=torch.float64)
+    mask = dropout_mask(like, (40, 50, 60), 0.2)
+    assert mask.dtype == like.dtype
+    assert mask.is_contiguous()
+    assert mask.unique().tolist() == [0, 1.25]
+    assert abs((mask != 0).double().mean() - 0.8) < 5 * (0.2 * 0.8 / mask.numel()) ** 0.5
+    for dim in range(3):
+        assert mask.unique(dim=dim).size(dim) == mask.size(dim)  # no two alike
+    mask[0] = 7  # a tensor of its own
+    assert dropout_mask(like, (2, 2), 0.5).max() <= 2

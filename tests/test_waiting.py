@@ -1,0 +1,143 @@
+"""A training update does not look at what a GPU computes, which would wait for all of it.
+
+There need be no GPU: what looks at numbers is counted, where the code believes it were on one.
+"""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from language_models.common import random_model as language_model
+from language_models.common import random_tokens
+from models import common, sentences, taggers
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fairseq_casrnn.criterions.fused_cross_entropy import FusedLabelSmoothedCrossEntropy
+from fairseq_casrnn.criterions.sentence_classification import SentenceClassificationCriterion
+from fairseq_casrnn.criterions.sequence_tagging import SequenceTaggingCriterion
+
+LOOKS = {
+    *("_local_scalar_dense", "nonzero", "masked_select", "bincount", "equal", "_unique2"),
+    "lift_fresh",  # a tensor of Python's numbers, which is to be copied to the GPU
+}
+
+
+class Looking(TorchDispatchMode):
+    """Collects the operations that look at numbers of tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        indices = args[1] if name in ("index", "index_put", "index_put_") else ()
+        if name in LOOKS or any(t is not None and t.dtype == torch.bool for t in indices):
+            self.found.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def looking(monkeypatch):
+    """Counts what an update does, on engine ``eager``, where no tensor is on the host."""
+    found = Looking()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("fairseq_casrnn.") and getattr(module, "on_host", None):
+            monkeypatch.setattr(module, "on_host", lambda tensor: False)
+    for name in ("tolist", "numpy", "cpu"):
+        original = getattr(torch.Tensor, name)
+
+        def spy(self, *args, original=original, name=name):
+            found.found.append(name)
+            return original(self, *args)
+
+        monkeypatch.setattr(torch.Tensor, name, spy)
+    monkeypatch.setenv("CASRNN_ENGINE", "eager")
+    return found
+
+
+def translation(name, **options):
+    model = common.build(name, **{**common.SIZES, "dropout": 0.3, **options})
+    src, prev = common.source(), common.target()
+    inputs = {"src_tokens": src, "src_lengths": src.ne(common.PAD).sum(1)}
+    sample = {"net_input": {**inputs, "prev_output_tokens": prev}, "target": prev.roll(-1, 1)}
+    return model, FusedLabelSmoothedCrossEntropy(TASK, False, 0.1), {**sample, "ntokens": 9}
+
+
+def language(name, **options):
+    model = language_model(name, dropout=0.3, **options).float()
+    words = random_tokens(3, 7)
+    inputs = {"src_tokens": words, "src_lengths": torch.full((3,), 7)}
+    sample = {"net_input": inputs, "target": words.roll(-1, 1), "ntokens": 21}
+    return model, FusedLabelSmoothedCrossEntropy(TASK, False, 0.1), sample
+
+
+def classification(name, **options):
+    task = sentences.make_task()
+    model = sentences.encoder(name, task, dropout=0.3, **options).float()
+    criterion = SentenceClassificationCriterion(task, "class0:2", l2=0.1)
+    target = torch.tensor([2, 0, 1])
+    sample = {"net_input": {"src_tokens": sentences.batch()}, "target": target, "ntokens": 11}
+    return model, criterion, sample
+
+
+def tagging(name, **options):
+    task = taggers.make_task()
+    model = taggers.tagger(name, task, dropout=0.3, **options).float()
+    rows = taggers.batch()
+    target = torch.where(rows[:, 1:] == common.PAD, -1, rows[:, 1:] % 4)
+    inputs = {"src_tokens": rows, "spelling": taggers.spelling(rows)}
+    sample = {"net_input": inputs, "target": target, "ntokens": 8, "nsentences": 3}
+    return model, SequenceTaggingCriterion(task), sample
+
+
+# fairseq's sinusoidal positions look at a tensor of their input's shape, which is on the host.
+OF_SHAPES = {"classification, transformer": ["_local_scalar_dense"] * 3}
+TASK = SimpleNamespace(target_dictionary=SimpleNamespace(pad=lambda: common.PAD))
+UPDATES = {
+    "translation": lambda: translation("cas_lstm"),
+    "translation, bidirectional": lambda: translation("stacked_gru", encoder_bidirectional=True),
+    "translation, deep decoder": lambda: translation("cas_lstm", decoder_layers=4),
+    "translation, no feeding": lambda: translation("stacked_lstm", no_input_feed=True),
+    "language model": lambda: language("dg_lstm"),
+    "language model, second order": lambda: language("second_order_lstm"),
+    "language model, locked dropout": lambda: language(
+        "stacked_lstm", locked_dropout=True, embed_dropout=0.2, weight_dropout=0.1
+    ),
+    **{f"classification, {n}": lambda n=n: classification(n) for n in sentences.NAMES},
+    "classification, batch norm": lambda: classification("cas_lstm", mlp_batch_norm=True),
+    "classification, attention": lambda: classification("stacked_lstm", pooling="attention"),
+    "tagging": lambda: tagging("cas_lstm"),
+    "tagging, sentence state": lambda: tagging("sentence_state_lstm"),
+    "tagging, softmax": lambda: tagging("shortcut_lstm", tagger_output="softmax"),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_an_update_looks_at_nothing(name, looking):
+    model, criterion, sample = UPDATES[name]()
+    model.train()
+    criterion(model, sample)  # what is kept from now on
+    with looking:
+        loss, *_ = criterion(model, sample)
+        loss.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    assert looking.found == OF_SHAPES.get(name, [])
+
+
+def test_what_looks_is_counted(looking):
+    tensor = torch.tensor([1, 2])
+    looks = (
+        lambda: bool(tensor.any()),
+        lambda: int(tensor.max()),
+        lambda: tensor[tensor > 1],
+        lambda: tensor[[0]],
+        tensor.tolist,
+        lambda: torch.tensor(1.0),
+        tensor.bincount,
+    )
+    for number, look in enumerate(looks, start=1):
+        with looking:
+            look()
+        assert len(looking.found) == number
