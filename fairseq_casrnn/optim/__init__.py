@@ -1,3 +1,3 @@
-"""Optimizers that fairseq lacks; importing this registers them."""
+"""Optimizers that fairseq lacks; importing this registers them, and installs the norm."""
 
-from . import torch_adam  # noqa: F401
+from . import gradient_norm, torch_adam  # noqa: F401

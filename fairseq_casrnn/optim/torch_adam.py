@@ -9,6 +9,8 @@ from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adam import FairseqAdam
 from omegaconf import II
 
+from ..errors import UserError
+
 
 @dataclass
 class TorchAdamConfig(FairseqDataclass):
@@ -30,6 +32,21 @@ class TorchAdam(FairseqAdam):
     before its bias is corrected, torch (as Kingma and Ba, 2015, Algorithm 1) after.
     """
 
+    supports_flat_params = True
+    """With ``--fp16`` the float32 weights may be one tensor."""
+
     def __init__(self, cfg: TorchAdamConfig, params):
         FairseqOptimizer.__init__(self, cfg)
         self._optimizer = torch.optim.AdamW(params, fused=True, **self.optimizer_config)
+
+    @property
+    def supports_memory_efficient_fp16(self) -> bool:
+        """Nothing: asked for where ``--memory-efficient-fp16`` or ``-bf16`` is given.
+
+        Raises:
+            UserError: always, for the averages would be kept in half precision.
+        """
+        raise UserError(
+            "--optimizer torch_adam needs weights in float32; give --fp16 or --bf16 without "
+            "--memory-efficient-fp16 or --memory-efficient-bf16, or --optimizer adam"
+        )
