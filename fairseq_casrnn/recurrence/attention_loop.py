@@ -204,7 +204,7 @@ def allocate(cells, constants, gx, routed, h0, c0, keys, values, weight_out, ten
         cs = torch.empty_like(hs)
         cs[:, 0] = c0
     feeds = gx.new_empty(steps + 1, batch, size)
-    feeds[0] = 0
+    feeds[0].zero_()
     mixes = [
         None if weight is None else gx.new_empty(steps, batch, cell.routes)
         for cell, weight in zip(cells, attention, strict=True)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
-from . import cpp, engine_name
+from . import autocast, cpp, engine_name
 from .eager import keeps_graph
+from .inputs import cast
 from .memory import readable
 from .triton_plan import interpreting
 
@@ -43,9 +44,11 @@ class Wanted(NamedTuple):
 def can_fuse(weight: Tensor, engine: str | None = None) -> bool:
     """Whether :func:`cross_entropy` serves a vocabulary with this ``weight`` on an engine."""
     device = weight.device.type
-    if device not in ("cpu", "cuda") or not readable(weight) or torch.is_autocast_enabled(device):
+    if device not in ("cpu", "cuda") or not readable(weight):
         return False
     name = engine_name(engine, device)
+    if name == "cpp" and torch.is_autocast_enabled("cpu"):
+        return False
     devices = {"cpp": ("cpu",), "triton": ("cuda", "cpu") if interpreting() else ("cuda",)}
     return device in devices.get(name, ()) and weight.dtype in DTYPES[name]
 
@@ -62,11 +65,16 @@ def cross_entropy(
         wanted: its target is of x's shape without the last.
         engine: name of an engine, or None for the default; see :func:`can_fuse`.
 
-    Only the first has a gradient. With weights in half precision the sums are in float32.
+    Only the first has a gradient. With weights in half precision, and where autocast makes them so,
+    the sums are in float32.
     """
+    device = weight.device.type
+    if autocast(device):
+        dtype = torch.get_autocast_dtype(device)
+        x, weight, bias = (cast(t, dtype) for t in (x, weight, bias))
     target = wanted.target.reshape(-1).contiguous()
     args = x.reshape(-1, x.size(-1)), weight, bias, target, wanted.smoothing, wanted.pad
-    if engine_name(engine, weight.device.type) == "triton":
+    if engine_name(engine, device) == "triton":
         from .triton_cross_entropy import cross_entropy as on_gpu  # needs Triton
 
         return on_gpu(*args)

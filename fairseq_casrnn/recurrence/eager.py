@@ -174,6 +174,6 @@ def merge_last(grad, grad_last, last, steps):
     if grad_last is None or last is None:
         return grad, grad_last
     grad = grad_last.new_zeros(steps, *grad_last.shape) if grad is None else grad.clone()
-    rows = torch.arange(last.numel(), device=last.device)
-    grad.index_put_((last, rows), grad_last, accumulate=True)
+    # index_put_ with accumulate=True would sort the indices on a GPU.
+    grad.scatter_add_(0, last.view(1, -1, 1).expand(1, *grad_last.shape), grad_last.unsqueeze(0))
     return grad, None

@@ -17,7 +17,8 @@ import triton
 import triton.language as tl
 
 from .cross_entropy import refuse_second_derivatives
-from .eager import keeps_graph
+from .eager import keeps_graph, without_autocast
+from .triton_steps import on_its_device
 
 KEPT = 2**30
 """Bytes of a table of logits that is kept for the backward."""
@@ -96,6 +97,7 @@ def cross_entropy(x, weight, bias, target, smoothing: float, pad: int):
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
+    @on_its_device
     def forward(ctx, x, weight, bias, target, smoothing, pad, learns):
         rows, size = x.size(0), weight.size(0)
         stats = torch.empty(3, rows, dtype=torch.float32, device=x.device)
@@ -118,6 +120,8 @@ class _CrossEntropy(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
+    @on_its_device
+    @without_autocast
     def backward(ctx, grad, _):
         refuse_second_derivatives()
         x, weight, bias, target, stats, kept = ctx.saved_tensors

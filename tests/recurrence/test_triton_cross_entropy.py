@@ -125,6 +125,19 @@ def test_float16_overflows_as_in_torch():
     assert not all(grad.isfinite().all() for grad in grads_of(2.0**24 * loss, inputs))
 
 
+def test_autocast_rounds_the_factors():
+    inputs, target = example(4, 37)
+    rounded = [t.detach().bfloat16().requires_grad_() for t in inputs]
+    losses = cross_entropy(*rounded, Wanted(target, 0.1, PAD), "triton")
+    with torch.autocast(DEVICE, torch.bfloat16):
+        assert can_fuse(inputs[1], "triton")
+        ours = cross_entropy(*inputs, Wanted(target, 0.1, PAD), "triton")
+    assert_close(ours, losses, {"rtol": 0, "atol": 0})
+    for grad, known in zip(grads_of(ours[0], inputs), grads_of(losses[0], rounded), strict=True):
+        assert grad.dtype == torch.float32
+        assert torch.equal(grad, known.float())
+
+
 @pytest.mark.parametrize("learning", [(), (0,), (1,), (2,), (0, 2)], ids=str)
 def test_only_the_gradients_that_are_wanted(learning):
     inputs, target = example(6, 11)
