@@ -1,0 +1,54 @@
+"""On a GPU, the numbers that an update logs are copied to the host together.
+
+fairseq computes with these scalars where they are: some forty kernels an update, and a copy for
+each that it looks at. The same arithmetic on the host gives the same numbers.
+"""
+
+from collections import defaultdict
+
+import torch
+from fairseq.trainer import Trainer
+
+from ..wrapping import wrap
+
+
+def install() -> None:
+    """Have fairseq's trainer log numbers of the host."""
+    wrap(Trainer, "clip_grad_norm", _clip_grad_norm)
+    wrap(Trainer, "_reduce_and_log_stats", _reduce_and_log_stats)
+
+
+def is_on_gpu(value) -> bool:
+    """Whether ``value`` is a tensor on a GPU."""
+    return torch.is_tensor(value) and value.is_cuda
+
+
+def to_host(values: list) -> list:
+    """``values`` with tensors on the CPU, those of a kind in one copy; all else as it is."""
+    alike, result = defaultdict(list), list(values)
+    for place, value in enumerate(values):
+        if is_on_gpu(value):
+            alike[value.device, value.dtype, value.shape].append(place)
+    for places in alike.values():
+        found = [values[place] for place in places]
+        copies = torch.stack(found).cpu() if len(found) > 1 else [found[0].cpu()]
+        for place, copy in zip(places, copies, strict=True):
+            result[place] = copy
+    return result
+
+
+def _clip_grad_norm(original, self, clip_norm):
+    """fairseq looks at the norm before each step anyway."""
+    return to_host([original(self, clip_norm)])[0]
+
+
+def _reduce_and_log_stats(original, self, logging_outputs, sample_size, grad_norm=None):
+    names = [list(log) for log in logging_outputs or ()]
+    numbers = [value for log in logging_outputs or () for value in log.values()]
+    *numbers, sample_size, grad_norm = to_host([*numbers, sample_size, grad_norm])
+    numbers = iter(numbers)
+    logs = [{name: next(numbers) for name in own} for own in names]
+    return original(self, logs if logging_outputs else logging_outputs, sample_size, grad_norm)
+
+
+install()
