@@ -20,8 +20,9 @@ from .attention import Decode, Layer
 from .cpp import kernel_params, param_grads
 from .eager import check_backward, keeps_graph, without_autocast
 from .inputs import kept, wants_gradient
+from .triton_failures import stop
 from .triton_loop import why_not
-from .triton_plan import RefusedError, chip, factors_of, interpreting, meets
+from .triton_plan import chip, factors_of, interpreting, launch_together, meets
 from .triton_steps import kernels, on_its_device, trained
 
 Maybe = Tensor | None
@@ -167,7 +168,7 @@ def launch(kernel, phases: tuple[str, ...], how: Tiling, **arguments):
     """Run a kernel over all steps: whole, or phase by phase in the interpreter.
 
     Raises:
-        RefusedError: the programs do not fit on the GPU after all.
+        RefusedError: the programs do not fit on the GPU at the same time.
     """
     backwards, layers, steps = "bottom" in phases[-1], arguments["layers"], arguments["steps"]
     device = arguments["hs"].device
@@ -181,22 +182,8 @@ def launch(kernel, phases: tuple[str, ...], how: Tiling, **arguments):
                 )
         return
     arguments["count"] = counters(device, how.grid[0]).zero_()
-    try:
-        kernel[how.grid](
-            **arguments,
-            begin=0,
-            end=steps,
-            first=1,
-            last=layers,
-            PHASE=-1,
-            launch_cooperative_grid=True,
-            **COMPILING,
-        )
-    except Exception as error:
-        refusals = ("OutOfResources", "cooperative", "operation not supported")
-        if not any(words in f"{type(error).__name__}: {error}" for words in refusals):
-            raise
-        raise RefusedError(str(error)) from error
+    options = {"begin": 0, "end": steps, "first": 1, "last": layers, "PHASE": -1}
+    launch_together(kernel, how.grid, **arguments, **options, **COMPILING)
 
 
 def order(phases: tuple[str, ...], layers: int, backwards: bool):
@@ -514,7 +501,10 @@ def run_backward(first: Tensor, d: Decode, saved: Saved, grad_out, grad_alphas) 
     weights, names = gather_weights(layers, d.embedded.size(-1))
     if grad_alphas is not None:
         grad_alphas = grad_alphas.to(saved.alphas.dtype)
-    g = backward(d, weights, names, saved, grad_out, grad_alphas, keeps_graph())
+    try:
+        g = backward(d, weights, names, saved, grad_out, grad_alphas, keeps_graph())
+    except Exception as error:
+        stop(error)
     d_embedded, d_h0, tensors = None, [], []
     for k, layer in enumerate(layers):
         d_gates, d_products, h = g.gates0, g.products0, saved.hs[k, :-1].flatten(0, 1)

@@ -14,7 +14,9 @@ from .attention_eager import EAGER
 from .attention_loop import run as run_fused
 from .inputs import kept
 from .memory import readable
+from .triton_failures import attempt, first_line
 from .triton_loop import say
+from .triton_plan import RefusedError
 
 
 def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
@@ -29,8 +31,11 @@ def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
         return run_reference(d)
     if name == "triton":
         reason = attention_triton.why_unsupported(d)
-        if reason is None:
-            return attention_triton.run(d)
+        try:
+            if reason is None:
+                return attempt(lambda: attention_triton.run(d), lambda: run("eager", d))
+        except RefusedError as error:
+            reason = first_line(error)
         say("eager", reason)
     wide = kept(dtype)
     if wide != dtype:  # in half precision, the loop in single

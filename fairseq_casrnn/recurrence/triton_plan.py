@@ -174,15 +174,18 @@ def launch(kernel, how: Plan, steps: int, /, backwards: bool = False, **argument
         for t in reversed(range(steps)) if backwards else range(steps):
             kernel[how.grid](**arguments, begin=t, end=t + 1, BARRIER=False)
         return
+    options = {"begin": 0, "end": steps, "BARRIER": True, "num_warps": WARPS}
+    launch_together(kernel, how.grid, **arguments, **options)
+
+
+def launch_together(kernel, grid: tuple[int, int], /, **arguments) -> None:
+    """Launch a kernel whose programs wait for each other.
+
+    Raises:
+        RefusedError: they do not fit on the GPU at the same time.
+    """
     try:
-        kernel[how.grid](
-            **arguments,
-            begin=0,
-            end=steps,
-            BARRIER=True,
-            num_warps=WARPS,
-            launch_cooperative_grid=True,
-        )
+        kernel[grid](**arguments, launch_cooperative_grid=True)
     except Exception as error:
         # Triton's OutOfResources; CUDA's "too many blocks in cooperative launch"; or it has none
         refusals = ("OutOfResources", "cooperative", "operation not supported")
