@@ -185,8 +185,8 @@ def starts(
 def layer_backward(
     d_h, gates, d_gates, d_products, w_hh, rows, d_rows, inner, lower, d_lower,
     mixture, d_mixture, state, new_state, d_state, row, unit, batch, last, step,
-    PARTS: tl.constexpr, size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
-    PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
+    PARTS: tl.constexpr, size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
+    ADDED: tl.constexpr, PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, FACTOR: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip

@@ -114,7 +114,7 @@ def test_weights_without_room_are_streamed(compiled_only, monkeypatch):
         del compiled_only[:]
         monkeypatch.setattr(triton_plan, "chip", lambda _: (132, 128 * 1024))
         layers = compiled_layer(compiled_only, "stacked_lstm", size, torch.float32)
-        for kernel, before, time in layers:
+        for kernel, _, time in layers:
             assert time.count("scf.for") == 1
             assert time.count("ttg.async_copy_global_to_local") >= 2
             lines.add((kernel.name, time.count("tt.dot")))
