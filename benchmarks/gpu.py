@@ -113,6 +113,13 @@ def kill(process: subprocess.Popen) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
+def stop_all() -> None:
+    """Kill all that runs, and wait for its end."""
+    for process in list(RUNNING):
+        kill(process)
+        process.wait()
+
+
 def blocks(text: str) -> list[str | dict]:
     """Markdown as a list of text and tables, ``{"columns": […], "rows": [[…], …]}``."""
     found: list[str | dict] = []
@@ -189,28 +196,33 @@ def markdown(entry: dict) -> str:
     return text
 
 
-def measure(report: Report, wanted: dict[str, list[Command]], deadline: float) -> bool:
-    """All sections; whether the kernels were found right, or not looked at."""
+def check(report: Report, wanted: dict[str, list[Command]], deadline: float) -> bool:
+    """Section ``check``, while the other sections' kernels are compiled; whether all is right."""
     cores = os.cpu_count() or 1
     warming = [line for name in wanted for command in wanted[name] for line in command.warming]
-    with ThreadPoolExecutor(max(1, cores // 2)) as pool:
-        share = 0.6 if warming else 0.95
-        limit = max(LEAST, (deadline - time.monotonic()) * share)
+    limit = max(LEAST, (deadline - time.monotonic()) * (0.6 if warming else 0.95))
+    processes = max(1, cores // 2 if warming else cores)
+    options = ["--processes", str(min(16, processes)), "--seconds", f"{limit:.0f}"]
+    pool = ThreadPoolExecutor(max(1, cores // 2))
+    try:
         compiled = [pool.submit(execute, line, limit) for line in warming]
         for command in wanted.get("check", []):
-            processes = max(1, cores // 2 if warming else cores)
-            options = ["--processes", str(min(16, processes)), "--seconds", f"{limit:.0f}"]
             entry = execute([*command.line, *options], limit + LIMIT)
             report.add("check", entry)
             if entry["status"] != 0:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in list(RUNNING):
-                    kill(process)
                 return False
         for future in compiled:
             entry = future.result()
             if entry["status"] != 0:
                 print(f"compiling: {entry}", file=sys.stderr)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        stop_all()
+    return True
+
+
+def time_all(report: Report, wanted: dict[str, list[Command]], deadline: float) -> None:
+    """The other sections, one command after another."""
     for name, of_section in wanted.items():
         for command in of_section if name != "check" else ():
             left = deadline - time.monotonic()
@@ -218,7 +230,6 @@ def measure(report: Report, wanted: dict[str, list[Command]], deadline: float) -
                 report.add(name, entry_of(command.line, "left out: the budget is used up"))
             else:
                 report.add(name, execute(command.line, min(LIMIT, left)))
-    return True
 
 
 def main() -> None:
@@ -253,10 +264,11 @@ def main() -> None:
             for command in wanted.pop(name):
                 report.add(name, entry_of(command.line, "left out: fairseq is not installed"))
         try:
-            right = measure(report, wanted, deadline)
+            right = check(report, wanted, deadline)
+            if right:
+                time_all(report, wanted, deadline)
         finally:
-            for process in list(RUNNING):
-                kill(process)
+            stop_all()
     print(f"written to {report.folder}/README.md and gpu.json")
     if not right:
         sys.exit("error: a kernel is wrong, or could not be checked; see above")

@@ -2,7 +2,11 @@
 
 import json
 import math
+import os
+import signal
 import sys
+import threading
+import time
 from argparse import ArgumentParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -169,6 +173,33 @@ def test_a_command_has_a_limit(monkeypatch, tmp_path):
     assert entry["status"] == "killed after 2 s"
     assert entry["blocks"] == ["## B"]
     assert not gpu.RUNNING
+
+
+def test_what_it_started_ends_with_it(monkeypatch, tmp_path):
+    """Also what compiles meanwhile."""
+    monkeypatch.setattr(gpu, "HERE", tmp_path)
+    sleeping = "import os, sys, time; open(sys.argv[0] + '.pid', 'w').write(str(os.getpid())); "
+    names = ["agreement", "recurrent_layers"]
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(f"{sleeping}time.sleep(600)")
+    pids = [tmp_path / f"{name}.py.pid" for name in names]
+
+    def terminate():
+        while not all(path.exists() and path.read_text() for path in pids):
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    handler = signal.getsignal(signal.SIGTERM)
+    options = ["--device", "cpu", "--tiny", "--sections", "check,layers", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["gpu.py", *options])
+    threading.Thread(target=terminate, daemon=True).start()
+    try:
+        with pytest.raises(SystemExit) as end:
+            gpu.main()
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert end.value.code == 143
+    assert not any(Path("/proc", path.read_text()).exists() for path in pids)
 
 
 @pytest.fixture
