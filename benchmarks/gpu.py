@@ -155,7 +155,8 @@ class Report:
 
     def add(self, section: str, entry: dict) -> None:
         """Keep an entry, and print it."""
-        entry["command"] = entry["command"].replace(f" {self.temporary}", "")
+        if self.temporary:
+            entry["command"] = entry["command"].replace(f" {self.temporary}", "")
         self.content["sections"][section].append(entry)
         print(markdown(entry), flush=True)
         text = f"# {self.content['setting']['card']}\n\n{self.summary()}\n"
@@ -232,6 +233,14 @@ def time_all(report: Report, wanted: dict[str, list[Command]], deadline: float) 
                 report.add(name, execute(command.line, min(LIMIT, left)))
 
 
+def sentence_pairs(data: str | None, folder: str) -> tuple[str | None, str | None]:
+    """The data-bin ``data``, or one made in ``folder``; and why fairseq cannot be measured."""
+    if importlib.util.find_spec("fairseq") is None:
+        return None, "fairseq is not installed"
+    data = data or query(sys.executable, str(HERE / "synthetic.py"), folder)
+    return data, None if data else "benchmarks/synthetic.py failed; run it to see why"
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -252,17 +261,14 @@ def main() -> None:
     sections = [name for name in SECTIONS if name in args.sections]
     report = Report(args.out or machine.folder(), sections)
     with tempfile.TemporaryDirectory() as folder:
-        fairseq = importlib.util.find_spec("fairseq") is not None
-        data = args.data
-        if data is None and fairseq and WITH_FAIRSEQ.intersection(sections):
-            data = query(sys.executable, str(HERE / "synthetic.py"), folder)
-            report.temporary = data
-            if data is None:
-                sys.exit("error: benchmarks/synthetic.py failed; run it to see why")
-        wanted = {name: SECTIONS[name](data, report.folder, args.tiny) for name in sections}
-        for name in WITH_FAIRSEQ.intersection(sections) if not fairseq else ():
+        data, why_not = args.data, None
+        if WITH_FAIRSEQ.intersection(sections):
+            data, why_not = sentence_pairs(args.data, folder)
+        report.temporary = None if args.data else data
+        wanted = {name: SECTIONS[name](data or "", report.folder, args.tiny) for name in sections}
+        for name in WITH_FAIRSEQ.intersection(sections) if why_not else ():
             for command in wanted.pop(name):
-                report.add(name, entry_of(command.line, "left out: fairseq is not installed"))
+                report.add(name, entry_of(command.line, f"left out: {why_not}"))
         try:
             right = check(report, wanted, deadline)
             if right:

@@ -263,12 +263,32 @@ def test_a_budget_that_is_used_up(scripts, tmp_path):
     assert "left out: the budget is used up" in (tmp_path / "README.md").read_text()
 
 
-def test_without_fairseq(scripts, tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: None)
-    scripts.run("--sections", "layers,translation")
+@pytest.mark.parametrize(
+    ("find_spec", "query", "reason"),
+    [
+        (lambda name: None, lambda *command: "data", "fairseq is not installed"),
+        (lambda name: name, lambda *command: None, "benchmarks/synthetic.py failed; run it to se"),
+    ],
+)
+def test_without_fairseq_or_data(scripts, tmp_path, monkeypatch, find_spec, query, reason):
+    """What is measured without them is."""
+    monkeypatch.setattr(gpu.importlib.util, "find_spec", find_spec)
+    monkeypatch.setattr(gpu, "query", query)
+    argv = ["gpu.py", "--device", "cpu", "--tiny", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", [*argv, "--sections", "layers,translation"])
+    gpu.main()
     text = (tmp_path / "README.md").read_text()
-    assert "left out: fairseq is not installed" in text
+    assert f"left out: {reason}" in text
     assert "## recurrent_layers" in text
+
+
+def test_a_temporary_path_is_not_shown(scripts, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu, "query", lambda *command: "/tmp/x/bin")
+    argv = ["gpu.py", "--device", "cpu", "--tiny", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", [*argv, "--sections", "translation"])
+    gpu.main()
+    assert any("/tmp/x/bin" in command for command in scripts.found)
+    assert "`python benchmarks/translation.py --rounds 1 " in (tmp_path / "README.md").read_text()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
