@@ -1,6 +1,6 @@
 """Seconds until a training has made 20 updates, kernels compiled on the way, beside fairseq's.
 
-    python benchmarks/cold_start.py [DATA_BIN] [--archs lstm,cas_lstm_iwslt] [--dtype bf16]
+    python benchmarks/cold_start.py [DATA_BIN] [--archs lstm,cas_lstm_iwslt] [--dtype fp16]
 
 Each model is trained in a fresh process with an empty cache of compiled kernels (Triton's), and
 then in another one that finds there what the first has left. Columns: until the model was built,
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--archs", default="lstm,cas_lstm_iwslt")
     parser.add_argument("--updates", type=machine.positive, default=20)
     parser.add_argument("--max-tokens", type=machine.positive, default=4000)
-    parser.add_argument("--dtype", default="float32", choices=["float32", "fp16", "bf16"])
+    parser.add_argument("--dtype", default="float32", choices=["float32", "fp16"])
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -1,6 +1,6 @@
 """Speed of training a second-order LSTM language model beside fairseq's ``lstm_lm``.
 
-    python benchmarks/language_modeling.py [DATA_BIN] [--dtype bf16]
+    python benchmarks/language_modeling.py [DATA_BIN] [--dtype fp16]
 
 Both have one layer 300 → 600; the second-order LSTM mixes two such cells and carries the state of
 64 streams from batch to batch, fairseq's starts each of its 64 blocks from zeros. Without DATA_BIN

@@ -1,7 +1,7 @@
 """Speed of training and beam search, through fairseq's trainer and generator, beside its ``lstm``.
 
     python benchmarks/translation.py [DATA_BIN] [--threads 1] [--archs cas_lstm_iwslt,…]
-    python benchmarks/translation.py --dtype bf16
+    python benchmarks/translation.py --dtype fp16
 
 Without DATA_BIN on random sentences of Multi30k's lengths and vocabularies. All models have 2+2
 layers and sizes of 256 and see the same batches. They take turns, round after round, and the
