@@ -26,8 +26,10 @@ from .triton_plan import chip, factors_of, interpreting, launch_together, meets
 from .triton_steps import kernels, on_its_device, trained
 
 Maybe = Tensor | None
-COMPILING = {"num_warps": 4, "num_stages": 3}
-"""Options of Triton's compiler."""
+WARPS = {"forward": 4, "backward": 8}
+"""Of a program; the backward's share out the sum of a product."""
+STAGES = 3
+"""Steps of a product for which memory is asked before the first has come."""
 ROWS = 32, 64
 """Heights of tiles: the second where the first does not have all rows on the GPU at once."""
 
@@ -76,17 +78,21 @@ def tiling(size: int, batch: int, processors: int) -> Tiling | None:
     return Tiling((min(-(-batch // rows), room), across), rows, units)
 
 
-def tiles(size: int, how: Tiling, dtype: torch.dtype) -> dict:
+def tiles(size: int, how: Tiling, dtype: torch.dtype, backwards: bool) -> dict:
     """The kernels' arguments that say how they work, by name."""
-    deep = 64 if dtype in (torch.float16, torch.bfloat16) else 32
     together = max(1, min(4, 1 << math.ceil(math.log2(how.rows / how.grid[1]))))
+    halved = 1 if dtype in (torch.float16, torch.bfloat16) else 2
+    if backwards:
+        deep = {"DEPTH": 256 // halved, "SPLIT": WARPS["backward"]}
+    else:
+        deep = {"DEPTH": max(16, min(64 // halved, 1 << (size - 1).bit_length()))}
     return {
         "ROWS": how.rows,
         "UNITS": how.units,
-        "DEPTH": max(16, min(deep, 1 << (size - 1).bit_length())),
         "RB": together,
-        "SPAN": 64 // together,
-        "CHUNK": max(16, min(64, 1 << (size - 1).bit_length())),
+        "SPAN": 32 // together,
+        "CHUNK": max(16, min(128, 1 << (size - 1).bit_length())),
+        **deep,
         **factors_of(dtype),
     }
 
@@ -182,8 +188,10 @@ def launch(kernel, phases: tuple[str, ...], how: Tiling, **arguments):
                 )
         return
     arguments["count"] = counters(device, how.grid[0]).zero_()
-    options = {"begin": 0, "end": steps, "first": 1, "last": layers, "PHASE": -1}
-    launch_together(kernel, how.grid, **arguments, **options, **COMPILING)
+    warps = WARPS["backward" if backwards else "forward"]
+    options = {"PHASE": -1, "num_warps": warps, "num_stages": STAGES}
+    steps = {"begin": 0, "end": steps, "first": 1, "last": layers}
+    launch_together(kernel, how.grid, **arguments, **steps, **options)
 
 
 def order(phases: tuple[str, ...], layers: int, backwards: bool):
@@ -226,7 +234,7 @@ class Saved(NamedTuple):
     alphas: Tensor
 
 
-def common(layers, weights: Weights, names, d: Decode, how: Tiling) -> dict:
+def common(layers, weights: Weights, d: Decode, how: Tiling, backwards: bool) -> dict:
     """Arguments that both kernels have."""
     bottom, top = layers[0].cell, layers[-1].cell
     size = d.h0.size(-1)
@@ -249,7 +257,7 @@ def common(layers, weights: Weights, names, d: Decode, how: Tiling) -> dict:
         "WAYS": max(16, 1 << max(bottom.routes - 1, 0).bit_length()),
         **shape_of(bottom, weights.rows0, "0"),
         **shape_of(top, weights.rows),
-        **tiles(size, how, d.h0.dtype),
+        **tiles(size, how, d.h0.dtype, backwards),
     }
 
 
@@ -308,7 +316,7 @@ def decode(d: Decode, weights, names, saved: Saved, gx, routed, plane, hop, feed
     size, layers = d.h0.size(-1), d.layers
     how = tiling(size, batch, chip(gx.device)[0])
     tables = kernels("kernels").FORWARD
-    arguments = common(layers, weights, names, d, how) | saved._asdict()
+    arguments = common(layers, weights, d, how, False) | saved._asdict()
     arguments |= {
         "gx": gx,
         "routed": routed,
@@ -387,7 +395,7 @@ def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, ret
         scores=new(steps, batch, d.keys.size(1)),
     )
     tables = kernels("kernels").BACKWARD
-    arguments = common(layers, weights, names, d, how)
+    arguments = common(layers, weights, d, how, True)
     for name in ("gates0", "gates", "inner0", "inner", "mixture0", "mixture", "hs", "states"):
         arguments[name] = getattr(saved, name)
     arguments |= {f"d_{name}": tensor for name, tensor in grads._asdict().items()}
@@ -623,18 +631,16 @@ class Steps:
         """The next step's rows continue the rows ``order`` (B',) of the last one."""
         made = int(self.stepped)
         same = self.states is self.hs
-        self.hs = start_from(self.hs, self.hs[made].index_select(1, order))
-        self.states = (
-            self.hs if same else start_from(self.states, self.states[made].index_select(1, order))
-        )
+        self.hs = continued(self.hs, made, order)
+        self.states = self.hs if same else continued(self.states, made, order)
         self.source = order.clone() if self.source is None else self.source.index_select(0, order)
         self.stepped = False
 
 
-def start_from(like: Tensor, state: Tensor) -> Tensor:
-    """A buffer for a step from ``state``, with room for the one after."""
-    buffer = like.new_empty(2, *state.shape)
-    buffer[0] = state
+def continued(states: Tensor, made: int, order: Tensor) -> Tensor:
+    """A buffer for a step that goes on from the rows ``order`` of ``states[made]``."""
+    buffer = states.new_empty(2, states.size(1), order.numel(), states.size(3))
+    torch.index_select(states[made], 1, order, out=buffer[0])
     return buffer
 
 

@@ -146,8 +146,8 @@ def decode_backward(
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, PARTS: tl.constexpr,
     cell0: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr, WAYS: tl.constexpr, DEPTH: tl.constexpr,
-    RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr, FACTOR: tl.constexpr,
-    PRECISION: tl.constexpr, PHASE: tl.constexpr,
+    SPLIT: tl.constexpr, RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr, PHASE: tl.constexpr,
 ):  # fmt: skip
     """Steps from ``end`` back to ``begin``; upper layers from ``last`` back to ``first``.
 
@@ -176,7 +176,7 @@ def decode_backward(
                 if w_ih0 is not None:
                     d = accumulate_back(
                         d, d_gates0 + (now + batch + row) * (BLOCKS0 * size), after_it, w_ih0, unit,
-                        stride, size, BLOCKS0 * size, DEPTH, FACTOR, PRECISION,
+                        stride, size, BLOCKS0 * size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                     )  # fmt: skip
                     if CELLS > 0 and temperature is not None:
                         d += through_mixture(
@@ -205,7 +205,7 @@ def decode_backward(
                 d_h = tl.load(d_query + here, mask=mask, other=0.0, cache_modifier=".cg")
                 d_h = accumulate_back(
                     d_h, d_pre + (now + row) * size, inside, w_out, unit, out_stride, size, size,
-                    DEPTH, FACTOR, PRECISION,
+                    ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                 )  # fmt: skip
                 if PHASE != ALL:
                     tl.store(d_up + here, d_h, mask=mask)
@@ -227,14 +227,14 @@ def decode_backward(
                         states + mine + now * size, states + mine + then,
                         d_states + (j + 1) * batch * size, row, unit, batch, is_last, at, PARTS,
                         size, BLOCKS, PRODUCTS, ADDED, PARAMS, GRADS, CELLS, cell,
-                        ROWS, UNITS, DEPTH, FACTOR, PRECISION,
+                        ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                     )  # fmt: skip
                     met = after(count, met, PHASE)
                 if PHASE == ALL or PHASE == 4:
                     d_h = accumulate_back(
                         zero, d_gates + (at + row) * (BLOCKS * size), inside,
                         w_ih + j * (BLOCKS * size * size), unit, size, size, BLOCKS * size,
-                        DEPTH, FACTOR, PRECISION,
+                        ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                     )  # fmt: skip
                     if CELLS > 0 and temperature is not None:
                         d_h += through_mixture(
@@ -256,7 +256,7 @@ def decode_backward(
                     mixture0, d_mixture0, states + now * size, states + then, d_states,
                     row, unit, batch, is_last, now, PARTS,
                     size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, GRADS0, CELLS, cell0,
-                    ROWS, UNITS, DEPTH, FACTOR, PRECISION,
+                    ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                 )  # fmt: skip
                 met = after(count, met, PHASE)
 

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from . import triton_cells as cells
-from .triton_products import accumulate, accumulate_back
+from .triton_products import accumulate, accumulate_back, accumulate_both
 from .triton_tiles import load, load_blocks, store_blocks
 
 lstm_forward, lstm_backward = cells.lstm_forward, cells.lstm_backward
@@ -91,6 +91,10 @@ def layer_forward(
     here = row * size + unit
     past = load(state + here, mask, new_state)
     zero = tl.zeros((ROWS, UNITS), new_state.dtype.element_ty)
+    dropped = zero
+    above = (up_at + row) * size + unit
+    if drop is not None:
+        dropped = load(drop + above, mask & goes_up, new_state)
     kept = at + row
     x += row * size
     h += row * size
@@ -107,20 +111,15 @@ def layer_forward(
             CELLS, ROWS, WAYS, DEPTH, FACTOR, PRECISION, FEED,
         )  # fmt: skip
         if mixture is not None:
-            there = inside & (ways < CELLS) & (tl.program_id(1) == 0)
-            tl.store(mixture + kept * CELLS + ways, weights, mask=there)
+            alone = inside & (ways < CELLS) & (tl.program_id(1) == 0)
+            tl.store(mixture + kept * CELLS + ways, weights, mask=alone)
         new, made = zero, zero
         for s in range(CELLS):
             block = 4 * s * size
             sums = starts(gx, bias, layer, block, kept, unit, mask, zero, size, BLOCKS, 4)
-            if FEED:
-                sums = accumulate(
-                    sums, x, has_x, w_ih + block * stride, unit, size, stride, size, 4,
-                    DEPTH, FACTOR, PRECISION,
-                )  # fmt: skip
-            sums = accumulate(
-                sums, h, inside, w_hh + block * size, unit, size, size, size, 4,
-                DEPTH, FACTOR, PRECISION,
+            sums, _ = accumulate_both(
+                sums, (), x, has_x, h, inside, w_ih + block * stride, w_hh + block * size, unit,
+                stride, size, 4, 4, 4, DEPTH, FACTOR, PRECISION, FEED,
             )  # fmt: skip
             a, c_s, h_s, _ = lstm_forward(sums, past, 0.0, 0.0, ())
             alpha = column(weights, ways, s)
@@ -131,24 +130,17 @@ def layer_forward(
     else:
         p = load_blocks(rows + layer * (PARAMS * size) + unit, size, PARAMS, unit < size, new_state)
         sums = starts(gx, bias, layer, 0, kept, unit, mask, zero, size, BLOCKS, BLOCKS)
-        if FEED:
-            sums = accumulate(
-                sums, x, has_x, w_ih, unit, size, stride, size, BLOCKS, DEPTH, FACTOR, PRECISION
-            )
-        parts = ()
-        for k in tl.static_range(PRODUCTS):
-            parts = parts + ((sums[k] if k < ADDED else zero),)
-        parts = accumulate(
-            parts, h, inside, w_hh, unit, size, size, size, PRODUCTS, DEPTH, FACTOR, PRECISION
-        )
-        a = ()
-        for k in tl.static_range(BLOCKS):
-            a = a + ((parts[k] if k < ADDED else sums[k]),)
-        below, u_h = 0.0, 0.0
+        below, u_h, parts = 0.0, 0.0, ()
         if lower is not None:
             below = load(lower + here, mask, new_state)
         if ADDED < PRODUCTS:
-            u_h = parts[ADDED]
+            parts = (zero,)
+        a, parts = accumulate_both(
+            sums, parts, x, has_x, h, inside, w_ih, w_hh, unit, stride, size,
+            BLOCKS, PRODUCTS, ADDED, DEPTH, FACTOR, PRECISION, FEED,
+        )  # fmt: skip
+        if ADDED < PRODUCTS:
+            u_h = parts[0]
         a, made, new, u_h = cell(a, past, below, u_h, p)
         if gates is not None:
             store_blocks(gates + kept * (BLOCKS * size) + unit, size, BLOCKS, mask, a)
@@ -157,10 +149,8 @@ def layer_forward(
     tl.store(new_state + here, made, mask=mask)
     tl.store(new_h + here, new.to(new_h.dtype.element_ty), mask=mask)
     if drop is not None:
-        mask = mask & goes_up
-        there = (up_at + row) * size + unit
-        new = new.to(new_h.dtype.element_ty).to(zero.dtype) * load(drop + there, mask, new_state)
-        tl.store(up + there, new.to(up.dtype.element_ty), mask=mask)
+        new = new.to(new_h.dtype.element_ty).to(zero.dtype) * dropped
+        tl.store(up + above, new.to(up.dtype.element_ty), mask=mask & goes_up)
 
 
 @triton.jit
@@ -186,9 +176,10 @@ def layer_backward(
     d_h, gates, d_gates, d_products, w_hh, rows, d_rows, inner, lower, d_lower,
     mixture, d_mixture, state, new_state, d_state, row, unit, batch, last, step,
     PARTS: tl.constexpr, size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
-    ADDED: tl.constexpr, PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, FACTOR: tl.constexpr,
-    PRECISION: tl.constexpr,
+    ADDED: tl.constexpr, PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr,
+    cell: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradients of the gates' sums, and of the state before, which replaces ``d_state``.
 
@@ -201,14 +192,23 @@ def layer_backward(
     here = row * size + unit
     width: tl.constexpr = (BLOCKS if ADDED == PRODUCTS else PRODUCTS) * size
     after = inside & (last == 0)
-    d_h = accumulate_back(
-        d_h, d_products + (step + batch + row) * width, after, w_hh, unit, size, size,
-        PRODUCTS * size, DEPTH, FACTOR, PRECISION,
-    )  # fmt: skip
     past = load(state + here, mask, d_state)
     d_new = load(d_state + here, mask, d_state)
     kept = step + row
     at = kept * (BLOCKS * size) + unit
+    a, new, below, u_h, p = (), past, 0.0, 0.0, ()
+    if CELLS == 0:
+        p = load_blocks(rows + unit, size, PARAMS, unit < size, d_state)
+        a = load_blocks(gates + at, size, BLOCKS, mask, d_state)
+        new = load(new_state + here, mask, d_state)
+        if lower is not None:
+            below = load(lower + here, mask, d_state)
+        if ADDED < PRODUCTS:
+            u_h = load(inner + kept * size + unit, mask, d_state)
+    d_h = accumulate_back(
+        d_h, d_products + (step + batch + row) * width, after, w_hh, unit, size, size,
+        PRODUCTS * size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+    )  # fmt: skip
     if CELLS > 0:
         parts = (step * PARTS + tl.program_id(1) * batch + row) * CELLS
         d_past = tl.zeros_like(past)
@@ -227,14 +227,6 @@ def layer_backward(
             store_blocks(d_gates + at + block, size, 4, mask, d_a)
             d_past += d_past_s
     else:
-        p = load_blocks(rows + unit, size, PARAMS, unit < size, d_state)
-        a = load_blocks(gates + at, size, BLOCKS, mask, d_state)
-        below, u_h = 0.0, 0.0
-        if lower is not None:
-            below = load(lower + here, mask, d_state)
-        if ADDED < PRODUCTS:
-            u_h = load(inner + kept * size + unit, mask, d_state)
-        new = load(new_state + here, mask, d_state)
         d_a, d_past, d_below, d_inner, d_p = cell(a, past, new, below, u_h, p, d_h, d_new)
         store_blocks(d_gates + at, size, BLOCKS, mask, d_a)
         if ADDED < PRODUCTS:

@@ -43,25 +43,80 @@ def accumulate(
 
 
 @triton.jit
+def accumulate_both(
+    sums, parts, x, has_x, h, inside, w_ih, w_hh, unit, stride: tl.constexpr, size: tl.constexpr,
+    BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr, DEPTH: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
+):  # fmt: skip
+    """Adds x W_ihᵀ (with FEED) and h W_hhᵀ to ``sums``, its blocks after ADDED to ``parts``.
+
+    Both in one loop, for each loop waits until its first loads have come. Arguments as of
+    ``accumulate``.
+    """
+    for k in range(0, size, DEPTH):
+        depth = k + tl.arange(0, DEPTH)
+        across, along = depth[None, :], depth[:, None]
+        b = tl.load(h + across, mask=inside & (across < size), other=0.0, cache_modifier=".cg")
+        b = factor(b, FACTOR, PRECISION)
+        a = b
+        if FEED:
+            a = tl.load(x + across, mask=has_x & (across < size), other=0.0, cache_modifier=".cg")
+            a = factor(a, FACTOR, PRECISION)
+        mask = (along < size) & (unit < size)
+        new, others = (), ()
+        for n in tl.static_range(BLOCKS):
+            total = sums[n]
+            if FEED:
+                w = tl.load(w_ih + (n * size + unit) * stride + along, mask=mask, other=0.0)
+                total = tl.dot(
+                    a, factor(w, FACTOR, PRECISION), total,
+                    input_precision=PRECISION, out_dtype=total.dtype,
+                )  # fmt: skip
+            if n < ADDED:
+                u = tl.load(w_hh + (n * size + unit) * size + along, mask=mask, other=0.0)
+                total = tl.dot(
+                    b, factor(u, FACTOR, PRECISION), total,
+                    input_precision=PRECISION, out_dtype=total.dtype,
+                )  # fmt: skip
+            new = new + (total,)
+        for n in tl.static_range(ADDED, PRODUCTS):
+            u = tl.load(w_hh + (n * size + unit) * size + along, mask=mask, other=0.0)
+            total = tl.dot(
+                b, factor(u, FACTOR, PRECISION), parts[n - ADDED],
+                input_precision=PRECISION, out_dtype=parts[n - ADDED].dtype,
+            )  # fmt: skip
+            others = others + (total,)
+        sums, parts = new, others
+    return sums, parts
+
+
+@triton.jit
 def accumulate_back(
     total, d, inside, weight, unit, stride: tl.constexpr, size: tl.constexpr,
-    WIDTH: tl.constexpr, DEPTH: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
+    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Adds d W to ``total``.
+    """``total`` plus d W.
+
+    The sum is shared out in SPLIT parts, one a warp, each of which reads factors of its own.
 
     Args:
         d: pointers ``(ROWS, 1)`` to rows of WIDTH, which other programs wrote.
         weight: ``(WIDTH, size)``, rows ``stride`` apart.
-        unit: the columns.
+        unit: the columns ``(1, UNITS)``.
     """
+    part: tl.constexpr = DEPTH // SPLIT
+    share = tl.arange(0, SPLIT)[:, None, None] * part
+    totals = tl.zeros((SPLIT, ROWS, UNITS), total.dtype)
     for k in range(0, WIDTH, DEPTH):
-        depth = k + tl.arange(0, DEPTH)
-        across, along = depth[None, :], depth[:, None]
-        a = tl.load(d + across, mask=inside & (across < WIDTH), other=0.0, cache_modifier=".cg")
-        mask = (along < WIDTH) & (unit < size)
-        w = tl.load(weight + along * stride + unit, mask=mask, other=0.0)
-        total = tl.dot(
-            factor(a, FACTOR, PRECISION), factor(w, FACTOR, PRECISION), total,
-            input_precision=PRECISION, out_dtype=total.dtype,
+        across = k + share + tl.arange(0, part)[None, None, :]
+        along = k + share + tl.arange(0, part)[None, :, None]
+        mask = inside[None, :, :] & (across < WIDTH)
+        a = tl.load(d[None, :, :] + across, mask=mask, other=0.0, cache_modifier=".cg")
+        mask = (along < WIDTH) & (unit < size)[None, :, :]
+        w = tl.load(weight + along * stride + unit[None, :, :], mask=mask, other=0.0)
+        totals = tl.dot(
+            factor(a, FACTOR, PRECISION), factor(w, FACTOR, PRECISION), totals,
+            input_precision=PRECISION, out_dtype=totals.dtype,
         )  # fmt: skip
-    return total
+    return total + tl.sum(totals, axis=0)
