@@ -90,16 +90,11 @@ class Saved(NamedTuple):
     weight: Tensor
     node_weight: Tensor | None
 
-    def word_product(self, step: int) -> None:
-        """W_hh ξ and U_f h of a step, into its slot of ``gates``."""
-        windows = self.windows[step % len(self.windows), :, : self.weight.size(1)]
-        product(windows, self.weight.t(), self.gates[step % len(self.gates)])
 
-    def node_product(self, step: int) -> None:
-        """The nodes' sums of a step, into its slot of ``node_gates``."""
-        if self.node_gates is not None:
-            slot = step % len(self.node_gates)
-            product(self.node_inputs[slot], self.node_weight.t(), self.node_gates[slot])
+def of_steps(buffer: Tensor, num_steps: int) -> list[Tensor]:
+    """The slot of each step."""
+    slots = buffer.unbind(0)
+    return [slots[step % len(slots)] for step in range(num_steps)]
 
 
 def allocate(options: Options, x: Tensor, lengths: Tensor, p: Parameters, keep: bool) -> Saved:
@@ -155,11 +150,17 @@ def forward(options: Options, x: Tensor, lengths: Tensor | None, p: Parameters, 
     node_inputs, lengths = tensors[5], tensors[9]
     module.first_states[grid](dense(p.h0), saved.windows, node_inputs, lengths, **sizes)
     sizes |= {"slots": len(saved.windows), "gate_slots": len(saved.gates)}
-    kernel = module.forward_step[grid]
-    for step in range(options.num_steps):
-        saved.word_product(step)
-        saved.node_product(step)
-        kernel(*tensors, output, node_output, step, options.num_steps, **sizes)
+    kernel, num_steps, weight_t = module.forward_step[grid], options.num_steps, saved.weight.t()
+    windows = of_steps(saved.windows[..., : options.columns], num_steps)
+    gates = of_steps(saved.gates, num_steps)
+    if options.nodes:
+        node_weight_t = saved.node_weight.t()
+        inputs, sums = (of_steps(t, num_steps) for t in (saved.node_inputs, saved.node_gates))
+    for step in range(num_steps):
+        product(windows[step], weight_t, gates[step])
+        if options.nodes:
+            product(inputs[step], node_weight_t, sums[step])
+        kernel(*tensors, output, node_output, step, num_steps, **sizes)
     return output, node_output, saved
 
 
@@ -242,14 +243,15 @@ def backward(options: Options, saved: Saved, grad_h: Tensor, grad_g: Tensor) -> 
     tensors += (gates.new_empty(batch, options.nodes, options.size),)
     grid, sizes = launcher(options, x)
     module = kernels("sentence_state_backward")
-    kernel, sums = module.backward_step[grid], _Sums(options, saved, d_gates)
-    numbers = options.num_steps, len(gates)
-    for step in reversed(range(options.num_steps)):
+    kernel, num_steps = module.backward_step[grid], options.num_steps
+    sums, d_factors = _Sums(options, saved, d_gates), d_windows[:, : options.columns]
+    d_of_steps = of_steps(d_gates, num_steps)
+    for step in reversed(range(num_steps)):
         if options.recompute:
-            saved.word_product(step)
-        kernel(*tensors, step, *numbers, **sizes)
+            product(sums.windows[step], saved.weight.t(), gates[0])
+        kernel(*tensors, step, num_steps, len(gates), **sizes)
         sums.add(step)
-        product(d_gates[step % len(gates)], saved.weight, d_windows[:, : options.columns])
+        product(d_of_steps[step], saved.weight, d_factors)
         if options.nodes:
             product(d_node_gates[step], saved.node_weight, d_node_inputs)
     d_h0 = gates.new_empty(batch, options.size)
