@@ -157,7 +157,8 @@ class SentenceStateLSTM(nn.Module):
         engine = self.engine if readable(*self.parameters()) else "reference"
         lengths = check_lengths(lengths, steps, batch, x.device)
         params = Parameters(*(getattr(self, name) for name in Parameters._fields))
-        if sentence_state_loop.can_run(engine, x, lengths, params):
+        engine = sentence_state_loop.choose(engine, x, lengths, params)
+        if engine == "triton":
             sizes = self.hidden_size, self.window, self.num_sentence_nodes, self.num_steps
             return sentence_state_loop.run(Options(*sizes, self.recompute), x, lengths, params)
         words = make_word_ops(engine, x, lengths)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import engine_name, triton_loop
+from . import autocast, default, engine_name, triton_loop
 from .cpp import dense
 from .eager import check_backward, keeps_graph, without_autocast
 from .inputs import kept, wants_gradient
@@ -31,19 +31,24 @@ MANY = 13
 """Gates; with more, a tile has half as many words, for registers."""
 
 
-def can_run(engine: str | None, x: Tensor, lengths: Tensor | None, params: Parameters) -> bool:
-    """Whether ``engine`` (None: the default) is ``triton`` and has kernels for these tensors."""
+def choose(engine: str | None, x: Tensor, lengths: Tensor | None, params: Parameters) -> str | None:
+    """``engine``, or another one where it stands for ``triton`` and that cannot run on these.
+
+    Raises:
+        UserError: no engine of that name.
+    """
     device = x.device.type
-    if engine_name(engine, device) != "triton" or x.size(1) == 0:
-        return False
-    if not readable(x, lengths, *params):
-        return False
+    if engine_name(engine, device) != "triton":
+        return engine
+    if x.size(1) == 0 or not readable(x, lengths, *params):
+        return "reference"
     # Autocast brings x and the parameters to the same dtype.
-    autocast = torch.is_autocast_enabled(device)
-    reason = triton_loop.why_not_on(params if autocast else (x, *params))
-    if reason is not None:
-        triton_loop.say("eager", reason)
-    return reason is None
+    reason = triton_loop.why_not_on(params if autocast(device) else (x, *params))
+    if reason is None:
+        return "triton"
+    other = "eager" if device == "cuda" else default(device)
+    triton_loop.say(other, reason)
+    return other
 
 
 def run(options: Options, x: Tensor, lengths: Tensor | None, params: Parameters):
@@ -59,7 +64,7 @@ def run(options: Options, x: Tensor, lengths: Tensor | None, params: Parameters)
         The words' states ``(T, B, H)``, zero at padding, and the nodes' ``(B, K*H)``.
     """
     device = x.device.type
-    if torch.is_autocast_enabled(device):
+    if autocast(device):
         dtype = torch.get_autocast_dtype(device)
         x, *cast = (None if t is None else t.to(dtype) for t in (x, *params))
         with torch.autocast(device, enabled=False):

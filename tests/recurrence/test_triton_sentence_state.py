@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers import HALVES, assert_close, gradients, rand, randomize, weighted
 
+from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import SentenceStateLSTM
 from fairseq_casrnn.recurrence import sentence_state_loop
@@ -128,13 +129,13 @@ def test_an_empty_batch():
 
 
 @pytest.mark.skipif(INTERPRETING, reason="there it runs on the CPU, too")
-def test_on_the_cpu_pytorch_steps_in(messages):
+def test_on_the_cpu_the_default_steps_in(messages):
     pytest.importorskip("triton")
     layer, x = SentenceStateLSTM(2, 3, 2, engine="triton"), torch.randn(4, 1, 2)
-    ours = layer(x)
-    layer.engine = "eager"
+    ours, other = layer(x), recurrence.DEFAULT
+    layer.engine = other
     assert_close(ours, layer(x), {"rtol": 0, "atol": 0})
-    said = "engine 'triton' leaves this to 'eager': it runs on CUDA tensors, these are on cpu"
+    said = f"engine 'triton' leaves this to '{other}': it runs on CUDA tensors, these are on cpu"
     assert messages().count(said) == 1
 
 
