@@ -24,7 +24,7 @@ KEPT = 2**30
 """Bytes of a table of logits that is kept for the backward."""
 CHUNK = 2**28
 """Bytes of logits at a time in a table that is not kept."""
-BLOCK = 4096
+BLOCK = 2048
 """Classes that a program reads at a time."""
 UNALIGNED = ["target", "stats", "grad"]
 INTEGERS = ["rows", "first", "pad"]

@@ -68,7 +68,7 @@ def assert_as_fairseqs(inputs, target, smoothing):
 
 @every_dtype
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("size", [(7, 3), (1, 37), (4, 4096), (3, 5001)], ids=str)
+@pytest.mark.parametrize("size", [(7, 3), (1, 37), (4, 2048), (3, 5001)], ids=str)
 def test_agrees_with_fairseqs(dtype, smoothing, size):
     inputs, target = example(*size, dtype)
     assert can_fuse(inputs[1], "triton")
