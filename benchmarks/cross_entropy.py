@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_casrnn import allocation, precision
-from fairseq_casrnn.recurrence.cross_entropy import Wanted, can_fuse, cross_entropy
+from fairseq_casrnn.recurrence.cross_entropy import LossSpec, can_fuse, cross_entropy
 
 SIZES = [(450, 200, 10000), (700, 200, 10000), (3300, 256, 5208), (2240, 600, 33278)]
 SMOOTHING, PAD = 0.1, 1
@@ -25,7 +25,7 @@ SMOOTHING, PAD = 0.1, 1
 
 def ours(tensors, target) -> None:
     """The fused cross entropy: compiled, or Triton's."""
-    loss, _ = cross_entropy(*tensors, Wanted(target, SMOOTHING, PAD), engine(target.device.type))
+    loss, _ = cross_entropy(*tensors, LossSpec(target, SMOOTHING, PAD), engine(target.device.type))
     torch.autograd.grad(loss, tensors)
 
 

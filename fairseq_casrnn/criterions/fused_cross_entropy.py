@@ -12,8 +12,8 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterionConfig,
 )
 
-from ..models.unchanged import gives_loss
-from ..recurrence.cross_entropy import Wanted
+from ..models.unchanged import supports_fused_loss
+from ..recurrence.cross_entropy import LossSpec
 
 
 class Fused:
@@ -25,20 +25,20 @@ class Fused:
 
     smoothing = 0.0
 
-    def is_whole(self) -> bool:
+    def needs_only_loss(self) -> bool:
         """Whether nothing but the loss is asked for."""
         return type(self).compute_loss is Fused.compute_loss
 
     def forward(self, model, sample, reduce=True):
         """As that of the base."""
-        if reduce and self.is_whole() and gives_loss(model):
-            wanted = Wanted(sample["target"], self.smoothing, self.padding_idx)
-            sample = {**sample, "net_input": {**sample["net_input"], "wanted": wanted}}
+        if reduce and self.needs_only_loss() and supports_fused_loss(model):
+            loss_spec = LossSpec(sample["target"], self.smoothing, self.padding_idx)
+            sample = {**sample, "net_input": {**sample["net_input"], "loss_spec": loss_spec}}
         return super().forward(model, sample, reduce)
 
     def compute_loss(self, model, net_output, sample, reduce=True):
         """As that of the base."""
-        if "wanted" not in sample["net_input"]:
+        if "loss_spec" not in sample["net_input"]:
             return super().compute_loss(model, net_output, sample, reduce)
         return net_output[0]
 
@@ -59,11 +59,11 @@ class FusedLabelSmoothedCrossEntropy(Fused, LabelSmoothedCrossEntropyCriterion):
         """Probability shared by all tokens but the target."""
         return self.eps
 
-    def is_whole(self) -> bool:
+    def needs_only_loss(self) -> bool:
         """As that of the base."""
         usual = LabelSmoothedCrossEntropyCriterion.get_lprobs_and_target
         return (
-            super().is_whole()
+            super().needs_only_loss()
             and self.ignore_prefix_size == 0
             and not self.report_accuracy
             and type(self).get_lprobs_and_target is usual

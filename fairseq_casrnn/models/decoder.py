@@ -117,15 +117,15 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         self.build_head(len(dictionary), out_embed_dim, shared, cutoffs, dropout_out)
 
     def forward(
-        self, prev_output_tokens, encoder_out=None, incremental_state=None, wanted=None, **unused
+        self, prev_output_tokens, encoder_out=None, incremental_state=None, loss_spec=None, **unused
     ):
         """Logits ``(B, T, V)`` and ``{"attn": [(B, T, S)]}`` for ``prev_output_tokens`` ``(B, T)``.
 
-        With ``incremental_state`` only the last token is read and T is 1; with ``wanted`` the
+        With ``incremental_state`` only the last token is read and T is 1; with ``loss_spec`` the
         first is that loss, see :meth:`loss`.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
-        return self.output_layer(x) if wanted is None else self.loss(x, wanted), extra
+        return self.output_layer(x) if loss_spec is None else self.loss(x, loss_spec), extra
 
     def extract_features(
         self, prev_output_tokens, encoder_out=None, incremental_state=None, **unused

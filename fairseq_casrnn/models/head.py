@@ -6,7 +6,7 @@ from fairseq.modules import AdaptiveSoftmax
 from torch import nn
 
 from ..errors import UserError
-from ..recurrence.cross_entropy import Wanted, can_fuse, cross_entropy
+from ..recurrence.cross_entropy import LossSpec, can_fuse, cross_entropy
 from ..recurrence.products import linear, log_probs
 
 
@@ -79,9 +79,9 @@ class VocabularyHead:
             return False
         return can_fuse(self.vocabulary[0], self.rnn.engine)
 
-    def loss(self, features, wanted: Wanted):
-        """Features ``(B, T, out_embed_dim)`` to the loss ``wanted``, and that without smoothing."""
-        return cross_entropy(features, *self.vocabulary, wanted, self.rnn.engine)
+    def loss(self, features, loss_spec: LossSpec):
+        """The loss of features ``(B, T, out_embed_dim)``, and the loss without smoothing."""
+        return cross_entropy(features, *self.vocabulary, loss_spec, self.rnn.engine)
 
     def log_probs(self, features):
         """Log-probabilities ``(N, V)`` of features ``(N, out_embed_dim)``, in one pass.

@@ -110,16 +110,16 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         self.build_head(len(dictionary), out_embed_dim, shared, clusters, dropout_out)
 
     def forward(
-        self, prev_output_tokens, incremental_state=None, carried=None, wanted=None, **unused
+        self, prev_output_tokens, incremental_state=None, carried=None, loss_spec=None, **unused
     ):
         """Logits ``(B, T, V)`` and a dict for ``prev_output_tokens`` ``(B, T)``.
 
         Padding must be on the right. With ``incremental_state`` only the last token is read and T
         is 1; with ``carried``, a :class:`Carried`, the state continues that of the batch before;
-        with ``wanted`` the first is that loss, see :meth:`loss`.
+        with ``loss_spec`` the first is that loss, see :meth:`loss`.
         """
         x, extra = self.extract_features(prev_output_tokens, incremental_state, carried)
-        return self.output_layer(x) if wanted is None else self.loss(x, wanted), extra
+        return self.output_layer(x) if loss_spec is None else self.loss(x, loss_spec), extra
 
     def extract_features(self, prev_output_tokens, incremental_state=None, carried=None, **unused):
         """As :meth:`forward`, without the output layer: ``(B, T, out_embed_dim)``."""

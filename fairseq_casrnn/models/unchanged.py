@@ -23,8 +23,8 @@ def is_usual(model) -> bool:
     return method is BaseFairseqModel.get_normalized_probs
 
 
-def gives_loss(model) -> bool:
-    """Whether ``model``, wrapped or not, can give its loss instead of logits."""
+def supports_fused_loss(model) -> bool:
+    """Whether ``model``, wrapped or not, can compute its loss instead of logits."""
     if not is_usual(model):
         return False
     inner = model.get_targets.__self__  # of the wrapped model

@@ -27,7 +27,7 @@ DTYPES = {
 """Of the weights, by the engines that have a fused cross entropy."""
 
 
-class Wanted(NamedTuple):
+class LossSpec(NamedTuple):
     """The loss that a criterion wants of a decoder, instead of logits.
 
     Attributes:
@@ -54,7 +54,7 @@ def can_fuse(weight: Tensor, engine: str | None = None) -> bool:
 
 
 def cross_entropy(
-    x: Tensor, weight: Tensor, bias: Tensor | None, wanted: Wanted, engine: str | None = None
+    x: Tensor, weight: Tensor, bias: Tensor | None, loss_spec: LossSpec, engine: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Sums over all tokens of the loss with label smoothing, and of the loss without.
 
@@ -62,7 +62,7 @@ def cross_entropy(
         x: ``(*, E)``.
         weight: ``(V, E)``.
         bias: ``(V,)``.
-        wanted: its target is of x's shape without the last.
+        loss_spec: its target is of x's shape without the last.
         engine: name of an engine, or None for the default; see :func:`can_fuse`.
 
     Only the first has a gradient. With weights in half precision, and where autocast makes them so,
@@ -72,8 +72,8 @@ def cross_entropy(
     if autocast(device):
         dtype = torch.get_autocast_dtype(device)
         x, weight, bias = (cast(t, dtype) for t in (x, weight, bias))
-    target = wanted.target.reshape(-1).contiguous()
-    args = x.reshape(-1, x.size(-1)), weight, bias, target, wanted.smoothing, wanted.pad
+    target = loss_spec.target.reshape(-1).contiguous()
+    args = x.reshape(-1, x.size(-1)), weight, bias, target, loss_spec.smoothing, loss_spec.pad
     if engine_name(engine, device) == "triton":
         from .triton_cross_entropy import cross_entropy as on_gpu  # needs Triton
 

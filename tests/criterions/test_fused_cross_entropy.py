@@ -92,7 +92,7 @@ def test_as_fairseqs(fused, pair, name, training):
     assert len(fused) == 1
     assert_close(found, results(theirs, model, sample), SINGLE)
     assert len(fused) == 1
-    assert "wanted" not in sample["net_input"]
+    assert "loss_spec" not in sample["net_input"]
 
 
 @every_pair

@@ -13,7 +13,7 @@ from torch._subclasses import FakeTensorMode
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recurrence import cpp
-from fairseq_casrnn.recurrence.cross_entropy import Wanted, can_fuse, cross_entropy
+from fairseq_casrnn.recurrence.cross_entropy import LossSpec, can_fuse, cross_entropy
 
 pytestmark = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="cpp is not compiled")
 PAD = 1
@@ -55,7 +55,7 @@ def roundings(inputs, target, factor):
 
 
 def assert_as_fairseqs(inputs, target, smoothing, close, factor=2.5):
-    loss, plain = cross_entropy(*inputs, Wanted(target, smoothing, PAD))
+    loss, plain = cross_entropy(*inputs, LossSpec(target, smoothing, PAD))
     used = [t for t in inputs if t is not None]
     grads = torch.autograd.grad(factor * loss, used)
     exact = doubled(inputs)
@@ -86,7 +86,7 @@ def test_agrees_with_fairseqs(classes, smoothing, dtype, close):
 
 def assert_near(inputs, target, limit):
     """Loss and gradients, as vectors, beside fairseq's in double; returns the worst."""
-    loss, _ = cross_entropy(*inputs, Wanted(target, 0.1, PAD))
+    loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD))
     grads = torch.autograd.grad(loss, inputs)
     exact = doubled(inputs)
     expected, _ = fairseqs(exact, target, 0.1)
@@ -112,7 +112,7 @@ def test_many_rows(precision, size, threads):
         worst = assert_near(inputs, target, 1e-5 if precision == "highest" else 1e-2)
     narrow = precision == "medium" and cpp.extension()[0].is_narrow(inputs[1], classes)
     assert narrow == (worst > 1e-4)  # factors with 8 bits
-    wanted = Wanted(target, 0.1, PAD)
+    wanted = LossSpec(target, 0.1, PAD)
     loss, plain = cross_entropy(*inputs, wanted)
     with torch.no_grad():
         torch.testing.assert_close(cross_entropy(*inputs, wanted), (loss, plain), rtol=0, atol=0)
@@ -132,7 +132,7 @@ def test_only_the_gradients_that_are_wanted(wanted):
     expected, nll = fairseqs(exact, target, 0.1)
     for place, tensor in enumerate(inputs):
         tensor.requires_grad_(place in wanted)
-    loss, plain = cross_entropy(*inputs, Wanted(target, 0.1, PAD))
+    loss, plain = cross_entropy(*inputs, LossSpec(target, 0.1, PAD))
     torch.testing.assert_close([loss, plain], [expected, nll[()]])
     assert loss.requires_grad == bool(wanted)
     for place in wanted:
@@ -152,7 +152,7 @@ def test_no_gradients_where_nothing_learns(monkeypatch):
         return module.cross_entropy(*args)
 
     monkeypatch.setattr(cpp, "extension", lambda: (SimpleNamespace(cross_entropy=spy), None))
-    wanted = Wanted(target, 0.1, PAD)
+    wanted = LossSpec(target, 0.1, PAD)
     cross_entropy(*inputs, wanted)
     for off in (torch.no_grad(), torch.inference_mode()):
         with off:
@@ -170,7 +170,7 @@ def test_any_strides(precision, rows):
 
     def result(x, weight, bias, target):
         tensors = [t.detach().requires_grad_() for t in (x, weight, bias)]
-        loss, _ = cross_entropy(*tensors, Wanted(target, 0.2, PAD))
+        loss, _ = cross_entropy(*tensors, LossSpec(target, 0.2, PAD))
         return loss, *torch.autograd.grad(loss, tensors)
 
     expected = result(x, weight, bias, target)
@@ -199,7 +199,7 @@ def test_a_class_that_is_ruled_out():
     bias = rand(20, dtype=torch.float32)
     bias[4] = -math.inf
     inputs, target = logits_of(bias, 6), torch.tensor([5, 0, PAD, 19, 3, 5])
-    loss, _ = cross_entropy(*inputs, Wanted(target, 0.0, PAD))
+    loss, _ = cross_entropy(*inputs, LossSpec(target, 0.0, PAD))
     (grad,) = torch.autograd.grad(loss, bias)
     logits = bias.expand(6, 20)
     expected = torch.nn.functional.cross_entropy(logits, target, ignore_index=PAD, reduction="sum")
@@ -214,7 +214,7 @@ def test_logits_far_apart(dtype):
         bias = torch.full((33,), -1000.0, dtype=dtype)
         bias[likely] = value
         inputs, expected = logits_of(bias, 2), torch.zeros(33, dtype=dtype)
-        loss, _ = cross_entropy(*inputs, Wanted(torch.tensor([likely, 0]), 0.0, PAD))
+        loss, _ = cross_entropy(*inputs, LossSpec(torch.tensor([likely, 0]), 0.0, PAD))
         assert loss.item() == pytest.approx(loss_of_0, rel=1e-6)
         (grad,) = torch.autograd.grad(loss, bias)
         expected[likely], expected[0] = 1, -1
@@ -226,20 +226,20 @@ def test_nothing_but_padding_and_not_a_number():
     for rows in (4, 0):
         inputs[0] = inputs[0].detach()[:, :rows].requires_grad_()
         nothing = torch.full((2, rows), PAD)
-        loss, plain = cross_entropy(*inputs, Wanted(nothing, 0.1, PAD))
+        loss, plain = cross_entropy(*inputs, LossSpec(nothing, 0.1, PAD))
         assert loss.item() == plain.item() == 0
         assert not any(grad.any() for grad in torch.autograd.grad(loss, inputs))
     inputs, target = example(4, 9)
     with torch.no_grad():
         inputs[0][0, 2] = math.nan
-    loss, _ = cross_entropy(*inputs, Wanted(torch.full_like(target, 5), 0.1, PAD))
+    loss, _ = cross_entropy(*inputs, LossSpec(torch.full_like(target, 5), 0.1, PAD))
     assert math.isnan(loss.item())
 
 
 def test_second_derivatives_are_refused():
     """Also where the incoming gradient is a constant, which once_differentiable lets pass."""
     inputs, target = example(3, 5)
-    loss, _ = cross_entropy(*inputs, Wanted(target, 0.1, PAD))
+    loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD))
     with pytest.raises(UserError, match="fused criterions have no second derivatives"):
         torch.autograd.grad(loss, inputs, create_graph=True)
 
@@ -247,7 +247,7 @@ def test_second_derivatives_are_refused():
 def test_a_second_backward():
     """As torch's own: an error, or with retain_graph the same again."""
     inputs, target = example(3, 5)
-    loss, _ = cross_entropy(*inputs, Wanted(target, 0.1, PAD))
+    loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD))
     first = torch.autograd.grad(loss, inputs, retain_graph=True)
     kept = [grad.clone() for grad in first]
     for grad in first:
@@ -269,7 +269,7 @@ def test_what_does_not_fit_is_an_error():
         ((x, weight[:8], bias[:8]), "a target is not among the 8 classes"),
     ):
         with pytest.raises(RuntimeError, match=message):
-            cross_entropy(*wrong, Wanted(target, 0.0, PAD))
+            cross_entropy(*wrong, LossSpec(target, 0.0, PAD))
 
 
 def test_only_where_the_extension_can():

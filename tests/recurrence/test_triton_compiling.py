@@ -12,7 +12,7 @@ from helpers import FAMILIES, every_case
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import SentenceStateLSTM
 from fairseq_casrnn.recurrence import triton_loop, triton_plan, triton_steps
-from fairseq_casrnn.recurrence.cross_entropy import Wanted, cross_entropy
+from fairseq_casrnn.recurrence.cross_entropy import LossSpec, cross_entropy
 
 from .test_cpp import layer_of
 from .test_triton import INTERPRETING, run
@@ -164,7 +164,7 @@ def test_the_cross_entropy(dtype, compiled_only):
     weight, bias = torch.zeros(40008, 8, dtype=dtype), torch.zeros(40008, dtype=dtype)
     for rows in (1, 16, 35):
         x = torch.zeros(rows, 8, dtype=dtype, requires_grad=True)
-        spec = Wanted(torch.zeros(rows + 1, dtype=torch.int64)[1:], 0.1, 1)
+        spec = LossSpec(torch.zeros(rows + 1, dtype=torch.int64)[1:], 0.1, 1)
         cross_entropy(x, weight, bias, spec, engine="triton")[0].backward()
     assert [k.name for k in compiled_only] == ["forward_rows", "backward_rows"] * 3
     assert len({k.asm["ptx"] for k in compiled_only}) == 2

@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F
 from criterions.test_fused_cross_entropy import both, every_pair, results, translation
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
+from fairseq.utils import apply_to_sample
 from helpers import HALVES, SINGLE, assert_close, rand
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recurrence.cross_entropy import Wanted, can_fuse, cross_entropy
+from fairseq_casrnn.recurrence.cross_entropy import LossSpec, can_fuse, cross_entropy
 
 from .test_triton import DEVICE, runs
 
@@ -50,7 +51,7 @@ def distance(ours, exact):
 
 
 def assert_as_fairseqs(inputs, target, smoothing):
-    spec = Wanted(target, smoothing, PAD)
+    spec = LossSpec(target, smoothing, PAD)
     loss, nll = cross_entropy(*inputs, spec, engine="triton")
     exact = in_double(inputs)
     expected, expected_nll = fairseqs(exact, target, smoothing)
@@ -90,7 +91,7 @@ def test_a_table_that_is_made_again_in_the_backward(dtype, monkeypatch):
         return linear(x, *args)
 
     monkeypatch.setattr(kernels.F, "linear", spy)
-    loss, _ = cross_entropy(*inputs, Wanted(target, 0.1, PAD), "triton")
+    loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD), "triton")
     loss.backward()
     assert made == [4, 4, 3] * 2
     monkeypatch.setattr(kernels.F, "linear", linear)
@@ -109,7 +110,7 @@ def test_a_loss_scale_acts_before_rounding_to_float16(loss_scale):
     exact_inputs = in_double(inputs)
     exact = grads_of(loss_scale * fairseqs(exact_inputs, target, 0.0)[0], exact_inputs)
     theirs = grads_of(loss_scale * fairseqs(inputs, target, 0.0)[0], inputs)
-    loss, _ = cross_entropy(*inputs, Wanted(target, 0.0, PAD), "triton")
+    loss, _ = cross_entropy(*inputs, LossSpec(target, 0.0, PAD), "triton")
     ours = grads_of(loss_scale * loss, inputs)
     for found, known, right in zip(ours, theirs, exact, strict=True):
         assert distance(found, right) < 1.05 * distance(known, right) < 0.002
@@ -121,17 +122,17 @@ def test_a_loss_scale_acts_before_rounding_to_float16(loss_scale):
 def test_float16_overflows_as_in_torch():
     """So that fairseq finds it, and lowers its loss scale."""
     inputs, target = example(4, 9, torch.float16)
-    loss, _ = cross_entropy(*inputs, Wanted(target, 0.0, PAD), "triton")
+    loss, _ = cross_entropy(*inputs, LossSpec(target, 0.0, PAD), "triton")
     assert not all(grad.isfinite().all() for grad in grads_of(2.0**24 * loss, inputs))
 
 
 def test_autocast_rounds_the_factors():
     inputs, target = example(4, 37)
     rounded = [t.detach().bfloat16().requires_grad_() for t in inputs]
-    losses = cross_entropy(*rounded, Wanted(target, 0.1, PAD), "triton")
+    losses = cross_entropy(*rounded, LossSpec(target, 0.1, PAD), "triton")
     with torch.autocast(DEVICE, torch.bfloat16):
         assert can_fuse(inputs[1], "triton")
-        ours = cross_entropy(*inputs, Wanted(target, 0.1, PAD), "triton")
+        ours = cross_entropy(*inputs, LossSpec(target, 0.1, PAD), "triton")
     assert_close(ours, losses, {"rtol": 0, "atol": 0})
     for grad, known in zip(grads_of(ours[0], inputs), grads_of(losses[0], rounded), strict=True):
         assert grad.dtype == torch.float32
@@ -145,7 +146,7 @@ def test_only_the_gradients_that_are_wanted(learning):
     expected, _ = fairseqs(exact, target, 0.1)
     for place, tensor in enumerate(inputs):
         tensor.requires_grad_(place in learning)
-    loss, _ = cross_entropy(*inputs, Wanted(target, 0.1, PAD), "triton")
+    loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD), "triton")
     assert loss.requires_grad == bool(learning)
     if learning:
         loss.backward()
@@ -159,12 +160,12 @@ def test_only_the_gradients_that_are_wanted(learning):
 def test_a_second_backward():
     """As torch's own: an error, or with retain_graph the same again."""
     inputs, target = example(3, 5)
-    loss, _ = cross_entropy(*inputs, Wanted(target, 0.1, PAD), "triton")
+    loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD), "triton")
     first = grads_of(loss, inputs, retain_graph=True)
     torch.testing.assert_close(grads_of(3 * loss, inputs), tuple(3 * grad for grad in first))
     with pytest.raises(RuntimeError, match="second time"):
         loss.backward()
-    loss, _ = cross_entropy(*inputs, Wanted(target, 0.1, PAD), "triton")
+    loss, _ = cross_entropy(*inputs, LossSpec(target, 0.1, PAD), "triton")
     with pytest.raises(UserError, match="fused criterions have no second derivatives"):
         grads_of(loss, inputs, create_graph=True)
 
@@ -175,7 +176,7 @@ def test_logits_far_apart_and_ruled_out():
     bias.requires_grad_()
     target = torch.tensor([4, 0], device=DEVICE)
     inputs = torch.zeros(2, 2, device=DEVICE), torch.ones(33, 2, device=DEVICE), bias
-    loss, _ = cross_entropy(*inputs, Wanted(target, 0.0, PAD), "triton")
+    loss, _ = cross_entropy(*inputs, LossSpec(target, 0.0, PAD), "triton")
     assert loss.item() == pytest.approx(2000)
     (grad,) = torch.autograd.grad(loss, bias)
     expected = torch.zeros(33, device=DEVICE)
@@ -187,24 +188,25 @@ def test_nothing_but_padding_and_not_a_number():
     for rows in (4, 0):
         inputs, target = example(4, 9)
         inputs[0] = inputs[0].detach()[:rows].requires_grad_()
-        losses = cross_entropy(*inputs, Wanted(target[:rows].fill_(PAD), 0.1, PAD), "triton")
+        losses = cross_entropy(*inputs, LossSpec(target[:rows].fill_(PAD), 0.1, PAD), "triton")
         assert [float(loss.detach()) for loss in losses] == [0, 0]
         assert not any(grad.any() for grad in grads_of(losses[0], inputs))
     inputs, target = example(4, 9)
     for wrong in (9, -1, 2**40):  # not among the classes: not read out of bounds
         target[0] = wrong
-        assert cross_entropy(*inputs, Wanted(target, 0.1, PAD), "triton")[0].isnan()
+        assert cross_entropy(*inputs, LossSpec(target, 0.1, PAD), "triton")[0].isnan()
     with torch.no_grad():
         inputs[0][1] = math.nan
     target[0] = 3
-    assert cross_entropy(*inputs, Wanted(target, 0.1, PAD), "triton")[0].isnan()
+    assert cross_entropy(*inputs, LossSpec(target, 0.1, PAD), "triton")[0].isnan()
     with pytest.raises(RuntimeError, match="target has 3 words, x has 4 rows"):
-        cross_entropy(*inputs, Wanted(target[:3], 0.1, PAD), "triton")
+        cross_entropy(*inputs, LossSpec(target[:3], 0.1, PAD), "triton")
 
 
 @every_pair
 def test_a_model_trains_as_with_fairseqs_criterion(pair, monkeypatch):
     model, sample = translation()
+    sample = apply_to_sample(lambda tensor: tensor.to(DEVICE), sample)
     monkeypatch.setenv("CASRNN_ENGINE", "reference")
     expected = results(both(pair)[1], model.float().to(DEVICE), sample)
     monkeypatch.setenv("CASRNN_ENGINE", "triton")
