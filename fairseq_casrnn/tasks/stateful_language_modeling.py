@@ -250,11 +250,13 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         """
         if not self.args.state_reset_prob:
             return state
-        streams = state_parts(state)[0].size(1)
+        first = state_parts(state)[0]
+        streams = first.size(1)
         seed = (self.args.seed, update_num, self.worker[0], start)
         draws = numpy.random.default_rng(seed).random(streams)
         gone = torch.from_numpy(draws < self.args.state_reset_prob).unsqueeze(-1)
-        return map_state(lambda part: part.masked_fill(gone.to(part.device), 0), state)
+        gone = gone.to(first.device, non_blocking=True)
+        return map_state(lambda part: part.masked_fill(gone, 0), state)
 
     def before_checkpoint(self, workers: int, finished: bool) -> None:
         """Collect the states of all workers; called by each of them before one saves.
