@@ -174,7 +174,7 @@ def loss(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Pr
         if engine == "reference":
             total, plain = exact(**leaves)
         elif loss_engine.can_fuse(leaves["weight"], engine):
-            spec = loss_engine.Wanted(target, SMOOTHING, PAD)
+            spec = loss_engine.LossSpec(target, SMOOTHING, PAD)
             total, plain = loss_engine.cross_entropy(*leaves.values(), spec)
         else:
             return None

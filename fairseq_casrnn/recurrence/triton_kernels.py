@@ -17,7 +17,9 @@ from .triton_tiles import (
     load_blocks,
     load_gradients,
     load_inputs,
+    load_last,
     load_saved,
+    store_last,
     store_products,
     store_rest,
     store_saved,
@@ -50,9 +52,9 @@ BACKWARD = {
 }
 
 
-@triton.jit(do_not_specialize=["t", "batch"])
+@triton.jit(do_not_specialize=["t", "batch", "steps", "given"])
 def forward_step(
-    gates, bias, products, inner, extra, rows, hs, states, t, batch,
+    gates, bias, products, inner, extra, rows, hs, states, h_n, c_n, last, given, t, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
@@ -69,13 +71,15 @@ def forward_step(
         sums, others, u_h, past, p, BLOCKS, ADDED, inner is not None, CELLS, cell
     )
     tl.store(hs + (at + batch) * size + unit, h.to(hs.dtype.element_ty), mask=mask)
+    final = load_last(last, given, steps, row, inside)
+    store_last(h_n, c_n, h, state, t, final, row, unit, mask, size)
     store_saved(gates, inner, states, a, u_h, state, at, batch, unit, mask, size, BLOCKS, KEEP)
 
 
-@triton.jit(do_not_specialize=["t", "batch", "steps"])
+@triton.jit(do_not_specialize=["t", "batch", "steps", "given"])
 def backward_step(
     gates, d_gates, inner, d_products, extra, d_extra, rows, d_rows, states,
-    grad_h, grad_state, dh, d_state, t, batch, steps,
+    grad_h, grad_c, grad_hn, grad_cn, last, given, dh, d_state, t, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
@@ -83,7 +87,7 @@ def backward_step(
     """Step t's backward; see :func:`.triton_tiles.backward_tile`.
 
     dh and d_state ``(B, H)`` hold the gradients from the step after, of h through U and of the
-    state; d_state becomes that of the step before.
+    state; d_state becomes that of the step before. Before the last step they are not read.
     """
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     row, inside, mask = tile(tl.program_id(0), batch, unit, size, ROWS)
@@ -92,8 +96,12 @@ def backward_step(
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
     saved = load_saved(gates, states, inner, extra, at, unit, inside, mask, size, BLOCKS, CELLS)
     new = load(states + (at + batch) * size + unit, mask, gates)
-    grads = load_gradients(grad_h, grad_state, gates, at * size + unit, mask)
-    d_h, d_new = load(dh + here, mask, gates), load(d_state + here, mask, gates)
+    grads = load_gradients(
+        gates, grad_h, grad_c, grad_hn, grad_cn, given, t,
+        load_last(last, given, steps, row, inside), at, row, unit, mask, size,
+    )  # fmt: skip
+    later = mask & (t + 1 < steps)
+    d_h, d_new = load(dh + here, later, gates), load(d_state + here, later, gates)
     d_a, d_inner, d_others, d_past, d_p = backward_tile(
         saved, new, d_h + grads[0], d_new + grads[1], p, zeros(new, GRADS), GRADS, CELLS, cell
     )

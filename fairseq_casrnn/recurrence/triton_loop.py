@@ -29,10 +29,9 @@ from ..cells.cas_lstm import CASCell
 from . import eager
 from .cpp import KERNELS, param_grads
 from .inputs import InputProduct, kept, wants_gradient
-from .reference import at_last
 from .triton_failures import attempt, stop
 from .triton_plan import interpreting
-from .triton_steps import Saved, backward, forward
+from .triton_steps import Saved, backward, forward, product
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +99,8 @@ def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
         if wants_gradient(*tensors, *params):
             hs, cs, h_n, c_n = _Loop.apply(cell, last, *tensors, *params)
         else:
-            hs, cs, h_n, c_n = outputs(cell, forward(cell, *tensors, params, keep=False), last)
+            made = forward(cell, *tensors, last, params, keep=False)
+            hs, cs, h_n, c_n = outputs(cell, *made)
         return (hs, cs, h_n, c_n) if cell.has_cell else (hs, None, h_n, None)
 
     return attempt(launch, lambda: _run_on_other(cell, gx, weight_hh, h0, c0, extra, last, params))
@@ -122,57 +122,52 @@ def _run_on_other(cell, gx, weight_hh, *rest):
     return run_on(_other(device), cell, gx, weight_hh, *rest)
 
 
-def outputs(cell, saved: Saved, last):
+def outputs(cell, saved: Saved, h_n, c_n):
     """What an engine returns; c and c_n None for a cell without c."""
-    hs, cs, c_n = saved.hs[1:], None, None
-    if cell.has_cell:
-        cs = saved.states[1:]
-        c_n = at_last(cs, last).to(hs.dtype, copy=True)
-    return hs, cs, at_last(hs, last).clone(), c_n
+    return saved.hs[1:], saved.states[1:] if cell.has_cell else None, h_n, c_n
 
 
 class _Loop(torch.autograd.Function):
     @staticmethod
     def forward(ctx, cell, last, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, *params):
-        saved = forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep=True)
+        saved, h_n, c_n = forward(
+            cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, last, params, keep=True
+        )
         ctx.cell = cell
         ctx.dtypes = [None if t is None else t.dtype for t in (gx, bias, h0, c0, extra)]
         ctx.save_for_backward(*saved, x, weight_ih, weight_hh, extra, last, *params)
         ctx.set_materialize_grads(False)
-        return outputs(cell, saved, last)
+        return outputs(cell, saved, h_n, c_n)
 
     @staticmethod
     @eager.without_autocast
-    def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
-        eager.check_backward("triton", grad_hs, grad_cs, grad_hn, grad_cn)
+    def backward(ctx, *grads):
+        eager.check_backward("triton", *grads)
         cell, tensors = ctx.cell, ctx.saved_tensors
         saved, (x, weight_ih, weight_hh, extra, last, *params) = Saved(*tensors[:5]), tensors[5:]
-        gates, _, hs, states, rows = saved
-        steps = hs.size(0) - 1
-        grad_hs, dh = eager.merge_last(grad_hs, grad_hn, last, steps)
-        grad_cn = None if grad_cn is None else grad_cn.to(gates.dtype)
-        grad_cs, dc = eager.merge_last(grad_cs, grad_cn, last, steps)
-        dh, dc = (
-            torch.zeros_like(states[0]) if g is None else g.to(gates.dtype, copy=True).contiguous()
-            for g in (dh, dc)
-        )
+        gates, _, hs, _, rows = saved
         overwrite = gates.dtype == hs.dtype and not eager.keeps_graph()
         d_gates = gates if overwrite else torch.empty_like(gates, dtype=hs.dtype)
         name = "cas_trained" if params and isinstance(cell, CASCell) else KERNELS[type(cell)]
-        wants = ctx.needs_input_grad
+        _, _, _, wants_x, _, _, wants_hh, wants_h, wants_c, wants_extra, *_ = ctx.needs_input_grad
         try:
-            grads = backward(
-                cell, name, saved, extra, weight_hh, d_gates, grad_hs, grad_cs, dh, dc, wants[9]
-            )
+            made = backward(cell, name, saved, extra, weight_hh, d_gates, grads, last, wants_extra)
         except Exception as error:
             stop(error)
-        d_params = param_grads(cell, grads.rows, rows, params) if params else ()
+        d_params = param_grads(cell, made.rows, rows, params) if params else ()
         d_params = [d.to(p.dtype) for d, p in zip(d_params, params, strict=True)]
-        d_gx, d_x, d_weight_ih, d_bias = input_grads(d_gates, x, weight_ih, wants[3])
-        d_weight_hh = torch.mm(grads.products.flatten(0, 1).t(), hs[:-1].flatten(0, 1))
-        outer = (d_gx, d_bias, grads.h, grads.state if cell.has_cell else None, grads.extra)
+        d_gx, d_x, d_weight_ih, d_bias = input_grads(d_gates, x, weight_ih, wants_x)
+        d_weight_hh = dh = None
+        if wants_hh:
+            d_weight_hh = torch.mm(made.products.flatten(0, 1).t(), hs[:-1].flatten(0, 1))
+        if wants_h:
+            dh = torch.empty_like(made.state)
+            product(made.products[0], weight_hh, dh)
+            dh = dh if cell.has_cell else dh.add_(made.state)
+        dc = made.state if wants_c else None
         d_gx, d_bias, dh, dc, d_extra = (
-            g if g is None else g.to(dtype) for g, dtype in zip(outer, ctx.dtypes, strict=True)
+            g if g is None else g.to(dtype)
+            for g, dtype in zip((d_gx, d_bias, dh, dc, made.extra), ctx.dtypes, strict=True)
         )
         return None, None, d_gx, d_x, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_extra, *d_params
 
@@ -183,5 +178,5 @@ def input_grads(d_gates, x, weight_ih, wants_x: bool):
         return d_gates, None, None, None
     flat = d_gates.flatten(0, 1)
     d_x = torch.mm(flat, weight_ih).view_as(x) if wants_x else None
-    d_bias = flat.sum(0, dtype=kept(flat.dtype))
-    return None, d_x, torch.mm(flat.t(), x.flatten(0, 1)), d_bias
+    # In half precision torch's sum is one of float32, too.
+    return None, d_x, torch.mm(flat.t(), x.flatten(0, 1)), flat.sum(0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from typing import NamedTuple
 
 import torch
@@ -25,6 +26,9 @@ SPARE = 1024
 """Bytes of a multiprocessor's memory left for anything but products' factors."""
 H200 = 132, 227 * 1024
 """Multiprocessors, and bytes of memory that a program may have on each."""
+GIVEN = tuple(1 << bit for bit in range(5))
+"""Bits of the kernels' argument ``given``: whether there are ``last`` and gradients of all h, all
+c, the last h and the last c. Were these None, there would be a kernel for each combination."""
 OFF = ("", "0", "false", "False")
 """Values of an environment variable that turn off what it names."""
 
@@ -50,6 +54,7 @@ def interpreting() -> bool:
     return os.environ.get("TRITON_INTERPRET", "0") not in OFF
 
 
+@functools.cache
 def chip(device: torch.device) -> tuple[int, int]:
     """Multiprocessors and bytes for a program on ``device``; an H200's for the interpreter."""
     if device.type != "cuda":
@@ -58,6 +63,7 @@ def chip(device: torch.device) -> tuple[int, int]:
     return found.multi_processor_count, found.shared_memory_per_block_optin
 
 
+@functools.cache
 def meets(device: torch.device) -> bool:
     """Whether programs on ``device`` may wait for each other: on NVIDIA's from Ampere on."""
     if device.type != "cuda":
@@ -156,21 +162,52 @@ def may_round() -> bool:
         return torch.backends.cuda.matmul.fp32_precision == "tf32"
 
 
+class Counters:
+    """Zeros ``(COUNT,)`` for barriers. A launch takes some that none had, so that they are zeroed
+    again only when all have been used."""
+
+    COUNT = 1 << 14
+
+    def __init__(self, device: torch.device):
+        self.lock, self.used = threading.Lock(), 0
+        with torch.inference_mode(False):
+            self.zeros = torch.zeros(self.COUNT, dtype=torch.int32, device=device)
+
+    def take(self, count: int) -> torch.Tensor:
+        """``count`` of them."""
+        with self.lock:
+            if self.used + count > self.COUNT:
+                self.zeros.zero_()
+                self.used = 0
+            self.used += count
+            return self.zeros[self.used - count : self.used]
+
+
+@functools.cache
+def stream_counters(device: torch.device, stream: int) -> Counters:
+    """Those of a stream, whose launches, and zeroing, run one after the other."""
+    return Counters(device)
+
+
 def counters(how: Plan, gates: torch.Tensor) -> torch.Tensor:
-    """What the programs of each tile of rows count their steps in, for gates ``(T, B, ·)``."""
-    return torch.zeros(
-        -(-gates.size(1) // how.tiles["ROWS"]), dtype=torch.int32, device=gates.device
-    )
+    """What the programs of each tile of rows count their steps in, 0, for gates ``(T, B, ·)``."""
+    count, device = -(-gates.size(1) // how.tiles["ROWS"]), gates.device
+    if device.type != "cuda" or count > Counters.COUNT or torch.cuda.is_current_stream_capturing():
+        return torch.zeros(count, dtype=torch.int32, device=device)
+    return stream_counters(device, torch.cuda.current_stream(device).cuda_stream).take(count)
 
 
-def launch(kernel, how: Plan, steps: int, /, backwards: bool = False, **arguments) -> None:
+def launch(kernel, how: Plan, /, backwards: bool = False, **arguments) -> None:
     """Run a kernel of :mod:`.triton_sequences` over all steps, the last one first if backwards.
 
     Raises:
         RefusedError: the programs do not fit on the GPU after all.
     """
     arguments |= how.tiles | {"count": counters(how, arguments["gates"])}
+    steps = arguments["steps"]
     if interpreting():
+        if not backwards:  # the initial states
+            kernel[how.grid](**arguments, begin=0, end=0, BARRIER=False)
         for t in reversed(range(steps)) if backwards else range(steps):
             kernel[how.grid](**arguments, begin=t, end=t + 1, BARRIER=False)
         return

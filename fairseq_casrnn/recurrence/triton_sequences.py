@@ -14,8 +14,8 @@ the next, between arriving at the barrier and waiting there.
 The warps of a program share out the sum of a product, not its result: products have SPLIT parts as
 a third dimension. So each reads its own part of h and of U, which no other needs.
 
-Triton's interpreter runs one program after another. There a launch is for one step (``end`` =
-``begin`` + 1), without a barrier (``BARRIER`` false).
+Triton's interpreter runs one program after another. There a launch without a barrier (``BARRIER``
+false) stores the initial states (``end`` = ``begin`` = 0), and others each make one step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from .triton_tiles import (
     load_blocks,
     load_gradients,
     load_inputs,
+    load_last,
     load_saved,
+    store_last,
     store_products,
     store_rest,
     store_saved,
@@ -213,9 +215,10 @@ def multiply(
     return sum_parts(totals, COUNT)
 
 
-@triton.jit(do_not_specialize=["begin", "end", "batch"])
+@triton.jit(do_not_specialize=["begin", "end", "batch", "steps", "given"])
 def forward_sequence(
-    gates, bias, weight, inner, extra, rows, hs, states, count, begin, end, batch,
+    gates, bias, weight, inner, extra, rows, h0, c0, hs, states, h_n, c_n, last, given, count,
+    begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
@@ -224,7 +227,8 @@ def forward_sequence(
 ):  # fmt: skip
     """Steps from begin to end; see :func:`.triton_tiles.forward_tile`.
 
-    weight is U ``(PRODUCTS*H, H)``; count ``(tiles of rows,)`` is 0.
+    weight is U ``(PRODUCTS*H, H)``. From h0 and c0 ``(B, H)``, c0 None for a cell without c, the
+    first of hs and states are stored where begin is 0. count ``(tiles of rows,)`` is 0.
     """
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
@@ -234,10 +238,23 @@ def forward_sequence(
     for index in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
         row, inside, mask = tile(index, batch, unit, size, ROWS)
         first = begin.to(tl.int64) * batch + row
-        state = load(states + first * size + unit, mask, gates)
+        final = load_last(last, given, steps, row, inside)
+        here = row * size + unit
+        start = mask & (begin == 0)
+        state = load(h0 + here, start, gates)
+        tl.store(hs + here, state.to(hs.dtype.element_ty), mask=start)
+        if c0 is not None:
+            state = load(c0 + here, start, gates)
+        tl.store(states + here, state, mask=start)
+        if BARRIER:
+            arrive(count + index)
+        else:
+            state += load(states + first * size + unit, mask & (begin > 0), gates)
         sums, others = load_inputs(
             gates, bias, extra, first, unit, inside, mask, size, BLOCKS, CELLS
         )
+        if BARRIER:
+            wait(count + index, tl.num_programs(1))
         for t in range(begin, end):
             at = first + (t - begin) * batch
             products = ()
@@ -256,19 +273,20 @@ def forward_sequence(
             store_saved(
                 gates, inner, states, a, u_h, state, at, batch, unit, mask, size, BLOCKS, KEEP
             )
+            store_last(h_n, c_n, h, state, t, final, row, unit, mask, size)
             more = t + 1 < end
             sums, others = load_inputs(
                 gates, bias, extra, at + batch, unit, inside & more, mask & more, size,
                 BLOCKS, CELLS,
             )  # fmt: skip
             if BARRIER:
-                wait(count + index, (t + 1 - begin) * tl.num_programs(1))
+                wait(count + index, (t + 2 - begin) * tl.num_programs(1))
 
 
-@triton.jit(do_not_specialize=["begin", "end", "batch", "steps"])
+@triton.jit(do_not_specialize=["begin", "end", "batch", "steps", "given"])
 def backward_sequence(
     gates, d_gates, weight, inner, d_products, extra, d_extra, rows, d_rows, states,
-    grad_h, grad_state, dh, d_state, count, begin, end, batch, steps,
+    grad_h, grad_c, grad_hn, grad_cn, last, given, d_state, count, begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
@@ -277,10 +295,9 @@ def backward_sequence(
 ):  # fmt: skip
     """Steps from end back to begin; see :func:`.triton_tiles.backward_tile`.
 
-    dh ``(B, H)`` is the gradient of the last h from outside; that of h0 is left to be made of
-    d_products, which are the first blocks of d_gates in a cell without inner. d_state ``(B, H)``
-    is the gradient of the state of step ``end`` and becomes that of step ``begin``. count ``(tiles
-    of rows,)`` is 0.
+    d_state ``(B, H)`` becomes the gradient of the state before step ``begin``, and is read where
+    there are steps from ``end`` on. The gradient of h0 is left to be made of d_products, which are
+    the first blocks of d_gates in a cell without inner. count ``(tiles of rows,)`` is 0.
     """
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
@@ -292,27 +309,30 @@ def backward_sequence(
     for index in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
         row, inside, mask = tile(index, batch, unit, size, ROWS)
         here = row * size + unit
-        last = (end - 1).to(tl.int64) * batch + row
-        d_h = load(dh + here, mask & (end == steps), gates)
-        d_new = load(d_state + here, mask, gates)
-        new = load(states + (last + batch) * size + unit, mask, gates)
-        d_p = zeros(d_h, GRADS)
+        final = load_last(last, given, steps, row, inside)
+        top = (end - 1).to(tl.int64) * batch + row
+        d_new = load(d_state + here, mask & (end < steps), gates)
+        new = load(states + (top + batch) * size + unit, mask, gates)
+        d_p = zeros(new, GRADS)
         saved = load_saved(
-            gates, states, inner, extra, last, unit, inside, mask, size, BLOCKS, CELLS
+            gates, states, inner, extra, top, unit, inside, mask, size, BLOCKS, CELLS
         )
-        grads = load_gradients(grad_h, grad_state, gates, last * size + unit, mask)
+        grads = load_gradients(
+            gates, grad_h, grad_c, grad_hn, grad_cn, given, end - 1, final, top, row, unit,
+            mask, size,
+        )  # fmt: skip
         for back in range(end - begin):
-            at = last - back * batch
+            at = top - back * batch
             products = multiply(
                 d_products + (at + batch) * stride, inside & (end - back < steps), weight, unit,
                 kept, size, 0, 1, 1, width, 1, size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
-                RESIDENT, d_h.dtype,
+                RESIDENT, new.dtype,
             )  # fmt: skip
-            past, d_h = saved[1], d_h + products[0] + grads[0]
+            d_h, past = products[0] + grads[0], saved[1]
             d_a, d_inner, d_others, d_new, d_p = backward_tile(
                 saved, new, d_h, d_new + grads[1], p, d_p, GRADS, CELLS, cell
             )
-            new, d_h = past, tl.zeros_like(d_h)
+            new = past
             store_products(
                 d_gates, inner, d_products, d_a, d_inner, at, unit, mask, size, BLOCKS, PRODUCTS
             )
@@ -328,8 +348,9 @@ def backward_sequence(
                 BLOCKS, CELLS,
             )  # fmt: skip
             grads = load_gradients(
-                grad_h, grad_state, gates, (at - batch) * size + unit, mask & more
-            )
+                gates, grad_h, grad_c, grad_hn, grad_cn, given, end - 2 - back, final,
+                at - batch, row, unit, mask & more, size,
+            )  # fmt: skip
             if BARRIER:
                 wait(count + index, (back + 1) * tl.num_programs(1))
         tl.store(d_state + here, d_new, mask=mask)

@@ -15,7 +15,7 @@ import torch
 
 from .cpp import kernel_params
 from .inputs import kept
-from .triton_plan import Plan, RefusedError, launch, plan
+from .triton_plan import GIVEN, Plan, RefusedError, launch, plan
 
 logger = logging.getLogger(__name__)
 
@@ -57,18 +57,15 @@ class Grads(NamedTuple):
     """What the backward fills; shapes as of what they are gradients of.
 
     Attributes:
-        gates: of the gates' sums, in the inputs' dtype.
         products: of U h for all steps, ``(T, B, hh_blocks*H)``.
         extra: or None.
         rows: of the parameters' rows, or None.
-        h, state: ``(B, H)``, of the initial state.
+        state: ``(B, H)``, of the initial state.
     """
 
-    gates: torch.Tensor
     products: torch.Tensor
     extra: torch.Tensor | None
     rows: torch.Tensor | None
-    h: torch.Tensor
     state: torch.Tensor
 
 
@@ -82,8 +79,32 @@ def product(a, b, out):
 
 
 def contiguous(tensor):
-    """``tensor``, or None, with its elements in order."""
-    return None if tensor is None else tensor.contiguous()
+    """``tensor``, or None, with its elements in order, at an address that kernels expect.
+
+    Triton compiles another kernel for one that is no multiple of 16.
+    """
+    if tensor is None:
+        return None
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % 16 else tensor
+
+
+@functools.cache
+@torch.inference_mode(False)
+def nothing(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """For an argument that is not there, and not read."""
+    return torch.zeros(16, dtype=dtype, device=device)
+
+
+def given(device: torch.device, **tensors) -> dict:
+    """Arguments that may be missing, each a pair ``(tensor or None, dtype)``, in the order of
+    :data:`.triton_plan.GIVEN`, and the bits that say which there are.
+    """
+    arguments, bits = {}, 0
+    for bit, (name, (tensor, dtype)) in zip(GIVEN, tensors.items(), strict=False):
+        bits |= 0 if tensor is None else bit
+        arguments[name] = nothing(dtype, device) if tensor is None else contiguous(tensor)
+    return arguments | {"given": bits}
 
 
 def on_its_device(function):
@@ -104,63 +125,78 @@ def single_steps(batch: int, size: int) -> Plan:
     return Plan((-(-batch // rows), -(-size // units)), {"ROWS": rows, "UNITS": units})
 
 
-def arguments(cell, saved: Saved, extra) -> dict:
+def arguments(cell, saved: Saved, extra, table: str, name: str) -> dict:
     """Those that all kernels have."""
     gates, inner, hs, states, rows = saved
     return {
         "gates": gates,
         "inner": inner,
-        "extra": extra,
+        "extra": contiguous(extra),
         "rows": gates if rows is None else rows,  # a pointer all the same, though it is not read
         "states": states,
         "batch": hs.size(1),
+        "steps": gates.size(0),
         "size": hs.size(2),
         "BLOCKS": cell.ih_blocks,
         "PRODUCTS": cell.hh_blocks,
         "PARAMS": 0 if rows is None else rows.size(0),
         "CELLS": cell.routes,
+        "cell": getattr(kernels("kernels"), table)[name],
     }
 
 
-@on_its_device
-def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep) -> Saved:
-    """The forward loop; the gates are not activated unless ``keep``."""
+def allocate(cell, gx, x, weight_ih, weight_hh, h0, params) -> tuple[Saved, str]:
+    """What the forward fills, with W x in gates, and the name of the cell's kernel."""
     dtype, wide = weight_hh.dtype, kept(weight_hh.dtype)
     batch, size = h0.shape
     if x is None:
-        # The result of a linear map is ours to overwrite, for nobody keeps it.
-        gates = gx.detach().to(wide).contiguous()
+        # In place: gx is the output of a linear map, which autograd does not save.
+        gates = contiguous(gx.detach().to(wide))
     else:
         gates = x.new_empty(x.size(0), batch, weight_ih.size(0), dtype=wide)
         product(x.flatten(0, 1), weight_ih.t(), gates.flatten(0, 1))
-    steps = gates.size(0)
-    hs = gates.new_empty(steps + 1, batch, size, dtype=dtype)
-    states = hs if not cell.has_cell and dtype == wide else torch.empty_like(hs, dtype=wide)
-    hs[0] = h0
-    states[0] = c0 if cell.has_cell else h0
-    inner = gates.new_empty(steps, batch, size) if cell.inner_blocks else None
+    shape = gates.size(0) + 1, batch, size
+    hs = gates.new_empty(shape, dtype=dtype)
+    states = hs if not cell.has_cell and dtype == wide else gates.new_empty(shape)
+    inner = gates.new_empty(gates.size(0), batch, size) if cell.inner_blocks else None
     name, rows = kernel_params(cell, size, [p.to(wide) for p in params], gates)
-    saved = Saved(gates, inner, hs, states, contiguous(rows))
-    shared = arguments(cell, saved, contiguous(extra))
-    shared |= {"bias": contiguous(bias), "hs": hs, "KEEP": keep}
+    return Saved(gates, inner, hs, states, contiguous(rows)), name
+
+
+@on_its_device
+def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, last, params, keep):
+    """The forward loop; the gates are not activated unless ``keep``.
+
+    Returns:
+        Saved, and h and c ``(B, H)`` at each row's last step, c None for a cell without c.
+    """
+    saved, name = allocate(cell, gx, x, weight_ih, weight_hh, h0, params)
+    gates, _, hs, states, _ = saved
+    steps, batch = gates.shape[:2]
+    h_n = torch.empty_like(hs[0])
+    c_n = torch.empty_like(h_n) if cell.has_cell else None
+    shared = arguments(cell, saved, extra, "FORWARD", name)
+    shared |= {"bias": contiguous(bias), "hs": hs, "h_n": h_n, "c_n": c_n, "KEEP": keep}
     shared |= {"ADDED": cell.hh_blocks - cell.inner_blocks}
-    shared |= {"cell": kernels("kernels").FORWARD[name]}
+    shared |= given(gates.device, last=(last, torch.int64))
     whole = plan(cell, weight_hh, batch) if steps > 1 else None
     if whole is not None:
-        kernel = kernels("sequences").forward_sequence
+        inputs = {"weight": contiguous(weight_hh), "h0": contiguous(h0), "c0": contiguous(c0)}
         try:
-            launch(kernel, whole, steps, weight=weight_hh.contiguous(), **shared)
+            launch(kernels("sequences").forward_sequence, whole, **shared, **inputs)
         except RefusedError as error:
             say(str(error))
         else:
-            return saved
-    grid, tiles = single_steps(batch, size)
+            return saved, h_n, c_n
+    hs[0] = h0
+    states[0] = c0 if cell.has_cell else h0
+    grid, tiles = single_steps(batch, hs.size(2))
     kernel, weight_t = kernels("kernels").forward_step[grid], weight_hh.t()
     products = gates.new_empty(batch, weight_hh.size(0))
     for t in range(steps):
         product(hs[t], weight_t, products)
         kernel(**shared, **tiles, products=products, t=t)
-    return saved
+    return saved, h_n, c_n
 
 
 def trained(name: str, rows) -> int:
@@ -169,37 +205,34 @@ def trained(name: str, rows) -> int:
 
 
 @on_its_device
-def backward(
-    cell,
-    name,
-    saved: Saved,
-    extra,
-    weight_hh,
-    d_gates,
-    grad_h,
-    grad_state,
-    dh,
-    d_state,
-    wants_extra,
-) -> Grads:
-    """The backward loop. ``d_gates`` is where to write; dh and d_state are those of step T-1."""
-    gates, inner, hs, _, rows = saved
+def backward(cell, name, saved: Saved, extra, weight_hh, d_gates, grads, last, wants_extra):
+    """The backward loop.
+
+    Args:
+        d_gates: where to write the gradient of the gates' sums.
+        grads: of hs, cs, h_n and c_n, each may be None.
+
+    Returns:
+        Grads.
+    """
+    gates, inner, hs, states, rows = saved
     steps, batch, size = hs.size(0) - 1, *hs.shape[1:]
     split = cell.hh_blocks * size
     d_products = d_gates[..., :split] if inner is None else hs.new_empty(steps, batch, split)
-    shared = arguments(cell, saved, contiguous(extra))
-    shared |= {"d_gates": d_gates, "d_products": d_products, "steps": steps}
-    shared |= {"grad_h": contiguous(grad_h), "grad_state": contiguous(grad_state)}
-    shared |= {"dh": dh, "d_state": d_state, "GRADS": trained(name, rows)}
-    shared |= {"cell": kernels("kernels").BACKWARD[name]}
-
-    learns = trained(name, rows) > 0
+    d_state = torch.empty_like(states[0])
+    shared = arguments(cell, saved, extra, "BACKWARD", name)
+    shared |= {"d_gates": d_gates, "d_products": d_products, "d_state": d_state}
+    shared |= {"GRADS": trained(name, rows)}
+    dtypes = hs.dtype, gates.dtype, hs.dtype, hs.dtype
+    names = "grad_h", "grad_c", "grad_hn", "grad_cn"
+    grads = dict(zip(names, zip(grads, dtypes, strict=True), strict=True))
+    shared |= given(gates.device, last=(last, torch.int64), **grads)
 
     def sums(how: Plan) -> dict:
         """Where each tile of rows, or of units, is to sum its own part of a gradient."""
-        row_tiles = -(-batch // how.tiles["ROWS"])
-        d_rows = gates.new_zeros(row_tiles, *rows.shape) if learns else gates
-        d_extra = None
+        d_rows, d_extra = gates, None
+        if shared["GRADS"]:
+            d_rows = gates.new_zeros(-(-batch // how.tiles["ROWS"]), *rows.shape)
         if cell.routes:
             d_extra = gates.new_empty(how.grid[1], *extra.shape)
         elif extra is not None and wants_extra:
@@ -209,22 +242,19 @@ def backward(
     whole = plan(cell, weight_hh, batch, backwards=True) if steps > 1 else None
     if whole is not None:
         kernel, parts = kernels("sequences").backward_sequence, sums(whole)
-        inputs = shared | parts | {"weight": weight_hh.contiguous()}
         try:
-            launch(kernel, whole, steps, backwards=True, **inputs)
-            product(d_products[0], weight_hh, dh)
+            launch(kernel, whole, backwards=True, **shared, **parts, weight=contiguous(weight_hh))
         except RefusedError as error:
             say(str(error))
             whole = None
     if whole is None:
         how = single_steps(batch, size)
         kernel, parts = kernels("kernels").backward_step[how.grid], sums(how)
-        inputs = shared | parts | how.tiles
+        dh = torch.empty_like(d_state)
         for t in reversed(range(steps)):
-            kernel(**inputs, t=t)
-            product(d_products[t], weight_hh, dh)
-    if not cell.has_cell:
-        dh += d_state
-    d_rows = parts["d_rows"].sum(0) if learns else None
+            kernel(**shared, **parts, **how.tiles, dh=dh, t=t)
+            if t > 0:
+                product(d_products[t], weight_hh, dh)
+    d_rows = parts["d_rows"].sum(0) if shared["GRADS"] else None
     d_extra = parts["d_extra"].sum(0) if cell.routes else parts["d_extra"]
-    return Grads(d_gates, d_products, d_extra, d_rows, dh, d_state)
+    return Grads(d_products, d_extra, d_rows, d_state)

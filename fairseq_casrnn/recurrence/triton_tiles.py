@@ -18,8 +18,12 @@ import triton
 import triton.language as tl
 
 from . import triton_cells as cells
+from . import triton_plan
 
 lstm_forward, lstm_backward = cells.lstm_forward, cells.lstm_backward
+
+LAST, GRAD_H, GRAD_C = (tl.constexpr(bit) for bit in triton_plan.GIVEN[:3])
+GRAD_HN, GRAD_CN = (tl.constexpr(bit) for bit in triton_plan.GIVEN[3:])
 
 
 @triton.jit
@@ -106,15 +110,25 @@ def load_saved(
 
 
 @triton.jit
-def load_gradients(grad_h, grad_state, gates, here, mask):
-    """Gradients of a step's h and state from outside; 0 where there are none."""
-    d_h = tl.zeros_like(mask).to(gates.dtype.element_ty)
-    d_state = d_h
-    if grad_h is not None:
-        d_h = load(grad_h + here, mask, gates)
-    if grad_state is not None:
-        d_state = load(grad_state + here, mask, gates)
-    return d_h, d_state
+def load_last(last, given, steps, row, inside):
+    """Each row's last step ``(ROWS, 1)``."""
+    found = tl.load(last + row, mask=inside & ((given & LAST) != 0), other=0)
+    return tl.where((given & LAST) != 0, found, (steps - 1).to(tl.int64))
+
+
+@triton.jit
+def load_gradients(
+    gates, grad_h, grad_c, grad_hn, grad_cn, given, t, last, at, row, unit, mask,
+    size: tl.constexpr,
+):  # fmt: skip
+    """Gradients from outside of step t's h and c; of those of the last step, too, where it is."""
+    here, final = at * size + unit, mask & (last == t)
+    d_h = load(grad_h + here, mask & ((given & GRAD_H) != 0), gates)
+    d_c = load(grad_c + here, mask & ((given & GRAD_C) != 0), gates)
+    here = row * size + unit
+    d_h += load(grad_hn + here, final & ((given & GRAD_HN) != 0), gates)
+    d_c += load(grad_cn + here, final & ((given & GRAD_CN) != 0), gates)
+    return d_h, d_c
 
 
 @triton.jit
@@ -164,6 +178,15 @@ def forward_tile(
             u_h = products[ADDED]
         gates, state, h, u_h = cell(a, past, others[0], u_h, p)
     return gates, u_h, state, h
+
+
+@triton.jit
+def store_last(h_n, c_n, h, state, t, last, row, unit, mask, size: tl.constexpr):
+    """h and c of rows whose last step is t; ``(B, H)``, c_n None for a cell without c."""
+    here, mask = row * size + unit, mask & (last == t)
+    tl.store(h_n + here, h.to(h_n.dtype.element_ty), mask=mask)
+    if c_n is not None:
+        tl.store(c_n + here, state.to(c_n.dtype.element_ty), mask=mask)
 
 
 @triton.jit
