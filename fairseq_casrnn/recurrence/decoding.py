@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from . import attention_cpp, attention_triton, autocast, engine_name
+from . import attention_cpp, attention_triton, autocast, engine_name, triton_decoder_steps
 from .attention import Decode, Layer, run_reference
 from .attention_cpp import COMPILED
 from .attention_eager import EAGER
@@ -58,7 +58,7 @@ def steps(engine: str | None, d: Decode, source: Tensor | None, input_feed: bool
     if name == "cpp" and attention_cpp.supports(d):
         return attention_cpp.Steps(d, source, input_feed)
     if name == "triton" and attention_triton.why_unsupported(d) is None:
-        return attention_triton.Steps(d, source, input_feed)
+        return triton_decoder_steps.Steps(d, source, input_feed)
     return None
 
 

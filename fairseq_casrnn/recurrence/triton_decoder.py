@@ -11,7 +11,7 @@ and the programs do not meet.
 
 Shapes: T steps, B rows, H units (``size``), L layers, S source positions (``span``), D units of a
 mixture's attention; the upper layers' tensors are stacked, so that depth is a loop. See
-:class:`.attention_triton.Buffers`.
+:class:`.triton_decoder_loop.Saved`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,315 @@
+"""The decoder's loops of engine ``triton``, forward and backward: buffers and arguments.
+
+Shapes as in :class:`.attention.Decode`: T steps, B rows, H units, L layers.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .attention import Decode, Layer
+from .cpp import kernel_params
+from .inputs import kept
+from .triton_decoder_plan import Tiling, launch, tiles, tiling
+from .triton_plan import chip
+from .triton_steps import contiguous, kernels, trained
+
+Maybe = Tensor | None
+
+
+class Weights(NamedTuple):
+    """The layers' parameters as the kernels read them: the bottom one's, and the others stacked."""
+
+    w_ih0: Maybe
+    w_hh0: Tensor
+    rows0: Maybe
+    attention0: Maybe
+    w_ih: Maybe
+    w_hh: Maybe
+    bias: Maybe
+    rows: Maybe
+    attention: Maybe
+
+
+def stacked(tensors: list[Maybe]) -> Maybe:
+    """``(N, …)``, or None where there is none."""
+    if not tensors or tensors[0] is None:
+        return None
+    if len(tensors) == 1:
+        return tensors[0].contiguous().unsqueeze(0)
+    return torch.stack(tensors)
+
+
+def named(layer: Layer) -> tuple[str, Maybe]:
+    """The kernel's name and rows of elementwise parameters, in the dtype of sums."""
+    wide = kept(layer.weight_hh.dtype)
+    like = torch.empty(0, dtype=wide, device=layer.weight_hh.device)
+    params = [p.to(wide) for p in layer.params]
+    return kernel_params(layer.cell, layer.weight_hh.size(1), params, like)
+
+
+def gather_weights(layers: list[Layer], embed_dim: int) -> tuple[Weights, list[str]]:
+    """The parameters, and the kernels' names by layer. ``embed_dim`` columns are left out."""
+    names, rows = zip(*(named(layer) for layer in layers), strict=True)
+    bottom, upper = layers[0], layers[1:]
+    fed = bottom.weight_ih.size(1) > embed_dim
+    weights = Weights(
+        w_ih0=bottom.weight_ih.contiguous()[:, embed_dim:] if fed else None,
+        w_hh0=bottom.weight_hh.contiguous(),
+        rows0=rows[0],
+        attention0=None
+        if bottom.attention is None or not fed
+        else bottom.attention.contiguous()[:, embed_dim:],
+        w_ih=stacked([layer.weight_ih for layer in upper]),
+        w_hh=stacked([layer.weight_hh for layer in upper]),
+        bias=stacked([layer.bias for layer in upper]),
+        rows=stacked(list(rows[1:])),
+        attention=stacked([layer.attention for layer in upper]),
+    )
+    return weights, list(names)
+
+
+def shape_of(cell, rows: Maybe, number: str = "") -> dict:
+    """The kernels' arguments that describe a layer's cell."""
+    return {
+        f"BLOCKS{number}": cell.ih_blocks,
+        f"PRODUCTS{number}": cell.hh_blocks,
+        f"ADDED{number}": cell.hh_blocks - cell.inner_blocks,
+        f"PARAMS{number}": 0 if rows is None else rows.size(-2),
+    }
+
+
+class Saved(NamedTuple):
+    """What the forward fills; gates, inner, mixture of the upper layers are stacked.
+
+    Attributes:
+        hs: ``(L, T+1, B, H)`` in the weights' dtype, the initial state first.
+        states: ``(L, T+1, B, H)``, c or, of cells without c, h.
+        gates0, gates: ``(T, B, blocks*H)``, ``(L-1, T, B, blocks*H)``, activated, or None.
+        inner0, inner: ``(T, B, H)``, ``(L-1, T, B, H)``, or None.
+        mixture0, mixture: ``(T, B, S)``, ``(L-1, T, B, S)``, or None.
+        ups: ``(L-1, T, B, H)``, what goes up after dropout, or None without.
+        outs, fed: ``(T, B, H)``, attention outputs before and after dropout.
+        alphas: ``(T, B, span)``.
+    """
+
+    hs: Tensor
+    states: Tensor
+    gates0: Maybe
+    gates: Maybe
+    inner0: Maybe
+    inner: Maybe
+    mixture0: Maybe
+    mixture: Maybe
+    ups: Maybe
+    outs: Tensor
+    fed: Tensor
+    alphas: Tensor
+
+
+def common(layers, weights: Weights, d: Decode, how: Tiling, backwards: bool) -> dict:
+    """Arguments that both kernels have."""
+    bottom, top = layers[0].cell, layers[-1].cell
+    size = d.h0.size(-1)
+    return {
+        **weights._asdict(),
+        "keys": d.keys,
+        "values": d.values,
+        "drop_layers": d.drop_layers,
+        "drop_out": d.drop_out,
+        "w_out": d.weight_out,
+        "temperature": d.temperature,
+        "batch": d.h0.size(1),
+        "span": d.keys.size(1),
+        "layers": len(layers),
+        "size": size,
+        "stride": size if weights.w_ih0 is None else weights.w_ih0.stride(0),
+        "out_stride": d.weight_out.stride(0),
+        "LOWER": top.lower_cell,
+        "CELLS": bottom.routes,
+        "WAYS": max(16, 1 << max(bottom.routes - 1, 0).bit_length()),
+        **shape_of(bottom, weights.rows0, "0"),
+        **shape_of(top, weights.rows),
+        **tiles(size, how, d.h0.dtype, backwards),
+    }
+
+
+def pointers(arguments: dict, *names: str) -> dict:
+    """``arguments`` with a tensor that is not read in place of what is missing among ``names``.
+
+    Where None would choose another kernel and the pointer is never used, any will do.
+    """
+    other = arguments["hs"]
+    return arguments | {n: other for n in names if arguments.get(n) is None}
+
+
+def forward(d: Decode, weights, names, gx, routed, keep: bool) -> Saved:
+    """The forward loop; gates are kept for the backward where ``keep``."""
+    layers, (steps, batch) = d.layers, gx.shape[:2]
+    depth, size, dtype = len(layers), d.h0.size(-1), d.h0.dtype
+    wide, above = kept(dtype), layers[-1].cell
+    bottom = layers[0].cell
+    new = functools.partial(gx.new_empty, dtype=wide)
+    hs = gx.new_empty(depth, steps + 1, batch, size)
+    states = new(depth, steps + 1, batch, size) if bottom.has_cell or wide != dtype else hs
+    hs[:, 0] = d.h0
+    if states is not hs:
+        states[:, 0] = d.h0 if d.c0 is None else d.c0
+    fed = gx.new_empty(steps, batch, size)
+    gates0 = gates = inner0 = inner = mixture0 = mixture = None
+    if keep:
+        gates0 = gx if dtype == wide else new(gx.shape)
+        gates = new(depth - 1, steps, batch, above.ih_blocks * size)
+        if bottom.inner_blocks:
+            inner0, inner = new(steps, batch, size), new(depth - 1, steps, batch, size)
+        if bottom.routes:
+            mixture0 = new(steps, batch, bottom.routes)
+            mixture = new(depth - 1, *mixture0.shape)
+    saved = Saved(
+        hs=hs,
+        states=states,
+        gates0=gates0,
+        gates=gates,
+        inner0=inner0,
+        inner=inner,
+        mixture0=mixture0,
+        mixture=mixture,
+        ups=None if d.drop_layers is None else hs.new_empty(depth - 1, steps, batch, size),
+        outs=fed if d.drop_out is None else torch.empty_like(fed),
+        fed=fed,
+        alphas=new(steps, batch, d.keys.size(1)),
+    )
+    decode(d, weights, names, saved, gx, routed, (steps + 1) * batch, batch)
+    return saved
+
+
+def decode(d: Decode, weights, names, saved: Saved, gx, routed, plane, hop, feed=None, source=None):
+    """Launch the forward kernel: layers ``plane`` rows apart, steps ``hop``."""
+    steps, batch = gx.shape[:2]
+    size, layers = d.h0.size(-1), d.layers
+    how = tiling(size, batch, chip(gx.device)[0])
+    tables = kernels("kernels").FORWARD
+    arguments = common(layers, weights, d, how, False) | saved._asdict()
+    arguments |= {
+        "gx": gx,
+        "routed": routed,
+        "feed": feed,
+        "padding": d.mask,
+        "source": source,
+        "context": saved.states.new_empty(batch, size),
+        "steps": steps,
+        "batch": batch,
+        "plane": plane,
+        "hop": hop,
+        "FEED": weights.w_ih0 is not None,
+        "cell0": tables[names[0]],
+        "cell": tables[names[-1]],
+    }
+    arguments = pointers(arguments, "w_ih", "w_hh", "bias", "rows", "rows0")
+    module = kernels("decoder")
+    launch(module.decode_forward, module.FORWARD, how, **arguments)
+
+
+class Grads(NamedTuple):
+    """What the backward kernel fills; shapes as of :class:`Saved`, wide where sums are kept.
+
+    Attributes:
+        gates0, gates, products0, products: of the gates' sums and of U h, in the weights' dtype.
+        rows0, rows: ``(tiles, 1 or L-1, rows, H)`` of the elementwise parameters, by tile of rows.
+        mixture0, mixture: of the mixtures' weights, by tile of units (first), or None.
+        states: ``(L, B, H)``.
+        pre: ``(T, B, H)``, of the output before its tanh.
+        scores: ``(T, B, span)``.
+    """
+
+    gates0: Tensor
+    gates: Tensor
+    products0: Tensor
+    products: Tensor
+    rows0: Maybe
+    rows: Maybe
+    mixture0: Maybe
+    mixture: Maybe
+    states: Tensor
+    pre: Tensor
+    scores: Tensor
+
+
+def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, retain: bool) -> Grads:
+    """The backward loop."""
+    hs, states, layers = saved.hs, saved.states, d.layers
+    depth, steps, batch, size = len(layers), hs.size(1) - 1, *hs.shape[2:]
+    how = tiling(size, batch, chip(hs.device)[0])
+    bottom, above = layers[0].cell, layers[-1].cell
+    new, zeros = states.new_empty, states.new_zeros
+    overwrite = hs.dtype == states.dtype and not retain
+    d_gates0, d_gates = (
+        g if overwrite else torch.empty_like(g, dtype=hs.dtype) for g in (saved.gates0, saved.gates)
+    )
+    d_products0, d_products = d_gates0, d_gates
+    if bottom.inner_blocks:
+        d_products0 = hs.new_empty(steps, batch, bottom.hh_blocks * size)
+        d_products = hs.new_empty(depth - 1, steps, batch, above.hh_blocks * size)
+    learned0, learned = (
+        trained(name, rows if rows is None else rows.reshape(-1, *rows.shape[-2:])[0])
+        for name, rows in ((names[0], weights.rows0), (names[-1], weights.rows))
+    )
+    grads = Grads(
+        gates0=d_gates0,
+        gates=d_gates,
+        products0=d_products0,
+        products=d_products,
+        rows0=zeros(how.grid[0], 1, learned0, size) if learned0 else None,
+        rows=zeros(how.grid[0], depth - 1, learned, size) if learned else None,
+        mixture0=parts_like(saved.mixture0, how.grid[1], d.temperature),
+        mixture=parts_like(saved.mixture, how.grid[1], d.temperature),
+        states=zeros(depth, batch, size),
+        pre=hs.new_empty(steps, batch, size),
+        scores=new(steps, batch, d.keys.size(1)),
+    )
+    tables = kernels("kernels").BACKWARD
+    arguments = common(layers, weights, d, how, True)
+    for name in ("gates0", "gates", "inner0", "inner", "mixture0", "mixture", "hs", "states"):
+        arguments[name] = getattr(saved, name)
+    arguments |= {f"d_{name}": tensor for name, tensor in grads._asdict().items()}
+    arguments |= {
+        "outs": saved.outs,
+        "alphas": saved.alphas,
+        "source": None,
+        "grad_out": contiguous(grad_out),
+        "grad_alphas": contiguous(grad_alphas),
+        "d_query": new(batch, size),
+        "d_up": new(batch, size),
+        "steps": steps,
+        "GRADS0": learned0,
+        "GRADS": learned,
+        "PARTS": how.grid[1],
+        "cell0": tables[names[0]],
+        "cell": tables[names[-1]],
+    }
+    del arguments["bias"]
+    arguments = pointers(arguments, "w_ih", "w_hh", "rows", "rows0", "d_rows", "d_rows0")
+    module = kernels("decoder")
+    launch(module.decode_backward, module.BACKWARD, how, **arguments)
+    return grads
+
+
+def parts_like(mixture: Maybe, parts: int, temperature: Maybe) -> Maybe:
+    """Where each tile of units writes its part of the gradient of ``mixture`` (…, B, S)."""
+    if mixture is None or temperature is None:
+        return None
+    return mixture.new_empty(*mixture.shape[:-2], parts, *mixture.shape[-2:])
+
+
+def dense(d: Decode) -> Decode:
+    """``d`` with its tensors as the kernels read them: elements, or those of a row, in order."""
+    names = ("keys", "values", "mask", "drop_layers", "drop_out")
+    changed = {name: contiguous(getattr(d, name)) for name in names}
+    if d.weight_out.stride(-1) != 1:
+        changed["weight_out"] = d.weight_out.contiguous()
+    return replace(d, **changed)

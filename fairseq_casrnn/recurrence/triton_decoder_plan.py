@@ -1,0 +1,99 @@
+"""How the kernels of :mod:`.triton_decoder` are launched: grid, tiles, phases."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from .triton_plan import factors_of, interpreting, launch_together
+from .triton_steps import kernels
+
+WARPS = {"forward": 4, "backward": 8}
+"""Of a program; the backward's share out the sum of a product."""
+STAGES = 3
+"""Steps of a product for which memory is asked before the first has come."""
+ROWS = 32, 64
+"""Heights of tiles: the second where the first does not have all rows on the GPU at once."""
+
+
+class Tiling(NamedTuple):
+    """The grid of programs (tiles of rows, tiles of units) and a program's tile."""
+
+    grid: tuple[int, int]
+    rows: int
+    units: int
+
+
+def tiling(size: int, batch: int, processors: int) -> Tiling | None:
+    """How rows and units are shared out, or None where there is no room.
+
+    The units of a tile depend on the size alone, and of the rows there are two choices, so that
+    batches of all sizes need few kernels.
+    """
+    for units in (16, 32, 64):
+        across = -(-size // units)
+        if across * 4 <= processors or (units == 64 and across <= processors):
+            break
+    else:
+        return None
+    room = processors // across
+    rows = ROWS[0] if batch <= ROWS[0] * room else ROWS[1]
+    return Tiling((min(-(-batch // rows), room), across), rows, units)
+
+
+def tiles(size: int, how: Tiling, dtype: torch.dtype, backwards: bool) -> dict:
+    """The kernels' arguments that say how they work, by name."""
+    together = max(1, min(4, 1 << math.ceil(math.log2(how.rows / how.grid[1]))))
+    halved = 1 if dtype in (torch.float16, torch.bfloat16) else 2
+    if backwards:
+        deep = {"DEPTH": 256 // halved, "SPLIT": WARPS["backward"]}
+    else:
+        deep = {"DEPTH": max(16, min(64 // halved, 1 << (size - 1).bit_length()))}
+    return {
+        "ROWS": how.rows,
+        "UNITS": how.units,
+        "RB": together,
+        "SPAN": 32 // together,
+        "CHUNK": max(16, min(128, 1 << (size - 1).bit_length())),
+        **deep,
+        **factors_of(dtype),
+    }
+
+
+def launch(kernel, phases: tuple[str, ...], how: Tiling, **arguments):
+    """Run a kernel over all steps: whole, or phase by phase in the interpreter.
+
+    Raises:
+        RefusedError: the programs do not fit on the GPU at the same time.
+    """
+    backwards, layers, steps = "bottom" in phases[-1], arguments["layers"], arguments["steps"]
+    device = arguments["hs"].device
+    if interpreting():
+        arguments["count"] = None
+        for t in reversed(range(steps)) if backwards else range(steps):
+            for phase, several, layer in order(phases, layers, backwards):
+                between = (layer, layer + 1) if several else (1, 1)
+                kernel[how.grid](
+                    **arguments, begin=t, end=t + 1, first=between[0], last=between[1], PHASE=phase
+                )
+        return
+    apart = kernels("decoder").APART.value
+    arguments["count"] = torch.zeros(how.grid[0] * apart, dtype=torch.int32, device=device)
+    warps = WARPS["backward" if backwards else "forward"]
+    options = {"PHASE": -1, "num_warps": warps, "num_stages": STAGES}
+    steps = {"begin": 0, "end": steps, "first": 1, "last": layers}
+    launch_together(kernel, how.grid, **arguments, **steps, **options)
+
+
+def order(phases: tuple[str, ...], layers: int, backwards: bool):
+    """The phases of a step, as ``(number, whether of an upper layer, layer)``."""
+    upper = [i for i, phase in enumerate(phases) if phase in ("upper", "between")]
+    for i in range(len(phases)):
+        if i not in upper:
+            yield i, False, 0
+        elif i == upper[0]:
+            for layer in range(layers - 1, 0, -1) if backwards else range(1, layers):
+                for phase in upper:
+                    yield phase, True, layer
