@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from .triton_plan import factors_of, interpreting, launch_together
+from .triton_plan import factors_of, interpreting, launch_together, zeros
 from .triton_steps import kernels
 
 WARPS = {"forward": 4, "backward": 8}
@@ -69,7 +69,6 @@ def launch(kernel, phases: tuple[str, ...], how: Tiling, **arguments):
         RefusedError: the programs do not fit on the GPU at the same time.
     """
     backwards, layers, steps = "bottom" in phases[-1], arguments["layers"], arguments["steps"]
-    device = arguments["hs"].device
     if interpreting():
         arguments["count"] = None
         for t in reversed(range(steps)) if backwards else range(steps):
@@ -79,8 +78,7 @@ def launch(kernel, phases: tuple[str, ...], how: Tiling, **arguments):
                     **arguments, begin=t, end=t + 1, first=between[0], last=between[1], PHASE=phase
                 )
         return
-    apart = kernels("decoder").APART.value
-    arguments["count"] = torch.zeros(how.grid[0] * apart, dtype=torch.int32, device=device)
+    arguments["count"] = zeros(how.grid[0] * kernels("decoder").APART.value, arguments["hs"].device)
     warps = WARPS["backward" if backwards else "forward"]
     options = {"PHASE": -1, "num_warps": warps, "num_stages": STAGES}
     steps = {"begin": 0, "end": steps, "first": 1, "last": layers}

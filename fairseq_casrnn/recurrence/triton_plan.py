@@ -191,7 +191,11 @@ def stream_counters(device: torch.device, stream: int) -> Counters:
 
 def counters(how: Plan, gates: torch.Tensor) -> torch.Tensor:
     """What the programs of each tile of rows count their steps in, 0, for gates ``(T, B, ·)``."""
-    count, device = -(-gates.size(1) // how.tiles["ROWS"]), gates.device
+    return zeros(-(-gates.size(1) // how.tiles["ROWS"]), gates.device)
+
+
+def zeros(count: int, device: torch.device) -> torch.Tensor:
+    """``count`` counters for one launch on the current stream."""
     if device.type != "cuda" or count > Counters.COUNT or torch.cuda.is_current_stream_capturing():
         return torch.zeros(count, dtype=torch.int32, device=device)
     return stream_counters(device, torch.cuda.current_stream(device).cuda_stream).take(count)

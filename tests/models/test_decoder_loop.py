@@ -52,7 +52,7 @@ every_stepping = pytest.mark.parametrize(
 
 def dropout_mask(*shape, seed):
     generator = torch.Generator().manual_seed(seed)
-    return (torch.rand(*shape, generator=generator, dtype=torch.float64) > 0.4) / 0.6
+    return (torch.rand(*shape, generator=generator, dtype=torch.float64) > 0.4).double() / 0.6
 
 
 def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H, batch=B):

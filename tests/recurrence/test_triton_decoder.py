@@ -1,0 +1,209 @@
+"""The decoder's kernels of the engine triton, beside what models/test_decoder_loop.py tests."""
+
+import itertools
+import os
+import signal
+import traceback
+from dataclasses import replace
+
+import pytest
+import torch
+from helpers import FAMILIES, HALVES, assert_close, every_family, gradients, weighted
+from models.test_decoder_loop import in_single, make
+
+from fairseq_casrnn.recurrence import (
+    attention_triton,
+    decoding,
+    triton_decoder_loop,
+    triton_decoder_plan,
+    triton_loop,
+)
+from fairseq_casrnn.recurrence.attention import Layer, run_reference
+from fairseq_casrnn.recurrence.triton_plan import RefusedError
+
+from .test_triton import INTERPRETING
+from .test_triton_compiling import compiled_only  # noqa: F401
+
+interpreted = pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")
+SMALL = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def single(case, **options):
+    """A problem in float32 and its leaves."""
+    decode, named = make(case, **options)
+    leaves = {name: tensor.detach().float().requires_grad_() for name, tensor in named.items()}
+    return in_single(decode, leaves), leaves
+
+
+def agrees(decode, named, tolerance=SMALL):
+    """Outputs and gradients are the reference's."""
+    results = attention_triton.run(decode), run_reference(decode)
+    assert_close(*results, tolerance)
+    grads = [gradients(weighted(result), named.values()) for result in results]
+    assert_close(*grads, {**tolerance, "atol": 10 * tolerance["atol"]}, names=list(named))
+
+
+def together(kernel, grid, /, **arguments):
+    """In place of ``launch_together``: each program is interpreted in a process of its own."""
+    from triton.runtime.interpreter import GridExecutor, interpreter_builder
+
+    options = ("num_warps", "num_stages")
+    arguments = {name: value for name, value in arguments.items() if name not in options}
+    for value in arguments.values():
+        if isinstance(value, torch.Tensor):
+            value.share_memory_()
+    children = []
+    set_dim, set_idx = interpreter_builder.set_grid_dim, interpreter_builder.set_grid_idx
+    for x, y in itertools.product(*map(range, grid)):
+        child = os.fork()
+        if child:
+            children.append(child)
+            continue
+        try:
+            signal.alarm(200)  # a program that waits for ever is killed
+            interpreter_builder.set_grid_dim = lambda *_: set_dim(*grid, 1)
+            interpreter_builder.set_grid_idx = lambda *_, x=x, y=y: set_idx(x, y, 0)
+            GridExecutor._restore_args_dev = lambda *_: None  # written in place
+            kernel[1, 1](**arguments)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
+
+
+@interpreted
+@pytest.mark.parametrize("name", ["cas_lstm", "stacked_gru", "second_order_lstm"])
+def test_programs_wait_for_each_other(name, monkeypatch):
+    """As on a GPU: all programs run at once, from the first step to the last."""
+    case = next(case for case in FAMILIES if case.name == name)
+    decode, named = single(case, layers=2, size=20, batch=35, mask=None)
+    with torch.no_grad():
+        for leaf in named.values():
+            leaf.mul_(0.4)
+    monkeypatch.setattr(triton_decoder_plan, "interpreting", lambda: False)
+    monkeypatch.setattr(triton_decoder_plan, "launch_together", together)
+    agrees(decode, named)
+
+
+@interpreted
+def test_more_tiles_of_rows_than_programs(monkeypatch):
+    """Programs go on to further rows; sources of several parts, more rows than one at once."""
+    tiling = triton_decoder_plan.tiling
+
+    def few(*args):
+        how = tiling(*args)
+        return how._replace(grid=(1, how.grid[1]))
+
+    monkeypatch.setattr(triton_decoder_loop, "tiling", few)
+    tiles = triton_decoder_loop.tiles
+    monkeypatch.setattr(
+        triton_decoder_loop, "tiles", lambda *args: tiles(*args) | {"SPAN": 2, "CHUNK": 16}
+    )
+    case = next(case for case in FAMILIES if case.name == "cas_lstm")
+    mask = torch.arange(5).unsqueeze(0) >= torch.arange(70).unsqueeze(1) % 5 + 1
+    decode, named = single(case, layers=2, size=20, batch=70, mask=mask)
+    with torch.no_grad():
+        for leaf in named.values():
+            leaf.mul_(0.4)
+    agrees(decode, named)
+
+
+@interpreted
+@every_family
+@pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
+def test_half_precision_keeps_states_and_sums_in_single(case, dtype):
+    """Beside the same loop in float32 on weights and inputs that are rounded alike."""
+    decode, named = make(case, layers=2)
+    half = {name: tensor.detach().to(dtype).requires_grad_() for name, tensor in named.items()}
+    wide = {name: tensor.detach().float().requires_grad_() for name, tensor in half.items()}
+    ours = in_single(decode, half)
+    ours = replace(ours, drop_layers=ours.drop_layers.to(dtype), drop_out=ours.drop_out.to(dtype))
+    theirs = in_single(decode, wide)
+    masks = {name: getattr(ours, name).float() for name in ("drop_layers", "drop_out")}
+    results = attention_triton.run(ours), run_reference(replace(theirs, **masks))
+    assert {part.dtype for part in results[0]} == {dtype}
+    assert_close([part.float() for part in results[0]], results[1], HALVES[dtype])
+    grads = gradients(weighted(results[0]), half.values())
+    assert {grad.dtype for grad in grads} == {dtype}
+    expected = gradients(weighted(results[1]), wide.values())
+    for grad, other, name in zip(grads, expected, named, strict=True):
+        error = (grad.float() - other).norm()
+        assert error <= 2 * HALVES[dtype]["rtol"] * other.norm(), name
+
+
+@every_family
+def test_kernels_compile_for_a_gpu(case, compiled_only):  # noqa: F811
+    """Two for all batches, lengths and depths, whose programs are launched together."""
+    for dtype in (torch.float32, torch.bfloat16)[case.name != "cas_lstm" :]:
+        texts = set()
+        for steps, batch, layers in ((2, 3, 2), (3, 5, 3)):
+            decode, named = make(case, layers=layers, steps=steps, batch=batch, mask=None, size=32)
+            leaves = {k: t.detach().to(dtype).requires_grad_() for k, t in named.items()}
+            decode = in_single(decode, leaves)
+            masks = {name: getattr(decode, name).to(dtype) for name in ("drop_layers", "drop_out")}
+            del compiled_only[:]
+            out, _ = attention_triton.run(replace(decode, **masks))
+            out.sum().backward()
+            assert [k.name for k in compiled_only] == ["decode_forward", "decode_backward"]
+            assert all(k.metadata.launch_cooperative_grid for k in compiled_only)
+            texts |= {k.asm["ptx"] for k in compiled_only}
+        assert len(texts) == 2
+
+
+def test_reasons_to_leave_it_to_eager(monkeypatch):
+    monkeypatch.setattr(triton_loop, "interpreting", lambda: True)
+    monkeypatch.setattr(attention_triton, "interpreting", lambda: True)
+    cas = next(case for case in FAMILIES if case.name == "cas_lstm")
+    decode, _ = make(cas)
+    assert attention_triton.why_unsupported(decode) is None
+    other, _ = make(next(case for case in FAMILIES if case.name == "dg_lstm"))
+    mixed = replace(decode, layers=[*decode.layers[:2], other.layers[2]])
+    assert attention_triton.why_unsupported(mixed) == "the upper layers are of several kinds"
+    mixed = replace(decode, keys=decode.keys.float())
+    assert attention_triton.why_unsupported(mixed) == "the tensors are of several dtypes"
+    monkeypatch.setattr(attention_triton, "meets", lambda _: False)
+    assert "cannot wait for each other" in attention_triton.why_unsupported(decode)
+    monkeypatch.setattr(attention_triton, "meets", lambda _: True)
+    monkeypatch.setattr(attention_triton, "chip", lambda _: (0, 0))
+    assert "has no room" in attention_triton.why_unsupported(decode)
+
+
+def test_a_refused_launch_is_left_to_eager(messages, monkeypatch):
+    """As where other work holds a part of the GPU."""
+    decode, _ = make(FAMILIES[0])
+
+    def refuse(_):
+        raise RefusedError("too many blocks in cooperative launch")
+
+    monkeypatch.setattr(decoding, "engine_name", lambda *_: "triton")
+    monkeypatch.setattr(attention_triton, "why_unsupported", lambda _: None)
+    monkeypatch.setattr(attention_triton, "run", refuse)
+    assert_close(decoding.run("triton", decode), run_reference(decode))
+    assert any("leaves this to 'eager'" in m and "too many blocks" in m for m in messages())
+
+
+@pytest.mark.parametrize("size", [1, 33, 256, 300, 650, 1024, 2048])
+def test_two_heights_of_tiles(size):
+    """And all units have a program, all programs a multiprocessor."""
+    rows = set()
+    for batch in (*range(1, 64), *range(64, 4000, 37)):
+        how = triton_decoder_plan.tiling(size, batch, 132)
+        assert how.grid[0] * how.grid[1] <= 132
+        assert (how.grid[1] - 1) * how.units < size <= how.grid[1] * how.units
+        assert (how.grid[0] - 1) * how.rows < batch
+        rows.add((how.rows, how.units))
+    assert len(rows) <= 2
+    assert triton_decoder_plan.tiling(64 * 133, 1, 132) is None
+
+
+def test_layers_of_one_kind_are_stacked():
+    """The loop over upper layers reads their parameters one after the other."""
+    decode, _ = make(next(case for case in FAMILIES if case.name == "cas_lstm"))
+    weights, names = triton_decoder_loop.gather_weights(decode.layers, decode.embedded.size(-1))
+    assert names[1] == names[2]
+    for j, layer in enumerate(decode.layers[1:]):
+        assert isinstance(layer, Layer)
+        assert torch.equal(weights.w_ih[j], layer.weight_ih)
+        assert torch.equal(weights.w_hh[j], layer.weight_hh)
+        assert torch.equal(weights.bias[j], layer.bias)
