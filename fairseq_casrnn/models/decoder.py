@@ -154,7 +154,9 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
     def of_own_layers(self, state):
         """The encoder's states ``(L', B, C)`` for the decoder's layers ``(L, B, C)``."""
         missing = self.rnn.num_layers - len(state)
-        if missing <= 0:
+        if missing == 0:
+            return state
+        if missing < 0:
             return state[-missing:]
         # Not by a list of numbers: it would be copied to a GPU, which waits.
         return torch.cat([state[:1].expand(missing, -1, -1), state])
