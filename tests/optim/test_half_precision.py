@@ -1,0 +1,69 @@
+"""fairseq's ``FP16Optimizer`` with copies of many tensors at once, beside itself."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.optim import FP16Optimizer
+from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
+from omegaconf import OmegaConf
+
+from fairseq_casrnn.optim.torch_adam import TorchAdamConfig
+
+METHODS = ("_sync_fp16_grads_to_fp32", "_sync_fp32_params_to_fp16", "zero_grad")
+
+
+def build(flat: bool, dtype):
+    """Two layers in half precision, one of whose parameters gets no gradient at first."""
+    torch.manual_seed(0)
+    model = torch.nn.ModuleList([torch.nn.Linear(3, 2), torch.nn.Linear(2, 1)]).to(dtype)
+    options = {"fp16_init_scale": 128, "fp16_scale_window": 5, "fp16_scale_tolerance": 0.0}
+    options |= {"threshold_loss_scale": None, "min_loss_scale": 1e-4}
+    options |= {"fp16_no_flatten_grads": not flat, "bf16": dtype == torch.bfloat16}
+    adam = OmegaConf.create({**vars(TorchAdamConfig()), "lr": [0.05], "_name": "torch_adam"})
+    cfg = SimpleNamespace(optimizer=adam, common=SimpleNamespace(**options))
+    return model, FP16Optimizer.build_optimizer(cfg, list(model.parameters()))
+
+
+def train(flat: bool, dtype) -> list[torch.Tensor]:
+    """Weights, and float32 weights and gradients, after each of some updates."""
+    model, optimizer = build(flat, dtype)
+    seen = []
+    for step in range(4):
+        optimizer.zero_grad()
+        x = torch.full((2, 3), 0.5 + step).to(dtype)
+        y = model[1](model[0](x)) if step else model[0](x)
+        optimizer.backward(y.float().pow(2).sum())
+        optimizer.clip_grad_norm(0.1)
+        optimizer.step()
+        full = optimizer.fp32_params
+        full = list(full.values()) if flat else full
+        seen += [p.detach().clone() for p in (*model.parameters(), *full)]
+        seen += [p.grad.clone() for p in full]
+    optimizer.zero_grad()
+    assert not any(p.grad.any() for p in full)
+    assert all(p.grad is None for p in model.parameters())
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("flat", "dtype"),
+    [(True, torch.float16), (False, torch.float16), (False, torch.bfloat16)],
+    ids=["one-tensor", "float16", "bfloat16"],
+)
+def test_as_fairseqs(flat, dtype, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # the CPU's number
+    ours, calls, copy = None, [], torch._foreach_copy_
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "_foreach_copy_", lambda to, of: calls.append(len(to)) or copy(to, of))
+        ours = train(flat, dtype)
+    # Of four parameters, there and back; the first gradients are fairseq's to copy.
+    assert calls == [4] * 7
+    for name in METHODS:
+        monkeypatch.setattr(
+            _FP16OptimizerMixin, name, getattr(_FP16OptimizerMixin, name).__wrapped__
+        )
+    theirs = train(flat, dtype)
+    assert len(ours) == len(theirs)
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert not torch.equal(ours[0], ours[-len(ours) // 4])
