@@ -16,42 +16,63 @@ def install() -> None:
         wrap(_FP16OptimizerMixin, replacement.__name__, replacement)
 
 
-def tensors(optimizer) -> list[tuple[Tensor, Tensor, Tensor | None]] | None:
-    """Of each parameter: itself, its float32 weights and their gradient, which may lie in one.
+def is_usual(optimizer) -> bool:
+    """Whether all parameters are trained, and on one device; the rest is left to fairseq."""
+    halves = optimizer.fp16_params
+    return all(p.requires_grad for p in halves) and len({p.device for p in halves}) == 1
 
-    None for what fairseq treats in its own way: several devices, parameters that are not trained.
-    """
-    halves, full = optimizer.fp16_params, optimizer.fp32_params
-    if not all(p.requires_grad for p in halves) or len({p.device for p in halves}) != 1:
-        return None
+
+def full_weights(optimizer) -> list[Tensor]:
+    """The float32 weights of each parameter, which may be parts of one tensor."""
     if not optimizer.has_flat_params:
-        return [(p, wide.data, wide.grad) for p, wide in zip(halves, full, strict=True)]
-    whole = full if torch.is_tensor(full) else next(iter(full.values()))
-    sizes = [p.numel() for p in halves]
-    parts = (part.split(sizes) for part in (whole.data, whole.grad.data))
-    return [
-        (p, *(part.view(p.shape) for part in own)) for p, *own in zip(halves, *parts, strict=True)
-    ]
+        return optimizer.fp32_params
+    return parts(optimizer, "weights", whole(optimizer).data)
 
 
+def full_grads(optimizer) -> list[Tensor | None]:
+    """The gradients of :func:`full_weights`."""
+    if not optimizer.has_flat_params:
+        return [p.grad for p in optimizer.fp32_params]
+    return parts(optimizer, "grads", whole(optimizer).grad.data)
+
+
+def whole(optimizer) -> Tensor:
+    """The one tensor of all float32 weights."""
+    full = optimizer.fp32_params
+    return full if torch.is_tensor(full) else next(iter(full.values()))
+
+
+def parts(optimizer, name: str, tensor: Tensor) -> list[Tensor]:
+    """``tensor`` in the shapes of the parameters; kept, for there are many and they stay."""
+    kept = vars(optimizer).setdefault("_parts", {})
+    address, views = kept.get(name, (None, None))
+    if address != tensor.data_ptr():
+        halves = optimizer.fp16_params
+        pieces = tensor.split([p.numel() for p in halves])
+        views = [piece.view(p.shape) for piece, p in zip(pieces, halves, strict=True)]
+        kept[name] = tensor.data_ptr(), views
+    return views
+
+
+@torch.no_grad()
 def _sync_fp16_grads_to_fp32(original, self):
     if not self._needs_sync:
         return
-    found = tensors(self)
-    if found is None or any(p.grad is None or grad is None for p, _, grad in found):
+    grads = [p.grad for p in self.fp16_params]
+    full = full_grads(self) if is_usual(self) else [None]
+    if any(grad is None for grad in (*grads, *full)):
         original(self)
         return
-    torch._foreach_copy_([grad for _, _, grad in found], [p.grad for p, _, _ in found])
+    torch._foreach_copy_(full, grads)
     self._needs_sync = False
 
 
 @torch.no_grad()
 def _sync_fp32_params_to_fp16(original, self):
-    found = tensors(self)
-    if found is None:
+    if is_usual(self):
+        torch._foreach_copy_(list(self.fp16_params), full_weights(self))
+    else:
         original(self)
-        return
-    torch._foreach_copy_([p.data for p, _, _ in found], [wide for _, wide, _ in found])
 
 
 def zero_grad(original, self):

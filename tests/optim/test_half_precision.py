@@ -13,10 +13,11 @@ from fairseq_casrnn.optim.torch_adam import TorchAdamConfig
 METHODS = ("_sync_fp16_grads_to_fp32", "_sync_fp32_params_to_fp16", "zero_grad")
 
 
-def build(flat: bool, dtype):
+def build(flat: bool, dtype, frozen: bool):
     """Two layers in half precision, one of whose parameters gets no gradient at first."""
     torch.manual_seed(0)
     model = torch.nn.ModuleList([torch.nn.Linear(3, 2), torch.nn.Linear(2, 1)]).to(dtype)
+    model[0].bias.requires_grad_(not frozen)
     options = {"fp16_init_scale": 128, "fp16_scale_window": 5, "fp16_scale_tolerance": 0.0}
     options |= {"threshold_loss_scale": None, "min_loss_scale": 1e-4}
     options |= {"fp16_no_flatten_grads": not flat, "bf16": dtype == torch.bfloat16}
@@ -25,9 +26,9 @@ def build(flat: bool, dtype):
     return model, FP16Optimizer.build_optimizer(cfg, list(model.parameters()))
 
 
-def train(flat: bool, dtype) -> list[torch.Tensor]:
+def train(flat: bool, dtype, frozen: bool = False) -> list[torch.Tensor]:
     """Weights, and float32 weights and gradients, after each of some updates."""
-    model, optimizer = build(flat, dtype)
+    model, optimizer = build(flat, dtype, frozen)
     seen = []
     for step in range(4):
         optimizer.zero_grad()
@@ -47,23 +48,28 @@ def train(flat: bool, dtype) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("flat", "dtype"),
-    [(True, torch.float16), (False, torch.float16), (False, torch.bfloat16)],
-    ids=["one-tensor", "float16", "bfloat16"],
+    ("flat", "dtype", "frozen"),
+    [
+        (True, torch.float16, False),
+        (False, torch.float16, False),
+        (False, torch.bfloat16, False),
+        (False, torch.float16, True),
+    ],
+    ids=["one-tensor", "float16", "bfloat16", "frozen"],
 )
-def test_as_fairseqs(flat, dtype, monkeypatch):
+def test_as_fairseqs(flat, dtype, frozen, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # the CPU's number
     ours, calls, copy = None, [], torch._foreach_copy_
     with monkeypatch.context() as patch:
         patch.setattr(torch, "_foreach_copy_", lambda to, of: calls.append(len(to)) or copy(to, of))
-        ours = train(flat, dtype)
-    # Of four parameters, there and back; the first gradients are fairseq's to copy.
-    assert calls == [4] * 7
+        ours = train(flat, dtype, frozen)
+    # Of four parameters, there and back; without a gradient, or frozen, fairseq copies.
+    assert calls == ([] if frozen else [4] * 7)
     for name in METHODS:
         monkeypatch.setattr(
             _FP16OptimizerMixin, name, getattr(_FP16OptimizerMixin, name).__wrapped__
         )
-    theirs = train(flat, dtype)
+    theirs = train(flat, dtype, frozen)
     assert len(ours) == len(theirs)
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
     assert not torch.equal(ours[0], ours[-len(ours) // 4])
