@@ -18,8 +18,6 @@ HEIGHTS = 16, 32
 """Rows of a tile: few, so that a batch is spread over the GPU; more where not all fit at once."""
 DEPTHS = 256, 128
 """Columns that are loaded, and multiplied, at once."""
-WARPS = 8
-"""Of a program; they share out the sum of a product."""
 SUMS = 32 * 16 * 5
 """Elements of products' results that the registers of each warp have room for at once."""
 SPARE = 1024
@@ -123,12 +121,12 @@ def layout(size, batch, blocks, backwards, width, parts, processors, memory) -> 
     )
     groups = -(-results * rows * units // SUMS)
     group = -(-results // groups)
-    tiles = {"ROWS": rows, "UNITS": units, "SPLIT": WARPS, "GROUP": group}
+    tiles = {"ROWS": rows, "UNITS": units, "SPLIT": rows // 4, "GROUP": group, "AHEAD": 8 // width}
     # The fewest columns beyond the end, in as few parts as possible.
     depth = min(DEPTHS, key=lambda n: -(-summed // n) * n)
     kept = -(-summed // depth) * depth * units * results * width * parts
-    # Beside them a part of the rows, or the results of all warps for four blocks at once.
-    scratch = max(rows * depth, WARPS * rows * units * (4 if group > 3 else 1)) * 4
+    # Beside them a part of the rows, or what all warps have summed for a block.
+    scratch = max(rows * depth, rows // 4 * rows * units) * 4
     if kept + scratch + SPARE <= memory:
         return tiles | {"DEPTH": depth, "RESIDENT": True}
     depth = DEPTHS[-1]
@@ -215,7 +213,7 @@ def launch(kernel, how: Plan, /, backwards: bool = False, **arguments) -> None:
         for t in reversed(range(steps)) if backwards else range(steps):
             kernel[how.grid](**arguments, begin=t, end=t + 1, BARRIER=False)
         return
-    options = {"begin": 0, "end": steps, "BARRIER": True, "num_warps": WARPS}
+    options = {"begin": 0, "end": steps, "BARRIER": True, "num_warps": how.tiles["SPLIT"]}
     launch_together(kernel, how.grid, **arguments, **options)
 
 

@@ -12,7 +12,9 @@ What no other program reads is stored, and what does not depend on the neighbour
 the next, between arriving at the barrier and waiting there.
 
 The warps of a program share out the sum of a product, not its result: products have SPLIT parts as
-a third dimension. So each reads its own part of h and of U, which no other needs.
+a third dimension. So each reads its own part of h and of U, which no other needs. Tiles are loaded
+as matrices whose rows are ordered so that Triton lays them out in shared memory part by part;
+otherwise eight rows of a part would lie in the same bank.
 
 Triton's interpreter runs one program after another. There a launch without a barrier (``BARRIER``
 false) stores the initial states (``end`` = ``begin`` = 0), and others each make one step.
@@ -107,43 +109,63 @@ def add_product(x, u, total, PRECISION: tl.constexpr):
 
 @triton.jit
 def load_rows(
-    pointer, inside, first, width: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+    pointer, start, batch, first, width: tl.constexpr, stride: tl.constexpr, ROWS: tl.constexpr,
+    DEPTH: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """DEPTH columns from ``first`` on, of ``width``: ``(SPLIT, ROWS, DEPTH/SPLIT)``.
+    """DEPTH columns from ``first`` on, of ``width``, of the tile of rows from ``start`` on, which
+    lie ``stride`` apart: ``(SPLIT*ROWS, DEPTH/SPLIT)``.
 
     Other programs wrote them: not from this multiprocessor's own cache.
     """
     part: tl.constexpr = DEPTH // SPLIT
-    column = first + tl.arange(0, SPLIT)[:, None, None] * part + tl.arange(0, part)[None, None, :]
-    mask = inside[None, :, :] & (column < width)
-    x = tl.load(pointer[None, :, :] + column, mask=mask, other=0.0, cache_modifier=".cg")
+    index = tl.arange(0, SPLIT * ROWS)[:, None]
+    row, column = start + index % ROWS, first + index // ROWS * part + tl.arange(0, part)[None, :]
+    at = pointer + row * stride + column
+    mask = (row < batch) & (column < width)
+    return tl.load(at, mask=mask, other=0.0, cache_modifier=".cg")
+
+
+@triton.jit
+def row_factors(
+    x, ROWS: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr
+):
+    """What :func:`load_rows` returns as factors ``(SPLIT, ROWS, DEPTH/SPLIT)``."""
+    x = tl.reshape(x, (SPLIT, ROWS, x.shape[0] * x.shape[1] // (SPLIT * ROWS)))
     return factors(x, FACTOR, PRECISION)
 
 
 @triton.jit
 def load_weights(
-    weight, unit, first, size: tl.constexpr, width: tl.constexpr, ACROSS: tl.constexpr,
-    ALONG: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    weight, start, first, size: tl.constexpr, width: tl.constexpr, ACROSS: tl.constexpr,
+    ALONG: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
     FACTOR: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """What these columns are multiplied with: ``(SPLIT, DEPTH/SPLIT, UNITS)``.
-
-    Units lie ACROSS apart, what belongs to a column ALONG.
+    """What these columns are multiplied with, for UNITS units from ``start`` on:
+    ``(SPLIT, DEPTH/SPLIT, UNITS)``. Units lie ACROSS apart, what belongs to a column ALONG.
     """
     part: tl.constexpr = DEPTH // SPLIT
-    column = first + tl.arange(0, SPLIT)[:, None, None] * part + tl.arange(0, part)[None, :, None]
-    unit = unit[None, :, :]
+    if ALONG == 1:
+        row = tl.arange(0, UNITS * SPLIT)[:, None]
+        unit = start + row // SPLIT
+        column = first + row % SPLIT * part + tl.arange(0, part)[None, :]
+    else:
+        row = tl.arange(0, DEPTH)[:, None]
+        unit = start + tl.arange(0, UNITS)[None, :]
+        column = first + row % SPLIT * part + row // SPLIT
     mask = (column < width) & (unit < size)
     u = tl.load(weight + column * ALONG + unit * ACROSS, mask=mask, other=0.0)
+    if ALONG == 1:
+        u = tl.permute(tl.reshape(u, (UNITS, SPLIT, part)), (1, 2, 0))
+    else:
+        u = tl.permute(tl.reshape(u, (part, SPLIT, UNITS)), (1, 0, 2))
     return factors(u, FACTOR, PRECISION)
 
 
 @triton.jit
 def keep_weights(
-    weight, unit, size: tl.constexpr, COUNT: tl.constexpr, width: tl.constexpr,
-    ACROSS: tl.constexpr, ALONG: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
+    weight, start, size: tl.constexpr, COUNT: tl.constexpr, width: tl.constexpr,
+    ACROSS: tl.constexpr, ALONG: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
+    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
 ):  # fmt: skip
     """A tuple of all that :func:`multiply` needs of U, or an empty one where it is not RESIDENT."""
     kept = ()
@@ -151,36 +173,43 @@ def keep_weights(
         for first in tl.static_range(0, width, DEPTH):
             for n in tl.static_range(COUNT):
                 u = load_weights(
-                    weight + n * size * size, unit, first, size, width, ACROSS, ALONG,
-                    DEPTH, SPLIT, FACTOR, PRECISION,
+                    weight + n * size * size, start, first, size, width, ACROSS, ALONG,
+                    UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                 )  # fmt: skip
                 kept = kept + (u,)
     return kept
 
 
 @triton.jit
-def sum_parts(totals, COUNT: tl.constexpr):
-    """The sums over the first axis; of four at once, for warps have to wait for each other."""
+def sum_parts(
+    totals, COUNT: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, SPLIT: tl.constexpr
+):
+    """The sums over the first axis, SPLIT being 4 or 8.
+
+    tl.sum would have each warp write to an eighth of the banks, and take ten times as long.
+    """
     sums = ()
-    for n in tl.static_range(0, COUNT // 4 * 4, 4):
-        four = tl.join(tl.join(totals[n], totals[n + 1]), tl.join(totals[n + 2], totals[n + 3]))
-        first, second = tl.split(tl.sum(four, axis=0))
-        sums = sums + tl.split(first) + tl.split(second)
-    for n in tl.static_range(COUNT // 4 * 4, COUNT):
-        sums = sums + (tl.sum(totals[n], axis=0),)
+    for n in tl.static_range(COUNT):
+        x = tl.permute(totals[n], (1, 2, 0))
+        if SPLIT == 8:
+            first, second = tl.split(tl.reshape(x, (ROWS, UNITS, 4, 2)))
+            x = first + second
+        first, second = tl.split(tl.reshape(x, (ROWS, UNITS, 2, 2)))
+        first, second = tl.split(first + second)
+        sums = sums + (first + second,)
     return sums
 
 
 @triton.jit
 def multiply(
-    pointer, inside, weight, unit, kept, size: tl.constexpr, FIRST: tl.constexpr,
-    COUNT: tl.constexpr, KEPT: tl.constexpr, width: tl.constexpr, ACROSS: tl.constexpr,
-    ALONG: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
-    SUM: tl.constexpr,
+    pointer, row, batch, weight, start, kept, size: tl.constexpr, FIRST: tl.constexpr,
+    COUNT: tl.constexpr, KEPT: tl.constexpr, width: tl.constexpr, stride: tl.constexpr,
+    ACROSS: tl.constexpr, ALONG: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr,
+    DEPTH: tl.constexpr, AHEAD: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr,
+    PRECISION: tl.constexpr, RESIDENT: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
-    """Products of the rows at ``pointer``, ``width`` wide, with COUNT of KEPT blocks of weights,
-    from FIRST on.
+    """Products of rows from ``row`` on, at ``pointer``, with COUNT of KEPT blocks of weights from
+    FIRST on.
 
     Returns:
         a tuple of COUNT tiles ``(ROWS, UNITS)``.
@@ -189,30 +218,35 @@ def multiply(
     for _ in tl.static_range(COUNT):
         totals = totals + (tl.zeros((SPLIT, ROWS, UNITS), SUM),)
     if RESIDENT:
-        x = load_rows(pointer, inside, 0, width, DEPTH, SPLIT, FACTOR, PRECISION)
+        tiles = ()
+        for first in tl.static_range(0, min(AHEAD * DEPTH, width), DEPTH):
+            x = load_rows(pointer, row, batch, first, width, stride, ROWS, DEPTH, SPLIT)
+            tiles = tiles + (x,)
         for first in tl.static_range(0, width, DEPTH):
-            following = x
-            if first + DEPTH < width:  # is on its way while x is multiplied
-                following = load_rows(
-                    pointer, inside, first + DEPTH, width, DEPTH, SPLIT, FACTOR, PRECISION
+            if first + AHEAD * DEPTH < width:  # is on its way while others are multiplied
+                x = load_rows(
+                    pointer, row, batch, first + AHEAD * DEPTH, width, stride, ROWS, DEPTH, SPLIT
                 )
+                tiles = tiles + (x,)
+            x = row_factors(tiles[first // DEPTH], ROWS, SPLIT, FACTOR, PRECISION)
             sums = ()
             for n in tl.static_range(COUNT):
                 u = kept[first // DEPTH * KEPT + FIRST + n]
                 sums = sums + (add_product(x, u, totals[n], PRECISION),)
-            totals, x = sums, following
+            totals = sums
     else:
         for first in tl.range(0, width, DEPTH, num_stages=3):
-            x = load_rows(pointer, inside, first, width, DEPTH, SPLIT, FACTOR, PRECISION)
+            x = load_rows(pointer, row, batch, first, width, stride, ROWS, DEPTH, SPLIT)
+            x = row_factors(x, ROWS, SPLIT, FACTOR, PRECISION)
             sums = ()
             for n in tl.static_range(COUNT):
                 u = load_weights(
-                    weight + (FIRST + n) * size * size, unit, first, size, width, ACROSS, ALONG,
-                    DEPTH, SPLIT, FACTOR, PRECISION,
+                    weight + (FIRST + n) * size * size, start, first, size, width, ACROSS, ALONG,
+                    UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                 )  # fmt: skip
                 sums = sums + (add_product(x, u, totals[n], PRECISION),)
             totals = sums
-    return sum_parts(totals, COUNT)
+    return sum_parts(totals, COUNT, ROWS, UNITS, SPLIT)
 
 
 @triton.jit(do_not_specialize=["begin", "end", "batch", "steps", "given"])
@@ -221,31 +255,33 @@ def forward_sequence(
     begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
-    GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
-    BARRIER: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, AHEAD: tl.constexpr,
+    SPLIT: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+    RESIDENT: tl.constexpr, BARRIER: tl.constexpr,
 ):  # fmt: skip
     """Steps from begin to end; see :func:`.triton_tiles.forward_tile`.
 
     weight is U ``(PRODUCTS*H, H)``. From h0 and c0 ``(B, H)``, c0 None for a cell without c, the
     first of hs and states are stored where begin is 0. count ``(tiles of rows,)`` is 0.
     """
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
+    start = tl.program_id(1) * UNITS
+    unit = start + tl.arange(0, UNITS)[None, :]
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
     kept = keep_weights(
-        weight, unit, size, PRODUCTS, size, size, 1, DEPTH, SPLIT, FACTOR, PRECISION, RESIDENT
-    )
+        weight, start, size, PRODUCTS, size, size, 1, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+        RESIDENT,
+    )  # fmt: skip
     for index in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
         row, inside, mask = tile(index, batch, unit, size, ROWS)
         first = begin.to(tl.int64) * batch + row
         final = load_last(last, given, steps, row, inside)
         here = row * size + unit
-        start = mask & (begin == 0)
-        state = load(h0 + here, start, gates)
-        tl.store(hs + here, state.to(hs.dtype.element_ty), mask=start)
+        initial = mask & (begin == 0)
+        state = load(h0 + here, initial, gates)
+        tl.store(hs + here, state.to(hs.dtype.element_ty), mask=initial)
         if c0 is not None:
-            state = load(c0 + here, start, gates)
-        tl.store(states + here, state, mask=start)
+            state = load(c0 + here, initial, gates)
+        tl.store(states + here, state, mask=initial)
         if BARRIER:
             arrive(count + index)
         else:
@@ -257,12 +293,13 @@ def forward_sequence(
             wait(count + index, tl.num_programs(1))
         for t in range(begin, end):
             at = first + (t - begin) * batch
+            before = hs + (begin.to(tl.int64) + (t - begin)) * batch * size
             products = ()
             for k in tl.static_range(0, PRODUCTS, GROUP):
                 products = products + multiply(
-                    hs + at * size, inside, weight, unit, kept, size, k, min(GROUP, PRODUCTS - k),
-                    PRODUCTS, size, size, 1, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
-                    RESIDENT, state.dtype,
+                    before, index * ROWS, batch, weight, start, kept, size, k,
+                    min(GROUP, PRODUCTS - k), PRODUCTS, size, size, size, 1, ROWS, UNITS, DEPTH,
+                    AHEAD, SPLIT, FACTOR, PRECISION, RESIDENT, state.dtype,
                 )  # fmt: skip
             a, u_h, state, h = forward_tile(
                 sums, others, products, state, p, BLOCKS, ADDED, inner is not None, CELLS, cell
@@ -289,9 +326,9 @@ def backward_sequence(
     grad_h, grad_c, grad_hn, grad_cn, last, given, d_state, count, begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
-    GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
-    BARRIER: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, AHEAD: tl.constexpr,
+    SPLIT: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+    RESIDENT: tl.constexpr, BARRIER: tl.constexpr,
 ):  # fmt: skip
     """Steps from end back to begin; see :func:`.triton_tiles.backward_tile`.
 
@@ -299,12 +336,13 @@ def backward_sequence(
     there are steps from ``end`` on. The gradient of h0 is left to be made of d_products, which are
     the first blocks of d_gates in a cell without inner. count ``(tiles of rows,)`` is 0.
     """
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
+    start = tl.program_id(1) * UNITS
+    unit = start + tl.arange(0, UNITS)[None, :]
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
     width: tl.constexpr = PRODUCTS * size
     stride: tl.constexpr = BLOCKS * size if inner is None else width
     kept = keep_weights(
-        weight, unit, size, 1, width, 1, size, DEPTH, SPLIT, FACTOR, PRECISION, RESIDENT
+        weight, start, size, 1, width, 1, size, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, RESIDENT
     )
     for index in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
         row, inside, mask = tile(index, batch, unit, size, ROWS)
@@ -323,10 +361,12 @@ def backward_sequence(
         )  # fmt: skip
         for back in range(end - begin):
             at = top - back * batch
+            after = end - back
             products = multiply(
-                d_products + (at + batch) * stride, inside & (end - back < steps), weight, unit,
-                kept, size, 0, 1, 1, width, 1, size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
-                RESIDENT, new.dtype,
+                d_products + after.to(tl.int64) * batch * stride, index * ROWS,
+                tl.where(after < steps, batch, 0), weight, start, kept, size, 0, 1, 1, width,
+                stride, 1, size, ROWS, UNITS, DEPTH, AHEAD, SPLIT, FACTOR, PRECISION, RESIDENT,
+                new.dtype,
             )  # fmt: skip
             d_h, past = products[0] + grads[0], saved[1]
             d_a, d_inner, d_others, d_new, d_p = backward_tile(
