@@ -7,21 +7,19 @@ no GPU is needed. Seconds are a processor's, so that other processes matter litt
 takes half a second more. ``stack`` is what spilled registers take, in bytes a thread. The cell is
 that of an upper layer, so that it reads the cell below.
 
-Beyond the usual options, --batch and --steps choose the input's shape, which should not matter.
+--batch and --steps choose the input's shape; a batch decides between two heights of tiles.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import subprocess
 import tempfile
 from pathlib import Path
 from unittest import mock
-
-os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="casrnn-compiling-")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import machine
 import torch
@@ -115,36 +113,27 @@ def train(name: str, size: int, dtype: torch.dtype, batch: int, steps: int) -> N
     hs.sum().backward()
 
 
-def measure(args) -> list[list[str]]:
-    """The table's rows."""
-    compiled, rows = Compiled(), []
-    triton.runtime.driver.set_active(NoGPU())
-    triton.knobs.compilation.listener = compiled.listen
-    with (
-        mock.patch.object(triton_loop, "interpreting", return_value=True),
-        mock.patch.object(triton.JITFunction, "run", lambda *a, **kw: compiled.run(*a, **kw)),
-    ):
-        for size in args.sizes:
-            for precision in args.precisions:
-                dtype, products = PRECISIONS[precision]
-                torch.set_float32_matmul_precision(products)
-                for name in args.cells:
-                    train(name, size, dtype, args.batch, args.steps)
-                    for kernel, seconds, stages in compiled.take():
-                        registers, stack = resources(kernel)
-                        rows.append([
-                            kernel.name, name, str(size), precision, f"{seconds:.1f}",
-                            f"{stages['cubin']:.1f}", f"{kernel.asm['ptx'].count(chr(10)):,}",
-                            str(registers), str(stack), f"{kernel.metadata.shared / 1024:.0f}",
-                        ])  # fmt: skip
-                        print(f"| {' | '.join(rows[-1])} |", flush=True)
-    return rows
+def measure(size: int, precision: str, name: str, args, compiled: Compiled) -> None:
+    """Print a line for each kernel of a layer."""
+    dtype, products = PRECISIONS[precision]
+    torch.set_float32_matmul_precision(products)
+    train(name, size, dtype, args.batch, args.steps)
+    for kernel, seconds, stages in compiled.take():
+        registers, stack = resources(kernel)
+        lines, shared = kernel.asm["ptx"].count("\n"), kernel.metadata.shared / 1024
+        row = [kernel.name, name, size, precision, f"{seconds:.1f}", f"{stages['cubin']:.1f}"]
+        row += [f"{lines:,}", registers, stack, f"{shared:.0f}"]
+        print(f"| {' | '.join(map(str, row))} |", flush=True)
+
+
+def sizes(text: str) -> list[int]:
+    """Comma-separated hidden sizes, for argparse."""
+    return [machine.positive(part) for part in text.split(",")]
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    sizes = lambda text: [machine.positive(part) for part in text.split(",")]  # noqa: E731
     parser.add_argument("--sizes", type=sizes, default=[256, 1024], help="of the hidden state")
     parser.add_argument("--cells", type=machine.names_of(FAMILIES), default=["cas_lstm"])
     precisions = machine.names_of(PRECISIONS)
@@ -153,8 +142,18 @@ def main() -> None:
     parser.add_argument("--steps", type=machine.positive, default=2)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}")
-    measure(args)
+    print(machine.table(COLUMNS, []), end="")
+    compiled = Compiled()
+    triton.runtime.driver.set_active(NoGPU())
+    triton.knobs.compilation.listener = compiled.listen
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(triton_loop, "interpreting", return_value=True),
+        mock.patch.object(triton.JITFunction, "run", lambda *a, **kw: compiled.run(*a, **kw)),
+    ):
+        triton.knobs.cache.dir = folder
+        for job in itertools.product(args.sizes, args.precisions, args.cells):
+            measure(*job, args, compiled)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ COMMANDS = {
         "the best hypotheses under tuned weights, and their BLEU",
     ),
     "tag": ("fairseq_casrnn.evaluation.tag", "tag the words of lines of text"),
+    "warm-up": ("fairseq_casrnn.warm_up", "compile ahead the GPU's kernels of a training"),
     "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),
 }
 

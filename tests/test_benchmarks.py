@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,6 +46,19 @@ def test_layers(monkeypatch, both):
     for row in rows(text)[2:6]:
         ms, step = map(float, row[1:3])
         assert step == pytest.approx(1000 * ms / (3 * layers.DEPTH), abs=0.05 * 1000 / 6 + 0.05)
+
+
+@pytest.mark.skipif("triton" not in recurrence.ENGINES, reason="Triton is not installed")
+def test_compiling():
+    """In a process of its own, for it tells Triton that there is a GPU."""
+    options = ["--sizes", "16", "--cells", "stacked_gru,cas_lstm", "--precisions", "bf16"]
+    command = [sys.executable, str(BENCHMARKS / "compiling.py"), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    table = rows(done.stdout)[2:]
+    ways = ["forward_sequence", "backward_sequence"]
+    names = [[f"| {way}", name] for name in ("stacked_gru", "cas_lstm") for way in ways]
+    assert [row[:2] for row in table] == names
+    assert all(16 < int(row[7]) <= 255 and int(row[8]) == 0 for row in table)
 
 
 def test_arithmetic_counts_what_a_token_is_multiplied_with():

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 
+from . import triton_compiling
 from .cpp import kernel_params
 from .inputs import kept
 from .triton_plan import GIVEN, Plan, RefusedError, launch, plan
@@ -26,6 +27,7 @@ TILE = 4, 128
 @functools.cache
 def kernels(kind: str):
     """The module ``triton_kind``; reading it needs Triton and takes a second."""
+    triton_compiling.listen()
     return importlib.import_module(f"{__package__}.triton_{kind}")
 
 

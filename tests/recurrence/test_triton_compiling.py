@@ -1,5 +1,6 @@
 """Kernels of the engine triton, compiled for a GPU where there is none."""
 
+import functools
 import importlib
 import itertools
 import re
@@ -12,7 +13,7 @@ from helpers import FAMILIES, every_case
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import SentenceStateLSTM
-from fairseq_casrnn.recurrence import triton_loop, triton_plan, triton_steps
+from fairseq_casrnn.recurrence import triton_compiling, triton_loop, triton_plan, triton_steps
 from fairseq_casrnn.recurrence.cross_entropy import LossSpec, cross_entropy
 
 from .test_cpp import layer_of
@@ -188,6 +189,26 @@ def test_the_cross_entropy(dtype, compiled_only):
         assert ".target sm_90" in kernel.asm["ptx"]
         assert re.search(r"ld\.global\S*\.v4\.b32", kernel.asm["ptx"])
         assert not re.search(r"\b(STL|LDL)\b", kernel.asm["sass"])  # no spills
+
+
+def test_compiling_is_announced_once(compiled_only, messages, monkeypatch, tmp_path):
+    """And not where the kernels are read from the disk."""
+    knobs = importlib.import_module("triton").knobs
+    monkeypatch.setattr(knobs.cache, "dir", str(tmp_path))
+    others = []
+    listener = functools.partial(triton_compiling.compiled, lambda **given: others.append(given))
+    monkeypatch.setattr(knobs.compilation, "listener", listener)
+    cell, tensors = layer_of(FAMILIES[0], 2, 3, 5, torch.float32)
+    counts = []
+    for _ in range(2):
+        triton_compiling.announce.cache_clear()
+        kernels = triton_steps.kernels("sequences")
+        for function in (kernels.forward_sequence, kernels.backward_sequence):
+            function.device_caches.clear()
+        run("triton", cell, tensors, device="cpu")
+        counts.append(sum("compiles kernels" in m and str(tmp_path) in m for m in messages()))
+    assert counts == [1, 1]
+    assert [given["cache_hit"] for given in others] == [False, False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,81 @@
+"""Compile ahead the kernels that a training needs on this machine's GPU.
+
+Triton compiles a kernel when it is first launched, and keeps it on disk. So the training itself is
+started, for one update each: in every dtype asked for, with few sentences a batch and with as many
+as its options allow, for kernels differ by both. These run at the same time, in processes of their
+own, and save nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError, one_sentence
+
+DTYPES = {"float32": [], "float16": ["--fp16"], "bfloat16": ["--bf16"]}
+PROGRAM = [sys.executable, "-m", "fairseq_cli.train"]
+ONE_UPDATE = ["--max-update=1", "--no-save", "--disable-validation", "--no-progress-bar"]
+FEW = ["--batch-size=8"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its parser."""
+    parser.add_argument(
+        "--dtype",
+        type=dtypes,
+        default=[],
+        help=f"some of {', '.join(DTYPES)}, with commas between; default: as the options say",
+    )
+    parser.add_argument(
+        "training", nargs=argparse.REMAINDER, help="DATA --arch NAME and all else for fairseq-train"
+    )
+
+
+def dtypes(text: str) -> list[str]:
+    """Comma-separated names of dtypes, for argparse."""
+    for name in text.split(","):
+        if name not in DTYPES:
+            raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(DTYPES)}")
+    return text.split(",")
+
+
+def commands(training: list[str], names: list[str], folder: str) -> list[list[str]]:
+    """The trainings of one update each; ``folder`` is empty, so that none is resumed."""
+    package = Path(__file__).resolve().parent
+    given = [part for part in training if part not in ("--fp16", "--bf16")] if names else training
+    own = ["--user-dir", str(package), "--save-dir", folder, *ONE_UPDATE]
+    kinds = [DTYPES[name] for name in names] or [[]]
+    return [PROGRAM + given + kind + few + own for kind in kinds for few in ([], FEW)]
+
+
+def run(args: argparse.Namespace) -> None:
+    """The command.
+
+    Raises:
+        UserError: there is no GPU, or a training failed.
+    """
+    import torch
+
+    if not args.training:
+        raise UserError("give DATA, --arch NAME and what else fairseq-train is to get")
+    if not torch.cuda.is_available():
+        raise UserError(
+            "there is no GPU here that torch can use; warm up on the machine that is to train"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        started = []
+        for number, command in enumerate(commands(args.training, args.dtype, folder)):
+            log = open(Path(folder, f"{number}.log"), "w+", encoding="utf-8")  # noqa: SIM115
+            started.append((subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT), log))
+        failed = [log for process, log in started if process.wait()]
+        if failed:
+            failed[0].seek(0)
+            lines = failed[0].read().strip().splitlines() or ["it said nothing"]
+            raise UserError(f"fairseq-train failed: {one_sentence(lines[-1])}")
+        for _, log in started:
+            log.close()
+    print(f"kernels compiled for {torch.cuda.get_device_name()}")

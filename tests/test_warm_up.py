@@ -1,0 +1,46 @@
+"""``casrnn warm-up``: the trainings that it starts, and what it says when it cannot."""
+
+import sys
+
+import pytest
+import torch
+
+from fairseq_casrnn import cli, warm_up
+
+RECORD = "import sys; open(sys.argv[1], 'a').write(repr(sys.argv[2:]) + chr(10))"
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
+
+
+def test_without_a_gpu(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert cli.main(["warm-up", "data", "--arch", "cas_lstm_iwslt"]) == 2
+    assert "there is no GPU here that torch can use" in capsys.readouterr().err
+
+
+def test_one_update_in_each_dtype_with_few_and_many_sentences(gpu, monkeypatch, tmp_path, capsys):
+    record = tmp_path / "record"
+    monkeypatch.setattr(warm_up, "PROGRAM", [sys.executable, "-c", RECORD, str(record)])
+    given = ["data", "--arch", "cas_lstm_iwslt", "--fp16", "--max-tokens", "4000"]
+    assert cli.main(["warm-up", "--dtype", "float32,bfloat16", *given]) == 0
+    runs = record.read_text().splitlines()
+    assert len(runs) == 4
+    assert all("'data', '--arch', 'cas_lstm_iwslt', '--max-tokens', '4000'" in run for run in runs)
+    assert all("'--max-update=1', '--no-save'" in run for run in runs)
+    assert [sum(option in run for run in runs) for option in ("--fp16", "--bf16")] == [0, 2]
+    assert sum("--batch-size=8" in run and "--bf16" in run for run in runs) == 1
+    assert capsys.readouterr().out == "kernels compiled for NVIDIA H100\n"
+    record.unlink()
+    assert cli.main(["warm-up", *given]) == 0  # in the dtype that its options say
+    assert ["--fp16" in run for run in record.read_text().splitlines()] == [True, True]
+
+
+def test_a_training_that_fails_says_why(gpu, monkeypatch, capsys):
+    script = "import sys; print('much'); sys.exit('error: no such data')"
+    monkeypatch.setattr(warm_up, "PROGRAM", [sys.executable, "-c", script])
+    assert cli.main(["warm-up", "data"]) == 2
+    assert "fairseq-train failed: error: no such data" in capsys.readouterr().err
