@@ -22,7 +22,7 @@ import triton.language as tl
 from .triton_attention import attend, attend_backward
 from .triton_cells import tanh
 from .triton_decoder_layers import layer_backward, layer_forward, mixture_scores_grad
-from .triton_products import accumulate, accumulate_back
+from .triton_decoder_products import accumulate, accumulate_back
 from .triton_sequences import factor, meet
 from .triton_tiles import load
 

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from . import triton_cells as cells
-from .triton_products import accumulate, accumulate_back, accumulate_both
+from .triton_decoder_products import accumulate, accumulate_back, accumulate_both
 from .triton_tiles import load, load_blocks, store_blocks
 
 lstm_forward, lstm_backward = cells.lstm_forward, cells.lstm_backward

@@ -1,7 +1,11 @@
-"""Products on a tile of ROWS rows of the batch and UNITS hidden units, inside a larger kernel.
+"""The products of :mod:`.triton_sequences`: a tile of rows with a program's part of U.
 
-Factors are streamed from memory in steps of DEPTH: the loops over them are short to compile, and
-set no limit to H. ``inside`` ``(ROWS, 1)`` says which rows are in the batch.
+The warps of a program share out the sum of a product, not its result: products have SPLIT parts as
+a third dimension. So each reads its own part of h and of U, which no other needs. Tiles are loaded
+as matrices whose rows are ordered so that Triton lays them out in shared memory part by part;
+otherwise eight rows of a part would lie in the same bank.
+
+float32 is the sum of two factors in TF32, which makes three products, or rounded to one.
 """
 
 from __future__ import annotations
@@ -9,114 +13,182 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_sequences import factor
+
+@triton.jit
+def to_tf32(x):
+    """float32 rounded to TF32. The bits of NaN may become those of another number."""
+    return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def accumulate(
-    totals, x, inside, weight, unit, bound, stride: tl.constexpr, size: tl.constexpr,
-    COUNT: tl.constexpr, DEPTH: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Adds x Wᵀ to the COUNT ``totals``, one for each block of W.
-
-    Args:
-        x: pointers ``(ROWS, 1)`` to rows of ``size``, which other programs wrote.
-        weight: ``(COUNT*size, size)``, rows ``stride`` apart.
-        unit, bound: the rows of each block, and how many there are.
-    """
-    for k in range(0, size, DEPTH):
-        depth = k + tl.arange(0, DEPTH)
-        across, along = depth[None, :], depth[:, None]
-        a = tl.load(x + across, mask=inside & (across < size), other=0.0, cache_modifier=".cg")
-        a = factor(a, FACTOR, PRECISION)
-        mask = (along < size) & (unit < bound)
-        sums = ()
-        for n in tl.static_range(COUNT):
-            w = tl.load(weight + (n * size + unit) * stride + along, mask=mask, other=0.0)
-            total = tl.dot(
-                a, factor(w, FACTOR, PRECISION), totals[n],
-                input_precision=PRECISION, out_dtype=totals[n].dtype,
-            )  # fmt: skip
-            sums = sums + (total,)
-        totals = sums
-    return totals
+def factor(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
+    """``x`` as a product's factor. Products in TF32 cut numbers off, which are rounded before."""
+    x = x.to(FACTOR)
+    if PRECISION == "tf32":
+        x = tl.where(x == x, to_tf32(x), x)  # NaN stays NaN
+    return x
 
 
 @triton.jit
-def accumulate_both(
-    sums, parts, x, has_x, h, inside, w_ih, w_hh, unit, stride: tl.constexpr, size: tl.constexpr,
-    BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr, DEPTH: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
-):  # fmt: skip
-    """Adds x W_ihᵀ (with FEED) and h W_hhᵀ to ``sums``, its blocks after ADDED to ``parts``.
-
-    Both in one loop, for each loop waits until its first loads have come. Arguments as of
-    ``accumulate``.
-    """
-    for k in range(0, size, DEPTH):
-        depth = k + tl.arange(0, DEPTH)
-        across, along = depth[None, :], depth[:, None]
-        b = tl.load(h + across, mask=inside & (across < size), other=0.0, cache_modifier=".cg")
-        b = factor(b, FACTOR, PRECISION)
-        a = b
-        if FEED:
-            a = tl.load(x + across, mask=has_x & (across < size), other=0.0, cache_modifier=".cg")
-            a = factor(a, FACTOR, PRECISION)
-        mask = (along < size) & (unit < size)
-        new, others = (), ()
-        for n in tl.static_range(BLOCKS):
-            total = sums[n]
-            if FEED:
-                w = tl.load(w_ih + (n * size + unit) * stride + along, mask=mask, other=0.0)
-                total = tl.dot(
-                    a, factor(w, FACTOR, PRECISION), total,
-                    input_precision=PRECISION, out_dtype=total.dtype,
-                )  # fmt: skip
-            if n < ADDED:
-                u = tl.load(w_hh + (n * size + unit) * size + along, mask=mask, other=0.0)
-                total = tl.dot(
-                    b, factor(u, FACTOR, PRECISION), total,
-                    input_precision=PRECISION, out_dtype=total.dtype,
-                )  # fmt: skip
-            new = new + (total,)
-        for n in tl.static_range(ADDED, PRODUCTS):
-            u = tl.load(w_hh + (n * size + unit) * size + along, mask=mask, other=0.0)
-            total = tl.dot(
-                b, factor(u, FACTOR, PRECISION), parts[n - ADDED],
-                input_precision=PRECISION, out_dtype=parts[n - ADDED].dtype,
-            )  # fmt: skip
-            others = others + (total,)
-        sums, parts = new, others
-    return sums, parts
+def factors(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
+    """``x`` as a tuple of factors of which it is the sum: two in TF32 for all of float32."""
+    if PRECISION == "tf32x3":
+        high = to_tf32(x)
+        parts = (high, x - high)  # of NaN and infinity the rest is NaN
+    else:
+        parts = (factor(x, FACTOR, PRECISION),)
+    return parts
 
 
 @triton.jit
-def accumulate_back(
-    total, d, inside, weight, unit, stride: tl.constexpr, size: tl.constexpr,
-    WIDTH: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+def add_product(x, u, total, PRECISION: tl.constexpr):
+    """``total`` plus the product of what :func:`factors` made."""
+    if PRECISION == "tf32x3":
+        total = tl.dot(x[1], u[0], total, input_precision="tf32", out_dtype=total.dtype)
+        total = tl.dot(x[0], u[1], total, input_precision="tf32", out_dtype=total.dtype)
+        total = tl.dot(x[0], u[0], total, input_precision="tf32", out_dtype=total.dtype)
+    else:
+        total = tl.dot(x[0], u[0], total, input_precision=PRECISION, out_dtype=total.dtype)
+    return total
+
+
+@triton.jit
+def load_rows(
+    pointer, start, batch, first, width: tl.constexpr, stride: tl.constexpr, ROWS: tl.constexpr,
+    DEPTH: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """``total`` plus d W.
+    """DEPTH columns from ``first`` on, of ``width``, of the tile of rows from ``start`` on, which
+    lie ``stride`` apart: ``(SPLIT*ROWS, DEPTH/SPLIT)``.
 
-    The sum is shared out in SPLIT parts, one a warp, each of which reads factors of its own.
-
-    Args:
-        d: pointers ``(ROWS, 1)`` to rows of WIDTH, which other programs wrote.
-        weight: ``(WIDTH, size)``, rows ``stride`` apart.
-        unit: the columns ``(1, UNITS)``.
+    Other programs wrote them: not from this multiprocessor's own cache.
     """
     part: tl.constexpr = DEPTH // SPLIT
-    share = tl.arange(0, SPLIT)[:, None, None] * part
-    totals = tl.zeros((SPLIT, ROWS, UNITS), total.dtype)
-    for k in range(0, WIDTH, DEPTH):
-        across = k + share + tl.arange(0, part)[None, None, :]
-        along = k + share + tl.arange(0, part)[None, :, None]
-        mask = inside[None, :, :] & (across < WIDTH)
-        a = tl.load(d[None, :, :] + across, mask=mask, other=0.0, cache_modifier=".cg")
-        mask = (along < WIDTH) & (unit < size)[None, :, :]
-        w = tl.load(weight + along * stride + unit[None, :, :], mask=mask, other=0.0)
-        totals = tl.dot(
-            factor(a, FACTOR, PRECISION), factor(w, FACTOR, PRECISION), totals,
-            input_precision=PRECISION, out_dtype=totals.dtype,
-        )  # fmt: skip
-    return total + tl.sum(totals, axis=0)
+    index = tl.arange(0, SPLIT * ROWS)[:, None]
+    row, column = start + index % ROWS, first + index // ROWS * part + tl.arange(0, part)[None, :]
+    at = pointer + row * stride + column
+    mask = (row < batch) & (column < width)
+    return tl.load(at, mask=mask, other=0.0, cache_modifier=".cg")
+
+
+@triton.jit
+def row_factors(
+    x, ROWS: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr
+):
+    """What :func:`load_rows` returns as factors ``(SPLIT, ROWS, DEPTH/SPLIT)``."""
+    x = tl.reshape(x, (SPLIT, ROWS, x.shape[0] * x.shape[1] // (SPLIT * ROWS)))
+    return factors(x, FACTOR, PRECISION)
+
+
+@triton.jit
+def load_weights(
+    weight, start, first, size: tl.constexpr, width: tl.constexpr, ACROSS: tl.constexpr,
+    ALONG: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """What these columns are multiplied with, for UNITS units from ``start`` on:
+    ``(SPLIT, DEPTH/SPLIT, UNITS)``. Units lie ACROSS apart, what belongs to a column ALONG.
+    """
+    part: tl.constexpr = DEPTH // SPLIT
+    if ALONG == 1:
+        row = tl.arange(0, UNITS * SPLIT)[:, None]
+        unit = start + row // SPLIT
+        column = first + row % SPLIT * part + tl.arange(0, part)[None, :]
+    else:
+        row = tl.arange(0, DEPTH)[:, None]
+        unit = start + tl.arange(0, UNITS)[None, :]
+        column = first + row % SPLIT * part + row // SPLIT
+    mask = (column < width) & (unit < size)
+    u = tl.load(weight + column * ALONG + unit * ACROSS, mask=mask, other=0.0)
+    if ALONG == 1:
+        u = tl.permute(tl.reshape(u, (UNITS, SPLIT, part)), (1, 2, 0))
+    else:
+        u = tl.permute(tl.reshape(u, (part, SPLIT, UNITS)), (1, 0, 2))
+    return factors(u, FACTOR, PRECISION)
+
+
+@triton.jit
+def keep_weights(
+    weight, start, size: tl.constexpr, COUNT: tl.constexpr, width: tl.constexpr,
+    ACROSS: tl.constexpr, ALONG: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
+    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
+):  # fmt: skip
+    """A tuple of all that :func:`multiply` needs of U, or an empty one where it is not RESIDENT."""
+    kept = ()
+    if RESIDENT:
+        for first in tl.static_range(0, width, DEPTH):
+            for n in tl.static_range(COUNT):
+                u = load_weights(
+                    weight + n * size * size, start, first, size, width, ACROSS, ALONG,
+                    UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+                )  # fmt: skip
+                kept = kept + (u,)
+    return kept
+
+
+@triton.jit
+def sum_parts(
+    totals, COUNT: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, SPLIT: tl.constexpr
+):
+    """The sums over the first axis, SPLIT being 4 or 8.
+
+    tl.sum would have each warp write to an eighth of the banks, and take ten times as long.
+    """
+    sums = ()
+    for n in tl.static_range(COUNT):
+        x = tl.permute(totals[n], (1, 2, 0))
+        if SPLIT == 8:
+            first, second = tl.split(tl.reshape(x, (ROWS, UNITS, 4, 2)))
+            x = first + second
+        first, second = tl.split(tl.reshape(x, (ROWS, UNITS, 2, 2)))
+        first, second = tl.split(first + second)
+        sums = sums + (first + second,)
+    return sums
+
+
+@triton.jit
+def multiply(
+    pointer, row, batch, weight, start, kept, size: tl.constexpr, FIRST: tl.constexpr,
+    COUNT: tl.constexpr, KEPT: tl.constexpr, width: tl.constexpr, stride: tl.constexpr,
+    ACROSS: tl.constexpr, ALONG: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr,
+    DEPTH: tl.constexpr, AHEAD: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr,
+    PRECISION: tl.constexpr, RESIDENT: tl.constexpr, SUM: tl.constexpr,
+):  # fmt: skip
+    """Products of rows from ``row`` on, at ``pointer``, with COUNT of KEPT blocks of weights from
+    FIRST on.
+
+    Returns:
+        a tuple of COUNT tiles ``(ROWS, UNITS)``.
+    """
+    totals = ()
+    for _ in tl.static_range(COUNT):
+        totals = totals + (tl.zeros((SPLIT, ROWS, UNITS), SUM),)
+    if RESIDENT:
+        tiles = ()
+        for first in tl.static_range(0, min(AHEAD * DEPTH, width), DEPTH):
+            x = load_rows(pointer, row, batch, first, width, stride, ROWS, DEPTH, SPLIT)
+            tiles = tiles + (x,)
+        for first in tl.static_range(0, width, DEPTH):
+            if first + AHEAD * DEPTH < width:  # is on its way while others are multiplied
+                x = load_rows(
+                    pointer, row, batch, first + AHEAD * DEPTH, width, stride, ROWS, DEPTH, SPLIT
+                )
+                tiles = tiles + (x,)
+            x = row_factors(tiles[first // DEPTH], ROWS, SPLIT, FACTOR, PRECISION)
+            sums = ()
+            for n in tl.static_range(COUNT):
+                u = kept[first // DEPTH * KEPT + FIRST + n]
+                sums = sums + (add_product(x, u, totals[n], PRECISION),)
+            totals = sums
+    else:
+        for first in tl.range(0, width, DEPTH, num_stages=3):
+            x = load_rows(pointer, row, batch, first, width, stride, ROWS, DEPTH, SPLIT)
+            x = row_factors(x, ROWS, SPLIT, FACTOR, PRECISION)
+            sums = ()
+            for n in tl.static_range(COUNT):
+                u = load_weights(
+                    weight + (FIRST + n) * size * size, start, first, size, width, ACROSS, ALONG,
+                    UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+                )  # fmt: skip
+                sums = sums + (add_product(x, u, totals[n], PRECISION),)
+            totals = sums
+    return sum_parts(totals, COUNT, ROWS, UNITS, SPLIT)

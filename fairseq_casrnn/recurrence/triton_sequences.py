@@ -11,11 +11,6 @@ independent: where there are more tiles of rows than programs, a program takes o
 What no other program reads is stored, and what does not depend on the neighbouring step loaded for
 the next, between arriving at the barrier and waiting there.
 
-The warps of a program share out the sum of a product, not its result: products have SPLIT parts as
-a third dimension. So each reads its own part of h and of U, which no other needs. Tiles are loaded
-as matrices whose rows are ordered so that Triton lays them out in shared memory part by part;
-otherwise eight rows of a part would lie in the same bank.
-
 Triton's interpreter runs one program after another. There a launch without a barrier (``BARRIER``
 false) stores the initial states (``end`` = ``begin`` = 0), and others each make one step.
 """
@@ -25,6 +20,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .triton_products import factor, keep_weights, multiply
 from .triton_tiles import (
     backward_tile,
     forward_tile,
@@ -42,6 +38,8 @@ from .triton_tiles import (
     tile,
     zeros,
 )
+
+__all__ = ["arrive", "backward_sequence", "factor", "forward_sequence", "meet", "wait"]
 
 
 @triton.jit
@@ -67,186 +65,6 @@ def meet(count, goal):
     """A barrier: :func:`arrive`, then :func:`wait`."""
     arrive(count)
     wait(count, goal)
-
-
-@triton.jit
-def to_tf32(x):
-    """float32 rounded to TF32. The bits of NaN may become those of another number."""
-    return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def factor(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
-    """``x`` as a product's factor. Products in TF32 cut numbers off, which are rounded before."""
-    x = x.to(FACTOR)
-    if PRECISION == "tf32":
-        x = tl.where(x == x, to_tf32(x), x)  # NaN stays NaN
-    return x
-
-
-@triton.jit
-def factors(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
-    """``x`` as a tuple of factors of which it is the sum: two in TF32 for all of float32."""
-    if PRECISION == "tf32x3":
-        high = to_tf32(x)
-        parts = (high, x - high)  # of NaN and infinity the rest is NaN
-    else:
-        parts = (factor(x, FACTOR, PRECISION),)
-    return parts
-
-
-@triton.jit
-def add_product(x, u, total, PRECISION: tl.constexpr):
-    """``total`` plus the product of what :func:`factors` made."""
-    if PRECISION == "tf32x3":
-        total = tl.dot(x[1], u[0], total, input_precision="tf32", out_dtype=total.dtype)
-        total = tl.dot(x[0], u[1], total, input_precision="tf32", out_dtype=total.dtype)
-        total = tl.dot(x[0], u[0], total, input_precision="tf32", out_dtype=total.dtype)
-    else:
-        total = tl.dot(x[0], u[0], total, input_precision=PRECISION, out_dtype=total.dtype)
-    return total
-
-
-@triton.jit
-def load_rows(
-    pointer, start, batch, first, width: tl.constexpr, stride: tl.constexpr, ROWS: tl.constexpr,
-    DEPTH: tl.constexpr, SPLIT: tl.constexpr,
-):  # fmt: skip
-    """DEPTH columns from ``first`` on, of ``width``, of the tile of rows from ``start`` on, which
-    lie ``stride`` apart: ``(SPLIT*ROWS, DEPTH/SPLIT)``.
-
-    Other programs wrote them: not from this multiprocessor's own cache.
-    """
-    part: tl.constexpr = DEPTH // SPLIT
-    index = tl.arange(0, SPLIT * ROWS)[:, None]
-    row, column = start + index % ROWS, first + index // ROWS * part + tl.arange(0, part)[None, :]
-    at = pointer + row * stride + column
-    mask = (row < batch) & (column < width)
-    return tl.load(at, mask=mask, other=0.0, cache_modifier=".cg")
-
-
-@triton.jit
-def row_factors(
-    x, ROWS: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr
-):
-    """What :func:`load_rows` returns as factors ``(SPLIT, ROWS, DEPTH/SPLIT)``."""
-    x = tl.reshape(x, (SPLIT, ROWS, x.shape[0] * x.shape[1] // (SPLIT * ROWS)))
-    return factors(x, FACTOR, PRECISION)
-
-
-@triton.jit
-def load_weights(
-    weight, start, first, size: tl.constexpr, width: tl.constexpr, ACROSS: tl.constexpr,
-    ALONG: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """What these columns are multiplied with, for UNITS units from ``start`` on:
-    ``(SPLIT, DEPTH/SPLIT, UNITS)``. Units lie ACROSS apart, what belongs to a column ALONG.
-    """
-    part: tl.constexpr = DEPTH // SPLIT
-    if ALONG == 1:
-        row = tl.arange(0, UNITS * SPLIT)[:, None]
-        unit = start + row // SPLIT
-        column = first + row % SPLIT * part + tl.arange(0, part)[None, :]
-    else:
-        row = tl.arange(0, DEPTH)[:, None]
-        unit = start + tl.arange(0, UNITS)[None, :]
-        column = first + row % SPLIT * part + row // SPLIT
-    mask = (column < width) & (unit < size)
-    u = tl.load(weight + column * ALONG + unit * ACROSS, mask=mask, other=0.0)
-    if ALONG == 1:
-        u = tl.permute(tl.reshape(u, (UNITS, SPLIT, part)), (1, 2, 0))
-    else:
-        u = tl.permute(tl.reshape(u, (part, SPLIT, UNITS)), (1, 0, 2))
-    return factors(u, FACTOR, PRECISION)
-
-
-@triton.jit
-def keep_weights(
-    weight, start, size: tl.constexpr, COUNT: tl.constexpr, width: tl.constexpr,
-    ACROSS: tl.constexpr, ALONG: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
-):  # fmt: skip
-    """A tuple of all that :func:`multiply` needs of U, or an empty one where it is not RESIDENT."""
-    kept = ()
-    if RESIDENT:
-        for first in tl.static_range(0, width, DEPTH):
-            for n in tl.static_range(COUNT):
-                u = load_weights(
-                    weight + n * size * size, start, first, size, width, ACROSS, ALONG,
-                    UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
-                )  # fmt: skip
-                kept = kept + (u,)
-    return kept
-
-
-@triton.jit
-def sum_parts(
-    totals, COUNT: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, SPLIT: tl.constexpr
-):
-    """The sums over the first axis, SPLIT being 4 or 8.
-
-    tl.sum would have each warp write to an eighth of the banks, and take ten times as long.
-    """
-    sums = ()
-    for n in tl.static_range(COUNT):
-        x = tl.permute(totals[n], (1, 2, 0))
-        if SPLIT == 8:
-            first, second = tl.split(tl.reshape(x, (ROWS, UNITS, 4, 2)))
-            x = first + second
-        first, second = tl.split(tl.reshape(x, (ROWS, UNITS, 2, 2)))
-        first, second = tl.split(first + second)
-        sums = sums + (first + second,)
-    return sums
-
-
-@triton.jit
-def multiply(
-    pointer, row, batch, weight, start, kept, size: tl.constexpr, FIRST: tl.constexpr,
-    COUNT: tl.constexpr, KEPT: tl.constexpr, width: tl.constexpr, stride: tl.constexpr,
-    ACROSS: tl.constexpr, ALONG: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr,
-    DEPTH: tl.constexpr, AHEAD: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr,
-    PRECISION: tl.constexpr, RESIDENT: tl.constexpr, SUM: tl.constexpr,
-):  # fmt: skip
-    """Products of rows from ``row`` on, at ``pointer``, with COUNT of KEPT blocks of weights from
-    FIRST on.
-
-    Returns:
-        a tuple of COUNT tiles ``(ROWS, UNITS)``.
-    """
-    totals = ()
-    for _ in tl.static_range(COUNT):
-        totals = totals + (tl.zeros((SPLIT, ROWS, UNITS), SUM),)
-    if RESIDENT:
-        tiles = ()
-        for first in tl.static_range(0, min(AHEAD * DEPTH, width), DEPTH):
-            x = load_rows(pointer, row, batch, first, width, stride, ROWS, DEPTH, SPLIT)
-            tiles = tiles + (x,)
-        for first in tl.static_range(0, width, DEPTH):
-            if first + AHEAD * DEPTH < width:  # is on its way while others are multiplied
-                x = load_rows(
-                    pointer, row, batch, first + AHEAD * DEPTH, width, stride, ROWS, DEPTH, SPLIT
-                )
-                tiles = tiles + (x,)
-            x = row_factors(tiles[first // DEPTH], ROWS, SPLIT, FACTOR, PRECISION)
-            sums = ()
-            for n in tl.static_range(COUNT):
-                u = kept[first // DEPTH * KEPT + FIRST + n]
-                sums = sums + (add_product(x, u, totals[n], PRECISION),)
-            totals = sums
-    else:
-        for first in tl.range(0, width, DEPTH, num_stages=3):
-            x = load_rows(pointer, row, batch, first, width, stride, ROWS, DEPTH, SPLIT)
-            x = row_factors(x, ROWS, SPLIT, FACTOR, PRECISION)
-            sums = ()
-            for n in tl.static_range(COUNT):
-                u = load_weights(
-                    weight + (FIRST + n) * size * size, start, first, size, width, ACROSS, ALONG,
-                    UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
-                )  # fmt: skip
-                sums = sums + (add_product(x, u, totals[n], PRECISION),)
-            totals = sums
-    return sum_parts(totals, COUNT, ROWS, UNITS, SPLIT)
 
 
 @triton.jit(do_not_specialize=["begin", "end", "batch", "steps", "given"])
