@@ -88,10 +88,10 @@ def plan(cell, weight_hh: torch.Tensor, batch: int, backwards: bool = False) -> 
     if not (wanted() and known and meets(weight_hh.device)):
         return None
     factors = factors_of(dtype)
-    processors, memory = chip(weight_hh.device)
     parts = 2 if factors["PRECISION"] == "tf32x3" else 1
-    width = weight_hh.element_size()
-    tiles = layout(size, batch, cell.hh_blocks, backwards, width, parts, processors, memory)
+    product = Product(size, cell.hh_blocks, weight_hh.element_size(), parts, backwards)
+    processors, memory = chip(weight_hh.device)
+    tiles = layout(product, batch, processors, memory)
     if tiles is None:
         return None
     columns = -(-size // tiles["UNITS"])
@@ -99,41 +99,46 @@ def plan(cell, weight_hh: torch.Tensor, batch: int, backwards: bool = False) -> 
     return Plan(grid, tiles | factors)
 
 
-@functools.lru_cache(maxsize=256)
-def layout(size, batch, blocks, backwards, width, parts, processors, memory) -> dict | None:
-    """The tiles' sizes, or None where no program has room for one.
+class Product(NamedTuple):
+    """What each step multiplies with.
 
-    Args:
+    Attributes:
         size: H.
-        batch: number of rows.
-        blocks: of U.
-        backwards: whether the sum runs over the blocks' rows; otherwise each has its own result.
+        blocks: of U, ``(blocks*H, H)``.
         width: bytes of a weight.
-        parts: factors that it is kept as, in as many bytes each.
-        processors, memory: see :func:`chip`.
+        parts: factors that a weight is kept as, in as many bytes each.
+        backwards: whether the sum runs over the rows of U; otherwise each block has its own result.
     """
+
+    size: int
+    blocks: int
+    width: int
+    parts: int
+    backwards: bool
+
+
+@functools.lru_cache(maxsize=256)
+def layout(product: Product, batch: int, processors: int, memory: int) -> dict | None:
+    """The tiles' sizes, or None where no program has room for one; for the GPU see :func:`chip`."""
+    size, blocks, width, parts, backwards = product
     results, summed = (1, blocks * size) if backwards else (blocks, size)
     units = next((n for n in (16, 32, 64) if -(-size // n) <= processors), None)
     if units is None:
         return None
-    rows = next(
-        (n for n in HEIGHTS if -(-batch // n) * -(-size // units) <= processors), HEIGHTS[-1]
-    )
-    groups = -(-results * rows * units // SUMS)
-    group = -(-results // groups)
+    columns = -(-size // units)
+    rows = next((n for n in HEIGHTS if -(-batch // n) * columns <= processors), HEIGHTS[-1])
+    group = -(-results // -(-results * rows * units // SUMS))  # as many groups as there must be
     tiles = {"ROWS": rows, "UNITS": units, "SPLIT": rows // 4, "GROUP": group, "AHEAD": 8 // width}
+    # Beside the factors a part of the rows, or what all warps have summed for a block.
+    scratch = max(rows * max(DEPTHS), rows // 4 * rows * units) * 4 + SPARE
     # The fewest columns beyond the end, in as few parts as possible.
     depth = min(DEPTHS, key=lambda n: -(-summed // n) * n)
     kept = -(-summed // depth) * depth * units * results * width * parts
-    # Beside them a part of the rows, or what all warps have summed for a block.
-    scratch = max(rows * depth, rows // 4 * rows * units) * 4
-    if kept + scratch + SPARE <= memory:
+    if kept + scratch <= memory:
         return tiles | {"DEPTH": depth, "RESIDENT": True}
     depth = DEPTHS[-1]
     ahead = 2 * (rows + units * group) * depth * width  # two parts of both factors
-    if ahead + scratch + SPARE > memory:
-        return None
-    return tiles | {"DEPTH": depth, "RESIDENT": False}
+    return tiles | {"DEPTH": depth, "RESIDENT": False} if ahead + scratch <= memory else None
 
 
 def factors_of(dtype: torch.dtype) -> dict:
