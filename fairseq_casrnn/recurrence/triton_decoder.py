@@ -22,8 +22,9 @@ import triton.language as tl
 from .triton_attention import attend, attend_backward
 from .triton_cells import tanh
 from .triton_decoder_layers import layer_backward, layer_forward, mixture_scores_grad
-from .triton_decoder_products import accumulate, accumulate_back
-from .triton_sequences import factor, meet
+from .triton_decoder_products import accumulate, multiply_back
+from .triton_products import factor
+from .triton_sequences import meet
 from .triton_tiles import load
 
 ALL = tl.constexpr(-1)
@@ -58,8 +59,8 @@ def decode_forward(
     BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr, PARAMS: tl.constexpr,
     CELLS: tl.constexpr, FEED: tl.constexpr, cell0: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr, WAYS: tl.constexpr, DEPTH: tl.constexpr,
-    RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr, FACTOR: tl.constexpr,
-    PRECISION: tl.constexpr, PHASE: tl.constexpr,
+    SPLIT: tl.constexpr, RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr, PHASE: tl.constexpr,
 ):  # fmt: skip
     """Steps ``begin`` to ``end``; layers ``first`` to ``last`` are the upper ones.
 
@@ -79,16 +80,16 @@ def decode_forward(
             now = begin.to(tl.int64) * batch + (t - begin) * batch
             old, new = t * hop, (t + 1) * hop
             if PHASE == ALL or PHASE == 0:
-                x, has_x = feed, inside
+                x, x_rows = feed, batch
                 if feed is None:
-                    x, has_x = fed + (now - batch) * size, inside & (t > 0)
+                    x, x_rows = fed + (now - batch) * size, tl.where(t > 0, batch, 0)
                 layer_forward(
-                    x, has_x, hs + old, states + old, w_ih0, w_hh0,
+                    x, x_rows, hs + old, states + old, w_ih0, w_hh0,
                     gx, None, rows0, gates0, inner0, None, attention0, routed, mixture0,
                     temperature, hs + new, states + new, drop_layers, ups, layers > 1,
-                    row, unit, batch, 0, now, now,
+                    tile * ROWS, row, unit, batch, 0, now, now,
                     stride, size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, CELLS, cell0,
-                    ROWS, UNITS, WAYS, DEPTH, FACTOR, PRECISION, FEED,
+                    ROWS, UNITS, WAYS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
                 )  # fmt: skip
                 met = after(count, met, PHASE)
             for k in range(first, last):
@@ -102,12 +103,12 @@ def decode_forward(
                 if LOWER:
                     lower = states + below + new
                 layer_forward(
-                    x, inside, hs + mine + old, states + mine + old,
+                    x, batch, hs + mine + old, states + mine + old,
                     w_ih, w_hh, None, bias, rows, gates, inner, lower, attention, None, mixture,
                     temperature, hs + mine + new, states + mine + new, drop_layers, ups,
-                    k + 1 < layers, row, unit, batch, j, at, at + rows_of_layer,
+                    k + 1 < layers, tile * ROWS, row, unit, batch, j, at, at + rows_of_layer,
                     size, size, BLOCKS, PRODUCTS, ADDED, PARAMS, CELLS, cell,
-                    ROWS, UNITS, WAYS, DEPTH, FACTOR, PRECISION, True,
+                    ROWS, UNITS, WAYS, DEPTH, SPLIT, FACTOR, PRECISION, True,
                 )  # fmt: skip
                 met = after(count, met, PHASE)
             top = hs + (layers - 1) * plane + new
@@ -121,7 +122,7 @@ def decode_forward(
                 total = (tl.zeros((ROWS, UNITS), states.dtype.element_ty),)
                 total = accumulate(
                     total, top + row * size, inside, w_out, unit, size, out_stride, size, 1,
-                    DEPTH, FACTOR, PRECISION,
+                    min(DEPTH, 64), FACTOR, PRECISION,
                 )  # fmt: skip
                 c = tl.load(context + here, mask=mask, other=0.0, cache_modifier=".cg")
                 out = tanh(total[0] + c).to(fed.dtype.element_ty)
@@ -156,7 +157,8 @@ def decode_backward(
     ``(B, H)`` are of one step: of the attention's query, and of a layer's h from above. d_mixture
     ``(T, PARTS, B, CELLS)`` has the parts of the mixtures' weights' gradients, by unit tile.
     """
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
+    column = tl.program_id(1) * UNITS
+    unit = column + tl.arange(0, UNITS)[None, :]
     rows_of_layer = steps.to(tl.int64) * batch
     plane = (rows_of_layer + batch) * size
     met = 0
@@ -174,9 +176,10 @@ def decode_backward(
             if PHASE == ALL or PHASE == 0:
                 d = zero
                 if w_ih0 is not None:
-                    d = accumulate_back(
-                        d, d_gates0 + (now + batch + row) * (BLOCKS0 * size), after_it, w_ih0, unit,
-                        stride, size, BLOCKS0 * size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+                    d = multiply_back(
+                        d_gates0 + (now + batch) * (BLOCKS0 * size), tile * ROWS,
+                        tl.where(is_last == 0, batch, 0), w_ih0, column, BLOCKS0 * size, stride,
+                        size, BLOCKS0 * size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, d.dtype,
                     )  # fmt: skip
                     if CELLS > 0 and temperature is not None:
                         d += through_mixture(
@@ -203,9 +206,9 @@ def decode_backward(
             d_h = zero
             if PHASE == ALL or PHASE == 2:
                 d_h = tl.load(d_query + here, mask=mask, other=0.0, cache_modifier=".cg")
-                d_h = accumulate_back(
-                    d_h, d_pre + (now + row) * size, inside, w_out, unit, out_stride, size, size,
-                    ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+                d_h += multiply_back(
+                    d_pre + now * size, tile * ROWS, batch, w_out, column, size, out_stride, size,
+                    size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, d_h.dtype,
                 )  # fmt: skip
                 if PHASE != ALL:
                     tl.store(d_up + here, d_h, mask=mask)
@@ -225,16 +228,17 @@ def decode_backward(
                         d_rows + (tl.program_id(0) * (layers - 1) + j) * (PARAMS * size),
                         inner, lower, d_lower, mixture, d_mixture,
                         states + mine + now * size, states + mine + then,
-                        d_states + (j + 1) * batch * size, row, unit, batch, is_last, at, PARTS,
+                        d_states + (j + 1) * batch * size, tile * ROWS, row, unit, batch, is_last,
+                        at, PARTS,
                         size, BLOCKS, PRODUCTS, ADDED, PARAMS, GRADS, CELLS, cell,
                         ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                     )  # fmt: skip
                     met = after(count, met, PHASE)
                 if PHASE == ALL or PHASE == 4:
-                    d_h = accumulate_back(
-                        zero, d_gates + (at + row) * (BLOCKS * size), inside,
-                        w_ih + j * (BLOCKS * size * size), unit, size, size, BLOCKS * size,
-                        ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+                    d_h = multiply_back(
+                        d_gates + at * (BLOCKS * size), tile * ROWS, batch,
+                        w_ih + j * (BLOCKS * size * size), column, BLOCKS * size, size, size,
+                        BLOCKS * size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, d_h.dtype,
                     )  # fmt: skip
                     if CELLS > 0 and temperature is not None:
                         d_h += through_mixture(
@@ -254,7 +258,7 @@ def decode_backward(
                     d_h, gates0, d_gates0, d_products0, w_hh0, rows0,
                     d_rows0 + tl.program_id(0) * (PARAMS0 * size), inner0, None, None,
                     mixture0, d_mixture0, states + now * size, states + then, d_states,
-                    row, unit, batch, is_last, now, PARTS,
+                    tile * ROWS, row, unit, batch, is_last, now, PARTS,
                     size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, GRADS0, CELLS, cell0,
                     ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                 )  # fmt: skip

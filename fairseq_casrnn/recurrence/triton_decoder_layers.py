@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from . import triton_cells as cells
-from .triton_decoder_products import accumulate, accumulate_back, accumulate_both
+from .triton_decoder_products import accumulate, accumulate_both, multiply_back, multiply_both
 from .triton_tiles import load, load_blocks, store_blocks
 
 lstm_forward, lstm_backward = cells.lstm_forward, cells.lstm_backward
@@ -73,19 +73,20 @@ def mixture_scores_grad(
 
 @triton.jit
 def layer_forward(
-    x, has_x, h, state, w_ih, w_hh, gx, bias, rows, gates, inner, lower, attention, routed, mixture,
-    temperature, new_h, new_state, drop, up, goes_up, row, unit, batch, layer, at, up_at,
+    x, x_rows, h, state, w_ih, w_hh, gx, bias, rows, gates, inner, lower, attention, routed,
+    mixture, temperature, new_h, new_state, drop, up, goes_up, first, row, unit, batch, layer, at,
+    up_at,
     stride: tl.constexpr, size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     ADDED: tl.constexpr, PARAMS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr, WAYS: tl.constexpr, DEPTH: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
+    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
 ):  # fmt: skip
     """Writes h, the state, what goes up after dropout, and activated gates and inner if wanted.
 
-    The gates' sums start from ``gx`` (T, B, BLOCKS*H), or from ``bias``. ``has_x`` are the rows
-    whose x counts; without FEED there is no x at all. ``goes_up``: another layer reads h.
-    Parameters are stacked, this is number ``layer``. What is kept of each step starts at row
-    ``at``, in drop and up at ``up_at``.
+    The gates' sums start from ``gx`` (T, B, BLOCKS*H), or from ``bias``. x counts in rows before
+    ``x_rows`` only; without FEED there is none. ``goes_up``: another layer reads h. ``first`` is
+    the tile's first row. Parameters are stacked, this is number ``layer``. What is kept of each
+    step starts at row ``at``, in drop and up at ``up_at``.
     """
     inside, mask = row < batch, (row < batch) & (unit < size)
     here = row * size + unit
@@ -96,8 +97,8 @@ def layer_forward(
     if drop is not None:
         dropped = load(drop + above, mask & goes_up, new_state)
     kept = at + row
-    x += row * size
-    h += row * size
+    has_x = row < x_rows
+    column_0 = tl.program_id(1) * UNITS
     w_ih += layer * (BLOCKS * size * size)
     w_hh += layer * (PRODUCTS * size * size)
     if CELLS > 0:
@@ -107,8 +108,8 @@ def layer_forward(
         if routed is not None:
             routed += kept * CELLS
         weights = mixture_weights(
-            x, has_x, attention, routed, temperature, inside, ways, new_state, stride, size,
-            CELLS, ROWS, WAYS, DEPTH, FACTOR, PRECISION, FEED,
+            x + row * size, has_x, attention, routed, temperature, inside, ways, new_state,
+            stride, size, CELLS, ROWS, WAYS, min(DEPTH, 64), FACTOR, PRECISION, FEED,
         )  # fmt: skip
         if mixture is not None:
             alone = inside & (ways < CELLS) & (tl.program_id(1) == 0)
@@ -117,10 +118,18 @@ def layer_forward(
         for s in range(CELLS):
             block = 4 * s * size
             sums = starts(gx, bias, layer, block, kept, unit, mask, zero, size, BLOCKS, 4)
-            sums, _ = accumulate_both(
-                sums, (), x, has_x, h, inside, w_ih + block * stride, w_hh + block * size, unit,
-                stride, size, 4, 4, 4, DEPTH, FACTOR, PRECISION, FEED,
-            )  # fmt: skip
+            if SPLIT == 1:
+                sums, _ = accumulate_both(
+                    sums, (), x + row * size, has_x, h + row * size, inside, w_ih + block * stride,
+                    w_hh + block * size, unit, stride, size, 4, 4, 4, DEPTH, FACTOR, PRECISION,
+                    FEED,
+                )  # fmt: skip
+            else:
+                sums, _ = multiply_both(
+                    sums, (), x, x_rows, h, first, batch, w_ih + block * stride,
+                    w_hh + block * size, column_0, stride, size, 4, 4, 4, ROWS, UNITS, DEPTH, SPLIT,
+                    FACTOR, PRECISION, FEED,
+                )  # fmt: skip
             a, c_s, h_s, _ = lstm_forward(sums, past, 0.0, 0.0, ())
             alpha = column(weights, ways, s)
             new += alpha * h_s
@@ -135,10 +144,16 @@ def layer_forward(
             below = load(lower + here, mask, new_state)
         if ADDED < PRODUCTS:
             parts = (zero,)
-        a, parts = accumulate_both(
-            sums, parts, x, has_x, h, inside, w_ih, w_hh, unit, stride, size,
-            BLOCKS, PRODUCTS, ADDED, DEPTH, FACTOR, PRECISION, FEED,
-        )  # fmt: skip
+        if SPLIT == 1:
+            a, parts = accumulate_both(
+                sums, parts, x + row * size, has_x, h + row * size, inside, w_ih, w_hh, unit,
+                stride, size, BLOCKS, PRODUCTS, ADDED, DEPTH, FACTOR, PRECISION, FEED,
+            )  # fmt: skip
+        else:
+            a, parts = multiply_both(
+                sums, parts, x, x_rows, h, first, batch, w_ih, w_hh, column_0, stride, size,
+                BLOCKS, PRODUCTS, ADDED, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
+            )  # fmt: skip
         if ADDED < PRODUCTS:
             u_h = parts[0]
         a, made, new, u_h = cell(a, past, below, u_h, p)
@@ -174,7 +189,7 @@ def starts(
 @triton.jit
 def layer_backward(
     d_h, gates, d_gates, d_products, w_hh, rows, d_rows, inner, lower, d_lower,
-    mixture, d_mixture, state, new_state, d_state, row, unit, batch, last, step,
+    mixture, d_mixture, state, new_state, d_state, first, row, unit, batch, last, step,
     PARTS: tl.constexpr, size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     ADDED: tl.constexpr, PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr,
     cell: tl.constexpr,
@@ -183,15 +198,15 @@ def layer_backward(
 ):  # fmt: skip
     """The gradients of the gates' sums, and of the state before, which replaces ``d_state``.
 
-    d_h is the gradient of h from above; what comes through U h of the step after is added, unless
-    this is the ``last``. What is kept of each step starts at row ``step``. d_lower, the gradient of
-    the cell below, is added to. d_mixture ``(T, PARTS, B, CELLS)`` gets these units' part of the
-    gradient of the mixture's weights, d_rows ``(PARAMS, H)`` that of elementwise parameters.
+    ``first`` is the tile's first row. d_h is the gradient of h from above; what comes through U h
+    of the step after is added, unless this is the ``last``. What is kept of each step starts at row
+    ``step``. d_lower, the gradient of the cell below, is added to. d_mixture ``(T, PARTS, B,
+    CELLS)`` gets these units' part of the gradient of the mixture's weights, d_rows ``(PARAMS, H)``
+    that of elementwise parameters.
     """
     inside, mask = row < batch, (row < batch) & (unit < size)
     here = row * size + unit
     width: tl.constexpr = (BLOCKS if ADDED == PRODUCTS else PRODUCTS) * size
-    after = inside & (last == 0)
     past = load(state + here, mask, d_state)
     d_new = load(d_state + here, mask, d_state)
     kept = step + row
@@ -205,9 +220,10 @@ def layer_backward(
             below = load(lower + here, mask, d_state)
         if ADDED < PRODUCTS:
             u_h = load(inner + kept * size + unit, mask, d_state)
-    d_h = accumulate_back(
-        d_h, d_products + (step + batch + row) * width, after, w_hh, unit, size, size,
-        PRODUCTS * size, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+    d_h += multiply_back(
+        d_products + (step + batch) * width, first, tl.where(last == 0, batch, 0), w_hh,
+        tl.program_id(1) * UNITS, width, size, size, PRODUCTS * size,
+        ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, d_h.dtype,
     )  # fmt: skip
     if CELLS > 0:
         parts = (step * PARTS + tl.program_id(1) * batch + row) * CELLS

@@ -11,7 +11,9 @@ from .triton_plan import factors_of, interpreting, launch_together, zeros
 from .triton_steps import kernels
 
 WARPS = {"forward": 4, "backward": 8}
-"""Of a program; the backward's share out the sum of a product."""
+"""Of a program."""
+SPLIT = {"forward": 1, "backward": 8}
+"""Parts of the sum of a product: one, or one for each warp."""
 STAGES = 3
 """Steps of a product for which memory is asked before the first has come."""
 ROWS = 32, 64
@@ -47,17 +49,18 @@ def tiles(size: int, how: Tiling, dtype: torch.dtype, backwards: bool) -> dict:
     """The kernels' arguments that say how they work, by name."""
     together = max(1, min(4, 1 << math.ceil(math.log2(how.rows / how.grid[1]))))
     halved = 1 if dtype in (torch.float16, torch.bfloat16) else 2
-    if backwards:
-        deep = {"DEPTH": 256 // halved, "SPLIT": WARPS["backward"]}
-    else:
-        deep = {"DEPTH": max(16, min(64 // halved, 1 << (size - 1).bit_length()))}
+    split = SPLIT["backward" if backwards else "forward"]
+    deep = 64 // halved if split == 1 else 256 // halved
+    if split == 1:
+        deep = max(16, min(deep, 1 << (size - 1).bit_length()))
     return {
         "ROWS": how.rows,
         "UNITS": how.units,
         "RB": together,
         "SPAN": 32 // together,
         "CHUNK": max(16, min(128, 1 << (size - 1).bit_length())),
-        **deep,
+        "DEPTH": deep,
+        "SPLIT": split,
         **factors_of(dtype),
     }
 

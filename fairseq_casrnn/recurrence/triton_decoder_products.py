@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_sequences import factor
+from .triton_products import factor, multiply
 
 
 @triton.jit
@@ -91,32 +91,55 @@ def accumulate_both(
 
 
 @triton.jit
-def accumulate_back(
-    total, d, inside, weight, unit, stride: tl.constexpr, size: tl.constexpr,
-    WIDTH: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+def multiply_both(
+    sums, parts, x, x_rows, h, row, batch, w_ih, w_hh, unit, stride: tl.constexpr,
+    size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
 ):  # fmt: skip
-    """``total`` plus d W.
+    """As ``accumulate_both``, but the warps share out the sums.
 
-    The sum is shared out in SPLIT parts, one a warp, each of which reads factors of its own.
+    x and h are ``(B, size)``, row and unit the tile's first ones; of x there are ``x_rows``.
+    """
+    SUM: tl.constexpr = sums[0].dtype
+    if FEED:
+        products = multiply(
+            x, row, x_rows, w_ih, unit, (), size, 0, BLOCKS, BLOCKS, size, size, stride, 1,
+            ROWS, UNITS, DEPTH, 1, SPLIT, FACTOR, PRECISION, False, SUM,
+        )  # fmt: skip
+        new = ()
+        for n in tl.static_range(BLOCKS):
+            new = new + (sums[n] + products[n],)
+        sums = new
+    products = multiply(
+        h, row, batch, w_hh, unit, (), size, 0, PRODUCTS, PRODUCTS, size, size, size, 1,
+        ROWS, UNITS, DEPTH, 1, SPLIT, FACTOR, PRECISION, False, SUM,
+    )  # fmt: skip
+    new, others = (), ()
+    for n in tl.static_range(BLOCKS):
+        new = new + ((sums[n] + products[n] if n < ADDED else sums[n]),)
+    for n in tl.static_range(ADDED, PRODUCTS):
+        others = others + (parts[n - ADDED] + products[n],)
+    return new, others
+
+
+@triton.jit
+def multiply_back(
+    d, row, bound, weight, unit, row_stride: tl.constexpr, stride: tl.constexpr,
+    size: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr,
+    DEPTH: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+    SUM: tl.constexpr,
+):  # fmt: skip
+    """The tile ``(ROWS, UNITS)`` of d W, whose sum the warps share out.
 
     Args:
-        d: pointers ``(ROWS, 1)`` to rows of WIDTH, which other programs wrote.
+        d: rows of WIDTH, ``row_stride`` apart, which other programs wrote.
+        row, unit: the tile's first row and column.
+        bound: rows from there on are 0.
         weight: ``(WIDTH, size)``, rows ``stride`` apart.
-        unit: the columns ``(1, UNITS)``.
     """
-    part: tl.constexpr = DEPTH // SPLIT
-    share = tl.arange(0, SPLIT)[:, None, None] * part
-    totals = tl.zeros((SPLIT, ROWS, UNITS), total.dtype)
-    for k in range(0, WIDTH, DEPTH):
-        across = k + share + tl.arange(0, part)[None, None, :]
-        along = k + share + tl.arange(0, part)[None, :, None]
-        mask = inside[None, :, :] & (across < WIDTH)
-        a = tl.load(d[None, :, :] + across, mask=mask, other=0.0, cache_modifier=".cg")
-        mask = (along < WIDTH) & (unit < size)[None, :, :]
-        w = tl.load(weight + along * stride + unit[None, :, :], mask=mask, other=0.0)
-        totals = tl.dot(
-            factor(a, FACTOR, PRECISION), factor(w, FACTOR, PRECISION), totals,
-            input_precision=PRECISION, out_dtype=totals.dtype,
-        )  # fmt: skip
-    return total + tl.sum(totals, axis=0)
+    products = multiply(
+        d, row, bound, weight, unit, (), size, 0, 1, 1, WIDTH, row_stride, 1, stride, ROWS, UNITS,
+        DEPTH, 1, SPLIT, FACTOR, PRECISION, False, SUM,
+    )  # fmt: skip
+    return products[0]

@@ -186,8 +186,8 @@ def multiply(
             sums = ()
             for n in tl.static_range(COUNT):
                 u = load_weights(
-                    weight + (FIRST + n) * size * size, start, first, size, width, ACROSS, ALONG,
-                    UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
+                    weight + (FIRST + n) * size * max(ACROSS, ALONG), start, first, size, width,
+                    ACROSS, ALONG, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                 )  # fmt: skip
                 sums = sums + (add_product(x, u, totals[n], PRECISION),)
             totals = sums

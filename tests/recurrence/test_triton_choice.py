@@ -13,7 +13,7 @@ from torch._subclasses import FakeTensorMode
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import CASLSTM, LSTM
-from fairseq_casrnn.recurrence import cpp, triton_failures, triton_loop, triton_steps
+from fairseq_casrnn.recurrence import cpp, triton_failures, triton_loop, triton_plan, triton_steps
 
 installed = pytest.mark.skipif("triton" not in recurrence.ENGINES, reason="Triton is not installed")
 
@@ -95,6 +95,7 @@ def test_default_by_device(gpu, monkeypatch, messages):
     ],
 )
 def test_cards(gpu, monkeypatch, messages, capability, hip, reason):
+    triton_plan.meets.cache_clear()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(torch.version, "hip", hip)
     names = [recurrence.engine_name(name, "cuda") for name in (None, "auto", "triton")]
