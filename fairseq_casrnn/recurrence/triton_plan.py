@@ -18,6 +18,8 @@ HEIGHTS = 16, 32
 """Rows of a tile: few, so that a batch is spread over the GPU; more where not all fit at once."""
 DEPTHS = 256, 128
 """Columns that are loaded, and multiplied, at once."""
+AHEAD = {2: 3, 4: 2, 8: 2}
+"""How many times as many are on their way, by bytes of a weight, in as many registers."""
 SUMS = 32 * 16 * 5
 """Elements of products' results that the registers of each warp have room for at once."""
 SPARE = 1024
@@ -128,11 +130,17 @@ def layout(product: Product, batch: int, processors: int, memory: int) -> dict |
     columns = -(-size // units)
     rows = next((n for n in HEIGHTS if -(-batch // n) * columns <= processors), HEIGHTS[-1])
     group = -(-results // -(-results * rows * units // SUMS))  # as many groups as there must be
-    tiles = {"ROWS": rows, "UNITS": units, "SPLIT": rows // 4, "GROUP": group, "AHEAD": 8 // width}
+    tiles = {
+        "ROWS": rows,
+        "UNITS": units,
+        "SPLIT": rows // 4,
+        "GROUP": group,
+        "AHEAD": AHEAD[width],
+    }
     # Beside the factors a part of the rows, or what all warps have summed for a block.
     scratch = max(rows * max(DEPTHS), rows // 4 * rows * units) * 4 + SPARE
-    # The fewest columns beyond the end, in as few parts as possible.
-    depth = min(DEPTHS, key=lambda n: -(-summed // n) * n)
+    # Few parts, for each is compiled by itself, unless a tenth would be beyond the end.
+    depth = min(DEPTHS, key=lambda n: -(-summed // n) * n * (1 if n == DEPTHS[0] else 1.1))
     kept = -(-summed // depth) * depth * units * results * width * parts
     if kept + scratch <= memory:
         return tiles | {"DEPTH": depth, "RESIDENT": True}

@@ -101,12 +101,12 @@ def test_the_weights_stay_on_the_chip(compiled_only):
 
 
 def test_rows_are_loaded_before_they_are_multiplied(compiled_only):
-    """Four parts of them are on their way, of 16 bits each, while one is multiplied."""
+    """Three parts of them are on their way, of 16 bits each, while one is multiplied."""
     for kernel, _, time in compiled_layer(compiled_only, "stacked_lstm", 300):
         parts, products = (3, 4) if kernel.name == "forward_sequence" else (5, 1)
         events = "".join(e[0] for e in re.findall(r"cacheModifier = cg|tt\.dot ", time))
         assert (events.count("c"), events.count("t")) == (parts, parts * products)
-        assert events.startswith("ccct" if parts == 3 else "ccccct")
+        assert events.startswith("ccct" if parts == 3 else "cccctctt")
 
 
 def test_parts_of_a_product_lie_apart_in_shared_memory(compiled_only):
