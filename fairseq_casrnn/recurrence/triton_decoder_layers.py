@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from . import triton_cells as cells
-from .triton_decoder_products import accumulate, accumulate_both, multiply_back, multiply_both
+from .triton_decoder_products import accumulate, multiply_back, multiply_both
 from .triton_tiles import load, load_blocks, store_blocks
 
 lstm_forward, lstm_backward = cells.lstm_forward, cells.lstm_backward
@@ -118,18 +118,10 @@ def layer_forward(
         for s in range(CELLS):
             block = 4 * s * size
             sums = starts(gx, bias, layer, block, kept, unit, mask, zero, size, BLOCKS, 4)
-            if SPLIT == 1:
-                sums, _ = accumulate_both(
-                    sums, (), x + row * size, has_x, h + row * size, inside, w_ih + block * stride,
-                    w_hh + block * size, unit, stride, size, 4, 4, 4, DEPTH, FACTOR, PRECISION,
-                    FEED,
-                )  # fmt: skip
-            else:
-                sums, _ = multiply_both(
-                    sums, (), x, x_rows, h, first, batch, w_ih + block * stride,
-                    w_hh + block * size, column_0, stride, size, 4, 4, 4, ROWS, UNITS, DEPTH, SPLIT,
-                    FACTOR, PRECISION, FEED,
-                )  # fmt: skip
+            sums, _ = multiply_both(
+                sums, (), x, x_rows, h, first, batch, w_ih + block * stride, w_hh + block * size,
+                column_0, stride, size, 4, 4, 4, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
+            )  # fmt: skip
             a, c_s, h_s, _ = lstm_forward(sums, past, 0.0, 0.0, ())
             alpha = column(weights, ways, s)
             new += alpha * h_s
@@ -144,16 +136,10 @@ def layer_forward(
             below = load(lower + here, mask, new_state)
         if ADDED < PRODUCTS:
             parts = (zero,)
-        if SPLIT == 1:
-            a, parts = accumulate_both(
-                sums, parts, x + row * size, has_x, h + row * size, inside, w_ih, w_hh, unit,
-                stride, size, BLOCKS, PRODUCTS, ADDED, DEPTH, FACTOR, PRECISION, FEED,
-            )  # fmt: skip
-        else:
-            a, parts = multiply_both(
-                sums, parts, x, x_rows, h, first, batch, w_ih, w_hh, column_0, stride, size,
-                BLOCKS, PRODUCTS, ADDED, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
-            )  # fmt: skip
+        a, parts = multiply_both(
+            sums, parts, x, x_rows, h, first, batch, w_ih, w_hh, column_0, stride, size,
+            BLOCKS, PRODUCTS, ADDED, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
+        )  # fmt: skip
         if ADDED < PRODUCTS:
             u_h = parts[0]
         a, made, new, u_h = cell(a, past, below, u_h, p)
@@ -230,15 +216,15 @@ def layer_backward(
         d_past = tl.zeros_like(past)
         for s in range(CELLS):
             block = 4 * s * size
-            a = load_blocks(gates + at + block, size, 4, mask, d_state)
-            c_s = a[0] * a[2] + a[1] * past
-            h_s = a[3] * cells.tanh(c_s)
+            a_s = load_blocks(gates + at + block, size, 4, mask, d_state)
+            c_s = a_s[0] * a_s[2] + a_s[1] * past
+            h_s = a_s[3] * cells.tanh(c_s)
             d_alpha = tl.sum(d_h * h_s + d_new * c_s, axis=1)[:, None]
             if d_mixture is not None:
                 tl.store(d_mixture + parts + s, d_alpha, mask=inside)
             alpha = tl.load(mixture + kept * CELLS + s, mask=inside, other=0.0)
             d_a, d_past_s, _, _, _ = lstm_backward(
-                a, past, c_s, 0.0, 0.0, (), alpha * d_h, alpha * d_new
+                a_s, past, c_s, 0.0, 0.0, (), alpha * d_h, alpha * d_new
             )
             store_blocks(d_gates + at + block, size, 4, mask, d_a)
             d_past += d_past_s

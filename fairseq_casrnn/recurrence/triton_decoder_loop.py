@@ -112,7 +112,7 @@ class Saved(NamedTuple):
     alphas: Tensor
 
 
-def common(layers, weights: Weights, d: Decode, how: Tiling, backwards: bool) -> dict:
+def common(layers, weights: Weights, d: Decode, how: Tiling) -> dict:
     """Arguments that both kernels have."""
     bottom, top = layers[0].cell, layers[-1].cell
     size = d.h0.size(-1)
@@ -135,7 +135,7 @@ def common(layers, weights: Weights, d: Decode, how: Tiling, backwards: bool) ->
         "WAYS": max(16, 1 << max(bottom.routes - 1, 0).bit_length()),
         **shape_of(bottom, weights.rows0, "0"),
         **shape_of(top, weights.rows),
-        **tiles(size, how, d.h0.dtype, backwards),
+        **tiles(size, how, d.h0.dtype),
     }
 
 
@@ -194,7 +194,7 @@ def decode(d: Decode, weights, names, saved: Saved, gx, routed, plane, hop, feed
     size, layers = d.h0.size(-1), d.layers
     how = tiling(size, batch, chip(gx.device)[0])
     tables = kernels("kernels").FORWARD
-    arguments = common(layers, weights, d, how, False) | saved._asdict()
+    arguments = common(layers, weights, d, how) | saved._asdict()
     arguments |= {
         "gx": gx,
         "routed": routed,
@@ -273,7 +273,7 @@ def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, ret
         scores=new(steps, batch, d.keys.size(1)),
     )
     tables = kernels("kernels").BACKWARD
-    arguments = common(layers, weights, d, how, True)
+    arguments = common(layers, weights, d, how)
     for name in ("gates0", "gates", "inner0", "inner", "mixture0", "mixture", "hs", "states"):
         arguments[name] = getattr(saved, name)
     arguments |= {f"d_{name}": tensor for name, tensor in grads._asdict().items()}

@@ -10,10 +10,8 @@ import torch
 from .triton_plan import factors_of, interpreting, launch_together, zeros
 from .triton_steps import kernels
 
-WARPS = {"forward": 4, "backward": 8}
-"""Of a program."""
-SPLIT = {"forward": 1, "backward": 8}
-"""Parts of the sum of a product: one, or one for each warp."""
+WARPS = 8
+"""Of a program; they share out the sum of a product."""
 STAGES = 3
 """Steps of a product for which memory is asked before the first has come."""
 ROWS = 32, 64
@@ -45,22 +43,18 @@ def tiling(size: int, batch: int, processors: int) -> Tiling | None:
     return Tiling((min(-(-batch // rows), room), across), rows, units)
 
 
-def tiles(size: int, how: Tiling, dtype: torch.dtype, backwards: bool) -> dict:
+def tiles(size: int, how: Tiling, dtype: torch.dtype) -> dict:
     """The kernels' arguments that say how they work, by name."""
     together = max(1, min(4, 1 << math.ceil(math.log2(how.rows / how.grid[1]))))
     halved = 1 if dtype in (torch.float16, torch.bfloat16) else 2
-    split = SPLIT["backward" if backwards else "forward"]
-    deep = 64 // halved if split == 1 else 256 // halved
-    if split == 1:
-        deep = max(16, min(deep, 1 << (size - 1).bit_length()))
     return {
         "ROWS": how.rows,
         "UNITS": how.units,
         "RB": together,
         "SPAN": 32 // together,
         "CHUNK": max(16, min(128, 1 << (size - 1).bit_length())),
-        "DEPTH": deep,
-        "SPLIT": split,
+        "DEPTH": 256 // halved,
+        "SPLIT": WARPS,
         **factors_of(dtype),
     }
 
@@ -82,8 +76,7 @@ def launch(kernel, phases: tuple[str, ...], how: Tiling, **arguments):
                 )
         return
     arguments["count"] = zeros(how.grid[0] * kernels("decoder").APART.value, arguments["hs"].device)
-    warps = WARPS["backward" if backwards else "forward"]
-    options = {"PHASE": -1, "num_warps": warps, "num_stages": STAGES}
+    options = {"PHASE": -1, "num_warps": WARPS, "num_stages": STAGES}
     steps = {"begin": 0, "end": steps, "first": 1, "last": layers}
     launch_together(kernel, how.grid, **arguments, **steps, **options)
 

@@ -1,7 +1,6 @@
-"""Products on a tile of ROWS rows of the batch and UNITS hidden units, inside a larger kernel.
+"""The products of :mod:`.triton_decoder`, on a tile of ROWS rows of the batch and UNITS units.
 
-Factors are streamed from memory in steps of DEPTH: the loops over them are short to compile, and
-set no limit to H. ``inside`` ``(ROWS, 1)`` says which rows are in the batch.
+Weights are read from the GPU's cache again at each step, which sets no limit to depth and H.
 """
 
 from __future__ import annotations
@@ -43,61 +42,13 @@ def accumulate(
 
 
 @triton.jit
-def accumulate_both(
-    sums, parts, x, has_x, h, inside, w_ih, w_hh, unit, stride: tl.constexpr, size: tl.constexpr,
-    BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr, DEPTH: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
-):  # fmt: skip
-    """Adds x W_ihᵀ (with FEED) and h W_hhᵀ to ``sums``, its blocks after ADDED to ``parts``.
-
-    Both in one loop, for each loop waits until its first loads have come. Arguments as of
-    ``accumulate``.
-    """
-    for k in range(0, size, DEPTH):
-        depth = k + tl.arange(0, DEPTH)
-        across, along = depth[None, :], depth[:, None]
-        b = tl.load(h + across, mask=inside & (across < size), other=0.0, cache_modifier=".cg")
-        b = factor(b, FACTOR, PRECISION)
-        a = b
-        if FEED:
-            a = tl.load(x + across, mask=has_x & (across < size), other=0.0, cache_modifier=".cg")
-            a = factor(a, FACTOR, PRECISION)
-        mask = (along < size) & (unit < size)
-        new, others = (), ()
-        for n in tl.static_range(BLOCKS):
-            total = sums[n]
-            if FEED:
-                w = tl.load(w_ih + (n * size + unit) * stride + along, mask=mask, other=0.0)
-                total = tl.dot(
-                    a, factor(w, FACTOR, PRECISION), total,
-                    input_precision=PRECISION, out_dtype=total.dtype,
-                )  # fmt: skip
-            if n < ADDED:
-                u = tl.load(w_hh + (n * size + unit) * size + along, mask=mask, other=0.0)
-                total = tl.dot(
-                    b, factor(u, FACTOR, PRECISION), total,
-                    input_precision=PRECISION, out_dtype=total.dtype,
-                )  # fmt: skip
-            new = new + (total,)
-        for n in tl.static_range(ADDED, PRODUCTS):
-            u = tl.load(w_hh + (n * size + unit) * size + along, mask=mask, other=0.0)
-            total = tl.dot(
-                b, factor(u, FACTOR, PRECISION), parts[n - ADDED],
-                input_precision=PRECISION, out_dtype=parts[n - ADDED].dtype,
-            )  # fmt: skip
-            others = others + (total,)
-        sums, parts = new, others
-    return sums, parts
-
-
-@triton.jit
 def multiply_both(
     sums, parts, x, x_rows, h, row, batch, w_ih, w_hh, unit, stride: tl.constexpr,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
     FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
 ):  # fmt: skip
-    """As ``accumulate_both``, but the warps share out the sums.
+    """``sums`` plus x W_ihᵀ (with FEED) and ADDED blocks of h W_hhᵀ; ``parts`` plus the others.
 
     x and h are ``(B, size)``, row and unit the tile's first ones; of x there are ``x_rows``.
     """
