@@ -1,8 +1,10 @@
 """Engine ``triton``: the loop of :mod:`.eager` on a GPU.
 
 The input's product is one for all steps, and the weights' gradients are one product each after the
-loop. The loop is one launch where U fits on the chip (:mod:`.triton_sequences`); elsewhere each
-step is a product U h and one kernel with all of the cell's maths (:mod:`.triton_kernels`).
+loop. The loop is one launch (:mod:`.triton_sequences`); in float64, for a single step and on GPUs
+that cannot do that each step is a product U h and one kernel with all of the cell's maths
+(:mod:`.triton_kernels`). A small layer takes longer to launch than to compute: what a kernel can
+read or write itself is not worth an operation of torch's.
 
 In float16 and bfloat16 only the products' factors are rounded: gates, cell states and their
 gradients are kept in float32, of a cell without c also h. The cells ``cs`` that :func:`run` returns

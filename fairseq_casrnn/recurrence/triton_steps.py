@@ -1,7 +1,7 @@
 """The time loops of engine ``triton``, forward and backward.
 
-Where U and the batch fit on the chip (:mod:`.triton_plan`), one launch makes all steps; otherwise
-each step is a product and a launch.
+Where :mod:`.triton_plan` allows it, one launch makes all steps; otherwise each step is a product
+and a launch.
 """
 
 from __future__ import annotations

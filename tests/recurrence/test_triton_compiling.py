@@ -80,6 +80,28 @@ def test_kernels_compile_for_a_gpu(case, kind, compiled_only, monkeypatch):
         )
 
 
+def test_one_kernel_a_way_whatever_it_is_given(compiled_only):
+    """Lengths or none, any of the gradients, tensors at any address."""
+    case = next(case for case in FAMILIES if case.name == "cas_lstm")
+    cell, tensors = layer_of(case, 2, 3, 5, torch.float32)
+    for last, wanted, shift in (
+        (None, [0], 0),
+        (None, [1, 3], 0),
+        (torch.tensor([1, 0, 1]), [2], 0),
+        (torch.tensor([0, 0, 1]), [0, 1, 2, 3], 1),
+    ):
+        leaves = []
+        for t in tensors:
+            flat = torch.cat([t.new_zeros(shift), t.detach().flatten()])
+            leaves.append(flat[shift:].view_as(t).requires_grad_())
+        x, w_ih, bias, w_hh, h0, c0, extra = leaves
+        gx = recurrence.InputProduct(x, w_ih, bias)
+        results = recurrence.run("triton", cell, gx, w_hh, h0, c0, extra, last)
+        torch.autograd.grad(sum(results[k].sum() for k in wanted), [w_hh])
+    assert [k.name for k in compiled_only] == ["forward_sequence", "backward_sequence"] * 4
+    assert len({id(k) for k in compiled_only}) == 2
+
+
 def compiled_layer(compiled_only, name, size, dtype=torch.bfloat16):
     """The forward's and the backward's kernel: their parts before the loop over time, and it."""
     case = next(case for case in FAMILIES if case.name == name)
