@@ -14,7 +14,7 @@ WARPS = 8
 """Of a program; they share out the sum of a product."""
 STAGES = 3
 """Steps of a product for which memory is asked before the first has come."""
-ROWS = 32, 64
+ROWS = 16, 32
 """Heights of tiles: the second where the first does not have all rows on the GPU at once."""
 
 
@@ -32,9 +32,9 @@ def tiling(size: int, batch: int, processors: int) -> Tiling | None:
     The units of a tile depend on the size alone, and of the rows there are two choices, so that
     batches of all sizes need few kernels.
     """
-    for units in (16, 32, 64):
+    for units in (16, 32):
         across = -(-size // units)
-        if across * 4 <= processors or (units == 64 and across <= processors):
+        if across <= processors:
             break
     else:
         return None

@@ -194,7 +194,7 @@ def test_two_heights_of_tiles(size):
         assert (how.grid[0] - 1) * how.rows < batch
         rows.add((how.rows, how.units))
     assert len(rows) <= 2
-    assert triton_decoder_plan.tiling(64 * 133, 1, 132) is None
+    assert triton_decoder_plan.tiling(32 * 133, 1, 132) is None
 
 
 def test_layers_of_one_kind_are_stacked():
