@@ -137,6 +137,7 @@ setup(
         "fairseq-fixed==0.12.3.1",
         "nltk>=3.9",
         "numpy>=1.26",
+        "PyYAML>=6",
         "pytorch-crf>=0.7.2",
         "regex>=2023.10",
         "sacrebleu>=2.4",

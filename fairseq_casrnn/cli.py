@@ -56,6 +56,10 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``casrnn`` with ``argv`` (default: the command line's) and return its exit status."""
     argv = sys.argv[1:] if argv is None else list(argv)
+    if argv[:1] == ["run"]:  # its options depend on the recipe
+        from fairseq_casrnn.recipes.command import main as run_recipe
+
+        return run_recipe(argv[1:])
     args = _parser(argv).parse_args(argv)
 
     def run() -> None:
@@ -74,6 +78,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
         "user-dir", help="print the folder to give to fairseq's --user-dir"
     )
     user_dir.set_defaults(run=_user_dir)
+    commands.add_parser("run", help="prepare, train or evaluate as a recipe says")
     groups = {(): commands}
     for name, (module, text) in COMMANDS.items():
         *group, command = name.split()

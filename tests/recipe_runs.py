@@ -1,11 +1,12 @@
 """Running the scripts of examples/.
 
-Starting Python and torch takes seconds, so most scripts get a PYTHON that only records its
-arguments, which are then run in this process.
+Starting Python and torch takes seconds, so most scripts get a PYTHON that runs ``casrnn run`` and
+only records the command lines of other programs, which are then run in this process.
 """
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from command_lines.programs import fairseq
@@ -24,6 +25,14 @@ def run(script, *options, cwd="/", status=0, **env):
     )
     assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout if status == 0 else done.stderr
+
+
+def stub_python(path, script):
+    """A PYTHON that runs a shell script in place of all programs but ``casrnn run``."""
+    runs = f'case "$2 $3" in "fairseq_casrnn.cli run") exec {sys.executable} "$@";; esac'
+    path.write_text(f"#!/bin/sh\n{runs}\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
 
 
 def train(command):

@@ -1,8 +1,4 @@
 #!/usr/bin/env bash
 # Tag the test set of CoNLL-2003 with trained models.
-set -euo pipefail
-
-RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-
-source "$RECIPE/../tagging.sh"
-evaluate_main "$@"
+here="$(dirname "${BASH_SOURCE[0]}")"
+exec "$here/../casrnn" run evaluate "$here/recipe.yaml" "$@"

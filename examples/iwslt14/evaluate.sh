@@ -1,9 +1,4 @@
 #!/usr/bin/env bash
 # Translate the IWSLT14 test set with trained models and score it.
-set -euo pipefail
-
-RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-AVERAGE="last:5"
-
-source "$RECIPE/../translation.sh"
-evaluate_main "$@"
+here="$(dirname "${BASH_SOURCE[0]}")"
+exec "$here/../casrnn" run evaluate "$here/recipe.yaml" "$@"

@@ -1,9 +1,4 @@
 #!/usr/bin/env bash
 # Translate the Multi30k test set (test_2016_flickr) with trained models and score it.
-set -euo pipefail
-
-RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-AVERAGE="best"
-
-source "$RECIPE/../translation.sh"
-evaluate_main "$@"
+here="$(dirname "${BASH_SOURCE[0]}")"
+exec "$here/../casrnn" run evaluate "$here/recipe.yaml" "$@"

@@ -1,8 +1,4 @@
 #!/usr/bin/env bash
 # Classify the test set of SNLI or MultiNLI with trained models.
-set -euo pipefail
-
-RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-
-source "$RECIPE/../classification.sh"
-evaluate_main "$@"
+here="$(dirname "${BASH_SOURCE[0]}")"
+exec "$here/../casrnn" run evaluate "$here/recipe.yaml" "$@"

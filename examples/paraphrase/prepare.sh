@@ -1,12 +1,4 @@
 #!/usr/bin/env bash
 # Quora or MRPC: raw files -> words, classes, binarised for fairseq.
-set -euo pipefail
-
-RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-source "$RECIPE/../classification.sh"
-
-usage() {
-    exec "$PYTHON" -m fairseq_casrnn.data.paraphrase --help | sed "s/^usage: [^[]*/usage: prepare.sh /"
-}
-
-prepare_main fairseq_casrnn.data.paraphrase "$@"
+here="$(dirname "${BASH_SOURCE[0]}")"
+exec "$here/../casrnn" run prepare "$here/recipe.yaml" "$@"

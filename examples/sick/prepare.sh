@@ -1,12 +1,4 @@
 #!/usr/bin/env bash
 # SICK: raw files -> words, classes, binarised for fairseq.
-set -euo pipefail
-
-RECIPE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-source "$RECIPE/../classification.sh"
-
-usage() {
-    exec "$PYTHON" -m fairseq_casrnn.data.sick --help | sed "s/^usage: [^[]*/usage: prepare.sh /"
-}
-
-prepare_main fairseq_casrnn.data.sick "$@"
+here="$(dirname "${BASH_SOURCE[0]}")"
+exec "$here/../casrnn" run prepare "$here/recipe.yaml" "$@"

@@ -1,19 +1,18 @@
 """What the tests of the recipes share."""
 
 import pytest
-from recipe_runs import run
+from recipe_runs import run, stub_python
 
 
 @pytest.fixture
 def recorded(tmp_path):
     """``recorded(script, …)``: the Python command lines that a script would run."""
-    stub, record = tmp_path / "python", tmp_path / "record"
-    stub.write_text(f"#!/bin/sh\n(printf '%s\\t' \"$@\"; echo) >> {record}\n")
-    stub.chmod(0o755)
+    record = tmp_path / "record"
+    stub = stub_python(tmp_path / "python", f"(printf '%s\\t' \"$@\"; echo) >> {record}")
 
     def commands(script, *options, **env):
         record.write_text("")
-        run(script, *options, PYTHON=str(stub), **env)
+        run(script, *options, PYTHON=stub, **env)
         lines = [line.split("\t")[:-1] for line in record.read_text().splitlines()]
         assert all(line[0] == "-m" for line in lines)
         return [line[1:] for line in lines]
@@ -26,5 +25,4 @@ def quick_scripts(warm_python):
     """Scripts run as they are, in a Python that need not import torch each time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHON", warm_python)
-        patch.setenv("CASRNN_PYTHON_CHECKED", "1")
         yield

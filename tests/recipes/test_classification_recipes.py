@@ -23,7 +23,7 @@ from labelled_corpora import (
     write_trec,
 )
 from models.sentences import make_task
-from recipe_runs import EXAMPLES, run, train
+from recipe_runs import EXAMPLES, run, stub_python, train
 
 from fairseq_casrnn.evaluation import classify
 
@@ -147,9 +147,7 @@ def test_a_longer_training_is_unfinished_until_it_ends(mr_data, tmp_path):
     finished, last = folder / "finished", folder / "checkpoint_last.pt"
 
     def training(script):
-        python.write_text(f"#!/bin/sh\n{script}\n")
-        python.chmod(0o755)
-        return {"PYTHON": str(python)}
+        return {"PYTHON": stub_python(python, script)}
 
     assert "nothing left" not in run("mr/train.sh", *where, **training(f"touch {last}"))
     first = finished.read_text()
@@ -286,7 +284,9 @@ def test_folds(recorded, mr_data, tmp_path):
         *("mr", "train", "train", "classify") * 2,
         "set_table",
     ]
-    assert commands[4][-7:] == ["--fold", "3", "--out", str(data / "fold3"), *prepared]
+    assert commands[4][1:] == [
+        *("--out", str(data / "fold3"), "--raw", "RAW", *prepared, "--fold", "3")
+    ]
     assert commands[6][-2:] == ["--max-epoch", "2"]
     assert str(tmp_path / "out" / "fold3" / "cnn" / "seed2") in commands[6]
     assert commands[7][commands[7].index("--seed") :][:3] == ["--seed", "1", "2"]
@@ -354,21 +354,30 @@ def test_some_variants(mr_data, tmp_path, recorded):
     assert error.count("\n") == 1
     error = run("sick/run_lambda.sh", *where, "--subset", "dev", status=2)
     assert error.endswith(" has no split 'dev'; choose --subset from train, valid and test\n")
-    assert "Variants: lstm lambda-0.25 " in run("sick/run_lambda.sh", "--help")
+    assert "of lstm lambda-0.25 " in run("sick/run_lambda.sh", "--help")
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_help(script):
     assert os.access(script, os.X_OK)
-    assert run(script, "--help").startswith(f"usage: {script.name} ")
+    shown = run(script, "--help")
+    step = {"prepare.sh": "python -m ", "run_table.sh": "casrnn run table "}
+    assert shown.startswith(f"usage: {step.get(script.name, 'casrnn run ')}")
 
 
 def test_mistakes(tmp_path):
-    for script in ("mr/run_folds.sh", "reviews16/run_table.sh", "sst/train.sh"):
-        error = run(script, "--bogus", status=2)
-        assert error.startswith("error: unknown option --bogus")
+    raw, out = ("--raw", tmp_path), ("--out", tmp_path / "out", "--data", tmp_path / "data")
+    for script, arguments in (
+        ("mr/run_folds.sh", (*raw, *out)),  # its reader knows the option no more than it does
+        ("reviews16/run_table.sh", (*raw, *out)),
+        ("sst/train.sh", ()),
+    ):
+        error = run(script, "--bogus", *arguments, status=2)
+        assert error.startswith("error: unrecognized arguments: --bogus")
         assert error.count("\n") == 1
-    assert "--raw is missing" in run("mr/run_folds.sh", status=2)
+    missing = run("mr/run_folds.sh", *out, status=2)
+    assert missing == "error: the following arguments are required: --raw; see --help\n"
+    assert not list(tmp_path.iterdir())
     (tmp_path / "data-bin").mkdir()
     error = run("mr/train.sh", "--data", tmp_path, "--arch", "slstm,magic", status=2)
     assert error.startswith("error: unknown system magic")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from language_models.common import write_text
-from recipe_runs import EXAMPLES, run
+from recipe_runs import EXAMPLES, run, stub_python
 
 from fairseq_casrnn.data import monolingual
 from fairseq_casrnn.errors import UserError
@@ -86,8 +86,10 @@ def test_runs_of_each_kind_have_their_folder():
     """Else one evaluation would read the other's."""
     for script in ("train", "train_carried", "train_paper", "train_short"):
         folder = f"out/{script[6:]}".rstrip("/")
-        assert f"(default: {EXAMPLES}/ptb/{folder})" in run(f"ptb/{script}.sh", "--help")
-    assert f"(default: {EXAMPLES}/ptb/out/carried)" in run("ptb/evaluate_carried.sh", "--help")
+        shown = run(f"ptb/{script}.sh", "--help", COLUMNS="999")
+        assert f"(default: {EXAMPLES}/ptb/{folder})" in shown
+    shown = run("ptb/evaluate_carried.sh", "--help", COLUMNS="999")
+    assert f"(default: {EXAMPLES}/ptb/out/carried)" in shown
 
 
 @pytest.mark.parametrize("form", ["--assignment-path={}", "--assignment-path {}"])
@@ -95,14 +97,15 @@ def test_a_table_of_cells_is_part_of_a_run(data, tmp_path, form):
     cells = tmp_path / "cells"
     options = ["--data", data, "--out", tmp_path, "--tiny", "--", *form.format(cells).split()]
     options += ["--batch-size", 2, "--bptt", 10]
+    nothing = stub_python(tmp_path / "python", "exit 0")
     for text in ("w4 1\n", "w4 0\n"):
         cells.write_text(text)
-        run("wikitext2/train.sh", *options, PYTHON="true")
+        run("wikitext2/train.sh", *options, PYTHON=nothing)
         (identity,) = tmp_path.glob("*/seed1/identity")
         found = identity.read_text()
         (identity.parent / "finished").unlink()
         cells.write_text(text + "w5 0\n")
-        run("wikitext2/train.sh", *options, PYTHON="true")
+        run("wikitext2/train.sh", *options, PYTHON=nothing)
         assert identity.read_text() != found
         (identity.parent / "finished").unlink()
 
@@ -130,7 +133,8 @@ def test_a_short_training_on_wikitext2(data, tmp_path):
     run("wikitext2/evaluate.sh", "--data", data, "--out", tmp_path)
     error = run("wikitext2/train.sh", "--data", data, status=2, EPOCHS="few")
     assert "EPOCHS (an env" in run("wikitext2/train.sh", "--help")
-    assert error == "error: EPOCHS must be a positive number, not 'few'\n"
+    file = EXAMPLES / "wikitext2" / "recipe.yaml"
+    assert error == f"error: {file}: EPOCHS must be a positive number, not 'few'\n"
 
 
 def test_texts_are_checked(raw, tmp_path, capsys, monkeypatch):

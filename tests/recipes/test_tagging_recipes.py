@@ -113,7 +113,8 @@ def test_systems(system, data, tmp_path, recorded):
 def test_help(recipe, script):
     path = EXAMPLES / recipe / f"{script}.sh"
     assert os.access(path, os.X_OK)
-    assert run(path, "--help").startswith(f"usage: {script}.sh ")
+    program = "python -m fairseq_casrnn.data" if script == "prepare" else f"casrnn run {script} "
+    assert run(path, "--help").startswith(f"usage: {program}")
 
 
 def test_mistakes(tmp_path):

@@ -1,0 +1,1 @@
+"""Recipes: an experiment as a YAML file, run by ``casrnn run STEP RECIPE``."""

@@ -1,0 +1,54 @@
+"""Evaluation of the models of Dyck languages: ``casrnn analyze dyck`` for each run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recipes.options import Step, parse, parts_of
+from fairseq_casrnn.recipes.programs import Programs
+from fairseq_casrnn.recipes.recipe import Recipe
+from fairseq_casrnn.recipes.runs import check_trained_on
+
+ABOUT = """\
+Evaluates all runs on test and on test1, the longer strings; writes ldpa.SUBSET.csv and .png into
+each run's folder, WCPA by epoch of all runs to wcpa.png beside them, and appends a JSON line to
+results.jsonl of --out."""
+
+
+def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
+    """Evaluate the runs of the chosen depths. Raises UserError where there is none."""
+    options = parse(Step("evaluate", ("parts", "data", "out"), ABOUT), recipe, argv)
+    programs, found = Programs(options.dry_run), False
+    for _, where in parts_of(recipe, options):
+        if Path(where.data, "data-bin").is_dir():
+            check_trained_on(where.data, where.out, [], [])
+        checkpoints = sorted(Path(where.out).glob("*/seed*/checkpoint_best.pt"))
+        for checkpoint in checkpoints:
+            analyze(programs, checkpoint, where.data, options.out)
+        logs = [path.with_name("train.log") for path in checkpoints]
+        if logs := [str(log) for log in logs if log.is_file()]:
+            plot = ("metric-curves", "wcpa", f"{where.out}/wcpa.png", *logs)
+            programs.call("fairseq_casrnn.analysis.plots", *plot)
+        found = found or bool(checkpoints)
+    if not found:
+        depths = ",".join(options.parts or recipe.parts.values)
+        raise UserError(
+            f"{options.out} holds no trained run of --m {depths}; train some, or give another --out"
+        )
+
+
+def analyze(programs: Programs, checkpoint: Path, data: str, out: str) -> None:
+    """Evaluate a run on both test sets."""
+    run = checkpoint.parent
+    if not (run / "finished").is_file():
+        print(f"warning: {run} was interrupted; call train.sh again", file=sys.stderr, flush=True)
+    for subset in ("test", "test1"):
+        if not programs.dry_run:
+            print(f"{run.relative_to(out)} {subset}", flush=True)
+        options = ["--subset", subset, "--path", str(checkpoint)]
+        options += ["--csv", f"{run}/ldpa.{subset}.csv", "--png", f"{run}/ldpa.{subset}.png"]
+        options += ["--results", f"{out}/results.jsonl"]
+        programs.call("fairseq_casrnn.cli", "analyze", "dyck", data, *options)

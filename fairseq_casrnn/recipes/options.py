@@ -1,0 +1,223 @@
+"""The options of the steps of a recipe."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairseq_casrnn.data.command import Parser
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recipes.recipe import Recipe, load
+
+# Metavariable and help; in braces, what the recipe says.
+OPTIONS = {
+    "arch": ("NAME[,…]", "systems, or architectures (default: {archs})"),
+    "seed": ("N[,…]", "seeds (default: {seeds})"),
+    "seeds": ("N", "seeds 1 to N"),
+    "data": ("DIR", "folder that prepare fills (default: %(default)s)"),
+    "out": ("DIR", "folder of the runs, DIR/NAME/seedN (default: %(default)s)"),
+    "checkpoint": (
+        "WHICH",
+        "best, last, an average of N: last:N, best:N, or that of a training with --store-ema: ema "
+        "(default: %(default)s)",
+    ),
+    "beam": ("N", "beam size (default: %(default)s)"),
+    "subset": ("NAME", "split to evaluate on (default: %(default)s)"),
+    "baseline": (
+        "NAME",
+        "system that the others are compared with: a paired t-test over seeds, and of classifiers "
+        "McNemar's test for each",
+    ),
+    "cache": ("N", "of a continuous text: once more with a cache of the last N words"),
+    "parts": ("NAME[,…]", "of {parts} (default: all)"),
+    "variant": ("NAME[,…]", "of {variants} (default: all)"),
+    "depth": ("N[,…]", "depths (default: {depths})"),
+}
+LISTS = ("arch", "seed", "parts", "variant", "depth")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step of a recipe takes on its command line.
+
+    Args:
+        name: of the step.
+        options: of :data:`OPTIONS`, or ``tiny``.
+        about: what its --help says at the end.
+        program: fairseq's program that gets the options after ``--``, which are else refused.
+        reads_others: whether unknown options are those of the corpus's reader.
+    """
+
+    name: str
+    options: Sequence[str]
+    about: str = ""
+    program: str = ""
+    reads_others: bool = False
+
+
+@dataclass
+class StepOptions:
+    """The options of a step.
+
+    Args:
+        data: prepared folder.
+        out: folder of the runs.
+        arch: systems; empty where none was chosen.
+        seed: seeds; likewise.
+        parts: parts of a recipe that has some; likewise.
+        variant: variants; likewise.
+        depth: depths; likewise.
+        tiny: one epoch of a tiny model.
+        checkpoint: which one to evaluate.
+        beam: beam size.
+        subset: split to evaluate on.
+        baseline: system that the others are compared with.
+        cache: words of a cache.
+        dry_run: print command lines instead of running them.
+        extra: what follows ``--``.
+        others: options of the corpus's reader.
+        prepared_by: what prepares ``data``, for messages.
+    """
+
+    data: str = ""
+    out: str = ""
+    arch: list[str] = field(default_factory=list)
+    seed: list[str] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
+    variant: list[str] = field(default_factory=list)
+    depth: list[str] = field(default_factory=list)
+    tiny: bool = False
+    checkpoint: str = "best"
+    beam: str = "10"
+    subset: str = "test"
+    baseline: str = ""
+    cache: str = ""
+    dry_run: bool = False
+    extra: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    prepared_by: str = ""
+
+
+def parser_of(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
+    """The parser of a step of a recipe."""
+    behind = f" [-- options of {step.program}]" if step.program else ""
+    parser = Parser(
+        prog=f"casrnn run {step.name} {recipe.path}",
+        usage=f"%(prog)s [options]{behind}",
+        description=recipe.title,
+        epilog=step.about,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    trained = step.name != "evaluate"
+    values = {
+        "archs": ", ".join(recipe.archs) if trained else "all in --out",
+        "seeds": ", ".join(recipe.seeds) if trained else "all in --out",
+        "parts": ", ".join(recipe.parts.values) if recipe.parts else "",
+        "variants": " ".join(recipe.variants),
+        "depths": ", ".join(recipe.depths),
+    }
+    defaults = {
+        "data": str(recipe.data),
+        "out": str(recipe.data if step.name == "prepare" else recipe.folder / recipe.out),
+        "checkpoint": recipe.checkpoint,
+        "subset": recipe.subset,
+        "beam": StepOptions.beam,
+    }
+    for name in step.options:
+        if name == "tiny":
+            text = f"one epoch of {recipe.tiny}, or of --arch, to see that everything works"
+            parser.add_argument("--tiny", action="store_true", help=text)
+            continue
+        option = recipe.parts.option if name == "parts" else name
+        metavar, text = OPTIONS[name]
+        kind = {"metavar": metavar, "help": text.format(**values), "default": defaults.get(name)}
+        parser.add_argument(f"--{option}", dest=name, **kind)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the command lines instead of running them"
+    )
+    return parser
+
+
+def parse(step: Step, recipe: Recipe, argv: Sequence[str]) -> StepOptions:
+    """The options of a step of a recipe.
+
+    Raises:
+        UserError: a value out of range, or options after ``--`` that nobody takes.
+    """
+    parser, argv = parser_of(step, recipe), list(argv)
+    split = argv.index("--") if "--" in argv else len(argv)
+    if step.reads_others:
+        found, others = parser.parse_known_args(argv[:split])
+    else:
+        found, others = parser.parse_args(argv[:split]), []
+    if "--" in argv and not step.program:
+        raise UserError("no options may follow -- here; see --help")
+    values = {name: value for name, value in vars(found).items() if value is not None}
+    values |= {name: values[name].replace(",", " ").split() for name in LISTS if name in values}
+    if "seeds" in values:
+        check_numbers("--seeds", [values["seeds"]])
+        values["seed"] = [str(seed) for seed in range(1, int(values["seeds"]) + 1)]
+    known = {field.name for field in dataclasses.fields(StepOptions)}
+    values = {name: value for name, value in values.items() if name in known}
+    options = StepOptions(**values, extra=argv[split + 1 :], others=others)
+    check_values(options, recipe)
+    return options
+
+
+def check_values(options: StepOptions, recipe: Recipe) -> None:
+    """Raise UserError for a value out of range."""
+    for name in options.arch:  # runs lie in folders of these names
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            raise UserError(f"--arch '{name}' is no name of an architecture or system; see --help")
+    check_numbers("--seed", options.seed)
+    check_numbers("--depth", options.depth)
+    check_numbers("--beam", [options.beam])
+    check_numbers("--cache", [options.cache] if options.cache else [])
+    if not re.fullmatch("best|last|ema|(best|last):[1-9][0-9]*", options.checkpoint, re.ASCII):
+        raise UserError(
+            f"--checkpoint must be best, last, ema, best:N or last:N, not '{options.checkpoint}'"
+        )
+    for name in options.variant:
+        if name not in recipe.variants:
+            known = " ".join(recipe.variants)
+            raise UserError(f"there is no variant {name}; choose from {known}")
+    if recipe.parts and recipe.parts.values and "".join(recipe.parts.values).isdigit():
+        for value in options.parts:
+            if not re.fullmatch("[0-9]+", value, re.ASCII):
+                raise UserError(f"--{recipe.parts.option} must be a number, not '{value}'")
+
+
+def check_numbers(option: str, values: Iterable[str]) -> None:
+    """Raise UserError for a value that is no positive number."""
+    for value in values:
+        if not re.fullmatch("[1-9][0-9]*", value, re.ASCII):
+            raise UserError(f"{option} must be a positive number, not '{value}'")
+
+
+def check_prepared(options: StepOptions) -> None:
+    """Raise UserError where the data folder is not prepared."""
+    if not options.dry_run and not Path(options.data, "data-bin").is_dir():
+        how = options.prepared_by or f"prepare.sh --out {options.data}"
+        raise UserError(f"{options.data} is not prepared; run {how} first")
+
+
+def parts_of(recipe: Recipe, options: StepOptions) -> Iterator[tuple[Recipe, StepOptions]]:
+    """The recipe and the options of each chosen part, or these themselves if there are no parts."""
+    if not recipe.parts:
+        yield recipe, options
+        return
+    for value in options.parts or recipe.parts.values:
+        part = load(recipe.path, **{recipe.parts.variable: value})
+        yield (
+            part,
+            dataclasses.replace(
+                options,
+                data=f"{options.data}/{part.parts.folder}",
+                out=f"{options.out}/{part.parts.folder}",
+                prepared_by=f"prepare.sh --{recipe.parts.option} {value} --out {options.data}",
+            ),
+        )

@@ -1,0 +1,175 @@
+"""A recipe: the systems, settings and seeds of an experiment, and the commands they stand for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recipes.reading import read, resolve
+
+Options = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the recipes of a task have in common.
+
+    Args:
+        evaluator: module that evaluates the runs.
+        options: its options, besides those that all evaluators have.
+        names: patterns of the architectures that may be trained besides the recipe's systems.
+        unknown: the error for another name, in which it is ``{}``.
+        program: fairseq's program that the evaluator passes the options after ``--`` on to.
+    """
+
+    evaluator: str
+    options: tuple[str, ...]
+    names: tuple[str, ...]
+    unknown: str = "unknown system {}; see --help"
+    program: str = ""
+
+
+EVALUATION = "fairseq_casrnn.evaluation"
+LANGUAGE_MODELS = (
+    ("*_lm", "*_lm_*", "hf_gpt*"),
+    "--arch {} is no language model; their names have _lm in them, such as those of --help",
+)
+KINDS = {
+    "translation": Kind(
+        f"{EVALUATION}.evaluate", ("beam", "baseline"), ("*",), program="fairseq-generate"
+    ),
+    "language model": Kind(
+        f"{EVALUATION}.evaluate_lm",
+        ("cache",), *LANGUAGE_MODELS
+    ),
+    "classification": Kind(
+        f"{EVALUATION}.classify", ("subset", "baseline"), ("*_sentence_encoder*",)
+    ),
+    "brackets": Kind("", (), *LANGUAGE_MODELS),
+    "tagging": Kind(f"{EVALUATION}.tag_runs", ("subset", "baseline"), ("*_tagger*",)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A recipe for each of several data sets, such as folds.
+
+    Args:
+        option: option that chooses among them.
+        folder: the part's folder in that of the data and in that of the runs.
+        variable: variable that is the part's value.
+        values: of the parts; without, the reader divides the corpus itself, by ``option``.
+        prepare: options of the reader for a part.
+    """
+
+    option: str
+    folder: str = ""
+    variable: str = ""
+    values: tuple[str, ...] = ()
+    prepare: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The content of a recipe's file; docs/recipes.md explains the keys."""
+
+    path: Path
+    title: str
+    kind: str
+    reader: str
+    archs: tuple[str, ...] = ()
+    seeds: tuple[str, ...] = ("1",)
+    tiny: str = ""
+    out: str = "out"
+    checkpoint: str = "best"
+    subset: str = "test"
+    about: str = ""
+    variables: Options = field(default_factory=dict)
+    common: Options = field(default_factory=dict)
+    systems: Mapping[str, Options] = field(default_factory=dict)
+    settings: Options = field(default_factory=dict)
+    routed: Options = field(default_factory=dict)
+    unrouted: Options = field(default_factory=dict)
+    evaluation: Options = field(default_factory=dict)
+    variants: Mapping[str, Options] = field(default_factory=dict)
+    parts: Parts | None = None
+    depths: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Where the recipe lies."""
+        return self.path.parent
+
+    @property
+    def data(self) -> Path:
+        """Where ``prepare`` puts the data unless told otherwise."""
+        return self.folder / "data"
+
+    def check_system(self, name: str) -> None:
+        """Raise UserError for a name that is no system, nor an architecture of this kind."""
+        kind = KINDS[self.kind]
+        if name not in self.systems and not any(fnmatchcase(name, one) for one in kind.names):
+            raise UserError(kind.unknown.format(name))
+
+    def training_options(self, name: str, extra: list[str]) -> list[str]:
+        """The options of ``fairseq-train`` that make a system what it is.
+
+        Args:
+            name: a system, or an architecture.
+            extra: further options, which override the others.
+        """
+        system = self.systems.get(name, {"arch": name})
+        routed = system["arch"].startswith("second_order_")
+        own = self.routed if routed else self.unrouted
+        parts = (self.common, system, own, self.settings)
+        return [word for options in parts for word in as_words(options)] + extra
+
+
+def as_words(options: Options) -> Iterator[str]:
+    """The words of a command line; the value ``true`` is that of an option without one."""
+    for name, value in options.items():
+        yield f"--{name}"
+        if value != "true":
+            yield value
+
+
+def load(path: Path, **given: str) -> Recipe:
+    """The recipe of a file.
+
+    Args:
+        path: the file.
+        given: values of variables; others come from the environment, or else from the file.
+
+    Raises:
+        UserError: a file that is no recipe; the message names file and key.
+    """
+    path = Path(os.path.abspath(path))
+    content = read(path)
+    for key in ("title", "kind", "reader"):
+        if key not in content:
+            raise UserError(f"{path}: the key {key} is missing; add it")
+    if content["kind"] not in KINDS:
+        raise UserError(f"{path}: kind is '{content['kind']}'; use {', '.join(KINDS)}")
+    for key in ("systems", "variants"):
+        for name, options in content.get(key, {}).items():
+            if "arch" not in options:
+                raise UserError(f"{path}: {key}.{name} has no arch; add it")
+    if any("if" not in condition for condition in content.get("when", [])):
+        raise UserError(f"{path}: a condition of when has no if; add it")
+    parts = content.get("parts", {})
+    needed = ("option", *(("variable", "folder") if "values" in parts else ()))
+    for key in needed if parts else ():
+        if key not in parts:
+            raise UserError(f"{path}: parts has no {key}; add it")
+    variables = dict(content.get("variables", {}))
+    if parts.get("values"):
+        given = {parts["variable"]: parts["values"][0]} | given
+    variables = {name: os.environ.get(name) or value for name, value in variables.items()} | given
+    content = resolve(content, variables, path)
+    if parts:
+        content["parts"] = Parts(**content["parts"])
+    return Recipe(path=path, **content)

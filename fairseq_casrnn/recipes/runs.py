@@ -1,0 +1,145 @@
+"""A run: one system trained with one seed, in a folder of its own.
+
+Beside the checkpoints it holds ``identity`` (:func:`.identity.identity`), ``train.log`` and, once
+the training has come to its end, ``finished``, the options that it ended with.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import fairseq_casrnn
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recipes.identity import checksum_of_training_data, identity
+from fairseq_casrnn.recipes.programs import Programs
+
+USER_DIR = str(Path(fairseq_casrnn.__file__).parent)
+STAYS_STOPPED = b"the training stays stopped"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A system with a seed.
+
+    Args:
+        name: the system.
+        seed: its seed.
+        out: folder of all runs.
+        data: prepared folder.
+        options: those of ``fairseq-train``, but for seed and folders.
+    """
+
+    name: str
+    seed: str
+    out: str
+    data: str
+    options: list[str]
+
+    @property
+    def folder(self) -> Path:
+        """``OUT/SYSTEM/seedN``."""
+        return Path(self.out, self.name, f"seed{self.seed}")
+
+    def arguments(self) -> list[str]:
+        """All options of ``fairseq-train``."""
+        where = [f"{self.data}/data-bin", "--user-dir", USER_DIR, "--seed", self.seed]
+        where += ["--save-dir", f"{self.out}/{self.name}/seed{self.seed}"]
+        return [*where, "--no-progress-bar", "--log-format", "simple", *self.options]
+
+    def train(self, programs: Programs) -> None:
+        """Train, or go on with the training, unless it has finished.
+
+        Raises:
+            UserError: it was begun with other options or data, or its folder cannot be made.
+            SystemExit: the training failed.
+        """
+        if programs.dry_run:
+            return print(shlex.join(["fairseq-train", *self.arguments()]), flush=True)
+        title = f"{self.name} with seed {self.seed}"
+        own, wanted = identity(Path(self.data, "data-bin"), self.options), " ".join(self.options)
+        kept, finished = self.folder / "identity", self.folder / "finished"
+        begun = (self.folder / "checkpoint_last.pt").is_file() and kept.is_file()
+        if begun and text(kept) != own:
+            raise UserError(
+                f"{self.folder} was begun with other options or data; give another --out, or "
+                "delete that folder to train anew"
+            )
+        before = text(finished) if finished.is_file() else ""
+        if before == wanted and finished.is_file():
+            return print(f"{title} is finished: {self.folder}", flush=True)
+        self._make_folder()
+        # While a longer training goes on, the run is no longer a finished one.
+        finished.unlink(missing_ok=True)
+        kept.write_text(f"{own}\n", "utf-8", "surrogateescape")
+        print(f"training {title} in {self.folder}", flush=True)
+        log = self.folder / "train.log"
+        logged = log.stat().st_size if log.is_file() else 0
+        status = programs.train(log, *self.arguments())
+        if status:
+            # It was refused, or broke off at once: what there was is as it was.
+            if before and not self._trained():
+                finished.write_text(f"{before}\n", "utf-8", "surrogateescape")
+            raise SystemExit(status)
+        if (self.folder / "checkpoint_last.pt").is_file() and not self._trained():
+            print(f"{title} had nothing left to train: {why_nothing_left(log, logged)}", flush=True)
+        finished.write_text(f"{wanted}\n", "utf-8", "surrogateescape")
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            writable = os.access(self.folder, os.W_OK)
+        except OSError:
+            writable = False
+        if not writable:
+            raise UserError(f"--out {self.out} is no folder to write to; give another")
+
+    def _trained(self) -> bool:
+        """Whether there is a checkpoint that this training wrote.
+
+        One as old as ``identity`` is new, too: a file system's clock may tick slowly.
+        """
+        last = self.folder / "checkpoint_last.pt"
+        begun = (self.folder / "identity").stat().st_mtime_ns
+        return last.exists() and last.stat().st_mtime_ns >= begun
+
+
+def why_nothing_left(log: Path, logged: int) -> str:
+    """Why a training had nothing to do; its log begins after ``logged`` bytes."""
+    with open(log, "rb") as file:
+        file.seek(logged)
+        if STAYS_STOPPED in file.read():
+            return "it had stopped early, by --patience, and stays stopped; raise that to go on"
+    return "its checkpoints are of as many epochs or more"
+
+
+def text(path: Path) -> str:
+    """A file's text, without the ends of its last lines."""
+    return path.read_text("utf-8", "surrogateescape").rstrip("\n")
+
+
+def check_trained_on(data: str, out: str, names: list[str], seeds: list[str]) -> None:
+    """Raise UserError for a run to be evaluated that was trained on other data than ``data``.
+
+    Args:
+        data: prepared folder.
+        out: folder of the runs.
+        names: systems that are evaluated; empty for all.
+        seeds: seeds that are evaluated; empty for all.
+    """
+    own = checksum_of_training_data(Path(data, "data-bin"))
+    for kept in sorted(Path(out).glob("*/seed*/identity")):
+        run = kept.parent
+        if not (run / "checkpoint_last.pt").is_file():
+            continue  # nothing to evaluate
+        if names and run.parent.name not in names:
+            continue
+        if seeds and run.name.removeprefix("seed") not in seeds:
+            continue
+        if text(kept).partition("\n")[0] != own:
+            raise UserError(
+                f"{run} was trained on other data than that of {data}, whose sentences it may have "
+                "seen; give the --data it was trained on, or choose others with --arch and --seed"
+            )

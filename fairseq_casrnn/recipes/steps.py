@@ -1,0 +1,93 @@
+"""The steps of a recipe: prepare, train, evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairseq_casrnn.recipes import dyck
+from fairseq_casrnn.recipes.options import Step, StepOptions, check_prepared, parse, parts_of
+from fairseq_casrnn.recipes.programs import Programs
+from fairseq_casrnn.recipes.recipe import KINDS, Recipe, as_words
+from fairseq_casrnn.recipes.runs import Run, check_trained_on
+
+RESUMED = """\
+An interrupted training goes on from its last checkpoint when it is called again; one that has
+finished is left as it is. A longer one may be asked for, with --max-epoch, --max-update and
+--total-num-update, where the learning rate allows it: one that has fallen to zero stays there or
+jumps up. A training with other options or data needs another --out. The settings stand in the
+recipe; options after -- override them. Trains on the GPU if there is one."""
+RECORDED = """\
+Appends one JSON line a run to results.jsonl of --out, and ends with mean ± deviation over seeds."""
+
+
+def prepare(recipe: Recipe, argv: Sequence[str]) -> None:
+    """Have the reader prepare the corpus; but for ``--dry-run``, the options are the reader's."""
+    if recipe.parts and not {"-h", "--help"} & set(argv):
+        options = parse(Step("prepare", ("parts", "out"), reads_others=True), recipe, argv)
+        options.data = options.out
+        for part, where in parts_of(recipe, options):
+            own = [*as_words(part.parts.prepare), "--out", where.data, *options.others]
+            call_reader(part, where, own)
+        return
+    options = StepOptions(data=str(recipe.data), dry_run="--dry-run" in argv)
+    call_reader(recipe, options, [word for word in argv if word != "--dry-run"])
+
+
+def call_reader(recipe: Recipe, options: StepOptions, argv: Sequence[str]) -> None:
+    """Run the reader with ``argv``, and with ``--out DATA`` unless that is in it."""
+    program, *arguments = recipe.reader.split()
+    if program.endswith(".py"):
+        program = str(recipe.folder / program)
+    if not any(word.partition("=")[0] in ("--out", "-h", "--help") for word in argv):
+        arguments += ["--out", options.data]
+    Programs(options.dry_run).call(program, *arguments, *argv)
+
+
+def train(recipe: Recipe, argv: Sequence[str]) -> None:
+    """Train the chosen systems with the chosen seeds."""
+    names = ["arch", "seed", "seeds", "data", "out", "tiny", *(["parts"] if recipe.parts else [])]
+    systems = f"Systems: {' '.join(recipe.systems)}." if recipe.systems else ""
+    about = "\n\n".join(filter(None, [RESUMED, systems, recipe.about]))
+    options = parse(Step("train", names, about, "fairseq-train"), recipe, argv)
+    for part, where in parts_of(recipe, options):
+        train_systems(part, where)
+
+
+def train_systems(recipe: Recipe, options: StepOptions) -> None:
+    """Train the chosen systems with the chosen seeds."""
+    check_prepared(options)
+    extra = ["--max-epoch", "1", *options.extra] if options.tiny else options.extra
+    archs = options.arch or ([recipe.tiny] if options.tiny else recipe.archs)
+    for arch in archs:
+        recipe.check_system(arch)
+    programs = Programs(options.dry_run)
+    for arch in archs:
+        settings = recipe.training_options(arch, extra)
+        for seed in options.seed or recipe.seeds:
+            Run(arch, seed, options.out, options.data, settings).train(programs)
+
+
+def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
+    """Evaluate the chosen runs, or all that there are."""
+    if recipe.kind == "brackets":
+        return dyck.evaluate(recipe, argv)
+    kind = KINDS[recipe.kind]
+    names = ("arch", "seed", "seeds", "data", "out", "checkpoint", *kind.options)
+    evaluate_runs(recipe, parse(Step("evaluate", names, RECORDED, kind.program), recipe, argv))
+
+
+def evaluate_runs(recipe: Recipe, options: StepOptions) -> None:
+    """Evaluate the chosen runs."""
+    check_prepared(options)
+    if not options.dry_run:
+        check_trained_on(options.data, options.out, options.arch, options.seed)
+    kind = KINDS[recipe.kind]
+    words = ["--data", options.data, "--out", options.out]
+    words += ["--arch", *options.arch] if options.arch else []
+    words += ["--seed", *options.seed] if options.seed else []
+    for name in ("checkpoint", *kind.options):
+        value = getattr(options, name)
+        words += [f"--{name}", value] if value else []
+    words += as_words(recipe.evaluation)
+    words += ["--", *options.extra] if kind.program else []
+    Programs(options.dry_run).call(kind.evaluator, *words)

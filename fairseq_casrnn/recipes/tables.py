@@ -1,0 +1,82 @@
+"""Tables: everything that one compares is trained and evaluated, and the table printed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recipes.options import Step, StepOptions, parse, parts_of
+from fairseq_casrnn.recipes.programs import Programs
+from fairseq_casrnn.recipes.recipe import EVALUATION, Recipe, as_words
+from fairseq_casrnn.recipes.steps import call_reader, evaluate_runs, train_systems
+
+
+def table(recipe: Recipe, argv: Sequence[str]) -> None:
+    """The table of a recipe with parts, variants or depths. Raises UserError for another one."""
+    for key, make in (("parts", of_parts), ("variants", of_variants), ("depths", of_depths)):
+        if getattr(recipe, key):
+            return make(recipe, argv)
+    raise UserError(f"{recipe.path} has no table; give it parts, variants or depths")
+
+
+def of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
+    """Prepare, train and evaluate each part; the table has a row for each and their average."""
+    names = ("parts", "arch", "seed", "seeds", "data", "out", "tiny")
+    about = "All other options, such as --raw, are those of prepare."
+    step = Step("table", names, about, "fairseq-train", reads_others=True)
+    options = parse(step, recipe, argv)
+    if recipe.parts.values:
+        for part, where in parts_of(recipe, options):
+            call_reader(part, where, [*options.others, *as_words(part.parts.prepare)])
+            train_and_evaluate(part, where)
+    else:  # the reader itself makes a folder for each
+        own = [f"--{recipe.parts.option}", *options.parts] if options.parts else []
+        call_reader(recipe, options, [*options.others, *own])
+        made = sorted(path.parent.name for path in Path(options.data).glob("*/data-bin"))
+        for name in options.parts or made:
+            data, out = f"{options.data}/{name}", f"{options.out}/{name}"
+            train_and_evaluate(recipe, dataclasses.replace(options, data=data, out=out))
+    Programs(options.dry_run).call(f"{EVALUATION}.set_table", options.out)
+
+
+def train_and_evaluate(recipe: Recipe, options: StepOptions) -> None:
+    """Train what is chosen, and evaluate it."""
+    train_systems(recipe, options)
+    evaluate_runs(recipe, options)
+
+
+def of_variants(recipe: Recipe, argv: Sequence[str]) -> None:
+    """Train and evaluate each variant in a folder of its own; the table has a row for each."""
+    names = ("variant", "seed", "seeds", "data", "out", "subset")
+    options = parse(Step("table", names, recipe.about, "fairseq-train"), recipe, argv)
+    labels = Path(options.data, "data-bin", "label", f"{options.subset}.idx")
+    if not options.dry_run and not labels.is_file():
+        raise UserError(
+            f"{options.data} has no split '{options.subset}'; choose --subset from train, valid "
+            "and test"
+        )
+    for name, variant in recipe.variants.items():
+        if options.variant and name not in options.variant:
+            continue
+        own = as_words({key: value for key, value in variant.items() if key != "arch"})
+        out, extra = f"{options.out}/{name}", [*own, *options.extra]
+        system = dataclasses.replace(options, out=out, arch=[variant["arch"]], extra=extra)
+        train_systems(recipe, system)
+        evaluate_runs(recipe, dataclasses.replace(options, out=out))
+    settings = ("--subset", options.subset, "--no-average")
+    Programs(options.dry_run).call(f"{EVALUATION}.set_table", options.out, *settings)
+
+
+def of_depths(recipe: Recipe, argv: Sequence[str]) -> None:
+    """Train and evaluate the systems of the chosen depths; the table has a row for each depth."""
+    names = ("depth", "seed", "seeds", "data", "out", "checkpoint")
+    options = parse(Step("table", names, recipe.about, "fairseq-train"), recipe, argv)
+    depths = options.depth or recipe.depths
+    options.arch = [name for depth in depths for name in recipe.archs if name.endswith(f"_{depth}")]
+    options.seed = options.seed or list(recipe.seeds)
+    train_systems(recipe, options)
+    evaluate_runs(recipe, dataclasses.replace(options, extra=[]))
+    words = (f"{options.out}/results.jsonl", "--checkpoint", options.checkpoint)
+    Programs(options.dry_run).call(f"{EVALUATION}.depth_table", *words)

@@ -1,0 +1,99 @@
+"""Variables in the values of a recipe: ``$NAME``, and arithmetic on them, ``$(933 * EPOCHS)``."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Mapping
+from string import Template
+
+from fairseq_casrnn.errors import UserError, quoted
+
+OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+    ast.Eq: operator.eq,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+FUNCTIONS = {"max": max, "min": min}
+EXPRESSION = re.compile(r"\$\((?P<expression>.*?)(?P<format>:\.\d+g)?\)", re.DOTALL)
+
+
+def fill(text: str, variables: Mapping[str, str]) -> str:
+    """``text`` with its variables replaced.
+
+    Args:
+        text: holds ``$NAME`` or ``${NAME}``, or is ``$(EXPRESSION)`` as a whole, with an optional
+            format such as ``:.2g`` at its end.
+        variables: values by name.
+
+    Raises:
+        UserError: an unknown variable, an expression that is none, or one on other values than
+            positive numbers.
+    """
+    found = EXPRESSION.fullmatch(text)
+    if found:
+        return format(evaluate(found["expression"], variables), (found["format"] or ":")[1:])
+    try:
+        return Template(text).substitute(variables)
+    except KeyError as error:
+        raise UserError(
+            f"{quoted(text)} names a variable {error.args[0]}; declare it under variables"
+        ) from None
+    except ValueError:
+        raise UserError(f"{quoted(text)} has a $ without a name; write $$ for a $") from None
+
+
+def evaluate(expression: str, variables: Mapping[str, str]):
+    """The value of arithmetic, or of a comparison: ``EPOCHS - 1``, ``PAPER == 'shortcut'``.
+
+    A variable by itself is its text; in arithmetic, and beside a number, it must be a positive
+    whole number.
+
+    Raises:
+        UserError: see :func:`fill`.
+    """
+    try:
+        node = ast.parse(expression.strip(), mode="eval").body
+        return _value(node, variables)
+    except (SyntaxError, TypeError, ZeroDivisionError, OverflowError):
+        raise UserError(
+            f"{quoted(expression)} cannot be computed; use variables, numbers, + - * / **, "
+            "comparisons, max and min"
+        ) from None
+
+
+def _value(node: ast.expr, variables: Mapping[str, str], numeric: bool = False):
+    match node:
+        case ast.Constant(int() | float() | str() as value):
+            return value
+        case ast.Name(name):
+            return _variable(name, variables, numeric)
+        case ast.BinOp(left, kind, right) if type(kind) in OPERATORS:
+            operands = (_value(side, variables, numeric=True) for side in (left, right))
+            return OPERATORS[type(kind)](*operands)
+        case ast.Compare(left, [kind], [right]) if type(kind) in OPERATORS:
+            sides = (left, right)
+            numbers = not any(isinstance(getattr(side, "value", 0), str) for side in sides)
+            return OPERATORS[type(kind)](*(_value(side, variables, numbers) for side in sides))
+        case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
+            return FUNCTIONS[name](*(_value(one, variables, numeric=True) for one in arguments))
+    raise SyntaxError
+
+
+def _variable(name: str, variables: Mapping[str, str], numeric: bool):
+    if name not in variables:
+        raise UserError(f"there is no variable {name}; declare it under variables")
+    text = variables[name]
+    if not numeric:
+        return text
+    if not re.fullmatch("[1-9][0-9]*", text, re.ASCII):
+        raise UserError(f"{name} must be a positive number, not '{text}'")
+    return int(text)

@@ -1,0 +1,203 @@
+"""Recipes as files: what they may hold, what they stand for, and each mistake in one sentence."""
+
+import re
+import shlex
+import subprocess
+
+import pytest
+from recipe_runs import EXAMPLES
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recipes.identity import checksum, checksum_of_training_data, identity
+from fairseq_casrnn.recipes.recipe import load
+from fairseq_casrnn.recipes.runs import USER_DIR
+from fairseq_casrnn.recipes.templates import evaluate, fill
+
+RECIPES = sorted(path for path in EXAMPLES.glob("*/*.yaml") if path.parent.name != "hydra")
+HEAD = "title: A corpus\nkind: classification\nreader: reader.py\narchs: [cnn]\n"
+
+
+def write(folder, text, name="recipe.yaml"):
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_recipe_reads_and_names_known_systems(path):
+    recipe = load(path)
+    for name in (*recipe.archs, recipe.tiny, *(one["arch"] for one in recipe.variants.values())):
+        recipe.check_system(name)
+        assert "--lr" in recipe.training_options(name, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("titel: x", "there is no key titel; did you mean title?"),
+        ("settings: {lr: [1, 2]}", "settings.lr is a list; it must be a text"),
+        ("settings: {lr: }", "settings.lr is empty; it must be a text"),
+        ("settings: fast", "settings is 'fast'; it must be a mapping such as {lr: 1e-3}"),
+        ("seeds: 3", "seeds is '3'; it must be a list such as [1, 2]"),
+        ("seeds: [[1]]", "seeds is a list; it must be a text"),
+        ("parts: {option: fold, value: [1]}", "no key parts.value; did you mean values?"),
+        ("parts: {option: fold, values: [1], variable: F}", "parts has no folder; add it"),
+        ("when: [{settings: {lr: 1}}]", "a condition of when has no if; add it"),
+        ("when: [{if: A, title: x}]", "there is no key when.title; use if, archs"),
+        ("systems: {small: {layers: 1}}", "systems.small has no arch; add it"),
+        ("variants: {small: {lr: 1}}", "variants.small has no arch; add it"),
+        ("kind: classifier", "kind is 'classifier'; use translation, language model, "),
+        ("lr: 1\nlr: 2", "line 2 is no YAML: the key lr comes twice; correct it"),
+        ("title: [", "is no YAML: "),
+        ("- title", "its content is no mapping; it must be a mapping"),
+        ("", "its content is no mapping"),
+        ("extends: none.yaml", "none.yaml, which {path} extends, cannot be read (No such file"),
+        ("extends: recipe.yaml", "extends comes back to "),
+        ("settings: {lr: $RATE}", "'$RATE' names a variable RATE; declare it under variables"),
+        ("settings: {lr: $ 1}", "'$ 1' has a $ without a name; write $$ for a $"),
+        ("settings: {lr: $(1 +)}", "'1 +' cannot be computed; use variables, numbers, "),
+        ("when: [{if: A, settings: {lr: 1}}]", "there is no variable A; declare it"),
+    ],
+)
+def test_mistakes_in_a_recipe_name_file_and_key(text, message, tmp_path):
+    head = "".join(line for line in HEAD.splitlines(True) if line.split(":")[0] not in text)
+    path = write(tmp_path, text if text in ("", "- title", "lr: 1\nlr: 2") else f"{text}\n{head}")
+    with pytest.raises(UserError) as error:
+        load(path)
+    assert message.replace("{path}", str(path)) in str(error.value)
+    assert str(path.parent) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_keys_and_files(tmp_path):
+    with pytest.raises(UserError, match=r"recipe\.yaml: the key reader is missing; add it"):
+        load(write(tmp_path, "title: x\nkind: tagging"))
+    with pytest.raises(UserError, match=r"none\.yaml cannot be read \(No such file or directory\)"):
+        load(tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"title: \xe9")
+    with pytest.raises(UserError, match=r"latin\.yaml is not UTF-8"):
+        load(tmp_path / "latin.yaml")
+
+
+def test_mappings_are_joined_and_other_values_replaced(tmp_path):
+    base = "settings: {lr: 1e-3, dropout: 0.10, patience: 5}\nseeds: [1, 2]\n" + HEAD
+    write(tmp_path, base, "base.yaml")
+    own = "extends: base.yaml\nsettings: {dropout: 0.5, clip-norm: 1.0}\nseeds: [3]"
+    recipe = load(write(tmp_path, own))
+    assert recipe.seeds == ["3"]
+    # as written, in the order of the first file
+    assert recipe.training_options("cnn_sentence_encoder", ["--x"]) == [
+        *("--arch", "cnn_sentence_encoder", "--lr", "1e-3", "--dropout", "0.5"),
+        *("--patience", "5", "--clip-norm", "1.0", "--x"),
+    ]
+
+
+def test_conditions_replace_what_is_under_them(tmp_path, monkeypatch):
+    text = HEAD + (
+        "variables: {SIZE: 8, PAPER: none}\nsettings: {lr: 1, dropout: $SIZE}\n"
+        "routed: {temperature-decay: $(2.5e-4 ** (1 / (SIZE - 1)):.2g)}\nunrouted: {lam: none}\n"
+        "when:\n- {if: SIZE <= 8, settings: {flag: true, total: $(933 * SIZE)}}\n"
+        "- {if: PAPER == 'second', unrouted: {lam: '0'}}\n"
+    )
+    path = write(tmp_path, text)
+    assert load(path).training_options("cnn", [])[2:] == [
+        *("--lam", "none", "--flag", "--total", "7464")
+    ]
+    monkeypatch.setenv("SIZE", "9")
+    monkeypatch.setenv("PAPER", "second")
+    assert load(path).training_options("cnn", [])[2:] == [
+        *("--lam", "0", "--lr", "1", "--dropout", "9")
+    ]
+    monkeypatch.setenv("SIZE", "")  # as if there were none
+    routed = load(path).training_options("second_order_lstm", [])
+    assert routed[2:4] == ["--temperature-decay", "0.31"]
+    monkeypatch.setenv("SIZE", "few")
+    with pytest.raises(UserError, match=r"recipe\.yaml: SIZE must be a positive number, not 'few'"):
+        load(path)
+
+
+def test_expressions_are_arithmetic_alone():
+    values = {"N": "3", "NAME": "ab"}
+    assert fill("$(max(N - 1, 1) / 4)", values) == "0.5"
+    assert fill("${NAME}_$N", values) == "ab_3"
+    assert evaluate("NAME == 'ab'", values) is True
+    assert evaluate("NAME", values) == "ab"
+    for text in ("__import__('os')", "N.real", "[N]", "lambda: 1", "N if N else 1", "open(N)"):
+        with pytest.raises(UserError, match="cannot be computed"):
+            evaluate(text, values)
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 70_000])
+def test_checksum_is_that_of_posix(size):
+    data = bytes(i * i % 251 for i in range(size))
+    wanted = subprocess.run(["cksum"], input=data, capture_output=True, check=True).stdout
+    assert checksum([data[:100], data[100:]]) == wanted.decode().strip()
+
+
+def test_identity_is_data_and_options_but_for_the_length(tmp_path):
+    (tmp_path / "input0").mkdir()
+    for name in ("train.bin", "dict.txt", "input0/singletons.txt", "valid.bin"):
+        (tmp_path / name).write_text(name)
+    own = checksum_of_training_data(tmp_path)
+    # dict.txt, input0/singletons.txt, train.bin: by name, as sort has them
+    assert own == checksum([b"dict.txtinput0/singletons.txttrain.bin"])
+    cells = tmp_path / "cells"
+    cells.write_text("w 1\n")
+    table = checksum([b"w 1\n"])
+    for options, lines in [
+        (["--lr", "1", "--max-epoch", "3", "--cpu", "--log-interval=1"], ["--lr", "1"]),
+        (["--assignment-path", str(cells)], ["--assignment-path", table]),
+        ([f"--assignment-path={cells}"], ["--assignment-path", table]),
+        (["--assignment-path", "none"], ["--assignment-path"]),
+        (["--mix", f"{tmp_path}:0.5"], ["--mix", own, f"{tmp_path}:0.5"]),
+        ([f"--mix={tmp_path}:0.5"], [f"--mix={tmp_path}:0.5", own]),
+        (["--mix"], ["--mix"]),
+        (["--max-update"], []),
+    ]:
+        assert identity(tmp_path, options) == "\n".join([own, *lines]), options
+
+
+def test_a_dry_run_prints_what_would_run_and_writes_nothing(tmp_path, capsys):
+    recipe = EXAMPLES / "mr" / "recipe.yaml"
+    where = ["--data", f"{tmp_path}/the data", "--out", f"{tmp_path}/out"]
+    options = [*where, "--arch", "bicas2", "--seeds", "2", "--dry-run", "--", "--lr", "0.5"]
+    assert cli.main(["run", "train", str(recipe), *options]) == 0
+    lines = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line[:8] for line in lines] == [
+        [
+            *("fairseq-train", f"{tmp_path}/the data/data-bin", "--user-dir", USER_DIR),
+            *("--seed", seed, "--save-dir", f"{tmp_path}/out/bicas2/seed{seed}"),
+        ]
+        for seed in ("1", "2")
+    ]
+    assert all(line[-2:] == ["--lr", "0.5"] for line in lines)
+    folds = EXAMPLES / "mr" / "folds.yaml"
+    options = [*where, "--raw", "RAW", "--folds", "0,7", "--dry-run"]
+    assert cli.main(["run", "table", str(folds), *options]) == 0
+    lines = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    steps = [line[0] if line[0] == "fairseq-train" else line[2].split(".")[-1] for line in lines]
+    assert steps[:3] == steps[3:6] == ["mr", "fairseq-train", "classify"]
+    assert steps[6:] == ["set_table"]
+    assert lines[3][-2:] == ["--fold", "7"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["trian", "x"], "invalid choice: 'trian'"),
+        (["train"], "the following arguments are required: RECIPE; see --help"),
+        (["table", "{mr}", "--data", "x"], "recipe.yaml has no table; give it parts, variants or"),
+    ],
+)
+def test_mistakes_on_the_command_line(argv, message, capsys):
+    argv = [word.format(mr=EXAMPLES / "mr" / "recipe.yaml") for word in argv]
+    try:
+        status = cli.main(["run", *argv])
+    except SystemExit as stop:
+        status = stop.code
+    error = capsys.readouterr().err
+    assert status == 2
+    assert re.fullmatch(r"error: .*\n", error)
+    assert message in error
