@@ -38,6 +38,14 @@ COMMANDS = {
         "fairseq_casrnn.evaluation.predict",
         "classify lines of text with a trained sentence encoder",
     ),
+    "rerank prepare": (
+        "fairseq_casrnn.reranking.prepare",
+        "data for models that score the n-best lists of a translation corpus",
+    ),
+    "rerank all": (
+        "fairseq_casrnn.reranking.pipeline",
+        "make n-best lists, score them, tune and apply: the three below in one command",
+    ),
     "rerank score": (
         "fairseq_casrnn.reranking.score",
         "a model's scores of the hypotheses of an n-best list",

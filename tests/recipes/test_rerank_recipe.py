@@ -73,15 +73,16 @@ def test_from_a_corpus_to_bleu(tmp_path):
 
 @pytest.mark.parametrize("script", ["prepare.sh", "rerank.sh"])
 def test_help_and_wrong_options(script, tmp_path):
-    assert run(f"rerank/{script}", "--help").startswith(f"usage: {script} ")
+    command = "prepare" if script == "prepare.sh" else "all"
+    assert run(f"rerank/{script}", "--help").startswith(f"usage: casrnn rerank {command} ")
+    baseline = ("--baseline", __file__) if command == "all" else ()
     for options, message in [
-        (("--bogus", 1), "unknown option --bogus"),
-        (("x",), "unknown argument x"),
-        (("--data",), "--data needs a value"),
-        (("--data", tmp_path), "is not prepared; run ../multi30k/prepare.sh"),
-        ((f"--data={tmp_path}",), f"{tmp_path} is not prepared"),
+        (("--bogus", 1), "unrecognized arguments: --bogus 1"),
+        (("--data",), "argument --data: expected one argument"),
+        (("--data", tmp_path), f"{tmp_path} is not a prepared folder"),
+        ((f"--data={tmp_path}",), f"{tmp_path} is not a prepared folder"),
     ]:
-        error = run(f"rerank/{script}", *options, status=2)
+        error = run(f"rerank/{script}", *baseline, *options, status=2)
         assert error.startswith("error: ")
         assert message in error
         assert error.count("\n") == 1

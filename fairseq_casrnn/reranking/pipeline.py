@@ -1,0 +1,151 @@
+"""``casrnn rerank all``: from checkpoints to reranked translations; a second call goes on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fairseq_casrnn
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.evaluate import languages
+from fairseq_casrnn.recipes.identity import checksum, contents
+from fairseq_casrnn.recipes.programs import Programs, python
+from fairseq_casrnn.reranking.prepare import units
+
+KINDS = ("forward", "right-to-left", "backwards", "lm")
+CLI = "fairseq_casrnn.cli"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.description = (
+        "Rerank a translation model's n-best lists with the scores of further models. A second "
+        "call with the same --out makes no list and no score again that is there."
+    )
+    path = {"type": Path, "required": True}
+    parser.add_argument(
+        "--baseline", metavar="CHECKPOINT", **path, help="model whose n-best lists are reranked"
+    )
+    for kind, what in zip(
+        KINDS,
+        (
+            "translation models that score them",
+            "translation models trained on PREPARED/right_to_left",
+            "translation models trained on PREPARED/backwards",
+            "language models trained on PREPARED/lm",
+        ),
+        strict=True,
+    ):
+        several = {"action": "extend", "nargs": "+", "default": [], "type": Path}
+        parser.add_argument(f"--{kind}", metavar="CHECKPOINT", **several, help=what)
+    parser.add_argument("--data", **path, help="the translation corpus")
+    parser.add_argument("--prepared", **path, help="folder that casrnn rerank prepare made")
+    parser.add_argument("--out", **path, help="folder of lists, scores, weights, translations")
+    nbest = "hypotheses a sentence, and beam size (default: %(default)s)"
+    parser.add_argument("--nbest", type=int, default=20, help=nbest)
+    parser.add_argument("--runs", type=int, default=10, help="tune so often (default: %(default)s)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the command.
+
+    Raises:
+        UserError: a missing file, a number out of range, or ``--out`` with other lists.
+        SystemExit: a program failed.
+    """
+    target = languages(args.data)[1]
+    for path in (args.baseline, *(path for kind in KINDS for path in models(args, kind))):
+        if not path.is_file():
+            raise UserError(f"checkpoint {path} does not exist; train the model first")
+    for name in ("nbest", "runs"):
+        if getattr(args, name) < 1:
+            raise UserError(f"--{name} must be a positive number, not {getattr(args, name)}")
+    keep_setting(args)
+    join = ["--join-subwords"] if units(args.data) == "bpe" else []
+    out, text, programs = args.out, args.data / "text", Programs()
+    for split in ("valid", "test"):
+        generate(args, split)
+    scores = score(args, "valid", programs)
+    tune = ["--nbest", f"{out}/valid.nbest", "--scores", *scores, *join]
+    tune += ["--reference", f"{text}/valid.tok.{target}", "--runs", str(args.runs)]
+    programs.call(CLI, "rerank", "tune", *tune, "--output", f"{out}/weights.json")
+    scores = score(args, "test", programs)
+    apply = ["--nbest", f"{out}/test.nbest", "--scores", *scores]
+    apply += ["--reference", f"{text}/test.tok.{target}", "--weights", f"{out}/weights.json"]
+    apply += ["--output", f"{out}/test.reranked.{target}", "--json", f"{out}/result.json"]
+    programs.call(CLI, "rerank", "apply", *apply)
+
+
+def models(args: argparse.Namespace, kind: str) -> list[Path]:
+    """The checkpoints of a kind."""
+    return getattr(args, kind.replace("-", "_"))
+
+
+def keep_setting(args: argparse.Namespace) -> None:
+    """Make ``--out``. Raises UserError where it holds lists of another model or other data."""
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+        writable = os.access(args.out, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise UserError(f"--out {args.out} is no folder to write to; give another")
+    binarised = args.data / "data-bin"
+    read = [
+        path for name in ("dict", "valid", "test") for path in sorted(binarised.glob(f"{name}.*"))
+    ]
+    model = f"{os.path.realpath(args.baseline)} {checksum(contents([args.baseline]))}"
+    setting = f"{os.path.realpath(args.data)}\n{model} {args.nbest} {checksum(contents(read))}\n"
+    kept = args.out / "setting"
+    if kept.is_file() and kept.read_text("utf-8", "surrogateescape") != setting:
+        raise UserError(
+            f"{args.out} holds lists of another --baseline, --data or --nbest, or of data that "
+            "were prepared anew; give another --out"
+        )
+    kept.write_text(setting, "utf-8", "surrogateescape")
+
+
+def generate(args: argparse.Namespace, split: str) -> None:
+    """The n-best list of a split in units of the model, unless it is there; its log beside it.
+
+    Raises:
+        UserError: ``fairseq-generate`` failed.
+    """
+    made = args.out / f"{split}.nbest"
+    if made.is_file():
+        return
+    print(f"translating {split} with beam {args.nbest}", flush=True)
+    command = python("fairseq_cli.generate", f"{args.data}/data-bin")
+    command += ["--user-dir", str(Path(fairseq_casrnn.__file__).parent)]
+    command += ["--path", str(args.baseline), "--gen-subset", split, "--beam", str(args.nbest)]
+    command += ["--nbest", str(args.nbest), "--max-tokens", "2000", "--no-progress-bar"]
+    log = made.with_name(f"{made.name}.log")
+    draft = made.with_name(f"{made.name}.{os.getpid()}")  # another call may be at it
+    try:
+        with open(draft, "wb") as output, open(log, "wb") as errors:
+            status = subprocess.run(command, stdout=output, stderr=errors).returncode
+        if status:
+            last = log.read_text("utf-8", "replace").splitlines()[-5:]
+            print("\n".join(last), file=sys.stderr)
+            raise UserError(f"fairseq-generate failed on {split}; see {log}")
+        os.rename(draft, made)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def score(args: argparse.Namespace, split: str, programs: Programs) -> list[str]:
+    """Score the list of a split by each model; the files of the scores."""
+    scored: list[str] = []
+    for kind in KINDS:
+        data = args.data if kind == "forward" else args.prepared / kind.replace("-", "_")
+        flags = [] if kind == "forward" else [f"--{kind}"]
+        for path in models(args, kind):
+            print(" ".join([f"{split}: {path}", *flags]), flush=True)
+            scored.append(f"{args.out}/{split}.{len(scored) + 1}-{kind}.tsv")
+            options = ["--data", f"{data}/data-bin", "--path", str(path), *flags]
+            options += ["--output", scored[-1]]
+            programs.call(CLI, "rerank", "score", f"{args.out}/{split}.nbest", *options)
+    return scored

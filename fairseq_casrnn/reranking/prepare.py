@@ -1,0 +1,93 @@
+"""``casrnn rerank prepare``: data for models that score n-best lists of a translation corpus."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from fairseq_casrnn.data.command import run_preprocess
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.evaluate import languages
+from fairseq_casrnn.explain import explained
+
+SPLITS = ("train", "valid", "test")
+FOLDERS = ("right_to_left", "backwards", "lm")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.description = (
+        "From a prepared translation corpus: right_to_left, the target's words in the opposite "
+        "order; backwards, from the target language to the source language; lm, the target side."
+    )
+    parser.add_argument("--data", required=True, type=Path, help="prepared translation corpus")
+    parser.add_argument("--out", required=True, type=Path, help="folder to make")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the command. Raises UserError where ``--out`` exists or ``--data`` is not prepared."""
+    source, target = languages(args.data)
+    if args.out.exists():
+        raise UserError(f"{args.out} exists; remove it to prepare again, or give another --out")
+    try:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=f"{args.out.name}.", dir=args.out.parent))
+    except OSError:
+        raise UserError(f"--out {args.out} cannot be made; give another") from None
+    try:
+        write_texts(args.data, stage, source, target)
+        binarise(args.data, stage, source, target)
+        stage.chmod(0o755)
+        os.rename(stage, args.out)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    print(f"prepared {args.out}/{{{','.join(FOLDERS)}}}")
+
+
+def units(data: Path) -> str:
+    """What the texts that a corpus was binarised from consist of: ``bpe`` or ``tok``."""
+    return "bpe" if (data / "text" / "bpe.codes").is_file() else "tok"
+
+
+def write_texts(data: Path, out: Path, source: str, target: str) -> None:
+    """Fill ``out/FOLDER/text``."""
+    for name in FOLDERS:
+        (out / name / "text").mkdir(parents=True)
+    for split in SPLITS:
+        text = f"{data}/text/{split}.{units(data)}"
+        for language in (source, target):
+            shutil.copy(f"{text}.{language}", out / "backwards" / "text" / f"{split}.{language}")
+        mirrored = out / "right_to_left" / "text"
+        shutil.copy(f"{text}.{source}", mirrored / f"{split}.{source}")
+        # Only spaces and tabs separate words, whatever else Unicode calls white space.
+        lines = Path(f"{text}.{target}").read_bytes().removesuffix(b"\n").split(b"\n")
+        words = (reversed(re.findall(rb"[^ \t]+", line)) for line in lines)
+        mirror = b"".join(b" ".join(line) + b"\n" for line in words)
+        (mirrored / f"{split}.{target}").write_bytes(mirror)
+        shutil.copy(f"{text}.{target}", out / "lm" / "text" / split)
+
+
+def binarise(data: Path, out: Path, source: str, target: str) -> None:
+    """Fill ``out/FOLDER/data-bin``, with the dictionaries of ``data``."""
+
+    def dictionary(language: str) -> str:
+        return f"{data}/data-bin/dict.{language}.txt"
+
+    def pair(first: str, second: str) -> list[str]:
+        words = ["-s", first, "-t", second, "--srcdict", dictionary(first)]
+        return [*words, "--tgtdict", dictionary(second)]
+
+    options = {
+        "right_to_left": pair(source, target),
+        "backwards": pair(target, source),
+        "lm": ["--only-source", "--srcdict", dictionary(target)],
+    }
+    for name, own in options.items():
+        command = [f"--destdir={out / name / 'data-bin'}", *own]
+        command += [f"--{split}pref={out / name / 'text' / split}" for split in SPLITS]
+        with explained():
+            run_preprocess(command)
