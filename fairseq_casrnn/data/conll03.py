@@ -8,19 +8,13 @@ Reads ``eng.train``, ``eng.testa``, ``eng.testb`` of https://www.clips.uantwerpe
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.labelled import find
+from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence
+from fairseq_casrnn.data.readers import GIVEN, add_zero_digits, command, find, read_blocks
 from fairseq_casrnn.data.spans import TAG, as_bioes
-from fairseq_casrnn.data.tagged import (
-    Tagged,
-    TaggedCorpus,
-    add_tagging_arguments,
-    prepare,
-    read_blocks,
-)
 from fairseq_casrnn.errors import UserError, quoted
 
 FILES = {
@@ -34,7 +28,7 @@ WHERE = "get CoNLL-2003 as https://www.clips.uantwerpen.be/conll2003/ner/ descri
 DOCUMENT = "-DOCSTART-"
 
 
-def read_sentences(path: Path, column: str) -> tuple[list[Tagged], int]:
+def read_sentences(path: Path, column: str) -> tuple[list[TaggedSentence], int]:
     """Sentences with the tags of a column, spans in BIOES; and how many lines part documents.
 
     Raises:
@@ -55,7 +49,7 @@ def read_sentences(path: Path, column: str) -> tuple[list[Tagged], int]:
                         "B-TYPE, I-TYPE; give the official file, or one in its layout"
                     )
             tags = as_bioes(tags)
-        sentences.append(Tagged([row[0] for row in rows], tags))
+        sentences.append(TaggedSentence([row[0] for row in rows], tags))
     return sentences, documents
 
 
@@ -68,16 +62,19 @@ def read_corpus(raw: Path, column: str) -> TaggedCorpus:
     return TaggedCorpus(splits, {"document lines left out": documents})
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(
-        prog="python -m fairseq_casrnn.data.conll03", description="CoNLL-2003, binarised."
-    )
-    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
+def options(parser: argparse.ArgumentParser) -> None:
+    """The reader's own options."""
     parser.add_argument("--column", choices=COLUMNS, default="ner", help="default: %(default)s")
-    add_tagging_arguments(parser)
-    args = parser.parse_args(argv)
-    return run_main(lambda: prepare(lambda: read_corpus(args.raw, args.column), args))
+    add_zero_digits(parser)
+
+
+main = command(
+    "CoNLL-2003, binarised.",
+    lambda args: read_corpus(args.raw, args.column),
+    WHERE,
+    options,
+    tokenizer=GIVEN,
+)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ next one validation, the other eight are for training.
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.labelled import Example, Labelled, add_arguments, find, prepare, read_mixed
+from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
+from fairseq_casrnn.data.readers import command, find, read_mixed
 from fairseq_casrnn.errors import UserError
 
 WHERE = (
@@ -24,7 +25,7 @@ FILES = {"negative": "rt-polarity.neg", "positive": "rt-polarity.pos"}
 FOLDS = 10
 
 
-def read_corpus(raw: Path, fold: int, seed: int) -> Labelled:
+def read_corpus(raw: Path, fold: int, seed: int) -> ClassificationCorpus:
     """The splits of a fold. Raises UserError for a missing file or a fold that there is not."""
     if not 0 <= fold < FOLDS:
         raise UserError(f"--fold is {fold}; it must lie in 0…{FOLDS - 1}")
@@ -39,23 +40,22 @@ def read_corpus(raw: Path, fold: int, seed: int) -> Labelled:
     test, valid = folds[fold], folds[(fold + 1) % FOLDS]
     train = [one for k in range(FOLDS) if (k - fold) % FOLDS > 1 for one in folds[k]]
     notes = {"fold": fold, "split seed": seed}
-    return Labelled({"train": train, "valid": valid, "test": test}, notes)
+    return ClassificationCorpus({"train": train, "valid": valid, "test": test}, notes)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(
-        prog="python -m fairseq_casrnn.data.mr",
-        description="Movie reviews: split 80/10/10 or by folds, binarise.",
-    )
-    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
+def options(parser: argparse.ArgumentParser) -> None:
+    """The reader's own options."""
     parser.add_argument("--fold", type=int, default=0, help="fold to test on, 0 to 9 (0)")
     parser.add_argument("--split-seed", type=int, default=1, help="seed of the folds (1)")
-    add_arguments(parser, tokenizer="clitics")
-    args = parser.parse_args(argv)
-    return run_main(
-        lambda: prepare(lambda: read_corpus(args.raw, args.fold, args.split_seed), args)
-    )
+
+
+main = command(
+    "Movie reviews: split 80/10/10 or by folds, binarise.",
+    lambda args: read_corpus(args.raw, args.fold, args.split_seed),
+    WHERE,
+    options,
+    tokenizer="clitics",
+)
 
 
 if __name__ == "__main__":

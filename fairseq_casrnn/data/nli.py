@@ -8,22 +8,13 @@ Pairs without a gold label ("-") are left out.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.labelled import (
-    GIVEN,
-    Example,
-    Labelled,
-    add_arguments,
-    add_hold_out,
-    add_words_of,
-    find,
-    hold_out,
-    prepare,
-)
+from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
+from fairseq_casrnn.data.readers import GIVEN, add_hold_out, add_words_of, command, find, hold_out
 from fairseq_casrnn.data.text import check_parallel, read_lines
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.data.words import ASCII_SPACE, unescaped, words
@@ -110,7 +101,7 @@ def plain_rows(raw: Path, split: str) -> Iterator[tuple[str, str, str]]:
 
 
 def read_split(raw: Path, corpus: str, split: str) -> tuple[list[Example], int]:
-    """Labelled pairs of a split and how many had no gold label.
+    """ClassificationCorpus pairs of a split and how many had no gold label.
 
     Raises:
         UserError: no file of any format, or a malformed line.
@@ -137,7 +128,9 @@ def read_split(raw: Path, corpus: str, split: str) -> tuple[list[Example], int]:
     return examples, dropped
 
 
-def read_corpus(raw: Path, corpus: str, train_on_dev: bool, valid_size: int, seed: int) -> Labelled:
+def read_corpus(
+    raw: Path, corpus: str, train_on_dev: bool, valid_size: int, seed: int
+) -> ClassificationCorpus:
     """The splits; with ``train_on_dev``, training and validation are parts of the dev set."""
     splits, notes = {}, {}
     for split in ("valid", "test") if train_on_dev else ("train", "valid", "test"):
@@ -147,15 +140,11 @@ def read_corpus(raw: Path, corpus: str, train_on_dev: bool, valid_size: int, see
     if train_on_dev:
         splits["train"], splits["valid"] = hold_out(splits["valid"], valid_size, seed)
         notes["reduced data"] = "trained on a part of the development set"
-    return Labelled({name: splits[name] for name in ("train", "valid", "test")}, notes)
+    return ClassificationCorpus({name: splits[name] for name in ("train", "valid", "test")}, notes)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(
-        prog="python -m fairseq_casrnn.data.nli", description="SNLI or MultiNLI, binarised."
-    )
-    parser.add_argument("--raw", required=True, type=Path, help="folder of the files")
+def options(parser: argparse.ArgumentParser) -> None:
+    """The reader's own options."""
     parser.add_argument("--corpus", choices=tuple(FILES), default="snli", help="default: snli")
     parser.add_argument(
         "--train-on-dev",
@@ -163,11 +152,15 @@ def main(argv: list[str] | None = None) -> int:
         help="without the training set: train on the dev set, less --valid-size for validation",
     )
     add_hold_out(parser, 1000)
-    add_arguments(parser, tokenizer=GIVEN)
     add_words_of(parser)
-    args = parser.parse_args(argv)
-    options = (args.raw, args.corpus, args.train_on_dev, args.valid_size, args.split_seed)
-    return run_main(lambda: prepare(lambda: read_corpus(*options), args))
+
+
+def read(args: argparse.Namespace) -> ClassificationCorpus:
+    """The corpus that the options choose."""
+    return read_corpus(args.raw, args.corpus, args.train_on_dev, args.valid_size, args.split_seed)
+
+
+main = command("SNLI or MultiNLI, binarised.", read, options=options, tokenizer=GIVEN)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,12 @@ training.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.labelled import (
-    Labelled,
-    add_arguments,
-    add_hold_out,
-    find,
-    hold_out,
-    prepare,
-)
+from fairseq_casrnn.data.corpora import ClassificationCorpus
+from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out
 from fairseq_casrnn.data.tables import read_pairs
 
 LABELS = {"0": "different", "1": "same"}
@@ -32,10 +26,10 @@ WHERE = {
 }
 
 
-def read_quora(raw: Path) -> Labelled:
+def read_quora(raw: Path) -> ClassificationCorpus:
     """The official split."""
     files = {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
-    return Labelled(
+    return ClassificationCorpus(
         {
             split: read_pairs(find(raw, (name,), WHERE["quora"]), (0, 1, 2), LABELS, header=False)
             for split, name in files.items()
@@ -43,35 +37,37 @@ def read_quora(raw: Path) -> Labelled:
     )
 
 
-def read_mrpc(raw: Path, valid_size: int, seed: int) -> Labelled:
+def read_mrpc(raw: Path, valid_size: int, seed: int) -> ClassificationCorpus:
     """Training, less validation, and test."""
     splits = {}
     for split in ("train", "test"):
         path = find(raw, (f"msr_paraphrase_{split}.txt",), WHERE["mrpc"])
         splits[split] = read_pairs(path, (0, 3, 4), LABELS, width=5)
     train, valid = hold_out(splits["train"], valid_size, seed)
-    return Labelled({"train": train, "valid": valid, "test": splits["test"]}, {"split seed": seed})
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(
-        prog="python -m fairseq_casrnn.data.paraphrase", description="Quora or MRPC, binarised."
+    return ClassificationCorpus(
+        {"train": train, "valid": valid, "test": splits["test"]}, {"split seed": seed}
     )
-    parser.add_argument("--raw", required=True, type=Path, help="folder of the files")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """The reader's own options."""
     parser.add_argument("--corpus", choices=tuple(WHERE), default="quora", help="default: quora")
     add_hold_out(parser, 400)
-    add_arguments(parser, tokenizer=None)
-    args = parser.parse_args(argv)
-    if args.tokenizer is None:  # Quora's files are tokenised
-        args.tokenizer = "space" if args.corpus == "quora" else "moses"
 
-    def read():
-        if args.corpus == "quora":
-            return read_quora(args.raw)
-        return read_mrpc(args.raw, args.valid_size, args.split_seed)
 
-    return run_main(lambda: prepare(read, args))
+def read(args: argparse.Namespace) -> ClassificationCorpus:
+    """The corpus that the options choose."""
+    if args.corpus == "quora":
+        return read_quora(args.raw)
+    return read_mrpc(args.raw, args.valid_size, args.split_seed)
+
+
+main = command(
+    "Quora or MRPC, binarised.",
+    read,
+    options=options,
+    tokenizer=lambda args: "space" if args.corpus == "quora" else "moses",  # Quora is tokenised
+)
 
 
 if __name__ == "__main__":

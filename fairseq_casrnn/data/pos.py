@@ -7,12 +7,13 @@ sentences.
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.tagged import Tagged, TaggedCorpus, add_tagging_arguments, prepare
+from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence
+from fairseq_casrnn.data.readers import GIVEN, add_zero_digits, command
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 
@@ -23,7 +24,7 @@ WORD = re.compile(r"[0-9]+")
 OTHER = re.compile(r"[0-9]+[-.][0-9]+")  # several words written as one; words that are not written
 
 
-def read_sentences(path: Path, column: str) -> list[Tagged]:
+def read_sentences(path: Path, column: str) -> list[TaggedSentence]:
     """The syntactic words of a CoNLL-U file and their tags.
 
     Raises:
@@ -35,7 +36,7 @@ def read_sentences(path: Path, column: str) -> list[Tagged]:
             continue
         if not line.strip():
             if words:
-                sentences.append(Tagged(words, tags))
+                sentences.append(TaggedSentence(words, tags))
                 words, tags = [], []
             continue
         cells = line.split("\t")
@@ -76,19 +77,24 @@ def read_corpus(raw: Path, column: str) -> TaggedCorpus:
     )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(prog="python -m fairseq_casrnn.data.pos", description="Parts of speech.")
-    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
+def options(parser: argparse.ArgumentParser) -> None:
+    """The reader's own options."""
     parser.add_argument(
         "--tags",
         choices=COLUMNS,
         default="upos",
         help="upos, the 17 universal ones, or xpos, the language's own (default: %(default)s)",
     )
-    add_tagging_arguments(parser)
-    args = parser.parse_args(argv)
-    return run_main(lambda: prepare(lambda: read_corpus(args.raw, args.tags), args))
+    add_zero_digits(parser)
+
+
+main = command(
+    "Parts of speech.",
+    lambda args: read_corpus(args.raw, args.tags),
+    WHERE,
+    options,
+    tokenizer=GIVEN,
+)
 
 
 if __name__ == "__main__":

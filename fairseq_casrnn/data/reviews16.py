@@ -9,19 +9,11 @@ from __future__ import annotations
 import argparse
 import copy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.labelled import (
-    Example,
-    Labelled,
-    add_arguments,
-    add_hold_out,
-    find,
-    hold_out,
-    prepare,
-    read_mixed,
-)
+from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
+from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, read_mixed
 from fairseq_casrnn.errors import UserError
 
 LABELS = {"0": "negative", "1": "positive"}
@@ -47,37 +39,44 @@ def read_reviews(path: Path) -> list[Example]:
     return examples
 
 
-def read_corpus(raw: Path, name: str, valid_size: int, seed: int) -> Labelled:
+def read_corpus(raw: Path, name: str, valid_size: int, seed: int) -> ClassificationCorpus:
     """The splits of one set."""
     train, test = (
         read_reviews(find(raw, (f"{name}.task.{split}",), WHERE)) for split in ("train", "test")
     )
     train, valid = hold_out(train, valid_size, seed)
-    return Labelled({"train": train, "valid": valid, "test": test}, {"split seed": seed})
+    return ClassificationCorpus(
+        {"train": train, "valid": valid, "test": test}, {"split seed": seed}
+    )
 
 
-def prepare_all(args: argparse.Namespace) -> None:
-    """Prepare the chosen sets, each in a folder of its own."""
+def each_set(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
+    """The options of each chosen set, which gets a folder of its own."""
     for name in args.set:
         one = copy.copy(args)
         one.out = args.out / name
         if args.tokenizer is None:  # the other sets are split; MR has it's, not it 's
             one.tokenizer = "clitics" if name == "MR" else "space"
         print(f"set {name}", flush=True)
-        prepare(lambda n=name: read_corpus(args.raw, n, args.valid_size, args.split_seed), one)
+        yield one
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(prog="python -m fairseq_casrnn.data.reviews16", description="16 review sets.")
-    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
+def options(parser: argparse.ArgumentParser) -> None:
+    """The reader's own options."""
     parser.add_argument(
         "--set", nargs="+", choices=SETS, default=SETS, metavar="SET", help=f"of {', '.join(SETS)}"
     )
     add_hold_out(parser, 200)
-    add_arguments(parser, tokenizer=None)
-    args = parser.parse_args(argv)
-    return run_main(lambda: prepare_all(args))
+
+
+main = command(
+    "16 review sets.",
+    lambda args: read_corpus(args.raw, args.out.name, args.valid_size, args.split_seed),
+    WHERE,
+    options,
+    tokenizer=None,
+    each=each_set,
+)
 
 
 if __name__ == "__main__":

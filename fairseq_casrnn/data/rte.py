@@ -10,22 +10,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.labelled import (
-    Labelled,
-    add_arguments,
-    add_hold_out,
-    find,
-    hold_out,
-    prepare,
-)
+from fairseq_casrnn.data.corpora import ClassificationCorpus
+from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out
 from fairseq_casrnn.data.tables import read_pairs
 
 LABELS = {name: name for name in ("entailment", "not_entailment")}
 WHERE = "get RTE from https://gluebenchmark.com/tasks"
 
 
-def read_corpus(raw: Path, valid_size: int, seed: int) -> Labelled:
+def read_corpus(raw: Path, valid_size: int, seed: int) -> ClassificationCorpus:
     """Training, less validation, and dev as test; columns index, sentence1, sentence2, label."""
     train, test = (
         read_pairs(find(raw, (name,), WHERE), (3, 1, 2), LABELS, width=4)
@@ -33,18 +26,16 @@ def read_corpus(raw: Path, valid_size: int, seed: int) -> Labelled:
     )
     train, valid = hold_out(train, valid_size, seed)
     notes = {"split seed": seed, "test set": "the development set of GLUE"}
-    return Labelled({"train": train, "valid": valid, "test": test}, notes)
+    return ClassificationCorpus({"train": train, "valid": valid, "test": test}, notes)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(prog="python -m fairseq_casrnn.data.rte", description="RTE, binarised.")
-    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
-    add_hold_out(parser, 250)
-    add_arguments(parser, tokenizer="moses")
-    args = parser.parse_args(argv)
-    options = (args.raw, args.valid_size, args.split_seed)
-    return run_main(lambda: prepare(lambda: read_corpus(*options), args))
+main = command(
+    "RTE, binarised.",
+    lambda args: read_corpus(args.raw, args.valid_size, args.split_seed),
+    WHERE,
+    lambda parser: add_hold_out(parser, 250),
+    tokenizer="moses",
+)
 
 
 if __name__ == "__main__":

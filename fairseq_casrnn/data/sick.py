@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.labelled import Labelled, add_arguments, find, prepare
+from fairseq_casrnn.data.corpora import ClassificationCorpus
+from fairseq_casrnn.data.readers import command, find
 from fairseq_casrnn.data.tables import read_pairs
 
 FILES = {"train": "SICK_train.txt", "valid": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
@@ -18,9 +18,9 @@ LABELS = {name.upper(): name for name in ("entailment", "neutral", "contradictio
 WHERE = "get SICK from https://alt.qcri.org/semeval2014/task1/"
 
 
-def read_corpus(raw: Path) -> Labelled:
+def read_corpus(raw: Path) -> ClassificationCorpus:
     """The official split; columns pair_ID, sentence_A, sentence_B, relatedness, judgment."""
-    return Labelled(
+    return ClassificationCorpus(
         {
             split: read_pairs(find(raw, (name,), WHERE), (4, 1, 2), LABELS, width=5)
             for split, name in FILES.items()
@@ -28,13 +28,7 @@ def read_corpus(raw: Path) -> Labelled:
     )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(prog="python -m fairseq_casrnn.data.sick", description="SICK, binarised.")
-    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
-    add_arguments(parser, tokenizer="moses")
-    args = parser.parse_args(argv)
-    return run_main(lambda: prepare(lambda: read_corpus(args.raw), args))
+main = command("SICK, binarised.", lambda args: read_corpus(args.raw), WHERE, tokenizer="moses")
 
 
 if __name__ == "__main__":

@@ -7,20 +7,14 @@ the papers; validation and test have whole sentences alone.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.labelled import (
-    GIVEN,
-    Example,
-    Labelled,
-    add_arguments,
-    find,
-    prepare,
-)
+from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
+from fairseq_casrnn.data.readers import GIVEN, command, find
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.data.words import ASCII_SPACE, unescaped
 from fairseq_casrnn.errors import UserError, quoted
@@ -97,7 +91,7 @@ def read_trees(path: Path) -> Iterator[list[Phrase]]:
             ) from None
 
 
-def read_corpus(raw: Path, classes: int, sentences_only: bool = False) -> Labelled:
+def read_corpus(raw: Path, classes: int, sentences_only: bool = False) -> ClassificationCorpus:
     """The splits with five classes, or with two, where neutral ones are left out."""
     names = FIVE if classes == 5 else TWO
     splits, whole = {}, []
@@ -112,27 +106,26 @@ def read_corpus(raw: Path, classes: int, sentences_only: bool = False) -> Labell
             for value, text in (nodes if every else nodes[:1])
             if names[value] is not None
         ]
-    return Labelled(splits, whole=whole or None)
+    return ClassificationCorpus(splits, whole=whole or None)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(
-        prog="python -m fairseq_casrnn.data.sst",
-        description="Stanford Sentiment Treebank: phrases of the training trees, binarised.",
-    )
-    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the trees; {WHERE}")
+def options(parser: argparse.ArgumentParser) -> None:
+    """The reader's own options."""
     parser.add_argument(
         "--classes", type=int, choices=(2, 5), default=2, help="default: %(default)s"
     )
     parser.add_argument(
         "--sentences-only", action="store_true", help="train on whole sentences alone"
     )
-    add_arguments(parser, tokenizer=GIVEN)
-    args = parser.parse_args(argv)
-    return run_main(
-        lambda: prepare(lambda: read_corpus(args.raw, args.classes, args.sentences_only), args)
-    )
+
+
+main = command(
+    "Stanford Sentiment Treebank: phrases of the training trees, binarised.",
+    lambda args: read_corpus(args.raw, args.classes, args.sentences_only),
+    WHERE,
+    options,
+    tokenizer=GIVEN,
+)
 
 
 if __name__ == "__main__":

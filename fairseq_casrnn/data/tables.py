@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from fairseq_casrnn.data.labelled import Example
+from fairseq_casrnn.data.corpora import Example
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError, quoted
 

@@ -6,21 +6,13 @@ Reads ``train_5500.label`` and ``TREC_10.label`` (https://cogcomp.seas.upenn.edu
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.labelled import (
-    Example,
-    Labelled,
-    add_arguments,
-    add_hold_out,
-    find,
-    hold_out,
-    prepare,
-    read_mixed,
-)
+from fairseq_casrnn.data.corpora import ClassificationCorpus, Example
+from fairseq_casrnn.data.readers import add_hold_out, command, find, hold_out, read_mixed
 from fairseq_casrnn.errors import UserError
 
 WHERE = "get the files from https://cogcomp.seas.upenn.edu/Data/QA/QC/"
@@ -42,7 +34,7 @@ def read_questions(path: Path, fine: bool = False) -> list[Example]:
     return examples
 
 
-def read_corpus(raw: Path, fine: bool, valid_size: int, seed: int) -> Labelled:
+def read_corpus(raw: Path, fine: bool, valid_size: int, seed: int) -> ClassificationCorpus:
     """The splits; validation is held out of the training questions."""
     train = read_questions(find(raw, ("train_5500.label",), WHERE), fine)
     test = read_questions(find(raw, ("TREC_10.label",), WHERE), fine)
@@ -53,22 +45,21 @@ def read_corpus(raw: Path, fine: bool, valid_size: int, seed: int) -> Labelled:
         kept = [example for example in valid if example.label in known]
         notes["validation questions of a class not in training, dropped"] = len(valid) - len(kept)
         valid = kept
-    return Labelled({"train": train, "valid": valid, "test": test}, notes)
+    return ClassificationCorpus({"train": train, "valid": valid, "test": test}, notes)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = Parser(prog="python -m fairseq_casrnn.data.trec", description="TREC questions.")
-    parser.add_argument("--raw", required=True, type=Path, help=f"folder of the files; {WHERE}")
+def options(parser: argparse.ArgumentParser) -> None:
+    """The reader's own options."""
     parser.add_argument("--fine", action="store_true", help="fine classes instead of six coarse")
     add_hold_out(parser, 500)
-    add_arguments(parser)
-    args = parser.parse_args(argv)
-    return run_main(
-        lambda: prepare(
-            lambda: read_corpus(args.raw, args.fine, args.valid_size, args.split_seed), args
-        )
-    )
+
+
+main = command(
+    "TREC questions.",
+    lambda args: read_corpus(args.raw, args.fine, args.valid_size, args.split_seed),
+    WHERE,
+    options,
+)
 
 
 if __name__ == "__main__":

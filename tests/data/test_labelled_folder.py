@@ -7,7 +7,8 @@ from fairseq.data import Dictionary
 from labelled_corpora import fails, note, read_back, run, write_mr, write_trec
 
 from fairseq_casrnn.data import mr, sst, trec
-from fairseq_casrnn.data.labelled import Example, Labelled, add_arguments, hold_out, prepare
+from fairseq_casrnn.data.corpora import ClassificationCorpus, Example, prepare
+from fairseq_casrnn.data.readers import add_arguments, hold_out
 
 
 def test_the_layout_is_that_of_fairseq_preprocess(tmp_path):
@@ -52,7 +53,7 @@ def test_singletons_are_counted_in_different_sentences(tmp_path):
     arguments = ["--out", str(tmp_path / "out"), "--vocabulary", "all"]
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    prepare(lambda: Labelled(splits), parser.parse_args(arguments))
+    prepare(lambda: ClassificationCorpus(splits), parser.parse_args(arguments))
     folder = tmp_path / "out" / "data-bin"
     assert (folder / "input0" / "singletons.txt").read_text().split() == ["rare", "w"]
     # b is the more frequent class.
@@ -128,7 +129,7 @@ def test_interrupted(tmp_path, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     raw = write_mr(tmp_path / "raw")
-    monkeypatch.setattr("fairseq_casrnn.data.labelled.binarise", interrupt)
+    monkeypatch.setattr("fairseq_casrnn.data.corpora.binarise", interrupt)
     assert mr.main(["--raw", str(raw), "--out", str(tmp_path / "out")]) == 130
     assert capsys.readouterr().err == "interrupted\n"
     assert not (tmp_path / "out").exists()

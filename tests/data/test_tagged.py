@@ -12,8 +12,8 @@ from seqeval.metrics import f1_score
 from tagged_corpora import sentences, write_conll03, write_pos
 
 from fairseq_casrnn.data import conll03, pos
+from fairseq_casrnn.data.corpora import spelled
 from fairseq_casrnn.data.spans import are_spans, as_bioes, as_iob2, spans
-from fairseq_casrnn.data.tagged import spelled
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import lzma
 import pytest
 
 from fairseq_casrnn.data import text
-from fairseq_casrnn.data.labelled import read_mixed
+from fairseq_casrnn.data.readers import read_mixed
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import asking
 
