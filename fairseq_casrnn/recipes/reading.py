@@ -30,6 +30,7 @@ RECIPE = {
     "about": str,
     "kind": str,
     "reader": str,
+    "counts": OPTIONS,
     "seeds": [str],
     "tiny": str,
     "out": str,

@@ -81,6 +81,7 @@ class Recipe:
     title: str
     kind: str
     reader: str
+    counts: Options = field(default_factory=dict)
     archs: tuple[str, ...] = ()
     seeds: tuple[str, ...] = ("1",)
     tiny: str = ""

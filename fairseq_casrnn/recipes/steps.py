@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from fairseq_casrnn.data.command import Parser, read_json
 from fairseq_casrnn.recipes import dyck
 from fairseq_casrnn.recipes.options import Step, StepOptions, check_prepared, parse, parts_of
 from fairseq_casrnn.recipes.programs import Programs
@@ -29,8 +32,29 @@ def prepare(recipe: Recipe, argv: Sequence[str]) -> None:
             own = [*as_words(part.parts.prepare), "--out", where.data, *options.others]
             call_reader(part, where, own)
         return
-    options = StepOptions(data=str(recipe.data), dry_run="--dry-run" in argv)
+    parser = Parser(add_help=False)
+    for name in ("--out", "--raw", "--archive", "--workers"):
+        parser.add_argument(name)
+    for name in ("--force", "--dry-run"):
+        parser.add_argument(name, action="store_true")
+    found, others = parser.parse_known_args(argv)
+    options = StepOptions(data=found.out or str(recipe.data), dry_run=found.dry_run)
     call_reader(recipe, options, [word for word in argv if word != "--dry-run"])
+    if not others and not found.dry_run:  # options that make another corpus of the files
+        check_counts(recipe, Path(options.data))
+
+
+def check_counts(recipe: Recipe, folder: Path) -> None:
+    """Say on standard error where a prepared folder has other counts than the recipe."""
+    for path in (folder / "data-bin" / "prepare.json", folder / "text" / "prepare.json"):
+        notes = read_json(path) if path.is_file() else recipe.counts
+        for name, count in recipe.counts.items():
+            if str(notes.get(name)) != count:
+                print(
+                    f"note: {name}: {notes.get(name)}, but the official files of {recipe.title} "
+                    f"give {count}; look whether these are all of them",
+                    file=sys.stderr,
+                )
 
 
 def call_reader(recipe: Recipe, options: StepOptions, argv: Sequence[str]) -> None:

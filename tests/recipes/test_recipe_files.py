@@ -1,5 +1,6 @@
 """Recipes as files: what they may hold, what they stand for, and each mistake in one sentence."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ from fairseq_casrnn.recipes.runs import USER_DIR
 from fairseq_casrnn.recipes.templates import evaluate, fill
 
 RECIPES = sorted(path for path in EXAMPLES.glob("*/*.yaml") if path.parent.name != "hydra")
+FILES = ("python", "yaml")
 HEAD = "title: A corpus\nkind: classification\nreader: reader.py\narchs: [cnn]\n"
 
 
@@ -201,3 +203,35 @@ def test_mistakes_on_the_command_line(argv, message, capsys):
     assert status == 2
     assert re.fullmatch(r"error: .*\n", error)
     assert message in error
+
+
+def test_a_corpus_of_ones_own(tmp_path, warm_python, monkeypatch, capsys):
+    """The two files of docs/recipes.md, as they stand there: prepare, train, evaluate."""
+    text = (EXAMPLES.parent / "docs" / "recipes.md").read_text("utf-8")
+    reader, recipe = (re.search(f"```{kind}\n(.*?)```", text, re.DOTALL)[1] for kind in FILES)
+    assert len(reader.splitlines()) < 30
+    folder = tmp_path / "fruit"
+    folder.mkdir()
+    write(folder, reader, "reader.py")
+    path = str(write(folder, recipe))
+    write(tmp_path, (EXAMPLES / "classification.yaml").read_text(), "classification.yaml")
+    for split in ("train", "valid", "test"):
+        write(folder, "good\ta ripe pear\nbad\ta rotten plum\n" * 8, f"{split}.tsv")
+    monkeypatch.setenv("PYTHON", warm_python)
+    with open(path, "a") as file:
+        file.write("counts: {train sentences: 16, test sentences: 17}\n")
+    assert cli.main(["run", "prepare", path, "--raw", str(folder)]) == 0
+    said = capsys.readouterr().err
+    assert said == (
+        "note: test sentences: 16, but the official files of Fruit reviews give 17; look whether "
+        "these are all of them\n"
+    )
+    again = ["run", "prepare", path, "--raw", str(folder), "--force", "--min-count", "2"]
+    assert cli.main(again) == 0
+    assert capsys.readouterr().err == ""  # of these files, but another corpus
+    options = json.loads((folder / "data" / "data-bin" / "options.json").read_text())
+    assert options["program"] == "reader"
+    assert cli.main(["run", "train", path, "--tiny", "--", "--cpu"]) == 0
+    assert cli.main(["run", "evaluate", path]) == 0
+    (result,) = map(json.loads, (folder / "out" / "results.jsonl").read_text().splitlines())
+    assert (result["sentences"], result["seed"]) == (16, 1)
