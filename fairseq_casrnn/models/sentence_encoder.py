@@ -21,9 +21,7 @@ from .build_bodies import (
     shortcut_body,
     transformer_body,
 )
-from .config import check_probabilities, check_sizes, config_for, spelled_as_options
-from .embedding import build_embedding, check_embed_range
-from .of_sentences import SentenceModel, register
+from .config import config_for, spelled_as_options
 from .sentence_config import (
     ConvolutionConfig,
     RecurrentSentenceConfig,
@@ -31,35 +29,23 @@ from .sentence_config import (
     ShortcutConfig,
     TransformerConfig,
 )
+from .sentence_model import SentenceModel, register
 from .sentence_parts import FEATURES, Classifier, SentenceEncoder, features
-
-SIZES = (
-    *("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "num_filters", "mlp_size"),
-    *("num_steps", "window", "encoder_attention_heads", "encoder_ffn_embed_dim"),
-)
-DROPOUTS = (
-    *("dropout", "encoder_dropout_in", "encoder_dropout_out"),
-    *("mlp_dropout", "mlp_dropout_in"),
-)
 
 
 class SentenceClassifier(SentenceModel):
     """A sentence encoder, shared by both sentences of a pair, and a classifier."""
+
+    sizes = ("num_filters", "mlp_size", "encoder_attention_heads", "encoder_ffn_embed_dim")
+    dropouts = ("mlp_dropout", "mlp_dropout_in")
 
     def __init__(self, encoder: SentenceEncoder, kind: str, classifier: Classifier):
         super().__init__()
         self.encoder, self.features, self.classifier = encoder, kind, classifier
 
     @classmethod
-    def build_model(cls, cfg, task):
-        """A new model for ``cfg`` (the dataclass of the architecture) and the task.
-
-        Raises:
-            UserError: option values that contradict each other or lie out of range.
-        """
-        check_sizes(cfg, [name for name in SIZES if hasattr(cfg, name)])
-        check_probabilities(cfg, DROPOUTS)
-        check_embed_range(cfg)
+    def check_options(cls, cfg, task) -> None:
+        """Raise UserError for options that contradict each other or lie out of range."""
         if cfg.mlp_layers < 0:
             raise UserError(f"--mlp-layers is {cfg.mlp_layers}; it must be at least 0")
         if cfg.mlp_batch_norm and not cfg.mlp_layers:
@@ -68,23 +54,19 @@ class SentenceClassifier(SentenceModel):
             raise UserError(
                 "sentence encoders need --task sentence_classification, which knows the classes"
             )
+        choose_features(cfg.features, task.pairs)
+
+    @classmethod
+    def assemble(cls, cfg, task, embed, body, spelling=None) -> SentenceClassifier:
+        """The model of these parts. Raises UserError for options that do not fit."""
         kind = choose_features(cfg.features, task.pairs)
-        words = task.source_dictionary
-        embed = build_embedding(
-            words,
-            cfg.encoder_embed_dim,
-            cfg.encoder_embed_path,
-            cfg.encoder_freeze_embed,
-            cfg.encoder_embed_range,
-        )
-        body = cls.build_body(cfg, cfg.encoder_embed_dim)
         with spelled_as_options(["pooling"]):
             encoder = SentenceEncoder(
                 embed,
                 body,
                 cfg.pooling,
                 dropout(cfg, "encoder_dropout_in"),
-                **cls.boundaries(cfg, words),
+                **cls.boundaries(cfg, task.source_dictionary),
             )
         classifier = Classifier(
             FEATURES[kind] * encoder.output_size,

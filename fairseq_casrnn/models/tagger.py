@@ -20,10 +20,9 @@ from .build_bodies import (
     sentence_state_body,
     shortcut_body,
 )
-from .config import check_probabilities, check_sizes, config_for
+from .config import config_for
 from .dropout import Dropout
-from .embedding import build_embedding, check_embed_range
-from .of_sentences import SentenceModel, register
+from .sentence_model import SentenceModel, register
 from .tagger_config import (
     RecurrentTaggerConfig,
     SentenceStateTaggerConfig,
@@ -31,11 +30,6 @@ from .tagger_config import (
 )
 from .tagger_parts import Spelling, TagCRF, WordEncoder
 
-SIZES = (
-    *("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "char_embed_dim"),
-    *("num_steps", "window"),
-)
-DROPOUTS = ("dropout", "encoder_dropout_in", "encoder_dropout_out", "tagger_dropout")
 OUTPUTS = ("crf", "softmax")
 
 
@@ -48,6 +42,9 @@ class Tagger(SentenceModel):
         crf: :class:`.TagCRF`, or None.
     """
 
+    sizes = ("char_embed_dim",)
+    dropouts = ("tagger_dropout",)
+
     def __init__(self, encoder: WordEncoder, classes: int, crf: bool = True, dropout: float = 0.0):
         super().__init__()
         self.encoder, self.dropout = encoder, Dropout(dropout, module_name="Tagger")
@@ -55,47 +52,37 @@ class Tagger(SentenceModel):
         self.crf = TagCRF(classes) if crf else None
 
     @classmethod
-    def build_model(cls, cfg, task):
-        """A new model for ``cfg`` (the dataclass of the architecture) and the task.
-
-        Raises:
-            UserError: option values that contradict each other or lie out of range.
-        """
-        check_sizes(cfg, [name for name in SIZES if hasattr(cfg, name)])
-        check_probabilities(cfg, DROPOUTS)
-        check_embed_range(cfg)
+    def check_options(cls, cfg, task) -> None:
+        """Raise UserError for options that contradict each other or lie out of range."""
         if cfg.char_filters < 0:
             raise UserError(f"--char-filters is {cfg.char_filters}; it must be at least 0")
         if cfg.tagger_output not in OUTPUTS:
             raise UserError(f"--tagger-output is '{cfg.tagger_output}'; use crf or softmax")
         if not hasattr(task, "characters"):
             raise UserError("taggers need --task sequence_tagging, which knows the tags")
-        words, spelling = task.source_dictionary, None
-        if cfg.char_filters:
-            if task.characters is None:
-                raise UserError(
-                    "--char-filters needs the words' characters, but the data folder has no "
-                    "spelling/; prepare it with a recipe's prepare.sh, or drop the option"
-                )
-            spelling = Spelling(
-                *(len(task.characters), task.characters.pad()),
-                *(cfg.char_embed_dim, cfg.char_filters, dropout(cfg, "encoder_dropout_in")),
+
+    @classmethod
+    def build_spelling(cls, cfg, task) -> tuple[Spelling | None, int]:
+        """What reads the characters of words. Raises UserError where the data has none."""
+        if not cfg.char_filters:
+            return None, 0
+        if task.characters is None:
+            raise UserError(
+                "--char-filters needs the words' characters, but the data folder has no "
+                "spelling/; prepare it with a recipe's prepare.sh, or drop the option"
             )
-            task.read_spelling()
-        embed = build_embedding(
-            words,
-            cfg.encoder_embed_dim,
-            cfg.encoder_embed_path,
-            cfg.encoder_freeze_embed,
-            cfg.encoder_embed_range,
+        spelling = Spelling(
+            *(len(task.characters), task.characters.pad()),
+            *(cfg.char_embed_dim, cfg.char_filters, dropout(cfg, "encoder_dropout_in")),
         )
-        encoder = WordEncoder(
-            embed,
-            cls.build_body(cfg, cfg.encoder_embed_dim + cfg.char_filters),
-            spelling,
-            dropout(cfg, "encoder_dropout_in"),
-            None if getattr(cfg, "no_boundaries", True) else words.bos(),
-        )
+        task.read_spelling()
+        return spelling, cfg.char_filters
+
+    @classmethod
+    def assemble(cls, cfg, task, embed, body, spelling=None) -> Tagger:
+        """The model of these parts."""
+        begin = None if getattr(cfg, "no_boundaries", True) else task.source_dictionary.bos()
+        encoder = WordEncoder(embed, body, spelling, dropout(cfg, "encoder_dropout_in"), begin)
         return cls(encoder, len(task.classes), cfg.tagger_output == "crf", cfg.tagger_dropout)
 
     def forward(
