@@ -13,12 +13,7 @@ from pathlib import Path
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import cache, perplexity
-from fairseq_casrnn.evaluation.evaluate import (
-    add_run_arguments,
-    choose_checkpoint,
-    find_runs,
-    record,
-)
+from fairseq_casrnn.evaluation.runs import add_run_arguments, choose_checkpoint, evaluate_each
 from fairseq_casrnn.evaluation.significance import mean_deviation
 
 SUBSETS = ("valid", "test")
@@ -94,9 +89,10 @@ def _evaluate_all(args: argparse.Namespace) -> None:
             raise UserError("--cache is for a continuous text, not for sentences by themselves")
         cache.check_size(args.cache)
     found: dict[str, list[float]] = {}
-    for arch, seed, run in find_runs(args.out, args.arch, args.seed):
-        result = evaluate(args.data, run, args.checkpoint, args.sentence_reset, args.cache)
-        record(args.out, arch, seed, result)
+    for arch, seed, result in evaluate_each(
+        args,
+        lambda run: evaluate(args.data, run, args.checkpoint, args.sentence_reset, args.cache),
+    ):
         print(
             f"{arch} seed {seed}: perplexity {result['valid']:.2f} valid, {result['test']:.2f} test"
             f" ({result['test_tokens']} tokens, {result['mode']}, {result['parameters']:,} "

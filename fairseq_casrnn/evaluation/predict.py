@@ -7,7 +7,7 @@ import sys
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.asking import add_asking_arguments, asked, chunks
+from fairseq_casrnn.evaluation.inference_cli import add_asking_arguments, asked, chunks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

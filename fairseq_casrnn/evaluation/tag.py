@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from fairseq_casrnn.data.command import captured_log
-from fairseq_casrnn.evaluation.asking import add_asking_arguments, asked, chunks
+from fairseq_casrnn.evaluation.inference_cli import add_asking_arguments, asked, chunks
 from fairseq_casrnn.evaluation.tags import without_spaces
 
 

@@ -40,18 +40,18 @@ LANGUAGE_MODELS = (
 )
 KINDS = {
     "translation": Kind(
-        f"{EVALUATION}.evaluate", ("beam", "baseline"), ("*",), program="fairseq-generate"
+        f"{EVALUATION}.evaluate_translation",
+        ("beam", "baseline"),
+        ("*",),
+        program="fairseq-generate",
     ),
-    "language model": Kind(
-        f"{EVALUATION}.evaluate_lm",
-        ("cache",), *LANGUAGE_MODELS
-    ),
+    "language model": Kind(f"{EVALUATION}.evaluate_lm", ("cache",), *LANGUAGE_MODELS),
     "classification": Kind(
-        f"{EVALUATION}.classify", ("subset", "baseline"), ("*_sentence_encoder*",)
+        f"{EVALUATION}.evaluate_classifier", ("subset", "baseline"), ("*_sentence_encoder*",)
     ),
     "brackets": Kind("", (), *LANGUAGE_MODELS),
-    "tagging": Kind(f"{EVALUATION}.tag_runs", ("subset", "baseline"), ("*_tagger*",)),
-}  # fmt: skip
+    "tagging": Kind(f"{EVALUATION}.evaluate_tagger", ("subset", "baseline"), ("*_tagger*",)),
+}
 
 
 @dataclass(frozen=True)

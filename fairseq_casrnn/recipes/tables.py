@@ -38,7 +38,7 @@ def of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
         for name in options.parts or made:
             data, out = f"{options.data}/{name}", f"{options.out}/{name}"
             train_and_evaluate(recipe, dataclasses.replace(options, data=data, out=out))
-    Programs(options.dry_run).call(f"{EVALUATION}.set_table", options.out)
+    Programs(options.dry_run).call(f"{EVALUATION}.dataset_table", options.out)
 
 
 def train_and_evaluate(recipe: Recipe, options: StepOptions) -> None:
@@ -66,7 +66,7 @@ def of_variants(recipe: Recipe, argv: Sequence[str]) -> None:
         train_systems(recipe, system)
         evaluate_runs(recipe, dataclasses.replace(options, out=out))
     settings = ("--subset", options.subset, "--no-average")
-    Programs(options.dry_run).call(f"{EVALUATION}.set_table", options.out, *settings)
+    Programs(options.dry_run).call(f"{EVALUATION}.dataset_table", options.out, *settings)
 
 
 def of_depths(recipe: Recipe, argv: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import fairseq_casrnn
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.evaluate import languages
+from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.recipes.identity import checksum, contents
 from fairseq_casrnn.recipes.programs import Programs, python
 from fairseq_casrnn.reranking.prepare import units

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import run_preprocess
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.evaluate import languages
+from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.explain import explained
 
 SPLITS = ("train", "valid", "test")

@@ -6,7 +6,7 @@ import pytest
 from fairseq_casrnn.data import text
 from fairseq_casrnn.data.readers import read_mixed
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import asking
+from fairseq_casrnn.evaluation import inference_cli
 
 
 def test_a_line_ends_at_newline_only(tmp_path):
@@ -20,7 +20,9 @@ def test_a_carriage_return_alone_ends_no_line(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffa b\rc d\r\ne f\r".encode())
     expected = ["a b\rc d", "e f\r"]
-    assert text.read_lines(path) == read_mixed(path) == list(asking.read(str(path))) == expected
+    assert (
+        text.read_lines(path) == read_mixed(path) == list(inference_cli.read(str(path))) == expected
+    )
 
 
 def test_written_lines_are_read_back(tmp_path):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fairseq_casrnn.evaluation import classify, tag_runs
+from fairseq_casrnn.evaluation import evaluate_classifier, evaluate_tagger
 
 PROBABILITIES = [[0.9, 0.1], [0.25, 0.75], [0.4, 0.6], [0.3, 0.7]]
 
@@ -20,8 +20,10 @@ def test_a_classification_by_hand(tmp_path, monkeypatch):
         task=SimpleNamespace(read=lambda subset: asked.append(subset) or dataset),
         of_dataset=lambda _, batch_size: asked.append(batch_size) or torch.tensor(PROBABILITIES),
     )
-    monkeypatch.setattr(classify, "load", lambda kind, path, data: asked.append(data) or hub)
-    found = classify.classify(tmp_path, tmp_path / "x.pt", "valid", 3)
+    monkeypatch.setattr(
+        evaluate_classifier, "load", lambda kind, path, data: asked.append(data) or hub
+    )
+    found = evaluate_classifier.classify(tmp_path, tmp_path / "x.pt", "valid", 3)
     assert asked == [str(tmp_path / "data-bin"), "valid", 3]
     assert found["confusion"] == {"no": {"no": 1, "yes": 1}, "yes": {"no": 0, "yes": 2}}
     assert (found["accuracy"], found["sentences"]) == (75, 4)
@@ -54,14 +56,31 @@ def program(request, monkeypatch):
         return {**others, **found}
 
     if request.param == "classify":
-        module, metric = classify, "accuracy"
+        module, metric = evaluate_classifier, "accuracy"
         others = {"macro_f1": 0.0, "predictions": [("a", "b", 0.5)], "confusion": {"a": {"a": 3}}}
     else:
-        module, metric = tag_runs, "f1"
+        module, metric = evaluate_tagger, "f1"
         others = dict.fromkeys(("accuracy", "precision", "recall"), 0.0)
         others |= {"words": 5, "rows": [[("w", "O", "B-X")]], "report": None}
     monkeypatch.setattr(module, request.param, score)
     return module, metric, asked
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--batch-size", "0"], "--batch-size is 0; it must be at least 1"),
+        (["--baseline", "b"], "--baseline b is not among the evaluated runs"),
+        (["--arch", "b"], "holds no run of b with seed 1; train it first, or choose others"),
+    ],
+)
+def test_what_cannot_be_evaluated(options, message, tmp_path, program, capsys):
+    module, _, asked = program
+    write_run(tmp_path / "a" / "seed1")
+    assert module.main(["--data", str(tmp_path), "--out", str(tmp_path), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not asked
+    assert not (tmp_path / "results.jsonl").exists()
 
 
 @pytest.mark.parametrize(("maximize", "best"), [(True, 4), (False, 2)])
@@ -90,7 +109,7 @@ def test_what_is_recorded(tmp_path, program, capsys):
     assert all(line.items() >= common.items() for line in lines)
     assert {path.name for path in (tmp_path / "a" / "seed1").glob("valid.*")} >= {"valid.json"}
     printed = capsys.readouterr().out.splitlines()
-    if module is classify:
+    if module is evaluate_classifier:
         assert printed.pop() == (
             "a against b, seed 2: 0 sentences only the first has right, 0 only the second, p = 1 "
             "(McNemar's exact test, two-sided)"
@@ -107,7 +126,7 @@ def test_each_run_against_the_baselines(tmp_path):
         rows = (f"{truth}\t{answer}\t0.5\n" for truth, answer in zip("nnyy", answers, strict=True))
         (run / "valid.predictions.tsv").write_text("".join(rows))
     runs = [(name, seed, tmp_path / name / f"seed{seed}") for name, seed in ("a1", "a2", "b1")]
-    assert classify.each_against(runs, "b", "valid") == [
+    assert evaluate_classifier.each_against(runs, "b", "valid") == [
         "a against b, seed 1: 3 sentences only the first has right, 1 only the second, p = 0.62 "
         "(McNemar's exact test, two-sided)"
     ]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score, precision_score, recall_score
 
-from fairseq_casrnn.evaluation import tag_runs
+from fairseq_casrnn.evaluation import evaluate_tagger
 from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores
 
 TRUTH = [["B-PER", "I-PER", "O", "B-LOC"], ["B-PER", "B-PER"], []]
@@ -59,8 +59,8 @@ def test_accuracy_is_that_of_the_tags_kept_for_conlleval(monkeypatch, tmp_path):
         ),
         of_dataset=lambda dataset, size: [["B-PER", "E-PER", "B-PER", "B-PER"]],
     )
-    monkeypatch.setattr(tag_runs, "load", lambda *_: hub)
-    found = tag_runs.tag(tmp_path, tmp_path, "test")
+    monkeypatch.setattr(evaluate_tagger, "load", lambda *_: hub)
+    found = evaluate_tagger.tag(tmp_path, tmp_path, "test")
     assert found["rows"] == [
         [("a_a", "B-PER", "B-PER"), ("b", "I-PER", "I-PER"), ("a_a", "B-PER", "B-PER"),
          ("b", "O", "B-PER")]

@@ -25,7 +25,7 @@ from labelled_corpora import (
 from models.sentences import make_task
 from recipe_runs import EXAMPLES, run, stub_python, train
 
-from fairseq_casrnn.evaluation import classify
+from fairseq_casrnn.evaluation import evaluate_classifier
 
 pytestmark = [  # fairseq's own
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
@@ -87,8 +87,8 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     (command,) = recorded(f"{recipe}/train.sh", "--tiny", *where)
     train(command)
     ((module, *args),) = recorded(f"{recipe}/evaluate.sh", *where, "--seed", 1)
-    assert module == "fairseq_casrnn.evaluation.classify"
-    assert classify.main(args) == 0
+    assert module == "fairseq_casrnn.evaluation.evaluate_classifier"
+    assert evaluate_classifier.main(args) == 0
     result = json.loads((out / "results.jsonl").read_text())
     printed = capsys.readouterr().out
     assert f"seed 1: accuracy {result['accuracy']:.2f}, macro-F1" in printed
@@ -281,8 +281,8 @@ def test_folds(recorded, mr_data, tmp_path):
     prepared = ["--vocabulary", "all", "--no-lowercase"]
     commands = recorded("mr/run_folds.sh", *where, *prepared, *more)
     assert [command[0].rpartition(".")[2] for command in commands] == [
-        *("mr", "train", "train", "classify") * 2,
-        "set_table",
+        *("mr", "train", "train", "evaluate_classifier") * 2,
+        "dataset_table",
     ]
     assert commands[4][1:] == [
         *("--out", str(data / "fold3"), "--raw", "RAW", *prepared, "--fold", "3")
@@ -326,10 +326,10 @@ def test_variants(script, folder, subset, wanted, mr_data, tmp_path, recorded):
     where = ("--data", mr_data, "--out", tmp_path, "--seeds", 2)
     *runs, table = recorded(script, *where, "--", "--max-epoch", 3)
     assert table == [
-        "fairseq_casrnn.evaluation.set_table", str(tmp_path), "--subset", subset, "--no-average"
+        "fairseq_casrnn.evaluation.dataset_table", str(tmp_path), "--subset", subset, "--no-average"
     ]  # fmt: skip
     trained = [run for run in runs if run[0] == "fairseq_cli.train"]
-    evaluated = [run for run in runs if run[0] == "fairseq_casrnn.evaluation.classify"]
+    evaluated = [run for run in runs if run[0] == "fairseq_casrnn.evaluation.evaluate_classifier"]
     assert len(trained) == 2 * len(evaluated)
     folders = [Path(run[run.index("--save-dir") + 1]) for run in trained]
     assert len(set(folders)) == len(folders)

@@ -15,7 +15,7 @@ from recipe_runs import EXAMPLES, run, train
 from seqeval.metrics import f1_score
 from tagged_corpora import write_conll03, write_pos
 
-from fairseq_casrnn.evaluation import tag_runs
+from fairseq_casrnn.evaluation import evaluate_tagger
 
 pytestmark = [  # fairseq's own
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
@@ -50,9 +50,9 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     (command,) = recorded(f"{recipe}/train.sh", "--tiny", *where)
     train(command)
     ((module, *args),) = recorded(f"{recipe}/evaluate.sh", *where, "--seed", 1)
-    assert module == "fairseq_casrnn.evaluation.tag_runs"
+    assert module == "fairseq_casrnn.evaluation.evaluate_tagger"
     capsys.readouterr()
-    assert tag_runs.main(args) == 0
+    assert evaluate_tagger.main(args) == 0
     printed = capsys.readouterr().out
     result = json.loads((out / "results.jsonl").read_text())
     name = metric.replace("f1", "F1")

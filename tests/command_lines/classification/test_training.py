@@ -13,8 +13,8 @@ from sklearn.metrics import f1_score
 
 from fairseq_casrnn.data import mr, trec
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.classify import classify, training_seconds
-from fairseq_casrnn.evaluation.evaluate import choose_checkpoint
+from fairseq_casrnn.evaluation.evaluate_classifier import classify
+from fairseq_casrnn.evaluation.runs import choose_checkpoint, training_seconds
 from fairseq_casrnn.explain import explain
 
 from ..programs import checkpoint, fairseq

@@ -12,7 +12,7 @@ from seqeval.metrics import accuracy_score, f1_score
 
 from fairseq_casrnn.data.spans import as_iob2
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.tag_runs import tag
+from fairseq_casrnn.evaluation.evaluate_tagger import tag
 from fairseq_casrnn.models.tagger import Tagger
 
 from ..programs import assert_same_training, checkpoint, fairseq

@@ -5,7 +5,7 @@ import pytest
 
 from fairseq_casrnn.data.command import of_system
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import evaluate
+from fairseq_casrnn.evaluation import evaluate_translation, runs
 from fairseq_casrnn.evaluation.significance import read_results
 
 
@@ -19,14 +19,14 @@ def out(tmp_path):
 
 
 def found(out, archs=(), seeds=()):
-    return [(arch, seed) for arch, seed, _ in evaluate.find_runs(out, list(archs), list(seeds))]
+    return [(arch, seed) for arch, seed, _ in runs.find_runs(out, list(archs), list(seeds))]
 
 
 def test_runs_are_found_by_their_folders(out):
     assert found(out) == [("a", 1), ("a", 2), ("a", 10), ("b", 2)]
     assert found(out, ["b", "a"], [2]) == [("b", 2), ("a", 2)]
     assert found(out, ["a", "a"], [10, 1, 10]) == [("a", 1), ("a", 10)]  # once each
-    assert evaluate.find_runs(out, ["b"], [])[0][2] == out / "b" / "seed2"
+    assert runs.find_runs(out, ["b"], [])[0][2] == out / "b" / "seed2"
 
 
 def test_unfinished_runs_are_marked(out, capsys):
@@ -39,11 +39,11 @@ def test_unfinished_runs_are_marked(out, capsys):
     assert error.startswith(f"warning: {out}/a/seed2 was interrupted")
     assert error.count("\n") == 1
     for seed in (1, 2):
-        evaluate.record(out, "a", seed, {"bleu": 1.0})
+        runs.record(out, "a", seed, {"bleu": 1.0})
     (out / "a" / "seed2" / "finished").touch()
     found(out)
     assert not capsys.readouterr().err
-    evaluate.record(out, "a", 2, {"bleu": 2.0})
+    runs.record(out, "a", 2, {"bleu": 2.0})
     lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
     assert [line.get("finished") for line in lines] == [None, False, None]
 
@@ -51,7 +51,7 @@ def test_unfinished_runs_are_marked(out, capsys):
 def test_a_line_that_broke_off_takes_no_other_along(out):
     path = out / "results.jsonl"
     path.write_text('{"arch": "a", "seed": 1, "bl')
-    evaluate.record(out, "a", 2, {"bleu": 2.0})
+    runs.record(out, "a", 2, {"bleu": 2.0})
     assert path.read_text().splitlines() == [
         '{"arch": "a", "seed": 1, "bl',
         '{"arch": "a", "seed": 2, "bleu": 2.0}',
@@ -61,13 +61,13 @@ def test_a_line_that_broke_off_takes_no_other_along(out):
 @pytest.mark.parametrize("room", [0, 10])
 def test_a_result_for_which_there_is_no_room_leaves_the_others(out, room):
     """A limit on the size of files stands for the full disk."""
-    evaluate.record(out, "a", 1, {"bleu": 1.0})
+    runs.record(out, "a", 1, {"bleu": 1.0})
     before = (out / "results.jsonl").read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + room, limits[1]))
     try:
         with pytest.raises(OSError, match=r"too large|No space") as error:
-            evaluate.record(out, "a", 2, {"bleu": 2.0})
+            runs.record(out, "a", 2, {"bleu": 2.0})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert of_system(error.value).startswith(f"could not write {out}/results.jsonl (")
@@ -93,21 +93,21 @@ def test_a_run_asked_for_must_exist(out, archs, seeds, run):
     ],
 )
 def test_a_wrong_choice_of_checkpoint(out, which, message):
-    assert evaluate.choose_checkpoint(out / "a/seed1", "last").name == "checkpoint_last.pt"
+    assert runs.choose_checkpoint(out / "a/seed1", "last").name == "checkpoint_last.pt"
     with pytest.raises(UserError, match=message):
-        evaluate.choose_checkpoint(out / "a/seed1", which)
+        runs.choose_checkpoint(out / "a/seed1", which)
 
 
 def test_the_folder_must_be_prepared(out, capsys):
     options = ["--data", str(out), "--out", str(out)]
-    assert evaluate.main(options) == 2
+    assert evaluate_translation.main(options) == 2
     assert "is not a prepared folder" in capsys.readouterr().err
     (out / "data-bin").mkdir()
     (out / "data-bin" / "test.zh-en.zh.idx").touch()
-    assert evaluate.languages(out) == ("zh", "en")
-    assert evaluate.main([*options, "--beam", "0"]) == 2
+    assert evaluate_translation.languages(out) == ("zh", "en")
+    assert evaluate_translation.main([*options, "--beam", "0"]) == 2
     assert "--beam must be at least 1" in capsys.readouterr().err
-    assert evaluate.main([*options, "--baseline", "c"]) == 2
+    assert evaluate_translation.main([*options, "--baseline", "c"]) == 2
     assert "--baseline c is not among" in capsys.readouterr().err
 
 
@@ -127,7 +127,7 @@ def test_the_folder_must_be_prepared(out, capsys):
 def test_options_that_would_make_the_record_wrong(out, capsys, extra, message):
     (out / "data-bin").mkdir()
     (out / "data-bin" / "test.zh-en.zh.idx").touch()
-    assert evaluate.main(["--data", str(out), "--out", str(out), "--", *extra]) == 2
+    assert evaluate_translation.main(["--data", str(out), "--out", str(out), "--", *extra]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -136,17 +136,19 @@ def test_options_that_would_make_the_record_wrong(out, capsys, extra, message):
 def test_results_with_further_options_are_marked(out, monkeypatch):
     """Their translations do not replace the others, nor does their score."""
     written = []
-    monkeypatch.setattr(evaluate, "languages", lambda data: ("zh", "en"))
-    monkeypatch.setattr(evaluate, "generate", lambda *args: written.append(args[2]))
-    monkeypatch.setattr(evaluate, "score_generated", lambda *args: {"bleu": float(len(written))})
+    monkeypatch.setattr(evaluate_translation, "languages", lambda data: ("zh", "en"))
+    monkeypatch.setattr(evaluate_translation, "generate", lambda *args: written.append(args[2]))
+    monkeypatch.setattr(
+        evaluate_translation, "score_generated", lambda *args: {"bleu": float(len(written))}
+    )
     results = [
-        evaluate.evaluate(out, out / "a/seed1", "last", 10, extra)
+        evaluate_translation.evaluate(out, out / "a/seed1", "last", 10, extra)
         for extra in (None, ["--lenpen", "0"], ["--lenpen", "2"])
     ]
     assert [result.get("options") for result in results] == [None, "--lenpen 0", "--lenpen 2"]
     assert len(set(written)) == 3
     for result in results:
-        evaluate.record(out, "a", 1, result)
+        runs.record(out, "a", 1, result)
     assert read_results([out / "results.jsonl"], "bleu") == {"a": {1: 1.0}}
 
 
@@ -159,15 +161,15 @@ def test_what_is_generated(tmp_path, monkeypatch):
         file.write("H-0\t-1\tx\n")
         return f"Translated 1,200 sentences (15,000 tokens) in {seconds[-1]}s (1.00 sentences/s)"
 
-    monkeypatch.setattr(evaluate, "_run_generate", generated)
+    monkeypatch.setattr(evaluate_translation, "_run_generate", generated)
     where = (tmp_path, tmp_path / "x.pt", tmp_path / "generated", 7, ["--lenpen", "2"])
     for time, speed in ((8.0, 150), (0.0, None)):
         seconds.append(time)
-        assert evaluate.generate(*where) == speed
+        assert evaluate_translation.generate(*where) == speed
     assert (tmp_path / "generated").read_text() == "H-0\t-1\tx\n"
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "bpe.codes").touch()
-    evaluate.generate(*where)
+    evaluate_translation.generate(*where)
     of_words, _, of_units = asked
     for option, value in (("--beam", "7"), ("--gen-subset", "test"), ("--lenpen", "2")):
         assert of_words[of_words.index(option) + 1] == value
@@ -187,8 +189,8 @@ def test_scores_are_of_the_target_side(out, monkeypatch):
         output.write_text("H-0\t-1\ta b c d\n")
         return 12.34
 
-    monkeypatch.setattr(evaluate, "generate", generated)
-    assert evaluate.evaluate(out, out / "a/seed1", "last", 4) == {
+    monkeypatch.setattr(evaluate_translation, "generate", generated)
+    assert evaluate_translation.evaluate(out, out / "a/seed1", "last", 4) == {
         "checkpoint": "last", "beam": 4, "bleu": 100, "sentences": 1, "sentences_per_second": 12.3,
     }  # fmt: skip
 
@@ -200,11 +202,11 @@ def test_mistakes_that_fairseq_finds(out, capsys):
     run = out / "b" / "seed2"
     (run / "checkpoint_last.pt").write_bytes(b"no checkpoint")
     options = ["--data", str(out), "--out", str(out), "--arch", "b", "--checkpoint", "last"]
-    assert evaluate.main([*options, "--", "--bogus", "3"]) == 2
+    assert evaluate_translation.main([*options, "--", "--bogus", "3"]) == 2
     assert capsys.readouterr().err == (
         "error: fairseq-generate: unrecognized arguments: --bogus 3\n"
     )
-    assert evaluate.main(options) == 2
+    assert evaluate_translation.main(options) == 2
     error = capsys.readouterr().err
     assert "checkpoint_last.pt" in error
     assert error.startswith("error: ")

@@ -1,4 +1,4 @@
-"""A table over several data sets: ``python -m fairseq_casrnn.evaluation.set_table OUT``.
+"""A table over several data sets: ``python -m fairseq_casrnn.evaluation.dataset_table OUT``.
 
 Reads the test results in ``OUT/SET/results.jsonl`` as ``evaluate.sh`` leaves them (``--subset``:
 those of another split); of several results of one run the last counts. Each row is a set, each
@@ -87,7 +87,8 @@ def cell(values: list[float | None] | None) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
-        prog="python -m fairseq_casrnn.evaluation.set_table", description="Table over data sets."
+        prog="python -m fairseq_casrnn.evaluation.dataset_table",
+        description="Table over data sets.",
     )
     parser.add_argument("out", type=Path, help="folder with SET/results.jsonl")
     parser.add_argument("--subset", default="test", help="default: test")

@@ -1,31 +1,30 @@
 """Classify a test set with trained runs: what the classification recipes' ``evaluate.sh`` calls.
 
-``python -m fairseq_casrnn.evaluation.classify --data DIR --out DIR`` evaluates ``DIR/NAME/seedN``.
+``python -m fairseq_casrnn.evaluation.evaluate_classifier --data DIR --out DIR`` evaluates
+``DIR/NAME/seedN``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.text import read_lines
-from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.asking import load
-from fairseq_casrnn.evaluation.average import load as load_checkpoint
 from fairseq_casrnn.evaluation.confusion import as_table, summary
-from fairseq_casrnn.evaluation.evaluate import (
-    add_run_arguments,
+from fairseq_casrnn.evaluation.inference_cli import load
+from fairseq_casrnn.evaluation.runs import (
+    add_subset_arguments,
     choose_checkpoint,
-    find_runs,
-    record,
+    evaluate_each,
+    keep,
+    training_seconds,
 )
 from fairseq_casrnn.evaluation.significance import mcnemar, table
-from fairseq_casrnn.files import replacing, table_cell
+from fairseq_casrnn.files import table_cell
 
 
 def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict:
@@ -76,25 +75,10 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     return {"checkpoint": which, "subset": subset, **result}
 
 
-def keep(run: Path, subset: str, name: str, predictions: str, result: dict) -> None:
-    """Write ``SUBSET.NAME`` with the predictions and ``SUBSET.json`` into a run's folder."""
-    text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-    for ending, content in ((name, predictions), ("json", text)):
-        with replacing(run / f"{subset}.{ending}") as draft:
-            Path(draft).write_text(content, encoding="utf-8")
-
-
-def training_seconds(run: Path) -> float | None:
-    """How long a run took, up to its last checkpoint, with the sessions that were interrupted."""
-    state = load_checkpoint(run / "checkpoint_last.pt")
-    seconds = state.get("extra_state", {}).get("previous_training_time")
-    return None if seconds is None else round(seconds, 1)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
-        prog="python -m fairseq_casrnn.evaluation.classify",
+        prog="python -m fairseq_casrnn.evaluation.evaluate_classifier",
         description="Classify the test set with trained runs, print and record accuracy.",
     )
     add_subset_arguments(parser)
@@ -107,15 +91,23 @@ def evaluate_all(args: argparse.Namespace) -> None:
 
     With a baseline also McNemar's test for each seed that it has, too.
     """
-
-    def describe(result: dict) -> str:
-        return (
-            f"accuracy {result['accuracy']:.2f}, macro-F1 {result['macro_f1']:.2f} on "
-            f"{result['sentences']} sentences of {args.subset}"
+    scores: dict[str, dict[int, float]] = {}
+    for arch, seed, result in evaluate_each(
+        args, lambda run: evaluate(args.data, run, args.checkpoint, args.subset, args.batch_size)
+    ):
+        print(
+            f"{arch} seed {seed}: accuracy {result['accuracy']:.2f}, macro-F1 "
+            f"{result['macro_f1']:.2f} on {result['sentences']} sentences of {args.subset}",
+            flush=True,
         )
-
-    runs = evaluate_each(args, evaluate, describe, lambda result: result["accuracy"])
+        scores.setdefault(arch, {})[seed] = result["accuracy"]
+    show(table(scores, args.baseline))
     if args.baseline:
+        runs = [
+            (arch, seed, args.out / arch / f"seed{seed}")
+            for arch, seeds in scores.items()
+            for seed in seeds
+        ]
         show(each_against(runs, args.baseline, args.subset))
 
 
@@ -138,49 +130,6 @@ def right(run: Path, subset: str) -> list[bool]:
     """Whether each sentence of ``SUBSET.predictions.tsv`` of a run is classified rightly."""
     lines = read_lines(run / f"{subset}.predictions.tsv")
     return [truth == predicted for truth, predicted, _ in (line.split("\t") for line in lines)]
-
-
-def add_subset_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is evaluated of the runs, and how."""
-    add_run_arguments(parser)
-    parser.add_argument("--subset", default="test", help="test, valid, …")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--baseline", help="system that the others are tested against")
-
-
-def evaluate_each(
-    args: argparse.Namespace,
-    evaluate: Callable[[Path, Path, str, str, int], dict],
-    describe: Callable[[dict], str],
-    score: Callable[[dict], float],
-) -> list[tuple[str, int, Path]]:
-    """Evaluate the runs that the options choose, print and record each, and a table over seeds.
-
-    Args:
-        args: of :func:`add_subset_arguments`.
-        evaluate: function of data, run, checkpoint, subset and batch size; gives what is recorded.
-        describe: the result in words.
-        score: the number of the table.
-
-    Returns:
-        (system, seed, folder) of each run.
-
-    Raises:
-        UserError: no such run, or an option out of range.
-    """
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
-    runs = find_runs(args.out, args.arch, args.seed)
-    if args.baseline and args.baseline not in {arch for arch, _, _ in runs}:
-        raise UserError(f"--baseline {args.baseline} is not among the evaluated runs")
-    scores: dict[str, dict[int, float]] = {}
-    for arch, seed, run in runs:
-        result = evaluate(args.data, run, args.checkpoint, args.subset, args.batch_size)
-        record(args.out, arch, seed, result)
-        print(f"{arch} seed {seed}: {describe(result)}", flush=True)
-        scores.setdefault(arch, {})[seed] = score(result)
-    show(table(scores, args.baseline))
-    return runs
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Translate a test set with a trained run and score it: what the recipes' ``evaluate.sh`` calls.
 
-``python -m fairseq_casrnn.evaluation.evaluate --data DIR --out DIR`` evaluates ``DIR/ARCH/seedN``.
+``python -m fairseq_casrnn.evaluation.evaluate_translation --data DIR --out DIR`` evaluates
+``DIR/ARCH/seedN``.
 """
 
 from __future__ import annotations
@@ -14,14 +15,12 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 import fairseq_casrnn
-from fairseq_casrnn.data.command import Parser, captured_log, run_main
-from fairseq_casrnn.data.values import natural
+from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.average import average, find_checkpoints, save
 from fairseq_casrnn.evaluation.bleu import score_generated
+from fairseq_casrnn.evaluation.runs import add_run_arguments, choose_checkpoint, evaluate_each
 from fairseq_casrnn.evaluation.significance import table
 from fairseq_casrnn.explain import explained
-from fairseq_casrnn.files import append_json
 from fairseq_casrnn.mistakes.names import shorten_choices
 
 # Options of fairseq-generate that would make the record wrong or the translations unreadable.
@@ -51,28 +50,6 @@ def languages(data: Path) -> tuple[str, str]:
         source, target = path.name.split(".")[1].split("-")
         return source, target
     raise UserError(f"{data} is not a prepared folder (no data-bin with a test set in it)")
-
-
-def choose_checkpoint(run: Path, which: str) -> Path:
-    """The checkpoint to evaluate: ``best`` on validation, ``last``, or an average.
-
-    ``last:N`` and ``best:N`` average N checkpoints into ``checkpoint_avg_…pt`` of the run's folder,
-    best by the metric that the run's options name. ``ema`` takes those weights of the last
-    checkpoint that ``--store-ema`` averaged over the updates.
-    """
-    if which in ("best", "last"):
-        path = run / f"checkpoint_{which}.pt"
-        if not path.exists():
-            raise UserError(f"{path} does not exist; train the model first")
-        return path
-    path = run / f"checkpoint_avg_{which.replace(':', '_')}.pt"
-    if which == "ema":
-        save(average([choose_checkpoint(run, "last")], ema=True), path)
-    elif re.fullmatch(r"(best|last):[1-9]\d*", which):
-        save(average(find_checkpoints(run, which)), path)
-    else:
-        raise UserError(f"--checkpoint must be best, last, ema, best:N or last:N, not '{which}'")
-    return path
 
 
 def generate(
@@ -131,45 +108,6 @@ def _option_error(message: str) -> NoReturn:
     raise UserError(f"fairseq-generate: {shorten_choices(message)}")
 
 
-def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, int, Path]]:
-    """(architecture, seed, folder) of the runs ``out/ARCH/seedN`` that have a checkpoint.
-
-    Args:
-        out: folder that train.sh filled.
-        archs: names to take, in this order; empty for all.
-        seeds: seeds to take; empty for all.
-
-    Raises:
-        UserError: none is left, or a run asked for is missing.
-    """
-    runs = {}
-    for path in sorted(out.glob("*/seed*/checkpoint_last.pt")):
-        run = path.parent
-        seed = natural(run.name.removeprefix("seed"))
-        if seed is not None:
-            runs[run.parent.name, seed] = run
-    if not runs:
-        raise UserError(f"{out} holds no trained run; run train.sh first")
-    chosen = [
-        (arch, seed)
-        for arch in dict.fromkeys(archs) or sorted({arch for arch, _ in runs})
-        for seed in sorted(set(seeds) or {seed for name, seed in runs if name == arch} or {1})
-    ]
-    for arch, seed in chosen:
-        if (arch, seed) not in runs:
-            raise UserError(
-                f"{out} holds no run of {arch} with seed {seed}; train it first, or choose others "
-                "with --arch and --seed"
-            )
-        if is_unfinished(runs[arch, seed]):
-            print(
-                f"warning: {runs[arch, seed]} was interrupted, so this is no result of a whole "
-                "training; call train.sh again to go on",
-                file=sys.stderr,
-            )
-    return [(arch, seed, runs[arch, seed]) for arch, seed in chosen]
-
-
 def evaluate(
     data: Path, run: Path, which: str, beam: int, extra: list[str] | None = None
 ) -> dict[str, object]:
@@ -192,31 +130,10 @@ def evaluate(
     return result
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that say which runs of which recipe are evaluated."""
-    parser.add_argument("--data", required=True, type=Path, help="prepared folder")
-    parser.add_argument("--out", required=True, type=Path, help="folder of runs ARCH/seedN")
-    parser.add_argument("--arch", nargs="*", default=[], help="architectures (all)")
-    parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (all)")
-    parser.add_argument("--checkpoint", default="best", help="best, last, ema, best:N or last:N")
-
-
-def is_unfinished(run: Path) -> bool:
-    """Whether train.sh began ``run`` and has not come to its end."""
-    return (run / "identity").is_file() and not (run / "finished").is_file()
-
-
-def record(out: Path, arch: str, seed: int, result: dict[str, object]) -> None:
-    """Append a run's result to ``results.jsonl``, marked where the run is unfinished."""
-    if is_unfinished(out / arch / f"seed{seed}"):
-        result = {"finished": False, **result}
-    append_json(out / "results.jsonl", {"arch": arch, "seed": seed, **result})
-
-
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
-        prog="python -m fairseq_casrnn.evaluation.evaluate",
+        prog="python -m fairseq_casrnn.evaluation.evaluate_translation",
         description="Translate the test set with trained runs, print and record BLEU scores.",
         epilog="Options after -- go to fairseq-generate.",
     )
@@ -236,19 +153,16 @@ def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:
             raise UserError(_NOT_BEHIND[name])
     if args.beam < 1:
         raise UserError(f"--beam must be at least 1, not {args.beam}")
-    runs = find_runs(args.out, args.arch, args.seed)
-    if args.baseline and args.baseline not in {arch for arch, _, _ in runs}:
-        raise UserError(f"--baseline {args.baseline} is not among the evaluated architectures")
     scores: dict[str, dict[int, float]] = {}
-    for arch, seed, run in runs:
-        result = evaluate(args.data, run, args.checkpoint, args.beam, extra)
-        record(args.out, arch, seed, result)
+    for arch, seed, result in evaluate_each(
+        args, lambda run: evaluate(args.data, run, args.checkpoint, args.beam, extra)
+    ):
         print(f"{arch} seed {seed}: BLEU {result['bleu']:.2f} (tokenised)", end="")
         if "sacrebleu" in result:
             print(f", sacreBLEU {result['sacrebleu']:.2f} ({result['signature']})", end="")
         print(flush=True)
         scores.setdefault(arch, {})[seed] = result["bleu"]
-    print("\n".join(table(scores, args.baseline)))
+    show(table(scores, args.baseline))
 
 
 if __name__ == "__main__":

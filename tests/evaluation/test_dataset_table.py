@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_casrnn.evaluation.set_table import main
+from fairseq_casrnn.evaluation.dataset_table import main
 
 
 def write(out, name, *entries):

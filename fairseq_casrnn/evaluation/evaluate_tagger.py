@@ -1,6 +1,7 @@
 """Tag a test set with trained runs: what the tagging recipes' ``evaluate.sh`` calls.
 
-``python -m fairseq_casrnn.evaluation.tag_runs --data DIR --out DIR`` evaluates ``DIR/NAME/seedN``.
+``python -m fairseq_casrnn.evaluation.evaluate_tagger --data DIR --out DIR`` evaluates
+``DIR/NAME/seedN``.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.spans import as_iob2
-from fairseq_casrnn.evaluation.asking import load
-from fairseq_casrnn.evaluation.classify import (
+from fairseq_casrnn.evaluation.inference_cli import load
+from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
+    choose_checkpoint,
     evaluate_each,
     keep,
     training_seconds,
 )
-from fairseq_casrnn.evaluation.evaluate import choose_checkpoint
+from fairseq_casrnn.evaluation.significance import table
 from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores, without_spaces
 
 
@@ -84,7 +86,7 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
 def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
-        prog="python -m fairseq_casrnn.evaluation.tag_runs",
+        prog="python -m fairseq_casrnn.evaluation.evaluate_tagger",
         description="Tag the test set with trained runs, print and record accuracy or F1.",
     )
     add_subset_arguments(parser)
@@ -94,18 +96,19 @@ def main(argv: list[str] | None = None) -> int:
 
 def evaluate_all(args: argparse.Namespace) -> None:
     """Evaluate the runs and print mean ± deviation of F1, or of accuracy, over the seeds."""
-
-    def describe(result: dict) -> str:
+    titles = {"f1": "F1", "accuracy": "accuracy"}
+    scores: dict[str, dict[int, float]] = {}
+    for arch, seed, result in evaluate_each(
+        args, lambda run: evaluate(args.data, run, args.checkpoint, args.subset, args.batch_size)
+    ):
+        if "f1" in result:
+            titles["accuracy"] = "accuracy of tags in IOB2"
         names = [name for name in ("f1", "precision", "recall", "accuracy") if name in result]
-        titles = {
-            "f1": "F1",
-            "accuracy": "accuracy of tags in IOB2" if "f1" in result else "accuracy",
-        }
-        what = ", ".join(f"{titles.get(name, name)} {result[name]:.2f}" for name in names)
+        found = ", ".join(f"{titles.get(name, name)} {result[name]:.2f}" for name in names)
         size = f"{result['words']} words, {result['sentences']} sentences"
-        return f"{what} on {size} of {args.subset}"
-
-    evaluate_each(args, evaluate, describe, lambda result: result.get("f1", result["accuracy"]))
+        print(f"{arch} seed {seed}: {found} on {size} of {args.subset}", flush=True)
+        scores.setdefault(arch, {})[seed] = result.get("f1", result["accuracy"])
+    show(table(scores, args.baseline))
 
 
 if __name__ == "__main__":

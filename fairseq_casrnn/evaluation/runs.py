@@ -1,0 +1,149 @@
+"""The runs of a recipe, ``OUT/NAME/seedN``, to be evaluated: which, how, and what is kept of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from fairseq_casrnn.data.values import natural
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.average import average, find_checkpoints, load, save
+from fairseq_casrnn.files import append_json, replacing
+
+Result = dict[str, object]
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that say which runs of which recipe are evaluated."""
+    parser.add_argument("--data", required=True, type=Path, help="prepared folder")
+    parser.add_argument("--out", required=True, type=Path, help="folder of runs ARCH/seedN")
+    parser.add_argument("--arch", nargs="*", default=[], help="architectures (all)")
+    parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (all)")
+    parser.add_argument("--checkpoint", default="best", help="best, last, ema, best:N or last:N")
+
+
+def add_subset_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is evaluated of the runs, and how."""
+    add_run_arguments(parser)
+    parser.add_argument("--subset", default="test", help="test, valid, …")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--baseline", help="system that the others are tested against")
+
+
+def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, int, Path]]:
+    """(architecture, seed, folder) of the runs ``out/ARCH/seedN`` that have a checkpoint.
+
+    Args:
+        out: folder that train.sh filled.
+        archs: names to take, in this order; empty for all.
+        seeds: seeds to take; empty for all.
+
+    Raises:
+        UserError: none is left, or a run asked for is missing.
+    """
+    runs = {}
+    for path in sorted(out.glob("*/seed*/checkpoint_last.pt")):
+        run = path.parent
+        seed = natural(run.name.removeprefix("seed"))
+        if seed is not None:
+            runs[run.parent.name, seed] = run
+    if not runs:
+        raise UserError(f"{out} holds no trained run; run train.sh first")
+    chosen = [
+        (arch, seed)
+        for arch in dict.fromkeys(archs) or sorted({arch for arch, _ in runs})
+        for seed in sorted(set(seeds) or {seed for name, seed in runs if name == arch} or {1})
+    ]
+    for arch, seed in chosen:
+        if (arch, seed) not in runs:
+            raise UserError(
+                f"{out} holds no run of {arch} with seed {seed}; train it first, or choose others "
+                "with --arch and --seed"
+            )
+        if is_unfinished(runs[arch, seed]):
+            print(
+                f"warning: {runs[arch, seed]} was interrupted, so this is no result of a whole "
+                "training; call train.sh again to go on",
+                file=sys.stderr,
+            )
+    return [(arch, seed, runs[arch, seed]) for arch, seed in chosen]
+
+
+def choose_checkpoint(run: Path, which: str) -> Path:
+    """The checkpoint to evaluate: ``best`` on validation, ``last``, or an average.
+
+    ``last:N`` and ``best:N`` average N checkpoints into ``checkpoint_avg_…pt`` of the run's folder,
+    best by the metric that the run's options name. ``ema`` takes those weights of the last
+    checkpoint that ``--store-ema`` averaged over the updates.
+    """
+    if which in ("best", "last"):
+        path = run / f"checkpoint_{which}.pt"
+        if not path.exists():
+            raise UserError(f"{path} does not exist; train the model first")
+        return path
+    path = run / f"checkpoint_avg_{which.replace(':', '_')}.pt"
+    if which == "ema":
+        save(average([choose_checkpoint(run, "last")], ema=True), path)
+    elif re.fullmatch(r"(best|last):[1-9]\d*", which):
+        save(average(find_checkpoints(run, which)), path)
+    else:
+        raise UserError(f"--checkpoint must be best, last, ema, best:N or last:N, not '{which}'")
+    return path
+
+
+def is_unfinished(run: Path) -> bool:
+    """Whether train.sh began ``run`` and has not come to its end."""
+    return (run / "identity").is_file() and not (run / "finished").is_file()
+
+
+def record(out: Path, arch: str, seed: int, result: dict[str, object]) -> None:
+    """Append a run's result to ``results.jsonl``, marked where the run is unfinished."""
+    if is_unfinished(out / arch / f"seed{seed}"):
+        result = {"finished": False, **result}
+    append_json(out / "results.jsonl", {"arch": arch, "seed": seed, **result})
+
+
+def keep(run: Path, subset: str, name: str, predictions: str, result: dict) -> None:
+    """Write ``SUBSET.NAME`` with the predictions and ``SUBSET.json`` into a run's folder."""
+    text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+    for ending, content in ((name, predictions), ("json", text)):
+        with replacing(run / f"{subset}.{ending}") as draft:
+            Path(draft).write_text(content, encoding="utf-8")
+
+
+def training_seconds(run: Path) -> float | None:
+    """How long a run took, up to its last checkpoint, with the sessions that were interrupted."""
+    state = load(run / "checkpoint_last.pt")
+    seconds = state.get("extra_state", {}).get("previous_training_time")
+    return None if seconds is None else round(seconds, 1)
+
+
+def evaluate_each(
+    args: argparse.Namespace, evaluate: Callable[[Path], Result]
+) -> Iterator[tuple[str, int, Result]]:
+    """Evaluate the runs that the options choose, and record each.
+
+    Args:
+        args: of :func:`add_run_arguments` or :func:`add_subset_arguments`.
+        evaluate: gives what is recorded of a run.
+
+    Yields:
+        Name, seed and result of each run.
+
+    Raises:
+        UserError: no such run, or an option out of range.
+    """
+    if getattr(args, "batch_size", 1) < 1:
+        raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
+    runs = find_runs(args.out, args.arch, args.seed)
+    baseline = getattr(args, "baseline", None)
+    if baseline and baseline not in {arch for arch, _, _ in runs}:
+        raise UserError(f"--baseline {baseline} is not among the evaluated runs")
+    for arch, seed, run in runs:
+        result = evaluate(run)
+        record(args.out, arch, seed, result)
+        yield arch, seed, result
