@@ -8,11 +8,11 @@ import numpy
 import torch
 from fairseq.data import FairseqDataset, data_utils
 
-from .by_length import ByLength
+from .length_sorted import LengthSortedDataset
 
 
 @dataclass
-class Forget:
+class UnkDropout:
     """Replaces rare words by <unk> at times, so that its embedding is trained.
 
     Args:
@@ -37,7 +37,7 @@ class Forget:
         return replaced
 
 
-class SentenceDataset(ByLength):
+class SentenceDataset(LengthSortedDataset):
     """One or two sentences each, and their class.
 
     Args:
@@ -46,7 +46,7 @@ class SentenceDataset(ByLength):
         pad: padding token.
         shuffle: whether sentences of one length come in random order, another one in each epoch.
         truncate: longest sentence kept; a longer one loses what stands before its last token.
-        forget: words to be forgotten at times, or None.
+        unk_dropout: words that are <unk> at times, or None.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class SentenceDataset(ByLength):
         pad: int,
         shuffle: bool = True,
         truncate: int | None = None,
-        forget: Forget | None = None,
+        unk_dropout: UnkDropout | None = None,
     ):
         self.inputs, self.labels, self.pad = list(inputs), labels, pad
-        self.truncate, self.forget = truncate, forget
+        self.truncate, self.unk_dropout = truncate, unk_dropout
         lengths = [numpy.asarray(sentences.sizes) for sentences in self.inputs]
         if truncate:
             lengths = [numpy.minimum(sizes, truncate) for sizes in lengths]
@@ -67,8 +67,8 @@ class SentenceDataset(ByLength):
 
     def __getitem__(self, index):
         inputs = [self._sentence(sentences[index]) for sentences in self.inputs]
-        if self.forget:
-            inputs = self.forget(inputs, self.epoch, int(index))
+        if self.unk_dropout:
+            inputs = self.unk_dropout(inputs, self.epoch, int(index))
         return {
             "id": int(index),
             "inputs": inputs,
@@ -149,7 +149,7 @@ class MixedDataset(FairseqDataset):
     shuffle = True
 
 
-class Recoded:
+class RemappedDataset:
     """Sentences of another dictionary, in the numbers of ours.
 
     Args:

@@ -8,13 +8,13 @@ import numpy
 import torch
 from fairseq.data import data_utils
 
-from .by_length import ByLength
-from .classification import Forget
+from .classification import UnkDropout
+from .length_sorted import LengthSortedDataset
 
 LONGEST_WORD = 50  # in characters; of a longer one, such as an address, the rest is not read
 
 
-class TaggingDataset(ByLength):
+class TaggingDataset(LengthSortedDataset):
     """Words, their characters and their tags.
 
     Args:
@@ -26,7 +26,7 @@ class TaggingDataset(ByLength):
             None where they are not read.
         character_pad: padding token of the characters.
         shuffle: whether sentences of one length come in random order, another one in each epoch.
-        forget: words to be forgotten at times, or None.
+        unk_dropout: words that are <unk> at times, or None.
     """
 
     def __init__(
@@ -37,16 +37,16 @@ class TaggingDataset(ByLength):
         characters: Callable | None = None,
         character_pad: int = 0,
         shuffle: bool = True,
-        forget: Forget | None = None,
+        unk_dropout: UnkDropout | None = None,
     ):
         super().__init__([numpy.asarray(words.sizes)], shuffle)
-        self.words, self.tags, self.pad, self.forget = words, tags, pad, forget
+        self.words, self.tags, self.pad, self.unk_dropout = words, tags, pad, unk_dropout
         self.characters, self.character_pad = characters, character_pad
 
     def __getitem__(self, index):
         words = [self.words[index].long()]
-        if self.forget:
-            words = self.forget(words, self.epoch, int(index))
+        if self.unk_dropout:
+            words = self.unk_dropout(words, self.epoch, int(index))
         return {
             "id": int(index),
             "words": words[0],

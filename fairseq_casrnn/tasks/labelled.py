@@ -15,7 +15,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
-from ..data.classification import Forget
+from ..data.classification import UnkDropout
 from ..data.command import read_json
 from ..data.dictionaries import digest, without_fillers
 from ..data.words import TOKENIZERS
@@ -159,7 +159,7 @@ class LabelledTask(FairseqTask):
             )
         super().load_state_dict(state_dict)
 
-    def _forget(self) -> Forget | None:
+    def _unk_dropout(self) -> UnkDropout | None:
         if not self.cfg.forget_singletons:
             return None
         path = Path(self.cfg.data) / "input0" / "singletons.txt"
@@ -170,7 +170,7 @@ class LabelledTask(FairseqTask):
         else:
             rare = torch.tensor(self.dictionary.count) == 1
         rare[: self.dictionary.nspecial] = False
-        return Forget(rare, self.dictionary.unk(), self.cfg.forget_singletons, self.cfg.seed)
+        return UnkDropout(rare, self.dictionary.unk(), self.cfg.forget_singletons, self.cfg.seed)
 
     def write_validation(self, result: dict, stats) -> None:
         """Keep the result of a validation beside the checkpoints, if this process writes them."""

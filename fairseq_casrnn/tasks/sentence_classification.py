@@ -13,7 +13,7 @@ import torch
 from fairseq.data import Dictionary, ListDataset
 from fairseq.tasks import register_task
 
-from ..data.classification import MixedDataset, Recoded, SentenceDataset
+from ..data.classification import MixedDataset, RemappedDataset, SentenceDataset
 from ..data.symbols import escape
 from ..data.words import words
 from ..errors import UserError
@@ -146,10 +146,10 @@ class SentenceClassificationTask(LabelledTask):
                     "on files of equally many lines"
                 )
         if theirs != words:
-            inputs = [Recoded(sentences, theirs, words) for sentences in inputs]
+            inputs = [RemappedDataset(sentences, theirs, words) for sentences in inputs]
         logger.info("%s: %d sentences%s", split, len(labels), " (pairs)" if self.pairs else "")
-        forget = self._forget() if train else None
-        return SentenceDataset(inputs, labels, words.pad(), train, self.cfg.truncate, forget)
+        unk_dropout = self._unk_dropout() if train else None
+        return SentenceDataset(inputs, labels, words.pad(), train, self.cfg.truncate, unk_dropout)
 
     def _labels(self, folder: str, split: str) -> numpy.ndarray:
         """The class numbers of a split, in the order of :attr:`classes`."""

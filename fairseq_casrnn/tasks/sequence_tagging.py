@@ -134,7 +134,7 @@ class SequenceTaggingTask(LabelledTask):
             characters,
             pad,
             shuffle=train,
-            forget=self._forget() if train else None,
+            unk_dropout=self._unk_dropout() if train else None,
         )
 
     def _check_fit(self, split: str, part: str, sentences, other, end: Optional[int] = None):

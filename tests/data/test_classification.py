@@ -5,7 +5,12 @@ import pytest
 import torch
 from fairseq.data import Dictionary, ListDataset
 
-from fairseq_casrnn.data.classification import Forget, MixedDataset, Recoded, SentenceDataset
+from fairseq_casrnn.data.classification import (
+    MixedDataset,
+    RemappedDataset,
+    SentenceDataset,
+    UnkDropout,
+)
 
 PAD, EOS = 1, 2
 
@@ -68,7 +73,7 @@ def test_rare_words_are_forgotten_at_times():
     lengths = (401, 401)  # of word 4, then of word 5
 
     def words(epoch, n, seed=1):
-        data = dataset(lengths, shuffle=True, forget=Forget(rare, unk, 0.5, seed))
+        data = dataset(lengths, shuffle=True, unk_dropout=UnkDropout(rare, unk, 0.5, seed))
         data.set_epoch(epoch)
         return data[n]["inputs"][0]
 
@@ -88,7 +93,9 @@ def test_rare_words_are_forgotten_at_times():
 
 def test_a_mix_forgets_too_and_anew_in_each_epoch():
     rare = torch.ones(60, dtype=torch.bool)
-    base, extra = (dataset([9] * 40, shuffle=True, forget=Forget(rare, 3, 0.5, 1)) for _ in "ab")
+    base, extra = (
+        dataset([9] * 40, shuffle=True, unk_dropout=UnkDropout(rare, 3, 0.5, 1)) for _ in "ab"
+    )
     mixed = MixedDataset(base, extra, 0.5)
     first = [mixed[0]["inputs"][0].tolist(), mixed[41]["inputs"][0].tolist()]
     assert all(3 in tokens for tokens in first)
@@ -144,5 +151,7 @@ def test_words_of_another_dictionary():
         ours.add_symbol(word)
     for word in ("b", "new", "a"):
         theirs.add_symbol(word)
-    recoded = Recoded(ListDataset([torch.tensor([4, 5, 6, 2])], numpy.array([4])), theirs, ours)
-    assert recoded[0].tolist() == [ours.index("b"), ours.unk(), ours.index("a"), 2]
+    remapped = RemappedDataset(
+        ListDataset([torch.tensor([4, 5, 6, 2])], numpy.array([4])), theirs, ours
+    )
+    assert remapped[0].tolist() == [ours.index("b"), ours.unk(), ours.index("a"), 2]

@@ -113,19 +113,19 @@ def test_singletons(data):
     task = setup(data, forget_singletons=0.5)
     words = sorted(word for word in task.dictionary.symbols[task.dictionary.nspecial :])
     (data / "input0" / "singletons.txt").write_text(f"{words[2]}\n{words[4]}\n")
-    rare = task.load_dataset("train").forget.rare
+    rare = task.load_dataset("train").unk_dropout.rare
     assert [task.dictionary[i] for i in rare.nonzero().flatten()] in (
         [words[2], words[4]],
         [words[4], words[2]],
     )
     (data / "input0" / "singletons.txt").unlink()
     task.dictionary.count[task.dictionary.index(words[3])] = 1
-    counted = {task.dictionary[i] for i in task._forget().rare.nonzero().flatten()}
+    counted = {task.dictionary[i] for i in task._unk_dropout().rare.nonzero().flatten()}
     assert words[3] in counted
     assert all(task.dictionary.count[task.dictionary.index(word)] == 1 for word in counted)
     specials = range(task.dictionary.nspecial)
     assert not counted & {task.dictionary[index] for index in specials}
-    assert setup(data, forget_singletons=0.5, seed=7)._forget().seed == 7
+    assert setup(data, forget_singletons=0.5, seed=7)._unk_dropout().seed == 7
 
 
 def test_classes_padded_as_fairseq_preprocess_does(data):
@@ -279,7 +279,7 @@ def test_validation_of_the_training_set(data):
     plain = task.get_batch_iterator(mixed, max_sentences=8).dataset
     assert task.get_batch_iterator(mixed, max_sentences=8).dataset is plain
     assert len(plain) == 96
-    assert plain.forget is None
+    assert plain.unk_dropout is None
     assert not plain.shuffle
     assert (mixed.base.epoch, mixed.chosen.tolist()) == (3, chosen)
     # fairseq-validate needs no other corpus, which may be elsewhere by then.
@@ -291,7 +291,7 @@ def test_only_training_is_shuffled_and_forgets(data):
     for split, random in (("train", True), ("valid", False)):
         dataset = load(data, split, forget_singletons=0.5)
         assert dataset.shuffle is random
-        assert (dataset.forget is not None) is random
+        assert (dataset.unk_dropout is not None) is random
 
 
 def test_dictionaries_are_sorted_by_count():

@@ -114,7 +114,7 @@ def test_forgotten_words_keep_their_spelling(data):
     (data / "input0" / "singletons.txt").write_text("rome\n")
     task = setup(data, forget_singletons=1.0)
     dataset = task.load_dataset("train")
-    rare = dataset.forget.rare
+    rare = dataset.unk_dropout.rare
     changed = 0
     for index in range(len(dataset)):
         before, after = task.read("train")[index], dataset[index]
@@ -134,7 +134,7 @@ def test_validation_of_the_training_set(data):
     training = task.get_batch_iterator(dataset, max_sentences=8, epoch=3, grouped_shuffling=False)
     plain = task.get_batch_iterator(dataset, max_sentences=8).dataset
     assert training.dataset is dataset
-    assert (plain.shuffle, plain.forget, len(plain)) == (False, None, len(dataset))
+    assert (plain.shuffle, plain.unk_dropout, len(plain)) == (False, None, len(dataset))
     assert dataset.epoch == 3
 
 
@@ -143,7 +143,7 @@ def test_only_training_is_shuffled_and_forgets(data):
     for split, random in (("train", True), ("valid", False)):
         dataset = task.load_dataset(split)
         assert dataset.shuffle is random
-        assert (dataset.forget is not None) is random
+        assert (dataset.unk_dropout is not None) is random
 
 
 @pytest.mark.parametrize(

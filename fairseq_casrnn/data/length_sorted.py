@@ -6,7 +6,7 @@ import numpy
 from fairseq.data import FairseqDataset
 
 
-class ByLength(FairseqDataset):
+class LengthSortedDataset(FairseqDataset):
     """Sentences, or pairs of them, sorted by length.
 
     Args:
