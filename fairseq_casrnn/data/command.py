@@ -54,7 +54,7 @@ def captured_log() -> Iterator[io.StringIO]:
 
 OPTIONS = "options.json"
 # Options that leave the result as it is, or say where a file is, which may have moved.
-OF_NO_MATTER = {"out", "force", "workers", "raw", "archive", "set"}
+IGNORED_OPTIONS = {"out", "force", "workers", "raw", "archive", "set"}
 INTERRUPTED = 130  # status of a program that the user ended, as the shell reports SIGINT
 
 
@@ -116,7 +116,7 @@ def chosen_options(args: argparse.Namespace) -> dict:
     chosen = {
         name: value
         for name, value in vars(args).items()
-        if name not in OF_NO_MATTER and not callable(value)  # casrnn keeps its function there
+        if name not in IGNORED_OPTIONS and not callable(value)  # casrnn keeps its function there
     }
     return json.loads(json.dumps(chosen, default=lambda path: str(Path(path).resolve())))
 
@@ -160,7 +160,7 @@ def run_main(main: Callable[[], None]) -> int:
         return output.BROKEN_PIPE
     except OSError as err:
         output.flush()
-        print(f"error: {of_system(err)}", file=sys.stderr)
+        print(f"error: {format_os_error(err)}", file=sys.stderr)
         return 2
     except (UserError, MemoryError, RuntimeError) as err:
         sentence = str(err) if isinstance(err, UserError) else out_of_memory(err)
@@ -179,7 +179,7 @@ def show(lines: Iterable[str]) -> None:
     print("\n".join(map(printable, lines)), flush=True)
 
 
-def of_system(err: OSError) -> str:
+def format_os_error(err: OSError) -> str:
     """What the system refused, and of which file."""
     if sentence := disk_full(err, err.filename) or out_of_memory(err):
         return sentence

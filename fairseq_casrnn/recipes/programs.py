@@ -66,19 +66,20 @@ def python(program: str, *arguments: str) -> list[str]:
     return [os.environ.get("PYTHON") or sys.executable, *name, *arguments]
 
 
-def copy(source: BinaryIO, *targets: BinaryIO) -> None:
-    """Write what ``source`` has to the targets; one that cannot be written is left out."""
-    left = list(targets)
+def copy(source: BinaryIO, shown: BinaryIO, log: BinaryIO) -> None:
+    """Write what ``source`` has to both; one that cannot be written does not keep the other."""
+    left = [shown, log]
     with source:
         while chunk := os.read(source.fileno(), 1 << 16):
-            for target in targets:
-                if target not in left:
-                    continue
+            for target in list(left):
                 try:
                     target.write(chunk)
                     target.flush()
-                except OSError:
+                except OSError as error:
                     left.remove(target)
+                    if target is log:
+                        why = error.strerror
+                        print(f"warning: {log.name} cannot be written on ({why})", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -101,7 +102,9 @@ def passing_on_signals() -> Iterator[tuple[list[subprocess.Popen], list[int]]]:
 
     before = {}
     if threading.current_thread() is threading.main_thread():  # where Python allows handlers
-        before = {number: signal.signal(number, handle) for number in SIGNALS}
+        # What is ignored, as Ctrl-C in the background, the program has to ignore, too.
+        heard = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, handle) for number in heard}
     try:
         yield children, received
     finally:

@@ -60,11 +60,12 @@ class _Loader(yaml.BaseLoader):
     def construct_mapping(self, node, deep=False):
         seen = set()
         for key, _ in node.value:
-            if key.value in seen:
+            name = str(key.value)
+            if name in seen:
                 raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key.value} comes twice", problem_mark=key.start_mark
+                    problem=f"the key {name} comes twice", problem_mark=key.start_mark
                 )
-            seen.add(key.value)
+            seen.add(name)
         return super().construct_mapping(node, deep)
 
 
@@ -82,6 +83,7 @@ def read(path: Path, extending: tuple[Path, ...] = ()) -> dict:
     """
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        check(content, RECIPE, path)
     except OSError as error:
         by = f", which {extending[-1]} extends," if extending else ""
         raise UserError(
@@ -94,7 +96,8 @@ def read(path: Path, extending: tuple[Path, ...] = ()) -> dict:
         raise UserError(f"{path}, line {line} is no YAML: {error.problem}; correct it") from None
     except yaml.YAMLError as error:
         raise UserError(f"the recipe {path} is no YAML: {error}; correct it") from None
-    check(content, RECIPE, path)
+    except RecursionError:
+        raise UserError(f"the recipe {path} is nested too deeply; correct it") from None
     if "extends" not in content:
         return content
     base = path.parent / content.pop("extends")
@@ -130,6 +133,22 @@ def check(value, wanted, path: Path, key: str = "") -> None:
                 remedy = f"did you mean {close[0]}?" if close else f"use {', '.join(wanted)}"
                 raise UserError(f"{path}: there is no key {inner}; {remedy}")
             check(item, wanted.get(name, wanted.get(None)), path, inner)
+
+
+def check_complete(content: Mapping, path: Path) -> None:
+    """Raise UserError where a key is missing from a recipe's content."""
+    parts = content.get("parts", {})
+    own = ("option", "variable", "folder") if "values" in parts else ("option",)
+    needed = [(content, "", ("title", "kind", "reader"))]
+    needed += [(parts, "parts.", own)] if "parts" in content else []
+    needed += [(condition, "when.", ("if",)) for condition in content.get("when", [])]
+    for key in ("systems", "variants"):
+        for name, options in content.get(key, {}).items():
+            needed.append((options, f"{key}.{name}.", ("arch",)))
+    for mapping, where, keys in needed:
+        for key in keys:
+            if key not in mapping:
+                raise UserError(f"{path}: the key {where}{key} is missing; add it")
 
 
 def resolve(content: Mapping, variables: Mapping[str, str], path: Path) -> dict:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.reading import read, resolve
+from fairseq_casrnn.recipes.reading import check_complete, read, resolve
 
 Options = Mapping[str, str]
 
@@ -150,27 +150,15 @@ def load(path: Path, **given: str) -> Recipe:
     """
     path = Path(os.path.abspath(path))
     content = read(path)
-    for key in ("title", "kind", "reader"):
-        if key not in content:
-            raise UserError(f"{path}: the key {key} is missing; add it")
+    check_complete(content, path)
     if content["kind"] not in KINDS:
         raise UserError(f"{path}: kind is '{content['kind']}'; use {', '.join(KINDS)}")
-    for key in ("systems", "variants"):
-        for name, options in content.get(key, {}).items():
-            if "arch" not in options:
-                raise UserError(f"{path}: {key}.{name} has no arch; add it")
-    if any("if" not in condition for condition in content.get("when", [])):
-        raise UserError(f"{path}: a condition of when has no if; add it")
     parts = content.get("parts", {})
-    needed = ("option", *(("variable", "folder") if "values" in parts else ()))
-    for key in needed if parts else ():
-        if key not in parts:
-            raise UserError(f"{path}: parts has no {key}; add it")
     variables = dict(content.get("variables", {}))
     if parts.get("values"):
         given = {parts["variable"]: parts["values"][0]} | given
     variables = {name: os.environ.get(name) or value for name, value in variables.items()} | given
     content = resolve(content, variables, path)
-    if parts:
+    if "parts" in content:
         content["parts"] = Parts(**content["parts"])
     return Recipe(path=path, **content)

@@ -3,7 +3,7 @@ import resource
 
 import pytest
 
-from fairseq_casrnn.data.command import of_system
+from fairseq_casrnn.data.command import format_os_error
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import evaluate_translation, runs
 from fairseq_casrnn.evaluation.significance import read_results
@@ -70,7 +70,7 @@ def test_a_result_for_which_there_is_no_room_leaves_the_others(out, room):
             runs.record(out, "a", 2, {"bleu": 2.0})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert of_system(error.value).startswith(f"could not write {out}/results.jsonl (")
+    assert format_os_error(error.value).startswith(f"could not write {out}/results.jsonl (")
     assert (out / "results.jsonl").read_bytes() == before
 
 

@@ -1,6 +1,8 @@
 """Recipes as files: what they may hold, what they stand for, and each mistake in one sentence."""
 
+import io
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -11,6 +13,7 @@ from recipe_runs import EXAMPLES
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.identity import checksum, checksum_of_training_data, identity
+from fairseq_casrnn.recipes.programs import copy
 from fairseq_casrnn.recipes.recipe import load
 from fairseq_casrnn.recipes.runs import USER_DIR
 from fairseq_casrnn.recipes.templates import evaluate, fill
@@ -44,14 +47,20 @@ def test_every_recipe_reads_and_names_known_systems(path):
         ("seeds: 3", "seeds is '3'; it must be a list such as [1, 2]"),
         ("seeds: [[1]]", "seeds is a list; it must be a text"),
         ("parts: {option: fold, value: [1]}", "no key parts.value; did you mean values?"),
-        ("parts: {option: fold, values: [1], variable: F}", "parts has no folder; add it"),
-        ("when: [{settings: {lr: 1}}]", "a condition of when has no if; add it"),
+        (
+            "parts: {option: fold, values: [1], variable: F}",
+            "the key parts.folder is missing; add it",
+        ),
+        ("when: [{settings: {lr: 1}}]", "the key when.if is missing; add it"),
         ("when: [{if: A, title: x}]", "there is no key when.title; use if, archs"),
-        ("systems: {small: {layers: 1}}", "systems.small has no arch; add it"),
-        ("variants: {small: {lr: 1}}", "variants.small has no arch; add it"),
+        ("systems: {small: {layers: 1}}", "the key systems.small.arch is missing; add it"),
+        ("variants: {small: {lr: 1}}", "the key variants.small.arch is missing; add it"),
         ("kind: classifier", "kind is 'classifier'; use translation, language model, "),
         ("lr: 1\nlr: 2", "line 2 is no YAML: the key lr comes twice; correct it"),
         ("title: [", "is no YAML: "),
+        ("? [lr]\n: 1", "is no YAML: "),
+        pytest.param("seeds: " + "[" * 9999, "is nested too deeply; correct it", id="deep"),
+        ("settings: &all {lr: *all}", "is no YAML: found unconstructable recursive node"),
         ("- title", "its content is no mapping; it must be a mapping"),
         ("", "its content is no mapping"),
         ("extends: none.yaml", "none.yaml, which {path} extends, cannot be read (No such file"),
@@ -158,6 +167,18 @@ def test_identity_is_data_and_options_but_for_the_length(tmp_path):
         (["--max-update"], []),
     ]:
         assert identity(tmp_path, options) == "\n".join([own, *lines]), options
+
+
+def test_a_log_that_cannot_be_written_does_not_hide_the_training(tmp_path, capsys):
+    shown, full = io.BytesIO(), tmp_path / "train.log"
+    full.write_bytes(b"")
+    reader, writer = os.pipe()
+    os.write(writer, b"epoch 1\n")
+    os.close(writer)
+    with open(full, "rb") as log, open(reader, "rb", buffering=0) as source:
+        copy(source, shown, log)  # which is not open for writing
+    assert shown.getvalue() == b"epoch 1\n"
+    assert capsys.readouterr().err.startswith(f"warning: {full} cannot be written on (")
 
 
 def test_a_dry_run_prints_what_would_run_and_writes_nothing(tmp_path, capsys):
