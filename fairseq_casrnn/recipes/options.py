@@ -134,6 +134,8 @@ def parser_of(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
             continue
         option = recipe.parts.option if name == "parts" else name
         metavar, text = OPTIONS[name]
+        if step.name == "prepare" and name == "out":
+            text = "folder to fill (default: %(default)s)"
         kind = {"metavar": metavar, "help": text.format(**values), "default": defaults.get(name)}
         parser.add_argument(f"--{option}", dest=name, **kind)
     parser.add_argument(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,8 +26,10 @@ Appends one JSON line a run to results.jsonl of --out, and ends with mean ± dev
 
 def prepare(recipe: Recipe, argv: Sequence[str]) -> None:
     """Have the reader prepare the corpus; but for ``--dry-run``, the options are the reader's."""
-    if recipe.parts and not {"-h", "--help"} & set(argv):
-        options = parse(Step("prepare", ("parts", "out"), reads_others=True), recipe, argv)
+    if recipe.parts:
+        about = f"All other options are those of the reader: python -m {recipe.reader} --help."
+        step = Step("prepare", ("parts", "out"), about, reads_others=True)
+        options = parse(step, recipe, argv)
         options.data = options.out
         for part, where in parts_of(recipe, options):
             own = [*as_words(part.parts.prepare), "--out", where.data, *options.others]
@@ -71,7 +74,10 @@ def train(recipe: Recipe, argv: Sequence[str]) -> None:
     """Train the chosen systems with the chosen seeds."""
     names = ["arch", "seed", "seeds", "data", "out", "tiny", *(["parts"] if recipe.parts else [])]
     systems = f"Systems: {' '.join(recipe.systems)}." if recipe.systems else ""
-    about = "\n\n".join(filter(None, [RESUMED, systems, recipe.about]))
+    defaults = ", ".join(f"{name} ({value or 'none'})" for name, value in recipe.variables.items())
+    variables = f"Environment variables, and their defaults: {defaults}." if defaults else ""
+    paragraphs = [RESUMED, systems, variables, recipe.about]
+    about = "\n\n".join(textwrap.fill(text, 98) for text in paragraphs if text)
     options = parse(Step("train", names, about, "fairseq-train"), recipe, argv)
     for part, where in parts_of(recipe, options):
         train_systems(part, where)

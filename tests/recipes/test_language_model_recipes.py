@@ -12,10 +12,7 @@ from fairseq_casrnn.data import monolingual
 from fairseq_casrnn.errors import UserError
 
 SCRIPTS = sorted(
-    script
-    for recipe in ("ptb", "wikitext2", "dyck")
-    for script in (EXAMPLES / recipe).glob("*.sh")
-    if script.name != "common.sh"
+    script for recipe in ("ptb", "wikitext2", "dyck") for script in (EXAMPLES / recipe).glob("*.sh")
 )
 
 
