@@ -28,8 +28,8 @@ def run(script, *options, cwd="/", status=0, **env):
 
 
 def stub_python(path, script):
-    """A PYTHON that runs a shell script in place of all programs but ``casrnn run``."""
-    runs = f'case "$2 $3" in "fairseq_casrnn.cli run") exec {sys.executable} "$@";; esac'
+    """A PYTHON that runs a shell script in place of all programs but ``casrnn run`` and ``-c``."""
+    runs = f'case "$1 $2 $3" in -c*|"-m fairseq_casrnn.cli run") exec {sys.executable} "$@";; esac'
     path.write_text(f"#!/bin/sh\n{runs}\n{script}\n")
     path.chmod(0o755)
     return str(path)

@@ -1,7 +1,7 @@
 """A Python that has imported torch and fairseq, for programs and the scripts of examples/.
 
 Importing them takes seconds each time. The server forks for each call of a stand-in for ``python``,
-which runs there what it would have run: ``-m MODULE ARGUMENT…`` or ``FILE ARGUMENT…`` with the
+which runs there what it would have run: ``-m MODULE …``, ``-c PROGRAM`` or ``FILE …`` with the
 caller's folder, environment, input and outputs, and limit on the size of files; Ctrl-C, SIGTERM and
 SIGUSR1 reach it.
 fairseq's programs, which set up logging when they are imported, and this package, which asks what
@@ -73,7 +73,7 @@ def receive(connection: socket.socket) -> list:
 
 
 def run(arguments: list[str], cwd: str, environment: dict[str, str]) -> int:
-    """Run ``-m MODULE …`` or ``FILE …`` in this process to its end; the exit status."""
+    """Run ``-m MODULE …``, ``-c PROGRAM`` or ``FILE …`` in this process; the exit status."""
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
@@ -84,6 +84,8 @@ def run(arguments: list[str], cwd: str, environment: dict[str, str]) -> int:
         if arguments[0] == "-m":
             sys.argv, sys.path[:1] = arguments[1:], [cwd, *path]  # runpy puts the file first
             runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        elif arguments[0] == "-c":
+            exec(arguments[1], {"__name__": "__main__"})
         else:
             sys.argv, sys.path[:1] = arguments, [os.path.dirname(arguments[0]), *path]
             runpy.run_path(arguments[0], run_name="__main__")
