@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ OPERATORS = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
+    ast.Pow: math.pow,  # which overflows where whole numbers would go on for ever
     ast.Eq: operator.eq,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -63,7 +64,9 @@ def evaluate(expression: str, variables: Mapping[str, str]):
     try:
         node = ast.parse(expression.strip(), mode="eval").body
         return _value(node, variables)
-    except (SyntaxError, TypeError, ZeroDivisionError, OverflowError):
+    except UserError:
+        raise
+    except (SyntaxError, TypeError, ValueError, ArithmeticError):
         raise UserError(
             f"{quoted(expression)} cannot be computed; use variables, numbers, + - * / **, "
             "comparisons, max and min"
