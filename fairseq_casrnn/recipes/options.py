@@ -13,13 +13,14 @@ from fairseq_casrnn.data.command import Parser
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.recipe import Recipe, load
 
-# Metavariable and help; in braces, what the recipe says.
+# Metavariable, unless the option has no value, and help; in braces, what the recipe says.
 OPTIONS = {
     "arch": ("NAME[,…]", "systems, or architectures (default: {archs})"),
     "seed": ("N[,…]", "seeds (default: {seeds})"),
     "seeds": ("N", "seeds 1 to N"),
     "data": ("DIR", "folder that prepare fills (default: %(default)s)"),
-    "out": ("DIR", "folder of the runs, DIR/NAME/seedN (default: %(default)s)"),
+    "out": ("DIR", "{out} (default: %(default)s)"),
+    "tiny": ("", "one epoch of {tiny}, or of --arch, to see that everything works"),
     "checkpoint": (
         "WHICH",
         "best, last, an average of N: last:N, best:N, or that of a training with --store-ema: ema "
@@ -46,7 +47,7 @@ class Step:
 
     Args:
         name: of the step.
-        options: of :data:`OPTIONS`, or ``tiny``.
+        options: of :data:`OPTIONS`.
         about: what its --help says at the end.
         program: fairseq's program that gets the options after ``--``, which are else refused.
         reads_others: whether unknown options are those of the corpus's reader.
@@ -112,36 +113,39 @@ def parser_of(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
         epilog=step.about,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    trained = step.name != "evaluate"
-    values = {
-        "archs": ", ".join(recipe.archs) if trained else "all in --out",
-        "seeds": ", ".join(recipe.seeds) if trained else "all in --out",
-        "parts": ", ".join(recipe.parts.values) if recipe.parts else "",
-        "variants": " ".join(recipe.variants),
-        "depths": ", ".join(recipe.depths),
-    }
+    for name in step.options:
+        if name in ("parts", "tiny") and not getattr(recipe, name):
+            continue
+        option = recipe.parts.option if name == "parts" else name
+        parser.add_argument(f"--{option}", dest=name, **described(name, step, recipe))
+    text = "print the command lines instead of running them"
+    parser.add_argument("--dry-run", action="store_true", help=text)
+    return parser
+
+
+def described(name: str, step: Step, recipe: Recipe) -> dict[str, object]:
+    """Help and default of an option, for ``add_argument``."""
+    trained, prepared = step.name != "evaluate", step.name == "prepare"
     defaults = {
         "data": str(recipe.data),
-        "out": str(recipe.data if step.name == "prepare" else recipe.folder / recipe.out),
+        "out": str(recipe.data if prepared else recipe.folder / recipe.out),
         "checkpoint": recipe.checkpoint,
         "subset": recipe.subset,
         "beam": StepOptions.beam,
     }
-    for name in step.options:
-        if name == "tiny":
-            text = f"one epoch of {recipe.tiny}, or of --arch, to see that everything works"
-            parser.add_argument("--tiny", action="store_true", help=text)
-            continue
-        option = recipe.parts.option if name == "parts" else name
-        metavar, text = OPTIONS[name]
-        if step.name == "prepare" and name == "out":
-            text = "folder to fill (default: %(default)s)"
-        kind = {"metavar": metavar, "help": text.format(**values), "default": defaults.get(name)}
-        parser.add_argument(f"--{option}", dest=name, **kind)
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the command lines instead of running them"
+    metavar, text = OPTIONS[name]
+    text = text.format(
+        archs=", ".join(recipe.archs) if trained else "all in --out",
+        seeds=", ".join(recipe.seeds) if trained else "all in --out",
+        out="folder to fill" if prepared else "folder of the runs, DIR/NAME/seedN",
+        parts=", ".join(recipe.parts.values) if recipe.parts else "",
+        tiny=recipe.tiny,
+        variants=" ".join(recipe.variants),
+        depths=", ".join(recipe.depths),
     )
-    return parser
+    if not metavar:
+        return {"action": "store_true", "help": text}
+    return {"metavar": metavar, "help": text, "default": defaults.get(name)}
 
 
 def parse(step: Step, recipe: Recipe, argv: Sequence[str]) -> StepOptions:

@@ -72,7 +72,7 @@ def call_reader(recipe: Recipe, options: StepOptions, argv: Sequence[str]) -> No
 
 def train(recipe: Recipe, argv: Sequence[str]) -> None:
     """Train the chosen systems with the chosen seeds."""
-    names = ["arch", "seed", "seeds", "data", "out", "tiny", *(["parts"] if recipe.parts else [])]
+    names = ("arch", "seed", "seeds", "data", "out", "tiny", "parts")
     systems = f"Systems: {' '.join(recipe.systems)}." if recipe.systems else ""
     defaults = ", ".join(f"{name} ({value or 'none'})" for name, value in recipe.variables.items())
     variables = f"Environment variables, and their defaults: {defaults}." if defaults else ""

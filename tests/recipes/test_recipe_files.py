@@ -45,6 +45,7 @@ def test_every_recipe_reads_and_names_known_systems(path):
         ("settings: {lr: }", "settings.lr is empty; it must be a text"),
         ("settings: fast", "settings is 'fast'; it must be a mapping such as {lr: 1e-3}"),
         ("seeds: 3", "seeds is '3'; it must be a list such as [1, 2]"),
+        ("seeds: []", "seeds is empty; it must be a list such as [1, 2]"),
         ("seeds: [[1]]", "seeds is a list; it must be a text"),
         ("parts: {option: fold, value: [1]}", "no key parts.value; did you mean values?"),
         (
@@ -82,6 +83,8 @@ def test_mistakes_in_a_recipe_name_file_and_key(text, message, tmp_path):
 
 
 def test_missing_keys_and_files(tmp_path):
+    with pytest.raises(UserError, match=r"recipe\.yaml: the key archs is missing; add it"):
+        load(write(tmp_path, HEAD.replace("archs: [cnn]\n", "")))
     with pytest.raises(UserError, match=r"recipe\.yaml: the key reader is missing; add it"):
         load(write(tmp_path, "title: x\nkind: tagging"))
     with pytest.raises(UserError, match=r"none\.yaml cannot be read \(No such file or directory\)"):
