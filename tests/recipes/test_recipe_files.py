@@ -161,12 +161,12 @@ def test_checksum_is_that_of_posix(size):
 
 
 def test_identity_is_data_and_options_but_for_the_length(tmp_path):
-    (tmp_path / "input0").mkdir()
-    for name in ("train.bin", "dict.txt", "input0/singletons.txt", "valid.bin"):
+    for name in ("train.bin", "dict.txt", "input0/singletons.txt", "valid.bin", "Label/train.bin"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     own = checksum_of_training_data(tmp_path)
-    # dict.txt, input0/singletons.txt, train.bin: by name, as sort has them
-    assert own == checksum([b"dict.txtinput0/singletons.txttrain.bin"])
+    # By the bytes of the whole path: a capital comes first.
+    assert own == checksum([b"Label/train.bindict.txtinput0/singletons.txttrain.bin"])
     cells = tmp_path / "cells"
     cells.write_text("w 1\n")
     table = checksum([b"w 1\n"])
