@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -45,7 +44,8 @@ def tiling(size: int, batch: int, processors: int) -> Tiling | None:
 
 def tiles(size: int, how: Tiling, dtype: torch.dtype) -> dict:
     """The kernels' arguments that say how they work, by name."""
-    together = max(1, min(4, 1 << math.ceil(math.log2(how.rows / how.grid[1]))))
+    share = -(-how.rows // how.grid[1])  # rows whose attention a program computes
+    together = min(4, 1 << (share - 1).bit_length())
     halved = 1 if dtype in (torch.float16, torch.bfloat16) else 2
     return {
         "ROWS": how.rows,
