@@ -21,7 +21,9 @@ __version__ = "0.1.0"
 
 logger = logging.getLogger(__name__)
 
-ROLES = ("models", "tasks", "criterions", "optim", "tokenizers")
+_registered = False
+
+ROLES = ("models", "tasks", "criterions", "optim", "data.tokenizers")
 
 
 class _PackagePath(list):
@@ -35,7 +37,7 @@ class _PackagePath(list):
 
     def __contains__(self, folder: object) -> bool:
         found = isinstance(folder, str) and (super().__contains__(folder) or self._is_own(folder))
-        if found and "fairseq" in sys.modules and f"{__name__}.compat" not in sys.modules:
+        if found and "fairseq" in sys.modules and not _registered:
             register()
         return found
 
@@ -58,8 +60,11 @@ def register() -> None:
     Raises:
         ImportError: if fairseq is not installed.
     """
+    global _registered
     importlib.import_module("fairseq")
-    importlib.import_module(f"{__name__}.compat").install()
+    _registered = True
+    importlib.import_module(f"{__name__}.patches.install").install()
+    importlib.import_module(f"{__name__}.precision").obey_environment()
     for role in ROLES:
         # A role that fairseq serves well enough by itself has no package here.
         if importlib.util.find_spec(f"{__name__}.{role}") is not None:

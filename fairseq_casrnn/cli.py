@@ -87,6 +87,8 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     )
     user_dir.set_defaults(run=_user_dir)
     commands.add_parser("run", help="prepare, train or evaluate as a recipe says")
+    text = "print what this package changes in fairseq, and why"
+    commands.add_parser("patches", help=text, description=text).set_defaults(run=_patches)
     groups = {(): commands}
     for name, (module, text) in COMMANDS.items():
         *group, command = name.split()
@@ -103,6 +105,12 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
 
 def _user_dir(args: argparse.Namespace) -> None:
     print(Path(__file__).resolve().parent)
+
+
+def _patches(args: argparse.Namespace) -> None:
+    from fairseq_casrnn.patches.table import columns
+
+    print(columns())
 
 
 if __name__ == "__main__":

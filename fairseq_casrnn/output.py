@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 
+from fairseq_casrnn.diagnostics.files import disk_full
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.mistakes.files import disk_full
 
 BROKEN_PIPE = 141  # status of a program whose reader has gone, as the shell reports SIGPIPE
 NOBODY_READS = (

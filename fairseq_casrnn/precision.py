@@ -15,7 +15,6 @@ import os
 import torch
 
 from .errors import UserError
-from .wrapping import wrap
 
 logger = logging.getLogger(__name__)
 
@@ -24,14 +23,12 @@ VARIABLE = "CASRNN_FLOAT32_MATMUL_PRECISION"
 """Says the same where there is no command line: for fairseq-hydra-train and worker processes."""
 
 
-def install() -> None:
-    """Obey the environment variable, and give fairseq's parsers the option.
+def obey_environment() -> None:
+    """Set the precision that the environment variable asks for, if it does.
 
     Raises:
         UserError: the variable holds no precision.
     """
-    from fairseq import options
-
     asked = os.environ.get(VARIABLE)
     if asked:
         if asked not in CHOICES:
@@ -39,7 +36,6 @@ def install() -> None:
                 f"environment variable {VARIABLE} is {asked!r}; choose from {', '.join(CHOICES)}"
             )
         torch.set_float32_matmul_precision(asked)
-    wrap(options, "gen_parser_from_dataclass", _gen_parser_from_dataclass)
 
 
 def flush_denormals() -> bool:
@@ -52,10 +48,10 @@ def flush_denormals() -> bool:
     return torch.set_flush_denormal(True)
 
 
-def _gen_parser_from_dataclass(original, parser, dataclass, *args, **kwargs):
+def add_option_to_common(result, parser, dataclass, *args, **kwargs) -> None:
+    """Give each of fairseq's parsers the option, after the first of its groups of options."""
     from fairseq.dataclass.configs import CommonConfig
 
-    original(parser, dataclass, *args, **kwargs)
     if isinstance(dataclass, CommonConfig):
         add_option(parser)
 

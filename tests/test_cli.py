@@ -18,7 +18,9 @@ print("loaded:", sorted({"torch", "fairseq", "numpy"} & set(sys.modules)))
 """
 
 
-@pytest.mark.parametrize("words", [["user-dir"], ["--help"], ["--version"], ["analyze", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["user-dir"], ["patches"], ["--help"], ["--version"], ["analyze", "--help"]]
+)
 def test_answers_at_once(words):
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, check=True

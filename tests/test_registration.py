@@ -141,7 +141,7 @@ def test_another_version_at_once_is_refused(tmp_path):
     checkout = make_copy(tmp_path / "checkout", version="99.0")
     script = """
 import fairseq_casrnn
-from fairseq_casrnn.explain import explain
+from fairseq_casrnn.diagnostics.explain import explain
 try:
     use(sys.argv[1])
 except ImportError as error:

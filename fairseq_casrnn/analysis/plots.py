@@ -245,7 +245,7 @@ def attend(
     """
     from fairseq.dataclass.configs import GenerationConfig
 
-    from ..explain import explained
+    from ..diagnostics.explain import explained
     from . import tracing
 
     if beam < 1:

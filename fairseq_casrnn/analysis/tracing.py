@@ -47,8 +47,8 @@ def load(path: str | os.PathLike, data: str | os.PathLike, translation: bool = F
     from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 
     import fairseq_casrnn
+    from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.evaluation import perplexity
-    from fairseq_casrnn.explain import explained
 
     fairseq_casrnn.register()
     path = perplexity.checkpoint_file(Path(path))
@@ -130,8 +130,8 @@ def reader(model, task, data, subset: str):
     """
     from fairseq.models import FairseqLanguageModel
 
+    from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.evaluation.perplexity import padded, read_sentences, reads_bos
-    from fairseq_casrnn.explain import explained
 
     if isinstance(model, FairseqLanguageModel):
         dictionary = task.source_dictionary

@@ -1,7 +1,6 @@
 """Criterions that fairseq lacks; importing this registers them."""
 
 from . import (  # noqa: F401
-    adaptive_loss,
     dyck,
     fused_cross_entropy,
     sentence_classification,

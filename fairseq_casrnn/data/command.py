@@ -15,9 +15,9 @@ from typing import NoReturn
 
 from fairseq_casrnn import output, register
 from fairseq_casrnn.data.values import parse_json
+from fairseq_casrnn.diagnostics.files import disk_full
+from fairseq_casrnn.diagnostics.memory import out_of_memory
 from fairseq_casrnn.errors import UserError, one_sentence, printable
-from fairseq_casrnn.mistakes.files import disk_full
-from fairseq_casrnn.mistakes.memory import out_of_memory
 
 
 class Parser(argparse.ArgumentParser):

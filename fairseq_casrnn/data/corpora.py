@@ -247,7 +247,7 @@ def add_words(dictionary, folder: Path) -> None:
     from fairseq.data import Dictionary
 
     from fairseq_casrnn.data.dictionaries import without_fillers
-    from fairseq_casrnn.explain import explained
+    from fairseq_casrnn.diagnostics.explain import explained
 
     path = folder / "input0" / "dict.txt"
     if not path.is_file():

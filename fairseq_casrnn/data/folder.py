@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fairseq_casrnn.data.command import check_min_count, is_prepared, keep_options, show
+from fairseq_casrnn.diagnostics.files import DISK_FULL
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.mistakes.files import DISK_FULL
 
 
 @contextlib.contextmanager

@@ -16,12 +16,12 @@ from typing import NoReturn, TextIO
 
 import fairseq_casrnn
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
+from fairseq_casrnn.diagnostics.explain import explained
+from fairseq_casrnn.diagnostics.names import shorten_choices
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.bleu import score_generated
 from fairseq_casrnn.evaluation.runs import add_run_arguments, choose_checkpoint, evaluate_each
 from fairseq_casrnn.evaluation.significance import table
-from fairseq_casrnn.explain import explained
-from fairseq_casrnn.mistakes.names import shorten_choices
 
 # Options of fairseq-generate that would make the record wrong or the translations unreadable.
 _NOT_BEHIND = {

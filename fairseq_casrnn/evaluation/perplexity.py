@@ -99,7 +99,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
 
     import fairseq_casrnn
     from fairseq_casrnn.data.dictionaries import check_digest
-    from fairseq_casrnn.explain import explained
+    from fairseq_casrnn.diagnostics.explain import explained
 
     fairseq_casrnn.register()
     path = checkpoint_file(Path(path))

@@ -11,12 +11,10 @@ import logging
 from dataclasses import asdict, dataclass
 
 from fairseq.logging import metrics
-from fairseq.trainer import Trainer
 
 from ..cells.second_order_lstm import SecondOrderOptions
 from ..layers import SecondOrderLSTM
-from ..resumption import after_loading, keep_in_checkpoints
-from ..wrapping import wrap
+from ..patches.extra_state import after_loading
 
 logger = logging.getLogger(__name__)
 
@@ -119,35 +117,32 @@ def set_temperatures(trainer, layers) -> None:
     metrics.log_scalar("temperature", value, weight=0, round=4)
 
 
-def _begin_epoch(original, self, epoch):
-    original(self, epoch)
-    layers = mixtures(self.get_model())
+def begin_epoch(result, trainer, epoch) -> None:
+    """After ``Trainer.begin_epoch``."""
+    layers = mixtures(trainer.get_model())
     if layers:
-        if not hasattr(self, "annealing_epoch"):
-            prepare(self, layers)
-        self.annealing_epoch = epoch
-        set_temperatures(self, layers)
+        if not hasattr(trainer, "annealing_epoch"):
+            prepare(trainer, layers)
+        trainer.annealing_epoch = epoch
+        set_temperatures(trainer, layers)
 
 
-def _train_step(original, self, *args, **kwargs):
-    annealing = getattr(self, "annealing", None)
-    if annealing is not None and annealing.updates:
-        set_temperatures(self, mixtures(self.get_model()))
-    return original(self, *args, **kwargs)
-
-
-def _collect(trainer) -> dict | None:
+def begin_update(trainer, *args, **kwargs) -> None:
+    """Before ``Trainer.train_step``."""
     annealing = getattr(trainer, "annealing", None)
-    return None if annealing is None else asdict(annealing)
+    if annealing is not None and annealing.updates:
+        set_temperatures(trainer, mixtures(trainer.get_model()))
 
 
-def _restore(trainer, extra_state) -> None:
+def keep(trainer, filename, extra_state: dict) -> None:
+    """Keep the annealing in a checkpoint: before ``Trainer.save_checkpoint``."""
+    annealing = getattr(trainer, "annealing", None)
+    if annealing is not None:
+        extra_state["annealing"] = asdict(annealing)
+
+
+@after_loading
+def restore(trainer, extra_state: dict, resumes: bool) -> None:
     """Checkpoints that do not have it are of versions in which 0.9 was the default."""
-    if any(map(is_automatic, mixtures(trainer.get_model()))):
+    if resumes and any(map(is_automatic, mixtures(trainer.get_model()))):
         trainer.annealing = Annealing(**extra_state.get("annealing", {}))
-
-
-wrap(Trainer, "begin_epoch", _begin_epoch)
-wrap(Trainer, "train_step", _train_step)
-keep_in_checkpoints("annealing", _collect, None)
-after_loading("annealing on resumption", _restore)

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from ..diagnostics.explain import explained
 from ..errors import UserError
-from ..explain import explained
 
 CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 

@@ -9,8 +9,8 @@ from fairseq.models import FairseqIncrementalDecoder, FairseqLanguageModel, regi
 from torch import nn
 
 from ..cells import FAMILIES
+from ..diagnostics.explain import explained
 from ..errors import UserError
-from ..explain import explained
 from ..layers import RecurrentStack
 from ..layers.dropout import dropout_mask
 from .config import (

@@ -6,8 +6,6 @@ import dataclasses
 from fairseq import models
 from omegaconf import OmegaConf, open_dict
 
-from ..wrapping import wrap
-
 _RESTORING = contextvars.ContextVar("restoring", default=False)
 
 
@@ -35,7 +33,8 @@ def add_new_options(cfg) -> None:
                 cfg[field.name] = getattr(defaults, field.name)
 
 
-def _build_model(original, cfg, task, from_checkpoint=False):
+def build_model(original, cfg, task, from_checkpoint=False):
+    """Around fairseq's ``models.build_model``."""
     if from_checkpoint:
         add_new_options(cfg)
     token = _RESTORING.set(from_checkpoint)
@@ -43,6 +42,3 @@ def _build_model(original, cfg, task, from_checkpoint=False):
         return original(cfg, task, from_checkpoint)
     finally:
         _RESTORING.reset(token)
-
-
-wrap(models, "build_model", _build_model)

@@ -7,8 +7,8 @@ import os
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 
 from ..cells import FAMILIES
+from ..diagnostics.explain import explained
 from ..errors import UserError
-from ..explain import explained
 from .config import (
     RecurrentTranslationConfig,
     bind,

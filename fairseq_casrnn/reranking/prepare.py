@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 
 from fairseq_casrnn.data.command import run_preprocess
+from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_translation import languages
-from fairseq_casrnn.explain import explained
 
 SPLITS = ("train", "valid", "test")
 FOLDERS = ("right_to_left", "backwards", "lm")

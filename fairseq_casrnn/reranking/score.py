@@ -97,7 +97,7 @@ def load_translation(paths: Sequence[str], data: Path):
     from fairseq import checkpoint_utils
 
     import fairseq_casrnn
-    from fairseq_casrnn.explain import explained
+    from fairseq_casrnn.diagnostics.explain import explained
 
     fairseq_casrnn.register()
     with explained():

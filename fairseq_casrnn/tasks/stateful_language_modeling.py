@@ -10,7 +10,7 @@ from itertools import accumulate
 
 import numpy
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 from fairseq.data import MonolingualDataset, TokenBlockDataset, data_utils, iterators
 from fairseq.distributed import utils as distributed
 from fairseq.tasks import register_task
@@ -22,7 +22,6 @@ from ..errors import UserError
 from ..models.config import check_probabilities
 from ..models.language_model import Carried, check_carries, map_state, state_parts
 from ..models.progress import Progress, WithState, with_carried
-from ..wrapping import wrap
 
 
 @dataclass
@@ -326,12 +325,11 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         self.progress["training"] = Progress(stop=content["step"], after=after)
 
 
-def _save_checkpoint(original, cfg, trainer, epoch_itr, *args, **kwargs):
-    """Only the first worker saves; the others' states are collected while all are here."""
+def collect_states(cfg, trainer, epoch_itr, *args, **kwargs) -> None:
+    """Before fairseq's ``save_checkpoint``, in which only the first worker saves.
+
+    The others' states are collected while all are here.
+    """
     if isinstance(trainer.task, StatefulLanguageModelingTask) and not cfg.no_save:
         workers = trainer.data_parallel_world_size
         trainer.task.before_checkpoint(workers, epoch_itr.end_of_epoch())
-    return original(cfg, trainer, epoch_itr, *args, **kwargs)
-
-
-wrap(checkpoint_utils, "save_checkpoint", _save_checkpoint)

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from fairseq_casrnn.cli import main
+from fairseq_casrnn.diagnostics.explain import explain
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import average
 from fairseq_casrnn.evaluation.runs import choose_checkpoint
-from fairseq_casrnn.explain import explain
 
 from .programs import assert_same_training, checkpoint, generate, train
 

@@ -20,7 +20,7 @@ from fairseq_cli import train as fairseq_train
 from omegaconf import OmegaConf
 from tensorboardX.proto import event_pb2
 
-from fairseq_casrnn.safe_loading import allow_checkpoint_globals
+from fairseq_casrnn.patches.safe_loading import allow_checkpoint_globals
 
 from .programs import (
     CELLS,

@@ -38,12 +38,12 @@ from fairseq_casrnn.data import (
 )
 from fairseq_casrnn.data.command import is_prepared
 from fairseq_casrnn.data.text import read_parallel
+from fairseq_casrnn.diagnostics.explain import explained
+from fairseq_casrnn.diagnostics.text_files import count_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import bleu, significance
-from fairseq_casrnn.explain import explained
 from fairseq_casrnn.models.embedding import build_embedding
 from fairseq_casrnn.models.routing import read_assignment
-from fairseq_casrnn.reading import count_lines
 from fairseq_casrnn.reranking import apply
 from fairseq_casrnn.reranking.nbest import header_line, read_nbest, read_scores
 from fairseq_casrnn.tasks.labelled import read_text_note

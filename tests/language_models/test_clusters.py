@@ -6,8 +6,8 @@ from fairseq import checkpoint_utils
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.data.clusters import cluster
+from fairseq_casrnn.diagnostics.explain import explain
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.explain import explain
 from fairseq_casrnn.models.routing import read_assignment
 
 from .common import dictionary

@@ -3,7 +3,7 @@
 import pytest
 from command_lines.programs import fairseq
 
-from fairseq_casrnn.explain import explain
+from fairseq_casrnn.diagnostics.explain import explain
 
 
 def generate(data, checkpoint, *options, split="eos"):

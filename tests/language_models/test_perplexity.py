@@ -11,11 +11,13 @@ import torch
 from command_lines.programs import fairseq
 from fairseq.data import Dictionary
 
-from fairseq_casrnn import cli, generation, recurrence
+from fairseq_casrnn import cli, recurrence
 from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import perplexity
 from fairseq_casrnn.evaluation.evaluate_lm import evaluate
+from fairseq_casrnn.patches import install
+from fairseq_casrnn.patches.table import TABLE
 
 from .common import dictionary, random_model, random_tokens
 from .test_stateful_task import independent
@@ -91,7 +93,7 @@ def test_a_model_trained_with_bos(data, tmp_path, capsys):
 
 def test_nothing_to_evaluate(data, checkpoint):
     """For which fairseq-eval-lm gives a perplexity of 1."""
-    generation.install_for_program("fairseq-eval-lm")
+    install.apply(patch for patch in TABLE if patch.where == "eval_lm")
     options = ["--task", "stateful_language_modeling", "--sentence-reset", "--cpu"]
     shards = ["--gen-subset", "test", "--num-shards", "3", "--num-workers", "0", "--shard-id"]
     fairseq("eval_lm", data, "--path", checkpoint, *options, *shards, "0")

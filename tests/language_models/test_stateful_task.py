@@ -9,8 +9,8 @@ from command_lines.programs import fairseq
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
+from fairseq_casrnn.diagnostics.explain import explain
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.explain import explain
 
 from .conftest import train
 

@@ -12,10 +12,10 @@ from labelled_corpora import write_mr, write_trec
 from sklearn.metrics import f1_score
 
 from fairseq_casrnn.data import mr, trec
+from fairseq_casrnn.diagnostics.explain import explain
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_classifier import classify
 from fairseq_casrnn.evaluation.runs import choose_checkpoint, training_seconds
-from fairseq_casrnn.explain import explain
 
 from ..programs import checkpoint, fairseq
 from .common import prepare, train

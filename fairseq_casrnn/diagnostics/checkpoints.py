@@ -1,0 +1,140 @@
+"""Mistakes with checkpoints."""
+
+import os
+import re
+
+from fairseq_casrnn.diagnostics.frames import Rules, local
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.perplexity import check_kind
+from fairseq_casrnn.patches.safe_loading import explain_failure
+
+
+def _unreadable_checkpoint(error: Exception) -> str | None:
+    path = local(error, "load_checkpoint_to_cpu", "path")
+    if path is None or local(error, "load", "weights_only") is None:  # not from torch.load
+        return None
+    return explain_failure(path, error)
+
+
+def _other_architecture(error: Exception) -> str | None:
+    if "Error(s) in loading state_dict" not in str(error):
+        return None
+    return _mismatch(local(error, "load_model_ensemble_and_task", "filename"), str(error))
+
+
+def _other_architecture_on_resume(error: Exception) -> str | None:
+    found = re.match(r"Cannot load model parameters from checkpoint (.*?); please", str(error))
+    if found and isinstance(error.__context__, UserError):
+        return str(error.__context__)
+    return _mismatch(found[1], str(error.__context__)) if found else None
+
+
+def _mismatch(checkpoint: str | None, details: str) -> str:
+    first = re.search(r"size mismatch for ([\w.]+)|in state_dict: \"([\w.]+)\"", details)
+    name = (first[1] or first[2]) if first else ""
+    what = "architecture or with another dictionary" if "embed_tokens" in name else "architecture"
+    where = f" (first difference: {name})" if name else ""
+    return (
+        f"checkpoint {checkpoint or ''} belongs to a model of another {what}{where}; give the "
+        "options and data it was trained with, or another --save-dir or --path"
+    )
+
+
+def _not_a_model(error: Exception) -> str | None:
+    path = local(error, "load_checkpoint_to_cpu", "path")
+    upgrading = local(error, "_upgrade_state_dict", "state") is not None
+    if "Neither args nor cfg exist" in str(error):
+        path, upgrading = local(error, "load_model_ensemble_and_task", "filename"), True
+    if path is None or not upgrading:
+        return None
+    return f"{path} is not a checkpoint of fairseq-train; check the path"
+
+
+def lost_place(extra_state: object) -> bool:
+    """Whether a checkpoint's ``extra_state`` does not say in which epoch its training was."""
+    place = extra_state.get("train_iterator") if isinstance(extra_state, dict) else None
+    epoch = place.get("epoch") if isinstance(place, dict) else None
+    return not (isinstance(epoch, int) and epoch >= 1)
+
+
+def without_place(checkpoint: str) -> str:
+    """The sentence about such a checkpoint."""
+    return (
+        f"checkpoint {checkpoint} does not say how far its training got, so that it cannot go on; "
+        "use another checkpoint, or begin with the weights of this one: --finetune-from-model and "
+        "another --save-dir"
+    )
+
+
+def _without_place(error: Exception) -> str | None:
+    extra_state = local(error, "load_checkpoint", "extra_state")
+    if extra_state is None or not lost_place(extra_state):
+        return None
+    filename = local(error, "load_checkpoint", "filename")
+    return without_place(filename or local(error, "load_checkpoint", "checkpoint_path"))
+
+
+def _without_averages(error: KeyError) -> str | None:
+    # fairseq would begin with the weights of the checkpoint, but has just dropped them.
+    trainer = local(error, "load_checkpoint", "self")
+    if error.args != ("model",) or not trainer or not trainer.cfg.ema.store_ema:
+        return None
+    path = local(error, "load_checkpoint", "filename")
+    return (
+        f"checkpoint {path} was trained without --store-ema, and averaging cannot begin on the "
+        "way; drop --store-ema, or train a new model with it (--ema-start-update says from which "
+        "update on it averages)"
+    )
+
+
+def _without_seed(error: KeyError) -> str | None:
+    path = local(error, "load_ema_from_checkpoint", "fpath")
+    if error.args != ("ema",) or path is None:
+        return None
+    return (
+        f"--ema-seed-model {path} holds no weights averaged in training; give a checkpoint of a "
+        "training with --store-ema, or drop the option"
+    )
+
+
+def unfit_language_model(error: Exception) -> str | None:
+    """Whatever ``fairseq-generate`` fails over while it loads the model of ``--lm-path``."""
+    cfg = local(error, "_main", "cfg")
+    path = getattr(getattr(cfg, "generation", None), "lm_path", None)
+    if path is None or local(error, "load_model_ensemble", "filenames") != [path]:
+        return None
+    loaded = local(error, "load_model_ensemble_and_task", "cfg")
+    if loaded is None:  # the checkpoint cannot be read
+        return None
+    try:
+        check_kind(loaded.model, f"{path} of --lm-path")
+    except UserError as other_kind:
+        return str(other_kind)
+    task = local(error, "_main", "task")
+    language = getattr(task.cfg or task.args, "target_lang", None)
+    dictionary = f"{cfg.task.data}/dict.txt"
+    target = f"{cfg.task.data}/dict.{language}.txt" if language else dictionary
+    remedy = (
+        f"train the language model on data binarised with {target} (fairseq-preprocess "
+        f"--only-source --srcdict {target}), and copy that to {dictionary}"
+    )
+    if not os.path.isfile(dictionary):
+        return f"{dictionary}, the dictionary of --lm-path {path}, does not exist; {remedy}"
+    sizes = "Error(s) in loading state_dict" in str(error)
+    if not sizes and local(error, "check_digest", "trained") is None:
+        return None
+    return (
+        f"--lm-path {path} was trained with other words than {dictionary} has, or the same in "
+        f"another order; {remedy}"
+    )
+
+
+RULES: Rules = (
+    (KeyError, _without_seed),
+    (KeyError, _without_averages),
+    ((KeyError, TypeError), _without_place),
+    (Exception, _unreadable_checkpoint),
+    (RuntimeError, _other_architecture),
+    (Exception, _other_architecture_on_resume),
+    (Exception, _not_a_model),
+)

@@ -1,0 +1,80 @@
+"""Mistakes with files as such."""
+
+import errno
+import os
+import re
+
+from fairseq_casrnn.diagnostics.frames import Rules, local
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _no_folder(error: OSError) -> str | None:
+    folder = local(error, "verify_checkpoint_directory", "save_dir")
+    if folder is None or error.errno in DISK_FULL:
+        return None
+    return f"--save-dir {folder} is no folder to write to ({error.strerror}); give another"
+
+
+def _missing_file(error: FileNotFoundError) -> str | None:
+    found = re.fullmatch(r"Dataset not found: (.*) \((.*)\)", str(error))
+    if found:
+        return (
+            f"there is no '{found[1]}' dataset at {found[2]}; check the data folder, "
+            "--source-lang, --target-lang and the subset's name"
+        )
+    name = error.filename or str(error)
+    return f"{name} does not exist; check the path" if name else None
+
+
+def _missing_model(error: OSError) -> str | None:
+    found = re.fullmatch(r"Model file not found: (.*)", str(error))
+    if not found:
+        return None
+    # fairseq-generate reads the language model after its own models.
+    option = "--lm-path" if local(error, "_main", "models") is not None else "--path"
+    return f"checkpoint {found[1]} does not exist; check {option}"
+
+
+def _disk_full(error: Exception) -> str | None:
+    # torch's writer does not know the file's name, which the function that opened it does.
+    folder = getattr(local(error, "main", "args"), "destdir", None)  # of fairseq-preprocess
+    return disk_full(error, local(error, "save", "filename") or folder)
+
+
+def disk_full(error: Exception, name: str | os.PathLike | None) -> str | None:
+    """That a file, ``name`` unless the system says which, does not fit on its disk."""
+    # torch's writer fails once more while it closes the file, so look at what came before, too.
+    link: BaseException | None = error
+    while link is not None and getattr(link, "errno", None) not in DISK_FULL:
+        link = link.__context__
+    if link is None:
+        return None
+    name = link.filename2 or link.filename or name
+    name = str(name or "the output").removesuffix(".tmp")
+    reason = link.strerror or "no space left"
+    return f"could not write {name} ({reason}); free some space and run the command again"
+
+
+def _broken_pipe(error: BrokenPipeError) -> str | None:
+    from fairseq_casrnn.output import NOBODY_READS  # which imports this module
+
+    return NOBODY_READS
+
+
+def system_error(error: OSError) -> str | None:
+    """Any other trouble with a file that the system names."""
+    if found := re.fullmatch(r"file (.*) not found", str(error)):
+        return f"{found[1]} does not exist; check the path"
+    if error.errno is None or error.filename is None:
+        return None
+    return f"{os.fspath(error.filename)} cannot be used ({error.strerror}); check the path"
+
+
+RULES: Rules = (
+    (OSError, _no_folder),
+    (FileNotFoundError, _missing_file),
+    (OSError, _missing_model),
+    (Exception, _disk_full),
+    (BrokenPipeError, _broken_pipe),
+)

@@ -1,0 +1,78 @@
+"""Mistakes with the lengths of sentences."""
+
+import re
+
+from fairseq_casrnn.diagnostics.frames import Rules, local
+
+POSITIONS = "--max-source-positions and --max-target-positions"
+
+
+def _limits(error: Exception) -> str:
+    """The options that say how long a sentence may be."""
+    task = local(error, "get_batch_iterator", "self")
+    if hasattr(getattr(task, "cfg", None), "max_positions"):
+        return "--max-positions"
+    if hasattr(getattr(task, "args", None), "tokens_per_sample"):
+        return "--max-tokens, --tokens-per-sample and --max-target-positions"
+    return POSITIONS
+
+
+def _nothing_left(error: Exception) -> str | None:
+    if not str(error).startswith("The dataset is empty."):
+        return None
+    return (
+        f"no sentence is left to train on, each is longer than {_limits(error)} allow; raise the "
+        "limit or split the sentences"
+    )
+
+
+def _nothing_translated(error: ZeroDivisionError) -> str | None:
+    """``--skip-invalid-size-inputs-valid-test`` left all out, and fairseq asks for the speed."""
+    if getattr(local(error, "_main", "gen_timer"), "n", None) != 0:
+        return None
+    cfg = local(error, "_main", "cfg")
+    subset, shards = cfg.dataset.gen_subset, cfg.dataset.num_shards
+    if shards > 1:
+        return (
+            f"no batch of '{subset}' is left for --shard-id {cfg.dataset.shard_id}; lower "
+            f"--num-shards {shards}, or make smaller batches with --batch-size"
+        )
+    return (
+        f"no sentence of '{subset}' is left to translate, each is longer than {POSITIONS} allow; "
+        "raise the limit or split the sentences"
+    )
+
+
+def _longer_than_a_batch(error: AssertionError) -> str | None:
+    lengths = local(error, "batch_by_size", "num_tokens_vec")
+    if not str(error).startswith("Sentences lengths should not exceed") or lengths is None:
+        return None
+    return (
+        f"a sentence of {max(lengths)} tokens does not fit into a batch of --max-tokens "
+        f"{local(error, 'batch_by_size', 'max_tokens')}; raise --max-tokens, or leave long "
+        f"sentences out with {_limits(error)}"
+    )
+
+
+def _longer_than_the_model_allows(error: Exception) -> str | None:
+    found = re.match(r"Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip",
+                     str(error))  # fmt: skip
+    if not found:
+        return None
+    first = local(error, "main", "start_id")  # sentences before this buffer, if interactive
+    where = f"sentence {int(found[1]) + 1 + (first or 0)}"
+    lengths = [int(n) for n in re.findall(r"\d+(?=\)|,|$)", found[2])]
+    lengths = [n for n in lengths if n > 0]  # no target: 0
+    return (
+        f"{where} has {' and '.join(map(str, lengths))} tokens, more than the model's "
+        f"{_limits(error)} {found[3]}; split it, or leave it out with "
+        "--skip-invalid-size-inputs-valid-test"
+    )
+
+
+RULES: Rules = (
+    (Exception, _nothing_left),
+    (ZeroDivisionError, _nothing_translated),
+    (AssertionError, _longer_than_a_batch),
+    (Exception, _longer_than_the_model_allows),
+)

@@ -1,0 +1,100 @@
+"""Mistakes with names: of components, metrics, packages."""
+
+import difflib
+import re
+
+from fairseq_casrnn.diagnostics.frames import Rules, local
+
+
+def _suggestion(choice: object, known) -> str:
+    names = sorted(str(name) for name in known)
+    close = difflib.get_close_matches(str(choice), names, n=3)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    words = set(re.findall(r"[^\W_]+", str(choice)))
+    # Some that have a word in common, as nonsense_lm has with language models, before any others.
+    names.sort(key=lambda name: not words & set(re.findall(r"[^\W_]+", name)))
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return f"choose from {', '.join(names[:12])}{more}"
+
+
+def shorten_choices(message: str) -> str:
+    """argparse's message about an unknown choice, with the nearest choices instead of all."""
+    found = re.fullmatch(r"(.*invalid choice: '(.*)') \(choose from (.*)\)", message, re.DOTALL)
+    if not found:
+        return message
+    choices = [choice.strip(" '") for choice in found[3].split(",")]
+    return f"{found[1]}; {_suggestion(found[2], choices)}"
+
+
+def _unknown_choice(error: Exception) -> str | None:
+    """fairseq looks a name up in a registry and fails with a KeyError or a bare assertion."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+    from fairseq.tasks import TASK_REGISTRY
+
+    option = str(local(error, "build_x", "registry_name")).replace("_", "-")
+    for what, choice, known in (
+        (option, local(error, "build_x", "choice"), local(error, "build_x", "REGISTRY")),
+        ("model", local(error, "build_model", "model_type"), ARCH_MODEL_REGISTRY),
+        ("task", local(error, "setup_task", "task_name"), TASK_REGISTRY),
+    ):
+        if choice is not None and known is not None and choice not in known:
+            return f"unknown {what} '{choice}'; {_suggestion(choice, known)}"
+    return None
+
+
+def _unknown_metric(error: KeyError) -> str | None:
+    stats, cfg = (local(error, "validate", name) for name in ("stats", "cfg"))
+    if not isinstance(stats, dict) or cfg is None:
+        return None
+    metric = cfg.checkpoint.best_checkpoint_metric
+    if metric in stats:
+        return None
+    known = sorted(set(stats) - {"wps", "wpb", "bsz", "num_updates"})
+    return (
+        f"validation gives no '{metric}', which --best-checkpoint-metric asks for; it gives "
+        f"{', '.join(known)}: choose one of them, or another --criterion"
+    )
+
+
+def _two_versions(error: ImportError) -> str | None:
+    found = re.search(r"--user-dir=(.*?) because .* is not globally unique", str(error))
+    if not found:
+        return None
+    import fairseq_casrnn
+
+    return (
+        f"--user-dir {found[1]} is another version than the package already imported from "
+        f"{fairseq_casrnn.__path__[0]}; use one of them throughout"
+    )
+
+
+def _not_installed(error: ImportError) -> str | None:
+    """fairseq's own words about a package that one of its options needs."""
+    text = str(error)
+    return text if re.search("pip install|[Pp]lease install|is installed", text) else None
+
+
+def _of_nltk(error: Exception) -> str | None:
+    """What NLTK lacks, or does no longer as fairseq calls it."""
+    data = re.search(r"nltk\.download\('(\w+)'\)", str(error))
+    if data:
+        return f"NLTK has no data '{data[1]}'; fetch it with: python -m nltk.downloader {data[1]}"
+    if "expects pre-tokenized" in str(error):
+        return "--scoring meteor does not work with the NLTK that is installed; give another"
+    return None
+
+
+def named_option(error: Exception) -> str | None:
+    """fairseq's own complaint about options: "Must specify batch size with --max-tokens or ..."."""
+    message = str(error).partition(": {'_name':")[0]  # all options follow
+    return message if re.search(r"(^|[\s(])--[a-z]", message) and len(message) < 300 else None
+
+
+RULES: Rules = (
+    ((KeyError, AssertionError), _unknown_choice),
+    (KeyError, _unknown_metric),
+    (ImportError, _two_versions),
+    (ImportError, _not_installed),
+    ((LookupError, TypeError), _of_nltk),
+)

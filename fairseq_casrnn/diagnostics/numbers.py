@@ -1,0 +1,56 @@
+"""Numbers that are not finite."""
+
+import re
+
+from fairseq_casrnn.diagnostics.frames import Rules, local
+
+
+def _diverged(error: FloatingPointError) -> str | None:
+    # Several processes compare the norms first, and NaN equals nothing.
+    if not re.search(r"Nan/Inf|^rank +\d+ = -?(nan|inf)", str(error), re.MULTILINE):
+        return None
+    return (
+        "the gradients are not finite: the training has diverged; go on from an earlier "
+        "checkpoint, with a lower --lr or with --clip-norm"
+    )
+
+
+def _no_finite_score(error: Exception) -> str | None:
+    """Weights that are NaN: fairseq's search runs to the end without a single hypothesis."""
+    ensemble = getattr(local(error, "_generate", "self"), "model", None)
+    lost = re.search(r"^\d+ < \d+$|multinomial|probability tensor", str(error))
+    if not (lost and hasattr(ensemble, "parameters")):
+        return None
+    if all(bool(weight.isfinite().all()) for weight in ensemble.parameters()):
+        return None
+    path = getattr(getattr(local(error, "main", "cfg"), "common_eval", None), "path", None)
+    where = f"checkpoint {path}: " if path else ""
+    return (
+        f"{where}the scores are not finite, because the model's weights are not: its training "
+        "probably diverged; use an earlier checkpoint, or train again with a lower --lr or with "
+        "--clip-norm"
+    )
+
+
+def _all_hypotheses_lost(error: AssertionError) -> str | None:
+    """The same search with weights that are finite."""
+    step, last = local(error, "_generate", "step"), local(error, "_generate", "max_len")
+    if step is None or str(error) != f"{step} < {last}":
+        return None
+    task = local(error, "_main", "task")
+    if getattr(getattr(task, "args", None), "add_bos_token", False):
+        return (
+            "fairseq-generate does not go on from a text with --add-bos-token, for </s> follows "
+            "<s> there; use fairseq-interactive"
+        )
+    return (
+        "no hypothesis of a sentence has a finite score; drop --fp16, --temperature, --unkpen or "
+        "--no-repeat-ngram-size, or use an earlier checkpoint"
+    )
+
+
+RULES: Rules = (
+    (FloatingPointError, _diverged),
+    ((AssertionError, RuntimeError), _no_finite_score),
+    (AssertionError, _all_hypotheses_lost),
+)

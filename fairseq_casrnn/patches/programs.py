@@ -1,0 +1,34 @@
+"""Which of fairseq's programs this process is."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+
+def program_name() -> str:
+    """``train`` for ``fairseq-train`` and ``fairseq-hydra-train``, ``eval_lm``, …; '' for none.
+
+    Also as ``python -m fairseq_cli.NAME``.
+    """
+    path = Path(sys.argv[0] if sys.argv else "")
+    if not path.name.startswith("fairseq-") and path.parent.name != "fairseq_cli":
+        return ""
+    name = path.stem.removeprefix("fairseq-").replace("-", "_")
+    return "train" if name == "hydra_train" else name
+
+
+def is_hydra_train() -> bool:
+    """Whether this process is ``fairseq-hydra-train``, whose options hydra reads."""
+    return Path(sys.argv[0]).stem in ("fairseq-hydra-train", "hydra_train")
+
+
+def program_module(name: str) -> ModuleType:
+    """The module ``fairseq_cli.NAME``: ``__main__`` where that was started with ``python -m``."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name == f"fairseq_cli.{name}":
+        return main
+    return importlib.import_module(f"fairseq_cli.{name}")

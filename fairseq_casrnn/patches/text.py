@@ -1,0 +1,94 @@
+"""How fairseq reads text: as this package does, see :mod:`fairseq_casrnn.data.text`.
+
+fairseq ends a line at a carriage return alone, too, takes a byte-order mark for a part of the first
+word, and a word such as ``<pad>`` for padding.
+"""
+
+import codecs
+import io
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+
+import numpy
+
+from fairseq_casrnn.data.symbols import check_symbols, escape_line
+from fairseq_casrnn.data.text import decode_lines, read_bytes, text_lines
+from fairseq_casrnn.errors import UserError
+
+
+def open_chunk(original, self) -> Iterator[str]:
+    """The lines of a part of a file, for ``fairseq-preprocess``."""
+    self.fd = open(self.path, "rb")  # noqa: SIM115 - Chunker closes it
+    return _chunk(self.fd, self.start_offset, self.end_offset)
+
+
+def _chunk(file, start: int, end: int) -> Iterator[str]:
+    file.seek(start)
+    for line in file:
+        begin, start = start, start + len(line)
+        if 0 < end < start:
+            break
+        yield (line if begin else line.removeprefix(codecs.BOM_UTF8)).decode("utf-8")
+
+
+def find_offsets(original, filename: str, num_chunks: int) -> list[int]:
+    """Where the parts of a file begin that several processes read, and its end."""
+    with open(filename, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        offsets = [0]
+        for number in range(1, num_chunks):
+            file.seek(size // num_chunks * number)
+            file.readline()
+            offsets.append(file.tell())
+    return [*offsets, size]
+
+
+def add_from_file(original, self, f) -> None:
+    """A dictionary's file.
+
+    Raises:
+        UserError: it is not UTF-8, or has counts beyond 64 bits.
+    """
+    if isinstance(f, str) and os.path.isfile(f):
+        lines = decode_lines(read_bytes(f), f)
+        name, f = f, io.StringIO("".join(f"{line}\n" for line in lines), newline="\n")
+        f.name = name  # for errors
+    original(self, f)
+    if any(abs(count) >= 2**63 for count in self.count):
+        raise UserError(
+            f"{getattr(f, 'name', f)} has a count beyond 64 bits; use the dictionary that "
+            "fairseq-preprocess wrote"
+        )
+
+
+def read_raw(original, self, path: str, dictionary) -> None:
+    """A text as data set, of ``--dataset-impl raw``."""
+    self.lines = decode_lines(read_bytes(path), path)
+    check_symbols(self.lines, path)
+    options = {"append_eos": self.append_eos, "reverse_order": self.reverse_order}
+    self.tokens_list = [
+        dictionary.encode_line(line, add_if_not_exist=False, **options).long()
+        for line in self.lines
+    ]
+    self.sizes = numpy.array([len(tokens) for tokens in self.tokens_list])
+
+
+def escape_sentence(original, self, sentence: str):
+    """A sentence given to a model in Python, as text of a file."""
+    return original(self, escape_line(sentence))
+
+
+def read_buffers(original, input: str, buffer_size: int) -> Iterator[list[str]]:
+    """The lines that ``fairseq-interactive`` reads."""
+    stream = sys.stdin.buffer if input == "-" else open(input, "rb")  # noqa: SIM115
+    with stream:
+        lines = text_lines(stream, "the input" if input == "-" else input)
+        while buffer := [line.strip() for line in itertools.islice(lines, buffer_size)]:
+            yield buffer
+
+
+def escape_batches(original, lines, cfg, task, max_positions, encode_fn):
+    """The sentences that ``fairseq-interactive`` reads, as text of a file."""
+    return original(lines, cfg, task, max_positions, lambda line: escape_line(encode_fn(line)))

@@ -1,0 +1,62 @@
+"""Models that are not finite, in validation."""
+
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+import torch
+from fairseq.trainer import Trainer
+
+from fairseq_casrnn.diagnostics.explain import explain
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.patches import divergence
+
+
+def trainer(weight=0.0):
+    model = torch.nn.Linear(1, 1)
+    torch.nn.init.constant_(model.weight, weight)
+    return SimpleNamespace(get_model=lambda: model, get_num_updates=lambda: 7)
+
+
+def test_an_undefined_metric_is_no_success():
+    """Of finite weights and losses: it neither ends the training nor is it counted."""
+
+    def validate(cfg, trainer):
+        return [float("nan"), 3.0]
+
+    assert divergence.check_validation(validate, None, trainer()) == [None, 3.0]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_nothing_is_validated_with_weights_that_are_not_finite(value):
+    def validate(cfg, trainer):
+        raise AssertionError("it was")
+
+    with pytest.raises(UserError, match="training has diverged: after 7 updates the weights"):
+        divergence.check_validation(validate, None, trainer(value))
+
+
+def test_of_several_processes():
+    """Whose norms fairseq compares before it looks whether they are finite."""
+    workers = SimpleNamespace(
+        _grad_norm_buf=torch.zeros(2),
+        data_parallel_rank=0,
+        data_parallel_process_group=None,
+        cfg=SimpleNamespace(common=SimpleNamespace(amp=False)),
+    )
+
+    def compared(ours, theirs):
+        def gather(buffer, group):
+            buffer[1] = theirs
+
+        with (
+            mock.patch("fairseq.distributed.utils.all_reduce", gather),
+            pytest.raises(FloatingPointError) as caught,
+        ):
+            Trainer._check_grad_norms(workers, torch.tensor(ours))
+        return explain(caught.value)
+
+    diverged = "the gradients are not finite: the training has diverged"
+    assert compared(float("nan"), float("nan")).startswith(diverged)
+    assert compared(1.0, float("inf")).startswith(diverged)
+    assert compared(1.0, 9.0) is None  # something else is wrong

@@ -1,0 +1,249 @@
+"""Functions of fairseq with pieces before, around and after them; the table of these."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import fairseq
+import pytest
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.patches import install
+from fairseq_casrnn.patches.table import KINDS, TABLE, Patch, columns
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+# Pieces, which are found by their dotted names.
+def doubled(original, value):
+    return 2 * original(value)
+
+
+def increased(original, value):
+    return original(value) + 1
+
+
+def refuse_zero(value):
+    if value == 0:
+        raise UserError("give another number")
+
+
+def as_text(result, value):
+    return f"{result} of {value}"
+
+
+@pytest.fixture
+def patched(monkeypatch):
+    """Patch ``owner.NAME`` of a module of fairseq by pieces of this file."""
+    monkeypatch.setattr(install, "_piece", lambda path: globals()[path])
+    module = ModuleType("fairseq.invented")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(fairseq, "invented", module, raising=False)
+
+    def patch(target, original, *pieces, kind="fix"):
+        *owner, name = target.split(".")
+        setattr(getattr(module, owner[0]) if owner else module, name, original)
+        for _ in range(2):
+            install.apply(
+                Patch(f"fairseq.invented.{target}", kind, piece, "it must", when)
+                for piece, when in pieces
+            )
+        return module
+
+    return patch
+
+
+def test_pieces_in_their_order(patched):
+    module = patched(
+        "function",
+        abs,
+        ("as_text", "after"),
+        ("doubled", "around"),
+        ("refuse_zero", "before"),
+        ("increased", "around"),
+    )
+    assert module.function(-3) == "8 of -3"
+    with pytest.raises(UserError):
+        module.function(0)
+    assert module.function.__wrapped__ is abs
+    assert module.function.__name__ == "abs"
+
+
+def test_methods(patched):
+    class Owner:
+        pass
+
+    def method(self, value):
+        return value, self
+
+    globals()["typed"] = lambda original, self, value: (original(self, value), type(self))
+    module = patched("Owner", Owner)
+    patched("Owner.method", method, ("typed", "around"))
+    patched("Owner.static", staticmethod(abs), ("doubled", "around"))
+    owner = module.Owner()
+    assert owner.method(4) == ((4, owner), Owner)
+    assert module.Owner.static(-4) == owner.static(-4) == 8
+
+
+def test_a_method_of_the_base_class_is_not_there(patched, caplog):
+    class Owner(list):
+        pass
+
+    module = patched("Owner", Owner)
+    install.apply([Patch("fairseq.invented.Owner.append", "fix", "doubled", "it must")])
+    assert "fairseq has no fairseq.invented.Owner.append, which" in caplog.text
+    assert module.Owner.append is list.append
+
+
+@pytest.mark.parametrize("target", ["fairseq.invented.function", "fairseq.nowhere.function"])
+def test_nothing_to_change(patched, caplog, target):
+    """Of another version of fairseq: a warning, and an error where safety depends on it."""
+    told = rf"fairseq has no {re.escape(target)}, which .*\(it must\).*fairseq-fixed 0\.12\.3\.1"
+    install.apply([Patch(target, "fix", "doubled", "it must")])
+    assert re.search(told, caplog.text)
+    with pytest.raises(UserError, match=told):
+        install.apply([Patch(target, "safety", "doubled", "it must")])
+
+
+def test_another_version_of_fairseq_is_told_once(monkeypatch, caplog):
+    install.check_version.cache_clear()
+    install.check_version()
+    assert not caplog.text
+    monkeypatch.setattr(fairseq, "__version__", "0.13")
+    install.check_version.cache_clear()
+    install.check_version()
+    install.check_version()
+    assert caplog.text.count("fairseq 0.13 is not known to fairseq_casrnn, whose changes") == 1
+    install.check_version.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("value", "omitted"), [("", set()), ("-speed", {"speed"}), ("-speed, -fix", {"speed", "fix"})]
+)
+def test_kinds_left_out(monkeypatch, value, omitted):
+    monkeypatch.setenv("CASRNN_PATCHES", value)
+    assert install.omitted_kinds() == omitted
+
+
+@pytest.mark.parametrize("value", ["speed", "-sped", "-speed -fix", "-", "+speed"])
+def test_unknown_kinds(monkeypatch, value):
+    monkeypatch.setenv("CASRNN_PATCHES", value)
+    with pytest.raises(UserError, match=r"CASRNN_PATCHES is '.*'; give the kinds to leave out, s"):
+        install.omitted_kinds()
+
+
+# Compares all functions and methods of fairseq's modules before registration and after it.
+CHANGES = """
+import sys
+from types import ModuleType
+sys.argv = ["/usr/bin/fairseq-PROGRAM"]
+from fairseq_casrnn.patches import install  # before fairseq, else it registers at once
+from fairseq_casrnn.patches.table import TABLE
+import fairseq, fairseq_cli.PROGRAM
+
+def classes(owner, module):
+    for kind in list(vars(owner).values()):
+        if isinstance(kind, type) and kind.__module__ == module and "." not in kind.__qualname__:
+            yield kind
+            inside = kind.__qualname__ + "."
+            yield from (inner for inner in vars(kind).values()
+                        if isinstance(inner, type) and inner.__qualname__.startswith(inside))
+
+def owners():
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] in ("fairseq", "fairseq_cli") and isinstance(module, ModuleType):
+            yield module
+            yield from classes(module, name)
+
+def plain(value):
+    return getattr(value, "__func__", value)
+
+def wanted(patch):
+    return patch.when != "call" and patch.kind not in OMITTED and patch.belongs_in(program)
+
+program = "PROGRAM" if "PROGRAM" in ("train", "interactive", "preprocess", "eval_lm") else "any"
+originals = {}
+for patch in TABLE:
+    if patch.when != "call":
+        owner, name, _ = install.find(patch.target)
+        originals[id(owner), name] = plain(vars(owner)[name])
+for owner in owners():
+    for name, value in vars(owner).items():
+        if callable(plain(value)):
+            originals[id(owner), name] = plain(value)
+
+import fairseq_casrnn
+fairseq_casrnn.register()
+expected = {}
+for patch in filter(wanted, TABLE):
+    owner, name, now = install.find(patch.target)
+    expected.setdefault((id(owner), name), (owner, []))[1].append(patch)
+for (place, name), (owner, patches) in expected.items():
+    now = plain(vars(owner)[name])
+    assert now._patches == tuple(patches), (name, now._patches)
+    assert now.__wrapped__ is originals[place, name], name
+more = [f"{owner.__name__}.{name}" for owner in owners() for name, value in vars(owner).items()
+        if (id(owner), name) in originals and (id(owner), name) not in expected
+        and plain(value) is not originals[id(owner), name]]
+assert not more, more
+print(len(expected))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "omitted"),
+    [
+        ("train", ()),
+        ("generate", ()),
+        ("interactive", ()),
+        ("preprocess", ()),
+        ("eval_lm", ("speed", "message")),
+    ],
+)
+def test_what_is_changed_is_what_is_listed(program, omitted):
+    """All of it, no more, and each function by one wrapper."""
+    code = CHANGES.replace("PROGRAM", program).replace("OMITTED", repr(omitted))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env={**os.environ, "CASRNN_PATCHES": ",".join(f"-{kind}" for kind in omitted)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) > 40
+
+
+def test_every_row_is_complete():
+    for patch in TABLE:
+        assert patch.kind in KINDS
+        assert patch.when in ("before", "after", "around", "replace", "call")
+        assert callable(install._piece(patch.piece)), patch.piece
+        assert patch.why
+        assert not patch.why.endswith(".")
+    assert len({(patch.target, patch.piece) for patch in TABLE}) == len(TABLE)
+
+
+def test_documented():
+    """docs/patches.md has what ``casrnn patches`` prints."""
+    text = (ROOT / "docs" / "patches.md").read_text("utf-8")
+    assert f"```\n{columns()}\n```\n" in text
+
+
+def test_a_wrong_variable_is_told_in_one_sentence():
+    """By a real program, before it has registered anything."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fairseq_cli.train", "x", "--user-dir", "fairseq_casrnn"],
+        env={**os.environ, "CASRNN_PATCHES": "-sped"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: environment variable CASRNN_PATCHES")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,83 @@
+"""Processes that the training starts, and signals."""
+
+import multiprocessing
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fairseq_casrnn.patches import signals
+
+
+def work(begun) -> None:
+    """A process that loads data for a while."""
+    signals.survive_in_workers()
+    begun.set()
+    time.sleep(60)
+
+
+@pytest.fixture
+def worker():
+    context = multiprocessing.get_context("fork")
+    begun = context.Event()
+    process = context.Process(target=work, args=(begun,), daemon=True)
+    process.start()
+    assert begun.wait(30)
+    yield process
+    process.kill()
+    process.join()
+
+
+def test_a_process_that_loads_data_ends_by_its_parent_alone(worker):
+    """A cluster sends the signal to all processes of a job."""
+    code = f"import os; os.kill({worker.pid}, {int(signal.SIGTERM)})"
+    subprocess.run([sys.executable, "-SEc", code], check=True)
+    worker.join(0.3)
+    assert worker.is_alive()
+    worker.terminate()
+    worker.join(30)
+    assert worker.exitcode == 0
+
+
+SPAWNING = """
+import os, signal, sys, time
+import torch
+from fairseq_casrnn.patches import install, signals
+from fairseq_casrnn.patches.table import TABLE
+
+def train(rank, parent):
+    signals.handle(signals._remember)
+    os.kill(parent, signal.SIGUSR1)
+    while not signals._received:
+        time.sleep(0.01)
+    sys.exit(128 + signals._received[0])
+
+if __name__ == "__main__":
+    install.apply(p for p in TABLE if p.target == "torch.multiprocessing.spawn")
+    torch.multiprocessing.spawn(train, args=(os.getpid(),), nprocs=1)
+"""
+
+
+def test_the_process_that_waits_for_others_passes_the_signal_on(tmp_path):
+    """And ends as they do."""
+    script = tmp_path / "spawning.py"
+    script.write_text(SPAWNING)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 138, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_handlers_of_others_are_left_alone():
+    def own(number, frame):
+        pass
+
+    before = signal.signal(signal.SIGUSR1, own)
+    try:
+        signals.handle(signals._remember)
+        assert signal.getsignal(signal.SIGUSR1) is own
+        assert signal.getsignal(signal.SIGTERM) is signals._remember
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
