@@ -207,6 +207,7 @@ fairseq.data.indexed_dataset.make_dataset
     safety before patches.checks.check_dataset
         binarised data that is truncated, damaged or of another dictionary is refused
 fairseq.data.indexed_dataset.MMapIndexedDataset.__del__
+fairseq.data.indexed_dataset.MMapIndexedDataset.Index.__del__
     message around patches.checks.close_map
         no second error where a file could not be mapped
 fairseq.data.indexed_dataset.IndexedRawTextDataset.read_data
