@@ -5,7 +5,7 @@ import socket
 import pytest
 import torch
 from command_lines.programs import assert_same_training
-from mistakes.commands import Commands
+from diagnostics.commands import Commands
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.language_model import Carried
