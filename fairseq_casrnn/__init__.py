@@ -63,12 +63,14 @@ def register() -> None:
     global _registered
     importlib.import_module("fairseq")
     _registered = True
-    importlib.import_module(f"{__name__}.patches.install").install()
+    install = importlib.import_module(f"{__name__}.patches.install")
+    install.install()
     importlib.import_module(f"{__name__}.precision").obey_environment()
     for role in ROLES:
         # A role that fairseq serves well enough by itself has no package here.
         if importlib.util.find_spec(f"{__name__}.{role}") is not None:
             importlib.import_module(f"{__name__}.{role}")
+    install.load_pieces()
 
 
 def register_cell(name: str, cell, options: type | None = None) -> None:

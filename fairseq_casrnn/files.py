@@ -50,11 +50,22 @@ def replacing(path: str | os.PathLike) -> Iterator[str]:
         yield draft
         os.replace(draft, path)
     except BaseException as error:
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = os.fspath(path)  # a write does not know where it goes
+        name_output(error, path)
         with contextlib.suppress(OSError):
             os.remove(draft)
         raise
+
+
+def name_output(error: BaseException, path: str | os.PathLike) -> None:
+    """Note in an OSError, ``error`` or what it came of, that it is of ``path`` unless it names one.
+
+    A write does not know where it goes.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, OSError) and link.filename is None:
+            link.filename = os.fspath(path)
+        link = link.__context__
 
 
 @contextlib.contextmanager

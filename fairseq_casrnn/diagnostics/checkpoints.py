@@ -3,15 +3,21 @@
 import os
 import re
 
-from fairseq_casrnn.diagnostics.frames import Rules, local
+from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.perplexity import check_kind
 from fairseq_casrnn.patches.safe_loading import explain_failure
 
+UTILS = "fairseq.checkpoint_utils"
+ENSEMBLE = "fairseq.checkpoint_utils.load_model_ensemble_and_task"
+TRAINER = "fairseq.trainer.Trainer"
+GENERATE = "fairseq_cli.generate._main"
+CHECK_DIGEST = "fairseq_casrnn.data.dictionaries.check_digest"
+
 
 def _unreadable_checkpoint(error: Exception) -> str | None:
-    path = local(error, "load_checkpoint_to_cpu", "path")
-    if path is None or local(error, "load", "weights_only") is None:  # not from torch.load
+    path = frame_local(error, f"{UTILS}.load_checkpoint_to_cpu", "path")
+    if path is None or frame_local(error, "torch.serialization.load", "weights_only") is None:
         return None
     return explain_failure(path, error)
 
@@ -19,7 +25,7 @@ def _unreadable_checkpoint(error: Exception) -> str | None:
 def _other_architecture(error: Exception) -> str | None:
     if "Error(s) in loading state_dict" not in str(error):
         return None
-    return _mismatch(local(error, "load_model_ensemble_and_task", "filename"), str(error))
+    return _mismatch(frame_local(error, ENSEMBLE, "filename"), str(error))
 
 
 def _other_architecture_on_resume(error: Exception) -> str | None:
@@ -41,10 +47,13 @@ def _mismatch(checkpoint: str | None, details: str) -> str:
 
 
 def _not_a_model(error: Exception) -> str | None:
-    path = local(error, "load_checkpoint_to_cpu", "path")
-    upgrading = local(error, "_upgrade_state_dict", "state") is not None
+    path = frame_local(error, f"{UTILS}.load_checkpoint_to_cpu", "path")
+    upgrading = frame_local(error, f"{UTILS}._upgrade_state_dict", "state") is not None
     if "Neither args nor cfg exist" in str(error):
-        path, upgrading = local(error, "load_model_ensemble_and_task", "filename"), True
+        path, upgrading = (
+            frame_local(error, ENSEMBLE, "filename"),
+            True,
+        )
     if path is None or not upgrading:
         return None
     return f"{path} is not a checkpoint of fairseq-train; check the path"
@@ -67,19 +76,22 @@ def without_place(checkpoint: str) -> str:
 
 
 def _without_place(error: Exception) -> str | None:
-    extra_state = local(error, "load_checkpoint", "extra_state")
-    if extra_state is None or not lost_place(extra_state):
-        return None
-    filename = local(error, "load_checkpoint", "filename")
-    return without_place(filename or local(error, "load_checkpoint", "checkpoint_path"))
+    for load, name in (
+        (f"{TRAINER}.load_checkpoint", "filename"),
+        (f"{UTILS}.load_checkpoint", "checkpoint_path"),
+    ):
+        extra_state = frame_local(error, load, "extra_state")
+        if extra_state is not None and lost_place(extra_state):
+            return without_place(frame_local(error, load, name))
+    return None
 
 
 def _without_averages(error: KeyError) -> str | None:
     # fairseq would begin with the weights of the checkpoint, but has just dropped them.
-    trainer = local(error, "load_checkpoint", "self")
+    trainer = frame_local(error, f"{TRAINER}.load_checkpoint", "self")
     if error.args != ("model",) or not trainer or not trainer.cfg.ema.store_ema:
         return None
-    path = local(error, "load_checkpoint", "filename")
+    path = frame_local(error, f"{TRAINER}.load_checkpoint", "filename")
     return (
         f"checkpoint {path} was trained without --store-ema, and averaging cannot begin on the "
         "way; drop --store-ema, or train a new model with it (--ema-start-update says from which "
@@ -88,7 +100,7 @@ def _without_averages(error: KeyError) -> str | None:
 
 
 def _without_seed(error: KeyError) -> str | None:
-    path = local(error, "load_ema_from_checkpoint", "fpath")
+    path = frame_local(error, f"{UTILS}.load_ema_from_checkpoint", "fpath")
     if error.args != ("ema",) or path is None:
         return None
     return (
@@ -99,18 +111,18 @@ def _without_seed(error: KeyError) -> str | None:
 
 def unfit_language_model(error: Exception) -> str | None:
     """Whatever ``fairseq-generate`` fails over while it loads the model of ``--lm-path``."""
-    cfg = local(error, "_main", "cfg")
+    cfg = frame_local(error, GENERATE, "cfg")
     path = getattr(getattr(cfg, "generation", None), "lm_path", None)
-    if path is None or local(error, "load_model_ensemble", "filenames") != [path]:
+    if path is None or frame_local(error, f"{UTILS}.load_model_ensemble", "filenames") != [path]:
         return None
-    loaded = local(error, "load_model_ensemble_and_task", "cfg")
+    loaded = frame_local(error, ENSEMBLE, "cfg")
     if loaded is None:  # the checkpoint cannot be read
         return None
     try:
         check_kind(loaded.model, f"{path} of --lm-path")
     except UserError as other_kind:
         return str(other_kind)
-    task = local(error, "_main", "task")
+    task = frame_local(error, GENERATE, "task")
     language = getattr(task.cfg or task.args, "target_lang", None)
     dictionary = f"{cfg.task.data}/dict.txt"
     target = f"{cfg.task.data}/dict.{language}.txt" if language else dictionary
@@ -121,7 +133,7 @@ def unfit_language_model(error: Exception) -> str | None:
     if not os.path.isfile(dictionary):
         return f"{dictionary}, the dictionary of --lm-path {path}, does not exist; {remedy}"
     sizes = "Error(s) in loading state_dict" in str(error)
-    if not sizes and local(error, "check_digest", "trained") is None:
+    if not sizes and frame_local(error, CHECK_DIGEST, "trained") is None:
         return None
     return (
         f"--lm-path {path} was trained with other words than {dictionary} has, or the same in "

@@ -74,7 +74,6 @@ def said_by_fairseq(error: Exception) -> str | None:
 
 
 RULES: Rules = (
-    (Exception, options.no_beam),
     (Exception, checkpoints.unfit_language_model),
     (UserError, str),
     *files.RULES,

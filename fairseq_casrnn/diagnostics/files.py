@@ -4,13 +4,14 @@ import errno
 import os
 import re
 
-from fairseq_casrnn.diagnostics.frames import Rules, local
+from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def _no_folder(error: OSError) -> str | None:
-    folder = local(error, "verify_checkpoint_directory", "save_dir")
+    verify = "fairseq.checkpoint_utils.verify_checkpoint_directory"
+    folder = frame_local(error, verify, "save_dir")
     if folder is None or error.errno in DISK_FULL:
         return None
     return f"--save-dir {folder} is no folder to write to ({error.strerror}); give another"
@@ -32,14 +33,12 @@ def _missing_model(error: OSError) -> str | None:
     if not found:
         return None
     # fairseq-generate reads the language model after its own models.
-    option = "--lm-path" if local(error, "_main", "models") is not None else "--path"
+    option = "--lm-path" if frame_local(error, "fairseq_cli.generate._main", "models") else "--path"
     return f"checkpoint {found[1]} does not exist; check {option}"
 
 
 def _disk_full(error: Exception) -> str | None:
-    # torch's writer does not know the file's name, which the function that opened it does.
-    folder = getattr(local(error, "main", "args"), "destdir", None)  # of fairseq-preprocess
-    return disk_full(error, local(error, "save", "filename") or folder)
+    return disk_full(error, None)
 
 
 def disk_full(error: Exception, name: str | os.PathLike | None) -> str | None:

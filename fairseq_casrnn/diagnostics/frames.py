@@ -35,12 +35,22 @@ def is_of_other_code(error: BaseException) -> bool:
     return False
 
 
-def local(error: BaseException, function: str, variable: str):
-    """The value of ``variable`` in the innermost frame of ``function`` that ``error`` crossed."""
+def frame_local(error: BaseException, function: str, variable: str):
+    """The value of ``variable`` in the innermost frame of ``function`` that ``error`` crossed.
+
+    ``function`` is a dotted name with its module's, as fairseq.trainer.Trainer.train_step. What an
+    error does not say itself is looked up so, where it cannot be known before.
+    """
     value, traceback = None, error.__traceback__
     while traceback is not None:
         frame = traceback.tb_frame
-        if frame.f_code.co_name == function:
+        if _dotted_name(frame) == function:
             value = frame.f_locals.get(variable, value)
         traceback = traceback.tb_next
     return value
+
+
+def _dotted_name(frame) -> str:
+    spec = frame.f_globals.get("__spec__")  # of a module that was started with python -m
+    module = frame.f_globals.get("__name__") if spec is None else spec.name
+    return f"{module}.{frame.f_code.co_qualname}"

@@ -2,14 +2,16 @@
 
 import re
 
-from fairseq_casrnn.diagnostics.frames import Rules, local
+from fairseq_casrnn.diagnostics.frames import Rules, frame_local
+
+GENERATE = "fairseq_cli.generate._main"
 
 POSITIONS = "--max-source-positions and --max-target-positions"
 
 
 def _limits(error: Exception) -> str:
     """The options that say how long a sentence may be."""
-    task = local(error, "get_batch_iterator", "self")
+    task = frame_local(error, "fairseq.tasks.fairseq_task.FairseqTask.get_batch_iterator", "self")
     if hasattr(getattr(task, "cfg", None), "max_positions"):
         return "--max-positions"
     if hasattr(getattr(task, "args", None), "tokens_per_sample"):
@@ -28,9 +30,9 @@ def _nothing_left(error: Exception) -> str | None:
 
 def _nothing_translated(error: ZeroDivisionError) -> str | None:
     """``--skip-invalid-size-inputs-valid-test`` left all out, and fairseq asks for the speed."""
-    if getattr(local(error, "_main", "gen_timer"), "n", None) != 0:
+    if getattr(frame_local(error, GENERATE, "gen_timer"), "n", None) != 0:
         return None
-    cfg = local(error, "_main", "cfg")
+    cfg = frame_local(error, GENERATE, "cfg")
     subset, shards = cfg.dataset.gen_subset, cfg.dataset.num_shards
     if shards > 1:
         return (
@@ -44,13 +46,13 @@ def _nothing_translated(error: ZeroDivisionError) -> str | None:
 
 
 def _longer_than_a_batch(error: AssertionError) -> str | None:
-    lengths = local(error, "batch_by_size", "num_tokens_vec")
+    batch = "fairseq.data.data_utils.batch_by_size"
+    lengths, limit = (frame_local(error, batch, name) for name in ("num_tokens_vec", "max_tokens"))
     if not str(error).startswith("Sentences lengths should not exceed") or lengths is None:
         return None
     return (
-        f"a sentence of {max(lengths)} tokens does not fit into a batch of --max-tokens "
-        f"{local(error, 'batch_by_size', 'max_tokens')}; raise --max-tokens, or leave long "
-        f"sentences out with {_limits(error)}"
+        f"a sentence of {max(lengths)} tokens does not fit into a batch of --max-tokens {limit}; "
+        f"raise --max-tokens, or leave long sentences out with {_limits(error)}"
     )
 
 
@@ -59,7 +61,8 @@ def _longer_than_the_model_allows(error: Exception) -> str | None:
                      str(error))  # fmt: skip
     if not found:
         return None
-    first = local(error, "main", "start_id")  # sentences before this buffer, if interactive
+    # Sentences before this buffer.
+    first = frame_local(error, "fairseq_cli.interactive.main", "start_id")
     where = f"sentence {int(found[1]) + 1 + (first or 0)}"
     lengths = [int(n) for n in re.findall(r"\d+(?=\)|,|$)", found[2])]
     lengths = [n for n in lengths if n > 0]  # no target: 0

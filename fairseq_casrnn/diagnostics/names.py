@@ -3,7 +3,7 @@
 import difflib
 import re
 
-from fairseq_casrnn.diagnostics.frames import Rules, local
+from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
 
 def _suggestion(choice: object, known) -> str:
@@ -32,29 +32,20 @@ def _unknown_choice(error: Exception) -> str | None:
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.tasks import TASK_REGISTRY
 
-    option = str(local(error, "build_x", "registry_name")).replace("_", "-")
+    build = "fairseq.registry.setup_registry.<locals>.build_x"
+    option, chosen, registry = (
+        frame_local(error, build, name) for name in ("registry_name", "choice", "REGISTRY")
+    )
+    model = frame_local(error, "fairseq.models.build_model", "model_type")
+    task = frame_local(error, "fairseq.tasks.setup_task", "task_name")
     for what, choice, known in (
-        (option, local(error, "build_x", "choice"), local(error, "build_x", "REGISTRY")),
-        ("model", local(error, "build_model", "model_type"), ARCH_MODEL_REGISTRY),
-        ("task", local(error, "setup_task", "task_name"), TASK_REGISTRY),
+        (str(option).replace("_", "-"), chosen, registry),
+        ("model", model, ARCH_MODEL_REGISTRY),
+        ("task", task, TASK_REGISTRY),
     ):
         if choice is not None and known is not None and choice not in known:
             return f"unknown {what} '{choice}'; {_suggestion(choice, known)}"
     return None
-
-
-def _unknown_metric(error: KeyError) -> str | None:
-    stats, cfg = (local(error, "validate", name) for name in ("stats", "cfg"))
-    if not isinstance(stats, dict) or cfg is None:
-        return None
-    metric = cfg.checkpoint.best_checkpoint_metric
-    if metric in stats:
-        return None
-    known = sorted(set(stats) - {"wps", "wpb", "bsz", "num_updates"})
-    return (
-        f"validation gives no '{metric}', which --best-checkpoint-metric asks for; it gives "
-        f"{', '.join(known)}: choose one of them, or another --criterion"
-    )
 
 
 def _two_versions(error: ImportError) -> str | None:
@@ -93,7 +84,6 @@ def named_option(error: Exception) -> str | None:
 
 RULES: Rules = (
     ((KeyError, AssertionError), _unknown_choice),
-    (KeyError, _unknown_metric),
     (ImportError, _two_versions),
     (ImportError, _not_installed),
     ((LookupError, TypeError), _of_nltk),

@@ -2,7 +2,9 @@
 
 import re
 
-from fairseq_casrnn.diagnostics.frames import Rules, local
+from fairseq_casrnn.diagnostics.frames import Rules, frame_local
+
+SEARCH = "fairseq.sequence_generator.SequenceGenerator._generate"
 
 
 def _diverged(error: FloatingPointError) -> str | None:
@@ -17,13 +19,15 @@ def _diverged(error: FloatingPointError) -> str | None:
 
 def _no_finite_score(error: Exception) -> str | None:
     """Weights that are NaN: fairseq's search runs to the end without a single hypothesis."""
-    ensemble = getattr(local(error, "_generate", "self"), "model", None)
+    ensemble = getattr(frame_local(error, SEARCH, "self"), "model", None)
     lost = re.search(r"^\d+ < \d+$|multinomial|probability tensor", str(error))
     if not (lost and hasattr(ensemble, "parameters")):
         return None
     if all(bool(weight.isfinite().all()) for weight in ensemble.parameters()):
         return None
-    path = getattr(getattr(local(error, "main", "cfg"), "common_eval", None), "path", None)
+    programs = ("fairseq_cli.generate._main", "fairseq_cli.interactive.main")
+    cfg = next(filter(None, (frame_local(error, program, "cfg") for program in programs)), None)
+    path = getattr(getattr(cfg, "common_eval", None), "path", None)
     where = f"checkpoint {path}: " if path else ""
     return (
         f"{where}the scores are not finite, because the model's weights are not: its training "
@@ -34,10 +38,10 @@ def _no_finite_score(error: Exception) -> str | None:
 
 def _all_hypotheses_lost(error: AssertionError) -> str | None:
     """The same search with weights that are finite."""
-    step, last = local(error, "_generate", "step"), local(error, "_generate", "max_len")
+    step, last = (frame_local(error, SEARCH, name) for name in ("step", "max_len"))
     if step is None or str(error) != f"{step} < {last}":
         return None
-    task = local(error, "_main", "task")
+    task = frame_local(error, "fairseq_cli.generate._main", "task")
     if getattr(getattr(task, "args", None), "add_bos_token", False):
         return (
             "fairseq-generate does not go on from a text with --add-bos-token, for </s> follows "

@@ -1,4 +1,4 @@
-"""Option values that fairseq would fail over in the middle of its work, or obey without a word.
+"""Ranges of fairseq's options that fairseq does not check, and options that do not go together.
 
 ``BOUNDS`` is the table: to check one more option, add its line. All of fairseq's defaults must lie
 inside (its tests look), so that only what a user has given is refused.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 
 from fairseq_casrnn.data.values import natural
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ UNLIMITED = Bound(0, zero="no limit")
 BOUNDS = {
     "adam_eps": NOT_NEGATIVE,
     "batch_size": Bound(0, off=-1),
+    "beam": POSITIVE,
     "clip_norm": UNLIMITED,
     "label_smoothing": FRACTION,
     "lenpen": Bound(),
@@ -131,6 +132,7 @@ def _complaints(options: Mapping) -> Iterator[str]:
     if betas is not None and not _are_betas(betas):
         yield f"--adam-betas is {betas}; it must be two numbers in [0, 1), such as '(0.9, 0.999)'"
     yield from _of_generation(options)
+    yield from _unreadable(options)
     # fairseq-eval-lm has --post-process, too, but takes any ending there.
     names = ("post_process", "eval_bleu_remove_bpe")
     for name in names if "beam" in options else names[1:]:
@@ -152,13 +154,37 @@ def _of_generation(options: Mapping) -> Iterator[str]:
     if options.get("pad_to_fixed_bsz") and "context_window" in options:
         yield "fairseq-eval-lm makes no use of the padding by --pad-to-fixed-bsz; drop that option"
     if "buffer_size" not in options:
+        if options.get("constraints"):
+            yield (
+                "--constraints needs words for each sentence, which only fairseq-interactive "
+                "reads, after a tab in its line; use that program, or drop the option"
+            )
         return
+    if options.get("score_reference"):
+        yield (
+            "--score-reference needs references, and fairseq-interactive reads none; use "
+            "fairseq-generate, or drop the option"
+        )
     for name in ("lm_path", "prefix_size", "results_path"):
         if options.get(name):
             option = f"--{name.replace('_', '-')}"
             yield f"fairseq-interactive makes no use of {option}; use fairseq-generate, or drop it"
     if soft:
         yield "fairseq-interactive prints hard alignments; use fairseq-generate, or drop 'soft'"
+
+
+def _unreadable(options: Mapping) -> Iterator[str]:
+    """Values that fairseq reads as Python, when it comes to need them."""
+    for name in ("model_overrides", "optimizer_overrides"):
+        value = options.get(name)
+        try:
+            if isinstance(value, str):
+                ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            yield (
+                f"--{name.replace('_', '-')} takes a Python value, and {quoted(value)} is none; "
+                "write it as \"{'name': 'text', 'other': 3}\""
+            )
 
 
 def _of_processes(options: Mapping) -> Iterator[str]:

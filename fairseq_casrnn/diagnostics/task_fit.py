@@ -1,4 +1,6 @@
-"""Which of fairseq's tasks and criterions the models of this package can be trained with."""
+"""Tasks, models, criterions and options that do not fit each other."""
+
+from argparse import Namespace
 
 from fairseq_casrnn.errors import UserError
 
@@ -51,4 +53,29 @@ def check_fit(arch: str | None, task: str | None, criterion: str | None) -> None
             raise UserError(
                 f"--arch and --{option} do not fit: {arch} cannot be trained with {name}; give "
                 f"another --arch, or one of {', '.join(fitting[option])}"
+            )
+
+
+def check_program(args: Namespace) -> None:
+    """Refuse a command line of one of fairseq's programs that lacks an option, or has an idle one.
+
+    Raises:
+        UserError: it does.
+    """
+    from fairseq.tasks import TASK_REGISTRY
+    from fairseq.tasks.translation_lev import TranslationLevenshteinTask
+
+    if "path" in args and args.path is None:
+        raise UserError("--path is missing; give it the file of a checkpoint")
+    streams = getattr(args, "task", None) == "stateful_language_modeling"
+    if streams and "criterion" in args and args.batch_size is None and not args.sentence_reset:
+        raise UserError("--batch-size is missing; give the number of streams of each worker")
+    task = TASK_REGISTRY.get(getattr(args, "task", None), object)
+    if not task.__module__.startswith("fairseq.") or issubclass(task, TranslationLevenshteinTask):
+        return
+    for name in ("print_step", "retain_iter_history"):
+        if getattr(args, name, False):
+            raise UserError(
+                f"--{name.replace('_', '-')} needs a model that refines its output iteratively, "
+                f"and those of --task {args.task} do not; drop the option"
             )

@@ -4,27 +4,39 @@ Each check raises a UserError; a right input passes unchanged.
 """
 
 import contextlib
+import os
 from argparse import Namespace
 from pathlib import Path
 
 from fairseq_casrnn.diagnostics.binarised import check_binarised
 from fairseq_casrnn.diagnostics.option_ranges import check_options
-from fairseq_casrnn.diagnostics.task_fit import check_fit
+from fairseq_casrnn.diagnostics.task_fit import check_fit, check_program
 from fairseq_casrnn.diagnostics.text_files import check_dictionaries, check_made, check_text
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import name_output
 
-from .programs import is_hydra_train
+from .programs import is_hydra_train, program_name
 
 # --- options -----------------------------------------------------------------------------------
 
 
-def check_command_line(parsed, *unused, **kwargs):
-    """After ``parse_args_and_arch``, which gives ``parsed``."""
+def check_command_line(original, *given, **kwargs):
+    """Around ``parse_args_and_arch``."""
+    try:
+        parsed = original(*given, **kwargs)
+    except (KeyError, RuntimeError) as error:
+        if error.args not in ((None,), ()):
+            raise
+        name, example = ("task", "translation") if error.args else ("arch", "cas_lstm")
+        sentence = f"--{name} is missing; give it, for example --{name} {example}"
+        raise UserError(sentence) from None
     args = parsed[0] if isinstance(parsed, tuple) else parsed
     # What fairseq's parser puts for an option without a value, and its generator opens as a file.
     if getattr(args, "replace_unk", None) == "@@ ":
         args.replace_unk = ""
     check_options(vars(args))
+    if program_name():
+        check_program(args)
     if "criterion" in args:
         check_fit(getattr(args, "arch", None), args.task, args.criterion)
     if "beam" in args and args.num_shards > 1:
@@ -77,10 +89,13 @@ def check_training(trainer) -> None:
 
     from fairseq_casrnn.models.head import VocabularyHead
 
-    if trainer.cfg.common.memory_efficient_fp16 and not trainer.cuda:
-        raise UserError(
-            "--memory-efficient-fp16 needs a GPU, and this training uses none; drop the option"
-        )
+    common, scheduler = trainer.cfg.common, trainer.cfg.lr_scheduler
+    if common.fp16 and not trainer.cuda and not common.fp16_no_flatten_grads:
+        option = "--memory-efficient-fp16" if common.memory_efficient_fp16 else "--fp16"
+        raise UserError(f"{option} needs a GPU, and this training uses none; drop the option")
+    total = getattr(scheduler, "total_num_update", None)
+    if getattr(scheduler, "_name", None) == "polynomial_decay" and total is not None and total <= 0:
+        raise UserError(f"--total-num-update is {total}; it must be at least 1")
     decoder = getattr(trainer.get_model(), "decoder", None)
     adaptive = getattr(decoder, "adaptive_softmax", None) is not None
     criterion = isinstance(trainer.get_criterion(), AdaptiveLoss)
@@ -96,13 +111,46 @@ def check_training(trainer) -> None:
         )
 
 
+def check_metric(cfg, trainer, stats, *args, **kwargs) -> None:
+    """Before ``get_valid_stats``: raise UserError where what chooses the best model is missing."""
+    metric = cfg.checkpoint.best_checkpoint_metric
+    if metric in stats or hasattr(trainer.task, "post_validate"):  # which may add it
+        return
+    known = sorted(set(stats) - {"wps", "wpb", "bsz", "num_updates"})
+    raise UserError(
+        f"validation gives no '{metric}', which --best-checkpoint-metric asks for; it gives "
+        f"{', '.join(known)}: choose one of them, or another --criterion"
+    )
+
+
+def check_data(cfg, *args, **kwargs) -> None:
+    """Before ``setup_task``, for ``fairseq-hydra-train``: other programs have a default."""
+    if is_hydra_train() and getattr(cfg, "data", "") is None:
+        raise UserError("task.data is missing; give it the folder that fairseq-preprocess wrote")
+
+
 # --- binarised data ----------------------------------------------------------------------------
 
 
-def check_dataset(path, impl, fix_lua_indexing=False, dictionary=None) -> None:
-    """Before ``make_dataset``."""
+def check_dataset(original, path, impl, fix_lua_indexing=False, dictionary=None):
+    """Around ``make_dataset``, which gives None for files of another format, too."""
     if impl in ("mmap", "lazy", "cached"):
         check_binarised(path, dictionary, impl, int(fix_lua_indexing))
+    dataset = original(path, impl, fix_lua_indexing, dictionary)
+    binarised = os.path.isfile(f"{path}.idx") and os.path.isfile(f"{path}.bin")
+    if dataset is None and (binarised or os.path.isfile(path)):
+        raise UserError(f"{path} is no data of --dataset-impl {impl}; drop that option")
+    return dataset
+
+
+def check_languages(languages, path: str):
+    """After ``infer_language_pair``, which finds none in a folder without binarised data."""
+    if None in languages:
+        raise UserError(
+            f"{path} holds no binarised translation data (SPLIT.SOURCE-TARGET.*); check the "
+            "folder, or fill it with fairseq-preprocess"
+        )
+    return languages
 
 
 def close_map(original, self) -> None:
@@ -120,7 +168,15 @@ def preprocess(original, args: Namespace):
     check_text(args)
     check_dictionaries(args)
     with _undone_on_failure(Path(args.destdir)):
-        result = original(args)
+        try:
+            result = original(args)
+        except FileExistsError as error:
+            if error.filename is not None:
+                raise
+            raise UserError(
+                f"{error} exists already; give another --destdir, or use it with --srcdict and "
+                "--tgtdict"
+            ) from None
         check_made(args)
         return result
 
@@ -131,7 +187,8 @@ def _undone_on_failure(folder: Path):
     existed, before = folder.exists(), _versions(folder)
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        name_output(error, folder)
         for file, version in _versions(folder).items():
             # fairseq appends to a log that was there.
             if before.get(file) != version and (not existed or file.name != "preprocess.log"):

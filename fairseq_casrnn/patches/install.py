@@ -36,6 +36,15 @@ def install() -> None:
         raise
 
 
+def load_pieces() -> None:
+    """Import all pieces, when the models and tasks have been registered that some belong to.
+
+    Else a method such as ``__del__`` might import its piece while Python shuts down.
+    """
+    for patch in TABLE:
+        _piece(patch.piece)
+
+
 def omitted_kinds() -> set[str]:
     """The kinds of changes that ``CASRNN_PATCHES=-KIND,-KIND`` leaves out.
 
@@ -149,7 +158,7 @@ def _add(owner, name: str, current: Callable, patch: Patch) -> None:
 
 def _wrapper(original: Callable, patches: tuple[Patch, ...]) -> Callable:
     def pieces(when: str) -> list[Callable]:
-        # Found when first called: most belong to modules that a process may never need.
+        # Found when called: some belong to models and tasks, which are imported later.
         return [
             lambda *args, _path=patch.piece, **kwargs: _piece(_path)(*args, **kwargs)
             for patch in patches

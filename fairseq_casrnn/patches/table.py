@@ -150,6 +150,8 @@ fairseq_cli.train.get_valid_stats
         a validation loss that is not finite ends the training
     fix before patches.generation.score_empty_translations
         --eval-bleu is 0, not missing, where all translations are empty
+    message before patches.checks.check_metric
+        a --best-checkpoint-metric that the criterion does not give is told with those it gives
 fairseq_cli.train.should_stop_early
     fix around patches.early_stopping.wait_for_success
         --patience does not count epochs before F1 or BLEU is above 0
@@ -184,7 +186,7 @@ fairseq.trainer.Trainer.train_step
         the temperature of a second-order LSTM falls with the updates
 # Options.
 fairseq.options.parse_args_and_arch
-    message after patches.checks.check_command_line
+    message around patches.checks.check_command_line
         a wrong or idle value of an option is told before the work begins
 fairseq.trainer.Trainer.__init__
     message around patches.checks.check_trainer
@@ -204,8 +206,14 @@ fairseq.data.data_utils.get_buckets
     fix around patches.batching.get_buckets
         --num-batch-buckets works with numpy 2.4, which lacks percentile(interpolation=)
 fairseq.data.indexed_dataset.make_dataset
-    safety before patches.checks.check_dataset
+    safety around patches.checks.check_dataset
         binarised data that is truncated, damaged or of another dictionary is refused
+fairseq.data.data_utils.infer_language_pair
+    message after patches.checks.check_languages
+        a folder that holds no binarised translation data is named
+fairseq.tasks.setup_task
+    message before patches.checks.check_data in train
+        task.data of fairseq-hydra-train must be given
 fairseq.data.indexed_dataset.MMapIndexedDataset.__del__
 fairseq.data.indexed_dataset.MMapIndexedDataset.Index.__del__
     message around patches.checks.close_map

@@ -8,6 +8,7 @@ import codecs
 import io
 import itertools
 import os
+import re
 import sys
 from collections.abc import Iterator
 
@@ -15,7 +16,7 @@ import numpy
 
 from fairseq_casrnn.data.symbols import check_symbols, escape_line
 from fairseq_casrnn.data.text import decode_lines, read_bytes, text_lines
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
 
 
 def open_chunk(original, self) -> Iterator[str]:
@@ -49,18 +50,35 @@ def add_from_file(original, self, f) -> None:
     """A dictionary's file.
 
     Raises:
-        UserError: it is not UTF-8, or has counts beyond 64 bits.
+        UserError: it is not UTF-8, or not as fairseq-preprocess writes it.
     """
     if isinstance(f, str) and os.path.isfile(f):
         lines = decode_lines(read_bytes(f), f)
         name, f = f, io.StringIO("".join(f"{line}\n" for line in lines), newline="\n")
         f.name = name  # for errors
-    original(self, f)
+    try:
+        original(self, f)
+    except (ValueError, RuntimeError) as error:
+        wrong = _wrong_line(str(error))
+        if isinstance(error, UserError) or wrong is None:
+            raise
+        raise UserError(
+            f"{getattr(f, 'name', f)} {wrong}; use the dictionary that fairseq-preprocess wrote"
+        ) from None
     if any(abs(count) >= 2**63 for count in self.count):
         raise UserError(
             f"{getattr(f, 'name', f)} has a count beyond 64 bits; use the dictionary that "
             "fairseq-preprocess wrote"
         )
+
+
+def _wrong_line(message: str) -> str | None:
+    """What fairseq found in a dictionary."""
+    if found := re.search(r"expected '<token> <cnt> \[flags]': \"(.*)\"", message, re.DOTALL):
+        return f"has a line without a count, {quoted(found[1].strip())}"
+    if found := re.search(r"Duplicate word found when loading Dictionary: '(.*?)'\. ", message):
+        return f"lists {quoted(found[1])} twice"
+    return None
 
 
 def read_raw(original, self, path: str, dictionary) -> None:

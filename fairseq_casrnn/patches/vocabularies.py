@@ -123,8 +123,20 @@ def check_words(task, state: dict) -> None:
         check_digest(trained.get(side), dictionary, options.data, language)
 
 
-def check_generator(generator, models, tgt_dict, *args, **kwargs) -> None:
-    """Compare the words of the models that a ``SequenceGenerator`` is made of."""
+def check_generator(generator, models, tgt_dict, beam_size=1, *args, **kwargs) -> None:
+    """Check the size of a search, and compare the words of the models that search together.
+
+    Raises:
+        UserError: they do not fit.
+    """
+    if beam_size < 1:
+        raise UserError(f"--beam is {beam_size}; it must be at least 1")
+    top = getattr(kwargs.get("search_strategy"), "sampling_topk", -1)
+    if top > len(tgt_dict):
+        raise UserError(
+            f"--sampling-topk is {top}; it must not be greater than the size of the target "
+            f"dictionary, {len(tgt_dict)}"
+        )
     lm = kwargs.get("lm_model")
     check_ensemble(getattr(models, "models", models), tgt_dict, lm)
     if lm is not None and not kwargs.get("lm_weight", 1):

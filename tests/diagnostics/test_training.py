@@ -51,7 +51,7 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
         ("--bpe bytes", "^--bpe bytes does not work in this fairseq; drop it"),
         (
             "--dataset-impl fasta",
-            r"/valid\.xx-yy\.\* is no data of --dataset-impl fasta; drop that",
+            r"/valid\.xx-yy\.xx is no data of --dataset-impl fasta; drop that",
         ),
         ("--optimizer cpu_adam", "^Please install DeepSpeed: pip install deepspeed"),
         ("--optimizer composite", "^--optimizer composite needs options of its own for groups of"),

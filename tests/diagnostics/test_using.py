@@ -126,12 +126,15 @@ def test_second_preprocessing_into_one_folder(fairseq, data):
             "checkpoint nowhere.pt does not exist; check --lm-path",
         ),
         ("--path {data}", "{data} cannot be used (Is a directory)"),
-        ("", "--path required for generation"),
+        ("", "--path is missing; give it the file of a checkpoint"),
         ("--path {checkpoint} --gen-subset tset", "there is no 'tset' dataset at {data}"),
         ("--path {checkpoint} --beam 0", "--beam is 0; it must be at least 1"),
         ("--path {checkpoint} --bpe subword_nmt", "--bpe-codes is missing"),
         ("--path {checkpoint} --bpe subword_nmt --bpe-codes /no", "/no does not exist"),
-        ("--path {checkpoint} --model-overrides encoder", "write --model-overrides and its like"),
+        (
+            "--path {checkpoint} --model-overrides encoder",
+            "--model-overrides takes a Python value, and 'encoder' is none; write it as",
+        ),
         ("--path {checkpoint} --lenpen nan", "--lenpen is nan; it must be a number"),
         ("--path {checkpoint} --num-shards 2 --shard-id 5", "--shard-id is 5; it must be at least"),
         (
