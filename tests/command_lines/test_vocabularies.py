@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from fairseq import checkpoint_utils
 from fairseq.sequence_generator import SequenceGenerator
-from fairseq_casrnn.vocabularies import check_ensemble
 
 from fairseq_casrnn.diagnostics.explain import explain
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.patches.vocabularies import check_ensemble
 
 from .programs import checkpoint, fairseq, generate, train
 from .test_generation import COUNT, LN2, Model

@@ -27,16 +27,16 @@ class Trainer(SimpleNamespace):
         super().__init__(cfg=cfg, get_model=lambda: model, get_num_updates=lambda: self.update)
         self.rnn = model.encoder.rnn
         if kept is not None:
-            annealing._restore(self, kept)
+            annealing.restore({"epoch": 3, **kept}, self, "checkpoint")
 
     def temperature(self, epoch: int, update: int = 0) -> float:
         self.update = update
-        annealing._begin_epoch(lambda trainer, epoch: None, self, epoch)
+        annealing.begin_epoch(None, self, epoch)
         return self.rnn.temperature.item()
 
     def step(self, update: int) -> float:
         self.update = update
-        annealing._train_step(lambda trainer: None, self)
+        annealing.begin_update(self)
         return self.rnn.temperature.item()
 
 
@@ -106,7 +106,8 @@ def test_a_resumed_training_keeps_its_annealing():
     """Also with another length; checkpoints of before have none, and fell by 0.9."""
     begun = Trainer("--max-epoch", "5")
     begun.temperature(1)
-    kept = {"annealing": annealing._collect(begun)}
+    kept = {}
+    annealing.keep(begun, "checkpoint", kept)
     assert Trainer("--max-epoch", "9", kept=kept).temperature(3) == pytest.approx(0.01)
     assert Trainer("--max-epoch", "9", kept={}).temperature(3) == pytest.approx(0.81)
     given = ("--max-epoch", "9", "--temperature-decay", "0.5")
