@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 
 from fairseq_casrnn.errors import UserError
 
+from .patch import KINDS, VERSIONS, Patch
 from .programs import program_module, program_name
-from .table import KINDS, TABLE, VERSIONS, Patch
+from .table import TABLE
 
 VARIABLE = "CASRNN_PATCHES"
 

@@ -3,51 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-VERSIONS = ("0.12.3.1",)
-"""The versions of fairseq (``fairseq-fixed``) for which the changes are made and tested."""
-
-KINDS = {
-    "fix": "fairseq fails, or its result is wrong",
-    "resumption": "a training that was interrupted ends as one that was not",
-    "safety": "nothing is lost, run or taken for good that should not be",
-    "speed": "the same in less time",
-    "message": "one sentence in place of a traceback",
-    "feature": "what options and models of this package need",
-}
-
-
-@dataclass(frozen=True)
-class Patch:
-    """One change.
-
-    Attributes:
-        target: what is changed, by its dotted name.
-        kind: one of :data:`KINDS`.
-        piece: the function that does it, by its dotted name in this package.
-        why: a sentence without its full stop.
-        when: how the piece is called in the place of the function ``target``:
-            ``before``, ``piece(*args, **kwargs)``, to look at the arguments;
-            ``after``, ``piece(result, *args, **kwargs)``, which gives the result;
-            ``around``, ``piece(original, *args, **kwargs)``, which calls ``original``.
-            ``replace``: the piece itself stands there. ``call``: ``piece()`` makes the change.
-            Several pieces of one function are called in the order of the table.
-        where: '' for any process that registers this package with fairseq, ``programs`` for
-            fairseq's command lines, or the name of one of them.
-    """
-
-    target: str
-    kind: str
-    piece: str
-    why: str
-    when: str = "around"
-    where: str = ""
-
-    def belongs_in(self, program: str) -> bool:
-        """Whether it is made in a process that runs ``program`` of fairseq ('': none)."""
-        return self.where in ("", program) or (self.where == "programs" and program != "")
-
+from .patch import VERSIONS, Patch
 
 # What is changed (functions with the same pieces together); below, for each piece its kind, when,
 # function and where, and why.
@@ -316,7 +273,7 @@ TABLE = tuple(_parse(_TABLE))
 
 def columns() -> str:
     """The table in plain columns: target, kind, where, why."""
-    rows = [("changed", "kind", "where", "why")]
+    rows = [(f"changed in fairseq {VERSIONS[-1]}", "kind", "where", "why")]
     rows += [(patch.target, patch.kind, patch.where or "all", patch.why) for patch in TABLE]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(

@@ -12,7 +12,8 @@ import pytest
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.patches import install
-from fairseq_casrnn.patches.table import KINDS, TABLE, Patch, columns
+from fairseq_casrnn.patches.patch import KINDS, Patch
+from fairseq_casrnn.patches.table import TABLE, columns
 
 ROOT = Path(__file__).resolve().parents[2]
 
