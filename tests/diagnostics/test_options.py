@@ -8,13 +8,15 @@ from types import SimpleNamespace
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.iterators import BackgroundConsumer
+from fairseq.distributed import utils as distributed
 from omegaconf import OmegaConf
 
 from fairseq_casrnn.diagnostics import explain
 from fairseq_casrnn.diagnostics.task_fit import check_fit
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.translation import MODELS
-from fairseq_casrnn.patches import messages
+from fairseq_casrnn.patches import install, messages
+from fairseq_casrnn.patches.table import TABLE
 
 TINY = {
     f"{side}_{what}": 8 for side in ("encoder", "decoder") for what in ("embed_dim", "hidden_size")
@@ -202,14 +204,15 @@ def test_worker_hands_its_sentence_on(monkeypatch):
     errors = [FileNotFoundError(2, "No such file", "/nowhere"), UserError("do"), OSError("bug")]
     fairseq = {"__name__": "fairseq_cli.train", "errors": errors}
     exec("def main(*args):\n    raise errors.pop(0)", fairseq)
-    monkeypatch.setattr("fairseq.distributed.utils.distributed_main", fairseq["main"])
+    monkeypatch.setattr(distributed, "distributed_main", fairseq["main"])
+    install.apply(p for p in TABLE if p.target == "fairseq.distributed.utils.distributed_main")
 
     class ProcessRaisedException(Exception):
         pass
 
     def from_worker() -> ProcessRaisedException:
         with pytest.raises(Exception) as caught:  # noqa: PT011 - each time another one
-            messages.explained_worker(0, None, None, {})
+            distributed.distributed_main(0, None, None, {})
         return ProcessRaisedException("".join(traceback.format_exception(caught.value)))
 
     assert explain.explain(from_worker()) == "/nowhere does not exist; check the path"

@@ -275,6 +275,7 @@ def test_first_run_may_name_the_last_checkpoint(fairseq, data, tmp_path):
     """As scripts do that give the same command to the first run and to all that resume it."""
     done = fairseq.train(data, "--restore-file", tmp_path / "checkpoint_last.pt")
     assert done.status == 0, done.err
+    assert "Warning" not in done.err  # of fairseq's libraries about each other
 
 
 def test_leftover_of_a_killed_save(fairseq, data, checkpoint, tmp_path):

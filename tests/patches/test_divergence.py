@@ -5,7 +5,9 @@ from unittest import mock
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
+from fairseq_cli import train
 
 from fairseq_casrnn.diagnostics.explain import explain
 from fairseq_casrnn.errors import UserError
@@ -29,11 +31,19 @@ def test_an_undefined_metric_is_no_success():
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_nothing_is_validated_with_weights_that_are_not_finite(value):
-    def validate(cfg, trainer):
-        raise AssertionError("it was")
-
     with pytest.raises(UserError, match="training has diverged: after 7 updates the weights"):
-        divergence.check_validation(validate, None, trainer(value))
+        train.validate(None, trainer(value), None, None, None)
+
+
+def test_weights_that_are_not_finite_are_not_saved():
+    with pytest.raises(UserError, match=r"the weights weight are not finite, and they were not s"):
+        checkpoint_utils.save_checkpoint(None, trainer(float("nan")), None, None)
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_ends_the_training(loss):
+    with pytest.raises(UserError, match=rf"validation loss is {loss}, and the model was not saved"):
+        train.get_valid_stats(None, trainer(), {"loss": loss}, True)
 
 
 def test_of_several_processes():
