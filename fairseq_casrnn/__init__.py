@@ -63,14 +63,12 @@ def register() -> None:
     global _registered
     importlib.import_module("fairseq")
     _registered = True
-    install = importlib.import_module(f"{__name__}.patches.install")
-    install.install()
+    importlib.import_module(f"{__name__}.patches.install").install()
     importlib.import_module(f"{__name__}.precision").obey_environment()
     for role in ROLES:
         # A role that fairseq serves well enough by itself has no package here.
         if importlib.util.find_spec(f"{__name__}.{role}") is not None:
             importlib.import_module(f"{__name__}.{role}")
-    install.load_pieces()
 
 
 def register_cell(name: str, cell, options: type | None = None) -> None:

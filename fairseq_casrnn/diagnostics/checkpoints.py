@@ -5,7 +5,6 @@ import re
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.perplexity import check_kind
 from fairseq_casrnn.patches.safe_loading import explain_failure
 
 UTILS = "fairseq.checkpoint_utils"
@@ -118,6 +117,8 @@ def unfit_language_model(error: Exception) -> str | None:
     loaded = frame_local(error, ENSEMBLE, "cfg")
     if loaded is None:  # the checkpoint cannot be read
         return None
+    from fairseq_casrnn.evaluation.perplexity import check_kind
+
     try:
         check_kind(loaded.model, f"{path} of --lm-path")
     except UserError as other_kind:

@@ -37,15 +37,6 @@ def install() -> None:
         raise
 
 
-def load_pieces() -> None:
-    """Import all pieces, when the models and tasks have been registered that some belong to.
-
-    Else a method such as ``__del__`` might import its piece while Python shuts down.
-    """
-    for patch in TABLE:
-        _piece(patch.piece)
-
-
 def omitted_kinds() -> set[str]:
     """The kinds of changes that ``CASRNN_PATCHES=-KIND,-KIND`` leaves out.
 
@@ -157,14 +148,16 @@ def _add(owner, name: str, current: Callable, patch: Patch) -> None:
     setattr(owner, name, staticmethod(wrapper) if static else wrapper)
 
 
+def _deferred(path: str) -> Callable:
+    """The piece; of models and tasks, which are registered later, found when it is called."""
+    if not path.startswith(("models.", "tasks.")):
+        return _piece(path)
+    return lambda *args, **kwargs: _piece(path)(*args, **kwargs)
+
+
 def _wrapper(original: Callable, patches: tuple[Patch, ...]) -> Callable:
     def pieces(when: str) -> list[Callable]:
-        # Found when called: some belong to models and tasks, which are imported later.
-        return [
-            lambda *args, _path=patch.piece, **kwargs: _piece(_path)(*args, **kwargs)
-            for patch in patches
-            if patch.when == when
-        ]
+        return [_deferred(patch.piece) for patch in patches if patch.when == when]
 
     before, after, call = pieces("before"), pieces("after"), original
     for piece in reversed(pieces("around")):
