@@ -7,22 +7,25 @@ import sys
 import time
 
 import pytest
+from torch.utils.data._utils import worker as loading
 
-from fairseq_casrnn.patches import signals
+from fairseq_casrnn.patches import install, signals
+from fairseq_casrnn.patches.table import TABLE
 
 
-def work(begun) -> None:
+def loader(begun) -> None:
     """A process that loads data for a while."""
-    signals.survive_in_workers()
     begun.set()
     time.sleep(60)
 
 
 @pytest.fixture
-def worker():
+def worker(monkeypatch):
+    monkeypatch.setattr(loading, "_worker_loop", loader)
+    install.apply(patch for patch in TABLE if patch.target == f"{loading.__name__}._worker_loop")
     context = multiprocessing.get_context("fork")
     begun = context.Event()
-    process = context.Process(target=work, args=(begun,), daemon=True)
+    process = context.Process(target=loading._worker_loop, args=(begun,), daemon=True)
     process.start()
     assert begun.wait(30)
     yield process
