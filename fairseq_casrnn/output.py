@@ -6,13 +6,10 @@ import logging
 import os
 import sys
 
-from fairseq_casrnn.diagnostics.files import disk_full
+from fairseq_casrnn.diagnostics.files import NOBODY_READS, disk_full
 from fairseq_casrnn.errors import UserError
 
 BROKEN_PIPE = 141  # status of a program whose reader has gone, as the shell reports SIGPIPE
-NOBODY_READS = (
-    "the program that reads the output has ended; let it read to the end, or write to a file"
-)
 
 
 def prepare() -> None:

@@ -5,13 +5,26 @@ import re
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.patches.safe_loading import explain_failure
 
 UTILS = "fairseq.checkpoint_utils"
 ENSEMBLE = "fairseq.checkpoint_utils.load_model_ensemble_and_task"
 TRAINER = "fairseq.trainer.Trainer"
 GENERATE = "fairseq_cli.generate._main"
 CHECK_DIGEST = "fairseq_casrnn.data.dictionaries.check_digest"
+
+
+def explain_failure(path: str, error: Exception) -> str:
+    """Why torch did not load the file at ``path``; its own text would advise to load unsafely."""
+    found = re.search(r"unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error), re.I)
+    if found is not None:
+        return (
+            f"checkpoint {path} was refused because it holds {found[1]}, which could run code "
+            "when loaded; use a checkpoint that fairseq-train wrote"
+        )
+    return (
+        f"checkpoint {path} cannot be read: it is truncated or no checkpoint at all; "
+        "copy it again or use another one"
+    )
 
 
 def _unreadable_checkpoint(error: Exception) -> str | None:

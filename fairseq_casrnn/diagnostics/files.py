@@ -6,6 +6,9 @@ import re
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
+NOBODY_READS = (
+    "the program that reads the output has ended; let it read to the end, or write to a file"
+)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -56,8 +59,6 @@ def disk_full(error: Exception, name: str | os.PathLike | None) -> str | None:
 
 
 def _broken_pipe(error: BrokenPipeError) -> str | None:
-    from fairseq_casrnn.output import NOBODY_READS  # which imports this module
-
     return NOBODY_READS
 
 

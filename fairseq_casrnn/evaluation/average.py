@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn import register
+from fairseq_casrnn.diagnostics.checkpoints import explain_failure
 from fairseq_casrnn.diagnostics.files import disk_full
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.patches.checkpoint_files import check_archive
-from fairseq_casrnn.patches.safe_loading import allow_checkpoint_globals, explain_failure
+from fairseq_casrnn.patches.safe_loading import allow_checkpoint_globals
 
 KEPT = ("temperature",)  # buffers that are no weights
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import re
 import typing
 
 
@@ -50,17 +49,3 @@ def allow_broadcast_globals(original, *args, **kwargs):
     ]
     with torch.serialization.safe_globals(allowed):
         return original(*args, **kwargs)
-
-
-def explain_failure(path: str, error: Exception) -> str:
-    """Why torch did not load the file at ``path``; its own text would advise to load unsafely."""
-    found = re.search(r"unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error), re.I)
-    if found is not None:
-        return (
-            f"checkpoint {path} was refused because it holds {found[1]}, which could run code "
-            "when loaded; use a checkpoint that fairseq-train wrote"
-        )
-    return (
-        f"checkpoint {path} cannot be read: it is truncated or no checkpoint at all; "
-        "copy it again or use another one"
-    )
