@@ -68,7 +68,7 @@ def check_program(args: Namespace) -> None:
     if "path" in args and args.path is None:
         raise UserError("--path is missing; give it the file of a checkpoint")
     streams = getattr(args, "task", None) == "stateful_language_modeling"
-    if streams and "criterion" in args and args.batch_size is None and not args.sentence_reset:
+    if streams and "arch" in args and args.batch_size is None and not args.sentence_reset:
         raise UserError("--batch-size is missing; give the number of streams of each worker")
     task = TASK_REGISTRY.get(getattr(args, "task", None), object)
     if not task.__module__.startswith("fairseq.") or issubclass(task, TranslationLevenshteinTask):

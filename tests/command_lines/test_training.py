@@ -320,13 +320,13 @@ def test_the_rate_does_not_fall_before_the_first_success():
 
 
 def test_empty_translations_have_a_bleu():
-    cfg = OmegaConf.create({"checkpoint": {"best_checkpoint_metric": "bleu"}})
-    for asked, found in ((True, 0.0), (False, None)):
+    for asked, found, metric in ((True, 0.0, "bleu"), (False, None, "loss")):
+        cfg = OmegaConf.create({"checkpoint": {"best_checkpoint_metric": metric}})
         task = SimpleNamespace(cfg=SimpleNamespace(eval_bleu=asked))
         trainer = SimpleNamespace(task=task, get_num_updates=lambda: 3)
         stats = fairseq_train.get_valid_stats(cfg, trainer, {"loss": 1.0}, False)
         assert stats.get("bleu") == found
-    stats = fairseq_train.get_valid_stats(cfg, trainer, {"bleu": 5.0}, False)
+    stats = fairseq_train.get_valid_stats(cfg, trainer, {"loss": 1.0, "bleu": 5.0}, False)
     assert stats["bleu"] == 5.0
 
 
