@@ -245,6 +245,24 @@ fairseq.search.BeamSearch.step
 fairseq.sequence_generator.EnsembleModel.forward_decoder
     speed around patches.next_tokens.forward_decoder in programs
         log-probabilities of the next tokens are computed in one pass
+fairseq.optim.fp16_optimizer._FP16OptimizerMixin._sync_fp16_grads_to_fp32
+    speed around patches.half_precision.sync_fp16_grads_to_fp32
+        the gradients of --fp16 become float32 in one launch, not one by one
+fairseq.optim.fp16_optimizer._FP16OptimizerMixin._sync_fp32_params_to_fp16
+    speed around patches.half_precision.sync_fp32_params_to_fp16
+        the weights of --fp16 become float16 in one launch, not one by one
+fairseq.optim.fp16_optimizer._FP16OptimizerMixin.zero_grad
+    speed around patches.half_precision.zero_grad
+        the gradients of float32 weights are cleared in one launch
+fairseq.utils.multi_tensor_l2norm
+    speed call patches.gradient_norm.install
+        without apex the norm of all gradients takes few launches, not two a parameter
+fairseq.trainer.Trainer.clip_grad_norm
+    speed around patches.logged_numbers.clip_grad_norm
+        the gradients' norm is copied from the GPU once
+fairseq.trainer.Trainer._reduce_and_log_stats
+    speed around patches.logged_numbers.reduce_and_log_stats
+        the numbers that an update logs are copied from the GPU together
 glibc.mallopt
     speed call allocation.keep_freed_memory in programs
         freed memory is kept for the next batch

@@ -18,6 +18,3 @@ def l2_norm(chunk_size, overflow, tensors, per_tensor) -> tuple[torch.Tensor, No
     """As apex's ``amp_C.multi_tensor_l2norm``: the norm ``()`` of ``tensors[0]`` in float32."""
     norms = torch._foreach_norm(tensors[0], 2, dtype=torch.float32)
     return torch.linalg.vector_norm(torch.stack(norms)), None
-
-
-install()

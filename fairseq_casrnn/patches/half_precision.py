@@ -4,16 +4,7 @@ fairseq copies parameter by parameter, to float32 and back in every update.
 """
 
 import torch
-from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
 from torch import Tensor
-
-from ..wrapping import wrap
-
-
-def install() -> None:
-    """Have fairseq's ``FP16Optimizer`` copy and clear the parameters' tensors together."""
-    for replacement in (_sync_fp16_grads_to_fp32, _sync_fp32_params_to_fp16, zero_grad):
-        wrap(_FP16OptimizerMixin, replacement.__name__, replacement)
 
 
 def is_usual(optimizer) -> bool:
@@ -55,7 +46,8 @@ def parts(optimizer, name: str, tensor: Tensor) -> list[Tensor]:
 
 
 @torch.no_grad()
-def _sync_fp16_grads_to_fp32(original, self):
+def sync_fp16_grads_to_fp32(original, self):
+    """The gradients, all together."""
     if not self._needs_sync:
         return
     grads = [p.grad for p in self.fp16_params]
@@ -68,7 +60,8 @@ def _sync_fp16_grads_to_fp32(original, self):
 
 
 @torch.no_grad()
-def _sync_fp32_params_to_fp16(original, self):
+def sync_fp32_params_to_fp16(original, self):
+    """The weights, all together."""
     if is_usual(self):
         torch._foreach_copy_(list(self.fp16_params), full_weights(self))
     else:
@@ -88,6 +81,3 @@ def zero_grad(original, self):
         p.grad = grad
     if held:
         torch._foreach_zero_([grad for _, grad in held])
-
-
-install()

@@ -8,8 +8,8 @@ from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 
 from fairseq_casrnn.criterions.fused_cross_entropy import FusedLabelSmoothedCrossEntropy
-from fairseq_casrnn.optim import logged_numbers
-from fairseq_casrnn.optim.logged_numbers import to_host
+from fairseq_casrnn.patches import logged_numbers
+from fairseq_casrnn.patches.logged_numbers import to_host
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_the_same_numbers_are_logged(clip_norm, request):
 def test_nothing_to_log(copies):
     """As after an update that was skipped."""
     seen = []
-    logged_numbers._reduce_and_log_stats(lambda *args: seen.append(args), None, None, 1.0)
-    logged_numbers._reduce_and_log_stats(lambda *args: seen.append(args), None, [], 1.0)
+    logged_numbers.reduce_and_log_stats(lambda *args: seen.append(args), None, None, 1.0)
+    logged_numbers.reduce_and_log_stats(lambda *args: seen.append(args), None, [], 1.0)
     assert seen == [(None, None, 1.0, None), (None, [], 1.0, None)]
     assert copies == []

@@ -7,15 +7,6 @@ each that it looks at. The same arithmetic on the host gives the same numbers.
 from collections import defaultdict
 
 import torch
-from fairseq.trainer import Trainer
-
-from ..wrapping import wrap
-
-
-def install() -> None:
-    """Have fairseq's trainer log numbers of the host."""
-    wrap(Trainer, "clip_grad_norm", _clip_grad_norm)
-    wrap(Trainer, "_reduce_and_log_stats", _reduce_and_log_stats)
 
 
 def is_on_gpu(value) -> bool:
@@ -37,18 +28,16 @@ def to_host(values: list) -> list:
     return result
 
 
-def _clip_grad_norm(original, self, clip_norm):
+def clip_grad_norm(original, self, clip_norm):
     """fairseq looks at the norm before each step anyway."""
     return to_host([original(self, clip_norm)])[0]
 
 
-def _reduce_and_log_stats(original, self, logging_outputs, sample_size, grad_norm=None):
+def reduce_and_log_stats(original, self, logging_outputs, sample_size, grad_norm=None):
+    """fairseq's, with numbers of the host."""
     names = [list(log) for log in logging_outputs or ()]
     numbers = [value for log in logging_outputs or () for value in log.values()]
     *numbers, sample_size, grad_norm = to_host([*numbers, sample_size, grad_norm])
     numbers = iter(numbers)
     logs = [{name: next(numbers) for name in own} for own in names]
     return original(self, logs if logging_outputs else logging_outputs, sample_size, grad_norm)
-
-
-install()

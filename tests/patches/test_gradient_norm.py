@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq import utils
 
-from fairseq_casrnn.optim.gradient_norm import l2_norm
+from fairseq_casrnn.patches.gradient_norm import l2_norm
 
 
 def parameters(dtype=torch.float32):
