@@ -6,8 +6,9 @@ import pytest
 import torch
 from fairseq.optim import FP16Optimizer
 from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
-from fairseq_casrnn.patches.torch_adam import TorchAdamConfig
 from omegaconf import OmegaConf
+
+from fairseq_casrnn.optim.torch_adam import TorchAdamConfig
 
 METHODS = ("_sync_fp16_grads_to_fp32", "_sync_fp32_params_to_fp16", "zero_grad")
 
