@@ -107,6 +107,12 @@ def execute(command: list[str], limit: float) -> dict:
     return entry | {"blocks": blocks(out)}
 
 
+def compile_ahead(command: list[str], until: float) -> dict | None:
+    """:func:`execute`, with what time is left until then; None where it is none."""
+    left = until - time.monotonic()
+    return execute(command, left) if left > 1 else None
+
+
 def kill(process: subprocess.Popen) -> None:
     """Kill a process that :func:`execute` started, with all that it has started itself."""
     with contextlib.suppress(ProcessLookupError):
@@ -214,8 +220,8 @@ def check(report: Report, wanted: dict[str, list[Command]], deadline: float) -> 
                 return False
         for future in compiled:
             entry = future.result()
-            if entry["status"] != 0:
-                print(f"compiling: {entry}", file=sys.stderr)
+            if entry is None or entry["status"] != 0:
+                print(f"compiling: {entry or 'no time left'}", file=sys.stderr)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         stop_all()

@@ -210,7 +210,7 @@ def decode(d: Decode, weights, names, saved: Saved, gx, routed, plane, hop, feed
         "cell0": tables[names[0]],
         "cell": tables[names[-1]],
     }
-    arguments = pointers(arguments, "w_ih", "w_hh", "bias", "rows", "rows0")
+    arguments = pointers(arguments, "w_ih0", "w_ih", "w_hh", "bias", "rows", "rows0")
     module = kernels("decoder")
     launch(module.decode_forward, module.FORWARD, how, **arguments)
 

@@ -16,6 +16,7 @@ from fairseq_casrnn.recurrence import (
     decoding,
     triton_decoder_loop,
     triton_decoder_plan,
+    triton_decoder_steps,
     triton_loop,
 )
 from fairseq_casrnn.recurrence.attention import Layer, run_reference
@@ -149,6 +150,49 @@ def test_kernels_compile_for_a_gpu(case, compiled_only):  # noqa: F811
             assert all(k.metadata.launch_cooperative_grid for k in compiled_only)
             texts |= {k.asm["ptx"] for k in compiled_only}
         assert len(texts) == 2
+
+
+@every_family
+@pytest.mark.parametrize("input_feed", [True, False])
+def test_steps_compile_for_a_gpu(case, input_feed, compiled_only):  # noqa: F811
+    """Beam search needs one kernel, for any number of rows."""
+    decode, _ = without_feed(case, input_feed)
+    with torch.no_grad():
+        steps = triton_decoder_steps.Steps(decode, torch.tensor([0, 0, 1]), input_feed)
+        for order in ([2, 0, 0, 1], [1, 0]):
+            steps.step(torch.zeros(steps.hs.size(2), decode.embedded.size(-1)))
+            steps.reorder(torch.tensor(order))
+    assert [k.name for k in compiled_only] == ["decode_forward"] * 2
+    assert len({k.asm["ptx"] for k in compiled_only}) == 1
+
+
+def without_feed(case, input_feed):
+    """Soft routing aside, a problem in float32 whose bottom layer reads embeddings alone or not."""
+    decode, named = single(case, layers=2, dropout=False, soft=False)
+    bottom, width = decode.layers[0], decode.embedded.size(-1)
+    attention = bottom.attention
+    if not input_feed:
+        if attention is not None:
+            attention = attention[:, :width]
+        bottom = replace(bottom, weight_ih=bottom.weight_ih[:, :width], attention=attention)
+    return replace(decode, layers=[bottom, *decode.layers[1:]]), named
+
+
+@interpreted
+@every_family
+def test_steps_without_input_feeding(case):
+    """As with it, where the weights of what is fed are 0."""
+    decode, named = single(case, layers=2, dropout=False, soft=False)
+    width = decode.embedded.size(-1)
+    with torch.no_grad():
+        for name in ("weight_ih_l0", "attention_l0"):
+            if name in named:
+                named[name][:, width:] = 0
+        plain, _ = without_feed(case, input_feed=False)
+        steps = triton_decoder_steps.Steps(plain, None, input_feed=False)
+        out, alpha = run_reference(decode)
+        for t, embedded in enumerate(decode.embedded):
+            assert_close(steps.step(embedded), (out[t], alpha[t]), SMALL)
 
 
 def test_reasons_to_leave_it_to_eager(monkeypatch):
