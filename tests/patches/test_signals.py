@@ -5,8 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
+from fairseq import checkpoint_utils
+from fairseq_cli import train
 from torch.utils.data._utils import worker as loading
 
 from fairseq_casrnn.patches import install, signals
@@ -70,6 +73,29 @@ def test_the_process_that_waits_for_others_passes_the_signal_on(tmp_path):
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
     assert done.returncode == 138, done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("end_of_epoch", [False, True])
+def test_a_signal_in_the_middle_of_an_epoch(monkeypatch, end_of_epoch):
+    """It ends the training after the update; what belongs to an epoch's end is done first."""
+    saved = []
+    monkeypatch.setattr(signals, "_received", [int(signal.SIGTERM)])
+    monkeypatch.setattr(train, "validate_and_save", lambda *args: ([None], False))
+    monkeypatch.setattr(checkpoint_utils, "save_checkpoint", lambda *args: saved.append(args))
+    install.apply(p for p in TABLE if p.target == "fairseq_cli.train.validate_and_save")
+    options = SimpleNamespace(no_save=False, no_last_checkpoints=False)
+    cfg = SimpleNamespace(checkpoint=options)
+    trainer = SimpleNamespace(cfg=cfg, data_parallel_world_size=1, is_data_parallel_master=True)
+    trainer.get_num_updates = lambda: 7
+    update = (cfg, trainer, None, "epoch", ["valid"], end_of_epoch)
+    if end_of_epoch:
+        assert train.validate_and_save(*update) == ([None], False)
+        assert not saved
+        return
+    with pytest.raises(SystemExit) as stop:
+        train.validate_and_save(*update)
+    assert stop.value.code == 128 + signal.SIGTERM
+    assert saved == [(options, trainer, "epoch", None)]
 
 
 def test_handlers_of_others_are_left_alone():
