@@ -29,6 +29,14 @@ CHECK = Check("layer", "cas_lstm", (4, 3, 5), "float32")
 GOOD = Outcome(1e-7, "output", True, 0.1, [])
 
 
+@pytest.fixture(autouse=True)
+def _signals_as_before():
+    """The script's main takes SIGTERM, as a process of its own may."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 def rows(text):
     return [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
 
