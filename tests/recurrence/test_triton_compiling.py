@@ -216,7 +216,7 @@ def test_the_cross_entropy(dtype, compiled_only):
 def test_compiling_is_announced_once(compiled_only, messages, monkeypatch, tmp_path):
     """And not where the kernels are read from the disk."""
     knobs = importlib.import_module("triton").knobs
-    monkeypatch.setattr(knobs.cache, "dir", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     others = []
     listener = functools.partial(triton_compiling.compiled, lambda **given: others.append(given))
     monkeypatch.setattr(knobs.compilation, "listener", listener)
