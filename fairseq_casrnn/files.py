@@ -7,9 +7,25 @@ import errno
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TextIO
 
 from fairseq_casrnn.errors import UserError, printable
+
+
+def make_folder(folder: Path, out: Path) -> None:
+    """Make ``folder``, in or at what ``--out`` names, with those above it.
+
+    Raises:
+        UserError: it cannot be made, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise UserError(f"--out {out} is no folder to write to; give another")
 
 
 def check_writable(*paths: str | os.PathLike | None) -> None:

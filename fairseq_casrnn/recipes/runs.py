@@ -6,13 +6,13 @@ the training has come to its end, ``finished``, the options that it ended with.
 
 from __future__ import annotations
 
-import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 import fairseq_casrnn
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import make_folder
 from fairseq_casrnn.recipes.identity import checksum_of_training_data, identity
 from fairseq_casrnn.recipes.programs import Programs
 
@@ -70,7 +70,7 @@ class Run:
         before = text(finished) if finished.is_file() else ""
         if before == wanted and finished.is_file():
             return print(f"{title} is finished: {self.folder}", flush=True)
-        self._make_folder()
+        make_folder(self.folder, self.out)
         # While a longer training goes on, the run is no longer a finished one.
         finished.unlink(missing_ok=True)
         kept.write_text(f"{own}\n", "utf-8", "surrogateescape")
@@ -86,15 +86,6 @@ class Run:
         if (self.folder / "checkpoint_last.pt").is_file() and not self._trained():
             print(f"{title} had nothing left to train: {why_nothing_left(log, logged)}", flush=True)
         finished.write_text(f"{wanted}\n", "utf-8", "surrogateescape")
-
-    def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            writable = os.access(self.folder, os.W_OK)
-        except OSError:
-            writable = False
-        if not writable:
-            raise UserError(f"--out {self.out} is no folder to write to; give another")
 
     def _trained(self) -> bool:
         """Whether there is a checkpoint that this training wrote.

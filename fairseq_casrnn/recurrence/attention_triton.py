@@ -12,15 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention import Decode, Layer
+from .attention_eager import unmix
 from .cpp import param_grads
 from .eager import check_backward, keeps_graph, without_autocast
 from .inputs import kept, wants_gradient
-from .triton_decoder_loop import Saved, backward, dense, forward, gather_weights, named
+from .triton_decoder_loop import Saved, backward, dense, forward, gather_weights
 from .triton_decoder_plan import tiling
 from .triton_failures import stop
 from .triton_loop import why_not
 from .triton_plan import chip, interpreting, meets
-from .triton_steps import on_its_device
 
 Maybe = Tensor | None
 
@@ -64,25 +64,19 @@ def run(d: Decode) -> tuple[Tensor, Tensor]:
     cells = [layer.cell for layer in d.layers]
     if wants_gradient(*given, *tensors):
         return _Decode.apply(cells, constants, *given, *tensors)
-    saved, _, _ = start(dense(d), keep=False)
+    saved = run_forward(dense(d), keep=False)
     return saved.fed, saved.alphas.to(d.h0.dtype)
 
 
-@on_its_device
-def run_forward(first: Tensor, d: Decode, keep: bool):
-    """The forward loop with what it reads: ``(saved, weights, names)``."""
+def run_forward(d: Decode, keep: bool) -> Saved:
+    """The products with the embeddings, then the loop."""
     embed_dim = d.embedded.size(-1)
     weights, names = gather_weights(d.layers, embed_dim)
     bottom, routed = d.layers[0], None
     gx = F.linear(d.embedded, bottom.weight_ih[:, :embed_dim], bottom.bias)
     if bottom.attention is not None:
         routed = F.linear(d.embedded, bottom.attention[:, :embed_dim])
-    return forward(d, weights, names, gx, routed, keep), weights, names
-
-
-def start(d: Decode, keep: bool):
-    """:func:`run_forward` on the device of ``d``."""
-    return run_forward(d.h0, d, keep)
+    return forward(d, weights, names, gx, routed, keep)
 
 
 class _Decode(torch.autograd.Function):
@@ -92,7 +86,7 @@ class _Decode(torch.autograd.Function):
             Decode(unflatten(cells, tensors), embedded, h0, c0, keys, values, constants[0],
                    weight_out, *constants[1:])
         )  # fmt: skip
-        saved, _, _ = start(d, keep=True)
+        saved = run_forward(d, keep=True)
         ctx.cells = cells
         ctx.save_for_backward(
             *saved, embedded, h0, c0, d.keys, d.values, weight_out,
@@ -110,11 +104,10 @@ class _Decode(torch.autograd.Function):
         embedded, h0, c0, keys, values, weight_out, *rest = ctx.saved_tensors[count:]
         layers = unflatten(ctx.cells, rest[3:])
         d = Decode(layers, embedded, h0, c0, keys, values, None, weight_out, *rest[:3])
-        return None, None, *run_backward(h0, d, saved, grad_out, grad_alphas)
+        return None, None, *run_backward(d, saved, grad_out, grad_alphas)
 
 
-@on_its_device
-def run_backward(first: Tensor, d: Decode, saved: Saved, grad_out, grad_alphas) -> list[Maybe]:
+def run_backward(d: Decode, saved: Saved, grad_out, grad_alphas) -> list[Maybe]:
     """Gradients of embedded, h0, c0, keys, values, weight_out and the layers' parameters."""
     layers, dtype = d.layers, d.h0.dtype
     weights, names = gather_weights(layers, d.embedded.size(-1))
@@ -140,7 +133,8 @@ def run_backward(first: Tensor, d: Decode, saved: Saved, grad_out, grad_alphas) 
         d_gates = d_gates.flatten(0, 1)
         d_scores = None
         if layer.attention is not None:
-            d_scores = unmixed(d_mixture, mixture, d.temperature).to(dtype).flatten(0, 1)
+            d_weights = None if d_mixture is None else d_mixture.sum(-3)  # of all tiles of units
+            d_scores = unmix(d_weights, mixture, d.temperature).to(dtype).flatten(0, 1)
         x = saved.hs[k - 1, 1:] if saved.ups is None else saved.ups[k - 1]
         x = (d.embedded, saved.fed) if k == 0 else (x,)
         if k == 0:
@@ -151,7 +145,7 @@ def run_backward(first: Tensor, d: Decode, saved: Saved, grad_out, grad_alphas) 
             d_embedded = d_embedded.view_as(d.embedded)
         d_params = ()
         if layer.params:
-            _, rows = named(layer)
+            rows = weights.rows0 if k == 0 else weights.rows[k - 1]
             d_params = param_grads(layer.cell, d_rows.sum((0, 1)), rows, layer.params)
         tensors += [
             input_grad(d_gates, x, layer.weight_ih),
@@ -183,12 +177,3 @@ def input_grad(d: Tensor, inputs: tuple[Tensor, ...], weight: Tensor) -> Tensor:
     torch.mm(d.t(), inputs[0].flatten(0, 1), out=out[:, :first])
     torch.mm(d[batch:].t(), inputs[1][:-1].flatten(0, 1), out=out[:, first:])
     return out
-
-
-def unmixed(parts: Maybe, mixture: Tensor, temperature: Maybe) -> Tensor:
-    """Gradients ``(T, B, S)`` of the scores; see :func:`.attention_eager.unmix`."""
-    if temperature is None:
-        return torch.zeros_like(mixture)
-    d_mixture = parts.sum(-3)
-    inner = (d_mixture * mixture).sum(-1, keepdim=True)
-    return mixture * (d_mixture - inner) / temperature.to(mixture.dtype)

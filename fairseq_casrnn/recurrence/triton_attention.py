@@ -113,8 +113,7 @@ def attend(
 
 @triton.jit
 def attend_backward(
-    d_context, keys, values, source, alphas, grad_alphas, d_scores, step, d_query, first, batch,
-    span,
+    d_context, keys, values, alphas, grad_alphas, d_scores, step, d_query, first, batch, span,
     size: tl.constexpr, ROWS: tl.constexpr, RB: tl.constexpr, SPAN: tl.constexpr,
     CHUNK: tl.constexpr,
 ):  # fmt: skip
@@ -128,7 +127,7 @@ def attend_backward(
     if grad_alphas is not None:
         grad_alphas += step
     for begin in range(tl.program_id(1) * RB, ROWS, tl.num_programs(1) * RB):
-        row, ok, sentence = rows_of(source, first, batch, ROWS, begin, RB)
+        row, ok, sentence = rows_of(None, first, batch, ROWS, begin, RB)
         total = tl.zeros((RB,), alphas.dtype.element_ty)
         for s in range(0, span, SPAN):
             position = s + tl.arange(0, SPAN)

@@ -119,13 +119,13 @@ def decode_forward(
                 )  # fmt: skip
                 met = after(count, met, PHASE)
             if PHASE == ALL or PHASE == 3:
-                total = (tl.zeros((ROWS, UNITS), states.dtype.element_ty),)
+                total = tl.zeros((ROWS, UNITS), states.dtype.element_ty)
                 total = accumulate(
-                    total, top + row * size, inside, w_out, unit, size, out_stride, size, 1,
+                    total, top + row * size, inside, w_out, unit, size, out_stride, size,
                     min(DEPTH, 64), FACTOR, PRECISION,
                 )  # fmt: skip
                 c = tl.load(context + here, mask=mask, other=0.0, cache_modifier=".cg")
-                out = tanh(total[0] + c).to(fed.dtype.element_ty)
+                out = tanh(total + c).to(fed.dtype.element_ty)
                 if drop_out is not None:
                     tl.store(outs + now * size + here, out, mask=mask)
                     kept = out.to(states.dtype.element_ty)
@@ -138,7 +138,7 @@ def decode_forward(
 def decode_backward(
     w_ih0, w_hh0, rows0, attention0, gates0, inner0, mixture0, d_gates0, d_products0, d_rows0,
     d_mixture0, w_ih, w_hh, rows, attention, gates, inner, mixture, d_gates, d_products, d_rows,
-    d_mixture, hs, states, outs, drop_layers, drop_out, keys, values, source, alphas, w_out,
+    d_mixture, hs, states, outs, drop_layers, drop_out, keys, values, alphas, w_out,
     temperature, grad_out, grad_alphas, d_states, d_pre, d_scores, d_query, d_up, count,
     batch, span, steps, layers, begin, end, first, last,
     size: tl.constexpr, stride: tl.constexpr, out_stride: tl.constexpr, LOWER: tl.constexpr,
@@ -198,7 +198,7 @@ def decode_backward(
                 met = after(count, met, PHASE)
             if PHASE == ALL or PHASE == 1:
                 attend_backward(
-                    d_pre + now * size, keys, values, source, alphas, grad_alphas, d_scores,
+                    d_pre + now * size, keys, values, alphas, grad_alphas, d_scores,
                     now * span, d_query,
                     tile * ROWS, batch, span, size, ROWS, RB, SPAN, CHUNK,
                 )  # fmt: skip

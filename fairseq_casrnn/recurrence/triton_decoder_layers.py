@@ -35,12 +35,11 @@ def mixture_weights(
     A softmax at ``temperature``, or without it 1 for the highest score.
     """
     wide = like.dtype.element_ty
-    scores = (tl.zeros((ROWS, WAYS), wide),)
+    scores = tl.zeros((ROWS, WAYS), wide)
     if FEED:
         scores = accumulate(
-            scores, x, has_x, attention, ways, CELLS, stride, size, 1, DEPTH, FACTOR, PRECISION
+            scores, x, has_x, attention, ways, CELLS, stride, size, DEPTH, FACTOR, PRECISION
         )
-    scores = scores[0]
     if routed is not None:
         scores += tl.load(routed + ways, mask=inside & (ways < CELLS), other=0.0).to(wide)
     scores = tl.where(ways < CELLS, scores, float("-inf"))

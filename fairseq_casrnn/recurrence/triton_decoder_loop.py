@@ -255,10 +255,8 @@ def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, ret
     if bottom.inner_blocks:
         d_products0 = hs.new_empty(steps, batch, bottom.hh_blocks * size)
         d_products = hs.new_empty(depth - 1, steps, batch, above.hh_blocks * size)
-    learned0, learned = (
-        trained(name, rows if rows is None else rows.reshape(-1, *rows.shape[-2:])[0])
-        for name, rows in ((names[0], weights.rows0), (names[-1], weights.rows))
-    )
+    learned0 = trained(names[0], weights.rows0)
+    learned = trained(names[-1], None if weights.rows is None else weights.rows[0])
     grads = Grads(
         gates0=d_gates0,
         gates=d_gates,
@@ -280,7 +278,6 @@ def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, ret
     arguments |= {
         "outs": saved.outs,
         "alphas": saved.alphas,
-        "source": None,
         "grad_out": contiguous(grad_out),
         "grad_alphas": contiguous(grad_alphas),
         "d_query": new(batch, size),

@@ -65,7 +65,7 @@ def launch(kernel, phases: tuple[str, ...], how: Tiling, **arguments):
     Raises:
         RefusedError: the programs do not fit on the GPU at the same time.
     """
-    backwards, layers, steps = "bottom" in phases[-1], arguments["layers"], arguments["steps"]
+    backwards, layers, steps = phases[-1] == "bottom", arguments["layers"], arguments["steps"]
     if interpreting():
         arguments["count"] = None
         for t in reversed(range(steps)) if backwards else range(steps):
@@ -75,10 +75,12 @@ def launch(kernel, phases: tuple[str, ...], how: Tiling, **arguments):
                     **arguments, begin=t, end=t + 1, first=between[0], last=between[1], PHASE=phase
                 )
         return
-    arguments["count"] = zeros(how.grid[0] * kernels("decoder").APART.value, arguments["hs"].device)
+    tensor = arguments["hs"]
+    arguments["count"] = zeros(how.grid[0] * kernels("decoder").APART.value, tensor.device)
     options = {"PHASE": -1, "num_warps": WARPS, "num_stages": STAGES}
     steps = {"begin": 0, "end": steps, "first": 1, "last": layers}
-    launch_together(kernel, how.grid, **arguments, **steps, **options)
+    with torch.cuda.device_of(tensor):  # there may be several GPUs
+        launch_together(kernel, how.grid, **arguments, **steps, **options)
 
 
 def order(phases: tuple[str, ...], layers: int, backwards: bool):

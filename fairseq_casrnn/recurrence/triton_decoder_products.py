@@ -13,15 +13,15 @@ from .triton_products import factor, multiply
 
 @triton.jit
 def accumulate(
-    totals, x, inside, weight, unit, bound, stride: tl.constexpr, size: tl.constexpr,
-    COUNT: tl.constexpr, DEPTH: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
+    total, x, inside, weight, unit, bound, stride: tl.constexpr, size: tl.constexpr,
+    DEPTH: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Adds x Wᵀ to the COUNT ``totals``, one for each block of W.
+    """``total`` plus x Wᵀ.
 
     Args:
         x: pointers ``(ROWS, 1)`` to rows of ``size``, which other programs wrote.
-        weight: ``(COUNT*size, size)``, rows ``stride`` apart.
-        unit, bound: the rows of each block, and how many there are.
+        weight: ``(bound, size)``, rows ``stride`` apart.
+        unit: the rows of weight that are multiplied.
     """
     for k in range(0, size, DEPTH):
         depth = k + tl.arange(0, DEPTH)
@@ -29,16 +29,12 @@ def accumulate(
         a = tl.load(x + across, mask=inside & (across < size), other=0.0, cache_modifier=".cg")
         a = factor(a, FACTOR, PRECISION)
         mask = (along < size) & (unit < bound)
-        sums = ()
-        for n in tl.static_range(COUNT):
-            w = tl.load(weight + (n * size + unit) * stride + along, mask=mask, other=0.0)
-            total = tl.dot(
-                a, factor(w, FACTOR, PRECISION), totals[n],
-                input_precision=PRECISION, out_dtype=totals[n].dtype,
-            )  # fmt: skip
-            sums = sums + (total,)
-        totals = sums
-    return totals
+        w = tl.load(weight + unit * stride + along, mask=mask, other=0.0)
+        total = tl.dot(
+            a, factor(w, FACTOR, PRECISION), total,
+            input_precision=PRECISION, out_dtype=total.dtype,
+        )  # fmt: skip
+    return total
 
 
 @triton.jit

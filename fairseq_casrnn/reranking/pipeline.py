@@ -11,6 +11,7 @@ from pathlib import Path
 import fairseq_casrnn
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_translation import languages
+from fairseq_casrnn.files import make_folder
 from fairseq_casrnn.recipes.identity import checksum, contents
 from fairseq_casrnn.recipes.programs import Programs, python
 from fairseq_casrnn.reranking.prepare import units
@@ -86,13 +87,7 @@ def models(args: argparse.Namespace, kind: str) -> list[Path]:
 
 def keep_setting(args: argparse.Namespace) -> None:
     """Make ``--out``. Raises UserError where it holds lists of another model or other data."""
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-        writable = os.access(args.out, os.W_OK)
-    except OSError:
-        writable = False
-    if not writable:
-        raise UserError(f"--out {args.out} is no folder to write to; give another")
+    make_folder(args.out, args.out)
     binarised = args.data / "data-bin"
     read = [
         path for name in ("dict", "valid", "test") for path in sorted(binarised.glob(f"{name}.*"))

@@ -232,26 +232,35 @@ def test_more_tiles_than_one_in_a_sequence(name, weights, monkeypatch):
 
 
 def at_the_same_time(kernel, plan, /, backwards=False, **arguments):
-    """In place of ``launch``: the interpreter runs each program in a process of its own."""
+    """In place of ``launch``, for :func:`interpret_together`."""
+    arguments |= plan.tiles | {"count": triton_plan.counters(plan, arguments["gates"])}
+    arguments |= {"begin": 0, "end": arguments["steps"], "BARRIER": True}
+    interpret_together(kernel, plan.grid, arguments, seconds=120)
+
+
+def interpret_together(kernel, grid, arguments, seconds):
+    """The interpreter runs each program of a launch in a process of its own.
+
+    One that waits for ever is killed after ``seconds``.
+    """
     from triton.runtime.interpreter import GridExecutor, interpreter_builder
 
-    arguments |= plan.tiles | {"count": triton_plan.counters(plan, arguments["gates"])}
     for value in arguments.values():
         if isinstance(value, torch.Tensor):
             value.share_memory_()
     children = []
     set_dim, set_idx = interpreter_builder.set_grid_dim, interpreter_builder.set_grid_idx
-    for x, y in itertools.product(*map(range, plan.grid)):
+    for x, y in itertools.product(*map(range, grid)):
         child = os.fork()
         if child:
             children.append(child)
             continue
         try:
-            signal.alarm(120)  # a program that waits for ever is killed
-            interpreter_builder.set_grid_dim = lambda *_: set_dim(*plan.grid, 1)
+            signal.alarm(seconds)
+            interpreter_builder.set_grid_dim = lambda *_: set_dim(*grid, 1)
             interpreter_builder.set_grid_idx = lambda *_, x=x, y=y: set_idx(x, y, 0)
             GridExecutor._restore_args_dev = lambda *_: None  # written in place
-            kernel[1, 1](**arguments, begin=0, end=arguments["steps"], BARRIER=True)
+            kernel[1, 1](**arguments)
             os._exit(0)
         except BaseException:
             traceback.print_exc()

@@ -1,9 +1,5 @@
 """The decoder's kernels of the engine triton, beside what models/test_decoder_loop.py tests."""
 
-import itertools
-import os
-import signal
-import traceback
 from dataclasses import replace
 
 import pytest
@@ -22,7 +18,7 @@ from fairseq_casrnn.recurrence import (
 from fairseq_casrnn.recurrence.attention import Layer, run_reference
 from fairseq_casrnn.recurrence.triton_plan import RefusedError
 
-from .test_triton import INTERPRETING
+from .test_triton import INTERPRETING, interpret_together
 from .test_triton_compiling import compiled_only  # noqa: F401
 
 interpreted = pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")
@@ -46,31 +42,9 @@ def agrees(decode, named, tolerance=SMALL):
 
 def together(kernel, grid, /, **arguments):
     """In place of ``launch_together``: each program is interpreted in a process of its own."""
-    from triton.runtime.interpreter import GridExecutor, interpreter_builder
-
     options = ("num_warps", "num_stages")
     arguments = {name: value for name, value in arguments.items() if name not in options}
-    for value in arguments.values():
-        if isinstance(value, torch.Tensor):
-            value.share_memory_()
-    children = []
-    set_dim, set_idx = interpreter_builder.set_grid_dim, interpreter_builder.set_grid_idx
-    for x, y in itertools.product(*map(range, grid)):
-        child = os.fork()
-        if child:
-            children.append(child)
-            continue
-        try:
-            signal.alarm(200)  # a program that waits for ever is killed
-            interpreter_builder.set_grid_dim = lambda *_: set_dim(*grid, 1)
-            interpreter_builder.set_grid_idx = lambda *_, x=x, y=y: set_idx(x, y, 0)
-            GridExecutor._restore_args_dev = lambda *_: None  # written in place
-            kernel[1, 1](**arguments)
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
+    interpret_together(kernel, grid, arguments, seconds=200)
 
 
 @interpreted
