@@ -91,7 +91,8 @@ def checks(sizes=SIZES, timed=TIMED) -> list[Check]:
             if (kernel, dtype) != ("whole", "float64"):  # there is none
                 found += [Check("layer", case, sizes, dtype, kernel) for case in problems.CASES]
     for dtype in DTYPES:
-        found += [Check("decoder", case, sizes, dtype) for case in problems.CASES]
+        for kind in ("decoder", "beam"):
+            found += [Check(kind, case, sizes, dtype) for case in problems.CASES]
         found.append(Check("sentence_state", "", sizes, dtype))
         found.append(Check("loss", "", sizes, dtype))
     return found

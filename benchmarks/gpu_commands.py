@@ -75,11 +75,12 @@ def language_models(data: str | None, out: Path, tiny: bool) -> list[Command]:
     return [Command(line, [[*line, "--rounds", "1"]]) for line in lines]
 
 
-def sentence_encoders(data: str | None, out: Path, tiny: bool) -> list[Command]:
+def sentence_state(data: str | None, out: Path, tiny: bool) -> list[Command]:
     """The sentence-state LSTM beside a bidirectional nn.LSTM of two layers."""
-    line = ["sentence_encoders", "--out", str(out), "--threads", "8", "--rounds", "7"]
+    line = ["sentence_state", "--threads", "8", "--rounds", "9"]
     if tiny:
-        line += ["--rounds", "1", "--batch-size", "2", "--hidden-size", "4", "--steps", "2"]
+        line = ["sentence_state", "--rounds", "1", "--batch-size", "2", "--hidden-size", "4"]
+        line += ["--steps", "2", "--lengths", "3"]
     return [Command(line, [[*line, "--rounds", "1"]])]
 
 
@@ -99,7 +100,7 @@ SECTIONS = {
     "layers": layers,
     "translation": translation,
     "language_models": language_models,
-    "sentence_encoders": sentence_encoders,
+    "sentence_state": sentence_state,
     "cold_start": cold_start,
 }
 WITH_FAIRSEQ = {"translation", "language_models", "cold_start"}

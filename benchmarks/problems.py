@@ -1,4 +1,4 @@
-"""What :mod:`agreement` checks: a layer, a decoder, a sentence-state LSTM, a loss.
+"""What :mod:`agreement` checks: layer, decoder, its beam search, sentence-state LSTM, loss.
 
 Each function ``(case, H, B, T, device, dtype)`` draws inputs and parameters, rounded to ``dtype``,
 and gives a function of an engine's name, which computes outputs and all gradients, by name;
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fairseq_casrnn import layers
 from fairseq_casrnn.recurrence import cross_entropy as loss_engine
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import Decode, Layer
+from fairseq_casrnn.recurrence.attention import Decode, Layer, run_reference
 
 CASES = {
     "stacked_lstm": ("stacked_lstm", {}),
@@ -97,14 +97,69 @@ def layer(case: str, size: int, batch: int, steps: int, device: str, dtype) -> P
 
 def decoder(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:
     """Two layers with attention to a source, input feeding and dropout."""
+    stack, tensors, fixed = decoding_inputs(case, size, batch, steps, device, dtype)
+
+    def dropped(*shape):
+        return ((torch.rand(shape) > 0.3) / 0.7).to(device, dtype)
+
+    drops = dropped(DEPTH - 1, steps, batch, size), dropped(steps, batch, size)
+
+    def compute(engine):
+        module = copy_for(engine, stack)
+        leaves = {name: leaf(tensor, engine) for name, tensor in tensors.items()}
+        layer, out = (drop.to(leaves["embedded"].dtype) for drop in drops)
+        given = {"c0": None, **leaves, **fixed, "drop_layers": layer, "drop_out": out}
+        out, alpha = decoding.run(engine, Decode(parts_of(module), **given))
+        named = {**leaves, **dict(module.named_parameters())}
+        return gradients({"output": out, "attention": alpha}, named)
+
+    return compute
+
+
+def beam(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:
+    """The same step by step, each step continuing random rows of the one before; the last step."""
+    stack, tensors, fixed = decoding_inputs(case, size, batch, steps, device, dtype)
+    orders = [torch.randint(batch, (batch,)) for _ in range(steps - 1)]
+    lines = [torch.arange(batch)]  # the rows that the last step's rows come from, at every step
+    for order in reversed(orders):
+        lines.insert(0, order[lines[0]])
+    lines = torch.stack(lines).to(device)
+
+    @torch.no_grad()
+    def compute(engine):
+        parts = parts_of(copy_for(engine, stack))
+        given = {name: leaf(tensor, engine) for name, tensor in tensors.items()}
+        given = {"c0": None, **given, **fixed}
+        if engine == "reference":
+            rows = {"embedded": given["embedded"].gather(1, along(lines, given["embedded"]))}
+            rows |= {name: given[name][lines[0]] for name in ("keys", "values", "mask")}
+            rows |= {name: given[name][:, lines[0]] for name in ("h0", "c0") if name in tensors}
+            out, alpha = (found[-1] for found in run_reference(Decode(parts, **given | rows)))
+        else:
+            searched = decoding.steps(engine, Decode(parts, **given), None, input_feed=True)
+            if searched is None:
+                return None
+            for embedded, order in zip(given["embedded"], [*orders, None], strict=True):
+                out, alpha = searched.step(embedded)
+                if order is not None:
+                    searched.reorder(order.to(device))
+        return {"output": out.clone(), "attention": alpha}
+
+    return compute
+
+
+def along(rows: Tensor, tensor: Tensor) -> Tensor:
+    """``rows`` (T, B) as an index for ``gather`` along the second dimension of (T, B, E)."""
+    return rows.unsqueeze(-1).expand_as(tensor)
+
+
+def decoding_inputs(case: str, size: int, batch: int, steps: int, device: str, dtype):
+    """A stack, what has gradients and what has none, for a decoder without dropout."""
     stack = stack_of(case, 2 * size, size, device, dtype)
     source = steps + 2
 
     def rand(*shape):
         return torch.randn(shape).to(device, dtype)
-
-    def dropped(*shape):
-        return ((torch.rand(shape) > 0.3) / 0.7).to(device, dtype)
 
     state = (DEPTH, batch, size)
     tensors = {"embedded": rand(steps, batch, size), "h0": rand(*state)}
@@ -112,32 +167,19 @@ def decoder(case: str, size: int, batch: int, steps: int, device: str, dtype) ->
     tensors |= {"weight_out": rand(size, size) / size**0.5}
     if stack.has_cell:
         tensors["c0"] = rand(*state)
-    drops = dropped(DEPTH - 1, steps, batch, size), dropped(steps, batch, size)
     positions = torch.arange(source, device=device)
     mask = positions >= lengths_of(batch, source, device).unsqueeze(1)
     temperature = torch.tensor(0.7, device=device) if stack.cells[0].routes else None
+    return stack, tensors, {"mask": mask, "temperature": temperature}
 
-    def compute(engine):
-        module = copy_for(engine, stack)
-        leaves = {name: leaf(tensor, engine) for name, tensor in tensors.items()}
-        parts = []
-        for k, cell in enumerate(module.cells):
-            *weights, params = module.layer_parameters(k)
-            parts.append(Layer(cell, *weights, params, getattr(module, f"attention_l{k}", None)))
-        dtypes = [drop.to(leaves["embedded"].dtype) for drop in drops]
-        problem = Decode(
-            parts,
-            mask=mask,
-            drop_layers=dtypes[0],
-            drop_out=dtypes[1],
-            temperature=temperature,
-            **{"c0": None, **leaves},
-        )
-        out, alpha = decoding.run(engine, problem)
-        named = {**leaves, **dict(module.named_parameters())}
-        return gradients({"output": out, "attention": alpha}, named)
 
-    return compute
+def parts_of(module: nn.Module) -> list[Layer]:
+    """A stack's layers as the decoder's loop takes them."""
+    parts = []
+    for k, cell in enumerate(module.cells):
+        *weights, params = module.layer_parameters(k)
+        parts.append(Layer(cell, *weights, params, getattr(module, f"attention_l{k}", None)))
+    return parts
 
 
 def sentence_state(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:

@@ -51,6 +51,16 @@ def test_an_engine_agrees(kind, case):
         assert outcome.messages == []
 
 
+@pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="eager has no steps of its own")
+@pytest.mark.parametrize("case", problems.CASES)
+def test_beam_search_agrees(case):
+    outcome = agreement.run(Check("beam", case, (4, 3, 5), "float32"), "cpu", "cpp")
+    if problems.CASES[case][0] == "second_order_lstm":
+        assert outcome is None  # the C++ steps route hard
+    else:
+        assert outcome.error <= 5e-6
+
+
 def test_a_sentence_state_lstm_agrees():
     outcome = agreement.run(Check("sentence_state", "", (4, 3, 5), "float32"), "cpu", "eager")
     assert outcome.error <= 5e-6
@@ -66,7 +76,7 @@ def test_the_loss_agrees():
 
 def test_every_cell_and_dtype_is_checked():
     found = agreement.checks()
-    for kind in ("layer", "decoder"):
+    for kind in ("layer", "decoder", "beam"):
         pairs = {(c.case, c.dtype) for c in found if c.kind == kind}
         assert len(pairs) == len(problems.CASES) * len(agreement.DTYPES)
     assert {c.kernel for c in found if c.kind == "layer"} == {"whole", "steps"}
@@ -238,10 +248,10 @@ def test_sections(scripts, tmp_path):
     assert "agreement" in [command[0] for command in scripts.found[:-1]]
     written = json.loads((tmp_path / "gpu.json").read_text())
     assert list(written["sections"]) == ["check", "layers"]
-    scripts.run("--sections", "sentence_encoders")  # the others are kept
+    scripts.run("--sections", "sentence_state")  # the others are kept
     text = (tmp_path / "README.md").read_text()
     titles = [line for line in text.splitlines() if line.startswith("## ")]
-    assert titles == ["## agreement", "## recurrent_layers", "## sentence_encoders"]
+    assert titles == ["## agreement", "## recurrent_layers", "## sentence_state"]
     written["setting"]["torch"] = "1.0"
     (tmp_path / "gpu.json").write_text(json.dumps(written))
     scripts.run("--sections", "layers")  # of another torch they are not
@@ -260,10 +270,10 @@ def test_nothing_is_timed_after_a_wrong_kernel(scripts, tmp_path):
 
 def test_a_failure_does_not_end_the_others(scripts, tmp_path):
     scripts.status["recurrent_layers"] = "killed after 120 s"
-    scripts.run("--sections", "layers,sentence_encoders")
+    scripts.run("--sections", "layers,sentence_state")
     text = (tmp_path / "README.md").read_text()
     assert "**Status: killed after 120 s**" in text
-    assert "## sentence_encoders" in text
+    assert "## sentence_state" in text
 
 
 def test_a_budget_that_is_used_up(scripts, tmp_path):

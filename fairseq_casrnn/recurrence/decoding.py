@@ -55,7 +55,7 @@ def steps(engine: str | None, d: Decode, source: Tensor | None, input_feed: bool
     if torch.is_grad_enabled() or autocast(device) or not _readable(d):
         return None
     name = engine_name(engine, device)
-    if name == "cpp" and attention_cpp.supports(d):
+    if name == "cpp" and d.temperature is None and attention_cpp.supports(d):
         return attention_cpp.Steps(d, source, input_feed)
     if name == "triton" and attention_triton.why_unsupported(d) is None:
         return triton_decoder_steps.Steps(d, source, input_feed)
