@@ -7,16 +7,14 @@ the cache. Ensembles and temperatures other than 1 are left to fairseq.
 
 from __future__ import annotations
 
-from .beam_search import compiled
-
 
 def forward_decoder(original, self, tokens, encoder_outs, incremental_states, temperature=1.0):
-    """``EnsembleModel.forward_decoder``, where the compiled engine is the default."""
+    """``EnsembleModel.forward_decoder`` for one of this package's models, without copies."""
     from fairseq_casrnn.models.unchanged import is_usual
 
     usual = is_usual(self.single_model)
     alone = self.models_size == 1 and self.has_incremental_states() and temperature == 1.0
-    if not (usual and alone and compiled()):
+    if not (usual and alone):
         return original(self, tokens, encoder_outs, incremental_states, temperature)
     decoder = self.single_model.decoder
     source = encoder_outs[0] if self.has_encoder() else None

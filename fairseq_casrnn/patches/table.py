@@ -239,6 +239,9 @@ copyreg.dispatch_table
     fix call patches.pickling.register_choices
         fairseq's types of choices, which all have one name, can be pickled
 # Speed.
+fairseq.sequence_generator.SequenceGenerator._generate
+    speed around patches.beam_loop.generate
+        beam search takes a third of the operations a step, and waits for a GPU once a step
 fairseq.search.BeamSearch.step
     speed around patches.beam_search.step in programs
         candidates are chosen in one pass over the scores

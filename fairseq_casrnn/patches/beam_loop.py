@@ -1,0 +1,243 @@
+"""fairseq's beam search with few operations a step and one look at what has been found.
+
+``SequenceGenerator._generate`` copies all hypotheses, their scores and their attention at every
+step, waits for the GPU three times a step and takes the finished hypotheses apart one by one. For
+a small model on a GPU this is most of the time. Here each step only notes which hypothesis every
+row continues, with which token; the hypotheses are put together at the end, all at once. What is
+chosen, and its scores, are the same.
+
+B sentences, K hypotheses of each (the beam), V words. The rows of a step are B·K hypotheses; after
+sentences are finished there are fewer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairseq_casrnn.errors import UserError
+
+
+def generate(original, self, sample, prefix_tokens=None, constraints=None, bos_token=None):
+    """``SequenceGenerator._generate``, for plain beam search with models of this package."""
+    asked = prefix_tokens is not None or constraints is not None
+    longest = None if asked or not is_plain(self, sample) else longest_output(self, sample)
+    if longest is None or longest < self.min_len:  # of which fairseq complains
+        return original(
+            self, sample, prefix_tokens=prefix_tokens, constraints=constraints, bos_token=bos_token
+        )
+    steps = list(search(self, sample["net_input"], longest, bos_token))
+    return collect(self, steps, len(sample["net_input"]["src_tokens"]))
+
+
+def is_plain(generator, sample) -> bool:
+    """Whether the search is nothing but beam search, and all models are this package's."""
+    from fairseq.search import BeamSearch
+
+    from fairseq_casrnn.models.unchanged import is_usual
+
+    ensemble = generator.model
+    return (
+        type(generator.search) is BeamSearch
+        and generator.lm_model is None
+        and generator.repeat_ngram_blocker is None
+        and generator.token_indices_to_suppress is None
+        and not generator.match_source_len
+        and "src_tokens" in sample["net_input"]
+        and ensemble.has_encoder()
+        and ensemble.has_incremental_states()
+        and all(is_usual(model) for model in ensemble.models)
+    )
+
+
+def longest_output(generator, sample) -> int:
+    """How many tokens a hypothesis may have before its </s>."""
+    wanted = generator.max_len_a * sample["net_input"]["src_tokens"].size(1) + generator.max_len_b
+    return min(int(wanted), generator.max_len - 1)
+
+
+@dataclass
+class Step:
+    """What a step of the search has found.
+
+    Attributes:
+        sentences: ``(B,)``, the numbers of the sentences that the step's rows are of.
+        attention: ``(B*K, S)`` of each row, or None.
+        ended, ended_rows, ended_scores: ``(B, K)``, of the best candidates which end here, the
+            rows that they continue, and their sums of log-probabilities.
+        parents, tokens, scores: ``(B'*K,)`` for each row of the next step, the row of this one that
+            it continues, its new token and its sum of log-probabilities; None in the last step.
+    """
+
+    sentences: Tensor
+    attention: Tensor | None
+    ended: Tensor
+    ended_rows: Tensor
+    ended_scores: Tensor
+    parents: Tensor | None = None
+    tokens: Tensor | None = None
+    scores: Tensor | None = None
+
+
+def search(generator, net_input, longest: int, bos_token: int | None):
+    """Yield a :class:`Step` for every token, until all sentences are finished."""
+    model, beam, eos = generator.model, generator.beam_size, generator.eos
+    source = net_input["src_tokens"]
+    batch, device = len(source), source.device
+    states = [{} for _ in range(model.models_size)]
+    order = torch.arange(batch * beam, device=device).div(beam, rounding_mode="floor")
+    encoded = model.reorder_encoder_out(model.forward_encoder(net_input), order)
+    sentences = torch.arange(batch)
+    tokens = source.new_full((batch * beam, 1), eos if bos_token is None else bos_token)
+    ranks = torch.arange(2 * beam, device=device)
+    starts = torch.arange(0, batch * beam, beam, device=device).unsqueeze(1)
+    ignored = torch.zeros(batch, beam, dtype=torch.bool, device=device)
+    collected = torch.zeros(batch, dtype=torch.long, device=device)
+    scores, lowest = None, source.new_full((), -math.inf, dtype=torch.float32)
+    for t in range(longest + 1):
+        lprobs, attention = model.forward_decoder(tokens, encoded, states, generator.temperature)
+        lprobs = penalise(generator, lprobs.float(), t, longest, lowest)
+        lprobs = lprobs.view(batch, -1, generator.vocab_size)
+        if scores is not None:  # fairseq's step reads the last of all steps' scores
+            scores = scores.view(batch, beam, 1).expand(-1, -1, t)
+        found, words, beams = generator.search.step(t, lprobs, scores)
+        rows = beams + starts[:batch]
+        ends = words.eq(eos) & found.ne(-math.inf)
+        ended = ends[:, :beam] & ~ignored
+        step = Step(sentences, attention, ended, rows[:, :beam], found[:, :beam])
+        collected = collected + ended.sum(1)
+        unfinished = collected.lt(beam)
+        left = 0 if t == longest else int(unfinished.sum())
+        if left == 0:
+            yield step
+            return
+        # The best candidates that do not end, in their order, then those that do.
+        ends[:, :beam] = ended | ignored
+        keys, chosen = (ranks[: ends.size(1)] + 2 * beam * ends).topk(beam, 1, largest=False)
+        ignored = keys.ge(2 * beam)
+        if left < batch - slack(batch, device):
+            keep = unfinished.nonzero().squeeze(1)
+            rows, words, found, chosen, ignored, collected = (
+                x.index_select(0, keep) for x in (rows, words, found, chosen, ignored, collected)
+            )
+            sentences, batch = sentences.index_select(0, keep.cpu()), left
+        step.parents, tokens, scores = (x.gather(1, chosen).view(-1) for x in (rows, words, found))
+        step.tokens, step.scores, tokens = tokens, scores, tokens.unsqueeze(1)
+        yield step
+        model.reorder_incremental_state(states, step.parents)
+        encoded = model.reorder_encoder_out(encoded, step.parents)
+
+
+def slack(batch: int, device: torch.device) -> int:
+    """How many finished sentences may stay: on a GPU taking out a few costs more than they do."""
+    return batch // 8 if device.type == "cuda" else 0
+
+
+def penalise(generator, lprobs: Tensor, step: int, longest: int, lowest: Tensor) -> Tensor:
+    """Forbid words and move the <unk> as fairseq does, in ``lprobs`` (B*K, V).
+
+    ``lowest`` is -inf on the device, which NaN becomes.
+    """
+    torch.fmax(lprobs, lowest, out=lprobs)
+    lprobs[:, generator.pad] = -math.inf
+    if generator.unk_penalty:
+        lprobs[:, generator.unk] -= generator.unk_penalty
+    if step >= longest:
+        lprobs[:, : generator.eos] = -math.inf
+        lprobs[:, generator.eos + 1 :] = -math.inf
+    elif step < generator.min_len:
+        lprobs[:, generator.eos] = -math.inf
+    return lprobs
+
+
+def collect(generator, steps: list[Step], batch: int) -> list[list[dict[str, Tensor]]]:
+    """The hypotheses of each sentence as fairseq gives them, the best first.
+
+    Raises:
+        UserError: a sentence has none, since nothing has a finite probability.
+    """
+    device = steps[0].ended.device
+    sentence, length, row, total = finished(steps, generator.beam_size, batch)
+    if len(np.unique(sentence)) < batch:
+        raise UserError(
+            "no hypothesis has a probability: the model's output is not finite; use a checkpoint "
+            "from before the training diverged"
+        )
+    words, sums, rows = trace_back(steps, length, row, total, generator.eos)
+    scores = total
+    if generator.normalize_scores:
+        norms = [n**generator.len_penalty for n in range(1, len(steps) + 1)]
+        scores = total / np.array(norms, dtype=total.dtype)[length - 1]
+    sums[:, 1:] -= sums[:, :-1].copy()
+    there = np.arange(len(steps)) < length[:, None]
+
+    def split(values: np.ndarray) -> tuple[Tensor, ...]:
+        return torch.from_numpy(values[there]).to(device).split(length.tolist())
+
+    parts = {"tokens": split(words), "positional_scores": split(sums)}
+    parts["score"] = torch.from_numpy(scores).to(device).unbind()
+    nothing = torch.empty(0)
+    parts["attention"] = [nothing] * len(row)
+    if steps[0].attention is not None:
+        counts = [len(step.attention) for step in steps]
+        rows += np.cumsum([0, *counts[:-1]])  # in the table of all steps
+        table = torch.cat([step.attention for step in steps])
+        picked = table.index_select(0, torch.from_numpy(rows[there]).to(device))
+        parts["attention"] = [part.t() for part in picked.split(length.tolist())]
+    found = [[] for _ in range(batch)]
+    for i in np.lexsort((-scores, sentence)).tolist():  # as stable as fairseq's sort
+        hypothesis = {name: values[i] for name, values in parts.items()}
+        found[sentence[i]].append(hypothesis | {"alignment": nothing})
+    return found
+
+
+def finished(steps: list[Step], beam: int, batch: int) -> tuple[np.ndarray, ...]:
+    """The first ``beam`` hypotheses of each sentence that end, in the order of the search.
+
+    Returns:
+        Of each its sentence, its length with </s>, the row that it continues in its last step, and
+        its sum of log-probabilities.
+    """
+    ended, rows, scores = (
+        torch.cat([getattr(step, name).flatten() for step in steps]).cpu().numpy()
+        for name in ("ended", "ended_rows", "ended_scores")
+    )
+    sentence = torch.cat([step.sentences.repeat_interleave(beam) for step in steps]).numpy()
+    length = np.repeat(np.arange(1, len(steps) + 1), [step.ended.numel() for step in steps])
+    at = np.flatnonzero(ended)
+    grouped = at[np.argsort(sentence[at], kind="stable")]  # by sentence, then as they came
+    first = np.searchsorted(sentence[grouped], np.arange(batch))
+    kept = np.sort(grouped[np.arange(len(grouped)) - first[sentence[grouped]] < beam])
+    return sentence[kept], length[kept], rows[kept], scores[kept]
+
+
+def trace_back(steps: list[Step], length, row, total, eos: int) -> tuple[np.ndarray, ...]:
+    """What hypotheses of these lengths, continuing these rows in their last steps, consist of.
+
+    Returns:
+        ``(N, T)`` each: tokens, sums of log-probabilities, rows; what is beyond a hypothesis' end
+        means nothing.
+    """
+    shape = len(row), len(steps)
+    words, rows = np.full(shape, eos), np.zeros(shape, dtype=np.int64)
+    sums = np.zeros(shape, dtype=total.dtype)
+    everyone = np.arange(len(row))
+    rows[everyone, length - 1], sums[everyone, length - 1] = row, total
+    made = [step for step in steps if step.parents is not None]
+    sizes = np.cumsum([len(step.parents) for step in made])[:-1]
+    parents, tokens, scores = (
+        np.split(torch.cat([getattr(step, name) for step in made]).cpu().numpy(), sizes)
+        if made
+        else []
+        for name in ("parents", "tokens", "scores")
+    )
+    for t in reversed(range(len(made))):
+        longer = np.flatnonzero(length > t + 1)
+        later = rows[longer, t + 1]
+        words[longer, t], sums[longer, t] = tokens[t][later], scores[t][later]
+        rows[longer, t] = parents[t][later]
+    return words, sums, rows
