@@ -188,21 +188,20 @@ def forward(d: Decode, weights, names, gx, routed, keep: bool) -> Saved:
     return saved
 
 
-def decode(d: Decode, weights, names, saved: Saved, gx, routed, plane, hop, feed=None, source=None):
-    """Launch the forward kernel: layers ``plane`` rows apart, steps ``hop``."""
-    steps, batch = gx.shape[:2]
-    size, layers = d.h0.size(-1), d.layers
-    how = tiling(size, batch, chip(gx.device)[0])
+def decode(d: Decode, weights, names, saved: Saved, gx, routed, plane, hop) -> None:
+    """Launch the forward kernel over all steps: layers ``plane`` rows apart, steps ``hop``."""
+    how, arguments = prepare(d, weights, names, gx.size(1), plane, hop)
+    arguments |= saved._asdict()
+    arguments |= {"gx": gx, "routed": routed, "feed": None, "source": None}
+    start(how, arguments, saved.states.new_empty(gx.size(1), d.h0.size(-1)), gx.size(0))
+
+
+def prepare(d: Decode, weights, names, batch: int, plane: int, hop: int) -> tuple[Tiling, dict]:
+    """The tiling and those arguments of the forward kernel that do not change with the step."""
+    how = tiling(d.h0.size(-1), batch, chip(d.h0.device)[0])
     tables = kernels("kernels").FORWARD
-    arguments = common(layers, weights, d, how) | saved._asdict()
-    arguments |= {
-        "gx": gx,
-        "routed": routed,
-        "feed": feed,
+    arguments = common(d.layers, weights, d, how) | {
         "padding": d.mask,
-        "source": source,
-        "context": saved.states.new_empty(batch, size),
-        "steps": steps,
         "batch": batch,
         "plane": plane,
         "hop": hop,
@@ -210,6 +209,12 @@ def decode(d: Decode, weights, names, saved: Saved, gx, routed, plane, hop, feed
         "cell0": tables[names[0]],
         "cell": tables[names[-1]],
     }
+    return how, arguments
+
+
+def start(how: Tiling, arguments: dict, context: Tensor, steps: int) -> None:
+    """Launch the forward kernel; ``context`` (B, H) is for its programs to share."""
+    arguments = arguments | {"context": context, "steps": steps}
     arguments = pointers(arguments, "w_ih0", "w_ih", "w_hh", "bias", "rows", "rows0")
     module = kernels("decoder")
     launch(module.decode_forward, module.FORWARD, how, **arguments)

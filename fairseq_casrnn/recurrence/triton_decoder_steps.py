@@ -8,11 +8,15 @@ from torch import Tensor
 
 from .attention import Decode
 from .inputs import kept
-from .triton_decoder_loop import Saved, decode, dense, gather_weights
+from .triton_decoder_loop import Saved, dense, gather_weights, prepare, start
 
 
 class Steps:
-    """As :class:`.attention_cpp.Steps`: one launch a step for all layers and the attention."""
+    """As :class:`.attention_cpp.Steps`: one launch a step for all layers and the attention.
+
+    On a GPU a step's time is that of launching, so what does not change with the step is prepared
+    once, and h and c move to other rows in one operation where they have one dtype.
+    """
 
     def __init__(self, d: Decode, source: Tensor | None, input_feed: bool = True):
         embed_dim, bottom = d.embedded.size(-1), d.layers[0]
@@ -22,45 +26,60 @@ class Steps:
         if not input_feed:
             self.weights = self.weights._replace(w_ih0=None, attention0=None)
         self.d, self.source = dense(d), source
-        # Before and after a step: h of all layers, what the bottom one is fed; and the states.
+        # h of all layers and what the bottom one is fed, before and after a step; then c likewise,
+        # which may be of another dtype, or h once more in the precision of sums.
         depth, batch, size = d.h0.shape
-        self.hs = d.h0.new_zeros(2, depth + 1, batch, size)
-        self.hs[0, :depth] = d.h0
-        self.states = self.hs
-        if d.c0 is not None or kept(d.h0.dtype) != d.h0.dtype:
-            self.states = torch.zeros_like(self.hs, dtype=kept(d.h0.dtype))
-            self.states[0, :depth] = d.h0 if d.c0 is None else d.c0
-        self.stepped = False
+        self.planes = depth + 1
+        wide = kept(d.h0.dtype)
+        together = d.c0 is not None and wide == d.h0.dtype
+        apart = not together and (d.c0 is not None or wide != d.h0.dtype)
+        self.buffer = d.h0.new_zeros(2, self.planes * (1 + together), batch, size)
+        self.wide = d.h0.new_zeros(2, self.planes, batch, size, dtype=wide) if apart else None
+        hs, states = self.views()
+        hs[0, :depth] = d.h0
+        if states is not hs:
+            states[0, :depth] = d.h0 if d.c0 is None else d.c0
+        self.stepped, self.prepared, self.rows = False, None, None
+
+    def views(self) -> tuple[Tensor, Tensor]:
+        """h and c (or what stands for it), ``(2, L + 1, B, H)`` each."""
+        hs = self.buffer[:, : self.planes]
+        if self.wide is not None:
+            return hs, self.wide
+        return hs, self.buffer[:, self.planes :] if self.buffer.size(1) > self.planes else hs
 
     def step(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
         """Attention output ``(B, H)`` and weights ``(B, S)`` after embeddings ``(B, E)``."""
+        batch = self.buffer.size(2)
         if self.stepped:
-            self.reorder(torch.arange(self.hs.size(2), device=self.hs.device))
+            self.reorder(torch.arange(batch, device=self.buffer.device))
         self.stepped = True
-        depth, batch = self.hs.size(1) - 1, self.hs.size(2)
-        gx = torch.addmm(self.bias, embedded, self.weight).unsqueeze(0)
-        routed = None
-        if self.routing is not None:
-            routed = F.linear(embedded, self.routing).unsqueeze(0)
-        alphas = self.states.new_empty(1, batch, self.d.keys.size(1))
-        out = self.hs[1, depth]
-        nothing = dict.fromkeys(Saved._fields)
-        saved = Saved(
-            **nothing | {"hs": self.hs, "states": self.states, "fed": out, "alphas": alphas}
-        )
-        feed = self.hs[0, depth]
-        decode(
-            self.d, self.weights, self.names, saved, gx, routed,
-            batch, (depth + 1) * batch, feed, self.source,
-        )  # fmt: skip
+        if self.rows != batch:
+            hop = self.buffer.size(1) * batch
+            self.how, shared = prepare(self.d, self.weights, self.names, batch, batch, hop)
+            self.prepared = dict.fromkeys(Saved._fields) | shared
+            self.rows = batch
+        hs, states = self.views()
+        out, feed = hs[1, -1], hs[0, -1]
+        alphas = states.new_empty(1, batch, self.d.keys.size(1))
+        changing = {
+            "hs": hs,
+            "states": states,
+            "fed": out,
+            "feed": feed,
+            "alphas": alphas,
+            "gx": torch.addmm(self.bias, embedded, self.weight),
+            "routed": None if self.routing is None else F.linear(embedded, self.routing),
+            "source": self.source,
+        }
+        start(self.how, self.prepared | changing, states.new_empty(batch, states.size(-1)), 1)
         return out, alphas[0].to(out.dtype)
 
     def reorder(self, order: Tensor) -> None:
         """The next step's rows continue the rows ``order`` (B',) of the last one."""
         made = int(self.stepped)
-        same = self.states is self.hs
-        self.hs = continued(self.hs, made, order)
-        self.states = self.hs if same else continued(self.states, made, order)
+        self.buffer = continued(self.buffer, made, order)
+        self.wide = None if self.wide is None else continued(self.wide, made, order)
         self.source = order.clone() if self.source is None else self.source.index_select(0, order)
         self.stepped = False
 

@@ -134,7 +134,7 @@ def test_steps_compile_for_a_gpu(case, input_feed, compiled_only):  # noqa: F811
     with torch.no_grad():
         steps = triton_decoder_steps.Steps(decode, torch.tensor([0, 0, 1]), input_feed)
         for order in ([2, 0, 0, 1], [1, 0]):
-            steps.step(torch.zeros(steps.hs.size(2), decode.embedded.size(-1)))
+            steps.step(torch.zeros(steps.buffer.size(2), decode.embedded.size(-1)))
             steps.reorder(torch.tensor(order))
     assert [k.name for k in compiled_only] == ["decode_forward"] * 2
     assert len({k.asm["ptx"] for k in compiled_only}) == 1
