@@ -4,7 +4,8 @@
 
 Each model is trained in a fresh process with an empty cache of compiled kernels (Triton's), and
 then in another one that finds there what the first has left. Columns: until the model was built,
-and from there until the first and the last update had been made.
+and from there until the first and the last update had been made. This package's models have its
+optimizer and criterion.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def child(args) -> None:
     import training  # which imports fairseq
     import translation
 
-    argv = translation.command(args.child, args.data, args.max_tokens)
+    argv = translation.command(args.child, args.data, args.max_tokens, fast=True)
     task, trainer = training.build(argv, args.dtype)
     ends = [time.time()]
     for sample in training.batches(task, trainer, args.updates):

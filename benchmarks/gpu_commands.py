@@ -65,7 +65,7 @@ def translation(data: str | None, out: Path, tiny: bool) -> list[Command]:
 
 def language_models(data: str | None, out: Path, tiny: bool) -> list[Command]:
     """The second-order LSTM beside fairseq's lstm_lm."""
-    base = ["language_modeling", "--threads", "8"]
+    base = ["language_modeling", "--threads", "8", "--fast"]
     dtypes = ["float32", "fp16"]
     if tiny:
         base = ["language_modeling", "--rounds", "1", "--updates", "1", "--streams", "2"]

@@ -24,13 +24,19 @@ from fairseq_casrnn import allocation, precision
 PEER = "lstm_lm"
 SIZES = ["--decoder-embed-dim=300", "--decoder-hidden-size=600"]
 PEER_SIZES = [*SIZES, "--decoder-out-embed-dim=600", "--decoder-layers=1", "--dropout=0.5"]
-TRAINING = ["--optimizer=adam", "--lr=1e-4", "--clip-norm=1", "--criterion=cross_entropy"]
-TRAINING += ["--seed=1", "--num-workers=0", "--distributed-world-size=1"]
+TRAINING = ["--lr=1e-4", "--clip-norm=1", "--seed=1", "--num-workers=0"]
+TRAINING += ["--distributed-world-size=1"]
+FAIRSEQS = ["--optimizer=adam", "--criterion=cross_entropy"]
+OURS = ["--optimizer=torch_adam", "--criterion=fused_cross_entropy"]
 
 
-def command(arch: str, data: str, streams: int, steps: int) -> list[str]:
-    """The command line of ``fairseq-train`` for batches of ``streams`` × ``steps`` tokens."""
+def command(arch: str, data: str, streams: int, steps: int, fast: bool = False) -> list[str]:
+    """The command line of ``fairseq-train`` for batches of ``streams`` × ``steps`` tokens.
+
+    ``fast`` with OURS, but for the peer.
+    """
     argv = [data, f"--arch={arch}", f"--batch-size={streams}", *TRAINING]
+    argv += OURS if fast and arch != PEER else FAIRSEQS
     if arch == PEER:
         return [*argv, *PEER_SIZES, "--task=language_modeling", f"--tokens-per-sample={steps}"]
     return [*argv, "--task=stateful_language_modeling", f"--bptt={steps}"]
@@ -40,7 +46,7 @@ def compare(data: str, archs: list[str], args) -> dict[str, float]:
     """Words a second of training each model, medians."""
     jobs, speeds = {}, {arch: [] for arch in archs}
     for arch in archs:
-        argv = command(arch, data, args.streams, args.steps)
+        argv = command(arch, data, args.streams, args.steps, args.fast)
         task, trainer = training.build(argv, args.dtype)
         jobs[arch] = trainer, training.batches(task, trainer, args.updates)
     for number in range(args.rounds + 1):
@@ -62,6 +68,9 @@ def main() -> None:
         parser.add_argument(option, type=machine.positive, default=number, help="of a batch")
     parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
     training.add_dtype(parser)
+    parser.add_argument(
+        "--fast", action="store_true", help="our models with this package's optimizer and criterion"
+    )
     args = parser.parse_args()
     allocation.keep_freed_memory()
     torch.set_num_threads(args.threads)
@@ -73,6 +82,7 @@ def main() -> None:
         data = args.data or synthetic.write_text(folder, tokens)
         speeds = compare(data, archs, args)
     how = f"{args.threads} threads, {args.dtype}, {args.precision} precision"
+    how += ", our optimizer and criterion" * args.fast
     print(f"\n## Language models, {how}\n\n{busy}", end="")
     print(f"{args.streams} streams x {args.steps} tokens a batch.\n")
     rows = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from itertools import cycle, islice
 
 import machine
 import torch
@@ -32,10 +33,10 @@ def build(argv: list[str], dtype: str = "float32"):
 
 
 def batches(task, trainer, count: int) -> list:
-    """The first ``count`` training batches, shuffled where the task shuffles."""
+    """The first ``count`` training batches, shuffled; some again where there are fewer."""
     task.load_dataset("train", combine=False, epoch=1)
     iterator = trainer.get_train_iterator(epoch=1, load_dataset=False).next_epoch_itr(shuffle=True)
-    return [next(iterator) for _ in range(count)]
+    return list(islice(cycle(iterator), count))
 
 
 def train(trainer, samples) -> float:

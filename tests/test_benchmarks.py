@@ -243,7 +243,7 @@ def test_language_models(monkeypatch, tmp_path):
     ]
     monkeypatch.setattr(language_modeling, "PEER_SIZES", tiny)
     data = synthetic.write_text(str(tmp_path), tokens=90)
-    args = SimpleNamespace(streams=4, steps=5, updates=2, rounds=1, dtype="float32")
+    args = SimpleNamespace(streams=4, steps=5, updates=2, rounds=1, dtype="float32", fast=True)
     argv = language_modeling.command("second_order_lstm_lm_tiny", data, 4, 5)
     for batch in training.batches(*training.build(argv), 2):
         assert batch["target"].shape == (4, 5)

@@ -29,8 +29,10 @@ def dropout_probability(p: float) -> float:
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     """``F.dropout``: zero the elements of x with probability ``p``, scale the others by 1/(1-p)."""
-    if not training or p == 0 or not _is_faster(x, x.numel(), p):
-        return F.dropout(x, p, training)
+    if not training or p == 0:
+        return x
+    if not _is_faster(x, x.numel(), p):
+        return F.dropout(x, p)
     mask = _mask(x.numel(), p, x.device)
     strides = torch.empty_like(x, device="meta").stride()  # the mask in x's order of elements
     return x * mask.as_strided(x.size(), strides)

@@ -67,17 +67,18 @@ def why_not(cell: Cell, tensors, states=()) -> str | None:
 
 def why_not_on(tensors, states=()) -> str | None:
     """Why kernels cannot run on these, or None; as in :func:`why_not`."""
-    first, states = tensors[0], [t for t in states if t is not None]
-    tensors = [t for t in tensors if t is not None]
-    if first.device.type != "cuda" and not (interpreting() and first.device.type == "cpu"):
-        return f"it runs on CUDA tensors, these are on {first.device.type}"
-    if any(t.device != first.device for t in (*tensors, *states)):
-        return "the tensors are on several devices"
-    if first.dtype not in DTYPES:
-        return f"it does not run in {first.dtype}"
-    dtypes = {first.dtype, kept(first.dtype)}
-    if {t.dtype for t in tensors} != {first.dtype} or not {t.dtype for t in states} <= dtypes:
-        return "the tensors are of several dtypes"
+    device, dtype = tensors[0].device, tensors[0].dtype
+    if device.type != "cuda" and not (interpreting() and device.type == "cpu"):
+        return f"it runs on CUDA tensors, these are on {device.type}"
+    if dtype not in DTYPES:
+        return f"it does not run in {dtype}"
+    wide = kept(dtype)
+    for given, allowed in ((tensors, (dtype,)), (states, (dtype, wide))):
+        for t in given:
+            if t is not None and t.device != device:
+                return "the tensors are on several devices"
+            if t is not None and t.dtype not in allowed:
+                return "the tensors are of several dtypes"
     return None
 
 

@@ -85,14 +85,22 @@ def plan(cell, weight_hh: torch.Tensor, batch: int, backwards: bool = False) -> 
         batch: number of rows.
         backwards: whether it is the backward.
     """
-    size, dtype = weight_hh.size(1), weight_hh.dtype
-    known = dtype != torch.float64 or interpreting()
-    if not (wanted() and known and meets(weight_hh.device)):
+    if not (wanted() and meets(weight_hh.device)):
+        return None
+    rounded = weight_hh.dtype == torch.float32 and may_round()
+    size, dtype, device = weight_hh.size(1), weight_hh.dtype, weight_hh.device
+    return _plan(cell.hh_blocks, size, dtype, device, batch, backwards, rounded, interpreting())
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(blocks, size, dtype, device, batch, backwards, rounded, interpreted) -> Plan | None:
+    """:func:`plan`, which depends on nothing else; two a layer and batch."""
+    if dtype == torch.float64 and not interpreted:
         return None
     factors = factors_of(dtype)
     parts = 2 if factors["PRECISION"] == "tf32x3" else 1
-    product = Product(size, cell.hh_blocks, weight_hh.element_size(), parts, backwards)
-    processors, memory = chip(weight_hh.device)
+    product = Product(size, blocks, dtype.itemsize, parts, backwards)
+    processors, memory = chip(device)
     tiles = layout(product, batch, processors, memory)
     if tiles is None:
         return None
@@ -119,7 +127,6 @@ class Product(NamedTuple):
     backwards: bool
 
 
-@functools.lru_cache(maxsize=256)
 def layout(product: Product, batch: int, processors: int, memory: int) -> dict | None:
     """The tiles' sizes, or None where no program has room for one; for the GPU see :func:`chip`."""
     size, blocks, width, parts, backwards = product
@@ -209,7 +216,8 @@ def zeros(count: int, device: torch.device) -> torch.Tensor:
     """``count`` counters for one launch on the current stream."""
     if device.type != "cuda" or count > Counters.COUNT or torch.cuda.is_current_stream_capturing():
         return torch.zeros(count, dtype=torch.int32, device=device)
-    return stream_counters(device, torch.cuda.current_stream(device).cuda_stream).take(count)
+    stream = torch._C._cuda_getCurrentRawStream(device.index)
+    return stream_counters(device, stream).take(count)
 
 
 def launch(kernel, how: Plan, /, backwards: bool = False, **arguments) -> None:
