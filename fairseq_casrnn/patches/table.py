@@ -148,6 +148,8 @@ fairseq.options.parse_args_and_arch
 fairseq.trainer.Trainer.__init__
     message around patches.checks.check_trainer
         options of fairseq-hydra-train, model, criterion and device are checked together
+    speed after models.compiling.compile_ahead
+        a GPU's kernels are compiled several at a time, while the data is loaded
 # Data.
 fairseq.data.data_utils.batch_by_size
     fix around patches.batching.keep_last_batch

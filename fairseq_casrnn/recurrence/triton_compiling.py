@@ -1,11 +1,28 @@
-"""Tells the user, once, that kernels are being compiled: the first steps are slow for it."""
+"""What happens when Triton compiles a kernel.
+
+The user is told, once: the first steps are slow for it. And threads that compile ahead
+(:mod:`.triton_ahead`) do so here, in the place of a launch; who needs what they compile waits.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
+import threading
 
 logger = logging.getLogger(__name__)
+
+
+class _Thread(threading.local):
+    kernel: str | None = None  # the only one, which this thread compiles and does not launch
+
+
+_thread = _Thread()
+_lock = threading.Lock()
+_begun: dict[tuple, threading.Event] = {}  # set when it is compiled
+_unfinished: list[tuple] = []
+
 PACKAGE = __package__.partition(".")[0]
 
 
@@ -37,3 +54,48 @@ def announce() -> None:
         "kept in %s); 'casrnn warm-up' does it ahead of a training",
         triton.knobs.cache.dir,
     )
+
+
+@contextlib.contextmanager
+def compiling_only(kernel: str):
+    """Let this thread launch nothing, and compile the kernel of that name where it would be."""
+    _thread.kernel = kernel
+    try:
+        yield
+    finally:
+        _thread.kernel = None
+
+
+def may_launch(kernel, grid, arguments: dict) -> bool:
+    """Whether to launch a kernel: not in :func:`compiling_only`, where this compiles it.
+
+    Otherwise it waits for a thread that is compiling that kernel, if there is one.
+    """
+    if _thread.kernel is None:
+        if _unfinished and (event := _begun.get(_key(kernel, arguments))):
+            event.wait()
+        return True
+    if kernel.__name__ == _thread.kernel:
+        _compile_once(kernel, grid, arguments)
+    return False
+
+
+def _compile_once(kernel, grid, arguments: dict) -> None:
+    key, event = _key(kernel, arguments), threading.Event()
+    with _lock:
+        if key in _begun:
+            return
+        _begun[key] = event
+        _unfinished.append(key)
+    try:
+        kernel.warmup(grid=grid, **arguments)
+    finally:
+        with _lock:
+            _unfinished.remove(key)
+        event.set()
+
+
+def _key(kernel, arguments: dict) -> tuple:
+    """What tells a model's kernels from each other."""
+    names = "cell0", "cell", "size", "ROWS", "FACTOR", "PRECISION"
+    return kernel.__name__, *(str(arguments.get(name)) for name in names)

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import torch
 
+from .triton_compiling import may_launch
+
 HEIGHTS = 16, 32
 """Rows of a tile: few, so that a batch is spread over the GPU; more where not all fit at once."""
 DEPTHS = 256, 128
@@ -244,8 +246,11 @@ def launch_together(kernel, grid: tuple[int, int], /, **arguments) -> None:
     Raises:
         RefusedError: they do not fit on the GPU at the same time.
     """
+    arguments["launch_cooperative_grid"] = True
+    if not may_launch(kernel, grid, arguments):
+        return
     try:
-        kernel[grid](**arguments, launch_cooperative_grid=True)
+        kernel[grid](**arguments)
     except Exception as error:
         # Triton's OutOfResources; CUDA's "too many blocks in cooperative launch"; or it has none
         refusals = ("OutOfResources", "cooperative", "operation not supported")

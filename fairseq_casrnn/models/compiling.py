@@ -1,0 +1,53 @@
+"""The kernels of a model's training on a GPU, compiled while fairseq still gets ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from ..layers import RecurrentStack
+from ..recurrence import engine_name
+from ..recurrence.triton_plan import wanted
+from .decoder import RecurrentDecoder
+
+
+def compile_ahead(result, trainer, *args, **kwargs):
+    """After ``Trainer.__init__``: begin to compile what the first updates will need."""
+    model = trainer._model  # the property would wrap it for several GPUs, too early
+    parameter = next(model.parameters(), None)
+    if parameter is not None and parameter.is_cuda and wanted():
+        jobs = list(jobs_of(model))
+        if jobs:
+            from ..recurrence import triton_ahead  # which needs Triton
+
+            triton_ahead.start(jobs, torch.device("cuda", torch.cuda.current_device()))
+    return result
+
+
+def jobs_of(model: nn.Module) -> Iterator[tuple]:
+    """The kernels that train the recurrent parts of ``model``."""
+    from ..recurrence.triton_ahead import decoder_jobs, layer_jobs
+
+    in_loops = set()
+    for module in model.modules():
+        if isinstance(module, RecurrentDecoder) and module.input_feed:
+            rnn, width = module.rnn, module.embed_tokens.embedding_dim
+            in_loops.add(rnn)
+            if on_triton(rnn):
+                dropped = rnn.dropout > 0 and rnn.num_layers > 1, module.dropout_out_module.p > 0
+                temperature = rnn.temperature if rnn.cells[0].routes else None
+                weight_out = module.attention.weight_out.detach()
+                yield from decoder_jobs(module.layers(), width, weight_out, dropped, temperature)
+    for module in model.modules():
+        if isinstance(module, RecurrentStack) and module not in in_loops and on_triton(module):
+            for k, cell in enumerate(module.cells):
+                *weights, params = module.layer_parameters(k)
+                yield from layer_jobs(cell, *weights, params)
+
+
+def on_triton(stack: RecurrentStack) -> bool:
+    """Whether the kernels of ``stack`` are Triton's."""
+    fused = all(cell.is_fused() for cell in stack.cells)
+    return fused and engine_name(stack.engine, "cuda") == "triton"

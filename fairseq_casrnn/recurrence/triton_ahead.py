@@ -1,0 +1,129 @@
+"""Kernels that a training will need, compiled at the same time and before they are needed.
+
+Triton compiles a kernel when it is first launched, one after another, each for seconds; but while
+it does so, other threads can compile others. Here the forward and the backward of layers and
+decoders are run with inputs of zeros, for batches of both heights of tiles, and where they would
+launch a kernel it is compiled.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import torch
+
+from .attention import Decode
+from .attention_triton import run_forward
+from .cpp import kernel_params
+from .inputs import kept
+from .triton_compiling import compiling_only
+from .triton_decoder_loop import backward as backward_decoder
+from .triton_decoder_loop import dense, gather_weights
+from .triton_plan import HEIGHTS, chip
+from .triton_steps import backward, forward
+
+logger = logging.getLogger(__name__)
+
+Job = tuple[str, Callable[[], None]]
+"""The name of a kernel, and what would launch it."""
+
+
+def start(jobs: list[Job], device: torch.device) -> None:
+    """Begin these jobs, as many at a time as there are processors, and do not wait for them."""
+    pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="compile_ahead")
+    for kernel, job in jobs:
+        pool.submit(run, kernel, job, device)
+    pool.shutdown(wait=False)
+
+
+def run(kernel: str, job: Callable[[], None], device: torch.device) -> None:
+    """A job. What fails is left for the launch, where it can be dealt with."""
+    try:
+        with compiling_only(kernel), torch.no_grad():
+            if device.type == "cuda":
+                torch.cuda.set_device(device)  # of this thread
+            job()
+    except Exception:
+        logger.debug("%s could not be compiled ahead", kernel, exc_info=True)
+
+
+def batches(size: int, device: torch.device) -> tuple[int, int]:
+    """Sizes of batches whose rows are in low tiles, and in high ones."""
+    processors = chip(device)[0]
+    columns = next((n for n in (-(-size // 16), -(-size // 32)) if n <= processors), processors)
+    return 1, HEIGHTS[0] * (processors // columns) + 1
+
+
+def layer_jobs(cell, weight_ih, weight_hh, bias, params) -> Iterator[Job]:
+    """What trains a layer of this cell; parameters as of :func:`.one_step`."""
+    weights = [t.detach() for t in (weight_ih, weight_hh, bias)]
+    params = [p.detach() for p in params]
+    for batch in batches(weight_hh.size(1), weight_hh.device):
+        for kernel in ("forward_sequence", "backward_sequence"):
+            yield kernel, partial(train_layer, cell, *weights, params, batch)
+
+
+def train_layer(cell, weight_ih, weight_hh, bias, params, batch: int) -> None:
+    """Forward and backward over two steps of zeros."""
+    size, wide = weight_hh.size(1), kept(weight_hh.dtype)
+    x = weight_ih.new_zeros(2, batch, weight_ih.size(1))
+    h0, extra = x.new_zeros(batch, size), None
+    if cell.routes:
+        extra = x.new_zeros(2, batch, cell.routes)
+    elif cell.lower_cell:
+        extra = x.new_zeros(2, batch, size, dtype=wide)
+    c0 = h0.clone() if cell.has_cell else None
+    saved, *_ = forward(
+        cell, None, x, weight_ih, bias, weight_hh, h0, c0, extra, None, params, keep=True
+    )
+    gates = saved.gates
+    d_gates = gates if gates.dtype == x.dtype else torch.empty_like(gates, dtype=x.dtype)
+    nothing = (None,) * 4
+    name, _ = kernel_params(cell, size, [p.to(wide) for p in params], gates)
+    backward(cell, name, saved, extra, weight_hh, d_gates, nothing, None, wants_extra=True)
+
+
+def decoder_jobs(layers, embed_dim: int, weight_out, dropped, temperature) -> Iterator[Job]:
+    """What trains a decoder with attention and input feeding.
+
+    Args:
+        layers: as of :class:`.attention.Decode`.
+        embed_dim: E.
+        weight_out: ``(H, H)``, W_oh.
+        dropped: whether there is dropout between layers, and of the output.
+        temperature: of soft routing, or None.
+    """
+    for batch in batches(weight_out.size(0), weight_out.device):
+        for kernel in ("decode_forward", "decode_backward"):
+            yield (
+                kernel,
+                partial(train_decoder, layers, embed_dim, weight_out, dropped, temperature, batch),
+            )
+
+
+def train_decoder(layers, embed_dim, weight_out, dropped, temperature, batch: int) -> None:
+    """Forward and backward over two steps and three words of zeros."""
+    size, new = weight_out.size(0), weight_out.new_zeros
+    states = new(len(layers), batch, size)
+    keys, mask = new(batch, 3, size), new(batch, 3, dtype=torch.bool)
+    d = Decode(
+        layers,
+        new(2, batch, embed_dim),
+        h0=states,
+        c0=states.clone() if layers[0].cell.has_cell else None,
+        keys=keys,
+        values=keys.clone(),
+        mask=mask,
+        weight_out=weight_out,
+        drop_layers=new(len(layers) - 1, 2, batch, size) if dropped[0] else None,
+        drop_out=new(2, batch, size) if dropped[1] else None,
+        temperature=temperature,
+    )
+    d = dense(d)
+    saved = run_forward(d, keep=True)
+    weights, names = gather_weights(layers, embed_dim)
+    backward_decoder(d, weights, names, saved, torch.zeros_like(saved.fed), None, retain=False)

@@ -1,0 +1,140 @@
+"""What is compiled ahead of a training is what the training launches."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+from helpers import FAMILIES
+from recurrence.test_triton_compiling import compiled_only  # noqa: F401
+
+from fairseq_casrnn.layers import RecurrentStack
+from fairseq_casrnn.models import compiling
+from fairseq_casrnn.patches.install import patches_of
+from fairseq_casrnn.recurrence import triton_compiling, triton_plan
+
+from .common import random_model, source, target
+
+SIZES = {
+    f"{side}_{name}": 16 for side in ("encoder", "decoder") for name in ("embed_dim", "hidden_size")
+}
+
+
+@pytest.fixture
+def two_processors(monkeypatch):
+    """So that a batch of 40 has high tiles."""
+    caches = triton_plan.chip, triton_plan._plan
+    monkeypatch.setattr(triton_plan, "H200", (2, triton_plan.H200[1]))
+    for cache in caches:
+        cache.cache_clear()
+    monkeypatch.setattr(triton_compiling, "_begun", {})
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def model_of(case, variant="plain", **options):
+    sizes = SIZES | {"decoder_out_embed_dim": 16, "dropout": 0.2}
+    model = random_model(case, variant, **sizes | options).float().train()
+    for module in model.modules():
+        if isinstance(module, RecurrentStack):
+            module.engine = "triton"
+    return model
+
+
+def train(model, rows):
+    tokens, inputs = source(left=True), target()
+    tokens, inputs = (t.repeat(-(-rows // len(t)), 1)[:rows] for t in (tokens, inputs))
+    output, _ = model(tokens, tokens.ne(1).sum(1), inputs)
+    output.sum().backward()
+
+
+def compile_all(model, monkeypatch):
+    """As :func:`triton_ahead.start`, one after another."""
+    from fairseq_casrnn.recurrence import triton_ahead
+
+    monkeypatch.setattr(compiling, "on_triton", lambda stack: True)
+    for kernel, job in compiling.jobs_of(model):
+        triton_ahead.run(kernel, job, torch.device("cpu"))
+
+
+CASES = {
+    "cas_lstm": {},
+    "stacked_gru": {"encoder_bidirectional": True},
+    "second_order_lstm": {},
+    "dg_lstm": {"variant": "no-input-feed"},
+    "stacked_lstm": {"decoder_layers": 1, "dropout": 0.0},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_compiled_later(name, compiled_only, two_processors, monkeypatch):  # noqa: F811
+    model = model_of(next(case for case in FAMILIES if case.name == name), **CASES[name])
+    compile_all(model, monkeypatch)
+    ahead = {id(kernel) for kernel in compiled_only}
+    names = [kernel.name for kernel in compiled_only]
+    assert len(ahead) == len(names)  # each once
+    assert names.count("decode_backward") == (0 if name == "dg_lstm" else 2)
+    del compiled_only[:]
+    for rows in (3, 40):
+        train(model, rows)
+    assert {id(kernel) for kernel in compiled_only} == ahead
+
+
+def test_a_launch_waits_for_the_thread_that_compiles(monkeypatch):
+    monkeypatch.setattr(triton_compiling, "_begun", {})
+    compiled, may_end, waiting = [], threading.Event(), threading.Event()
+
+    def warmup(**_):
+        waiting.set()
+        may_end.wait(60)
+        compiled.append("kernel")
+
+    kernel = SimpleNamespace(__name__="kernel", warmup=warmup)
+    other = SimpleNamespace(__name__="other", warmup=None)
+
+    def ahead():
+        with triton_compiling.compiling_only("kernel"):
+            assert not triton_compiling.may_launch(other, (1, 1), {"size": 4})
+            assert not triton_compiling.may_launch(kernel, (1, 1), {"size": 4})
+            assert not triton_compiling.may_launch(kernel, (1, 1), {"size": 4})
+
+    thread = threading.Thread(target=ahead)
+    thread.start()
+    assert waiting.wait(60)
+    assert triton_compiling.may_launch(kernel, (1, 1), {"size": 5})  # of another model
+    assert not compiled
+    threading.Timer(0.2, may_end.set).start()
+    assert triton_compiling.may_launch(kernel, (1, 1), {"size": 4})
+    assert compiled == ["kernel"]
+    thread.join()
+    assert not triton_compiling._unfinished
+
+
+def test_what_cannot_be_compiled_is_left_to_the_launch(monkeypatch):
+    monkeypatch.setattr(triton_compiling, "_begun", {})
+    pytest.importorskip("triton")
+    from fairseq_casrnn.recurrence import triton_ahead
+
+    def fail(**_):
+        raise RuntimeError("no")
+
+    kernel = SimpleNamespace(__name__="kernel", warmup=fail)
+    job = lambda: triton_compiling.may_launch(kernel, (1, 1), {})  # noqa: E731
+    triton_ahead.run("kernel", job, torch.device("cpu"))
+    assert not triton_compiling._unfinished
+    assert triton_compiling.may_launch(kernel, (1, 1), {})
+
+
+def test_nothing_is_done_on_a_cpu(monkeypatch):
+    monkeypatch.setattr(compiling, "jobs_of", None)
+    model = model_of(FAMILIES[0])
+    result = object()
+    assert compiling.compile_ahead(result, SimpleNamespace(_model=model)) is result
+
+
+def test_the_change_is_in_place():
+    from fairseq.trainer import Trainer
+
+    pieces = [patch.piece for patch in patches_of(Trainer.__init__)]
+    assert "models.compiling.compile_ahead" in pieces
