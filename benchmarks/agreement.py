@@ -95,6 +95,7 @@ def checks(sizes=SIZES, timed=TIMED) -> list[Check]:
             found += [Check(kind, case, sizes, dtype) for case in problems.CASES]
         found.append(Check("sentence_state", "", sizes, dtype))
         found.append(Check("loss", "", sizes, dtype))
+    found.append(Check("choice", "", sizes, "float32"))
     return found
 
 

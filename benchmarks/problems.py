@@ -1,4 +1,4 @@
-"""What :mod:`agreement` checks: layer, decoder, its beam search, sentence-state LSTM, loss.
+"""What :mod:`agreement` checks: layer, decoder, beam search, sentence-state LSTM, loss.
 
 Each function ``(case, H, B, T, device, dtype)`` draws inputs and parameters, rounded to ``dtype``,
 and gives a function of an engine's name, which computes outputs and all gradients, by name;
@@ -222,5 +222,29 @@ def loss(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Pr
             return None
         found = gradients({"loss": total}, leaves)
         return found | {"loss without smoothing": plain}
+
+    return compute
+
+
+def choice(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Problem:
+    """What goes on of a beam search's candidates."""
+    eos, shape = 2, (batch, 2 * steps)
+    found = -torch.rand(shape).sort(1).values.to(device)
+    found[:, 1::5] = -torch.inf
+    words, beams = torch.randint(1, 5, shape, device=device), torch.randint(steps, shape).to(device)
+    ignored = torch.rand(batch, steps, device=device) < 0.3
+    collected = torch.randint(steps, (batch,), device=device)
+    names = ("ended", "ended rows", "parents", "tokens", "scores", "ignored", "collected")
+
+    def compute(engine):
+        from fairseq_casrnn.patches import beam_loop
+
+        choose = beam_loop.choose
+        if engine == "triton":
+            from fairseq_casrnn.recurrence.triton_beam import choose
+        elif engine != "reference":
+            return None
+        made = choose(found, words, beams, ignored, collected, eos)
+        return {name: tensor.double() for name, tensor in zip(names, made, strict=True)}
 
     return compute

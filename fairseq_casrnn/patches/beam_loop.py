@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recurrence import engine_name
 
 
 def generate(original, self, sample, prefix_tokens=None, constraints=None, bos_token=None):
@@ -93,11 +94,10 @@ def search(generator, net_input, longest: int, bos_token: int | None):
     encoded = model.reorder_encoder_out(model.forward_encoder(net_input), order)
     sentences = torch.arange(batch)
     tokens = source.new_full((batch * beam, 1), eos if bos_token is None else bos_token)
-    ranks = torch.arange(2 * beam, device=device)
-    starts = torch.arange(0, batch * beam, beam, device=device).unsqueeze(1)
     ignored = torch.zeros(batch, beam, dtype=torch.bool, device=device)
     collected = torch.zeros(batch, dtype=torch.long, device=device)
     scores, lowest = None, source.new_full((), -math.inf, dtype=torch.float32)
+    choice = chooser(device)
     for t in range(longest + 1):
         lprobs, attention = model.forward_decoder(tokens, encoded, states, generator.temperature)
         lprobs = penalise(generator, lprobs.float(), t, longest, lowest)
@@ -105,31 +105,59 @@ def search(generator, net_input, longest: int, bos_token: int | None):
         if scores is not None:  # fairseq's step reads the last of all steps' scores
             scores = scores.view(batch, beam, 1).expand(-1, -1, t)
         found, words, beams = generator.search.step(t, lprobs, scores)
-        rows = beams + starts[:batch]
-        ends = words.eq(eos) & found.ne(-math.inf)
-        ended = ends[:, :beam] & ~ignored
-        step = Step(sentences, attention, ended, rows[:, :beam], found[:, :beam])
-        collected = collected + ended.sum(1)
-        unfinished = collected.lt(beam)
+        ended, ended_rows, *made = choice(found, words, beams, ignored, collected, eos)
+        step = Step(sentences, attention, ended, ended_rows, found[:, :beam])
+        unfinished = made[-1].lt(beam)
         left = 0 if t == longest else int(unfinished.sum())
         if left == 0:
             yield step
             return
-        # The best candidates that do not end, in their order, then those that do.
-        ends[:, :beam] = ended | ignored
-        keys, chosen = (ranks[: ends.size(1)] + 2 * beam * ends).topk(beam, 1, largest=False)
-        ignored = keys.ge(2 * beam)
         if left < batch - slack(batch, device):
             keep = unfinished.nonzero().squeeze(1)
-            rows, words, found, chosen, ignored, collected = (
-                x.index_select(0, keep) for x in (rows, words, found, chosen, ignored, collected)
-            )
+            made = [x.index_select(0, keep) for x in made]
             sentences, batch = sentences.index_select(0, keep.cpu()), left
-        step.parents, tokens, scores = (x.gather(1, chosen).view(-1) for x in (rows, words, found))
-        step.tokens, step.scores, tokens = tokens, scores, tokens.unsqueeze(1)
+        *made, ignored, collected = made
+        step.parents, step.tokens, step.scores = (x.view(-1) for x in made)
+        tokens, scores = step.tokens.unsqueeze(1), step.scores
         yield step
         model.reorder_incremental_state(states, step.parents)
         encoded = model.reorder_encoder_out(encoded, step.parents)
+
+
+def chooser(device: torch.device):
+    """:func:`choose`; on a GPU, where ``triton`` is the default engine, in one launch."""
+    if device.type == "cuda" and engine_name(None, "cuda") == "triton":
+        from fairseq_casrnn.recurrence import triton_beam
+
+        return triton_beam.choose
+    return choose
+
+
+def choose(found, words, beams, ignored, collected, eos: int) -> tuple[Tensor, ...]:
+    """Which candidates end, and which go on.
+
+    Args:
+        found, words, beams: ``(B, N)``, of the candidates, the best first: their sums of
+            log-probabilities, last tokens and the hypotheses of their sentence that they continue.
+        ignored: ``(B, K)``, places of hypotheses that have ended before.
+        collected: ``(B,)``, how many have ended of each sentence.
+        eos: the token with which a hypothesis ends.
+
+    Returns:
+        Of the first K candidates ``(B, K)`` whether they end, and the rows that they continue; of
+        the next step's hypotheses ``(B, K)`` the rows that they continue, their last tokens and
+        their sums; and what ``ignored`` and ``collected`` are then.
+    """
+    batch, beam = ignored.shape
+    rows = beams + torch.arange(0, batch * beam, beam, device=beams.device).unsqueeze(1)
+    ends = words.eq(eos) & found.ne(-math.inf)
+    ended = ends[:, :beam] & ~ignored
+    # The best candidates that do not end, in their order, then those that do.
+    ends[:, :beam] = ended | ignored
+    order = torch.arange(found.size(1), device=found.device) + found.size(1) * ends
+    keys, chosen = order.topk(beam, 1, largest=False)
+    made = (x.gather(1, chosen) for x in (rows, words, found))
+    return ended, rows[:, :beam], *made, keys.ge(found.size(1)), collected + ended.sum(1)
 
 
 def slack(batch: int, device: torch.device) -> int:

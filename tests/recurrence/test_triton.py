@@ -67,7 +67,8 @@ def test_the_matrix_in_the_interpreter():
     layer = "(test_sentence_state and (1-1 or 2-0 or kept or recomputing or autocast or sign))"
     decoder = "(test_decoder_loop and triton and (True-2 or (compiled_steps and 5)))"
     chosen = f"test_triton or (triton and ({chosen} or {layer})) or {decoder}"
-    names = "engines", "triton", "triton_cross_entropy", "triton_sentence_state", "triton_decoder"
+    names = ["engines", "triton", "triton_cross_entropy", "triton_sentence_state"]
+    names += ["triton_decoder", "triton_beam"]
     files = [f"tests/recurrence/test_{name}.py" for name in names]
     files += ["tests/layers/test_sentence_state.py", "tests/models/test_decoder_loop.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]

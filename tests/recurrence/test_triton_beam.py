@@ -1,0 +1,73 @@
+"""The choice among candidates of beam search in one kernel, beside PyTorch operations."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_casrnn.patches import beam_loop
+
+from .test_triton import INTERPRETING
+from .test_triton_compiling import compiled_only  # noqa: F401
+
+EOS = 2
+
+
+def candidates(batch, beam, count, seed):
+    """Many of which end, or have no probability."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(high, *shape):
+        return torch.randint(high, shape, generator=generator)
+
+    found = -torch.rand(batch, count, generator=generator).sort(1).values
+    found[draw(4, batch, count) == 0] = -math.inf
+    words = EOS + draw(3, batch, count)
+    ignored = draw(3, batch, beam) == 0
+    return found, words, draw(beam, batch, count), ignored, draw(beam, batch), EOS
+
+
+@pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")
+@settings(deadline=None, max_examples=50)
+@given(
+    batch=st.integers(1, 4),
+    beam=st.integers(1, 9),
+    more=st.integers(0, 9),
+    seed=st.integers(0, 99),
+)
+def test_the_choice_is_the_same(batch, beam, more, seed):
+    from fairseq_casrnn.recurrence import triton_beam
+
+    inputs = candidates(batch, beam, beam + min(more, beam), seed)
+    ours, theirs = triton_beam.choose(*inputs), beam_loop.choose(*inputs)
+    assert len(ours) == len(theirs) == 7
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+
+
+def test_a_choice_by_hand():
+    """Two hypotheses, four candidates: the first ends, the third would if it were better."""
+    found = torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
+    words, beams = torch.tensor([[EOS, 7, EOS, 8]]), torch.tensor([[1, 0, 0, 1]])
+    ended, rows, parents, tokens, scores, ignored, collected = beam_loop.choose(
+        found, words, beams, torch.zeros(1, 2, dtype=torch.bool), torch.tensor([1]), EOS
+    )
+    assert ended.tolist() == [[True, False]]
+    assert rows.tolist() == [[1, 0]]
+    assert parents.tolist() == [[0, 1]]
+    assert tokens.tolist() == [[7, 8]]
+    assert scores.tolist() == [[-2.0, -4.0]]
+    assert ignored.tolist() == [[False, False]]
+    assert collected.tolist() == [2]
+
+
+def test_one_kernel_for_all_batches(compiled_only):  # noqa: F811
+    from fairseq_casrnn.recurrence import triton_beam
+
+    for batch in (1, 3, 16):
+        triton_beam.choose(*candidates(batch, 5, 10, 0))
+    assert len({id(kernel) for kernel in compiled_only}) == 1
+    assert ".target sm_90" in compiled_only[0].asm["ptx"]
