@@ -245,6 +245,8 @@ def choice(case: str, size: int, batch: int, steps: int, device: str, dtype) -> 
         elif engine != "reference":
             return None
         made = choose(found, words, beams, ignored, collected, eos)
-        return {name: tensor.double() for name, tensor in zip(names, made, strict=True)}
+        # None is infinite then, or of norm 0.
+        made = [10 + tensor.double().nan_to_num(neginf=-9.0) for tensor in made]
+        return dict(zip(names, made, strict=True))
 
     return compute
