@@ -103,9 +103,9 @@ def train(name: str, size: int, dtype: torch.dtype, batch: int, steps: int) -> N
     state = weight.detach().new_zeros(batch, size)
     gx = state.new_zeros(steps, batch, cell.ih_blocks * size)
     extra = None
-    if cell.lower_cell or cell.routes:
-        extra = state.new_zeros(steps, batch, cell.routes or size).float().requires_grad_()
-        extra = extra.to(dtype) if cell.routes else extra
+    if cell.lower_cell or cell.num_cells:
+        extra = state.new_zeros(steps, batch, cell.num_cells or size).float().requires_grad_()
+        extra = extra.to(dtype) if cell.num_cells else extra
     params = [state.new_zeros(*([] if n is None else [n]), size) for _, n in cell.params]
     params = [p.requires_grad_() for p in params]
     c0 = state if cell.has_cell else None

@@ -169,7 +169,7 @@ def decoding_inputs(case: str, size: int, batch: int, steps: int, device: str, d
         tensors["c0"] = rand(*state)
     positions = torch.arange(source, device=device)
     mask = positions >= lengths_of(batch, source, device).unsqueeze(1)
-    temperature = torch.tensor(0.7, device=device) if stack.cells[0].routes else None
+    temperature = torch.tensor(0.7, device=device) if stack.cells[0].num_cells else None
     return stack, tensors, {"mask": mask, "temperature": temperature}
 
 

@@ -95,8 +95,8 @@ def register_cell(name: str, cell, options: type | None = None) -> None:
         raise UserError(f"the cell's name {name!r} is not of small letters, digits and _")
     if name in FAMILIES:
         raise UserError(f"there is a cell {name!r} already; give yours another name")
-    at_layer = (lambda k, options: cell()) if isinstance(cell, type) else cell
-    FAMILIES[name] = Family(at_layer, options or NoOptions)
+    make_cell = (lambda k, options: cell()) if isinstance(cell, type) else cell
+    FAMILIES[name] = Family(make_cell, options or NoOptions)
     models = sys.modules.get(f"{__name__}.models")
     if models is not None:
         models.register_cell(name)

@@ -10,7 +10,7 @@ class CoupledCell(Cell):
     """c = f⊙c₋ + (1-f)⊙g; h = o⊙tanh(c). Blocks: f g o."""
 
     ih_blocks = hh_blocks = 3
-    open_blocks = (0,)  # the bias of f starts at 1
+    bias_one_gates = (0,)  # the bias of f starts at 1
 
     def step(self, gx, gh, h, c, extra, params):
         """As the base class describes it."""

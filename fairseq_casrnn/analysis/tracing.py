@@ -186,7 +186,7 @@ def _watching(stack, passes: list):
 
     from fairseq_casrnn.recurrence.attention import mix
     from fairseq_casrnn.recurrence.eager import add_recurrent_
-    from fairseq_casrnn.recurrence.inputs import Choice
+    from fairseq_casrnn.recurrence.inputs import HardRouting
     from fairseq_casrnn.recurrence.reference import at_last
 
     @torch.no_grad()
@@ -199,24 +199,24 @@ def _watching(stack, passes: list):
                 f"the gates of {type(cell).__name__} cannot be watched: it has a step only, and "
                 "what is watched is what forward_ leaves of the gates"
             )
-        if cell.routes:
+        if cell.num_cells:
             if getattr(stack, "routing", None) == "attention":
                 scores = F.linear(x, getattr(stack, f"attention_l{k}{suffix}"))
                 weights = mix(scores, stack.temperature)[:, 0]
-            if isinstance(extra, Choice):
+            if isinstance(extra, HardRouting):
                 extra = extra.weights(x.dtype)
             cells = extra[:, 0].argmax(-1)
         gates = F.linear(x, w_ih, bias)
         weight_t = w_hh.t().contiguous()
-        inner, (h, c) = None, state
+        candidate, (h, c) = None, state
         hs, cs = [], []
         for t, row in enumerate(gates):
-            if cell.inner_blocks:
-                inner = row.new_empty(row.size(0), cell.inner_blocks * h.size(1))
-            add_recurrent_(cell, row, inner, h, weight_t)
+            if cell.num_separate_gates:
+                candidate = row.new_empty(row.size(0), cell.num_separate_gates * h.size(1))
+            add_recurrent_(cell, row, candidate, h, weight_t)
             new_h, new_c = torch.empty_like(h), None if c is None else torch.empty_like(c)
             extra_t = None if extra is None else extra[t]
-            cell.forward_(row, inner, h, c, extra_t, params, new_h, new_c)
+            cell.forward_(row, candidate, h, c, extra_t, params, new_h, new_c)
             h, c = new_h, new_c
             hs.append(h)
             cs.append(c)

@@ -19,22 +19,22 @@ class Family:
     """A kind of stack.
 
     Attributes:
-        at_layer: ``at_layer(k, options)`` gives the :class:`Cell` of layer k (k = 0 is the bottom).
+        make_cell: ``make_cell(k, options)`` gives the :class:`Cell` of layer k, 0 at the bottom.
         options: dataclass of the family's own options; defaults and help texts are its fields'.
     """
 
-    at_layer: Callable[[int, object], Cell]
+    make_cell: Callable[[int, object], Cell]
     options: type = NoOptions
 
 
 FAMILIES: dict[str, Family] = {
-    "stacked_lstm": Family(lstm.at_layer),
-    "stacked_gru": Family(gru.at_layer),
-    "normalized_lstm": Family(normalized_lstm.at_layer),
-    "cas_lstm": Family(cas_lstm.at_layer, cas_lstm.CASOptions),
-    "highway_lstm": Family(highway_lstm.at_layer),
-    "dg_lstm": Family(dg_lstm.at_layer),
-    "second_order_lstm": Family(second_order_lstm.at_layer, second_order_lstm.SecondOrderOptions),
+    "stacked_lstm": Family(lstm.make_cell),
+    "stacked_gru": Family(gru.make_cell),
+    "normalized_lstm": Family(normalized_lstm.make_cell),
+    "cas_lstm": Family(cas_lstm.make_cell, cas_lstm.CASOptions),
+    "highway_lstm": Family(highway_lstm.make_cell),
+    "dg_lstm": Family(dg_lstm.make_cell),
+    "second_order_lstm": Family(second_order_lstm.make_cell, second_order_lstm.SecondOrderOptions),
 }
 
 

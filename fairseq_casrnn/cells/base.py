@@ -7,8 +7,8 @@ Notation: B batch, H hidden size, S cells of a mixture. A "block" is H consecuti
 
 Every step has the same outline. The pre-activations are ``gx = W x_t + b`` (``ih_blocks`` blocks,
 for the whole sequence in one product) and ``gh = U h_{t-1}`` (``hh_blocks`` blocks). ``gh`` is
-added to the first blocks of ``gx``, except its last ``inner_blocks`` blocks, which the cell gets
-apart (the GRU's candidate, where the reset gate multiplies U h and not h).
+added to the first blocks of ``gx``, except its last ``num_separate_gates`` blocks, which the cell
+gets apart (the GRU's candidate, where the reset gate multiplies U h and not h).
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ class Cell:
     Attributes:
         ih_blocks: blocks of ``weight_ih`` and of the bias.
         hh_blocks: blocks of ``weight_hh``.
-        inner_blocks: how many of the last blocks of ``weight_hh`` are not simply added to ``gx``.
+        num_separate_gates: how many of the last blocks of U h are not simply added to ``gx``.
         has_cell: whether the layer has a cell state c beside h.
         lower_cell: whether the step reads the cell state of the layer below, (B, H).
-        routes: S, when the step reads mixture weights (B, S); otherwise 0.
+        num_cells: S, when the step reads mixture weights (B, S); otherwise 0.
         params: ``(name, rows)`` of the elementwise parameters, shape ``(rows, H)``, or ``(H,)``
             when rows is None.
-        open_blocks: blocks of the bias that start at 1 (the forget-like gates).
+        bias_one_gates: blocks of the bias that start at 1 (the forget-like gates).
     """
 
     ih_blocks = 4
     hh_blocks = 4
-    inner_blocks = 0
+    num_separate_gates = 0
     has_cell = True
     lower_cell = False
-    routes = 0
+    num_cells = 0
     params: tuple[tuple[str, int | None], ...] = ()
-    open_blocks: tuple[int, ...] = (1,)
+    bias_one_gates: tuple[int, ...] = (1,)
 
     def __init_subclass__(cls):
         """Refuse a step whose in-place version would be that of another cell.
@@ -108,7 +108,7 @@ class Cell:
     def forward_(
         self,
         gates: Tensor,
-        inner: Tensor | None,
+        candidate: Tensor | None,
         h_prev: Tensor,
         c_prev: Tensor | None,
         extra: Tensor | None,
@@ -118,7 +118,7 @@ class Cell:
     ) -> None:
         """The same step in place: ``gates`` (gx with gh added) is activated; h and c are written.
 
-        ``inner`` holds the blocks of gh that were not added, ``(B, inner_blocks*H)``.
+        ``candidate`` holds the blocks of gh that were not added, ``(B, num_separate_gates*H)``.
         """
         raise NotImplementedError
 
@@ -127,7 +127,7 @@ class Cell:
         dh: Tensor,
         dc: Tensor | None,
         gates: Tensor,
-        inner: Tensor | None,
+        candidate: Tensor | None,
         h_prev: Tensor,
         c_prev: Tensor | None,
         c: Tensor | None,
@@ -137,7 +137,7 @@ class Cell:
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The hand-written backward of :meth:`forward_`.
 
-        ``gates`` becomes the gradient of the pre-activations, ``inner`` that of its own blocks;
+        ``gates`` becomes the gradient of the pre-activations, ``candidate`` that of its own blocks;
         ``dc`` may be overwritten; gradients of ``params`` are added to ``d_params`` here or in
         :meth:`param_grads`.
 

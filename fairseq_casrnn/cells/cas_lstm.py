@@ -47,7 +47,7 @@ class CASCell(Cell):
     ih_blocks = 5
     hh_blocks = 5
     lower_cell = True
-    open_blocks = (1, 4)
+    bias_one_gates = (1, 4)
 
     def __init__(self, lam: float | str | None = 0.5):
         self.lam = parse_lam(lam)
@@ -72,7 +72,7 @@ class CASCell(Cell):
         )
         return torch.sigmoid(o) * torch.tanh(c), c
 
-    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
         i, f, g, o, v = activate_(gates, c.size(-1))
         past, lower = self.weights(params)
         torch.mul(f, c_prev, out=c).mul_(past)
@@ -83,7 +83,7 @@ class CASCell(Cell):
         c.addcmul_(i, g)
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
         i, f, g, o, v = gates.chunk(5, dim=-1)
         grad_through_output(dh, dc, o, c)
         past, lower = self.weights(params)
@@ -98,7 +98,7 @@ class CASCell(Cell):
         return None, dc_prev, d_extra
 
 
-def at_layer(layer: int, options) -> Cell:
+def make_cell(layer: int, options) -> Cell:
     """The bottom layer is a plain LSTM; the layers above see the cell below."""
     cell = CASCell(options.lam)  # checks lam, even where a single layer makes no use of it
     return LSTMCell() if layer == 0 else cell

@@ -29,7 +29,7 @@ class PeepholeCell(Cell):
         o = torch.sigmoid(blocks[3] + gh_o + p[2] * new)
         return o * torch.tanh(new), new
 
-    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
         p = params[0]
         i, f, g, o, *depth = gates.split(c.size(-1), dim=-1)
         i.addcmul_(p[0], c_prev).sigmoid_()
@@ -42,7 +42,7 @@ class PeepholeCell(Cell):
         o.addcmul_(p[2], c).sigmoid_()
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
         p = params[0]
         i, f, g, o, *depth = gates.chunk(self.ih_blocks, dim=-1)
         tanh_c = torch.tanh(c)
@@ -83,6 +83,6 @@ class DGCell(PeepholeCell):
     params = (("peephole", 3), ("depth_peephole", 2))
 
 
-def at_layer(layer: int, options) -> Cell:
+def make_cell(layer: int, options) -> Cell:
     """The bottom layer is a peephole LSTM; the layers above see the cell below."""
     return PeepholeCell() if layer == 0 else DGCell()

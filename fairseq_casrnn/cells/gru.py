@@ -12,10 +12,10 @@ class GRUCell(Cell):
 
     ih_blocks = 3
     hh_blocks = 3
-    inner_blocks = 1
+    num_separate_gates = 1
     has_cell = False
     params = (("bias_n", None),)
-    open_blocks = ()
+    bias_one_gates = ()
 
     def step(self, gx, gh, h, c, extra, params):
         (bias_n,) = params
@@ -25,27 +25,27 @@ class GRUCell(Cell):
         n = torch.tanh(gx_n + r * (gh_n + bias_n))
         return (1 - z) * n + z * h, None
 
-    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
         size = h.size(-1)
-        inner.add_(params[0])  # kept with its bias: the backward needs the sum
+        candidate.add_(params[0])  # kept with its bias: the backward needs the sum
         gates[:, : 2 * size].sigmoid_()
         r, z, n = gates.split(size, dim=-1)
-        n.addcmul_(r, inner).tanh_()
+        n.addcmul_(r, candidate).tanh_()
         torch.lerp(n, h_prev, z, out=h)
 
-    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
         r, z, n = gates.chunk(3, dim=-1)
         dh_prev = dh * z
         d_z = dh * (h_prev - n)
         dtanh_(n, dh - dh_prev)  # n is now the gradient of the candidate's pre-activation
         dsigmoid_(z, d_z)
-        d_inner = n * r
-        dsigmoid_(r, n * inner)
-        inner.copy_(d_inner)
-        d_params[0].add_(d_inner.sum(0))
+        d_candidate = n * r
+        dsigmoid_(r, n * candidate)
+        candidate.copy_(d_candidate)
+        d_params[0].add_(d_candidate.sum(0))
         return dh_prev, None, None
 
 
-def at_layer(layer: int, options) -> GRUCell:
+def make_cell(layer: int, options) -> GRUCell:
     """The cell of layer ``layer`` of a stack."""
     return GRUCell()

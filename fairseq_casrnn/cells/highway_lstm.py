@@ -27,14 +27,14 @@ class HighwayCell(Cell):
         c = torch.sigmoid(i + gh_i) * torch.tanh(g + gh_g) + torch.sigmoid(f + gh_f) * c + d * extra
         return torch.sigmoid(o + gh_o) * torch.tanh(c), c
 
-    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
         (p,) = params
         gates[:, 4 * c.size(-1) :].addcmul_(p[0], c_prev).addcmul_(p[1], extra)
         i, f, g, o, d = activate_(gates, c.size(-1))
         torch.mul(f, c_prev, out=c).addcmul_(i, g).addcmul_(d, extra)
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
         (p,) = params
         i, f, g, o, d = gates.chunk(5, dim=-1)
         grad_through_output(dh, dc, o, c)
@@ -50,6 +50,6 @@ class HighwayCell(Cell):
         d_params[0][1].add_((d_d * extra).sum((0, 1)))
 
 
-def at_layer(layer: int, options) -> Cell:
+def make_cell(layer: int, options) -> Cell:
     """The bottom layer is a plain LSTM; the layers above see the cell below."""
     return LSTMCell() if layer == 0 else HighwayCell()

@@ -15,12 +15,12 @@ class LSTMCell(Cell):
         c = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c
         return torch.sigmoid(o) * torch.tanh(c), c
 
-    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
         i, f, g, o = activate_(gates, c.size(-1))
         torch.mul(f, c_prev, out=c).addcmul_(i, g)
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
         i, f, g, o = gates.chunk(4, dim=-1)
         grad_through_output(dh, dc, o, c)
         dc_prev = dc * f
@@ -44,6 +44,6 @@ def input_grads_(dc, i, g):
     dtanh_(g, d_g)
 
 
-def at_layer(layer: int, options) -> LSTMCell:
+def make_cell(layer: int, options) -> LSTMCell:
     """The cell of layer ``layer`` of a stack."""
     return LSTMCell()

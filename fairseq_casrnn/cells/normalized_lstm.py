@@ -17,14 +17,14 @@ class NormalizedLSTMCell(Cell):
         c = i * torch.tanh(g) + f * c
         return torch.sigmoid(o) * torch.tanh(c), c
 
-    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
         i, f, g, o = activate_(gates, c.size(-1))
         # A softmax over a pair is the logistic function of the difference: i is share, f the rest.
         share = torch.sigmoid(i - f)
         torch.lerp(c_prev, g, share, out=c)
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
         i, f, g, o = gates.chunk(4, dim=-1)
         grad_through_output(dh, dc, o, c)
         share = torch.sigmoid(i - f)
@@ -36,6 +36,6 @@ class NormalizedLSTMCell(Cell):
         return None, dc - d_g, None
 
 
-def at_layer(layer: int, options) -> NormalizedLSTMCell:
+def make_cell(layer: int, options) -> NormalizedLSTMCell:
     """The cell of layer ``layer`` of a stack."""
     return NormalizedLSTMCell()

@@ -35,13 +35,13 @@ class SecondOrderCell(Cell):
     """
 
     def __init__(self, num_cells: int = 2):
-        self.routes = at_least_one("num_cells", num_cells)
-        self.ih_blocks = self.hh_blocks = 4 * self.routes
-        self.open_blocks = tuple(range(1, self.ih_blocks, 4))
+        self.num_cells = at_least_one("num_cells", num_cells)
+        self.ih_blocks = self.hh_blocks = 4 * self.num_cells
+        self.bias_one_gates = tuple(range(1, self.ih_blocks, 4))
 
     def blocks(self, gates):
         """Views i, f, g, o of ``(B, S*4*H)``, each ``(B, S, H)``."""
-        return gates.unflatten(-1, (self.routes, 4, gates.size(-1) // self.ih_blocks)).unbind(2)
+        return gates.unflatten(-1, (self.num_cells, 4, gates.size(-1) // self.ih_blocks)).unbind(2)
 
     def step(self, gx, gh, h, c, extra, params):
         i, f, g, o = self.blocks(gx + gh)
@@ -50,9 +50,9 @@ class SecondOrderCell(Cell):
         alpha = extra.unsqueeze(-1)
         return (alpha * h_s).sum(1), (alpha * c_s).sum(1)
 
-    def forward_(self, gates, inner, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
         i, f, g, o = self.blocks(gates)
-        gates.view(gates.size(0), self.routes, 4, -1)[:, :, :2].sigmoid_()
+        gates.view(gates.size(0), self.num_cells, 4, -1)[:, :, :2].sigmoid_()
         g.tanh_()
         o.sigmoid_()
         c_s = torch.addcmul(i * g, f, c_prev.unsqueeze(1))
@@ -61,7 +61,7 @@ class SecondOrderCell(Cell):
         c.copy_(torch.bmm(alpha, c_s).squeeze(1))
         h.copy_(torch.bmm(alpha, h_s).squeeze(1))
 
-    def backward_(self, dh, dc, gates, inner, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
         i, f, g, o = self.blocks(gates)
         past, alpha = c_prev.unsqueeze(1), extra.unsqueeze(-1)
         c_s = torch.addcmul(i * g, f, past)
@@ -79,6 +79,6 @@ class SecondOrderCell(Cell):
         return None, dc_prev, d_extra.squeeze(-1)
 
 
-def at_layer(layer: int, options) -> SecondOrderCell:
+def make_cell(layer: int, options) -> SecondOrderCell:
     """All layers are alike."""
     return SecondOrderCell(options.num_cells)

@@ -94,7 +94,7 @@ def to_torch_gru(layer) -> nn.GRU:
 def _is_plain_lstm(layer) -> bool:
     """Whether every layer computes what an LSTM does, so that torch can."""
     for cell in layer.cells:
-        plain_blocks = cell.ih_blocks == 4 and cell.routes in (0, 1) and not cell.params
+        plain_blocks = cell.ih_blocks == 4 and cell.num_cells in (0, 1) and not cell.params
         shut = getattr(cell, "lam", None) == 0.0  # λ = 0 leaves c = i⊙g + f⊙c₋
         if not (plain_blocks or shut):
             return False

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..cells.cas_lstm import CASOptions
 from ..cells.second_order_lstm import SecondOrderOptions
 from ..errors import UserError
-from ..recurrence import Choice
+from ..recurrence import HardRouting
 from ..recurrence.attention import mix
 from . import convert
 from .stack import RecurrentStack, TorchOptions
@@ -203,7 +203,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
             self.temperature.fill_(self.temperature_at(epoch))
 
     def extra_input(self, k, suffix, x, lower_c, tokens):
-        """What mixes layer k's cells for its input ``x``: weights α, (…, S), or a hard Choice."""
+        """What mixes layer k's cells for its input ``x``: weights α, (…, S), or HardRouting."""
         count = self.options.num_cells
         if self.routing == "assignment":
             if tokens is None:
@@ -213,10 +213,10 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
                     f"tokens has shape {tuple(tokens.shape)}; expected {tuple(x.shape[:-1])}, one "
                     "for each input"
                 )
-            return Choice(self.assignment[tokens], count)
+            return HardRouting(self.assignment[tokens], count)
         scores = F.linear(x, getattr(self, f"attention_l{k}{suffix}"))
         if not (self.training or self.soft_routing):
-            return Choice(scores.argmax(-1), count)
+            return HardRouting(scores.argmax(-1), count)
         return mix(scores, self.temperature)
 
     def extra_repr(self) -> str:

@@ -15,7 +15,7 @@ from .. import recurrence
 from ..cells import family
 from ..cells.base import at_least_one
 from ..errors import UserError
-from ..recurrence.inputs import kept
+from ..recurrence.inputs import accumulation_dtype
 from ..recurrence.ragged import padding_mask
 from .dropout import dropout, dropout_probability, locked_dropout
 from .sequences import (
@@ -116,7 +116,7 @@ class RecurrentStack(nn.Module):
             recurrence.engine_name(engine)
         kind = family(name)
         self.options = kind.options() if options is None else options
-        self.cells = [kind.at_layer(k, self.options) for k in range(self.num_layers)]
+        self.cells = [kind.make_cell(k, self.options) for k in range(self.num_layers)]
         if bidirectional == "interleaved" and any(cell.lower_cell for cell in self.cells):
             raise UserError(
                 f"{name} reads the cell of the layer below and cannot be interleaved; "
@@ -178,8 +178,8 @@ class RecurrentStack(nn.Module):
         }
         for key, rows in cell.params:
             shapes[f"{key}_l{k}"] = (size,) if rows is None else (rows, size)
-        if cell.routes:
-            shapes[f"attention_l{k}"] = (cell.routes, self.layer_input_size(k))
+        if cell.num_cells:
+            shapes[f"attention_l{k}"] = (cell.num_cells, self.layer_input_size(k))
         return shapes
 
     def reset_parameters(self, bound: float | None = None) -> None:
@@ -197,7 +197,7 @@ class RecurrentStack(nn.Module):
             for k, cell in enumerate(self.cells if self.bias else ()):
                 for suffix in self.suffixes:
                     blocks = getattr(self, f"bias_l{k}{suffix}").view(cell.ih_blocks, -1)
-                    blocks[list(cell.open_blocks)] = 1.0
+                    blocks[list(cell.bias_one_gates)] = 1.0
 
     def layer_parameters(self, k: int, suffix: str = ""):
         """``(weight_ih, weight_hh, bias, elementwise parameters)`` of layer k in one direction.
@@ -342,7 +342,10 @@ class RecurrentStack(nn.Module):
                     f"the state is of {part.dtype} and the layer of {dtype}; convert one of them, "
                     f"as with state.to({dtype})"
                 )
-            allowed = {dtype, kept(dtype)}  # step() returns c in single precision for half
+            allowed = {
+                dtype,
+                accumulation_dtype(dtype),
+            }  # step() returns c in single precision for half
 
     def _split_state(self, state, x):
         """The initial (h, c) of each layer and direction, in ``nn.LSTM`` order."""

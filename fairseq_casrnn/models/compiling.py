@@ -37,7 +37,7 @@ def jobs_of(model: nn.Module) -> Iterator[tuple]:
             in_loops.add(rnn)
             if on_triton(rnn):
                 dropped = rnn.dropout > 0 and rnn.num_layers > 1, module.dropout_out_module.p > 0
-                temperature = rnn.temperature if rnn.cells[0].routes else None
+                temperature = rnn.temperature if rnn.cells[0].num_cells else None
                 weight_out = module.attention.weight_out.detach()
                 yield from decoder_jobs(module.layers(), width, weight_out, dropped, temperature)
     for module in model.modules():

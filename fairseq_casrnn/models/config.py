@@ -168,7 +168,7 @@ def spelled_as_options(names):
 def reads_lower_cell(cell: str) -> bool:
     """Whether a cell reads that of the layer below it."""
     family = FAMILIES[cell]
-    return family.at_layer(1, family.options()).lower_cell
+    return family.make_cell(1, family.options()).lower_cell
 
 
 def warn_of_single_layers(cell: str, cfg) -> None:

@@ -198,7 +198,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
     @property
     def routes_softly(self) -> bool:
         """Whether the cells are mixtures, and mixed by weights: in training, or where asked for."""
-        mixed = bool(self.rnn.cells[0].routes)
+        mixed = bool(self.rnn.cells[0].num_cells)
         return mixed and (self.training or self.rnn.soft_routing)
 
     def layers(self):

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ..errors import UserError
 from . import cpp, eager, reference, triton_failures, triton_loop
-from .inputs import Choice, InputProduct, cast, kept
+from .inputs import HardRouting, InputProduct, accumulation_dtype, cast
 from .memory import readable
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
         weight_hh: ``(hh_blocks*H, H)``.
         h0, c0: ``(B, H)`` initial state (c0 None for a cell without c).
         extra: ``(T, B, H)`` the lower layer's cells, or ``(T, B, S)`` mixture weights or a
-            :class:`Choice` for a mixture, or None.
+            :class:`HardRouting` for a mixture, or None.
         last: ``(B,)`` index of each sequence's last step, or None for T-1.
         params: the elementwise parameters in the cell's order.
 
@@ -144,7 +144,7 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
         or not readable(*_tensors(gx), weight_hh, h0, c0, *_tensors(extra), *params)
     ):
         name = "reference"
-    if isinstance(extra, Choice):
+    if isinstance(extra, HardRouting):
         alone = name == "cpp" and not autocast(device)
         if alone and cpp.supports_routing(cell, gx, weight_hh, h0, c0):
             return cpp.run_routed(gx, weight_hh, h0, c0, extra.cells, last)
@@ -163,7 +163,7 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
 def _tensors(given) -> tuple[Tensor | None, ...]:
     if isinstance(given, InputProduct):
         return given.x, given.weight, given.bias
-    return (given.cells if isinstance(given, Choice) else given,)
+    return (given.cells if isinstance(given, HardRouting) else given,)
 
 
 def one_step(cell, x, weight_ih, bias, weight_hh, h, c=None, extra=None, params=()):
@@ -175,14 +175,14 @@ def one_step(cell, x, weight_ih, bias, weight_hh, h, c=None, extra=None, params=
         weight_ih: ``(ih_blocks*H, I)``.
         bias: ``(ih_blocks*H,)``.
         h, c: ``(B, H)``; c None for a cell without c.
-        extra: ``(B, H)`` the lower layer's c, ``(B, S)`` weights or a :class:`Choice`, or None.
+        extra: ``(B, H)`` the lower layer's c, ``(B, S)`` weights, a :class:`HardRouting` or None.
 
     Returns:
         h and c after the step, ``(B, H)`` each (c None without cells). With weights in half
         precision c comes out in float32.
     """
-    wide = kept(weight_hh.dtype)
-    extra = extra.weights(wide) if isinstance(extra, Choice) else extra
+    wide = accumulation_dtype(weight_hh.dtype)
+    extra = extra.weights(wide) if isinstance(extra, HardRouting) else extra
     sums = F.linear(x, weight_ih, bias), F.linear(h, weight_hh)
     tensors = (cast(t, wide) for t in (*sums, h, c, extra))
     new_h, new_c = cell.step(*tensors, tuple(cast(p, wide) for p in params))

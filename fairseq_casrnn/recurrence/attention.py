@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells.base import Cell
-from .inputs import Choice, kept
+from .inputs import HardRouting, accumulation_dtype
 
 
 @dataclass
@@ -114,6 +114,8 @@ def attend(h, keys, values, mask, weight_out):
 def mix(scores: Tensor, temperature: Tensor | None) -> Tensor:
     """Mixture weights from scores: soft at ``temperature``, hard when it is None."""
     if temperature is None:
-        return Choice(scores.argmax(-1), scores.size(-1)).weights(scores.dtype)
-    wide = kept(scores.dtype)  # in half precision, a score over a low temperature is infinite
+        return HardRouting(scores.argmax(-1), scores.size(-1)).weights(scores.dtype)
+    wide = accumulation_dtype(
+        scores.dtype
+    )  # in half precision, a score over a low temperature is infinite
     return torch.softmax(scores.to(wide) / temperature.to(wide), dim=-1).to(scores.dtype)

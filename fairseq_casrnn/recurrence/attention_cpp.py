@@ -38,7 +38,7 @@ def fields(b: Buffers):
                 b.rows[k],
                 b.attention[k],
                 b.gates[k],
-                b.inners[k],
+                b.candidates[k],
                 b.mixes[k],
                 b.hs[k],
                 None if b.cs is None else b.cs[k],
@@ -111,7 +111,7 @@ class Steps:
             attention = mixes = None
             if layer.attention is not None:
                 attention = layer.attention[:, skip:] if fed else None
-                mixes = d.h0.new_empty(1, d.h0.size(1), layer.cell.routes)
+                mixes = d.h0.new_empty(1, d.h0.size(1), layer.cell.num_cells)
             _, rows = cpp.kernel_params(layer.cell, d.h0.size(-1), layer.params, d.h0)
             layers.append(
                 (

@@ -21,18 +21,21 @@ def eager_forward(b: Buffers) -> None:
     for t in range(b.alphas.size(0)):
         for k, cell in enumerate(b.cells):
             x, (w_t, u_t) = b.x(k)[t], weights_t[k]
-            gates, inner = b.gates[k][t], None if b.inners[k] is None else b.inners[k][t]
+            gates, candidate = (
+                b.gates[k][t],
+                None if b.candidates[k] is None else b.candidates[k][t],
+            )
             if k == 0:
                 gates.addmm_(x, w_t)
             else:
                 torch.addmm(b.bias[k], x, w_t, out=gates)
-            add_recurrent_(cell, gates, inner, b.hs[k, t], u_t)
+            add_recurrent_(cell, gates, candidate, b.hs[k, t], u_t)
             if b.mixes[k] is not None:
                 scores = F.linear(x, b.attention[k])
                 b.mixes[k][t] = mix(scores + b.mixes[k][t] if k == 0 else scores, b.temperature)
             c_prev, c = b.states(k, t)
             h = b.hs[k, t + 1]
-            cell.forward_(gates, inner, b.hs[k, t], c_prev, b.extra(k, t), b.params[k], h, c)
+            cell.forward_(gates, candidate, b.hs[k, t], c_prev, b.extra(k, t), b.params[k], h, c)
             if b.ups is not None and k + 1 < len(b.cells):
                 torch.mul(h, b.drop_layers[k, t], out=b.ups[k, t])
         eager_attend(b, t, weight_out_t)
@@ -95,16 +98,16 @@ def eager_attend_backward(b: Buffers, g: Grads, t: int, d_feed: Tensor, dh: Tens
 def eager_layer_backward(b: Buffers, g: Grads, t: int, k: int, dh: list, dc: list) -> Tensor:
     """Backward of layer k at step t: updates ``dh`` and ``dc``, returns the gradient of its x."""
     cell, w_hh = b.cells[k], b.weight_hh[k]
-    gates, inner = b.gates[k][t], None if b.inners[k] is None else b.inners[k][t]
+    gates, candidate = b.gates[k][t], None if b.candidates[k] is None else b.candidates[k][t]
     c_prev, c = b.states(k, t)
     extra, h_prev = b.extra(k, t), b.hs[k, t]
     direct, dc[k], d_extra = cell.backward_(
-        dh[k], dc[k], gates, inner, h_prev, c_prev, c, extra, b.params[k], g.params[k]
+        dh[k], dc[k], gates, candidate, h_prev, c_prev, c, extra, b.params[k], g.params[k]
     )
-    split = (cell.hh_blocks - cell.inner_blocks) * h_prev.size(-1)
+    split = (cell.hh_blocks - cell.num_separate_gates) * h_prev.size(-1)
     dh[k] = torch.mm(gates[:, :split], w_hh[:split])
-    if inner is not None:
-        dh[k].addmm_(inner, w_hh[split:])
+    if candidate is not None:
+        dh[k].addmm_(candidate, w_hh[split:])
     if direct is not None:
         dh[k].add_(direct)
     dx = torch.mm(gates, b.weight_ih[k])
@@ -120,8 +123,8 @@ def unmix(d_alpha: Tensor, alpha: Tensor, temperature: Maybe) -> Tensor:
     """Gradient of the scores from that of the weights; hard routing has none."""
     if temperature is None:
         return torch.zeros_like(alpha)
-    inner = (d_alpha * alpha).sum(-1, keepdim=True)
-    return alpha * (d_alpha - inner) / temperature.to(alpha.dtype)
+    total = (d_alpha * alpha).sum(-1, keepdim=True)
+    return alpha * (d_alpha - total) / temperature.to(alpha.dtype)
 
 
 EAGER = Loops(eager_forward, eager_backward, "eager")

@@ -34,7 +34,7 @@ class Buffers:
         outs: ``(T, B, H)``, attention outputs before dropout.
         alphas: ``(T, B, S)``.
         gates: ``(T, B, ih_blocks*H)``: the bottom layer's come with the embedding's product.
-        inners: ``(T, B, inner_blocks*H)`` or None.
+        candidates: ``(T, B, num_separate_gates*H)`` or None.
         mixes: ``(T, B, S)`` mixture weights or None; the bottom layer's come with ``routed``, the
             embedding's part of the scores.
         ups: ``(L-1, T, B, H)``, the states passed up after dropout, or None without dropout.
@@ -60,7 +60,7 @@ class Buffers:
     bias: list[Tensor]
     attention: list[Maybe]
     gates: list[Tensor]
-    inners: list[Maybe]
+    candidates: list[Maybe]
     mixes: list[Maybe]
     params: list[tuple[Tensor, ...]]
     rows: list[Maybe] = field(default_factory=list)
@@ -142,7 +142,7 @@ class Grads:
 class Loops(NamedTuple):
     """A forward loop, which fills Buffers, and a backward loop, which fills Grads.
 
-    The backward overwrites the gates and inners by the gradients of their pre-activations.
+    The backward overwrites the gates and candidates by the gradients of their pre-activations.
     """
 
     forward: callable
@@ -206,7 +206,7 @@ def allocate(cells, constants, gx, routed, h0, c0, keys, values, weight_out, ten
     feeds = gx.new_empty(steps + 1, batch, size)
     feeds[0].zero_()
     mixes = [
-        None if weight is None else gx.new_empty(steps, batch, cell.routes)
+        None if weight is None else gx.new_empty(steps, batch, cell.num_cells)
         for cell, weight in zip(cells, attention, strict=True)
     ]
     if routed is not None:
@@ -233,8 +233,10 @@ def allocate(cells, constants, gx, routed, h0, c0, keys, values, weight_out, ten
         bias=bias,
         attention=attention,
         gates=gates + [gx.new_empty(steps, batch, cell.ih_blocks * size) for cell in cells[1:]],
-        inners=[
-            gx.new_empty(steps, batch, cell.inner_blocks * size) if cell.inner_blocks else None
+        candidates=[
+            gx.new_empty(steps, batch, cell.num_separate_gates * size)
+            if cell.num_separate_gates
+            else None
             for cell in cells
         ],
         mixes=mixes,
@@ -261,7 +263,7 @@ class _Decode(torch.autograd.Function):
         b = Buffers.unpack(ctx.saved_tensors, ctx.layout)
         if keeps_graph():
             b.gates = [g.clone() for g in b.gates]
-            b.inners = [None if i is None else i.clone() for i in b.inners]
+            b.candidates = [None if i is None else i.clone() for i in b.candidates]
         first = b.hs[:, 0]
         g = Grads(
             out=grad_out,
@@ -278,7 +280,9 @@ class _Decode(torch.autograd.Function):
         d_tensors = []
         for k in range(len(b.cells)):
             x = b.x(k)
-            d_w, d_u = weight_grads(b.cells[k], b.gates[k], b.inners[k], x, b.hs[k, :-1], engine)
+            d_w, d_u = weight_grads(
+                b.cells[k], b.gates[k], b.candidates[k], x, b.hs[k, :-1], engine
+            )
             d_attention = None if g.mixes[k] is None else time_product(g.mixes[k], x, engine)
             # The bottom layer's bias is in gx.
             d_tensors += [d_w, d_u, None if k == 0 else g.bias[k], d_attention, *g.params[k]]
@@ -297,10 +301,12 @@ def time_product(a: Tensor, b: Tensor, engine: str) -> Tensor:
     return linear(a.reshape(-1, a.size(-1)).t(), b.reshape(-1, b.size(-1)).t(), engine=engine)
 
 
-def weight_grads(cell: Cell, d_gates: Tensor, inner: Maybe, x: Tensor, h_prev: Tensor, engine: str):
+def weight_grads(
+    cell: Cell, d_gates: Tensor, candidate: Maybe, x: Tensor, h_prev: Tensor, engine: str
+):
     """Gradients of weight_ih and weight_hh from those of the pre-activations, one product each."""
-    split = (cell.hh_blocks - cell.inner_blocks) * h_prev.size(-1)
+    split = (cell.hh_blocks - cell.num_separate_gates) * h_prev.size(-1)
     d_u = time_product(d_gates[:, :, :split], h_prev, engine)
-    if inner is not None:
-        d_u = torch.cat([d_u, time_product(inner, h_prev, engine)])
+    if candidate is not None:
+        d_u = torch.cat([d_u, time_product(candidate, h_prev, engine)])
     return time_product(d_gates, x, engine), d_u

@@ -15,7 +15,7 @@ from .attention import Decode, Layer
 from .attention_eager import unmix
 from .cpp import param_grads
 from .eager import check_backward, keeps_graph, without_autocast
-from .inputs import kept, wants_gradient
+from .inputs import accumulation_dtype, wants_gradient
 from .triton_decoder_loop import Saved, backward, dense, forward, gather_weights
 from .triton_decoder_plan import tiling
 from .triton_failures import stop
@@ -150,7 +150,7 @@ def run_backward(d: Decode, saved: Saved, grad_out, grad_alphas) -> list[Maybe]:
         tensors += [
             input_grad(d_gates, x, layer.weight_ih),
             torch.mm(d_products.t(), h),
-            d_gates.sum(0, dtype=kept(dtype)).to(dtype),
+            d_gates.sum(0, dtype=accumulation_dtype(dtype)).to(dtype),
             None if d_scores is None else input_grad(d_scores, x, layer.attention),
             *(p_grad.to(dtype) for p_grad in d_params),
         ]

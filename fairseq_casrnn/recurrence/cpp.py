@@ -155,7 +155,7 @@ def supports_routing(cell: Cell, gx, weight_hh, h0, c0) -> bool:
 
     Small weights are multiplied faster than rows are sorted.
     """
-    if not isinstance(gx, InputProduct) or type(cell) is not SecondOrderCell or cell.routes < 2:
+    if not isinstance(gx, InputProduct) or type(cell) is not SecondOrderCell or cell.num_cells < 2:
         return False
     tensors = (gx.x, gx.weight, gx.bias, weight_hh, h0, c0)
     worthwhile = weight_hh.numel() >= ROUTED_WEIGHTS and not wants_gradient(*tensors)
@@ -190,8 +190,8 @@ def forward(cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, para
     """The compiled forward, in the layout's rows.
 
     Returns:
-        hs, cs ``(B+N, H)`` with the initial state first, gates ``(N, ·)`` and inner as the backward
-        wants them, the kernel's parameters.
+        hs, cs ``(B+N, H)`` with the initial state first, gates ``(N, ·)`` and candidate as the
+        backward wants them, the kernel's parameters.
     """
     # The result of a linear map is ours to overwrite, for nobody keeps it.
     gates = None if gx is None else gx.detach().contiguous()
@@ -248,11 +248,13 @@ def param_grads(cell: Cell, d_rows, rows, params):
 class _Loop(torch.autograd.Function):
     @staticmethod
     def forward(ctx, cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, *params):
-        hs, cs, gates, inner, rows = forward(
+        hs, cs, gates, candidate, rows = forward(
             cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep=True
         )
         ctx.cell, ctx.layout = cell, layout
-        ctx.save_for_backward(x, weight_ih, gates, inner, hs, cs, weight_hh, extra, rows, *params)
+        ctx.save_for_backward(
+            x, weight_ih, gates, candidate, hs, cs, weight_hh, extra, rows, *params
+        )
         ctx.set_materialize_grads(False)
         return outputs(hs, cs, layout)
 
@@ -260,19 +262,20 @@ class _Loop(torch.autograd.Function):
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
         eager.check_backward("cpp", grad_hs, grad_cs, grad_hn, grad_cn)
         cell, layout = ctx.cell, ctx.layout
-        x, weight_ih, gates, inner, hs, cs, weight_hh, extra, rows, *params = ctx.saved_tensors
+        x, weight_ih, gates, candidate, hs, cs, weight_hh, extra, rows, *params = ctx.saved_tensors
         grad_hs, dh_n = layout.merged(grad_hs, grad_hn)
         grad_cs, dc_n = layout.merged(grad_cs, grad_cn)
         if eager.keeps_graph():  # a second backward must find the activated gates again
             gates = gates.clone()
-            inner = None if inner is None else inner.clone()
+            candidate = None if candidate is None else candidate.clone()
         name = "cas_trained" if params and isinstance(cell, CASCell) else KERNELS[type(cell)]
         weight_ih_t = None if x is None else weight_ih.t()
         wants_x, wants_extra = ctx.needs_input_grad[3], ctx.needs_input_grad[9]
         module, _ = extension()
         dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_extra, d_rows = module.backward(
-            name, layout.counts, layout.rows(x), weight_ih_t, gates, inner, hs, cs, weight_hh.t(),
-            layout.rows(extra), rows, grad_hs, grad_cs, dh_n, dc_n, wants_x, wants_extra,
+            name, layout.counts, layout.rows(x), weight_ih_t, gates, candidate, hs, cs,
+            weight_hh.t(), layout.rows(extra), rows, grad_hs, grad_cs, dh_n, dc_n,
+            wants_x, wants_extra,
         )  # fmt: skip
         d_gx = layout.padded(gates) if x is None else None
         dx, d_extra = layout.padded(dx), layout.padded(d_extra)

@@ -12,7 +12,7 @@ from .attention import Decode, Layer, run_reference
 from .attention_cpp import COMPILED
 from .attention_eager import EAGER
 from .attention_loop import run as run_fused
-from .inputs import kept
+from .inputs import accumulation_dtype
 from .memory import readable
 from .triton_failures import attempt, first_line
 from .triton_loop import say
@@ -37,7 +37,7 @@ def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
         except RefusedError as error:
             reason = first_line(error)
         say("eager", reason)
-    wide = kept(dtype)
+    wide = accumulation_dtype(dtype)
     if wide != dtype:  # in half precision, the loop in single
         layers = [layer_in_dtype(layer, wide) for layer in d.layers]
         out, alpha = run(name, in_dtype(replace(d, layers=layers), wide))

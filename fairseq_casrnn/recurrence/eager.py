@@ -16,14 +16,14 @@ import torch
 
 from ..cells.base import Cell
 from ..errors import UserError
-from .inputs import cast, kept
+from .inputs import accumulation_dtype, cast
 from .memory import readable
 from .reference import at_last
 
 
 def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
-    dtype, wide = weight_hh.dtype, kept(weight_hh.dtype)
+    dtype, wide = weight_hh.dtype, accumulation_dtype(weight_hh.dtype)
     tensors = (gx, weight_hh, h0, c0, extra)
     if wide != dtype:
         tensors = [cast(t, wide) for t in tensors]
@@ -36,19 +36,19 @@ def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     return hs, None, final[0], None
 
 
-def add_recurrent_(cell: Cell, gates, inner, h, weight_t):
-    """Add U h to the additive blocks of ``gates``, write the others to ``inner``.
+def add_recurrent_(cell: Cell, gates, candidate, h, weight_t):
+    """Add U h to the additive blocks of ``gates``, write the others to ``candidate``.
 
     ``weight_t`` is ``(H, hh_blocks*H)``.
     """
-    if inner is None:
+    if candidate is None:
         width = weight_t.size(1)
         out = gates if width == gates.size(1) else gates[:, :width]
         torch.addmm(out, h, weight_t, out=out)
         return
-    split = weight_t.size(1) - inner.size(1)
+    split = weight_t.size(1) - candidate.size(1)
     gates[:, :split].addmm_(h, weight_t[:, :split])
-    torch.mm(h, weight_t[:, split:], out=inner)
+    torch.mm(h, weight_t[:, split:], out=candidate)
 
 
 def without_autocast(backward):
@@ -73,22 +73,22 @@ class _Loop(torch.autograd.Function):
         weight_t = weight_hh.t().contiguous()
         hs = gx.new_empty(steps + 1, batch, size)
         hs[0] = h0
-        cs = inner = None
+        cs = candidate = None
         if cell.has_cell:
             cs = torch.empty_like(hs)
             cs[0] = c0
-        if cell.inner_blocks:
-            inner = gx.new_empty(steps, batch, cell.inner_blocks * size)
+        if cell.num_separate_gates:
+            candidate = gx.new_empty(steps, batch, cell.num_separate_gates * size)
         c_prev = c = None
         for t in range(steps):
-            inner_t = None if inner is None else inner[t]
+            candidate_t = None if candidate is None else candidate[t]
             if cs is not None:
                 c_prev, c = cs[t], cs[t + 1]
-            add_recurrent_(cell, gates[t], inner_t, hs[t], weight_t)
+            add_recurrent_(cell, gates[t], candidate_t, hs[t], weight_t)
             extra_t = None if extra is None else extra[t]
-            cell.forward_(gates[t], inner_t, hs[t], c_prev, extra_t, params, hs[t + 1], c)
+            cell.forward_(gates[t], candidate_t, hs[t], c_prev, extra_t, params, hs[t + 1], c)
         ctx.cell, ctx.num_params = cell, len(params)
-        ctx.save_for_backward(gates, inner, hs, cs, weight_hh, extra, last, *params)
+        ctx.save_for_backward(gates, candidate, hs, cs, weight_hh, extra, last, *params)
         ctx.set_materialize_grads(False)
         out_c = None if cs is None else cs[1:]
         c_n = None if cs is None else at_last(out_c, last).clone()
@@ -99,7 +99,7 @@ class _Loop(torch.autograd.Function):
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
         check_backward("eager", grad_hs, grad_cs, grad_hn, grad_cn)
         cell = ctx.cell
-        gates, inner, hs, cs, weight_hh, extra, last, *params = ctx.saved_tensors
+        gates, candidate, hs, cs, weight_hh, extra, last, *params = ctx.saved_tensors
         steps, batch, _ = gates.shape
         size = hs.size(-1)
         grad_hs, dh_n = merge_last(grad_hs, grad_hn, last, steps)
@@ -108,8 +108,8 @@ class _Loop(torch.autograd.Function):
         d_extra = None if extra is None else torch.empty_like(extra)
         if keeps_graph():  # a second backward must find the activated gates again
             gates = gates.clone()
-            inner = None if inner is None else inner.clone()
-        split = (cell.hh_blocks - cell.inner_blocks) * size
+            candidate = None if candidate is None else candidate.clone()
+        split = (cell.hh_blocks - cell.num_separate_gates) * size
         dh = hs.new_zeros(batch, size) if dh_n is None else dh_n.clone()
         dc = None
         if cs is not None:
@@ -122,23 +122,25 @@ class _Loop(torch.autograd.Function):
                 dc = dc.add_(grad_cs[t])
             if cs is not None:
                 c_prev, c = cs[t], cs[t + 1]
-            gates_t, inner_t = gates[t], None if inner is None else inner[t]
+            gates_t, candidate_t = gates[t], None if candidate is None else candidate[t]
             extra_t = None if extra is None else extra[t]
             direct, dc, d_extra_t = cell.backward_(
-                dh, dc, gates_t, inner_t, hs[t], c_prev, c, extra_t, params, d_params
+                dh, dc, gates_t, candidate_t, hs[t], c_prev, c, extra_t, params, d_params
             )
             if d_extra_t is not None:
                 d_extra[t] = d_extra_t
             dh = torch.mm(gates_t[:, :split], weight_hh[:split])
-            if inner_t is not None:
-                dh.addmm_(inner_t, weight_hh[split:])
+            if candidate_t is not None:
+                dh.addmm_(candidate_t, weight_hh[split:])
             if direct is not None:
                 dh.add_(direct)
         cell.param_grads(gates, cs, extra, d_params)
         flat_h = hs[:-1].reshape(-1, size)
         d_weight = torch.mm(gates[:, :, :split].reshape(-1, split).t(), flat_h)
-        if inner is not None:
-            d_weight = torch.cat([d_weight, torch.mm(inner.reshape(steps * batch, -1).t(), flat_h)])
+        if candidate is not None:
+            d_weight = torch.cat(
+                [d_weight, torch.mm(candidate.reshape(steps * batch, -1).t(), flat_h)]
+            )
         return None, gates, d_weight, dh, dc, d_extra, None, *d_params
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def kept(dtype: torch.dtype) -> torch.dtype:
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype of gates' sums and cell states where inputs and weights have ``dtype``."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
@@ -44,7 +44,7 @@ class InputProduct:
 
 
 @dataclass(frozen=True)
-class Choice:
+class HardRouting:
     """Hard routing: the one cell of a mixture that computes each step, in place of weights.
 
     Attributes:

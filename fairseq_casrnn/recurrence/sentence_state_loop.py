@@ -19,7 +19,7 @@ from torch import Tensor
 from . import autocast, default, engine_name, triton_loop
 from .cpp import dense
 from .eager import check_backward, keeps_graph, without_autocast
-from .inputs import kept, wants_gradient
+from .inputs import accumulation_dtype, wants_gradient
 from .memory import readable
 from .ragged import padding_mask
 from .sentence_state_weights import Options, Parameters, merge_weights, split_grads
@@ -105,7 +105,7 @@ def of_steps(buffer: Tensor, num_steps: int) -> list[Tensor]:
 def allocate(options: Options, x: Tensor, lengths: Tensor, p: Parameters, keep: bool) -> Saved:
     """Buffers for all steps, or for two in turn unless ``keep``; gx is computed."""
     (words, batch, _), size, nodes = x.shape, options.size, options.nodes
-    slots, rows, wide = options.num_steps if keep else 2, words * batch, kept(x.dtype)
+    slots, rows, wide = options.num_steps if keep else 2, words * batch, accumulation_dtype(x.dtype)
 
     def empty(*shape, dtype=wide):
         return x.new_empty(shape, dtype=dtype)
@@ -226,7 +226,7 @@ class _Sums:
         """Of all steps."""
         if not self.at_once:
             return self.gx, self.weight
-        gx = self.d_gates[..., : self.columns].sum(0, dtype=kept(self.d_gates.dtype))
+        gx = self.d_gates[..., : self.columns].sum(0, dtype=accumulation_dtype(self.d_gates.dtype))
         return gx, torch.mm(self.d_gates.flatten(0, 1).t(), self.windows.flatten(0, 1))
 
 

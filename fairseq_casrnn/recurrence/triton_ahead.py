@@ -19,7 +19,7 @@ import torch
 from .attention import Decode
 from .attention_triton import run_forward
 from .cpp import kernel_params
-from .inputs import kept
+from .inputs import accumulation_dtype
 from .triton_compiling import compiling_only
 from .triton_decoder_loop import backward as backward_decoder
 from .triton_decoder_loop import dense, gather_weights
@@ -69,11 +69,11 @@ def layer_jobs(cell, weight_ih, weight_hh, bias, params) -> Iterator[Job]:
 
 def train_layer(cell, weight_ih, weight_hh, bias, params, batch: int) -> None:
     """Forward and backward over two steps of zeros."""
-    size, wide = weight_hh.size(1), kept(weight_hh.dtype)
+    size, wide = weight_hh.size(1), accumulation_dtype(weight_hh.dtype)
     x = weight_ih.new_zeros(2, batch, weight_ih.size(1))
     h0, extra = x.new_zeros(batch, size), None
-    if cell.routes:
-        extra = x.new_zeros(2, batch, cell.routes)
+    if cell.num_cells:
+        extra = x.new_zeros(2, batch, cell.num_cells)
     elif cell.lower_cell:
         extra = x.new_zeros(2, batch, size, dtype=wide)
     c0 = h0.clone() if cell.has_cell else None

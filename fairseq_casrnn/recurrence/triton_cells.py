@@ -4,13 +4,14 @@ The equations, with their sources, are those of :mod:`fairseq_casrnn.cells`. Thi
 and is imported by :mod:`.triton_loop` alone.
 
 Every forward has the arguments ``a`` (the gates' sums, block by block), ``past`` (c, or for a cell
-without c its h, before the step), ``lower`` (the lower layer's c), ``inner`` (the part of U h that
-is not simply added) and ``p`` (elementwise parameters, row by row); it returns the activated gates,
-the new c (or h), h and inner as the backward wants it. What a cell has not is 0.
+without c its h, before the step), ``lower`` (the lower layer's c), ``candidate`` (the part of U h
+that is not simply added) and ``p`` (elementwise parameters, row by row); it returns the activated
+gates, the new c (or h), h and candidate as the backward wants it. What a cell has not is 0.
 
 Every backward has those, activated, and ``new`` (the c or h that the step made), ``dh`` and
 ``dnew`` (the gradient of ``new`` that does not come through h); it returns the gradients of the
-sums, of ``past``, ``lower``, ``inner`` and ``p``. What a cell has not has the gradient 0, or ().
+sums, of ``past``, ``lower``, ``candidate`` and ``p``. What a cell has not has the gradient 0
+or ().
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ def output_backward(o, c, dh, dc):
 
 
 @triton.jit
-def lstm_forward(a, past, lower, inner, p):
+def lstm_forward(a, past, lower, candidate, p):
     i, f, g, o = sigmoid(a[0]), sigmoid(a[1]), tanh(a[2]), sigmoid(a[3])
     c = i * g + f * past
-    return (i, f, g, o), c, o * tanh(c), inner
+    return (i, f, g, o), c, o * tanh(c), candidate
 
 
 @triton.jit
-def lstm_backward(a, past, new, lower, inner, p, dh, dnew):
+def lstm_backward(a, past, new, lower, candidate, p, dh, dnew):
     i, f, g, o = a
     d_o, dc = output_backward(o, new, dh, dnew)
     d_a = (dsigmoid(dc * g, i), dsigmoid(dc * past, f), dtanh(dc * i, g), d_o)
@@ -74,15 +75,15 @@ def lstm_backward(a, past, new, lower, inner, p, dh, dnew):
 
 
 @triton.jit
-def normalized_forward(a, past, lower, inner, p):
+def normalized_forward(a, past, lower, candidate, p):
     i, f, g, o = sigmoid(a[0]), sigmoid(a[1]), tanh(a[2]), sigmoid(a[3])
     # A softmax over the pair (i, f) is the logistic function of their difference.
     c = past + sigmoid(i - f) * (g - past)
-    return (i, f, g, o), c, o * tanh(c), inner
+    return (i, f, g, o), c, o * tanh(c), candidate
 
 
 @triton.jit
-def normalized_backward(a, past, new, lower, inner, p, dh, dnew):
+def normalized_backward(a, past, new, lower, candidate, p, dh, dnew):
     i, f, g, o = a
     d_o, dc = output_backward(o, new, dh, dnew)
     share = sigmoid(i - f)
@@ -93,15 +94,15 @@ def normalized_backward(a, past, new, lower, inner, p, dh, dnew):
 
 
 @triton.jit
-def cas_forward(a, past, lower, inner, p):
+def cas_forward(a, past, lower, candidate, p):
     """Blocks i f g o v; ``p`` the factors of f ⊙ past, 1 - λ, and of v ⊙ lower, λ."""
     i, f, g, o, v = sigmoid(a[0]), sigmoid(a[1]), tanh(a[2]), sigmoid(a[3]), sigmoid(a[4])
     c = i * g + p[0] * f * past + p[1] * v * lower
-    return (i, f, g, o, v), c, o * tanh(c), inner
+    return (i, f, g, o, v), c, o * tanh(c), candidate
 
 
 @triton.jit
-def cas_backward(a, past, new, lower, inner, p, dh, dnew):
+def cas_backward(a, past, new, lower, candidate, p, dh, dnew):
     i, f, g, o, v = a
     d_o, dc = output_backward(o, new, dh, dnew)
     d_past, d_below = dc * p[0], dc * p[1]
@@ -111,16 +112,16 @@ def cas_backward(a, past, new, lower, inner, p, dh, dnew):
 
 
 @triton.jit
-def highway_forward(a, past, lower, inner, p):
+def highway_forward(a, past, lower, candidate, p):
     """Blocks i f g o d; ``p`` the peepholes of d at the past and at the lower cell."""
     i, f, g, o = sigmoid(a[0]), sigmoid(a[1]), tanh(a[2]), sigmoid(a[3])
     d = sigmoid(a[4] + p[0] * past + p[1] * lower)
     c = i * g + f * past + d * lower
-    return (i, f, g, o, d), c, o * tanh(c), inner
+    return (i, f, g, o, d), c, o * tanh(c), candidate
 
 
 @triton.jit
-def highway_backward(a, past, new, lower, inner, p, dh, dnew):
+def highway_backward(a, past, new, lower, candidate, p, dh, dnew):
     i, f, g, o, d = a
     d_o, dc = output_backward(o, new, dh, dnew)
     d_d = dsigmoid(dc * lower, d)
@@ -130,16 +131,16 @@ def highway_backward(a, past, new, lower, inner, p, dh, dnew):
 
 
 @triton.jit
-def peephole_forward(a, past, lower, inner, p):
+def peephole_forward(a, past, lower, candidate, p):
     """Blocks i f g o; ``p`` the peepholes of i and f at the past cell and of o at the new one."""
     i, f, g = sigmoid(a[0] + p[0] * past), sigmoid(a[1] + p[1] * past), tanh(a[2])
     c = i * g + f * past
     o = sigmoid(a[3] + p[2] * c)
-    return (i, f, g, o), c, o * tanh(c), inner
+    return (i, f, g, o), c, o * tanh(c), candidate
 
 
 @triton.jit
-def peephole_backward(a, past, new, lower, inner, p, dh, dnew):
+def peephole_backward(a, past, new, lower, candidate, p, dh, dnew):
     i, f, g, o = a
     d_o, dc = output_backward(o, new, dh, dnew)
     dc += d_o * p[2]
@@ -150,17 +151,17 @@ def peephole_backward(a, past, new, lower, inner, p, dh, dnew):
 
 
 @triton.jit
-def depth_gated_forward(a, past, lower, inner, p):
+def depth_gated_forward(a, past, lower, candidate, p):
     """Blocks i f g o d; ``p`` as for the peephole cell, then those of d as in the highway cell."""
     i, f, g = sigmoid(a[0] + p[0] * past), sigmoid(a[1] + p[1] * past), tanh(a[2])
     d = sigmoid(a[4] + p[3] * past + p[4] * lower)
     c = i * g + f * past + d * lower
     o = sigmoid(a[3] + p[2] * c)
-    return (i, f, g, o, d), c, o * tanh(c), inner
+    return (i, f, g, o, d), c, o * tanh(c), candidate
 
 
 @triton.jit
-def depth_gated_backward(a, past, new, lower, inner, p, dh, dnew):
+def depth_gated_backward(a, past, new, lower, candidate, p, dh, dnew):
     i, f, g, o, d = a
     d_o, dc = output_backward(o, new, dh, dnew)
     dc += d_o * p[2]
@@ -171,21 +172,21 @@ def depth_gated_backward(a, past, new, lower, inner, p, dh, dnew):
 
 
 @triton.jit
-def gru_forward(a, past, lower, inner, p):
-    """Blocks r z n; ``inner`` is U h of the candidate and ``p`` its bias."""
-    inner += p[0]  # kept with its bias, for the backward
+def gru_forward(a, past, lower, candidate, p):
+    """Blocks r z n; ``candidate`` is U h of the candidate and ``p`` its bias."""
+    candidate += p[0]  # kept with its bias, for the backward
     r, z = sigmoid(a[0]), sigmoid(a[1])
-    n = tanh(a[2] + r * inner)
+    n = tanh(a[2] + r * candidate)
     h = n + z * (past - n)
-    return (r, z, n), h, h, inner
+    return (r, z, n), h, h, candidate
 
 
 @triton.jit
-def gru_backward(a, past, new, lower, inner, p, dh, dnew):
+def gru_backward(a, past, new, lower, candidate, p, dh, dnew):
     r, z, n = a
     dh += dnew
     d_past = dh * z
     d_n = dtanh(dh - d_past, n)
-    d_inner = d_n * r
-    d_a = (dsigmoid(d_n * inner, r), dsigmoid(dh * (past - n), z), d_n)
-    return d_a, d_past, 0.0, d_inner, (d_inner,)
+    d_candidate = d_n * r
+    d_a = (dsigmoid(d_n * candidate, r), dsigmoid(dh * (past - n), z), d_n)
+    return d_a, d_past, 0.0, d_candidate, (d_candidate,)

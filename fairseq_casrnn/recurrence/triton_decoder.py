@@ -49,8 +49,8 @@ INTEGERS = ["batch", "span", "steps", "layers", "begin", "end", "first", "last"]
 
 @triton.jit(do_not_specialize=[*INTEGERS, "plane", "hop"])
 def decode_forward(
-    gx, w_ih0, w_hh0, rows0, attention0, routed, gates0, inner0, mixture0,
-    w_ih, w_hh, bias, rows, attention, gates, inner, mixture,
+    gx, w_ih0, w_hh0, rows0, attention0, routed, gates0, candidate0, mixture0,
+    w_ih, w_hh, bias, rows, attention, gates, candidate, mixture,
     hs, states, feed, fed, outs, ups, drop_layers, drop_out,
     keys, values, padding, source, alphas, context, w_out, temperature, count,
     batch, span, steps, layers, plane, hop, begin, end, first, last,
@@ -85,7 +85,7 @@ def decode_forward(
                     x, x_rows = fed + (now - batch) * size, tl.where(t > 0, batch, 0)
                 layer_forward(
                     x, x_rows, hs + old, states + old, w_ih0, w_hh0,
-                    gx, None, rows0, gates0, inner0, None, attention0, routed, mixture0,
+                    gx, None, rows0, gates0, candidate0, None, attention0, routed, mixture0,
                     temperature, hs + new, states + new, drop_layers, ups, layers > 1,
                     tile * ROWS, row, unit, batch, 0, now, now,
                     stride, size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, CELLS, cell0,
@@ -104,7 +104,7 @@ def decode_forward(
                     lower = states + below + new
                 layer_forward(
                     x, batch, hs + mine + old, states + mine + old,
-                    w_ih, w_hh, None, bias, rows, gates, inner, lower, attention, None, mixture,
+                    w_ih, w_hh, None, bias, rows, gates, candidate, lower, attention, None, mixture,
                     temperature, hs + mine + new, states + mine + new, drop_layers, ups,
                     k + 1 < layers, tile * ROWS, row, unit, batch, j, at, at + rows_of_layer,
                     size, size, BLOCKS, PRODUCTS, ADDED, PARAMS, CELLS, cell,
@@ -136,8 +136,8 @@ def decode_forward(
 
 @triton.jit(do_not_specialize=INTEGERS)
 def decode_backward(
-    w_ih0, w_hh0, rows0, attention0, gates0, inner0, mixture0, d_gates0, d_products0, d_rows0,
-    d_mixture0, w_ih, w_hh, rows, attention, gates, inner, mixture, d_gates, d_products, d_rows,
+    w_ih0, w_hh0, rows0, attention0, gates0, candidate0, mixture0, d_gates0, d_products0, d_rows0,
+    d_mixture0, w_ih, w_hh, rows, attention, gates, candidate, mixture, d_gates, d_products, d_rows,
     d_mixture, hs, states, outs, drop_layers, drop_out, keys, values, alphas, w_out,
     temperature, grad_out, grad_alphas, d_states, d_pre, d_scores, d_query, d_up, count,
     batch, span, steps, layers, begin, end, first, last,
@@ -226,7 +226,7 @@ def decode_backward(
                         d_h, gates, d_gates, d_products, w_hh + j * (PRODUCTS * size * size),
                         rows + j * (PARAMS * size),
                         d_rows + (tl.program_id(0) * (layers - 1) + j) * (PARAMS * size),
-                        inner, lower, d_lower, mixture, d_mixture,
+                        candidate, lower, d_lower, mixture, d_mixture,
                         states + mine + now * size, states + mine + then,
                         d_states + (j + 1) * batch * size, tile * ROWS, row, unit, batch, is_last,
                         at, PARTS,
@@ -256,7 +256,7 @@ def decode_backward(
                     d_h = load(d_up + here, mask, states)
                 layer_backward(
                     d_h, gates0, d_gates0, d_products0, w_hh0, rows0,
-                    d_rows0 + tl.program_id(0) * (PARAMS0 * size), inner0, None, None,
+                    d_rows0 + tl.program_id(0) * (PARAMS0 * size), candidate0, None, None,
                     mixture0, d_mixture0, states + now * size, states + then, d_states,
                     tile * ROWS, row, unit, batch, is_last, now, PARTS,
                     size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, GRADS0, CELLS, cell0,

@@ -2,8 +2,8 @@
 
 Pointers are to the step's first row; ``row`` ``(ROWS, 1)`` and ``unit`` ``(1, UNITS)`` are the
 tile. Shapes, with B rows and H units: x, h ``(B, H)``; state, c or, of a cell without c, h; gates
-``(B, BLOCKS*H)``; inner ``(B, H)``, the part of U h that is not simply added; lower ``(B, H)``, the
-cell below; mixture ``(B, CELLS)`` weights of CELLS cells. See :mod:`.triton_cells` for the cells.
+``(B, BLOCKS*H)``; candidate ``(B, H)``, the part of U h that is not simply added; lower ``(B, H)``,
+the cell below; mixture ``(B, CELLS)`` weights of CELLS cells. See :mod:`.triton_cells`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def mixture_scores_grad(
 
 @triton.jit
 def layer_forward(
-    x, x_rows, h, state, w_ih, w_hh, gx, bias, rows, gates, inner, lower, attention, routed,
+    x, x_rows, h, state, w_ih, w_hh, gx, bias, rows, gates, candidate, lower, attention, routed,
     mixture, temperature, new_h, new_state, drop, up, goes_up, first, row, unit, batch, layer, at,
     up_at,
     stride: tl.constexpr, size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
@@ -80,7 +80,7 @@ def layer_forward(
     ROWS: tl.constexpr, UNITS: tl.constexpr, WAYS: tl.constexpr, DEPTH: tl.constexpr,
     SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
 ):  # fmt: skip
-    """Writes h, the state, what goes up after dropout, and activated gates and inner if wanted.
+    """Writes h, the state, what goes up after dropout, and activated gates and candidate if wanted.
 
     The gates' sums start from ``gx`` (T, B, BLOCKS*H), or from ``bias``. x counts in rows before
     ``x_rows`` only; without FEED there is none. ``goes_up``: another layer reads h. ``first`` is
@@ -145,7 +145,7 @@ def layer_forward(
         if gates is not None:
             store_blocks(gates + kept * (BLOCKS * size) + unit, size, BLOCKS, mask, a)
             if ADDED < PRODUCTS:
-                tl.store(inner + kept * size + unit, u_h, mask=mask)
+                tl.store(candidate + kept * size + unit, u_h, mask=mask)
     tl.store(new_state + here, made, mask=mask)
     tl.store(new_h + here, new.to(new_h.dtype.element_ty), mask=mask)
     if drop is not None:
@@ -173,7 +173,7 @@ def starts(
 
 @triton.jit
 def layer_backward(
-    d_h, gates, d_gates, d_products, w_hh, rows, d_rows, inner, lower, d_lower,
+    d_h, gates, d_gates, d_products, w_hh, rows, d_rows, candidate, lower, d_lower,
     mixture, d_mixture, state, new_state, d_state, first, row, unit, batch, last, step,
     PARTS: tl.constexpr, size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     ADDED: tl.constexpr, PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr,
@@ -204,7 +204,7 @@ def layer_backward(
         if lower is not None:
             below = load(lower + here, mask, d_state)
         if ADDED < PRODUCTS:
-            u_h = load(inner + kept * size + unit, mask, d_state)
+            u_h = load(candidate + kept * size + unit, mask, d_state)
     d_h += multiply_back(
         d_products + (step + batch) * width, first, tl.where(last == 0, batch, 0), w_hh,
         tl.program_id(1) * UNITS, width, size, size, PRODUCTS * size,
@@ -228,12 +228,12 @@ def layer_backward(
             store_blocks(d_gates + at + block, size, 4, mask, d_a)
             d_past += d_past_s
     else:
-        d_a, d_past, d_below, d_inner, d_p = cell(a, past, new, below, u_h, p, d_h, d_new)
+        d_a, d_past, d_below, d_candidate, d_p = cell(a, past, new, below, u_h, p, d_h, d_new)
         store_blocks(d_gates + at, size, BLOCKS, mask, d_a)
         if ADDED < PRODUCTS:
             there = d_products + kept * width + unit
             store_blocks(there, size, ADDED, mask, d_a)
-            tl.store(there + ADDED * size, d_inner.to(d_products.dtype.element_ty), mask=mask)
+            tl.store(there + ADDED * size, d_candidate.to(d_products.dtype.element_ty), mask=mask)
         if d_lower is not None:
             before = load(d_lower + here, mask, d_state)
             tl.store(d_lower + here, before + d_below, mask=mask)

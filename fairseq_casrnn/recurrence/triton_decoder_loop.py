@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .attention import Decode, Layer
 from .cpp import kernel_params
-from .inputs import kept
+from .inputs import accumulation_dtype
 from .triton_decoder_plan import Tiling, launch, tiles, tiling
 from .triton_plan import chip
 from .triton_steps import contiguous, kernels, trained
@@ -47,7 +47,7 @@ def stacked(tensors: list[Maybe]) -> Maybe:
 
 def named(layer: Layer) -> tuple[str, Maybe]:
     """The kernel's name and rows of elementwise parameters, in the dtype of sums."""
-    wide = kept(layer.weight_hh.dtype)
+    wide = accumulation_dtype(layer.weight_hh.dtype)
     like = torch.empty(0, dtype=wide, device=layer.weight_hh.device)
     params = [p.to(wide) for p in layer.params]
     return kernel_params(layer.cell, layer.weight_hh.size(1), params, like)
@@ -79,19 +79,19 @@ def shape_of(cell, rows: Maybe, number: str = "") -> dict:
     return {
         f"BLOCKS{number}": cell.ih_blocks,
         f"PRODUCTS{number}": cell.hh_blocks,
-        f"ADDED{number}": cell.hh_blocks - cell.inner_blocks,
+        f"ADDED{number}": cell.hh_blocks - cell.num_separate_gates,
         f"PARAMS{number}": 0 if rows is None else rows.size(-2),
     }
 
 
 class Saved(NamedTuple):
-    """What the forward fills; gates, inner, mixture of the upper layers are stacked.
+    """What the forward fills; gates, candidate, mixture of the upper layers are stacked.
 
     Attributes:
         hs: ``(L, T+1, B, H)`` in the weights' dtype, the initial state first.
         states: ``(L, T+1, B, H)``, c or, of cells without c, h.
         gates0, gates: ``(T, B, blocks*H)``, ``(L-1, T, B, blocks*H)``, activated, or None.
-        inner0, inner: ``(T, B, H)``, ``(L-1, T, B, H)``, or None.
+        candidate0, candidate: ``(T, B, H)``, ``(L-1, T, B, H)``, or None.
         mixture0, mixture: ``(T, B, S)``, ``(L-1, T, B, S)``, or None.
         ups: ``(L-1, T, B, H)``, what goes up after dropout, or None without.
         outs, fed: ``(T, B, H)``, attention outputs before and after dropout.
@@ -102,8 +102,8 @@ class Saved(NamedTuple):
     states: Tensor
     gates0: Maybe
     gates: Maybe
-    inner0: Maybe
-    inner: Maybe
+    candidate0: Maybe
+    candidate: Maybe
     mixture0: Maybe
     mixture: Maybe
     ups: Maybe
@@ -131,8 +131,8 @@ def common(layers, weights: Weights, d: Decode, how: Tiling) -> dict:
         "stride": size if weights.w_ih0 is None else weights.w_ih0.stride(0),
         "out_stride": d.weight_out.stride(0),
         "LOWER": top.lower_cell,
-        "CELLS": bottom.routes,
-        "WAYS": max(16, 1 << max(bottom.routes - 1, 0).bit_length()),
+        "CELLS": bottom.num_cells,
+        "WAYS": max(16, 1 << max(bottom.num_cells - 1, 0).bit_length()),
         **shape_of(bottom, weights.rows0, "0"),
         **shape_of(top, weights.rows),
         **tiles(size, how, d.h0.dtype),
@@ -152,7 +152,7 @@ def forward(d: Decode, weights, names, gx, routed, keep: bool) -> Saved:
     """The forward loop; gates are kept for the backward where ``keep``."""
     layers, (steps, batch) = d.layers, gx.shape[:2]
     depth, size, dtype = len(layers), d.h0.size(-1), d.h0.dtype
-    wide, above = kept(dtype), layers[-1].cell
+    wide, above = accumulation_dtype(dtype), layers[-1].cell
     bottom = layers[0].cell
     new = functools.partial(gx.new_empty, dtype=wide)
     hs = gx.new_empty(depth, steps + 1, batch, size)
@@ -161,22 +161,22 @@ def forward(d: Decode, weights, names, gx, routed, keep: bool) -> Saved:
     if states is not hs:
         states[:, 0] = d.h0 if d.c0 is None else d.c0
     fed = gx.new_empty(steps, batch, size)
-    gates0 = gates = inner0 = inner = mixture0 = mixture = None
+    gates0 = gates = candidate0 = candidate = mixture0 = mixture = None
     if keep:
         gates0 = gx if dtype == wide else new(gx.shape)
         gates = new(depth - 1, steps, batch, above.ih_blocks * size)
-        if bottom.inner_blocks:
-            inner0, inner = new(steps, batch, size), new(depth - 1, steps, batch, size)
-        if bottom.routes:
-            mixture0 = new(steps, batch, bottom.routes)
+        if bottom.num_separate_gates:
+            candidate0, candidate = new(steps, batch, size), new(depth - 1, steps, batch, size)
+        if bottom.num_cells:
+            mixture0 = new(steps, batch, bottom.num_cells)
             mixture = new(depth - 1, *mixture0.shape)
     saved = Saved(
         hs=hs,
         states=states,
         gates0=gates0,
         gates=gates,
-        inner0=inner0,
-        inner=inner,
+        candidate0=candidate0,
+        candidate=candidate,
         mixture0=mixture0,
         mixture=mixture,
         ups=None if d.drop_layers is None else hs.new_empty(depth - 1, steps, batch, size),
@@ -257,7 +257,7 @@ def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, ret
         g if overwrite else torch.empty_like(g, dtype=hs.dtype) for g in (saved.gates0, saved.gates)
     )
     d_products0, d_products = d_gates0, d_gates
-    if bottom.inner_blocks:
+    if bottom.num_separate_gates:
         d_products0 = hs.new_empty(steps, batch, bottom.hh_blocks * size)
         d_products = hs.new_empty(depth - 1, steps, batch, above.hh_blocks * size)
     learned0 = trained(names[0], weights.rows0)
@@ -277,7 +277,16 @@ def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, ret
     )
     tables = kernels("kernels").BACKWARD
     arguments = common(layers, weights, d, how)
-    for name in ("gates0", "gates", "inner0", "inner", "mixture0", "mixture", "hs", "states"):
+    for name in (
+        "gates0",
+        "gates",
+        "candidate0",
+        "candidate",
+        "mixture0",
+        "mixture",
+        "hs",
+        "states",
+    ):
         arguments[name] = getattr(saved, name)
     arguments |= {f"d_{name}": tensor for name, tensor in grads._asdict().items()}
     arguments |= {

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention import Decode
-from .inputs import kept
+from .inputs import accumulation_dtype
 from .triton_decoder_loop import Saved, dense, gather_weights, prepare, start
 
 
@@ -30,7 +30,7 @@ class Steps:
         # which may be of another dtype, or h once more in the precision of sums.
         depth, batch, size = d.h0.shape
         self.planes = depth + 1
-        wide = kept(d.h0.dtype)
+        wide = accumulation_dtype(d.h0.dtype)
         together = d.c0 is not None and wide == d.h0.dtype
         apart = not together and (d.c0 is not None or wide != d.h0.dtype)
         self.buffer = d.h0.new_zeros(2, self.planes * (1 + together), batch, size)

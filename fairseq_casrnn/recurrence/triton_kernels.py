@@ -54,7 +54,8 @@ BACKWARD = {
 
 @triton.jit(do_not_specialize=["t", "batch", "steps", "given"])
 def forward_step(
-    gates, bias, products, inner, extra, rows, hs, states, h_n, c_n, last, given, t, batch, steps,
+    gates, bias, products, candidate, extra, rows, hs, states, h_n, c_n, last, given, t, batch,
+    steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
@@ -68,17 +69,17 @@ def forward_step(
     past = load(states + at * size + unit, mask, gates)
     sums, others = load_inputs(gates, bias, extra, at, unit, inside, mask, size, BLOCKS, CELLS)
     a, u_h, state, h = forward_tile(
-        sums, others, u_h, past, p, BLOCKS, ADDED, inner is not None, CELLS, cell
+        sums, others, u_h, past, p, BLOCKS, ADDED, candidate is not None, CELLS, cell
     )
     tl.store(hs + (at + batch) * size + unit, h.to(hs.dtype.element_ty), mask=mask)
     final = load_last(last, given, steps, row, inside)
     store_last(h_n, c_n, h, state, t, final, row, unit, mask, size)
-    store_saved(gates, inner, states, a, u_h, state, at, batch, unit, mask, size, BLOCKS, KEEP)
+    store_saved(gates, candidate, states, a, u_h, state, at, batch, unit, mask, size, BLOCKS, KEEP)
 
 
 @triton.jit(do_not_specialize=["t", "batch", "steps", "given"])
 def backward_step(
-    gates, d_gates, inner, d_products, extra, d_extra, rows, d_rows, states,
+    gates, d_gates, candidate, d_products, extra, d_extra, rows, d_rows, states,
     grad_h, grad_c, grad_hn, grad_cn, last, given, dh, d_state, t, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
@@ -94,7 +95,7 @@ def backward_step(
     at = t.to(tl.int64) * batch + row
     here = row * size + unit
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    saved = load_saved(gates, states, inner, extra, at, unit, inside, mask, size, BLOCKS, CELLS)
+    saved = load_saved(gates, states, candidate, extra, at, unit, inside, mask, size, BLOCKS, CELLS)
     new = load(states + (at + batch) * size + unit, mask, gates)
     grads = load_gradients(
         gates, grad_h, grad_c, grad_hn, grad_cn, given, t,
@@ -102,12 +103,14 @@ def backward_step(
     )  # fmt: skip
     later = mask & (t + 1 < steps)
     d_h, d_new = load(dh + here, later, gates), load(d_state + here, later, gates)
-    d_a, d_inner, d_others, d_past, d_p = backward_tile(
+    d_a, d_candidate, d_others, d_past, d_p = backward_tile(
         saved, new, d_h + grads[0], d_new + grads[1], p, zeros(new, GRADS), GRADS, CELLS, cell
     )
-    store_products(d_gates, inner, d_products, d_a, d_inner, at, unit, mask, size, BLOCKS, PRODUCTS)
+    store_products(
+        d_gates, candidate, d_products, d_a, d_candidate, at, unit, mask, size, BLOCKS, PRODUCTS
+    )
     store_rest(
-        d_gates, inner, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask, size,
+        d_gates, candidate, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask, size,
         BLOCKS, CELLS,
     )  # fmt: skip
     tl.store(d_state + here, d_past, mask=mask)

@@ -30,7 +30,7 @@ from ..cells.base import Cell
 from ..cells.cas_lstm import CASCell
 from . import eager
 from .cpp import KERNELS, param_grads
-from .inputs import InputProduct, kept, wants_gradient
+from .inputs import InputProduct, accumulation_dtype, wants_gradient
 from .triton_failures import attempt, stop
 from .triton_plan import interpreting
 from .triton_steps import Saved, backward, forward, product
@@ -72,7 +72,7 @@ def why_not_on(tensors, states=()) -> str | None:
         return f"it runs on CUDA tensors, these are on {device.type}"
     if dtype not in DTYPES:
         return f"it does not run in {dtype}"
-    wide = kept(dtype)
+    wide = accumulation_dtype(dtype)
     for given, allowed in ((tensors, (dtype,)), (states, (dtype, wide))):
         for t in given:
             if t is not None and t.device != device:

@@ -69,7 +69,7 @@ def meet(count, goal):
 
 @triton.jit(do_not_specialize=["begin", "end", "batch", "steps", "given"])
 def forward_sequence(
-    gates, bias, weight, inner, extra, rows, h0, c0, hs, states, h_n, c_n, last, given, count,
+    gates, bias, weight, candidate, extra, rows, h0, c0, hs, states, h_n, c_n, last, given, count,
     begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
@@ -120,13 +120,13 @@ def forward_sequence(
                     AHEAD, SPLIT, FACTOR, PRECISION, RESIDENT, state.dtype,
                 )  # fmt: skip
             a, u_h, state, h = forward_tile(
-                sums, others, products, state, p, BLOCKS, ADDED, inner is not None, CELLS, cell
+                sums, others, products, state, p, BLOCKS, ADDED, candidate is not None, CELLS, cell
             )
             tl.store(hs + (at + batch) * size + unit, h.to(hs.dtype.element_ty), mask=mask)
             if BARRIER:
                 arrive(count + index)
             store_saved(
-                gates, inner, states, a, u_h, state, at, batch, unit, mask, size, BLOCKS, KEEP
+                gates, candidate, states, a, u_h, state, at, batch, unit, mask, size, BLOCKS, KEEP
             )
             store_last(h_n, c_n, h, state, t, final, row, unit, mask, size)
             more = t + 1 < end
@@ -140,7 +140,7 @@ def forward_sequence(
 
 @triton.jit(do_not_specialize=["begin", "end", "batch", "steps", "given"])
 def backward_sequence(
-    gates, d_gates, weight, inner, d_products, extra, d_extra, rows, d_rows, states,
+    gates, d_gates, weight, candidate, d_products, extra, d_extra, rows, d_rows, states,
     grad_h, grad_c, grad_hn, grad_cn, last, given, d_state, count, begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
@@ -152,13 +152,13 @@ def backward_sequence(
 
     d_state ``(B, H)`` becomes the gradient of the state before step ``begin``, and is read where
     there are steps from ``end`` on. The gradient of h0 is left to be made of d_products, which are
-    the first blocks of d_gates in a cell without inner. count ``(tiles of rows,)`` is 0.
+    the first blocks of d_gates in a cell without candidate. count ``(tiles of rows,)`` is 0.
     """
     start = tl.program_id(1) * UNITS
     unit = start + tl.arange(0, UNITS)[None, :]
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
     width: tl.constexpr = PRODUCTS * size
-    stride: tl.constexpr = BLOCKS * size if inner is None else width
+    stride: tl.constexpr = BLOCKS * size if candidate is None else width
     kept = keep_weights(
         weight, start, size, 1, width, 1, size, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, RESIDENT
     )
@@ -171,7 +171,7 @@ def backward_sequence(
         new = load(states + (top + batch) * size + unit, mask, gates)
         d_p = zeros(new, GRADS)
         saved = load_saved(
-            gates, states, inner, extra, top, unit, inside, mask, size, BLOCKS, CELLS
+            gates, states, candidate, extra, top, unit, inside, mask, size, BLOCKS, CELLS
         )
         grads = load_gradients(
             gates, grad_h, grad_c, grad_hn, grad_cn, given, end - 1, final, top, row, unit,
@@ -187,22 +187,32 @@ def backward_sequence(
                 new.dtype,
             )  # fmt: skip
             d_h, past = products[0] + grads[0], saved[1]
-            d_a, d_inner, d_others, d_new, d_p = backward_tile(
+            d_a, d_candidate, d_others, d_new, d_p = backward_tile(
                 saved, new, d_h, d_new + grads[1], p, d_p, GRADS, CELLS, cell
             )
             new = past
             store_products(
-                d_gates, inner, d_products, d_a, d_inner, at, unit, mask, size, BLOCKS, PRODUCTS
+                d_gates,
+                candidate,
+                d_products,
+                d_a,
+                d_candidate,
+                at,
+                unit,
+                mask,
+                size,
+                BLOCKS,
+                PRODUCTS,
             )
             if BARRIER:
                 arrive(count + index)
             store_rest(
-                d_gates, inner, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask,
+                d_gates, candidate, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask,
                 size, BLOCKS, CELLS,
             )  # fmt: skip
             more = back + 1 < end - begin
             saved = load_saved(
-                gates, states, inner, extra, at - batch, unit, inside & more, mask & more, size,
+                gates, states, candidate, extra, at - batch, unit, inside & more, mask & more, size,
                 BLOCKS, CELLS,
             )  # fmt: skip
             grads = load_gradients(

@@ -15,7 +15,7 @@ import torch
 
 from . import triton_compiling
 from .cpp import kernel_params
-from .inputs import kept
+from .inputs import accumulation_dtype
 from .triton_plan import GIVEN, Plan, RefusedError, launch, plan
 
 logger = logging.getLogger(__name__)
@@ -42,14 +42,14 @@ class Saved(NamedTuple):
 
     Attributes:
         gates: ``(T, B, ih_blocks*H)``, activated.
-        inner: ``(T, B, H)``, the part of U h that is not simply added, or None.
+        candidate: ``(T, B, H)``, the part of U h that is not simply added, or None.
         hs: ``(T+1, B, H)`` in the inputs' dtype, the initial state first.
         states: ``(T+1, B, H)``, c, or h where the cell has no c; hs itself where that will do.
         rows: the elementwise parameters as the kernels read them, or None.
     """
 
     gates: torch.Tensor
-    inner: torch.Tensor | None
+    candidate: torch.Tensor | None
     hs: torch.Tensor
     states: torch.Tensor
     rows: torch.Tensor | None
@@ -129,10 +129,10 @@ def single_steps(batch: int, size: int) -> Plan:
 
 def arguments(cell, saved: Saved, extra, table: str, name: str) -> dict:
     """Those that all kernels have."""
-    gates, inner, hs, states, rows = saved
+    gates, candidate, hs, states, rows = saved
     return {
         "gates": gates,
-        "inner": inner,
+        "candidate": candidate,
         "extra": contiguous(extra),
         "rows": gates if rows is None else rows,  # a pointer all the same, though it is not read
         "states": states,
@@ -142,14 +142,14 @@ def arguments(cell, saved: Saved, extra, table: str, name: str) -> dict:
         "BLOCKS": cell.ih_blocks,
         "PRODUCTS": cell.hh_blocks,
         "PARAMS": 0 if rows is None else rows.size(0),
-        "CELLS": cell.routes,
+        "CELLS": cell.num_cells,
         "cell": getattr(kernels("kernels"), table)[name],
     }
 
 
 def allocate(cell, gx, x, weight_ih, weight_hh, h0, params) -> tuple[Saved, str]:
     """What the forward fills, with W x in gates, and the name of the cell's kernel."""
-    dtype, wide = weight_hh.dtype, kept(weight_hh.dtype)
+    dtype, wide = weight_hh.dtype, accumulation_dtype(weight_hh.dtype)
     batch, size = h0.shape
     if x is None:
         # In place: gx is the output of a linear map, which autograd does not save.
@@ -160,9 +160,9 @@ def allocate(cell, gx, x, weight_ih, weight_hh, h0, params) -> tuple[Saved, str]
     shape = gates.size(0) + 1, batch, size
     hs = gates.new_empty(shape, dtype=dtype)
     states = hs if not cell.has_cell and dtype == wide else gates.new_empty(shape)
-    inner = gates.new_empty(gates.size(0), batch, size) if cell.inner_blocks else None
+    candidate = gates.new_empty(gates.size(0), batch, size) if cell.num_separate_gates else None
     name, rows = kernel_params(cell, size, [p.to(wide) for p in params], gates)
-    return Saved(gates, inner, hs, states, contiguous(rows)), name
+    return Saved(gates, candidate, hs, states, contiguous(rows)), name
 
 
 @on_its_device
@@ -179,7 +179,7 @@ def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, last, params
     c_n = torch.empty_like(h_n) if cell.has_cell else None
     shared = arguments(cell, saved, extra, "FORWARD", name)
     shared |= {"bias": contiguous(bias), "hs": hs, "h_n": h_n, "c_n": c_n, "KEEP": keep}
-    shared |= {"ADDED": cell.hh_blocks - cell.inner_blocks}
+    shared |= {"ADDED": cell.hh_blocks - cell.num_separate_gates}
     shared |= given(gates.device, last=(last, torch.int64))
     whole = plan(cell, weight_hh, batch) if steps > 1 else None
     if whole is not None:
@@ -217,10 +217,10 @@ def backward(cell, name, saved: Saved, extra, weight_hh, d_gates, grads, last, w
     Returns:
         Grads.
     """
-    gates, inner, hs, states, rows = saved
+    gates, candidate, hs, states, rows = saved
     steps, batch, size = hs.size(0) - 1, *hs.shape[1:]
     split = cell.hh_blocks * size
-    d_products = d_gates[..., :split] if inner is None else hs.new_empty(steps, batch, split)
+    d_products = d_gates[..., :split] if candidate is None else hs.new_empty(steps, batch, split)
     d_state = torch.empty_like(states[0])
     shared = arguments(cell, saved, extra, "BACKWARD", name)
     shared |= {"d_gates": d_gates, "d_products": d_products, "d_state": d_state}
@@ -235,7 +235,7 @@ def backward(cell, name, saved: Saved, extra, weight_hh, d_gates, grads, last, w
         d_rows, d_extra = gates, None
         if shared["GRADS"]:
             d_rows = gates.new_zeros(-(-batch // how.tiles["ROWS"]), *rows.shape)
-        if cell.routes:
+        if cell.num_cells:
             d_extra = gates.new_empty(how.grid[1], *extra.shape)
         elif extra is not None and wants_extra:
             d_extra = torch.empty_like(extra, memory_format=torch.contiguous_format)
@@ -258,5 +258,5 @@ def backward(cell, name, saved: Saved, extra, weight_hh, d_gates, grads, last, w
             if t > 0:
                 product(d_products[t], weight_hh, dh)
     d_rows = parts["d_rows"].sum(0) if shared["GRADS"] else None
-    d_extra = parts["d_extra"].sum(0) if cell.routes else parts["d_extra"]
+    d_extra = parts["d_extra"].sum(0) if cell.num_cells else parts["d_extra"]
     return Grads(d_products, d_extra, d_rows, d_state)

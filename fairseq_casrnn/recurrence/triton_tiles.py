@@ -4,8 +4,8 @@ What the kernels of :mod:`.triton_kernels` (a launch a step) and of :mod:`.trito
 launch a sequence) share. All arithmetic is in the precision of the gates' buffer; tensors of
 another are converted as they are read and written.
 
-Shapes: gates ``(T, B, BLOCKS*H)``, bias ``(BLOCKS*H,)``, inner and extra ``(T, B, H)`` (for CELLS
-cells extra has their weights, ``(T, B, CELLS)``), rows ``(PARAMS, H)`` (the elementwise
+Shapes: gates ``(T, B, BLOCKS*H)``, bias ``(BLOCKS*H,)``, candidate and extra ``(T, B, H)`` (for
+CELLS cells extra has their weights, ``(T, B, CELLS)``), rows ``(PARAMS, H)`` (the elementwise
 parameters), hs and states ``(T+1, B, H)`` with the initial state first. states is c, or h where
 the cell has no c. ``products`` are tiles of the blocks of U h, of which the first ADDED are added
 to the gates. ``at`` is t*B + row for the tile's rows, ``inside`` whether a row is in the batch and
@@ -96,16 +96,16 @@ def load_inputs(
 
 @triton.jit
 def load_saved(
-    gates, states, inner, extra, at, unit, inside, mask, size: tl.constexpr,
+    gates, states, candidate, extra, at, unit, inside, mask, size: tl.constexpr,
     BLOCKS: tl.constexpr, CELLS: tl.constexpr,
 ):  # fmt: skip
     """Of a step that :func:`forward_tile` made: gates, state before it, what
-    :func:`load_others` returns, inner (0 where there is none)."""
+    :func:`load_others` returns, candidate (0 where there is none)."""
     a = load_blocks(gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, gates)
     past = load(states + at * size + unit, mask, gates)
     u_h = tl.zeros_like(past)
-    if inner is not None:
-        u_h = load(inner + at * size + unit, mask, gates)
+    if candidate is not None:
+        u_h = load(candidate + at * size + unit, mask, gates)
     return a, past, load_others(gates, extra, at, unit, inside, mask, size, CELLS), u_h
 
 
@@ -149,13 +149,13 @@ def four_of(tiles, s: tl.constexpr):
 @triton.jit
 def forward_tile(
     sums, others, products, past, p,
-    BLOCKS: tl.constexpr, ADDED: tl.constexpr, INNER: tl.constexpr, CELLS: tl.constexpr,
+    BLOCKS: tl.constexpr, ADDED: tl.constexpr, CANDIDATE: tl.constexpr, CELLS: tl.constexpr,
     cell: tl.constexpr,
 ):  # fmt: skip
     """The cell's step; ``sums`` and ``others`` are what :func:`load_inputs` returns.
 
     Returns:
-        the activated gates, inner as the backward wants it, the state and h.
+        the activated gates, candidate as the backward wants it, the state and h.
     """
     a = ()
     for k in tl.static_range(BLOCKS):
@@ -174,7 +174,7 @@ def forward_tile(
             state += others[s] * c_s
             gates = gates + four
     else:
-        if INNER:
+        if CANDIDATE:
             u_h = products[ADDED]
         gates, state, h, u_h = cell(a, past, others[0], u_h, p)
     return gates, u_h, state, h
@@ -191,16 +191,16 @@ def store_last(h_n, c_n, h, state, t, last, row, unit, mask, size: tl.constexpr)
 
 @triton.jit
 def store_saved(
-    gates, inner, states, a, u_h, state, at, batch, unit, mask, size: tl.constexpr,
+    gates, candidate, states, a, u_h, state, at, batch, unit, mask, size: tl.constexpr,
     BLOCKS: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """The state and, where KEEP, what the backward reads, over the gates' sums and in inner."""
+    """The state and, where KEEP, what the backward reads, over the gates' sums and in candidate."""
     here = at * size + unit
     tl.store(states + here + batch * size, state, mask=mask)
     if KEEP:
         store_blocks(gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, a)
-        if inner is not None:
-            tl.store(inner + here, u_h, mask=mask)
+        if candidate is not None:
+            tl.store(candidate + here, u_h, mask=mask)
 
 
 @triton.jit
@@ -211,13 +211,13 @@ def backward_tile(
     the step; d_h and d_new are complete gradients of h and of that state.
 
     Returns:
-        the gradients of the gates' sums, of inner, of what :func:`load_others` returns and of the
-        state before; ``d_p`` with the GRADS parameters' added.
+        the gradients of the gates' sums, of candidate, of what :func:`load_others` returns and of
+        the state before; ``d_p`` with the GRADS parameters' added.
     """
     a, past, others, u_h = saved
     if CELLS > 0:
         d_gates, d_others = (), ()
-        d_past, d_inner = tl.zeros_like(past), 0.0
+        d_past, d_candidate = tl.zeros_like(past), 0.0
         for s in tl.static_range(CELLS):
             four = four_of(a, s)
             c_s = four[0] * four[2] + four[1] * past
@@ -229,7 +229,7 @@ def backward_tile(
             d_gates = d_gates + d_a
             d_past += d_past_s
     else:
-        d_gates, d_past, d_lower, d_inner, d_here = cell(
+        d_gates, d_past, d_lower, d_candidate, d_here = cell(
             a, past, new, others[0], u_h, p, d_h, d_new
         )
         d_others = (d_lower,)
@@ -237,33 +237,33 @@ def backward_tile(
         for k in tl.static_range(GRADS):
             sums = sums + (d_p[k] + d_here[k],)
         d_p = sums
-    return d_gates, d_inner, d_others, d_past, d_p
+    return d_gates, d_candidate, d_others, d_past, d_p
 
 
 @triton.jit
 def store_products(
-    d_gates, inner, d_products, d_a, d_inner, at, unit, mask, size: tl.constexpr,
+    d_gates, candidate, d_products, d_a, d_candidate, at, unit, mask, size: tl.constexpr,
     BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
 ):  # fmt: skip
     """The gradient of U h, which the step before multiplies: d_gates, which may be gates, or for a
-    cell with inner d_products ``(T, B, PRODUCTS*H)``."""
-    if inner is None:
+    cell with candidate d_products ``(T, B, PRODUCTS*H)``."""
+    if candidate is None:
         store_blocks(d_gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, d_a)
     else:
         to = d_products + at * (PRODUCTS * size) + unit
         store_blocks(to, size, PRODUCTS - 1, mask, d_a)
-        last = d_inner.to(d_products.dtype.element_ty)
+        last = d_candidate.to(d_products.dtype.element_ty)
         tl.store(to + (PRODUCTS - 1) * size, last, mask=mask)
 
 
 @triton.jit
 def store_rest(
-    d_gates, inner, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask,
+    d_gates, candidate, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask,
     size: tl.constexpr, BLOCKS: tl.constexpr, CELLS: tl.constexpr,
 ):  # fmt: skip
     """The gradients that no other program reads. For CELLS cells d_extra is ``(tiles of units, T,
     B, CELLS)``, to be summed over tiles."""
-    if inner is not None:
+    if candidate is not None:
         store_blocks(d_gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, d_a)
     if CELLS > 0:
         d_alphas = d_extra + (tl.program_id(1).to(tl.int64) * steps * batch + at) * CELLS

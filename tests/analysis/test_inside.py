@@ -24,7 +24,7 @@ def stack(name, **options):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_watching_changes_nothing(name, ways):
     """The loop that keeps gates gives what the engines give."""
-    if ways == "interleaved" and FAMILIES[name].at_layer(1, FAMILIES[name].options()).lower_cell:
+    if ways == "interleaved" and FAMILIES[name].make_cell(1, FAMILIES[name].options()).lower_cell:
         return
     layer, x = stack(name, bidirectional=ways), rand(6, 1, 5)
     before = layer(x)

@@ -52,10 +52,15 @@ def test_every_option_has_a_default_and_a_help_text(name):
 @every_case
 def test_a_cell_describes_itself(case):
     for k, cell in enumerate(case.layer(num_layers=3).cells):
-        assert 0 <= cell.inner_blocks <= cell.hh_blocks <= cell.ih_blocks + cell.inner_blocks
-        assert all(0 <= n < cell.ih_blocks for n in cell.open_blocks)
+        assert (
+            0
+            <= cell.num_separate_gates
+            <= cell.hh_blocks
+            <= cell.ih_blocks + cell.num_separate_gates
+        )
+        assert all(0 <= n < cell.ih_blocks for n in cell.bias_one_gates)
         assert not (cell.lower_cell and k == 0), "there is no layer below the bottom one"
-        assert not (cell.lower_cell and cell.routes), "one extra input"
+        assert not (cell.lower_cell and cell.num_cells), "one extra input"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +109,7 @@ def test_number_of_cells(given):
 def test_options_may_come_as_text_of_a_command_line():
     options = SimpleNamespace(lam="0.25", num_cells=3, unrelated=True)
     assert layers.build("cas_lstm", I, H, 2, options=options).cells[1].lam == 0.25
-    assert layers.build("second_order_lstm", I, H, 2, options=options).cells[1].routes == 3
+    assert layers.build("second_order_lstm", I, H, 2, options=options).cells[1].num_cells == 3
 
 
 class HalvedCell(Cell):

@@ -64,13 +64,13 @@ def test_names_and_shapes(case, bottom, above, way):
 def test_initial_values(case, way):
     torch.manual_seed(1)
     layer = case.layer(I, 64, 3, bidirectional=way)
-    open_blocks = OPEN.get(case.name, ([1], [1]))
+    bias_one_gates = OPEN.get(case.name, ([1], [1]))
     if case.name == "second_order_lstm":
-        open_blocks = (list(range(1, 4 * layer.options.num_cells, 4)),) * 2
+        bias_one_gates = (list(range(1, 4 * layer.options.num_cells, 4)),) * 2
     bound = 1 / math.sqrt(64)
     for name, parameter in layer.named_parameters():
         if name.startswith("bias_l"):
-            ones = open_blocks[0 if "_l0" in name else 1]
+            ones = bias_one_gates[0 if "_l0" in name else 1]
             for n, block in enumerate(parameter.view(-1, 64)):
                 assert block.eq(float(n in ones)).all(), (name, n)
         elif name.startswith(("bias_n", "lam_logit")):

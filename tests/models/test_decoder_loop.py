@@ -73,7 +73,7 @@ def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H, ba
         "weight_out": rand(size, size, seed=6),
     }
     leaves = {k: None if v is None else v.requires_grad_() for k, v in leaves.items()}
-    routed = stack.cells[0].routes and soft
+    routed = stack.cells[0].num_cells and soft
     decode = Decode(
         layers=decoder_layers,
         mask=mask,

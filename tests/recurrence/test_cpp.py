@@ -32,8 +32,8 @@ def layer_of(case, steps, batch, size, dtype, inputs=3):
     """The top cell of a stack of two; x, weight_ih, bias, weight_hh, h0, c0, extra, *params."""
     cell = case.layer().cells[1]
     extra = None
-    if cell.routes:
-        extra = rand(steps, batch, cell.routes, seed=6).softmax(-1)
+    if cell.num_cells:
+        extra = rand(steps, batch, cell.num_cells, seed=6).softmax(-1)
     elif cell.lower_cell:
         extra = rand(steps, batch, size, seed=6)
     tensors = [

@@ -41,15 +41,15 @@ every_last = pytest.mark.parametrize("last", [None, LAST], ids=["full", "lengths
 def leaves_of(case, k, dtype=torch.float64, steps=T, batch=B, size=H):
     """The cell of layer k and random gx, weight_hh, h0, c0, extra and elementwise parameters."""
     cell = case.layer().cells[k]
-    extra = rand(steps, batch, cell.routes or size, seed=14)
-    if cell.routes:
+    extra = rand(steps, batch, cell.num_cells or size, seed=14)
+    if cell.num_cells:
         extra = extra.softmax(-1)
     leaves = [
         rand(steps, batch, cell.ih_blocks * size, seed=10),
         rand(cell.hh_blocks * size, size, seed=11) / math.sqrt(size),
         rand(batch, size, seed=12),
         rand(batch, size, seed=13) if cell.has_cell else None,
-        extra if cell.routes or cell.lower_cell else None,
+        extra if cell.num_cells or cell.lower_cell else None,
     ]
     for i, (_, rows) in enumerate(cell.params):
         leaves.append(rand(*((rows, size) if rows else (size,)), seed=20 + i))

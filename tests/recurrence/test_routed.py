@@ -7,7 +7,7 @@ from helpers import DOUBLE, SINGLE, assert_close, rand, three_threads
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.cells.second_order_lstm import SecondOrderCell
 from fairseq_casrnn.layers import SecondOrderLSTM
-from fairseq_casrnn.recurrence import Choice, InputProduct, cpp
+from fairseq_casrnn.recurrence import HardRouting, InputProduct, cpp
 
 pytestmark = pytest.mark.skipif(
     "cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled"
@@ -21,7 +21,7 @@ def mixture(cells, dtype=torch.float64, steps=5, batch=4, size=6):
     w_ih, bias = rand(12 * size, 3, seed=4), rand(12 * size, seed=5)
     w_hh = rand(12 * size, size, seed=6) / size**0.5
     x, w_ih, bias, w_hh, h0, c0 = (t.to(dtype) for t in (x, w_ih, bias, w_hh, h0, c0))
-    return cell, InputProduct(x, w_ih, bias), w_hh, h0, c0, Choice(cells, 3)
+    return cell, InputProduct(x, w_ih, bias), w_hh, h0, c0, HardRouting(cells, 3)
 
 
 CHOICES = {

@@ -189,7 +189,7 @@ def test_kernels_fit_as_planned(name, size, batch, dtype, precision, compiled_on
     gx = weight.new_zeros(2, batch, cell.ih_blocks * size)
     params = [torch.zeros_like(state[0])] * len(cell.params)
     c0 = state if cell.has_cell else None
-    extra = weight.new_zeros(2, batch, cell.routes or size)
+    extra = weight.new_zeros(2, batch, cell.num_cells or size)
     with torch.no_grad():
         recurrence.run("triton", cell, gx, weight, state, c0, extra, params=params)
     (kernel,) = compiled_only
