@@ -102,14 +102,16 @@ def train(name: str, size: int, dtype: torch.dtype, batch: int, steps: int) -> N
     weight = torch.zeros(cell.hh_blocks * size, size, dtype=dtype, requires_grad=True)
     state = weight.detach().new_zeros(batch, size)
     gx = state.new_zeros(steps, batch, cell.ih_blocks * size)
-    extra = None
-    if cell.lower_cell or cell.num_cells:
-        extra = state.new_zeros(steps, batch, cell.num_cells or size).float().requires_grad_()
-        extra = extra.to(dtype) if cell.num_cells else extra
+    reads = {}
+    if cell.lower_cell:
+        lower_c = state.new_zeros(steps, batch, size, dtype=torch.float32)
+        reads["lower_c"] = lower_c.requires_grad_()
+    if cell.num_cells:
+        reads["mixture"] = state.new_zeros(steps, batch, cell.num_cells).requires_grad_()
     params = [state.new_zeros(*([] if n is None else [n]), size) for _, n in cell.params]
     params = [p.requires_grad_() for p in params]
     c0 = state if cell.has_cell else None
-    hs, *_ = recurrence.run("triton", cell, gx, weight, state, c0, extra, params=params)
+    hs, *_ = recurrence.run("triton", cell, gx, weight, state, c0, **reads, params=params)
     hs.sum().backward()
 
 

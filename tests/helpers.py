@@ -117,6 +117,11 @@ def rand(*shape, seed=0, dtype=torch.float64):
     return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
+def side_input(cell, tensor):
+    """``tensor`` as the keyword argument that ``cell`` reads it by, where it reads one."""
+    return {"lower_c" if cell.lower_cell else "mixture": tensor}
+
+
 def rand_state(layer, batch=B, seed=1):
     """A random state of ``layer`` in the form its forward takes."""
     dtype = layer.weight_hh_l0.dtype

@@ -12,7 +12,7 @@ class CoupledCell(Cell):
     ih_blocks = hh_blocks = 3
     bias_one_gates = (0,)  # the bias of f starts at 1
 
-    def step(self, gx, gh, h, c, extra, params):
+    def step(self, gx, gh, h, c, **unused):
         """As the base class describes it."""
         f, g, o = (gx + gh).chunk(3, dim=-1)
         f = torch.sigmoid(f)

@@ -187,12 +187,12 @@ def _watching(stack, passes: list):
     from fairseq_casrnn.recurrence.attention import mix
     from fairseq_casrnn.recurrence.eager import add_recurrent_
     from fairseq_casrnn.recurrence.inputs import HardRouting
-    from fairseq_casrnn.recurrence.reference import at_last
+    from fairseq_casrnn.recurrence.reference import at_last, at_step
 
     @torch.no_grad()
     def run(k, suffix, x, lower_c, state, last, tokens):
         w_ih, w_hh, bias, params = stack.layer_parameters(k, suffix)
-        extra, weights, cells = stack.extra_input(k, suffix, x, lower_c, tokens), None, None
+        mixture, weights, cells = stack.mixture_weights(k, suffix, x, tokens), None, None
         cell = stack.cells[k]
         if not cell.is_fused():
             raise UserError(
@@ -203,9 +203,9 @@ def _watching(stack, passes: list):
             if getattr(stack, "routing", None) == "attention":
                 scores = F.linear(x, getattr(stack, f"attention_l{k}{suffix}"))
                 weights = mix(scores, stack.temperature)[:, 0]
-            if isinstance(extra, HardRouting):
-                extra = extra.weights(x.dtype)
-            cells = extra[:, 0].argmax(-1)
+            if isinstance(mixture, HardRouting):
+                mixture = mixture.weights(x.dtype)
+            cells = mixture[:, 0].argmax(-1)
         gates = F.linear(x, w_ih, bias)
         weight_t = w_hh.t().contiguous()
         candidate, (h, c) = None, state
@@ -215,8 +215,13 @@ def _watching(stack, passes: list):
                 candidate = row.new_empty(row.size(0), cell.num_separate_gates * h.size(1))
             add_recurrent_(cell, row, candidate, h, weight_t)
             new_h, new_c = torch.empty_like(h), None if c is None else torch.empty_like(c)
-            extra_t = None if extra is None else extra[t]
-            cell.forward_(row, candidate, h, c, extra_t, params, new_h, new_c)
+            reads = {
+                "candidate": candidate,
+                "lower_c": lower_c[t] if cell.lower_cell else None,
+                "mixture": at_step(mixture, t),
+                "params": params,
+            }
+            cell.forward_(row, h, c, new_h, new_c, **reads)
             h, c = new_h, new_c
             hs.append(h)
             cs.append(c)

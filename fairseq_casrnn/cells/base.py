@@ -88,16 +88,21 @@ class Cell:
         gh: Tensor,
         h: Tensor,
         c: Tensor | None,
-        extra: Tensor | None,
+        *,
+        lower_c: Tensor | None,
+        mixture: Tensor | None,
         params: tuple[Tensor, ...],
     ) -> tuple[Tensor, Tensor | None]:
         """One differentiable step in plain PyTorch: the specification of the cell.
+
+        A subclass names the keyword arguments that it reads, and takes the rest as ``**unused``.
 
         Args:
             gx: ``(B, ih_blocks*H)``, W x_t + b.
             gh: ``(B, hh_blocks*H)``, U h_{t-1}.
             h, c: ``(B, H)``, the state before the step (c is None where ``has_cell`` is False).
-            extra: the lower layer's c_t ``(B, H)``, or mixture weights ``(B, S)``, or None.
+            lower_c: ``(B, H)``, c_t of the layer below, where ``lower_cell``; else None.
+            mixture: ``(B, S)``, weights, where ``num_cells``; else None.
             params: the elementwise parameters, in the order of ``self.params``.
 
         Returns:
@@ -108,13 +113,15 @@ class Cell:
     def forward_(
         self,
         gates: Tensor,
-        candidate: Tensor | None,
         h_prev: Tensor,
         c_prev: Tensor | None,
-        extra: Tensor | None,
-        params: tuple[Tensor, ...],
         h: Tensor,
         c: Tensor | None,
+        *,
+        candidate: Tensor | None,
+        lower_c: Tensor | None,
+        mixture: Tensor | None,
+        params: tuple[Tensor, ...],
     ) -> None:
         """The same step in place: ``gates`` (gx with gh added) is activated; h and c are written.
 
@@ -127,14 +134,16 @@ class Cell:
         dh: Tensor,
         dc: Tensor | None,
         gates: Tensor,
-        candidate: Tensor | None,
         h_prev: Tensor,
         c_prev: Tensor | None,
         c: Tensor | None,
-        extra: Tensor | None,
+        *,
+        candidate: Tensor | None,
+        lower_c: Tensor | None,
+        mixture: Tensor | None,
         params: tuple[Tensor, ...],
         d_params: tuple[Tensor, ...],
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
         """The hand-written backward of :meth:`forward_`.
 
         ``gates`` becomes the gradient of the pre-activations, ``candidate`` that of its own blocks;
@@ -142,8 +151,8 @@ class Cell:
         :meth:`param_grads`.
 
         Returns:
-            ``(dh_prev, dc_prev, d_extra)``; dh_prev only the part that does not pass through U, or
-            None where there is none.
+            ``(dh_prev, dc_prev, d_lower_c, d_mixture)``, None where there is none; dh_prev only the
+            part that does not pass through U.
         """
         raise NotImplementedError
 
@@ -151,12 +160,14 @@ class Cell:
         self,
         d_gates: Tensor,
         cs: Tensor,
-        extra: Tensor | None,
+        *,
+        lower_c: Tensor | None,
         d_params: tuple[Tensor, ...],
     ) -> None:
         """Add to ``d_params`` what can be summed over the whole sequence at once.
 
-        ``d_gates`` is ``(T, B, ih_blocks*H)``; ``cs`` is ``(T+1, B, H)``, c_{t-1} at index t.
+        ``d_gates`` is ``(T, B, ih_blocks*H)``; ``cs`` is ``(T+1, B, H)``, c_{t-1} at index t;
+        ``lower_c`` is ``(T, B, H)``.
         """
 
 

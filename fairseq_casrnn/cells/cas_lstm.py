@@ -62,40 +62,40 @@ class CASCell(Cell):
         lam = torch.sigmoid(params[0]) if self.trainable else self.lam
         return 1 - lam, lam
 
-    def step(self, gx, gh, h, c, extra, params):
+    def step(self, gx, gh, h, c, *, lower_c, params, **unused):
         i, f, g, o, v = (gx + gh).chunk(5, dim=-1)
-        past, lower = self.weights(params)
+        past, below = self.weights(params)
         c = (
             torch.sigmoid(i) * torch.tanh(g)
             + past * torch.sigmoid(f) * c
-            + lower * torch.sigmoid(v) * extra
+            + below * torch.sigmoid(v) * lower_c
         )
         return torch.sigmoid(o) * torch.tanh(c), c
 
-    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, h_prev, c_prev, h, c, *, lower_c, params, **unused):
         i, f, g, o, v = activate_(gates, c.size(-1))
-        past, lower = self.weights(params)
+        past, below = self.weights(params)
         torch.mul(f, c_prev, out=c).mul_(past)
         if self.trainable:
-            c.addcmul_(v * lower, extra)
+            c.addcmul_(v * below, lower_c)
         else:
-            c.addcmul_(v, extra, value=lower)
+            c.addcmul_(v, lower_c, value=below)
         c.addcmul_(i, g)
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, h_prev, c_prev, c, *, lower_c, params, d_params, **unused):
         i, f, g, o, v = gates.chunk(5, dim=-1)
         grad_through_output(dh, dc, o, c)
-        past, lower = self.weights(params)
-        dc_past, dc_lower = dc * past, dc * lower
-        dc_prev, d_extra = dc_past * f, dc_lower * v
+        past, below = self.weights(params)
+        dc_past, dc_below = dc * past, dc * below
+        dc_prev, d_lower_c = dc_past * f, dc_below * v
         if self.trainable:
-            d_lam = (dc * (v * extra - f * c_prev)).sum(0)
-            d_params[0].addcmul_(d_lam, past * lower)
+            d_lam = (dc * (v * lower_c - f * c_prev)).sum(0)
+            d_params[0].addcmul_(d_lam, past * below)
         input_grads_(dc, i, g)
         dsigmoid_(f, dc_past.mul_(c_prev))
-        dsigmoid_(v, dc_lower.mul_(extra))
-        return None, dc_prev, d_extra
+        dsigmoid_(v, dc_below.mul_(lower_c))
+        return None, dc_prev, d_lower_c, None
 
 
 def make_cell(layer: int, options) -> Cell:

@@ -16,7 +16,7 @@ class PeepholeCell(Cell):
     params = (("peephole", 3),)
     depth = False
 
-    def step(self, gx, gh, h, c, extra, params):
+    def step(self, gx, gh, h, c, *, lower_c, params, **unused):
         p = params[0]
         blocks = gx.chunk(self.ih_blocks, dim=-1)
         gh_i, gh_f, gh_g, gh_o = gh.chunk(4, dim=-1)
@@ -25,11 +25,11 @@ class PeepholeCell(Cell):
         new = i * torch.tanh(blocks[2] + gh_g) + f * c
         if self.depth:
             q = params[1]
-            new = new + torch.sigmoid(blocks[4] + q[0] * c + q[1] * extra) * extra
+            new = new + torch.sigmoid(blocks[4] + q[0] * c + q[1] * lower_c) * lower_c
         o = torch.sigmoid(blocks[3] + gh_o + p[2] * new)
         return o * torch.tanh(new), new
 
-    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, h_prev, c_prev, h, c, *, lower_c, params, **unused):
         p = params[0]
         i, f, g, o, *depth = gates.split(c.size(-1), dim=-1)
         i.addcmul_(p[0], c_prev).sigmoid_()
@@ -37,12 +37,12 @@ class PeepholeCell(Cell):
         torch.mul(f, c_prev, out=c).addcmul_(i, g.tanh_())
         if self.depth:
             q = params[1]
-            d = depth[0].addcmul_(q[0], c_prev).addcmul_(q[1], extra).sigmoid_()
-            c.addcmul_(d, extra)
+            d = depth[0].addcmul_(q[0], c_prev).addcmul_(q[1], lower_c).sigmoid_()
+            c.addcmul_(d, lower_c)
         o.addcmul_(p[2], c).sigmoid_()
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, h_prev, c_prev, c, *, lower_c, params, **unused):
         p = params[0]
         i, f, g, o, *depth = gates.chunk(self.ih_blocks, dim=-1)
         tanh_c = torch.tanh(c)
@@ -54,19 +54,19 @@ class PeepholeCell(Cell):
         dc_prev.addcmul_(dsigmoid_(i, d_i), p[0])
         dc_prev.addcmul_(dsigmoid_(f, dc * c_prev), p[1])
         if not self.depth:
-            return None, dc_prev, None
+            return None, dc_prev, None, None
         (d,), q = depth, params[1]
-        d_extra = dc * d
-        dsigmoid_(d, dc * extra)
-        return None, dc_prev.addcmul_(d, q[0]), d_extra.addcmul_(d, q[1])
+        d_lower_c = dc * d
+        dsigmoid_(d, dc * lower_c)
+        return None, dc_prev.addcmul_(d, q[0]), d_lower_c.addcmul_(d, q[1]), None
 
-    def param_grads(self, d_gates, cs, extra, d_params):
+    def param_grads(self, d_gates, cs, *, lower_c, d_params):
         d_i, d_f, _, d_o, *depth = d_gates.chunk(self.ih_blocks, dim=-1)
         past, new = cs[:-1], cs[1:]
         for row, (grad, seen) in enumerate(((d_i, past), (d_f, past), (d_o, new))):
             d_params[0][row].add_((grad * seen).sum((0, 1)))
         if self.depth:
-            for row, seen in enumerate((past, extra)):
+            for row, seen in enumerate((past, lower_c)):
                 d_params[1][row].add_((depth[0] * seen).sum((0, 1)))
 
 

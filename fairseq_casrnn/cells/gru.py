@@ -17,7 +17,7 @@ class GRUCell(Cell):
     params = (("bias_n", None),)
     bias_one_gates = ()
 
-    def step(self, gx, gh, h, c, extra, params):
+    def step(self, gx, gh, h, c, *, params, **unused):
         (bias_n,) = params
         gx_r, gx_z, gx_n = gx.chunk(3, dim=-1)
         gh_r, gh_z, gh_n = gh.chunk(3, dim=-1)
@@ -25,7 +25,7 @@ class GRUCell(Cell):
         n = torch.tanh(gx_n + r * (gh_n + bias_n))
         return (1 - z) * n + z * h, None
 
-    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, h_prev, c_prev, h, c, *, candidate, params, **unused):
         size = h.size(-1)
         candidate.add_(params[0])  # kept with its bias: the backward needs the sum
         gates[:, : 2 * size].sigmoid_()
@@ -33,7 +33,7 @@ class GRUCell(Cell):
         n.addcmul_(r, candidate).tanh_()
         torch.lerp(n, h_prev, z, out=h)
 
-    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, h_prev, c_prev, c, *, candidate, d_params, **unused):
         r, z, n = gates.chunk(3, dim=-1)
         dh_prev = dh * z
         d_z = dh * (h_prev - n)
@@ -43,7 +43,7 @@ class GRUCell(Cell):
         dsigmoid_(r, n * candidate)
         candidate.copy_(d_candidate)
         d_params[0].add_(d_candidate.sum(0))
-        return dh_prev, None, None
+        return dh_prev, None, None, None
 
 
 def make_cell(layer: int, options) -> GRUCell:

@@ -19,35 +19,39 @@ class HighwayCell(Cell):
     lower_cell = True
     params = (("depth_peephole", 2),)
 
-    def step(self, gx, gh, h, c, extra, params):
+    def step(self, gx, gh, h, c, *, lower_c, params, **unused):
         (p,) = params
         i, f, g, o, d = gx.chunk(5, dim=-1)
         gh_i, gh_f, gh_g, gh_o = gh.chunk(4, dim=-1)
-        d = torch.sigmoid(d + p[0] * c + p[1] * extra)
-        c = torch.sigmoid(i + gh_i) * torch.tanh(g + gh_g) + torch.sigmoid(f + gh_f) * c + d * extra
+        d = torch.sigmoid(d + p[0] * c + p[1] * lower_c)
+        c = (
+            torch.sigmoid(i + gh_i) * torch.tanh(g + gh_g)
+            + torch.sigmoid(f + gh_f) * c
+            + d * lower_c
+        )
         return torch.sigmoid(o + gh_o) * torch.tanh(c), c
 
-    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, h_prev, c_prev, h, c, *, lower_c, params, **unused):
         (p,) = params
-        gates[:, 4 * c.size(-1) :].addcmul_(p[0], c_prev).addcmul_(p[1], extra)
+        gates[:, 4 * c.size(-1) :].addcmul_(p[0], c_prev).addcmul_(p[1], lower_c)
         i, f, g, o, d = activate_(gates, c.size(-1))
-        torch.mul(f, c_prev, out=c).addcmul_(i, g).addcmul_(d, extra)
+        torch.mul(f, c_prev, out=c).addcmul_(i, g).addcmul_(d, lower_c)
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, h_prev, c_prev, c, *, lower_c, params, **unused):
         (p,) = params
         i, f, g, o, d = gates.chunk(5, dim=-1)
         grad_through_output(dh, dc, o, c)
-        dc_prev, d_extra = dc * f, dc * d
+        dc_prev, d_lower_c = dc * f, dc * d
         input_grads_(dc, i, g)
         dsigmoid_(f, dc * c_prev)
-        dsigmoid_(d, dc * extra)
-        return None, dc_prev.addcmul_(d, p[0]), d_extra.addcmul_(d, p[1])
+        dsigmoid_(d, dc * lower_c)
+        return None, dc_prev.addcmul_(d, p[0]), d_lower_c.addcmul_(d, p[1]), None
 
-    def param_grads(self, d_gates, cs, extra, d_params):
+    def param_grads(self, d_gates, cs, *, lower_c, d_params):
         d_d = d_gates.chunk(5, dim=-1)[4]
         d_params[0][0].add_((d_d * cs[:-1]).sum((0, 1)))
-        d_params[0][1].add_((d_d * extra).sum((0, 1)))
+        d_params[0][1].add_((d_d * lower_c).sum((0, 1)))
 
 
 def make_cell(layer: int, options) -> Cell:

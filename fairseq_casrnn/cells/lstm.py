@@ -10,23 +10,23 @@ from .base import Cell, dsigmoid_, dtanh_, grad_through_output
 class LSTMCell(Cell):
     """i, f, o = σ(·), g = tanh(·); c = i⊙g + f⊙c₋; h = o⊙tanh(c). Blocks: i f g o."""
 
-    def step(self, gx, gh, h, c, extra, params):
+    def step(self, gx, gh, h, c, **unused):
         i, f, g, o = (gx + gh).chunk(4, dim=-1)
         c = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c
         return torch.sigmoid(o) * torch.tanh(c), c
 
-    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, h_prev, c_prev, h, c, **unused):
         i, f, g, o = activate_(gates, c.size(-1))
         torch.mul(f, c_prev, out=c).addcmul_(i, g)
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, h_prev, c_prev, c, **unused):
         i, f, g, o = gates.chunk(4, dim=-1)
         grad_through_output(dh, dc, o, c)
         dc_prev = dc * f
         input_grads_(dc, i, g)
         dsigmoid_(f, dc * c_prev)
-        return None, dc_prev, None
+        return None, dc_prev, None, None
 
 
 def activate_(gates, size):

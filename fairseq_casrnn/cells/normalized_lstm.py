@@ -11,20 +11,20 @@ from .lstm import activate_
 class NormalizedLSTMCell(Cell):
     """As LSTM, with (i, f) = softmax(σ(·), σ(·)) in each dimension. Blocks: i f g o."""
 
-    def step(self, gx, gh, h, c, extra, params):
+    def step(self, gx, gh, h, c, **unused):
         i, f, g, o = (gx + gh).chunk(4, dim=-1)
         i, f = torch.softmax(torch.stack([torch.sigmoid(i), torch.sigmoid(f)]), dim=0)
         c = i * torch.tanh(g) + f * c
         return torch.sigmoid(o) * torch.tanh(c), c
 
-    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, h_prev, c_prev, h, c, **unused):
         i, f, g, o = activate_(gates, c.size(-1))
         # A softmax over a pair is the logistic function of the difference: i is share, f the rest.
         share = torch.sigmoid(i - f)
         torch.lerp(c_prev, g, share, out=c)
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, h_prev, c_prev, c, **unused):
         i, f, g, o = gates.chunk(4, dim=-1)
         grad_through_output(dh, dc, o, c)
         share = torch.sigmoid(i - f)
@@ -33,7 +33,7 @@ class NormalizedLSTMCell(Cell):
         dtanh_(g, d_g)
         dsigmoid_(i, d_difference)
         dsigmoid_(f, -d_difference)
-        return None, dc - d_g, None
+        return None, dc - d_g, None, None
 
 
 def make_cell(layer: int, options) -> NormalizedLSTMCell:

@@ -31,7 +31,7 @@ class SecondOrderCell(Cell):
     """All S cells read the same (h₋, c₋); h = Σ αₛ hₛ, c = Σ αₛ cₛ.
 
     Blocks: S times i f g o, cell-major. The mixture weights α = softmax(V x / τ), ``(B, S)``, come
-    as ``extra``; V and τ are the layer's.
+    as ``mixture``; V and τ are the layer's.
     """
 
     def __init__(self, num_cells: int = 2):
@@ -43,30 +43,30 @@ class SecondOrderCell(Cell):
         """Views i, f, g, o of ``(B, S*4*H)``, each ``(B, S, H)``."""
         return gates.unflatten(-1, (self.num_cells, 4, gates.size(-1) // self.ih_blocks)).unbind(2)
 
-    def step(self, gx, gh, h, c, extra, params):
+    def step(self, gx, gh, h, c, *, mixture, **unused):
         i, f, g, o = self.blocks(gx + gh)
         c_s = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c.unsqueeze(1)  # (B, S, H)
         h_s = torch.sigmoid(o) * torch.tanh(c_s)
-        alpha = extra.unsqueeze(-1)
+        alpha = mixture.unsqueeze(-1)
         return (alpha * h_s).sum(1), (alpha * c_s).sum(1)
 
-    def forward_(self, gates, candidate, h_prev, c_prev, extra, params, h, c):
+    def forward_(self, gates, h_prev, c_prev, h, c, *, mixture, **unused):
         i, f, g, o = self.blocks(gates)
         gates.view(gates.size(0), self.num_cells, 4, -1)[:, :, :2].sigmoid_()
         g.tanh_()
         o.sigmoid_()
         c_s = torch.addcmul(i * g, f, c_prev.unsqueeze(1))
         h_s = torch.tanh(c_s).mul_(o)
-        alpha = extra.unsqueeze(1)  # (B, 1, S) x (B, S, H)
+        alpha = mixture.unsqueeze(1)  # (B, 1, S) x (B, S, H)
         c.copy_(torch.bmm(alpha, c_s).squeeze(1))
         h.copy_(torch.bmm(alpha, h_s).squeeze(1))
 
-    def backward_(self, dh, dc, gates, candidate, h_prev, c_prev, c, extra, params, d_params):
+    def backward_(self, dh, dc, gates, h_prev, c_prev, c, *, mixture, **unused):
         i, f, g, o = self.blocks(gates)
-        past, alpha = c_prev.unsqueeze(1), extra.unsqueeze(-1)
+        past, alpha = c_prev.unsqueeze(1), mixture.unsqueeze(-1)
         c_s = torch.addcmul(i * g, f, past)
         tanh_c = torch.tanh(c_s)
-        d_extra = torch.bmm(tanh_c * o, dh.unsqueeze(-1)).add_(torch.bmm(c_s, dc.unsqueeze(-1)))
+        d_mixture = torch.bmm(tanh_c * o, dh.unsqueeze(-1)).add_(torch.bmm(c_s, dc.unsqueeze(-1)))
         dh_s = alpha * dh.unsqueeze(1)
         dc_s = alpha * dc.unsqueeze(1)
         dc_s.add_(torch.ops.aten.tanh_backward(dh_s * o, tanh_c))
@@ -76,7 +76,7 @@ class SecondOrderCell(Cell):
         dsigmoid_(i, d_i)
         dtanh_(g, d_g)
         dsigmoid_(f, dc_s.mul_(past))
-        return None, dc_prev, d_extra.squeeze(-1)
+        return None, dc_prev, None, d_mixture.squeeze(-1)
 
 
 def make_cell(layer: int, options) -> SecondOrderCell:

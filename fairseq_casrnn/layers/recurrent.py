@@ -202,7 +202,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
         if self.routing == "attention":
             self.temperature.fill_(self.temperature_at(epoch))
 
-    def extra_input(self, k, suffix, x, lower_c, tokens):
+    def mixture_weights(self, k, suffix, x, tokens):
         """What mixes layer k's cells for its input ``x``: weights α, (…, S), or HardRouting."""
         count = self.options.num_cells
         if self.routing == "assignment":

@@ -211,14 +211,14 @@ class RecurrentStack(nn.Module):
                 parameter = self.weight_hh_l0.new_zeros(self.parameter_shapes(k)[f"{key}_l{k}"])
             return parameter
 
-        extra = tuple(get(key) for key, _ in self.cells[k].params)
-        return get("weight_ih"), get("weight_hh"), get("bias"), extra
+        params = tuple(get(key) for key, _ in self.cells[k].params)
+        return get("weight_ih"), get("weight_hh"), get("bias"), params
 
-    def extra_input(
-        self, k: int, suffix: str, x: Tensor, lower_c: Tensor | None, tokens: Tensor | None
-    ) -> Tensor | None:
-        """What layer k's cell reads beside its input: the lower layer's cells, or nothing."""
-        return lower_c if self.cells[k].lower_cell else None
+    def mixture_weights(self, k: int, suffix: str, x: Tensor, tokens: Tensor | None):
+        """The weights ``(…, S)``, or a HardRouting, of layer k's mixture of cells for its input
+        ``x``; None for a cell that is no mixture.
+        """
+        return None
 
     def forward(self, x, state=None, lengths=None, tokens=None):
         """Run the stack over a batch.
@@ -310,9 +310,13 @@ class RecurrentStack(nn.Module):
             if k > 0:
                 x = dropout(x, self.dropout, self.drops)
             w_ih, w_hh, bias, params = self.layer_parameters(k)
-            extra = self.extra_input(k, "", x, lower_c, tokens)
+            reads = {
+                "lower_c": lower_c if cell.lower_cell else None,
+                "mixture": self.mixture_weights(k, "", x, tokens),
+                "params": params,
+            }
             c = None if c_0 is None else c_0[k]
-            x, lower_c = recurrence.one_step(cell, x, w_ih, bias, w_hh, h_0[k], c, extra, params)
+            x, lower_c = recurrence.one_step(cell, x, w_ih, bias, w_hh, h_0[k], c, **reads)
             hs.append(x)
             cs.append(lower_c)
         h = torch.stack(hs)
@@ -359,10 +363,19 @@ class RecurrentStack(nn.Module):
     def _run_layer(self, k, suffix, x, lower_c, state, last, tokens):
         w_ih, w_hh, bias, params = self.layer_parameters(k, suffix)
         w_hh = dropout(w_hh, self.weight_dropout, self.training)
-        extra = self.extra_input(k, suffix, x, lower_c, tokens)
         gx = recurrence.InputProduct(x, w_ih, bias)  # for the whole sequence at once
         cell = self.cells[k]
-        return recurrence.run(self.engine, cell, gx, w_hh, state[0], state[1], extra, last, params)
+        return recurrence.run(
+            self.engine,
+            cell,
+            gx,
+            w_hh,
+            *state,
+            lower_c=lower_c if cell.lower_cell else None,
+            mixture=self.mixture_weights(k, suffix, x, tokens),
+            last=last,
+            params=params,
+        )
 
     def _between(self, x, k):
         drop = locked_dropout if self.locked_dropout else dropout

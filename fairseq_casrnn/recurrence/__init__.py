@@ -116,7 +116,7 @@ def autocast(device: str) -> bool:
     return device in ("cpu", "cuda") and torch.is_autocast_enabled(device)
 
 
-def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
+def run(engine, cell, gx, weight_hh, h0, c0, *, lower_c=None, mixture=None, last=None, params=()):
     """Run one layer in one direction over a padded batch.
 
     Args:
@@ -126,8 +126,8 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
             :class:`InputProduct`, for the engine to compute.
         weight_hh: ``(hh_blocks*H, H)``.
         h0, c0: ``(B, H)`` initial state (c0 None for a cell without c).
-        extra: ``(T, B, H)`` the lower layer's cells, or ``(T, B, S)`` mixture weights or a
-            :class:`HardRouting` for a mixture, or None.
+        lower_c: ``(T, B, H)``, the cells of the layer below, for a cell that reads them.
+        mixture: ``(T, B, S)`` weights or a :class:`HardRouting`, for a mixture of cells.
         last: ``(B,)`` index of each sequence's last step, or None for T-1.
         params: the elementwise parameters in the cell's order.
 
@@ -141,23 +141,26 @@ def run(engine, cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
     if (
         not cell.is_fused()
         or h0.size(0) == 0
-        or not readable(*_tensors(gx), weight_hh, h0, c0, *_tensors(extra), *params)
+        or not readable(*_tensors(gx), weight_hh, h0, c0, lower_c, *_tensors(mixture), *params)
     ):
         name = "reference"
-    if isinstance(extra, HardRouting):
+    if isinstance(mixture, HardRouting):
         alone = name == "cpp" and not autocast(device)
         if alone and cpp.supports_routing(cell, gx, weight_hh, h0, c0):
-            return cpp.run_routed(gx, weight_hh, h0, c0, extra.cells, last)
-        extra = extra.weights(h0.dtype)
+            return cpp.run_routed(gx, weight_hh, h0, c0, mixture.cells, last)
+        mixture = mixture.weights(h0.dtype)
     if autocast(device):
         # The input's product as autocast likes; sums over time in the parameters' precision.
         gx = gx.compute() if isinstance(gx, InputProduct) else gx
-        inputs = [None if t is None else t.to(weight_hh.dtype) for t in (gx, h0, c0, extra)]
+        gx, h0, c0, lower_c, mixture = (
+            cast(t, weight_hh.dtype) for t in (gx, h0, c0, lower_c, mixture)
+        )
+        reads = {"lower_c": lower_c, "mixture": mixture}
         with torch.autocast(device, enabled=False):
-            return run(name, cell, inputs[0], weight_hh, *inputs[1:], last, params)
+            return run(name, cell, gx, weight_hh, h0, c0, **reads, last=last, params=params)
     if isinstance(gx, InputProduct) and name not in TAKES_INPUT:
         gx = gx.compute()
-    return ENGINES[name](cell, gx, weight_hh, h0, c0, extra, last, params)
+    return ENGINES[name](cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params)
 
 
 def _tensors(given) -> tuple[Tensor | None, ...]:
@@ -166,7 +169,9 @@ def _tensors(given) -> tuple[Tensor | None, ...]:
     return (given.cells if isinstance(given, HardRouting) else given,)
 
 
-def one_step(cell, x, weight_ih, bias, weight_hh, h, c=None, extra=None, params=()):
+def one_step(
+    cell, x, weight_ih, bias, weight_hh, h, c=None, *, lower_c=None, mixture=None, params=()
+):
     """A differentiable step of a layer in PyTorch operations, for decoding.
 
     Args:
@@ -175,15 +180,17 @@ def one_step(cell, x, weight_ih, bias, weight_hh, h, c=None, extra=None, params=
         weight_ih: ``(ih_blocks*H, I)``.
         bias: ``(ih_blocks*H,)``.
         h, c: ``(B, H)``; c None for a cell without c.
-        extra: ``(B, H)`` the lower layer's c, ``(B, S)`` weights, a :class:`HardRouting` or None.
+        lower_c: ``(B, H)``, the layer below's c, for a cell that reads it.
+        mixture: ``(B, S)`` weights or a :class:`HardRouting`, for a mixture of cells.
 
     Returns:
         h and c after the step, ``(B, H)`` each (c None without cells). With weights in half
         precision c comes out in float32.
     """
     wide = accumulation_dtype(weight_hh.dtype)
-    extra = extra.weights(wide) if isinstance(extra, HardRouting) else extra
+    mixture = mixture.weights(wide) if isinstance(mixture, HardRouting) else mixture
     sums = F.linear(x, weight_ih, bias), F.linear(h, weight_hh)
-    tensors = (cast(t, wide) for t in (*sums, h, c, extra))
-    new_h, new_c = cell.step(*tensors, tuple(cast(p, wide) for p in params))
+    reads = {"lower_c": cast(lower_c, wide), "mixture": cast(mixture, wide)}
+    params = tuple(cast(p, wide) for p in params)
+    new_h, new_c = cell.step(*(cast(t, wide) for t in (*sums, h, c)), **reads, params=params)
     return new_h.to(h.dtype), new_c

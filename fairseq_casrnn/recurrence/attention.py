@@ -77,11 +77,13 @@ def run_reference(d: Decode) -> tuple[Tensor, Tensor]:
     for t in range(d.embedded.size(0)):
         x, lower_c = torch.cat([d.embedded[t], feed], dim=-1), None
         for k, layer in enumerate(d.layers):
-            extra = lower_c if layer.cell.lower_cell else route(layer, x, d.temperature)
+            reads = {
+                "lower_c": lower_c if layer.cell.lower_cell else None,
+                "mixture": route(layer, x, d.temperature),
+                "params": layer.params,
+            }
             gx, gh = F.linear(x, layer.weight_ih, layer.bias), F.linear(h[k], layer.weight_hh)
-            h[k], lower_c = layer.cell.step(
-                gx, gh, h[k], None if c is None else c[k], extra, layer.params
-            )
+            h[k], lower_c = layer.cell.step(gx, gh, h[k], None if c is None else c[k], **reads)
             if c is not None:
                 c[k] = lower_c
             x = h[k]

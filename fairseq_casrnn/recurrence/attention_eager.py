@@ -35,7 +35,7 @@ def eager_forward(b: Buffers) -> None:
                 b.mixes[k][t] = mix(scores + b.mixes[k][t] if k == 0 else scores, b.temperature)
             c_prev, c = b.states(k, t)
             h = b.hs[k, t + 1]
-            cell.forward_(gates, candidate, b.hs[k, t], c_prev, b.extra(k, t), b.params[k], h, c)
+            cell.forward_(gates, b.hs[k, t], c_prev, h, c, **b.reads(k, t))
             if b.ups is not None and k + 1 < len(b.cells):
                 torch.mul(h, b.drop_layers[k, t], out=b.ups[k, t])
         eager_attend(b, t, weight_out_t)
@@ -74,7 +74,8 @@ def eager_backward(b: Buffers, g: Grads) -> None:
     g.dc = None if b.cs is None else torch.stack(dc)
     for k, cell in enumerate(b.cells):
         lower = b.cs[k - 1, 1:] if cell.lower_cell else None
-        cell.param_grads(b.gates[k], None if b.cs is None else b.cs[k], lower, g.params[k])
+        cs = None if b.cs is None else b.cs[k]
+        cell.param_grads(b.gates[k], cs, lower_c=lower, d_params=g.params[k])
         g.bias[k] = None if k == 0 else b.gates[k].sum((0, 1))
 
 
@@ -100,9 +101,9 @@ def eager_layer_backward(b: Buffers, g: Grads, t: int, k: int, dh: list, dc: lis
     cell, w_hh = b.cells[k], b.weight_hh[k]
     gates, candidate = b.gates[k][t], None if b.candidates[k] is None else b.candidates[k][t]
     c_prev, c = b.states(k, t)
-    extra, h_prev = b.extra(k, t), b.hs[k, t]
-    direct, dc[k], d_extra = cell.backward_(
-        dh[k], dc[k], gates, candidate, h_prev, c_prev, c, extra, b.params[k], g.params[k]
+    h_prev, reads = b.hs[k, t], b.reads(k, t)
+    direct, dc[k], d_lower_c, d_mixture = cell.backward_(
+        dh[k], dc[k], gates, h_prev, c_prev, c, d_params=g.params[k], **reads
     )
     split = (cell.hh_blocks - cell.num_separate_gates) * h_prev.size(-1)
     dh[k] = torch.mm(gates[:, :split], w_hh[:split])
@@ -112,10 +113,10 @@ def eager_layer_backward(b: Buffers, g: Grads, t: int, k: int, dh: list, dc: lis
         dh[k].add_(direct)
     dx = torch.mm(gates, b.weight_ih[k])
     if b.mixes[k] is not None:
-        g.mixes[k][t] = unmix(d_extra, extra, b.temperature)
+        g.mixes[k][t] = unmix(d_mixture, b.mixes[k][t], b.temperature)
         dx.addmm_(g.mixes[k][t], b.attention[k])
-    elif d_extra is not None:
-        dc[k - 1].add_(d_extra)
+    if d_lower_c is not None:
+        dc[k - 1].add_(d_lower_c)
     return dx
 
 

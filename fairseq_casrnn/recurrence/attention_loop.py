@@ -18,6 +18,7 @@ from ..cells.base import Cell
 from .attention import Decode
 from .eager import check_backward, keeps_graph, without_autocast
 from .products import linear
+from .reference import at_step
 
 Maybe = Tensor | None
 
@@ -75,11 +76,14 @@ class Buffers:
         """``c_prev, c`` of layer k at step t, None without cells."""
         return (None, None) if self.cs is None else (self.cs[k, t], self.cs[k, t + 1])
 
-    def extra(self, k: int, t: int):
-        """The lower layer's cell or the mixture weights that layer k reads at step t, or None."""
-        if self.cells[k].lower_cell:
-            return self.cs[k - 1, t + 1]
-        return None if self.mixes[k] is None else self.mixes[k][t]
+    def reads(self, k: int, t: int) -> dict:
+        """What layer k's cell reads at step t beside gates and states, by keyword."""
+        return {
+            "candidate": at_step(self.candidates[k], t),
+            "lower_c": self.cs[k - 1, t + 1] if self.cells[k].lower_cell else None,
+            "mixture": at_step(self.mixes[k], t),
+            "params": self.params[k],
+        }
 
     def pack(self) -> tuple[list[Maybe], list]:
         """All tensors in one list, and what :meth:`unpack` needs to find them again."""

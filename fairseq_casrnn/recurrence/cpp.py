@@ -24,7 +24,7 @@ from ..cells.lstm import LSTMCell
 from ..cells.normalized_lstm import NormalizedLSTMCell
 from ..cells.second_order_lstm import SecondOrderCell
 from . import eager
-from .inputs import InputProduct, wants_gradient
+from .inputs import InputProduct, side_input, wants_gradient
 from .ragged import Padded, Ragged
 
 KERNELS: dict[type[Cell], str] = {
@@ -131,14 +131,14 @@ def supports(cell: Cell, *tensors) -> bool:
     )
 
 
-def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
+def run(cell: Cell, gx, weight_hh, h0, c0, lower_c=None, mixture=None, last=None, params=()):
     """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
     fused = isinstance(gx, InputProduct)
     inputs = (None, gx.x, gx.weight, gx.bias) if fused else (gx, None, None, None)
-    tensors = (*inputs, weight_hh, h0, c0, extra)
+    tensors = (*inputs, weight_hh, h0, c0, side_input(lower_c, mixture))
     if not supports(cell, weight_hh, *tensors, *params):
         gx = gx.compute() if fused else gx
-        return eager.run(cell, gx, weight_hh, h0, c0, extra, last, params)
+        return eager.run(cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params)
     layout = layout_of(cell, gx, h0, last)
     if wants_gradient(*tensors, *params):
         hs, cs, h_n, c_n = _Loop.apply(cell, layout, *tensors, *params)
@@ -186,7 +186,7 @@ def layout_of(cell: Cell, gx, h0, last) -> Padded | Ragged:
     return Ragged(steps, batch, last)
 
 
-def forward(cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep):
+def forward(cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, side, params, keep):
     """The compiled forward, in the layout's rows.
 
     Returns:
@@ -198,10 +198,10 @@ def forward(cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, para
     weight_ih_t = None if x is None else weight_ih.t()
     name, rows = kernel_params(cell, h0.size(-1), params, h0)
     module, _ = extension()
-    x, gates, extra = (layout.rows(t) for t in (x, gates, extra))
+    x, gates, side = (layout.rows(t) for t in (x, gates, side))
     h0, c0 = (layout.sorted(t) for t in (h0, c0))
     made = module.forward(
-        name, layout.counts, x, weight_ih_t, bias, gates, weight_hh.t(), h0, c0, extra, rows, keep
+        name, layout.counts, x, weight_ih_t, bias, gates, weight_hh.t(), h0, c0, side, rows, keep
     )
     return *made, rows
 
@@ -247,13 +247,13 @@ def param_grads(cell: Cell, d_rows, rows, params):
 
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, *params):
+    def forward(ctx, cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, side, *params):
         hs, cs, gates, candidate, rows = forward(
-            cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, params, keep=True
+            cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, side, params, keep=True
         )
         ctx.cell, ctx.layout = cell, layout
         ctx.save_for_backward(
-            x, weight_ih, gates, candidate, hs, cs, weight_hh, extra, rows, *params
+            x, weight_ih, gates, candidate, hs, cs, weight_hh, side, rows, *params
         )
         ctx.set_materialize_grads(False)
         return outputs(hs, cs, layout)
@@ -262,7 +262,7 @@ class _Loop(torch.autograd.Function):
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
         eager.check_backward("cpp", grad_hs, grad_cs, grad_hn, grad_cn)
         cell, layout = ctx.cell, ctx.layout
-        x, weight_ih, gates, candidate, hs, cs, weight_hh, extra, rows, *params = ctx.saved_tensors
+        x, weight_ih, gates, candidate, hs, cs, weight_hh, side, rows, *params = ctx.saved_tensors
         grad_hs, dh_n = layout.merged(grad_hs, grad_hn)
         grad_cs, dc_n = layout.merged(grad_cs, grad_cn)
         if eager.keeps_graph():  # a second backward must find the activated gates again
@@ -270,15 +270,15 @@ class _Loop(torch.autograd.Function):
             candidate = None if candidate is None else candidate.clone()
         name = "cas_trained" if params and isinstance(cell, CASCell) else KERNELS[type(cell)]
         weight_ih_t = None if x is None else weight_ih.t()
-        wants_x, wants_extra = ctx.needs_input_grad[3], ctx.needs_input_grad[9]
+        wants_x, wants_side = ctx.needs_input_grad[3], ctx.needs_input_grad[9]
         module, _ = extension()
-        dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_extra, d_rows = module.backward(
+        dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_side, d_rows = module.backward(
             name, layout.counts, layout.rows(x), weight_ih_t, gates, candidate, hs, cs,
-            weight_hh.t(), layout.rows(extra), rows, grad_hs, grad_cs, dh_n, dc_n,
-            wants_x, wants_extra,
+            weight_hh.t(), layout.rows(side), rows, grad_hs, grad_cs, dh_n, dc_n,
+            wants_x, wants_side,
         )  # fmt: skip
         d_gx = layout.padded(gates) if x is None else None
-        dx, d_extra = layout.padded(dx), layout.padded(d_extra)
+        dx, d_side = layout.padded(dx), layout.padded(d_side)
         dh, dc = layout.unsorted(dh), layout.unsorted(dc)
         d_params = param_grads(cell, d_rows, rows, params)
-        return None, None, d_gx, dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_extra, *d_params
+        return None, None, d_gx, dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_side, *d_params

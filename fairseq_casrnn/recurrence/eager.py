@@ -18,13 +18,13 @@ from ..cells.base import Cell
 from ..errors import UserError
 from .inputs import accumulation_dtype, cast
 from .memory import readable
-from .reference import at_last
+from .reference import at_last, at_step
 
 
-def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
+def run(cell: Cell, gx, weight_hh, h0, c0, lower_c=None, mixture=None, last=None, params=()):
     """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
     dtype, wide = weight_hh.dtype, accumulation_dtype(weight_hh.dtype)
-    tensors = (gx, weight_hh, h0, c0, extra)
+    tensors = (gx, weight_hh, h0, c0, lower_c, mixture)
     if wide != dtype:
         tensors = [cast(t, wide) for t in tensors]
         params = [cast(p, wide) for p in params]
@@ -66,7 +66,7 @@ def without_autocast(backward):
 
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, cell, gx, weight_hh, h0, c0, extra, last, *params):
+    def forward(ctx, cell, gx, weight_hh, h0, c0, lower_c, mixture, last, *params):
         steps, batch, _ = gx.shape
         size = h0.size(-1)
         gates = gx.detach().contiguous()  # ours to overwrite: nobody keeps a linear map's result
@@ -81,14 +81,17 @@ class _Loop(torch.autograd.Function):
             candidate = gx.new_empty(steps, batch, cell.num_separate_gates * size)
         c_prev = c = None
         for t in range(steps):
-            candidate_t = None if candidate is None else candidate[t]
+            candidate_t = at_step(candidate, t)
             if cs is not None:
                 c_prev, c = cs[t], cs[t + 1]
             add_recurrent_(cell, gates[t], candidate_t, hs[t], weight_t)
-            extra_t = None if extra is None else extra[t]
-            cell.forward_(gates[t], candidate_t, hs[t], c_prev, extra_t, params, hs[t + 1], c)
+            reads = {"lower_c": at_step(lower_c, t), "mixture": at_step(mixture, t)}
+            cell.forward_(
+                *(gates[t], hs[t], c_prev, hs[t + 1], c),
+                candidate=candidate_t, params=params, **reads,
+            )  # fmt: skip
         ctx.cell, ctx.num_params = cell, len(params)
-        ctx.save_for_backward(gates, candidate, hs, cs, weight_hh, extra, last, *params)
+        ctx.save_for_backward(gates, candidate, hs, cs, weight_hh, lower_c, mixture, last, *params)
         ctx.set_materialize_grads(False)
         out_c = None if cs is None else cs[1:]
         c_n = None if cs is None else at_last(out_c, last).clone()
@@ -99,13 +102,14 @@ class _Loop(torch.autograd.Function):
     def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
         check_backward("eager", grad_hs, grad_cs, grad_hn, grad_cn)
         cell = ctx.cell
-        gates, candidate, hs, cs, weight_hh, extra, last, *params = ctx.saved_tensors
+        gates, candidate, hs, cs, weight_hh, lower_c, mixture, last, *params = ctx.saved_tensors
         steps, batch, _ = gates.shape
         size = hs.size(-1)
         grad_hs, dh_n = merge_last(grad_hs, grad_hn, last, steps)
         grad_cs, dc_n = merge_last(grad_cs, grad_cn, last, steps)
         d_params = tuple(torch.zeros_like(p) for p in params)
-        d_extra = None if extra is None else torch.empty_like(extra)
+        d_lower_c = torch.empty_like(lower_c) if cell.lower_cell else None
+        d_mixture = torch.empty_like(mixture) if cell.num_cells else None
         if keeps_graph():  # a second backward must find the activated gates again
             gates = gates.clone()
             candidate = None if candidate is None else candidate.clone()
@@ -122,26 +126,29 @@ class _Loop(torch.autograd.Function):
                 dc = dc.add_(grad_cs[t])
             if cs is not None:
                 c_prev, c = cs[t], cs[t + 1]
-            gates_t, candidate_t = gates[t], None if candidate is None else candidate[t]
-            extra_t = None if extra is None else extra[t]
-            direct, dc, d_extra_t = cell.backward_(
-                dh, dc, gates_t, candidate_t, hs[t], c_prev, c, extra_t, params, d_params
-            )
-            if d_extra_t is not None:
-                d_extra[t] = d_extra_t
+            gates_t, candidate_t = gates[t], at_step(candidate, t)
+            reads = {"lower_c": at_step(lower_c, t), "mixture": at_step(mixture, t)}
+            direct, dc, d_lower_c_t, d_mixture_t = cell.backward_(
+                *(dh, dc, gates_t, hs[t], c_prev, c),
+                candidate=candidate_t, params=params, d_params=d_params, **reads,
+            )  # fmt: skip
+            if d_lower_c_t is not None:
+                d_lower_c[t] = d_lower_c_t
+            if d_mixture_t is not None:
+                d_mixture[t] = d_mixture_t
             dh = torch.mm(gates_t[:, :split], weight_hh[:split])
             if candidate_t is not None:
                 dh.addmm_(candidate_t, weight_hh[split:])
             if direct is not None:
                 dh.add_(direct)
-        cell.param_grads(gates, cs, extra, d_params)
+        cell.param_grads(gates, cs, lower_c=lower_c, d_params=d_params)
         flat_h = hs[:-1].reshape(-1, size)
         d_weight = torch.mm(gates[:, :, :split].reshape(-1, split).t(), flat_h)
         if candidate is not None:
             d_weight = torch.cat(
                 [d_weight, torch.mm(candidate.reshape(steps * batch, -1).t(), flat_h)]
             )
-        return None, gates, d_weight, dh, dc, d_extra, None, *d_params
+        return None, gates, d_weight, dh, dc, d_lower_c, d_mixture, None, *d_params
 
 
 def check_backward(engine: str, *grads) -> None:

@@ -24,6 +24,13 @@ def wants_gradient(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
+def side_input(lower_c: Tensor | None, mixture: Tensor | None) -> Tensor | None:
+    """What a compiled kernel reads through its one pointer ``side``: the cells of the layer below
+    ``(…, H)``, or the weights of a mixture ``(…, S)``; no cell with a kernel reads both.
+    """
+    return mixture if lower_c is None else lower_c
+
+
 @dataclass(frozen=True)
 class InputProduct:
     """W x + b for all steps, still to be computed: some engines do it along with their loop.

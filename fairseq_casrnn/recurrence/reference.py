@@ -6,22 +6,29 @@ All other engines are compared with it.
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ..cells.base import Cell
 
 
-def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
+def run(cell: Cell, gx, weight_hh, h0, c0, lower_c=None, mixture=None, last=None, params=()):
     """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
     h, c = h0, c0
     hs, cs = [], []
     for t in range(gx.size(0)):
         gh = torch.nn.functional.linear(h, weight_hh)
-        h, c = cell.step(gx[t], gh, h, c, None if extra is None else extra[t], params)
+        reads = {"lower_c": at_step(lower_c, t), "mixture": at_step(mixture, t), "params": params}
+        h, c = cell.step(gx[t], gh, h, c, **reads)
         hs.append(h)
         cs.append(c)
     hs = torch.stack(hs)  # (T, B, H)
     cs = torch.stack(cs) if cell.has_cell else None
     return hs, cs, at_last(hs, last), at_last(cs, last)
+
+
+def at_step(tensor: Tensor | None, t: int) -> Tensor | None:
+    """Step t of a sequence ``(T, …)``; None where there is none."""
+    return None if tensor is None else tensor[t]
 
 
 def at_last(states, last):

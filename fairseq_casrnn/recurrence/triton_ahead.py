@@ -71,20 +71,20 @@ def train_layer(cell, weight_ih, weight_hh, bias, params, batch: int) -> None:
     """Forward and backward over two steps of zeros."""
     size, wide = weight_hh.size(1), accumulation_dtype(weight_hh.dtype)
     x = weight_ih.new_zeros(2, batch, weight_ih.size(1))
-    h0, extra = x.new_zeros(batch, size), None
+    h0, side = x.new_zeros(batch, size), None
     if cell.num_cells:
-        extra = x.new_zeros(2, batch, cell.num_cells)
+        side = x.new_zeros(2, batch, cell.num_cells)
     elif cell.lower_cell:
-        extra = x.new_zeros(2, batch, size, dtype=wide)
+        side = x.new_zeros(2, batch, size, dtype=wide)
     c0 = h0.clone() if cell.has_cell else None
     saved, *_ = forward(
-        cell, None, x, weight_ih, bias, weight_hh, h0, c0, extra, None, params, keep=True
+        cell, None, x, weight_ih, bias, weight_hh, h0, c0, side, None, params, keep=True
     )
     gates = saved.gates
     d_gates = gates if gates.dtype == x.dtype else torch.empty_like(gates, dtype=x.dtype)
     nothing = (None,) * 4
     name, _ = kernel_params(cell, size, [p.to(wide) for p in params], gates)
-    backward(cell, name, saved, extra, weight_hh, d_gates, nothing, None, wants_extra=True)
+    backward(cell, name, saved, side, weight_hh, d_gates, nothing, None, wants_side=True)
 
 
 def decoder_jobs(layers, embed_dim: int, weight_out, dropped, temperature) -> Iterator[Job]:

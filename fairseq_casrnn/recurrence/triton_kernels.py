@@ -54,7 +54,7 @@ BACKWARD = {
 
 @triton.jit(do_not_specialize=["t", "batch", "steps", "given"])
 def forward_step(
-    gates, bias, products, candidate, extra, rows, hs, states, h_n, c_n, last, given, t, batch,
+    gates, bias, products, candidate, side, rows, hs, states, h_n, c_n, last, given, t, batch,
     steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
@@ -67,7 +67,7 @@ def forward_step(
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
     u_h = load_blocks(products + row * (PRODUCTS * size) + unit, size, PRODUCTS, mask, gates)
     past = load(states + at * size + unit, mask, gates)
-    sums, others = load_inputs(gates, bias, extra, at, unit, inside, mask, size, BLOCKS, CELLS)
+    sums, others = load_inputs(gates, bias, side, at, unit, inside, mask, size, BLOCKS, CELLS)
     a, u_h, state, h = forward_tile(
         sums, others, u_h, past, p, BLOCKS, ADDED, candidate is not None, CELLS, cell
     )
@@ -79,7 +79,7 @@ def forward_step(
 
 @triton.jit(do_not_specialize=["t", "batch", "steps", "given"])
 def backward_step(
-    gates, d_gates, candidate, d_products, extra, d_extra, rows, d_rows, states,
+    gates, d_gates, candidate, d_products, side, d_side, rows, d_rows, states,
     grad_h, grad_c, grad_hn, grad_cn, last, given, dh, d_state, t, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
@@ -95,7 +95,7 @@ def backward_step(
     at = t.to(tl.int64) * batch + row
     here = row * size + unit
     p = load_blocks(rows + unit, size, PARAMS, unit < size, gates)
-    saved = load_saved(gates, states, candidate, extra, at, unit, inside, mask, size, BLOCKS, CELLS)
+    saved = load_saved(gates, states, candidate, side, at, unit, inside, mask, size, BLOCKS, CELLS)
     new = load(states + (at + batch) * size + unit, mask, gates)
     grads = load_gradients(
         gates, grad_h, grad_c, grad_hn, grad_cn, given, t,
@@ -110,7 +110,7 @@ def backward_step(
         d_gates, candidate, d_products, d_a, d_candidate, at, unit, mask, size, BLOCKS, PRODUCTS
     )
     store_rest(
-        d_gates, candidate, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask, size,
+        d_gates, candidate, d_side, d_a, d_others, at, batch, steps, unit, inside, mask, size,
         BLOCKS, CELLS,
     )  # fmt: skip
     tl.store(d_state + here, d_past, mask=mask)

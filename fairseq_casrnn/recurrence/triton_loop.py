@@ -30,7 +30,7 @@ from ..cells.base import Cell
 from ..cells.cas_lstm import CASCell
 from . import eager
 from .cpp import KERNELS, param_grads
-from .inputs import InputProduct, accumulation_dtype, wants_gradient
+from .inputs import InputProduct, accumulation_dtype, side_input, wants_gradient
 from .triton_failures import attempt, stop
 from .triton_plan import interpreting
 from .triton_steps import Saved, backward, forward, product
@@ -88,15 +88,19 @@ def say(name: str, reason: str) -> None:
     logger.info("engine 'triton' leaves this to '%s': %s", name, reason)
 
 
-def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
+def run(cell: Cell, gx, weight_hh, h0, c0, lower_c=None, mixture=None, last=None, params=()):
     """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
     fused = isinstance(gx, InputProduct)
     inputs = (None, gx.x, gx.weight, gx.bias) if fused else (gx, None, None, None)
-    tensors = (*inputs, weight_hh, h0, c0, extra)
-    reason = why_not(cell, (weight_hh, *inputs[1:], *params), (inputs[0], h0, c0, extra))
+    side = side_input(lower_c, mixture)
+    tensors = (*inputs, weight_hh, h0, c0, side)
+    leave = functools.partial(
+        _run_on_other, cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params
+    )
+    reason = why_not(cell, (weight_hh, *inputs[1:], *params), (inputs[0], h0, c0, side))
     if reason is not None:
         say(_other(weight_hh.device.type), reason)
-        return _run_on_other(cell, gx, weight_hh, h0, c0, extra, last, params)
+        return leave()
 
     def launch():
         if wants_gradient(*tensors, *params):
@@ -106,7 +110,7 @@ def run(cell: Cell, gx, weight_hh, h0, c0, extra=None, last=None, params=()):
             hs, cs, h_n, c_n = outputs(cell, *made)
         return (hs, cs, h_n, c_n) if cell.has_cell else (hs, None, h_n, None)
 
-    return attempt(launch, lambda: _run_on_other(cell, gx, weight_hh, h0, c0, extra, last, params))
+    return attempt(launch, leave)
 
 
 def _other(device: str) -> str:
@@ -116,13 +120,15 @@ def _other(device: str) -> str:
     return "eager" if device == "cuda" else DEFAULT
 
 
-def _run_on_other(cell, gx, weight_hh, *rest):
+def _run_on_other(cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
     from . import engine_name
     from . import run as run_on
 
     device = weight_hh.device.type
     engine_name("triton", device)  # says so where it will not run again
-    return run_on(_other(device), cell, gx, weight_hh, *rest)
+    reads = {"lower_c": lower_c, "mixture": mixture}
+    name = _other(device)
+    return run_on(name, cell, gx, weight_hh, h0, c0, **reads, last=last, params=params)
 
 
 def outputs(cell, saved: Saved, h_n, c_n):
@@ -132,13 +138,13 @@ def outputs(cell, saved: Saved, h_n, c_n):
 
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, cell, last, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, *params):
+    def forward(ctx, cell, last, gx, x, weight_ih, bias, weight_hh, h0, c0, side, *params):
         saved, h_n, c_n = forward(
-            cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, last, params, keep=True
+            cell, gx, x, weight_ih, bias, weight_hh, h0, c0, side, last, params, keep=True
         )
         ctx.cell = cell
-        ctx.dtypes = [None if t is None else t.dtype for t in (gx, bias, h0, c0, extra)]
-        ctx.save_for_backward(*saved, x, weight_ih, weight_hh, extra, last, *params)
+        ctx.dtypes = [None if t is None else t.dtype for t in (gx, bias, h0, c0, side)]
+        ctx.save_for_backward(*saved, x, weight_ih, weight_hh, side, last, *params)
         ctx.set_materialize_grads(False)
         return outputs(cell, saved, h_n, c_n)
 
@@ -147,14 +153,14 @@ class _Loop(torch.autograd.Function):
     def backward(ctx, *grads):
         eager.check_backward("triton", *grads)
         cell, tensors = ctx.cell, ctx.saved_tensors
-        saved, (x, weight_ih, weight_hh, extra, last, *params) = Saved(*tensors[:5]), tensors[5:]
+        saved, (x, weight_ih, weight_hh, side, last, *params) = Saved(*tensors[:5]), tensors[5:]
         gates, _, hs, _, rows = saved
         overwrite = gates.dtype == hs.dtype and not eager.keeps_graph()
         d_gates = gates if overwrite else torch.empty_like(gates, dtype=hs.dtype)
         name = "cas_trained" if params and isinstance(cell, CASCell) else KERNELS[type(cell)]
-        _, _, _, wants_x, _, _, wants_hh, wants_h, wants_c, wants_extra, *_ = ctx.needs_input_grad
+        _, _, _, wants_x, _, _, wants_hh, wants_h, wants_c, wants_side, *_ = ctx.needs_input_grad
         try:
-            made = backward(cell, name, saved, extra, weight_hh, d_gates, grads, last, wants_extra)
+            made = backward(cell, name, saved, side, weight_hh, d_gates, grads, last, wants_side)
         except Exception as error:
             stop(error)
         d_params = param_grads(cell, made.rows, rows, params) if params else ()
@@ -168,11 +174,11 @@ class _Loop(torch.autograd.Function):
             product(made.products[0], weight_hh, dh)
             dh = dh if cell.has_cell else dh.add_(made.state)
         dc = made.state if wants_c else None
-        d_gx, d_bias, dh, dc, d_extra = (
+        d_gx, d_bias, dh, dc, d_side = (
             g if g is None else g.to(dtype)
-            for g, dtype in zip((d_gx, d_bias, dh, dc, made.extra), ctx.dtypes, strict=True)
+            for g, dtype in zip((d_gx, d_bias, dh, dc, made.side), ctx.dtypes, strict=True)
         )
-        return None, None, d_gx, d_x, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_extra, *d_params
+        return None, None, d_gx, d_x, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_side, *d_params
 
 
 def input_grads(d_gates, x, weight_ih, wants_x: bool):

@@ -69,7 +69,7 @@ def meet(count, goal):
 
 @triton.jit(do_not_specialize=["begin", "end", "batch", "steps", "given"])
 def forward_sequence(
-    gates, bias, weight, candidate, extra, rows, h0, c0, hs, states, h_n, c_n, last, given, count,
+    gates, bias, weight, candidate, side, rows, h0, c0, hs, states, h_n, c_n, last, given, count,
     begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
@@ -105,7 +105,7 @@ def forward_sequence(
         else:
             state += load(states + first * size + unit, mask & (begin > 0), gates)
         sums, others = load_inputs(
-            gates, bias, extra, first, unit, inside, mask, size, BLOCKS, CELLS
+            gates, bias, side, first, unit, inside, mask, size, BLOCKS, CELLS
         )
         if BARRIER:
             wait(count + index, tl.num_programs(1))
@@ -131,7 +131,7 @@ def forward_sequence(
             store_last(h_n, c_n, h, state, t, final, row, unit, mask, size)
             more = t + 1 < end
             sums, others = load_inputs(
-                gates, bias, extra, at + batch, unit, inside & more, mask & more, size,
+                gates, bias, side, at + batch, unit, inside & more, mask & more, size,
                 BLOCKS, CELLS,
             )  # fmt: skip
             if BARRIER:
@@ -140,7 +140,7 @@ def forward_sequence(
 
 @triton.jit(do_not_specialize=["begin", "end", "batch", "steps", "given"])
 def backward_sequence(
-    gates, d_gates, weight, candidate, d_products, extra, d_extra, rows, d_rows, states,
+    gates, d_gates, weight, candidate, d_products, side, d_side, rows, d_rows, states,
     grad_h, grad_c, grad_hn, grad_cn, last, given, d_state, count, begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
@@ -171,7 +171,7 @@ def backward_sequence(
         new = load(states + (top + batch) * size + unit, mask, gates)
         d_p = zeros(new, GRADS)
         saved = load_saved(
-            gates, states, candidate, extra, top, unit, inside, mask, size, BLOCKS, CELLS
+            gates, states, candidate, side, top, unit, inside, mask, size, BLOCKS, CELLS
         )
         grads = load_gradients(
             gates, grad_h, grad_c, grad_hn, grad_cn, given, end - 1, final, top, row, unit,
@@ -207,12 +207,12 @@ def backward_sequence(
             if BARRIER:
                 arrive(count + index)
             store_rest(
-                d_gates, candidate, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask,
+                d_gates, candidate, d_side, d_a, d_others, at, batch, steps, unit, inside, mask,
                 size, BLOCKS, CELLS,
             )  # fmt: skip
             more = back + 1 < end - begin
             saved = load_saved(
-                gates, states, candidate, extra, at - batch, unit, inside & more, mask & more, size,
+                gates, states, candidate, side, at - batch, unit, inside & more, mask & more, size,
                 BLOCKS, CELLS,
             )  # fmt: skip
             grads = load_gradients(

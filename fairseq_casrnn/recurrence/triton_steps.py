@@ -60,13 +60,13 @@ class Grads(NamedTuple):
 
     Attributes:
         products: of U h for all steps, ``(T, B, hh_blocks*H)``.
-        extra: or None.
+        side: or None.
         rows: of the parameters' rows, or None.
         state: ``(B, H)``, of the initial state.
     """
 
     products: torch.Tensor
-    extra: torch.Tensor | None
+    side: torch.Tensor | None
     rows: torch.Tensor | None
     state: torch.Tensor
 
@@ -127,13 +127,13 @@ def single_steps(batch: int, size: int) -> Plan:
     return Plan((-(-batch // rows), -(-size // units)), {"ROWS": rows, "UNITS": units})
 
 
-def arguments(cell, saved: Saved, extra, table: str, name: str) -> dict:
+def arguments(cell, saved: Saved, side, table: str, name: str) -> dict:
     """Those that all kernels have."""
     gates, candidate, hs, states, rows = saved
     return {
         "gates": gates,
         "candidate": candidate,
-        "extra": contiguous(extra),
+        "side": contiguous(side),
         "rows": gates if rows is None else rows,  # a pointer all the same, though it is not read
         "states": states,
         "batch": hs.size(1),
@@ -166,7 +166,7 @@ def allocate(cell, gx, x, weight_ih, weight_hh, h0, params) -> tuple[Saved, str]
 
 
 @on_its_device
-def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, last, params, keep):
+def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, side, last, params, keep):
     """The forward loop; the gates are not activated unless ``keep``.
 
     Returns:
@@ -177,7 +177,7 @@ def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, extra, last, params
     steps, batch = gates.shape[:2]
     h_n = torch.empty_like(hs[0])
     c_n = torch.empty_like(h_n) if cell.has_cell else None
-    shared = arguments(cell, saved, extra, "FORWARD", name)
+    shared = arguments(cell, saved, side, "FORWARD", name)
     shared |= {"bias": contiguous(bias), "hs": hs, "h_n": h_n, "c_n": c_n, "KEEP": keep}
     shared |= {"ADDED": cell.hh_blocks - cell.num_separate_gates}
     shared |= given(gates.device, last=(last, torch.int64))
@@ -207,7 +207,7 @@ def trained(name: str, rows) -> int:
 
 
 @on_its_device
-def backward(cell, name, saved: Saved, extra, weight_hh, d_gates, grads, last, wants_extra):
+def backward(cell, name, saved: Saved, side, weight_hh, d_gates, grads, last, wants_side):
     """The backward loop.
 
     Args:
@@ -222,7 +222,7 @@ def backward(cell, name, saved: Saved, extra, weight_hh, d_gates, grads, last, w
     split = cell.hh_blocks * size
     d_products = d_gates[..., :split] if candidate is None else hs.new_empty(steps, batch, split)
     d_state = torch.empty_like(states[0])
-    shared = arguments(cell, saved, extra, "BACKWARD", name)
+    shared = arguments(cell, saved, side, "BACKWARD", name)
     shared |= {"d_gates": d_gates, "d_products": d_products, "d_state": d_state}
     shared |= {"GRADS": trained(name, rows)}
     dtypes = hs.dtype, gates.dtype, hs.dtype, hs.dtype
@@ -232,14 +232,14 @@ def backward(cell, name, saved: Saved, extra, weight_hh, d_gates, grads, last, w
 
     def sums(how: Plan) -> dict:
         """Where each tile of rows, or of units, is to sum its own part of a gradient."""
-        d_rows, d_extra = gates, None
+        d_rows, d_side = gates, None
         if shared["GRADS"]:
             d_rows = gates.new_zeros(-(-batch // how.tiles["ROWS"]), *rows.shape)
         if cell.num_cells:
-            d_extra = gates.new_empty(how.grid[1], *extra.shape)
-        elif extra is not None and wants_extra:
-            d_extra = torch.empty_like(extra, memory_format=torch.contiguous_format)
-        return {"d_rows": d_rows, "d_extra": d_extra}
+            d_side = gates.new_empty(how.grid[1], *side.shape)
+        elif side is not None and wants_side:
+            d_side = torch.empty_like(side, memory_format=torch.contiguous_format)
+        return {"d_rows": d_rows, "d_side": d_side}
 
     whole = plan(cell, weight_hh, batch, backwards=True) if steps > 1 else None
     if whole is not None:
@@ -258,5 +258,5 @@ def backward(cell, name, saved: Saved, extra, weight_hh, d_gates, grads, last, w
             if t > 0:
                 product(d_products[t], weight_hh, dh)
     d_rows = parts["d_rows"].sum(0) if shared["GRADS"] else None
-    d_extra = parts["d_extra"].sum(0) if cell.num_cells else parts["d_extra"]
-    return Grads(d_products, d_extra, d_rows, d_state)
+    d_side = parts["d_side"].sum(0) if cell.num_cells else parts["d_side"]
+    return Grads(d_products, d_side, d_rows, d_state)

@@ -4,8 +4,8 @@ What the kernels of :mod:`.triton_kernels` (a launch a step) and of :mod:`.trito
 launch a sequence) share. All arithmetic is in the precision of the gates' buffer; tensors of
 another are converted as they are read and written.
 
-Shapes: gates ``(T, B, BLOCKS*H)``, bias ``(BLOCKS*H,)``, candidate and extra ``(T, B, H)`` (for
-CELLS cells extra has their weights, ``(T, B, CELLS)``), rows ``(PARAMS, H)`` (the elementwise
+Shapes: gates ``(T, B, BLOCKS*H)``, bias ``(BLOCKS*H,)``, candidate and side ``(T, B, H)`` (for
+CELLS cells side has their weights, ``(T, B, CELLS)``), rows ``(PARAMS, H)`` (the elementwise
 parameters), hs and states ``(T+1, B, H)`` with the initial state first. states is c, or h where
 the cell has no c. ``products`` are tiles of the blocks of U h, of which the first ADDED are added
 to the gates. ``at`` is t*B + row for the tile's rows, ``inside`` whether a row is in the batch and
@@ -66,14 +66,14 @@ def tile(index, batch, unit, size: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def load_others(
-    gates, extra, at, unit, inside, mask, size: tl.constexpr, CELLS: tl.constexpr
+    gates, side, at, unit, inside, mask, size: tl.constexpr, CELLS: tl.constexpr
 ):  # fmt: skip
     """What the step reads beside its gates, in a tuple: a tile of the layer below (0 where the cell
     reads none), or the weights ``(ROWS, 1)`` of CELLS cells."""
     if CELLS > 0:
-        others = load_blocks(extra + at * CELLS, 1, CELLS, inside, gates)
-    elif extra is not None:
-        others = (load(extra + at * size + unit, mask, gates),)
+        others = load_blocks(side + at * CELLS, 1, CELLS, inside, gates)
+    elif side is not None:
+        others = (load(side + at * size + unit, mask, gates),)
     else:
         others = (tl.zeros_like(mask).to(gates.dtype.element_ty),)
     return others
@@ -81,7 +81,7 @@ def load_others(
 
 @triton.jit
 def load_inputs(
-    gates, bias, extra, at, unit, inside, mask, size: tl.constexpr, BLOCKS: tl.constexpr,
+    gates, bias, side, at, unit, inside, mask, size: tl.constexpr, BLOCKS: tl.constexpr,
     CELLS: tl.constexpr,
 ):  # fmt: skip
     """The gates' W x + b, block by block, and what :func:`load_others` returns."""
@@ -91,12 +91,12 @@ def load_inputs(
         if bias is not None:  # it is not in gates yet
             a += load(bias + k * size + unit, unit < size, gates)
         sums = sums + (a,)
-    return sums, load_others(gates, extra, at, unit, inside, mask, size, CELLS)
+    return sums, load_others(gates, side, at, unit, inside, mask, size, CELLS)
 
 
 @triton.jit
 def load_saved(
-    gates, states, candidate, extra, at, unit, inside, mask, size: tl.constexpr,
+    gates, states, candidate, side, at, unit, inside, mask, size: tl.constexpr,
     BLOCKS: tl.constexpr, CELLS: tl.constexpr,
 ):  # fmt: skip
     """Of a step that :func:`forward_tile` made: gates, state before it, what
@@ -106,7 +106,7 @@ def load_saved(
     u_h = tl.zeros_like(past)
     if candidate is not None:
         u_h = load(candidate + at * size + unit, mask, gates)
-    return a, past, load_others(gates, extra, at, unit, inside, mask, size, CELLS), u_h
+    return a, past, load_others(gates, side, at, unit, inside, mask, size, CELLS), u_h
 
 
 @triton.jit
@@ -165,7 +165,7 @@ def forward_tile(
         a = a + (total,)
     u_h = tl.zeros_like(past)
     if CELLS > 0:
-        # LSTM cells that read the same h and c; theirs are summed with the weights in extra.
+        # LSTM cells that read the same h and c; theirs are summed with the weights in side.
         gates = ()
         h, state = tl.zeros_like(past), tl.zeros_like(past)
         for s in tl.static_range(CELLS):
@@ -258,16 +258,16 @@ def store_products(
 
 @triton.jit
 def store_rest(
-    d_gates, candidate, d_extra, d_a, d_others, at, batch, steps, unit, inside, mask,
+    d_gates, candidate, d_side, d_a, d_others, at, batch, steps, unit, inside, mask,
     size: tl.constexpr, BLOCKS: tl.constexpr, CELLS: tl.constexpr,
 ):  # fmt: skip
-    """The gradients that no other program reads. For CELLS cells d_extra is ``(tiles of units, T,
+    """The gradients that no other program reads. For CELLS cells d_side is ``(tiles of units, T,
     B, CELLS)``, to be summed over tiles."""
     if candidate is not None:
         store_blocks(d_gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, d_a)
     if CELLS > 0:
-        d_alphas = d_extra + (tl.program_id(1).to(tl.int64) * steps * batch + at) * CELLS
+        d_alphas = d_side + (tl.program_id(1).to(tl.int64) * steps * batch + at) * CELLS
         store_blocks(d_alphas, 1, CELLS, inside, d_others)
-    elif d_extra is not None:
-        d_lower = d_others[0].to(d_extra.dtype.element_ty)
-        tl.store(d_extra + at * size + unit, d_lower, mask=mask)
+    elif d_side is not None:
+        d_lower = d_others[0].to(d_side.dtype.element_ty)
+        tl.store(d_side + at * size + unit, d_lower, mask=mask)

@@ -60,7 +60,7 @@ def test_a_cell_describes_itself(case):
         )
         assert all(0 <= n < cell.ih_blocks for n in cell.bias_one_gates)
         assert not (cell.lower_cell and k == 0), "there is no layer below the bottom one"
-        assert not (cell.lower_cell and cell.num_cells), "one extra input"
+        assert not (cell.lower_cell and cell.num_cells), "kernels read one of them"
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_options_may_come_as_text_of_a_command_line():
 class HalvedCell(Cell):
     """An LSTM whose output is halved; nothing but the step, as a newcomer would begin."""
 
-    def step(self, gx, gh, h, c, extra, params):
-        h, c = LSTMCell().step(gx, gh, h, c, extra, params)
+    def step(self, gx, gh, h, c, **unused):
+        h, c = LSTMCell().step(gx, gh, h, c)
         return h / 2, c
 
 
@@ -165,8 +165,8 @@ def test_a_step_beside_the_in_place_version_of_another_cell_is_refused():
     with pytest.raises(TypeError, match="ClampedCell defines step but inherits forward_"):
 
         class ClampedCell(LSTMCell):
-            def step(self, *args):
-                return super().step(*args)
+            def step(self, *args, **reads):
+                return super().step(*args, **reads)
 
 
 @every_case
@@ -178,9 +178,9 @@ def test_the_step_alone_is_the_specification(case):
     h = c = torch.zeros(B, H, dtype=torch.float64)
     hs = []
     for t in range(T):
-        extra = layer.extra_input(0, "", x[t], None, None)
+        reads = {"lower_c": None, "mixture": layer.mixture_weights(0, "", x[t], None)}
         gx, gh = x[t] @ w_ih.t() + bias, h @ w_hh.t()
-        h, c = cell.step(gx, gh, h, c, extra, params)
+        h, c = cell.step(gx, gh, h, c, **reads, params=params)
         hs.append(h)
     expected = (torch.stack(hs), h[None], *(() if c is None else (c[None],)))
     for engine in ENGINES:

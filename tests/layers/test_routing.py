@@ -93,10 +93,10 @@ def test_mixture_weights():
     layer.temperature.fill_(0.5)
     for k, suffix, size in ((0, "", I), (0, "_reverse", I), (1, "", H), (1, "_reverse", H)):
         x = rand(T, B, size)
-        alpha = layer.extra_input(k, suffix, x, None, None)
+        alpha = layer.mixture_weights(k, suffix, x, None)
         scores = x @ getattr(layer, f"attention_l{k}{suffix}").t()
         assert_close([alpha], [(2 * scores).exp() / (2 * scores).exp().sum(-1, keepdim=True)])
-        hard = layer.eval().extra_input(k, suffix, x, None, None)
+        hard = layer.eval().mixture_weights(k, suffix, x, None)
         assert torch.equal(hard.cells, scores.argmax(-1))
         weights = hard.weights(torch.float64)
         assert weights.sum(-1).eq(1).all()

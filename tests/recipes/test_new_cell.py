@@ -66,9 +66,9 @@ def test_its_step(monkeypatch):
     f, g, o = rand(3, 2, 4)
     h, c = rand(2, 2, 4, seed=1)
     zero = torch.zeros(2, 12, dtype=torch.float64)
-    found = namespace["CoupledCell"]().step(torch.cat([f, g, o], -1), zero, h, c, None, ())
+    found = namespace["CoupledCell"]().step(torch.cat([f, g, o], -1), zero, h, c)
     gates = torch.cat([-f, f, g, o], -1)  # σ(-f) = 1 - σ(f)
-    assert_close(found, LSTMCell().step(gates, torch.zeros_like(gates), h, c, None, ()))
+    assert_close(found, LSTMCell().step(gates, torch.zeros_like(gates), h, c))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from helpers import (
     every_family,
     gradients,
     rand,
+    side_input,
     three_threads,
     weighted,
 )
@@ -29,13 +30,13 @@ PRECISIONS = pytest.mark.parametrize(
 
 
 def layer_of(case, steps, batch, size, dtype, inputs=3):
-    """The top cell of a stack of two; x, weight_ih, bias, weight_hh, h0, c0, extra, *params."""
+    """The top cell of a stack of two; x, weight_ih, bias, weight_hh, h0, c0, side, *params."""
     cell = case.layer().cells[1]
-    extra = None
+    side = None
     if cell.num_cells:
-        extra = rand(steps, batch, cell.num_cells, seed=6).softmax(-1)
+        side = rand(steps, batch, cell.num_cells, seed=6).softmax(-1)
     elif cell.lower_cell:
-        extra = rand(steps, batch, size, seed=6)
+        side = rand(steps, batch, size, seed=6)
     tensors = [
         rand(steps, batch, inputs, seed=1),
         rand(cell.ih_blocks * size, inputs, seed=2),
@@ -43,7 +44,7 @@ def layer_of(case, steps, batch, size, dtype, inputs=3):
         rand(cell.hh_blocks * size, size, seed=4) / size**0.5,
         rand(batch, size, seed=5),
         rand(batch, size, seed=7) if cell.has_cell else None,
-        extra,
+        side,
     ]
     for i, (_, rows) in enumerate(cell.params):
         tensors.append(rand(*((size,) if rows is None else (rows, size)), seed=8 + i))
@@ -52,9 +53,10 @@ def layer_of(case, steps, batch, size, dtype, inputs=3):
 
 def run_only(engine, cell, tensors, last=None):
     """Outputs, with the input's product left to the engine."""
-    x, w_ih, bias, w_hh, h0, c0, extra, *params = tensors
+    x, w_ih, bias, w_hh, h0, c0, side, *params = tensors
     gx = InputProduct(x, w_ih, bias)
-    result = recurrence.run(engine, cell, gx, w_hh, h0, c0, extra, last, tuple(params))
+    reads = side_input(cell, side) | {"params": tuple(params)}
+    result = recurrence.run(engine, cell, gx, w_hh, h0, c0, last=last, **reads)
     return [t for t in result if t is not None]
 
 
@@ -126,13 +128,13 @@ def test_rows_shared_out_among_threads(case, dtype, tolerance):
 @every_case
 def test_one_step_after_another_walks_through_a_sequence(case):
     cell, tensors = layer_of(case, 6, 3, 5, torch.float64, inputs=7)
-    x, w_ih, bias, w_hh, h, c, extra, *params = tensors
-    hs, cs, *_ = recurrence.run(
-        "reference", cell, InputProduct(x, w_ih, bias), w_hh, h, c, extra, None, tuple(params)
-    )
+    x, w_ih, bias, w_hh, h, c, side, *params = tensors
+    reads = side_input(cell, side) | {"params": tuple(params)}
+    gx = InputProduct(x, w_ih, bias)
+    hs, cs, *_ = recurrence.run("reference", cell, gx, w_hh, h, c, **reads)
     for t in range(x.size(0)):
-        mixed = None if extra is None else extra[t]
-        h, c = recurrence.one_step(cell, x[t], w_ih, bias, w_hh, h, c, mixed, tuple(params))
+        reads |= side_input(cell, None if side is None else side[t])
+        h, c = recurrence.one_step(cell, x[t], w_ih, bias, w_hh, h, c, **reads)
         assert_close([h], [hs[t]])
         assert (c is None) == (cs is None)
         if c is not None:
@@ -204,7 +206,7 @@ def test_nan_stays_in_its_row(case):
 def test_shapes_that_do_not_fit_are_errors(which):
     case = next(c for c in FAMILIES if c.name == "cas_lstm")
     cell, tensors = layer_of(case, 5, 4, 9, torch.float32)
-    if which == 0:  # a shorter x makes a shorter sequence, which the extra input does not fit
+    if which == 0:  # a shorter x makes a shorter sequence, which the cells below do not fit
         tensors[0] = tensors[0][:-1]
     else:
         tensors[which] = tensors[which][..., :-1]
@@ -231,13 +233,13 @@ def test_autocast_keeps_states_in_single_precision(case, engine, inside):
 class Plus(LSTMCell):
     """An LSTM whose output is one larger."""
 
-    def step(self, *args):
-        h, c = super().step(*args)
+    def step(self, *args, **reads):
+        h, c = super().step(*args, **reads)
         return h + 1, c
 
-    def forward_(self, *args):
-        super().forward_(*args)
-        args[-2].add_(1)
+    def forward_(self, gates, h_prev, c_prev, h, c, **reads):
+        super().forward_(gates, h_prev, c_prev, h, c, **reads)
+        h.add_(1)
 
 
 @pytest.fixture

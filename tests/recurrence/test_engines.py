@@ -18,6 +18,7 @@ from helpers import (
     every_other,
     gradients,
     rand,
+    side_input,
     weighted,
 )
 
@@ -39,17 +40,17 @@ every_last = pytest.mark.parametrize("last", [None, LAST], ids=["full", "lengths
 
 
 def leaves_of(case, k, dtype=torch.float64, steps=T, batch=B, size=H):
-    """The cell of layer k and random gx, weight_hh, h0, c0, extra and elementwise parameters."""
+    """The cell of layer k and random gx, weight_hh, h0, c0, side input, elementwise parameters."""
     cell = case.layer().cells[k]
-    extra = rand(steps, batch, cell.num_cells or size, seed=14)
+    side = rand(steps, batch, cell.num_cells or size, seed=14)
     if cell.num_cells:
-        extra = extra.softmax(-1)
+        side = side.softmax(-1)
     leaves = [
         rand(steps, batch, cell.ih_blocks * size, seed=10),
         rand(cell.hh_blocks * size, size, seed=11) / math.sqrt(size),
         rand(batch, size, seed=12),
         rand(batch, size, seed=13) if cell.has_cell else None,
-        extra if cell.num_cells or cell.lower_cell else None,
+        side if cell.num_cells or cell.lower_cell else None,
     ]
     for i, (_, rows) in enumerate(cell.params):
         leaves.append(rand(*((rows, size) if rows else (size,)), seed=20 + i))
@@ -63,9 +64,10 @@ def present(tensors):
 def run(engine, cell, leaves, last=LAST, layout=lambda t: t):
     """Outputs without the Nones. gx is a fresh tensor each time: the engine may overwrite it."""
     gx, *rest = leaves
-    weight_hh, h0, c0, extra, *params = (None if t is None else layout(t) for t in rest)
+    weight_hh, h0, c0, side, *params = (None if t is None else layout(t) for t in rest)
     gx = layout(gx * 1)
-    result = recurrence.run(engine, cell, gx, weight_hh, h0, c0, extra, last, tuple(params))
+    reads = side_input(cell, side) | {"params": tuple(params)}
+    result = recurrence.run(engine, cell, gx, weight_hh, h0, c0, last=last, **reads)
     return present(result)
 
 
@@ -152,18 +154,18 @@ def test_memory_layout_does_not_matter(case, k, engine, layout):
 @every_cell
 @every_other
 def test_expanded_states(case, k, engine):
-    """One state for all sequences and one ``extra`` for all steps, expanded."""
-    cell, (gx, weight, h0, c0, extra, *params) = leaves_of(case, k)
+    """One state for all sequences and one side input for all steps, expanded."""
+    cell, (gx, weight, h0, c0, side, *params) = leaves_of(case, k)
     h0 = h0[:1].detach().requires_grad_()
     c0 = None if c0 is None else c0[:1].detach().requires_grad_()
-    extra = None if extra is None else extra[:1].detach().requires_grad_()
-    leaves = present([gx, weight, h0, c0, extra, *params])
+    side = None if side is None else side[:1].detach().requires_grad_()
+    leaves = present([gx, weight, h0, c0, side, *params])
     shared = [
         gx,
         weight,
         h0.expand(B, H),
         None if c0 is None else c0.expand(B, H),
-        None if extra is None else extra.expand(T, -1, -1),
+        None if side is None else side.expand(T, -1, -1),
         *params,
     ]
     ours, theirs = (run(name, cell, shared) for name in (engine, "reference"))
@@ -194,10 +196,9 @@ def test_constant_input(case, k, engine):
     cell, leaves = leaves_of(case, k)
     row = leaves[0].detach()[:1, :1]
     leaves[0] = row.expand(T, B, -1)
-    ours, theirs = (
-        recurrence.run(name, cell, *leaves[:5], None, tuple(leaves[5:]))
-        for name in (engine, "reference")
-    )
+    *tensors, side = leaves[:5]
+    reads = side_input(cell, side) | {"params": tuple(leaves[5:])}
+    ours, theirs = (recurrence.run(name, cell, *tensors, **reads) for name in (engine, "reference"))
     assert_close(present(ours), present(theirs))
 
 

@@ -42,9 +42,9 @@ def test_chosen_cells_alone_are_the_mixture_with_weights_of_one(
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     cell, gx, *rest, choice = mixture(cells, dtype)
     assert cpp.supports_routing(cell, gx, *rest)
-    found = recurrence.run("cpp", cell, gx, *rest, choice, last)
+    found = recurrence.run("cpp", cell, gx, *rest, mixture=choice, last=last)
     weights = choice.weights(dtype)
-    expected = recurrence.run("reference", cell, gx, *rest, weights, last)
+    expected = recurrence.run("reference", cell, gx, *rest, mixture=weights, last=last)
     assert_close(found, expected, tolerance)
 
 
@@ -55,8 +55,8 @@ def test_chosen_cells_alone_at_other_sizes(monkeypatch, size, steps, batch):
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     cells = torch.randint(3, (steps, batch), generator=torch.Generator().manual_seed(1))
     cell, gx, *rest, choice = mixture(cells, torch.float32, steps, batch, size)
-    found = recurrence.run("cpp", cell, gx, *rest, choice)
-    expected = recurrence.run("eager", cell, gx, *rest, choice)
+    found = recurrence.run("cpp", cell, gx, *rest, mixture=choice)
+    expected = recurrence.run("eager", cell, gx, *rest, mixture=choice)
     assert_close(found, expected, SINGLE)
 
 
@@ -68,8 +68,8 @@ def test_rows_shared_out_among_threads(monkeypatch, last):
     cell, gx, *rest, choice = mixture(cells, batch=67, size=96)
     assert 67 * rest[0].size(1) * 4 > 3 * 2**13  # elements of a step, above what a share must have
     with three_threads():
-        found = recurrence.run("cpp", cell, gx, *rest, choice, last)
-    expected = recurrence.run("eager", cell, gx, *rest, choice, last)
+        found = recurrence.run("cpp", cell, gx, *rest, mixture=choice, last=last)
+    expected = recurrence.run("eager", cell, gx, *rest, mixture=choice, last=last)
     assert_close(found, expected)
 
 
@@ -78,7 +78,7 @@ def test_cells_that_are_not_chosen_are_not_computed(monkeypatch):
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     cell, gx, w_hh, *states, choice = mixture(CHOICES["never the first"])
     w_hh[:24] = float("nan")
-    hs, *_ = recurrence.run("cpp", cell, gx, w_hh, *states, choice)
+    hs, *_ = recurrence.run("cpp", cell, gx, w_hh, *states, mixture=choice)
     assert not hs.isnan().any()
 
 
@@ -90,7 +90,7 @@ def test_choices_of_no_cell_are_refused(monkeypatch, wrong):
     cells[4, 3] = wrong
     cell, gx, *rest, choice = mixture(cells)
     with pytest.raises(RuntimeError, match="not among the 3"):
-        recurrence.run("cpp", cell, gx, *rest, choice)
+        recurrence.run("cpp", cell, gx, *rest, mixture=choice)
 
 
 @pytest.fixture
@@ -105,41 +105,41 @@ def test_choices_with_any_gradient_are_weights(never_routed, part):
     cell, gx, *rest, choice = mixture(CHOICES["any"])
     parts = {**vars(gx), **dict(zip(("weight_hh", "h0", "c0"), rest, strict=True))}
     parts[part].requires_grad_()
-    hs, *_ = recurrence.run("cpp", cell, gx, *rest, choice)
+    hs, *_ = recurrence.run("cpp", cell, gx, *rest, mixture=choice)
     assert torch.autograd.grad(hs.sum(), parts[part])[0].any()
 
 
 class Doubled(SecondOrderCell):
     """A mixture whose output is twice as large."""
 
-    def step(self, *args):
-        h, c = super().step(*args)
+    def step(self, *args, **reads):
+        h, c = super().step(*args, **reads)
         return 2 * h, c
 
-    def forward_(self, *args):
-        super().forward_(*args)
-        args[-2].mul_(2)
+    def forward_(self, gates, h_prev, c_prev, h, c, **reads):
+        super().forward_(gates, h_prev, c_prev, h, c, **reads)
+        h.mul_(2)
 
 
 def test_choices_of_a_changed_cell_are_weights(never_routed):
     _, gx, *rest, choice = mixture(CHOICES["any"])
-    found = recurrence.run("cpp", Doubled(3), gx, *rest, choice)
-    assert_close(found, recurrence.run("reference", Doubled(3), gx, *rest, choice))
+    found = recurrence.run("cpp", Doubled(3), gx, *rest, mixture=choice)
+    assert_close(found, recurrence.run("reference", Doubled(3), gx, *rest, mixture=choice))
 
 
 def test_choices_under_autocast_are_weights(never_routed):
     cell, gx, *rest, choice = mixture(CHOICES["any"], torch.float32)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        recurrence.run("cpp", cell, gx, *rest, choice)
+        recurrence.run("cpp", cell, gx, *rest, mixture=choice)
 
 
 def test_choices_with_gradients_are_weights(monkeypatch):
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     cell, gx, w_hh, *states, choice = mixture(CHOICES["any"])
     grads = []
-    for extra in (choice, choice.weights(torch.float64)):
+    for weights in (choice, choice.weights(torch.float64)):
         weight = w_hh.clone().requires_grad_()
-        hs, *_ = recurrence.run("cpp", cell, gx, weight, *states, extra)
+        hs, *_ = recurrence.run("cpp", cell, gx, weight, *states, mixture=weights)
         grads.append(torch.autograd.grad(hs.square().sum(), weight)[0])
     assert torch.equal(*grads)
 
@@ -148,7 +148,7 @@ def test_small_mixtures_are_computed_whole(monkeypatch):
     """Sorting their rows would take longer."""
     cell, gx, *rest, choice = mixture(CHOICES["any"])
     monkeypatch.setattr(cpp, "run_routed", None)
-    recurrence.run("cpp", cell, gx, *rest, choice)
+    recurrence.run("cpp", cell, gx, *rest, mixture=choice)
 
 
 def test_a_layer_in_eval_computes_its_chosen_cells_alone(monkeypatch):

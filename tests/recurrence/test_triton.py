@@ -27,6 +27,7 @@ from helpers import (
     every_family,
     gradients,
     rand,
+    side_input,
     weighted,
 )
 
@@ -50,10 +51,11 @@ HALF = pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
 def run(engine, cell, tensors, last=None, device=DEVICE):
     """Outputs and all gradients, on the CPU, of leaves like ``tensors``."""
     leaves = [None if t is None else t.detach().to(device).requires_grad_() for t in tensors]
-    x, w_ih, bias, w_hh, h0, c0, extra, *params = leaves
+    x, w_ih, bias, w_hh, h0, c0, side, *params = leaves
     last = None if last is None else last.to(device)
     gx = InputProduct(x, w_ih, bias)
-    result = recurrence.run(engine, cell, gx, w_hh, h0, c0, extra, last, tuple(params))
+    reads = side_input(cell, side) | {"params": tuple(params)}
+    result = recurrence.run(engine, cell, gx, w_hh, h0, c0, last=last, **reads)
     result = [t for t in result if t is not None]
     grads = gradients(weighted(result), [t for t in leaves if t is not None])
     return [t.cpu() for t in result], [t.cpu() for t in grads]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import FAMILIES, every_case
+from helpers import FAMILIES, every_case, side_input
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import SentenceStateLSTM
@@ -94,9 +94,9 @@ def test_one_kernel_a_way_whatever_it_is_given(compiled_only):
         for t in tensors:
             flat = torch.cat([t.new_zeros(shift), t.detach().flatten()])
             leaves.append(flat[shift:].view_as(t).requires_grad_())
-        x, w_ih, bias, w_hh, h0, c0, extra = leaves
+        x, w_ih, bias, w_hh, h0, c0, lower_c = leaves
         gx = recurrence.InputProduct(x, w_ih, bias)
-        results = recurrence.run("triton", cell, gx, w_hh, h0, c0, extra, last)
+        results = recurrence.run("triton", cell, gx, w_hh, h0, c0, lower_c=lower_c, last=last)
         torch.autograd.grad(sum(results[k].sum() for k in wanted), [w_hh])
     assert [k.name for k in compiled_only] == ["forward_sequence", "backward_sequence"] * 4
     assert len({id(k) for k in compiled_only}) == 2
@@ -189,9 +189,9 @@ def test_kernels_fit_as_planned(name, size, batch, dtype, precision, compiled_on
     gx = weight.new_zeros(2, batch, cell.ih_blocks * size)
     params = [torch.zeros_like(state[0])] * len(cell.params)
     c0 = state if cell.has_cell else None
-    extra = weight.new_zeros(2, batch, cell.num_cells or size)
+    reads = side_input(cell, weight.new_zeros(2, batch, cell.num_cells or size))
     with torch.no_grad():
-        recurrence.run("triton", cell, gx, weight, state, c0, extra, params=params)
+        recurrence.run("triton", cell, gx, weight, state, c0, **reads, params=params)
     (kernel,) = compiled_only
     assert kernel.name == "forward_sequence"
     assert kernel.metadata.shared <= 227 * 1024
