@@ -55,7 +55,8 @@ install: $(STAMP)
 # fairseq has no wheel and must be compiled against the torch it will run with: torch comes first,
 # and pip's build isolation, which would fetch another one, is off. A second run finds the pinned
 # versions in place and only renews the package's own metadata.
-$(STAMP): setup.py pyproject.toml constraints.txt $(wildcard fairseq_casrnn/csrc/*)
+$(STAMP): setup.py pyproject.toml constraints.txt \
+    $(wildcard fairseq_casrnn/csrc/* fairseq_casrnn/cells/*.h fairseq_casrnn/cells/*/*.h)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	    echo "error: Python >= 3.11 is needed; name one with make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import os, sys, sysconfig as s; \

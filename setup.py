@@ -97,7 +97,7 @@ def compiled_engine() -> dict:
     extension = CppExtension(
         "fairseq_casrnn._cpp",
         sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.cpp")),
-        depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.h")),
+        depends=sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("fairseq_casrnn/**/*.h")),
         extra_link_args=openmp(),
         extra_compile_args=flags + ([f"-march={march}"] if march else []),
     )

@@ -1,6 +1,10 @@
-"""The cells, one file each: the paper's equations in plain PyTorch, gates and one step.
+"""The cells, one folder each, named as the cell is everywhere else.
 
-To add a cell: write its file and add one line to :data:`FAMILIES`. It then exists as a layer, in
+``__init__.py`` has the paper's equations in plain PyTorch, one step, its options, and the same step
+in place with its backward; ``kernel.h`` and ``triton.py`` have the step and its backward for the
+engines ``cpp`` and ``triton``.
+
+To add a cell: write its folder and add one row to :data:`FAMILIES`. It then exists as a layer, in
 every role, on every engine and in the tests that run over all cells.
 """
 
@@ -10,7 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import UserError
-from . import cas_lstm, dg_lstm, gru, highway_lstm, lstm, normalized_lstm, second_order_lstm
+from . import (
+    cas_lstm,
+    dg_lstm,
+    highway_lstm,
+    normalized_lstm,
+    second_order_lstm,
+    stacked_gru,
+    stacked_lstm,
+)
 from .base import Cell, NoOptions
 
 
@@ -21,20 +33,56 @@ class Family:
     Attributes:
         make_cell: ``make_cell(k, options)`` gives the :class:`Cell` of layer k, 0 at the bottom.
         options: dataclass of the family's own options; defaults and help texts are its fields'.
+        layer: the name of its class in :mod:`fairseq_casrnn.layers`; None for a plain
+            ``RecurrentStack``.
+        kernels: the names of its cells' kernels (:attr:`Cell.kernel`), in its folder's
+            ``kernel.h`` and ``triton.py``; for a new one, add its type to ``csrc/cells.h``.
     """
 
     make_cell: Callable[[int, object], Cell]
     options: type = NoOptions
+    layer: str | None = None
+    kernels: tuple[str, ...] = ()
 
 
 FAMILIES: dict[str, Family] = {
-    "stacked_lstm": Family(lstm.make_cell),
-    "stacked_gru": Family(gru.make_cell),
-    "normalized_lstm": Family(normalized_lstm.make_cell),
-    "cas_lstm": Family(cas_lstm.make_cell, cas_lstm.CASOptions),
-    "highway_lstm": Family(highway_lstm.make_cell),
-    "dg_lstm": Family(dg_lstm.make_cell),
-    "second_order_lstm": Family(second_order_lstm.make_cell, second_order_lstm.SecondOrderOptions),
+    "stacked_lstm": Family(
+        stacked_lstm.make_cell,
+        layer="LSTM",
+        kernels=("stacked_lstm",),
+    ),
+    "stacked_gru": Family(
+        stacked_gru.make_cell,
+        layer="GRU",
+        kernels=("stacked_gru",),
+    ),
+    "normalized_lstm": Family(
+        normalized_lstm.make_cell,
+        layer="NormalizedLSTM",
+        kernels=("normalized_lstm",),
+    ),
+    "cas_lstm": Family(
+        cas_lstm.make_cell,
+        cas_lstm.CASOptions,
+        layer="CASLSTM",
+        kernels=("cas_lstm", "cas_lstm_trained"),
+    ),
+    "highway_lstm": Family(
+        highway_lstm.make_cell,
+        layer="HighwayLSTM",
+        kernels=("highway_lstm",),
+    ),
+    "dg_lstm": Family(
+        dg_lstm.make_cell,
+        layer="DGLSTM",
+        kernels=("dg_lstm_bottom", "dg_lstm"),
+    ),
+    "second_order_lstm": Family(
+        second_order_lstm.make_cell,
+        second_order_lstm.SecondOrderOptions,
+        layer="SecondOrderLSTM",
+        kernels=("second_order_lstm",),
+    ),
 }
 
 

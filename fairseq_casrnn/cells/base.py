@@ -53,6 +53,8 @@ class Cell:
         num_cells: S, when the step reads mixture weights (B, S); otherwise 0.
         params: ``(name, rows)`` of the elementwise parameters, shape ``(rows, H)``, or ``(H,)``
             when rows is None.
+        kernel: name of its kernels in C++ and Triton (its folder's ``kernel.h`` and ``triton.py``),
+            or None. Never inherited, for a subclass may compute something else.
         bias_one_gates: blocks of the bias that start at 1 (the forget-like gates).
     """
 
@@ -63,10 +65,11 @@ class Cell:
     lower_cell = False
     num_cells = 0
     params: tuple[tuple[str, int | None], ...] = ()
+    kernel: str | None = None
     bias_one_gates: tuple[int, ...] = (1,)
 
     def __init_subclass__(cls):
-        """Refuse a step whose in-place version would be that of another cell.
+        """Refuse a step whose in-place version would be that of another cell; drop its kernels.
 
         Raises:
             TypeError: ``step`` is redefined, and ``forward_`` inherited.
@@ -76,6 +79,8 @@ class Cell:
                 f"{cls.__name__} defines step but inherits forward_ and backward_, which compute "
                 "what its base class does: define them, too, or derive from Cell"
             )
+        if "kernel" not in vars(cls):
+            cls.kernel = None
 
     @classmethod
     def is_fused(cls) -> bool:
@@ -169,6 +174,26 @@ class Cell:
         ``d_gates`` is ``(T, B, ih_blocks*H)``; ``cs`` is ``(T+1, B, H)``, c_{t-1} at index t;
         ``lower_c`` is ``(T, B, H)``.
         """
+
+    def kernel_rows(self, params: tuple[Tensor, ...], like: Tensor, size: int) -> Tensor | None:
+        """The elementwise parameters as the kernels read them: ``(rows, H)``, or None.
+
+        Args:
+            params: as in :meth:`step`.
+            like: a tensor of the dtype and device of the rows.
+            size: H.
+        """
+        if len(params) < 2:
+            return params[0].reshape(-1, size) if params else None
+        return torch.cat([p.reshape(-1, size) for p in params])
+
+    def kernel_param_grads(self, d_rows, rows, params) -> tuple[Tensor, ...]:
+        """The gradients of ``params`` from those of :meth:`kernel_rows`, both ``(rows, H)``."""
+        if not params:
+            return ()
+        size = d_rows.size(1)
+        parts = d_rows.split([p.numel() // size for p in params])
+        return tuple(part.view_as(p) for part, p in zip(parts, params, strict=True))
 
 
 def dsigmoid_(out: Tensor, grad: Tensor) -> Tensor:

@@ -34,8 +34,8 @@ class LayerLoop {
         rows(kernel, sizes.batch, layer.gates.size(2)),
         sizes_(sizes),
         cells_(layer.mixes.defined() ? layer.mixes.size(2) : 1),
-        added_((kernel.products * cells_ - kernel.inner) * sizes.size),
-        apart_(kernel.inner ? sizes.size : 0) {
+        added_((kernel.products * cells_ - kernel.candidate) * sizes.size),
+        apart_(kernel.candidate ? sizes.size : 0) {
     const auto [steps, batch, size] = sizes;
     const int64_t gates = kernel.blocks * cells_ * size;
     check("weight_ih", layer.weight_ih_t, {size, gates});
@@ -43,13 +43,13 @@ class LayerLoop {
     check("bias", layer.bias, {gates});
     check("params", layer.params, {kernel.params, size});
     check("gates", layer.gates, {steps, batch, gates});
-    check("inner", layer.inner, {steps, batch, size});
+    check("candidate", layer.candidate, {steps, batch, size});
     check("mixes", layer.mixes, {steps, batch, cells_});
     check("attention", layer.attention, {cells_, size});
     for (const auto* states : {&layer.hs, &layer.cs}) check("a state", *states, {steps + 1, batch, size});
     for (const auto* scaled : {&layer.drop, &layer.up}) check("a mask", *scaled, {steps, batch, size});
     TORCH_CHECK(layer.cs.defined() == kernel.cell, "c is missing, or there is none");
-    TORCH_CHECK(layer.inner.defined() == kernel.inner, "inner is missing, or unused");
+    TORCH_CHECK(layer.candidate.defined() == kernel.candidate, "candidate is missing, or unused");
     TORCH_CHECK(layer.mixes.defined() == kernel.mixture, "mixes are missing, or unused");
     TORCH_CHECK(layer.params.defined() == (kernel.params > 0), "params are missing, or unused");
     TORCH_CHECK(layer.drop.defined() == layer.up.defined(), "a dropout mask without its result");
@@ -86,11 +86,11 @@ class LayerLoop {
       const Tensor weight_hh = layer.weight_hh_t.t();
       const auto [steps, batch, _] = sizes_;
       outer_ = step_product<T>(weight_hh.narrow(0, 0, added_), batch, steps);
-      if (apart_) inner_ = step_product<T>(weight_hh.narrow(0, added_, apart_), batch, steps);
+      if (apart_) candidate_ = step_product<T>(weight_hh.narrow(0, added_, apart_), batch, steps);
       input_ = step_product<T>(layer.weight_ih_t.t(), batch, steps);
       d_added_ = layer.gates.narrow(2, 0, added_);
-      const int64_t extra = kernel.mixture ? cells_ : sizes_.size;
-      if (kernel.mixture || kernel.lower) d_extra_ = at::empty({sizes_.batch, extra}, layer.hs.options());
+      const int64_t width = kernel.mixture ? cells_ : sizes_.size;
+      if (kernel.mixture || kernel.lower) d_side_ = at::empty({sizes_.batch, width}, layer.hs.options());
       rows.clear(sizes_.size, layer.bias.defined(), layer.hs);
       if (!dx.defined()) dx = at::empty({sizes_.batch, sizes_.size}, layer.hs.options());
     }
@@ -102,13 +102,13 @@ class LayerLoop {
         map(data<T>(upper->dx), data<T>(upper->dx), data<T>(layer.drop, t), sizes_.batch * sizes_.size,
             [](Vec<T> a, Vec<T> b) { return a * b; });
       s.grad_h = data<T>(upper->dx);
-      if (upper->kernel.lower) s.grad_c = data<T>(upper->d_extra_);
+      if (upper->kernel.lower) s.grad_c = data<T>(upper->d_side_);
     }
-    s.d_extra = data<T>(d_extra_);
+    s.d_side = data<T>(d_side_);
     rows.backward(s);
     // A cell without c leaves in dh what does not pass through U.
     outer_->run(d_added_, t, grads.dh[k], !kernel.cell);
-    if (apart_) inner_->run(layer.inner, t, grads.dh[k], true);
+    if (apart_) candidate_->run(layer.candidate, t, grads.dh[k], true);
     input_->run(layer.gates, t, dx, false);
     if (kernel.mixture) unroute(grads.mixes[k], t, temperature);
   }
@@ -123,14 +123,14 @@ class LayerLoop {
     Step<T> s{};
     s.batch = sizes_.batch, s.size = sizes_.size, s.cells = cells_;
     s.gates = data<T>(layer.gates, t);
-    s.inner = data<T>(layer.inner, t);
+    s.candidate = data<T>(layer.candidate, t);
     s.params = data<T>(layer.params);
     s.h_prev = data<T>(layer.hs, t);
     s.h = data<T>(layer.hs, t + 1);
     s.c_prev = data<T>(layer.cs, t);
     s.c = data<T>(layer.cs, t + 1);
-    if (kernel.lower) s.extra = data<T>(lower->layer.cs, t + 1);
-    if (kernel.mixture) s.extra = data<T>(layer.mixes, t);
+    if (kernel.lower) s.side = data<T>(lower->layer.cs, t + 1);
+    if (kernel.mixture) s.side = data<T>(layer.mixes, t);
     return s;
   }
 
@@ -155,7 +155,7 @@ class LayerLoop {
   // Routing's share of dx.
   void unroute(const Tensor& d_mixes, int64_t t, std::optional<double> temperature) {
     T* d_scores = data<T>(d_mixes, t);
-    const T* d_alpha = data<T>(d_extra_);
+    const T* d_alpha = data<T>(d_side_);
     const T* alpha = data<T>(layer.mixes, t);
     if (!temperature) {  // a choice has no gradient
       std::fill_n(d_scores, sizes_.batch * cells_, T(0));
@@ -169,8 +169,8 @@ class LayerLoop {
   const Sizes sizes_;
   const int64_t cells_;
   const int64_t added_, apart_;  // columns of U h that are added to the gates, and the others
-  std::optional<Product<T>> ih_, hh_, outer_, inner_, input_;
-  Tensor products_, d_added_, d_extra_;
+  std::optional<Product<T>> ih_, hh_, outer_, candidate_, input_;
+  Tensor products_, d_added_, d_side_;
 };
 
 template <class T>
@@ -324,7 +324,7 @@ std::tuple<Tensor, Tensor> DecoderSteps::step(const Tensor& gx, const Tensor& ro
     const auto options = layer.hs.options();
     if (&layer != &decoder_.layers[0])
       layer.gates = at::empty({1, batch, layer.bias.size(0)}, options);
-    if (!layer.cs.defined()) layer.inner = at::empty({1, batch, size_}, options);
+    if (!layer.cs.defined()) layer.candidate = at::empty({1, batch, size_}, options);
     if (layer.mixes.defined()) layer.mixes = at::empty({1, batch, layer.mixes.size(2)}, options);
   }
   if (begun_) advance(decoder_.feeds, batch);

@@ -21,7 +21,7 @@ struct DecoderLayer {
   at::Tensor params;       // (rows, H)
   at::Tensor attention;    // (S of the mixture, H), any strides
   at::Tensor gates;        // (T, B, G)
-  at::Tensor inner;        // (T, B, H)
+  at::Tensor candidate;    // (T, B, H)
   at::Tensor mixes;        // (T, B, S of the mixture)
   at::Tensor hs, cs;       // (T + 1, B, H)
   at::Tensor drop, up;     // (T, B, H): dropout mask of h on its way up, and h after it
@@ -48,18 +48,18 @@ struct DecoderGradients {
   std::vector<at::Tensor> bias, params;  // (G), (rows, H), made; undefined where there are none
 };
 
-// Fills hs, cs, feeds, outs, alphas, mixes and up; where keep is false, gates and inner hold nothing of
+// Fills hs, cs, feeds, outs, alphas, mixes and up; where keep is false, gates and candidate hold nothing of
 // use afterwards.
 void decode_forward(Decoder& decoder, bool keep);
 
-// Overwrites gates and inner by the gradients of their pre-activations. The rows must be their own
+// Overwrites gates and candidate by the gradients of their pre-activations. The rows must be their own
 // sentences.
 void decode_backward(Decoder& decoder, DecoderGradients& grads);
 
 // One step after another, for beam search: a decoder of one step, T = 1, that is used again and again.
 class DecoderSteps {
  public:
-  // decoder: with the initial state in hs[0], cs[0] and feeds[0]; gates, inner, outs and alphas are
+  // decoder: with the initial state in hs[0], cs[0] and feeds[0]; gates, candidate, outs and alphas are
   // made here. Of mixes only the shape counts.
   explicit DecoderSteps(Decoder decoder);
 

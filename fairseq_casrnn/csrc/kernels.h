@@ -12,24 +12,24 @@ struct Step {
   int64_t batch, size;
   int64_t cells;         // S of a mixture, otherwise 1
   T* gates;              // (B, blocks * S * H): W x + b, then activated, then gradients of their sums
-  T* inner;              // only with Kernel::inner: that block of U h, then its gradient
+  T* candidate;          // only with Kernel::candidate: that block of U h, then its gradient
   const T* h_prev;
   const T* c_prev;
-  const T* extra;        // the lower layer's c, or mixture weights (B, S)
+  const T* side;         // the lower layer's c, or mixture weights (B, S)
   const T* params;       // (Kernel::params, H)
   T* h;
   T* c;
   // Forward only.
   const T* products;     // (B, products * S * H): U h, added to the first blocks of the gates
   const T* bias;         // (blocks * S * H), added, too; may be null
-  bool keep;             // whether gates and inner will be looked at again
+  bool keep;             // whether gates and candidate will be looked at again
   // Backward only. dh and dc come in without what reaches h and c from outside, which is grad_h and
   // grad_c (either may be null), and leave as the gradients of h_prev (not through U) and of c_prev.
   T* dh;
   T* dc;
   const T* grad_h;
   const T* grad_c;
-  T* d_extra;            // may be null
+  T* d_side;             // may be null
   T* d_params;           // (Kernel::grads, H), added to
   T* d_bias;             // (blocks * S * H), added to; may be null
 };
@@ -39,8 +39,8 @@ struct Kernel {
   int blocks, products;  // blocks of gates and of U h, per cell of a mixture
   int params, grads;     // rows of elementwise parameters, and how many of them (the first) are learned
   bool cell;             // whether there is a c
-  bool inner;            // whether the last block of U h is kept apart
-  bool lower, mixture;   // whether extra is the lower layer's c, or mixture weights
+  bool candidate;        // whether the last block of U h is kept apart
+  bool lower, mixture;   // whether side is the lower layer's c, or mixture weights
   void (*forward)(const Step<T>&, int64_t first_row, int64_t last_row);
   void (*backward)(const Step<T>&, int64_t first_row, int64_t last_row);
 };

@@ -1,4 +1,4 @@
-#include "rows.h"
+#include "cells.h"
 
 namespace casrnn {
 

@@ -1,5 +1,5 @@
 #include "needs.h"
-#include "rows.h"
+#include "cells.h"
 
 namespace casrnn {
 

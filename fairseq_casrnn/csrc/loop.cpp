@@ -21,9 +21,9 @@ template <class T>
 struct Loop {
   const Kernel<T>& kernel;
   const std::vector<int64_t>& rows;  // of each step
-  std::vector<int64_t> starts;       // the first row of each step in x, gates, inner, extra; at the end N
+  std::vector<int64_t> starts;       // the first row of each step in x, gates, candidate, side; at the end N
   int64_t steps, batch, size, cells, gates;
-  int64_t added;  // columns of U h that are added to the gates; the others make inner
+  int64_t added;  // columns of U h that are added to the gates; the others make candidate
   int64_t apart;  // the number of those others
 
   explicit Loop(const Layer& layer)
@@ -33,10 +33,10 @@ struct Loop {
         steps(rows.size()),
         batch(steps > 0 ? rows[0] : 0),
         size(layer.hs.size(1)),
-        cells(kernel.mixture && layer.extra.defined() ? layer.extra.size(1) : 1),
+        cells(kernel.mixture && layer.side.defined() ? layer.side.size(1) : 1),
         gates(kernel.blocks * cells * size),
-        added((kernel.products * cells - kernel.inner) * size),
-        apart(kernel.inner ? size : 0) {
+        added((kernel.products * cells - kernel.candidate) * size),
+        apart(kernel.candidate ? size : 0) {
     TORCH_CHECK(steps > 0 && batch > 0, "no step or no sequence");
     for (int64_t t = 0; t < steps; ++t) {
       TORCH_CHECK(rows[t] > 0 && rows[t] <= rows[t > 0 ? t - 1 : 0], "sequences are not sorted by length");
@@ -50,10 +50,10 @@ struct Loop {
     check("bias", layer.bias, {gates});
     check("gx", layer.gates, {all, gates});
     check("the initial c", layer.cs, layer.hs.sizes());
-    check("extra", layer.extra, {all, kernel.mixture ? cells : size});
+    check("side", layer.side, {all, kernel.mixture ? cells : size});
     check("params", layer.params, {kernel.params, size});
     TORCH_CHECK(layer.cs.defined() == kernel.cell, "c is missing, or there is none");
-    TORCH_CHECK(layer.extra.defined() == (kernel.lower || kernel.mixture), "extra is missing, or unused");
+    TORCH_CHECK(layer.side.defined() == (kernel.lower || kernel.mixture), "side is missing, or unused");
     TORCH_CHECK(layer.params.defined() == (kernel.params > 0), "params are missing, or unused");
   }
 
@@ -70,8 +70,8 @@ struct Loop {
     s.h = data<T>(layer.hs) + state(t + 1) * size;
     if (kernel.cell) s.c_prev = data<T>(layer.cs) + state(t) * size;
     if (kernel.cell) s.c = data<T>(layer.cs) + state(t + 1) * size;
-    if (kernel.inner) s.inner = data<T>(layer.inner) + slot * size;
-    if (layer.extra.defined()) s.extra = data<T>(layer.extra, starts[t]);
+    if (kernel.candidate) s.candidate = data<T>(layer.candidate) + slot * size;
+    if (layer.side.defined()) s.side = data<T>(layer.side, starts[t]);
     return s;
   }
 
@@ -102,7 +102,7 @@ void forward_as(Layer& layer, bool keep) {
       largest = std::max(largest, loop.starts[blocks[i + 1]] - loop.starts[blocks[i]]);
     const int64_t slots = keep ? loop.starts[loop.steps] : largest;
     layer.gates = at::empty({slots, loop.gates}, layer.hs.options());
-    if (loop.apart) layer.inner = at::empty({slots, loop.size}, layer.hs.options());
+    if (loop.apart) layer.candidate = at::empty({slots, loop.size}, layer.hs.options());
     input.emplace(layer.weight_ih_t, largest, blocks.size() > 2);
   }
   const auto product = step_product<T>(layer.weight_hh_t, loop.batch, loop.steps);
@@ -142,7 +142,7 @@ void weight_gradients(const Layer& layer, const at::Tensor& states, Gradients& g
                       int64_t apart) {
   grads.weight_hh = at::empty({added + apart, states.size(1)}, states.options());
   multiply(grads.weight_hh.narrow(0, 0, added), layer.gates.narrow(1, 0, added).t(), states);
-  if (apart) multiply(grads.weight_hh.narrow(0, added, apart), layer.inner.t(), states);
+  if (apart) multiply(grads.weight_hh.narrow(0, added, apart), layer.candidate.t(), states);
   if (!layer.x.defined()) return;
   grads.weight_ih = at::empty({layer.weight_ih_t.size(1), layer.weight_ih_t.size(0)}, states.options());
   multiply(grads.weight_ih, layer.gates.t(), layer.x);
@@ -156,9 +156,9 @@ void backward_as(Layer& layer, Gradients& grads) {
   const Loop<T> loop(layer);
   const at::Tensor weight_hh = layer.weight_hh_t.t();
   const auto outer = step_product<T>(weight_hh.narrow(0, 0, loop.added), loop.batch, loop.steps);
-  const auto inner = step_product<T>(weight_hh.narrow(0, loop.added, loop.apart), loop.batch, loop.steps);
+  const auto candidate = step_product<T>(weight_hh.narrow(0, loop.added, loop.apart), loop.batch, loop.steps);
   const at::Tensor added = layer.gates.narrow(1, 0, loop.added);
-  if (grads.wants_extra && layer.extra.defined()) grads.extra = at::empty_like(layer.extra);
+  if (grads.wants_side && layer.side.defined()) grads.side = at::empty_like(layer.side);
   SharedRows<T> rows(loop.kernel, loop.batch, loop.gates);
   rows.clear(loop.size, layer.x.defined(), layer.hs);
   for (int64_t t = loop.steps - 1; t >= 0; --t) {
@@ -168,11 +168,11 @@ void backward_as(Layer& layer, Gradients& grads) {
     s.dc = data<T>(grads.dc);
     s.grad_h = data<T>(grads.grad_hs, first);
     s.grad_c = data<T>(grads.grad_cs, first);
-    s.d_extra = data<T>(grads.extra, first);
+    s.d_side = data<T>(grads.side, first);
     rows.backward(s);
     // A cell without c leaves in dh what does not pass through U.
     outer.run(added, first, loop.rows[t], grads.dh, !loop.kernel.cell);
-    if (loop.apart) inner.run(layer.inner, first, loop.rows[t], grads.dh, true);
+    if (loop.apart) candidate.run(layer.candidate, first, loop.rows[t], grads.dh, true);
   }
   grads.params = rows.d_params();
   grads.bias = rows.d_bias();

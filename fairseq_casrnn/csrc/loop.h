@@ -20,9 +20,9 @@ struct Layer {
   at::Tensor bias;         // (G)
   at::Tensor weight_hh_t;  // (H, P), any strides
   at::Tensor gates;        // (N, G): pre-activations, then activated gates, then gradients
-  at::Tensor inner;        // (N, H)
+  at::Tensor candidate;    // (N, H)
   at::Tensor hs, cs;       // (B + N, H), the initial state first
-  at::Tensor extra;        // (N, H): the lower layer's c, or (N, S): mixture weights
+  at::Tensor side;         // (N, H): the lower layer's c, or (N, S): mixture weights
   at::Tensor params;       // (rows, H)
 };
 
@@ -30,15 +30,15 @@ struct Layer {
 // state) and what it makes. dh and dc become the gradients of the initial state.
 struct Gradients {
   at::Tensor grad_hs, grad_cs, dh, dc;
-  at::Tensor x, weight_ih, bias, weight_hh, extra, params;
-  bool wants_x, wants_extra;
+  at::Tensor x, weight_ih, bias, weight_hh, side, params;
+  bool wants_x, wants_side;
 };
 
-// Fills hs and cs, in which the initial state is set, and gates and inner, which are allocated here
+// Fills hs and cs, in which the initial state is set, and gates and candidate, which are allocated here
 // unless x is undefined. Where keep is false they hold nothing of use afterwards.
 void forward(Layer& layer, bool keep);
 
-// Overwrites gates and inner by the gradients of their pre-activations.
+// Overwrites gates and candidate by the gradients of their pre-activations.
 void backward(Layer& layer, Gradients& grads);
 
 }  // namespace casrnn

@@ -46,11 +46,11 @@ Tensor states(const Tensor& first, int64_t rows) {
 }
 
 // Either x with weight_ih_t and bias, or gates, which are overwritten; rows and shapes as in Layer.
-// Returns (hs, cs, gates, inner); hs and cs are (B + N, H) with the initial state first.
+// Returns (hs, cs, gates, candidate); hs and cs are (B + N, H) with the initial state first.
 std::tuple<Tensor, Tensor, Tensor, Tensor> run_forward(
     const std::string& name, const std::vector<int64_t>& rows, const Maybe& x, const Maybe& weight_ih_t, const Maybe& bias,
     const Maybe& gates, const Tensor& weight_hh_t, const Tensor& h0, const Maybe& c0,
-    const Maybe& extra, const Maybe& params, bool keep) {
+    const Maybe& side, const Maybe& params, bool keep) {
   const Quiet quiet;
   Layer layer;
   layer.name = name;
@@ -60,14 +60,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> run_forward(
   layer.bias = dense(bias);
   layer.weight_hh_t = weight_hh_t;
   layer.gates = gates.value_or(Tensor());
-  layer.extra = dense(extra);
+  layer.side = dense(side);
   layer.params = dense(params);
   const int64_t all = (x.has_value() ? *x : *gates).size(0);
   layer.hs = states(h0, all);
   if (c0.has_value()) layer.cs = states(*c0, all);
-  else if (gates.has_value()) layer.inner = at::empty({all, h0.size(1)}, h0.options());
+  else if (gates.has_value()) layer.candidate = at::empty({all, h0.size(1)}, h0.options());
   forward(layer, keep);
-  return {layer.hs, layer.cs, layer.gates, layer.inner};
+  return {layer.hs, layer.cs, layer.gates, layer.candidate};
 }
 
 // x: (T, B, I). cells: (T, B) of int64, the one cell of a mixture that is computed. Returns (hs, cs), each
@@ -85,13 +85,13 @@ std::tuple<Tensor, Tensor> run_routed(const Tensor& x, const Tensor& weight_ih_t
   return {layer.hs, layer.cs};
 }
 
-// Returns the gradients (x, weight_ih, bias, weight_hh, h0, c0, extra, params); overwrites gates and
-// inner. The gradients of the gates' sums are left in gates.
+// Returns the gradients (x, weight_ih, bias, weight_hh, h0, c0, side, params); overwrites gates and
+// candidate. The gradients of the gates' sums are left in gates.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> run_backward(
     const std::string& name, const std::vector<int64_t>& rows, const Maybe& x, const Maybe& weight_ih_t,
-    const Tensor& gates, const Maybe& inner, const Tensor& hs, const Maybe& cs, const Tensor& weight_hh_t,
-    const Maybe& extra, const Maybe& params, const Maybe& grad_hs, const Maybe& grad_cs,
-    const Maybe& dh, const Maybe& dc, bool wants_x, bool wants_extra) {
+    const Tensor& gates, const Maybe& candidate, const Tensor& hs, const Maybe& cs, const Tensor& weight_hh_t,
+    const Maybe& side, const Maybe& params, const Maybe& grad_hs, const Maybe& grad_cs,
+    const Maybe& dh, const Maybe& dc, bool wants_x, bool wants_side) {
   const Quiet quiet;
   Layer layer;
   layer.name = name;
@@ -99,11 +99,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> run_b
   layer.x = dense(x);
   if (x.has_value()) layer.weight_ih_t = *weight_ih_t;
   layer.gates = gates;
-  layer.inner = dense(inner);
+  layer.candidate = dense(candidate);
   layer.hs = hs;
   layer.cs = dense(cs);
   layer.weight_hh_t = weight_hh_t;
-  layer.extra = dense(extra);
+  layer.side = dense(side);
   layer.params = dense(params);
   auto start = [&](const Maybe& last) {  // always a buffer of our own
     if (last.has_value()) return last->clone(at::MemoryFormat::Contiguous);
@@ -115,10 +115,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> run_b
   grads.dh = start(dh);
   if (cs.has_value()) grads.dc = start(dc);
   grads.wants_x = wants_x;
-  grads.wants_extra = wants_extra;
+  grads.wants_side = wants_side;
   backward(layer, grads);
   return {grads.x, grads.weight_ih, grads.bias, grads.weight_hh,
-          grads.dh, grads.dc, grads.extra, grads.params};
+          grads.dh, grads.dc, grads.side, grads.params};
 }
 
 // The fields of a DecoderLayer, in their order.
@@ -133,10 +133,10 @@ Tensor plain(const Maybe& tensor) { return tensor.value_or(Tensor()); }
 
 Decoder make_decoder(const std::vector<LayerFields>& layers, const DecoderFields& fields) {
   Decoder decoder;
-  for (const auto& [name, w_ih_t, w_hh_t, bias, params, attention, gates, inner, mixes, hs, cs, drop, up] :
+  for (const auto& [name, w_ih_t, w_hh_t, bias, params, attention, gates, candidate, mixes, hs, cs, drop, up] :
        layers)
     decoder.layers.push_back({name, plain(w_ih_t), w_hh_t, dense(bias), dense(params), plain(attention),
-                              plain(gates), plain(inner), plain(mixes), hs, plain(cs), dense(drop),
+                              plain(gates), plain(candidate), plain(mixes), hs, plain(cs), dense(drop),
                               plain(up)});
   const auto& [keys, values, mask, source, weight_out_t, drop_out, feeds, outs, alphas, temperature] = fields;
   decoder.keys = keys.contiguous();
@@ -238,7 +238,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   namespace py = pybind11;
   using release = py::call_guard<py::gil_scoped_release>;
   m.doc() = "Compiled loop over time of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
-  m.attr("interface") = 14;  // INTERFACE there
+  m.attr("interface") = 15;  // INTERFACE there
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
 #ifdef INTRA_OP_PARALLEL  // of ATen/Parallel.h, which without it runs everything on one thread

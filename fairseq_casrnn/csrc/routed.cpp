@@ -62,7 +62,7 @@ void routed_forward_as(Routed& layer) {
   const int64_t block = std::clamp<int64_t>(kRows / batch, 1, steps);
   const auto input = by_cell<T>(layer.weight_ih_t, gates, block * batch, block < steps);
   const auto recurrent = by_cell<T>(layer.weight_hh_t, gates, batch, steps > 1);
-  const Kernel<T>& lstm = kernel<T>("lstm");
+  const Kernel<T>& lstm = kernel<T>("stacked_lstm");
   const SharedRows<T> rows(lstm, batch, gates);
   const auto options = layer.hs.options();
   const at::Tensor xs = at::empty({block * batch, inputs}, options);

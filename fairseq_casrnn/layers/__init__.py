@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..cells import FAMILIES, family
+from . import recurrent
 from .dropout import dropout_probability
 from .pooling import Pooling
 from .recurrent import CASLSTM, DGLSTM, GRU, LSTM, HighwayLSTM, NormalizedLSTM, SecondOrderLSTM
@@ -12,15 +13,7 @@ from .sentence_state import SentenceStateLSTM
 from .shortcut import ShortcutStackedLSTM
 from .stack import RecurrentStack
 
-LAYERS = {
-    "stacked_lstm": LSTM,
-    "stacked_gru": GRU,
-    "normalized_lstm": NormalizedLSTM,
-    "cas_lstm": CASLSTM,
-    "highway_lstm": HighwayLSTM,
-    "dg_lstm": DGLSTM,
-    "second_order_lstm": SecondOrderLSTM,
-}
+LAYERS = {name: getattr(recurrent, row.layer) for name, row in FAMILIES.items() if row.layer}
 
 
 def build(

@@ -31,7 +31,7 @@ def fields(b: Buffers):
             drop, up = b.drop_layers[k], b.ups[k]
         layers.append(
             (
-                kernel_name(cell, b.params[k]),
+                cell.kernel,
                 b.weight_ih[k].t(),
                 b.weight_hh[k].t(),
                 None if k == 0 else b.bias[k],
@@ -54,18 +54,11 @@ def fields(b: Buffers):
     )
 
 
-def kernel_name(cell, params) -> str:
-    """Of a CAS cell another with a trainable λ."""
-    name = cpp.KERNELS[type(cell)]
-    return "cas_trained" if name == "cas" and params else name
-
-
 def forward(b: Buffers) -> None:
     """The forward loop."""
     size = b.hs.size(-1)
     b.rows = [
-        cpp.kernel_params(cell, size, params, b.hs)[1]
-        for cell, params in zip(b.cells, b.params, strict=True)
+        cell.kernel_rows(params, b.hs, size) for cell, params in zip(b.cells, b.params, strict=True)
     ]
     cpp.extension()[0].decode_forward(*fields(b))
 
@@ -77,7 +70,7 @@ def backward(b: Buffers, g: Grads) -> None:
         *fields(b), g.out, g.alpha, g.d_pre, g.d_scores, list(g.dh), dc, g.mixes
     )
     g.params = [
-        cpp.param_grads(cell, *pair, params)
+        cell.kernel_param_grads(*pair, params)
         for cell, *pair, params in zip(b.cells, d_rows, b.rows, b.params, strict=True)
     ]
 
@@ -112,10 +105,10 @@ class Steps:
             if layer.attention is not None:
                 attention = layer.attention[:, skip:] if fed else None
                 mixes = d.h0.new_empty(1, d.h0.size(1), layer.cell.num_cells)
-            _, rows = cpp.kernel_params(layer.cell, d.h0.size(-1), layer.params, d.h0)
+            rows = layer.cell.kernel_rows(layer.params, d.h0, d.h0.size(-1))
             layers.append(
                 (
-                    kernel_name(layer.cell, layer.params),
+                    layer.cell.kernel,
                     w_ih,
                     layer.weight_hh.t().contiguous(),
                     None if k == 0 else layer.bias,

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from .attention import Decode, Layer
 from .attention_eager import unmix
-from .cpp import param_grads
 from .eager import check_backward, keeps_graph, without_autocast
 from .inputs import accumulation_dtype, wants_gradient
 from .triton_decoder_loop import Saved, backward, dense, forward, gather_weights
@@ -146,7 +145,7 @@ def run_backward(d: Decode, saved: Saved, grad_out, grad_alphas) -> list[Maybe]:
         d_params = ()
         if layer.params:
             rows = weights.rows0 if k == 0 else weights.rows[k - 1]
-            d_params = param_grads(layer.cell, d_rows.sum((0, 1)), rows, layer.params)
+            d_params = layer.cell.kernel_param_grads(d_rows.sum((0, 1)), rows, layer.params)
         tensors += [
             input_grad(d_gates, x, layer.weight_ih),
             torch.mm(d_products.t(), h),

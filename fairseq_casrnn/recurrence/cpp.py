@@ -16,31 +16,11 @@ from pathlib import Path
 import torch
 
 from ..cells.base import Cell
-from ..cells.cas_lstm import CASCell
-from ..cells.dg_lstm import DGCell, PeepholeCell
-from ..cells.gru import GRUCell
-from ..cells.highway_lstm import HighwayCell
-from ..cells.lstm import LSTMCell
-from ..cells.normalized_lstm import NormalizedLSTMCell
-from ..cells.second_order_lstm import SecondOrderCell
 from . import eager
 from .inputs import InputProduct, side_input, wants_gradient
 from .ragged import Padded, Ragged
 
-KERNELS: dict[type[Cell], str] = {
-    LSTMCell: "lstm",
-    NormalizedLSTMCell: "normalized",
-    CASCell: "cas",
-    HighwayCell: "highway",
-    PeepholeCell: "peephole",
-    DGCell: "depth_gated",
-    GRUCell: "gru",
-    SecondOrderCell: "mixture",
-}
-"""The kernel of each cell; by exact class, for a subclass may compute something else."""
-
-
-INTERFACE = 14
+INTERFACE = 15
 """Number of the interface between this file and ``csrc/module.cpp``; both change together."""
 
 
@@ -122,7 +102,7 @@ def supports(cell: Cell, *tensors) -> bool:
 
     Not where one is empty, or a view with the other sign (:meth:`torch.Tensor.is_neg`).
     """
-    if type(cell) not in KERNELS:
+    if cell.kernel is None:
         return False
     dtype = tensors[0].dtype
     return dtype in (torch.float32, torch.float64) and all(
@@ -155,7 +135,7 @@ def supports_routing(cell: Cell, gx, weight_hh, h0, c0) -> bool:
 
     Small weights are multiplied faster than rows are sorted.
     """
-    if not isinstance(gx, InputProduct) or type(cell) is not SecondOrderCell or cell.num_cells < 2:
+    if not isinstance(gx, InputProduct) or cell.kernel != "second_order_lstm" or cell.num_cells < 2:
         return False
     tensors = (gx.x, gx.weight, gx.bias, weight_hh, h0, c0)
     worthwhile = weight_hh.numel() >= ROUTED_WEIGHTS and not wants_gradient(*tensors)
@@ -196,12 +176,23 @@ def forward(cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, side, param
     # The result of a linear map is ours to overwrite, for nobody keeps it.
     gates = None if gx is None else gx.detach().contiguous()
     weight_ih_t = None if x is None else weight_ih.t()
-    name, rows = kernel_params(cell, h0.size(-1), params, h0)
+    rows = cell.kernel_rows(params, h0, h0.size(-1))
     module, _ = extension()
     x, gates, side = (layout.rows(t) for t in (x, gates, side))
     h0, c0 = (layout.sorted(t) for t in (h0, c0))
     made = module.forward(
-        name, layout.counts, x, weight_ih_t, bias, gates, weight_hh.t(), h0, c0, side, rows, keep
+        cell.kernel,
+        layout.counts,
+        x,
+        weight_ih_t,
+        bias,
+        gates,
+        weight_hh.t(),
+        h0,
+        c0,
+        side,
+        rows,
+        keep,
     )
     return *made, rows
 
@@ -212,37 +203,6 @@ def outputs(hs, cs, layout):
     if cs is None:
         return layout.padded(hs[layout.batch :]), None, h_n, None
     return *(layout.padded(t[layout.batch :]) for t in (hs, cs)), h_n, layout.final(cs)
-
-
-def kernel_params(cell: Cell, size: int, params, like):
-    """The kernel's name and its elementwise parameters, as one tensor ``(rows, size)`` or None."""
-    name = KERNELS[type(cell)]
-    if isinstance(cell, CASCell):
-        if cell.trainable:
-            return "cas_trained", torch.stack(cell.weights(params))
-        return name, constant_rows(*cell.weights(params), size, like.dtype, like.device)
-    rows = [p.reshape(-1, size) for p in params]
-    if len(rows) < 2:
-        return name, rows[0] if rows else None
-    return name, torch.cat(rows)
-
-
-@functools.lru_cache(maxsize=64)
-@torch.inference_mode(False)
-def constant_rows(past: float, lower: float, size: int, dtype, device):
-    """``(2, size)``: λ as the kernel reads it where it is a number."""
-    return torch.tensor([[past], [lower]], dtype=dtype, device=device).repeat(1, size)
-
-
-def param_grads(cell: Cell, d_rows, rows, params):
-    """The gradients of ``params`` from those of the kernel's rows."""
-    if not params:
-        return ()
-    if isinstance(cell, CASCell):  # the rows are 1-λ and λ = σ(lam_logit)
-        return (((d_rows[1] - d_rows[0]) * rows[0] * rows[1]).view_as(params[0]),)
-    size = d_rows.size(1)
-    parts = d_rows.split([p.numel() // size for p in params])
-    return tuple(part.view_as(p) for part, p in zip(parts, params, strict=True))
 
 
 class _Loop(torch.autograd.Function):
@@ -268,17 +228,16 @@ class _Loop(torch.autograd.Function):
         if eager.keeps_graph():  # a second backward must find the activated gates again
             gates = gates.clone()
             candidate = None if candidate is None else candidate.clone()
-        name = "cas_trained" if params and isinstance(cell, CASCell) else KERNELS[type(cell)]
         weight_ih_t = None if x is None else weight_ih.t()
         wants_x, wants_side = ctx.needs_input_grad[3], ctx.needs_input_grad[9]
         module, _ = extension()
         dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_side, d_rows = module.backward(
-            name, layout.counts, layout.rows(x), weight_ih_t, gates, candidate, hs, cs,
+            cell.kernel, layout.counts, layout.rows(x), weight_ih_t, gates, candidate, hs, cs,
             weight_hh.t(), layout.rows(side), rows, grad_hs, grad_cs, dh_n, dc_n,
             wants_x, wants_side,
         )  # fmt: skip
         d_gx = layout.padded(gates) if x is None else None
         dx, d_side = layout.padded(dx), layout.padded(d_side)
         dh, dc = layout.unsorted(dh), layout.unsorted(dc)
-        d_params = param_grads(cell, d_rows, rows, params)
+        d_params = cell.kernel_param_grads(d_rows, rows, params)
         return None, None, d_gx, dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_side, *d_params

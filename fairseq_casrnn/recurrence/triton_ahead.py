@@ -18,7 +18,6 @@ import torch
 
 from .attention import Decode
 from .attention_triton import run_forward
-from .cpp import kernel_params
 from .inputs import accumulation_dtype
 from .triton_compiling import compiling_only
 from .triton_decoder_loop import backward as backward_decoder
@@ -83,8 +82,7 @@ def train_layer(cell, weight_ih, weight_hh, bias, params, batch: int) -> None:
     gates = saved.gates
     d_gates = gates if gates.dtype == x.dtype else torch.empty_like(gates, dtype=x.dtype)
     nothing = (None,) * 4
-    name, _ = kernel_params(cell, size, [p.to(wide) for p in params], gates)
-    backward(cell, name, saved, side, weight_hh, d_gates, nothing, None, wants_side=True)
+    backward(cell, saved, side, weight_hh, d_gates, nothing, None, wants_side=True)
 
 
 def decoder_jobs(layers, embed_dim: int, weight_out, dropped, temperature) -> Iterator[Job]:

@@ -19,8 +19,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ..cells.triton_base import tanh
 from .triton_attention import attend, attend_backward
-from .triton_cells import tanh
 from .triton_decoder_layers import layer_backward, layer_forward, mixture_scores_grad
 from .triton_decoder_products import accumulate, multiply_back
 from .triton_products import factor

@@ -3,7 +3,7 @@
 Pointers are to the step's first row; ``row`` ``(ROWS, 1)`` and ``unit`` ``(1, UNITS)`` are the
 tile. Shapes, with B rows and H units: x, h ``(B, H)``; state, c or, of a cell without c, h; gates
 ``(B, BLOCKS*H)``; candidate ``(B, H)``, the part of U h that is not simply added; lower ``(B, H)``,
-the cell below; mixture ``(B, CELLS)`` weights of CELLS cells. See :mod:`.triton_cells`.
+the cell below; mixture ``(B, CELLS)`` weights of CELLS cells. See :mod:`..cells.triton_base`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from . import triton_cells as cells
+from ..cells.stacked_lstm.triton import backward as lstm_backward
+from ..cells.stacked_lstm.triton import forward as lstm_forward
+from ..cells.triton_base import tanh
 from .triton_decoder_products import accumulate, multiply_back, multiply_both
 from .triton_tiles import load, load_blocks, store_blocks
-
-lstm_forward, lstm_backward = cells.lstm_forward, cells.lstm_backward
 
 
 @triton.jit
@@ -217,7 +217,7 @@ def layer_backward(
             block = 4 * s * size
             a_s = load_blocks(gates + at + block, size, 4, mask, d_state)
             c_s = a_s[0] * a_s[2] + a_s[1] * past
-            h_s = a_s[3] * cells.tanh(c_s)
+            h_s = a_s[3] * tanh(c_s)
             d_alpha = tl.sum(d_h * h_s + d_new * c_s, axis=1)[:, None]
             if d_mixture is not None:
                 tl.store(d_mixture + parts + s, d_alpha, mask=inside)

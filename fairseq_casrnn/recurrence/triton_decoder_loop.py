@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from .attention import Decode, Layer
-from .cpp import kernel_params
 from .inputs import accumulation_dtype
 from .triton_decoder_plan import Tiling, launch, tiles, tiling
 from .triton_plan import chip
@@ -50,7 +49,7 @@ def named(layer: Layer) -> tuple[str, Maybe]:
     wide = accumulation_dtype(layer.weight_hh.dtype)
     like = torch.empty(0, dtype=wide, device=layer.weight_hh.device)
     params = [p.to(wide) for p in layer.params]
-    return kernel_params(layer.cell, layer.weight_hh.size(1), params, like)
+    return layer.cell.kernel, layer.cell.kernel_rows(params, like, layer.weight_hh.size(1))
 
 
 def gather_weights(layers: list[Layer], embed_dim: int) -> tuple[Weights, list[str]]:
@@ -260,8 +259,8 @@ def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, ret
     if bottom.num_separate_gates:
         d_products0 = hs.new_empty(steps, batch, bottom.hh_blocks * size)
         d_products = hs.new_empty(depth - 1, steps, batch, above.hh_blocks * size)
-    learned0 = trained(names[0], weights.rows0)
-    learned = trained(names[-1], None if weights.rows is None else weights.rows[0])
+    learned0 = trained(bottom, weights.rows0)
+    learned = trained(above, None if weights.rows is None else weights.rows[0])
     grads = Grads(
         gates0=d_gates0,
         gates=d_gates,
@@ -276,22 +275,9 @@ def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, ret
         scores=new(steps, batch, d.keys.size(1)),
     )
     tables = kernels("kernels").BACKWARD
-    arguments = common(layers, weights, d, how)
-    for name in (
-        "gates0",
-        "gates",
-        "candidate0",
-        "candidate",
-        "mixture0",
-        "mixture",
-        "hs",
-        "states",
-    ):
-        arguments[name] = getattr(saved, name)
+    arguments = common(layers, weights, d, how) | saved._asdict()
     arguments |= {f"d_{name}": tensor for name, tensor in grads._asdict().items()}
     arguments |= {
-        "outs": saved.outs,
-        "alphas": saved.alphas,
         "grad_out": contiguous(grad_out),
         "grad_alphas": contiguous(grad_alphas),
         "d_query": new(batch, size),
@@ -303,7 +289,8 @@ def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, ret
         "cell0": tables[names[0]],
         "cell": tables[names[-1]],
     }
-    del arguments["bias"]
+    for name in ("bias", "ups", "fed"):
+        del arguments[name]
     arguments = pointers(arguments, "w_ih", "w_hh", "rows", "rows0", "d_rows", "d_rows0")
     module = kernels("decoder")
     launch(module.decode_backward, module.BACKWARD, how, **arguments)

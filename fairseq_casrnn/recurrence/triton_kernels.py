@@ -6,10 +6,13 @@ Shapes are those of :mod:`.triton_tiles`; of products ``(B, PRODUCTS*H)``, U h o
 
 from __future__ import annotations
 
+import importlib
+
 import triton
 import triton.language as tl
 
-from . import triton_cells as cells
+from ..cells import FAMILIES
+from ..cells import __name__ as cells
 from .triton_tiles import (
     backward_tile,
     forward_tile,
@@ -28,28 +31,11 @@ from .triton_tiles import (
     zeros,
 )
 
-FORWARD = {
-    "lstm": cells.lstm_forward,
-    "normalized": cells.normalized_forward,
-    "cas": cells.cas_forward,
-    "cas_trained": cells.cas_forward,
-    "highway": cells.highway_forward,
-    "peephole": cells.peephole_forward,
-    "depth_gated": cells.depth_gated_forward,
-    "gru": cells.gru_forward,
-    "mixture": cells.lstm_forward,
-}
-BACKWARD = {
-    "lstm": cells.lstm_backward,
-    "normalized": cells.normalized_backward,
-    "cas": cells.cas_backward,
-    "cas_trained": cells.cas_backward,
-    "highway": cells.highway_backward,
-    "peephole": cells.peephole_backward,
-    "depth_gated": cells.depth_gated_backward,
-    "gru": cells.gru_backward,
-    "mixture": cells.lstm_backward,
-}
+STEPS = {}
+for _name in (name for name, row in FAMILIES.items() if row.kernels):
+    STEPS |= importlib.import_module(f"{cells}.{_name}.triton").KERNELS
+FORWARD = {name: forward for name, (forward, _) in STEPS.items()}
+BACKWARD = {name: backward for name, (_, backward) in STEPS.items()}
 
 
 @triton.jit(do_not_specialize=["t", "batch", "steps", "given"])

@@ -27,9 +27,7 @@ import logging
 import torch
 
 from ..cells.base import Cell
-from ..cells.cas_lstm import CASCell
 from . import eager
-from .cpp import KERNELS, param_grads
 from .inputs import InputProduct, accumulation_dtype, side_input, wants_gradient
 from .triton_failures import attempt, stop
 from .triton_plan import interpreting
@@ -60,7 +58,7 @@ def why_not(cell: Cell, tensors, states=()) -> str | None:
 
     ``states`` may have the dtype in which states are kept.
     """
-    if type(cell) not in KERNELS:
+    if cell.kernel is None:
         return f"it has no kernel for {type(cell).__name__}"
     return why_not_on(tensors, states)
 
@@ -157,13 +155,12 @@ class _Loop(torch.autograd.Function):
         gates, _, hs, _, rows = saved
         overwrite = gates.dtype == hs.dtype and not eager.keeps_graph()
         d_gates = gates if overwrite else torch.empty_like(gates, dtype=hs.dtype)
-        name = "cas_trained" if params and isinstance(cell, CASCell) else KERNELS[type(cell)]
         _, _, _, wants_x, _, _, wants_hh, wants_h, wants_c, wants_side, *_ = ctx.needs_input_grad
         try:
-            made = backward(cell, name, saved, side, weight_hh, d_gates, grads, last, wants_side)
+            made = backward(cell, saved, side, weight_hh, d_gates, grads, last, wants_side)
         except Exception as error:
             stop(error)
-        d_params = param_grads(cell, made.rows, rows, params) if params else ()
+        d_params = cell.kernel_param_grads(made.rows, rows, params)
         d_params = [d.to(p.dtype) for d, p in zip(d_params, params, strict=True)]
         d_gx, d_x, d_weight_ih, d_bias = input_grads(d_gates, x, weight_ih, wants_x)
         d_weight_hh = dh = None

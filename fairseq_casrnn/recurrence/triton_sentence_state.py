@@ -32,7 +32,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_cells import sigmoid, tanh
+from ..cells.triton_base import sigmoid, tanh
 from .triton_tiles import load
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_cells import dsigmoid, dtanh, sigmoid, tanh
+from ..cells.triton_base import dsigmoid, dtanh, sigmoid, tanh
 from .triton_sentence_state import activate, add, load_neighbour, load_node_gates, share, zeros
 from .triton_tiles import load
 

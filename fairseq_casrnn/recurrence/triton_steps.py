@@ -14,7 +14,6 @@ from typing import NamedTuple
 import torch
 
 from . import triton_compiling
-from .cpp import kernel_params
 from .inputs import accumulation_dtype
 from .triton_plan import GIVEN, Plan, RefusedError, launch, plan
 
@@ -60,7 +59,7 @@ class Grads(NamedTuple):
 
     Attributes:
         products: of U h for all steps, ``(T, B, hh_blocks*H)``.
-        side: or None.
+        side: of what the step read through ``side``, or None.
         rows: of the parameters' rows, or None.
         state: ``(B, H)``, of the initial state.
     """
@@ -127,7 +126,7 @@ def single_steps(batch: int, size: int) -> Plan:
     return Plan((-(-batch // rows), -(-size // units)), {"ROWS": rows, "UNITS": units})
 
 
-def arguments(cell, saved: Saved, side, table: str, name: str) -> dict:
+def arguments(cell, saved: Saved, side, table: str) -> dict:
     """Those that all kernels have."""
     gates, candidate, hs, states, rows = saved
     return {
@@ -143,12 +142,12 @@ def arguments(cell, saved: Saved, side, table: str, name: str) -> dict:
         "PRODUCTS": cell.hh_blocks,
         "PARAMS": 0 if rows is None else rows.size(0),
         "CELLS": cell.num_cells,
-        "cell": getattr(kernels("kernels"), table)[name],
+        "cell": getattr(kernels("kernels"), table)[cell.kernel],
     }
 
 
-def allocate(cell, gx, x, weight_ih, weight_hh, h0, params) -> tuple[Saved, str]:
-    """What the forward fills, with W x in gates, and the name of the cell's kernel."""
+def allocate(cell, gx, x, weight_ih, weight_hh, h0, params) -> Saved:
+    """What the forward fills, with W x in gates."""
     dtype, wide = weight_hh.dtype, accumulation_dtype(weight_hh.dtype)
     batch, size = h0.shape
     if x is None:
@@ -161,8 +160,8 @@ def allocate(cell, gx, x, weight_ih, weight_hh, h0, params) -> tuple[Saved, str]
     hs = gates.new_empty(shape, dtype=dtype)
     states = hs if not cell.has_cell and dtype == wide else gates.new_empty(shape)
     candidate = gates.new_empty(gates.size(0), batch, size) if cell.num_separate_gates else None
-    name, rows = kernel_params(cell, size, [p.to(wide) for p in params], gates)
-    return Saved(gates, candidate, hs, states, contiguous(rows)), name
+    rows = cell.kernel_rows([p.to(wide) for p in params], gates, size)
+    return Saved(gates, candidate, hs, states, contiguous(rows))
 
 
 @on_its_device
@@ -172,12 +171,12 @@ def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, side, last, params,
     Returns:
         Saved, and h and c ``(B, H)`` at each row's last step, c None for a cell without c.
     """
-    saved, name = allocate(cell, gx, x, weight_ih, weight_hh, h0, params)
+    saved = allocate(cell, gx, x, weight_ih, weight_hh, h0, params)
     gates, _, hs, states, _ = saved
     steps, batch = gates.shape[:2]
     h_n = torch.empty_like(hs[0])
     c_n = torch.empty_like(h_n) if cell.has_cell else None
-    shared = arguments(cell, saved, side, "FORWARD", name)
+    shared = arguments(cell, saved, side, "FORWARD")
     shared |= {"bias": contiguous(bias), "hs": hs, "h_n": h_n, "c_n": c_n, "KEEP": keep}
     shared |= {"ADDED": cell.hh_blocks - cell.num_separate_gates}
     shared |= given(gates.device, last=(last, torch.int64))
@@ -201,13 +200,13 @@ def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, side, last, params,
     return saved, h_n, c_n
 
 
-def trained(name: str, rows) -> int:
+def trained(cell, rows) -> int:
     """How many of the rows of elementwise parameters get a gradient."""
-    return 0 if rows is None or name == "cas" else rows.size(0)
+    return rows.size(0) if cell.params and rows is not None else 0
 
 
 @on_its_device
-def backward(cell, name, saved: Saved, side, weight_hh, d_gates, grads, last, wants_side):
+def backward(cell, saved: Saved, side, weight_hh, d_gates, grads, last, wants_side):
     """The backward loop.
 
     Args:
@@ -222,9 +221,9 @@ def backward(cell, name, saved: Saved, side, weight_hh, d_gates, grads, last, wa
     split = cell.hh_blocks * size
     d_products = d_gates[..., :split] if candidate is None else hs.new_empty(steps, batch, split)
     d_state = torch.empty_like(states[0])
-    shared = arguments(cell, saved, side, "BACKWARD", name)
+    shared = arguments(cell, saved, side, "BACKWARD")
     shared |= {"d_gates": d_gates, "d_products": d_products, "d_state": d_state}
-    shared |= {"GRADS": trained(name, rows)}
+    shared |= {"GRADS": trained(cell, rows)}
     dtypes = hs.dtype, gates.dtype, hs.dtype, hs.dtype
     names = "grad_h", "grad_c", "grad_hn", "grad_cn"
     grads = dict(zip(names, zip(grads, dtypes, strict=True), strict=True))

@@ -17,10 +17,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from . import triton_cells as cells
+from ..cells.stacked_lstm.triton import backward as lstm_backward
+from ..cells.stacked_lstm.triton import forward as lstm_forward
+from ..cells.triton_base import tanh
 from . import triton_plan
-
-lstm_forward, lstm_backward = cells.lstm_forward, cells.lstm_backward
 
 LAST, GRAD_H, GRAD_C = (tl.constexpr(bit) for bit in triton_plan.GIVEN[:3])
 GRAD_HN, GRAD_CN = (tl.constexpr(bit) for bit in triton_plan.GIVEN[3:])
@@ -221,7 +221,7 @@ def backward_tile(
         for s in tl.static_range(CELLS):
             four = four_of(a, s)
             c_s = four[0] * four[2] + four[1] * past
-            h_s = four[3] * cells.tanh(c_s)
+            h_s = four[3] * tanh(c_s)
             d_others = d_others + (tl.sum(d_h * h_s + d_new * c_s, axis=1)[:, None],)
             d_a, d_past_s, _, _, _ = lstm_backward(
                 four, past, c_s, 0.0, 0.0, (), others[s] * d_h, others[s] * d_new

@@ -24,8 +24,8 @@ from cells.equations import EQUATIONS
 from fairseq_casrnn import layers, recurrence
 from fairseq_casrnn.cells import FAMILIES, Cell, Family, family
 from fairseq_casrnn.cells.cas_lstm import CASCell, parse_lam
-from fairseq_casrnn.cells.lstm import LSTMCell
 from fairseq_casrnn.cells.second_order_lstm import SecondOrderCell
+from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recurrence import decoding
 from fairseq_casrnn.recurrence.attention import Decode, Layer

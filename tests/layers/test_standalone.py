@@ -22,6 +22,7 @@ USE = """
     import torch
     from fairseq_casrnn import cells, layers, recurrence
 
+    assert "triton" not in sys.modules, "it takes a second to import"
     for name in cells.FAMILIES:
         for engine in recurrence.ENGINES:
             layer = layers.build(name, 3, 4, 2, bidirectional=True, engine=engine)

@@ -11,7 +11,7 @@ from command_lines.programs import fairseq
 from helpers import assert_close, rand
 
 from fairseq_casrnn import register_cell
-from fairseq_casrnn.cells.lstm import LSTMCell
+from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "new_cell"

@@ -17,8 +17,9 @@ from helpers import (
     weighted,
 )
 
-from fairseq_casrnn import recurrence
-from fairseq_casrnn.cells.lstm import LSTMCell
+from fairseq_casrnn import cells, recurrence
+from fairseq_casrnn.cells.cas_lstm import CASCell
+from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.layers import CASLSTM
 from fairseq_casrnn.recurrence import InputProduct, cpp, eager
 from fairseq_casrnn.recurrence.ragged import Padded
@@ -308,4 +309,18 @@ def test_a_changed_cell_runs_on_eager(eager_runs):
 
 
 def test_every_cell_has_a_kernel():
-    assert {type(cell) for case in CASES for cell in case.layer().cells} == set(cpp.KERNELS)
+    """Named in its row, but for that of a bottom layer that is another cell's."""
+    for case in CASES:
+        bottom, above = (cell.kernel for cell in case.layer().cells)
+        assert above in cells.FAMILIES[case.name].kernels
+        assert bottom in (*cells.FAMILIES[case.name].kernels, "stacked_lstm")
+    used = {cell.kernel for case in CASES for cell in case.layer().cells}
+    assert used == {kernel for row in cells.FAMILIES.values() for kernel in row.kernels}
+
+
+def test_kernels_are_not_inherited():
+    class Own(CASCell):
+        pass
+
+    assert (CASCell("trainable").kernel, Own("trainable").kernel) == ("cas_lstm_trained", None)
+    assert Own().is_fused()

@@ -11,9 +11,10 @@ from helpers import rand
 from torch._subclasses import FakeTensorMode
 
 from fairseq_casrnn import recurrence
+from fairseq_casrnn.cells import FAMILIES
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import CASLSTM, LSTM
-from fairseq_casrnn.recurrence import cpp, triton_failures, triton_loop, triton_plan, triton_steps
+from fairseq_casrnn.recurrence import triton_failures, triton_loop, triton_plan, triton_steps
 
 installed = pytest.mark.skipif("triton" not in recurrence.ENGINES, reason="Triton is not installed")
 
@@ -61,7 +62,7 @@ def test_reasons_to_leave_it_to_another(monkeypatch):
 
 
 def test_every_cell_has_kernels():
-    names = set(cpp.KERNELS.values()) | {"cas_trained"}
+    names = {kernel for row in FAMILIES.values() for kernel in row.kernels}
     kernels = pytest.importorskip("fairseq_casrnn.recurrence.triton_kernels")
     assert set(kernels.FORWARD) == set(kernels.BACKWARD) == names
 

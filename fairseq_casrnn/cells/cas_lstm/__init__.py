@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 
 import torch
 
-from ..errors import UserError
-from .base import Cell, dsigmoid_, grad_through_output
-from .lstm import LSTMCell, activate_, input_grads_
+from ...errors import UserError
+from ..base import Cell, dsigmoid_, grad_through_output
+from ..stacked_lstm import LSTMCell, activate_, input_grads_
 
 
 @dataclass
@@ -55,6 +56,11 @@ class CASCell(Cell):
         if self.trainable:
             self.params = (("lam_logit", None),)
 
+    @property
+    def kernel(self) -> str:
+        """Two kernels: a trainable λ has gradients."""
+        return "cas_lstm_trained" if self.trainable else "cas_lstm"
+
     def weights(self, params):
         """The factors of f⊙c₋ and v⊙c': 1-λ and λ, as numbers or as ``(H,)``."""
         if self.lam is None:
@@ -96,6 +102,24 @@ class CASCell(Cell):
         dsigmoid_(f, dc_past.mul_(c_prev))
         dsigmoid_(v, dc_below.mul_(lower_c))
         return None, dc_prev, d_lower_c, None
+
+    def kernel_rows(self, params, like, size):
+        if self.trainable:
+            return torch.stack(self.weights(params))
+        return constant_rows(*self.weights(params), size, like.dtype, like.device)
+
+    def kernel_param_grads(self, d_rows, rows, params):
+        if not self.trainable:
+            return ()
+        past, below = rows  # 1-λ and λ = σ(lam_logit)
+        return (((d_rows[1] - d_rows[0]) * past * below).view_as(params[0]),)
+
+
+@functools.lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def constant_rows(past: float, below: float, size: int, dtype, device):
+    """``(2, size)``: a λ that is a number as the kernels read it, one row for each factor."""
+    return torch.tensor([[past], [below]], dtype=dtype, device=device).repeat(1, size)
 
 
 def make_cell(layer: int, options) -> Cell:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .base import Cell, at_least_one, dsigmoid_, dtanh_
+from ..base import Cell, at_least_one, dsigmoid_, dtanh_
 
 
 @dataclass
@@ -33,6 +33,8 @@ class SecondOrderCell(Cell):
     Blocks: S times i f g o, cell-major. The mixture weights α = softmax(V x / τ), ``(B, S)``, come
     as ``mixture``; V and τ are the layer's.
     """
+
+    kernel = "second_order_lstm"
 
     def __init__(self, num_cells: int = 2):
         self.num_cells = at_least_one("num_cells", num_cells)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from .base import Cell, dsigmoid_, grad_through_output
-from .lstm import LSTMCell, activate_, input_grads_
+from ..base import Cell, dsigmoid_, grad_through_output
+from ..stacked_lstm import LSTMCell, activate_, input_grads_
 
 
 class HighwayCell(Cell):
@@ -15,6 +15,7 @@ class HighwayCell(Cell):
     past cell c₋, row 1 on the lower cell c'.
     """
 
+    kernel = "highway_lstm"
     ih_blocks = 5
     lower_cell = True
     params = (("depth_peephole", 2),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .base import Cell, dsigmoid_, dtanh_
+from ..base import Cell, dsigmoid_, dtanh_
 
 
 class PeepholeCell(Cell):
@@ -13,6 +13,7 @@ class PeepholeCell(Cell):
     ``peephole`` is ``(3, H)``: rows for i, f, o. It is the bottom layer of a depth-gated stack.
     """
 
+    kernel = "dg_lstm_bottom"
     params = (("peephole", 3),)
     depth = False
 
@@ -77,6 +78,7 @@ class DGCell(PeepholeCell):
     ``depth_peephole`` is ``(2, H)``: past cell, lower cell.
     """
 
+    kernel = "dg_lstm"
     ih_blocks = 5
     lower_cell = True
     depth = True

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from .base import Cell, dsigmoid_, dtanh_
+from ..base import Cell, dsigmoid_, dtanh_
 
 
 class GRUCell(Cell):
     """r, z = σ(·); n = tanh(W x + b + r⊙(U h₋ + b_n)); h = (1-z)⊙n + z⊙h₋. Blocks: r z n."""
 
+    kernel = "stacked_gru"
     ih_blocks = 3
     hh_blocks = 3
     num_separate_gates = 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from .base import Cell, dsigmoid_, dtanh_, grad_through_output
+from ..base import Cell, dsigmoid_, dtanh_, grad_through_output
 
 
 class LSTMCell(Cell):
     """i, f, o = σ(·), g = tanh(·); c = i⊙g + f⊙c₋; h = o⊙tanh(c). Blocks: i f g o."""
+
+    kernel = "stacked_lstm"
 
     def step(self, gx, gh, h, c, **unused):
         i, f, g, o = (gx + gh).chunk(4, dim=-1)

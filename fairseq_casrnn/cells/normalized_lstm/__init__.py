@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from .base import Cell, dsigmoid_, dtanh_, grad_through_output
-from .lstm import activate_
+from ..base import Cell, dsigmoid_, dtanh_, grad_through_output
+from ..stacked_lstm import activate_
 
 
 class NormalizedLSTMCell(Cell):
     """As LSTM, with (i, f) = softmax(σ(·), σ(·)) in each dimension. Blocks: i f g o."""
+
+    kernel = "normalized_lstm"
 
     def step(self, gx, gh, h, c, **unused):
         i, f, g, o = (gx + gh).chunk(4, dim=-1)

@@ -1,0 +1,32 @@
+"""The gated recurrent unit in Triton (:mod:`..triton_base`)."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl  # noqa: F401 - Triton's interpreter looks for it here
+
+from ..triton_base import dsigmoid, dtanh, sigmoid, tanh
+
+
+@triton.jit
+def forward(a, past, lower, candidate, p):
+    """Blocks r z n; ``candidate`` is U h of the candidate and ``p`` its bias."""
+    candidate += p[0]  # kept with its bias, for the backward
+    r, z = sigmoid(a[0]), sigmoid(a[1])
+    n = tanh(a[2] + r * candidate)
+    h = n + z * (past - n)
+    return (r, z, n), h, h, candidate
+
+
+@triton.jit
+def backward(a, past, new, lower, candidate, p, dh, dnew):
+    r, z, n = a
+    dh += dnew
+    d_past = dh * z
+    d_n = dtanh(dh - d_past, n)
+    d_candidate = d_n * r
+    d_a = (dsigmoid(d_n * candidate, r), dsigmoid(dh * (past - n), z), d_n)
+    return d_a, d_past, 0.0, d_candidate, (d_candidate,)
+
+
+KERNELS = {"stacked_gru": (forward, backward)}

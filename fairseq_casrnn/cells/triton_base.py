@@ -1,0 +1,61 @@
+"""What every cell's ``triton.py`` is made of, and the signatures that it has.
+
+A cell's ``forward`` and ``backward`` compute one step, and its backward, on a tile of rows of the
+batch and hidden units. The tests compare them with the cell's ``step``, which has the equations.
+
+``forward(a, past, lower, candidate, p)`` gets the gates' sums, block by block; c before the step,
+or h of a cell without c; the lower layer's c; the part of U h that is not simply added; the
+elementwise parameters, row by row. It returns the activated gates, the new c (or h), h, and
+candidate as the backward reads it.
+
+``backward(a, past, new, lower, candidate, p, dh, dnew)`` gets those, with activated gates; the c
+(or h) that the step made; the gradients of h and of ``new``, the latter without what comes through
+h. It returns the gradients of the gates' sums, of ``past``, ``lower``, ``candidate`` and ``p``.
+
+What a cell does not have is 0 (``p``: ()), and so is its gradient. Importing these files needs
+Triton: :mod:`fairseq_casrnn.recurrence.triton_kernels` does, when a kernel is first launched.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sigmoid(x):
+    """σ(x), without overflow."""
+    e = tl.exp(-tl.abs(x))
+    return tl.where(x >= 0, 1.0, e) / (1.0 + e)
+
+
+@triton.jit
+def tanh(x):
+    """tanh(x). Near 0 its Taylor series in float32, where 1 - exp(-2x) would lose digits."""
+    size = tl.abs(x)
+    e = tl.exp(-2.0 * size)
+    y = (1.0 - e) / (1.0 + e)
+    if x.dtype == tl.float32:
+        s = x * x
+        series = 1.0 + s * (-1 / 3 + s * (2 / 15 + s * (-17 / 315 + s * (62 / 2835))))
+        y = tl.where(size < 0.25, size * series, y)
+    return tl.where(x < 0, -y, y)
+
+
+@triton.jit
+def dsigmoid(dy, y):
+    """Gradient of x, given that of y = σ(x)."""
+    return dy * y * (1.0 - y)
+
+
+@triton.jit
+def dtanh(dy, y):
+    """Gradient of x, given that of y = tanh(x)."""
+    return dy * (1.0 - y * y)
+
+
+@triton.jit
+def output_backward(o, c, dh, dc):
+    """Backward of h = o ⊙ tanh(c): the gradient of o's sum, and the complete one of c."""
+    tanh_c = tanh(c)
+    return dsigmoid(dh * tanh_c, o), dc + dtanh(dh * o, tanh_c)
