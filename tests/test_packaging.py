@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -22,8 +23,8 @@ ROOT = PACKAGE.parent
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The package as ``pip install .`` builds it, from a copy so that no build/ is left behind."""
+def source(tmp_path_factory):
+    """A copy of what the package is built from, so that no build/ is left behind."""
     source = tmp_path_factory.mktemp("source")
     for name in ("setup.py", "pyproject.toml", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, source)
@@ -32,6 +33,12 @@ def wheel(tmp_path_factory):
     ignore = shutil.ignore_patterns("__pycache__", "*.so")
     for name in ("fairseq_casrnn", "hydra_plugins"):
         shutil.copytree(ROOT / name, source / name, ignore=ignore)
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source):
+    """The package as ``pip install .`` builds it."""
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "."]
     # Without a compiler the package is built without its compiled engine, which is faster here.
     env = {**os.environ, "CC": "false", "CXX": "false"}
@@ -51,6 +58,21 @@ def test_wheel_holds_every_module(wheel):
     here = {str(p.relative_to(ROOT)) for folder in folders for p in folder.rglob("*.py")}
     assert here - set(wheel.namelist()) == set()
     assert not any(name.startswith(("tests/", "examples/")) for name in wheel.namelist())
+
+
+def test_source_distribution_can_compile_the_engine(source):
+    """Its C++ files lie in several folders and include each other by their places."""
+    build = [sys.executable, "setup.py", "-q", "sdist"]
+    subprocess.run(build, cwd=source, check=True, capture_output=True)
+    (file,) = (source / "dist").glob("*.tar.gz")
+    with tarfile.open(file) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    cpp = [path for path in PACKAGE.rglob("*") if path.suffix in (".cpp", ".h")]
+    assert {str(path.relative_to(ROOT)) for path in cpp} - packed == set()
+    for path in cpp:
+        for name in re.findall(r'^#include "(.+)"', path.read_text("utf-8"), re.MULTILINE):
+            included = (path.parent / name).resolve()
+            assert str(included.relative_to(ROOT)) in packed, f"{path.name} includes {name}"
 
 
 def test_metadata(metadata):
