@@ -50,7 +50,8 @@ class Cell:
         num_separate_gates: how many of the last blocks of U h are not simply added to ``gx``.
         has_cell: whether the layer has a cell state c beside h.
         lower_cell: whether the step reads the cell state of the layer below, (B, H).
-        num_cells: S, when the step reads mixture weights (B, S); otherwise 0.
+        num_cells: S, when the step reads mixture weights (B, S), which the layer makes
+            (``RecurrentStack.mixture_weights``); otherwise 0.
         params: ``(name, rows)`` of the elementwise parameters, shape ``(rows, H)``, or ``(H,)``
             when rows is None.
         kernel: name of its kernels in C++ and Triton (its folder's ``kernel.h`` and ``triton.py``),

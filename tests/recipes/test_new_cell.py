@@ -1,5 +1,6 @@
 """examples/new_cell: a cell from outside of the package, in every role."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,65 @@ def test_training_with_a_cell_from_outside(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "CoupledCell"
+
+
+ROLES = """
+import dataclasses, sys
+import new_cell, torch
+import fairseq_casrnn
+from fairseq_casrnn.cells import Cell
+from fairseq_casrnn.cells.stacked_lstm import LSTMCell
+
+@dataclasses.dataclass
+class LeakOptions:
+    leak: float = dataclasses.field(default=0.5, metadata={"help": "share of the cell below"})
+
+class LeakyCell(Cell):
+    lower_cell = True
+    params = (("scale", None),)
+
+    def __init__(self, leak):
+        self.leak = float(leak)
+
+    def step(self, gx, gh, h, c, *, lower_c, params, **unused):
+        h, c = LSTMCell().step(gx, gh, h, c)
+        return params[0] * h, (1 - self.leak) * c + self.leak * lower_c
+
+fairseq_casrnn.register_cell(
+    "leaky_lstm", lambda k, options: LeakyCell(options.leak) if k else LSTMCell(), LeakOptions
+)
+from language_models.common import build, random_tokens
+from models.sentences import batch, encoder
+from models.taggers import spelling, tagger
+
+rows = batch()
+for cell, options in (("coupled_lstm", {}), ("leaky_lstm", {"leak": "0.25"})):
+    for model, inputs in (
+        (build(f"{cell}_lm_tiny", **options).double(), (random_tokens(3, 5),)),
+        (encoder(cell, encoder_layers=2, **options), (rows,)),
+        (tagger(cell, encoder_layers=2, **options), (rows, spelling(rows))),
+    ):
+        found = model(*inputs)
+        (found[0] if isinstance(found, tuple) else found).square().sum().backward()
+        (stack,) = (m for m in model.modules() if hasattr(m, "cells"))
+        assert all(p.grad.abs().max() > 0 for p in stack.parameters())
+        assert getattr(stack.cells[1], "leak", 0.25) == 0.25
+        print(cell, type(model).__name__, type(stack.cells[1]).__name__)
+"""
+
+
+def test_the_other_roles():
+    """Also of a cell with options and a parameter of its own that reads the one below."""
+    done = subprocess.run(
+        [sys.executable, "-c", ROLES],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(EXAMPLE.parent)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    kinds = [line.rpartition(" ")[2] for line in done.stdout.splitlines()]
+    assert kinds == ["CoupledCell"] * 3 + ["LeakyCell"] * 3
 
 
 def test_the_layer():
