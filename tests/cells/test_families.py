@@ -161,6 +161,26 @@ def test_a_new_cell_in_the_decoder_with_attention(engine):
     assert_close(*results)
 
 
+class MixedCell(Cell):
+    """Two cells, one of them that of the layer below."""
+
+    lower_cell, num_cells = True, 2
+
+    def step(self, gx, gh, h, c, *, lower_c, mixture, **unused):
+        h, c = LSTMCell().step(gx, gh, h, c)
+        return h, mixture[:, :1] * c + mixture[:, 1:] * lower_c
+
+
+@every_engine
+def test_a_step_may_read_the_cell_below_and_a_mixture(engine):
+    gx, weight, zero = rand(T, B, 4 * H), rand(4 * H, H, seed=1), torch.zeros(B, H).double()
+    lower_c, choice = rand(T, B, H, seed=2), torch.arange(T * B).view(T, B) % 2
+    reads = {"lower_c": lower_c, "mixture": recurrence.HardRouting(choice, 2)}
+    _, cs, *_ = recurrence.run(engine, MixedCell(), gx, weight, zero, zero, **reads)
+    assert_close([cs[choice == 1]], [lower_c[choice == 1]])
+    assert not torch.isclose(cs[choice == 0], lower_c[choice == 0]).any()
+
+
 def test_a_step_beside_the_in_place_version_of_another_cell_is_refused():
     with pytest.raises(TypeError, match="ClampedCell defines step but inherits forward_"):
 
