@@ -4,9 +4,11 @@ import functools
 import os
 import platform
 import re
+import runpy
 import shlex
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -71,7 +73,7 @@ def compiled_engine() -> dict:
         return {}
 
     try:
-        from torch.utils.cpp_extension import BuildExtension, CppExtension
+        from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths
     except ImportError as error:
         return skip(f"{error} (install with --no-build-isolation)")
 
@@ -93,7 +95,14 @@ def compiled_engine() -> dict:
     folder = "fairseq_casrnn/csrc"
     native = "native" if platform.machine() in ("x86_64", "AMD64") else ""
     march = os.environ.get("CASRNN_MARCH", native)
-    flags = ["-O3", "-g0", "-w", "-fno-math-errno", "-fvisibility=hidden", *openmp()]
+    digest = runpy.run_path(str(ROOT / "fairseq_casrnn/recurrence/sources.py"))["digest"]
+    flags = ["-O3", "-g0", "-fno-math-errno", "-fvisibility=hidden", *openmp()]
+    flags += [f"-DCASRNN_SOURCES={digest(ROOT / 'fairseq_casrnn')}", "-Wall", "-Wextra"]
+    # GCC 12 takes its own vector intrinsics for uses of what is not initialized (its bug 105593).
+    flags += ["-Wno-uninitialized", "-Wno-maybe-uninitialized", "-Wno-unknown-warning-option"]
+    # Warnings about our own code alone: torch's and Python's headers count as the system's.
+    for path in (*include_paths(), sysconfig.get_path("include")):
+        flags += ["-isystem", path]
     extension = CppExtension(
         "fairseq_casrnn._cpp",
         sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.cpp")),

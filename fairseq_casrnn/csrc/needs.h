@@ -1,9 +1,15 @@
-// The instructions that the compiler was allowed, by their names in Linux's /proc/cpuinfo.
+// What fairseq_casrnn/recurrence/cpp.py looks for in the compiled file before it loads it: the digest of
+// the sources, and the instructions that the compiler was allowed, by their names in Linux's /proc/cpuinfo.
 #pragma once
 
 namespace casrnn {
 
-// Looked for in the file before it is loaded, which on a lesser processor would end the process.
+#define CASRNN_STRING(text) #text
+#define CASRNN_TEXT_OF(macro) CASRNN_STRING(macro)
+
+__attribute__((used)) const char sources[] = "fairseq_casrnn sources: " CASRNN_TEXT_OF(CASRNN_SOURCES) ";";
+
+// On a lesser processor loading the file would end the process.
 __attribute__((used)) const char needs[] =
     "fairseq_casrnn needs:"
 #ifdef __AVX2__

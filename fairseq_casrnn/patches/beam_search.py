@@ -75,6 +75,6 @@ def best(lprobs: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Te
     Returns:
         Their scores, tokens and hypotheses, ``(B, count)`` each.
     """
-    values, indices = cpp.extension()[0].best_sums(lprobs, scores.contiguous(), count)
+    values, indices = cpp.OPS.best_sums(lprobs, scores.contiguous(), count)
     size = lprobs.size(2)
     return values, indices.fmod(size), torch.div(indices, size, rounding_mode="trunc")

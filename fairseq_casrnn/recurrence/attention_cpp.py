@@ -22,35 +22,40 @@ def supports(d: Decode) -> bool:
     )
 
 
-def fields(b: Buffers):
-    """The buffers as the compiled loop takes them: a tuple for each layer, and one for the rest."""
+def compiled_decoder(b: Buffers):
+    """The buffers as the compiled loop takes them (``csrc/decoder.h``)."""
+    module, _ = cpp.extension()
     layers = []
     for k, cell in enumerate(b.cells):
-        drop = up = None
-        if b.ups is not None and k + 1 < len(b.cells):
-            drop, up = b.drop_layers[k], b.ups[k]
+        drops = b.ups is not None and k + 1 < len(b.cells)
         layers.append(
-            (
-                cell.kernel,
-                b.weight_ih[k].t(),
-                b.weight_hh[k].t(),
-                None if k == 0 else b.bias[k],
-                b.rows[k],
-                b.attention[k],
-                b.gates[k],
-                b.candidates[k],
-                b.mixes[k],
-                b.hs[k],
-                None if b.cs is None else b.cs[k],
-                drop,
-                up,
+            module.DecoderLayer(
+                kernel=cell.kernel,
+                weight_ih_t=b.weight_ih[k].t(),
+                weight_hh_t=b.weight_hh[k].t(),
+                bias=None if k == 0 else b.bias[k],
+                params=b.rows[k],
+                attention=b.attention[k],
+                gates=b.gates[k],
+                candidate=b.candidates[k],
+                mixes=b.mixes[k],
+                hs=b.hs[k],
+                cs=None if b.cs is None else b.cs[k],
+                drop=b.drop_layers[k] if drops else None,
+                up=b.ups[k] if drops else None,
             )
         )
-    temperature = None if b.temperature is None else float(b.temperature)
-    weight_out_t = b.weight_out.t()
-    return layers, (
-        *(b.keys, b.values, b.mask, None, weight_out_t, b.drop_out, b.feeds, b.outs, b.alphas),
-        temperature,
+    return module.Decoder(
+        layers=layers,
+        keys=b.keys,
+        values=b.values,
+        mask=b.mask,
+        weight_out_t=b.weight_out.t(),
+        drop_out=b.drop_out,
+        feeds=b.feeds,
+        outs=b.outs,
+        alphas=b.alphas,
+        temperature=None if b.temperature is None else float(b.temperature),
     )
 
 
@@ -60,14 +65,21 @@ def forward(b: Buffers) -> None:
     b.rows = [
         cell.kernel_rows(params, b.hs, size) for cell, params in zip(b.cells, b.params, strict=True)
     ]
-    cpp.extension()[0].decode_forward(*fields(b))
+    cpp.extension()[0].decode_forward(compiled_decoder(b))
 
 
 def backward(b: Buffers, g: Grads) -> None:
     """The backward loop."""
     dc = [] if g.dc is None else list(g.dc)
     g.bias, d_rows = cpp.extension()[0].decode_backward(
-        *fields(b), g.out, g.alpha, g.d_pre, g.d_scores, list(g.dh), dc, g.mixes
+        compiled_decoder(b),
+        grad_out=g.out,
+        grad_alpha=g.alpha,
+        d_pre=g.d_pre,
+        d_scores=g.d_scores,
+        dh=list(g.dh),
+        dc=dc,
+        mixes=g.mixes,
     )
     g.params = [
         cell.kernel_param_grads(*pair, params)
@@ -91,6 +103,7 @@ class Steps:
     """
 
     def __init__(self, d: Decode, source: Tensor | None, input_feed: bool = True):
+        module, _ = cpp.extension()
         embed_dim, bottom = d.embedded.size(-1), d.layers[0]
         # A transposed view would make each step's products half as slow again.
         self.weight = bottom.weight_ih[:, :embed_dim].t().contiguous()
@@ -100,33 +113,34 @@ class Steps:
         for k, layer in enumerate(d.layers):
             skip = embed_dim if k == 0 else 0
             fed = k > 0 or input_feed
-            w_ih = layer.weight_ih[:, skip:].t().contiguous() if fed else None
             attention = mixes = None
             if layer.attention is not None:
                 attention = layer.attention[:, skip:] if fed else None
                 mixes = d.h0.new_empty(1, d.h0.size(1), layer.cell.num_cells)
-            rows = layer.cell.kernel_rows(layer.params, d.h0, d.h0.size(-1))
             layers.append(
-                (
-                    layer.cell.kernel,
-                    w_ih,
-                    layer.weight_hh.t().contiguous(),
-                    None if k == 0 else layer.bias,
-                    rows,
-                    attention,
-                    None,
-                    None,
-                    mixes,
-                    first_of_two(d.h0[k]),
-                    None if d.c0 is None else first_of_two(d.c0[k]),
-                    None,
-                    None,
+                module.DecoderLayer(
+                    kernel=layer.cell.kernel,
+                    weight_ih_t=layer.weight_ih[:, skip:].t().contiguous() if fed else None,
+                    weight_hh_t=layer.weight_hh.t().contiguous(),
+                    bias=None if k == 0 else layer.bias,
+                    params=layer.cell.kernel_rows(layer.params, d.h0, d.h0.size(-1)),
+                    attention=attention,
+                    mixes=mixes,
+                    hs=first_of_two(d.h0[k]),
+                    cs=None if d.c0 is None else first_of_two(d.c0[k]),
                 )
             )
-        feeds = first_of_two(torch.zeros_like(d.h0[0]))
-        weight_out_t = d.weight_out.t().contiguous()
-        shared = (d.keys, d.values, d.mask, source, weight_out_t, None, feeds, None, None, None)
-        self.steps = cpp.extension()[0].DecoderSteps(layers, shared)
+        self.steps = module.DecoderSteps(
+            module.Decoder(
+                layers=layers,
+                keys=d.keys,
+                values=d.values,
+                mask=d.mask,
+                source=source,
+                weight_out_t=d.weight_out.t().contiguous(),
+                feeds=first_of_two(torch.zeros_like(d.h0[0])),
+            )
+        )
 
     def step(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
         """Attention output ``(B, H)`` and weights ``(B, S)`` after embeddings ``(B, E)``."""

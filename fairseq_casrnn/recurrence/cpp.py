@@ -16,13 +16,9 @@ from pathlib import Path
 import torch
 
 from ..cells.base import Cell
-from . import eager
+from . import eager, sources
 from .inputs import InputProduct, side_input, wants_gradient
-from .ragged import Padded, Ragged
-
-INTERFACE = 15
-"""Number of the interface between this file and ``csrc/module.cpp``; both change together."""
-
+from .ragged import PackedLayout, PaddedLayout
 
 ROUTED_WEIGHTS = 1 << 16
 """Elements of a mixture's recurrent weights from which the chosen cells alone are faster."""
@@ -33,6 +29,10 @@ RAGGED_PRODUCTS = 1 << 22
 
 
 PACKAGE = Path(__file__).resolve().parents[1]
+
+
+OPS = torch.ops.fairseq_casrnn
+"""The registered operators (``csrc/ops.cpp``), once :func:`extension` has loaded them."""
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
@@ -48,8 +48,10 @@ def extension():
     if spec is None or Path(spec.origin).parent.resolve() != PACKAGE:
         # Or it is another copy's, which an editable installation lends to every package here.
         return None, not_compiled(spec and Path(spec.origin).parent)
-    lacking = sorted(needs(Path(spec.origin)) - instructions())
-    if lacking:
+    compiled = Path(spec.origin).read_bytes()
+    if sources.digest(PACKAGE) not in (None, marked(compiled, "sources")):
+        return None, "it was compiled from other C++ sources than this package's; install again"
+    if lacking := sorted(needs(compiled) - instructions()):
         return None, (
             f"it was compiled for a processor with {', '.join(lacking)}, which this one lacks; "
             "install again here, or with CASRNN_MARCH=x86-64-v3 for all that have AVX2"
@@ -60,11 +62,12 @@ def extension():
         return None, not_compiled()
     except ImportError as error:
         return None, f"it cannot be loaded ({error}); install again"
-    if getattr(module, "interface", None) != INTERFACE:
-        return None, "it was compiled from another version of this package; install again"
     built, here = (".".join(v.split(".")[:2]) for v in (module.torch_version, torch.__version__))
     if built != here:
         return None, f"it was compiled for torch {built} and this is torch {here}; install again"
+    from . import cpp_fakes  # needs the operators, which the module has registered
+
+    cpp_fakes.register()
     return module, None
 
 
@@ -82,10 +85,15 @@ def not_compiled(other: Path | None = None) -> str:
     )
 
 
-def needs(library: Path) -> set[str]:
-    """The instructions that the extension was compiled with: ``csrc/needs.h``."""
-    found = re.search(rb"fairseq_casrnn needs:([ \w]*);", library.read_bytes())
-    return set(found[1].decode().split()) if found and instructions() else set()
+def marked(compiled: bytes, what: str) -> str | None:
+    """What the compiled file says of itself: ``csrc/needs.h``."""
+    found = re.search(rb"fairseq_casrnn %b: *([ \w]*);" % what.encode(), compiled)
+    return None if found is None else found[1].decode()
+
+
+def needs(compiled: bytes) -> set[str]:
+    """The instructions that the extension was compiled with."""
+    return set((marked(compiled, "needs") or "").split()) if instructions() else set()
 
 
 @functools.cache
@@ -147,23 +155,22 @@ def run_routed(gx: InputProduct, weight_hh, h0, c0, cells, last=None):
 
     The arithmetic is that of one cell. For the rest see :func:`fairseq_casrnn.recurrence.run`.
     """
-    module, _ = extension()
-    hs, cs = module.routed(gx.x, gx.weight.t(), gx.bias, weight_hh.t(), h0, c0, cells)
-    layout = Padded(*gx.x.shape[:2], last)
+    hs, cs = OPS.routed_layer(gx.x, gx.weight, gx.bias, weight_hh, h0, c0, cells)
+    layout = PaddedLayout(*gx.x.shape[:2], last)
     return outputs(hs.flatten(0, 1), cs.flatten(0, 1), layout)
 
 
-def layout_of(cell: Cell, gx, h0, last) -> Padded | Ragged:
+def layout_of(cell: Cell, gx, h0, last) -> PaddedLayout | PackedLayout:
     """How the rows of all steps lie in memory: padding is left out where that is worth its cost."""
     fused = isinstance(gx, InputProduct)
     steps, batch = (gx.x if fused else gx).shape[:2]
     if not fused or last is None:
-        return Padded(steps, batch, last)
+        return PaddedLayout(steps, batch, last)
     weights = gx.weight.numel() + cell.hh_blocks * h0.size(-1) ** 2
     padding = steps * batch - int(last.sum()) - batch
     if padding * 16 < steps * batch or padding * weights < RAGGED_PRODUCTS:
-        return Padded(steps, batch, last)
-    return Ragged(steps, batch, last)
+        return PaddedLayout(steps, batch, last)
+    return PackedLayout(steps, batch, last)
 
 
 def forward(cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, side, params, keep):
@@ -173,36 +180,25 @@ def forward(cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, side, param
         hs, cs ``(B+N, H)`` with the initial state first, gates ``(N, ·)`` and candidate as the
         backward wants them, the kernel's parameters.
     """
-    # The result of a linear map is ours to overwrite, for nobody keeps it.
-    gates = None if gx is None else gx.detach().contiguous()
-    weight_ih_t = None if x is None else weight_ih.t()
     rows = cell.kernel_rows(params, h0, h0.size(-1))
-    module, _ = extension()
-    x, gates, side = (layout.rows(t) for t in (x, gates, side))
-    h0, c0 = (layout.sorted(t) for t in (h0, c0))
-    made = module.forward(
-        cell.kernel,
-        layout.counts,
-        x,
-        weight_ih_t,
-        bias,
-        gates,
-        weight_hh.t(),
-        h0,
-        c0,
-        side,
-        rows,
-        keep,
+    rest = (
+        *(weight_hh, layout.sort(h0), layout.sort(c0), layout.pack(side)),
+        *(rows, layout.counts, keep),
     )
-    return *made, rows
+    if gx is None:
+        return *OPS.layer_forward(cell.kernel, layout.pack(x), weight_ih, bias, *rest), rows
+    # In place: gx is the output of a linear map, which autograd does not save.
+    gates = layout.pack(gx.detach().contiguous())
+    hs, cs, candidate = OPS.layer_forward_(cell.kernel, gates, *rest)
+    return hs, cs, gates, candidate, rows
 
 
 def outputs(hs, cs, layout):
     """What an engine returns, from the buffers that start with the initial state."""
     h_n = layout.final(hs)
     if cs is None:
-        return layout.padded(hs[layout.batch :]), None, h_n, None
-    return *(layout.padded(t[layout.batch :]) for t in (hs, cs)), h_n, layout.final(cs)
+        return layout.unpack(hs[layout.batch :]), None, h_n, None
+    return *(layout.unpack(t[layout.batch :]) for t in (hs, cs)), h_n, layout.final(cs)
 
 
 class _Loop(torch.autograd.Function):
@@ -223,21 +219,18 @@ class _Loop(torch.autograd.Function):
         eager.check_backward("cpp", grad_hs, grad_cs, grad_hn, grad_cn)
         cell, layout = ctx.cell, ctx.layout
         x, weight_ih, gates, candidate, hs, cs, weight_hh, side, rows, *params = ctx.saved_tensors
-        grad_hs, dh_n = layout.merged(grad_hs, grad_hn)
-        grad_cs, dc_n = layout.merged(grad_cs, grad_cn)
+        grad_hs, dh_n = layout.merge_grads(grad_hs, grad_hn)
+        grad_cs, dc_n = layout.merge_grads(grad_cs, grad_cn)
         if eager.keeps_graph():  # a second backward must find the activated gates again
             gates = gates.clone()
             candidate = None if candidate is None else candidate.clone()
-        weight_ih_t = None if x is None else weight_ih.t()
         wants_x, wants_side = ctx.needs_input_grad[3], ctx.needs_input_grad[9]
-        module, _ = extension()
-        dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_side, d_rows = module.backward(
-            cell.kernel, layout.counts, layout.rows(x), weight_ih_t, gates, candidate, hs, cs,
-            weight_hh.t(), layout.rows(side), rows, grad_hs, grad_cs, dh_n, dc_n,
-            wants_x, wants_side,
+        dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_side, d_rows = OPS.layer_backward(
+            cell.kernel, layout.pack(x), weight_ih, gates, candidate, hs, cs, weight_hh,
+            layout.pack(side), rows, grad_hs, grad_cs, dh_n, dc_n, layout.counts, wants_x, wants_side,
         )  # fmt: skip
-        d_gx = layout.padded(gates) if x is None else None
-        dx, d_side = layout.padded(dx), layout.padded(d_side)
-        dh, dc = layout.unsorted(dh), layout.unsorted(dc)
+        d_gx = layout.unpack(gates) if x is None else None
+        dx, d_side = layout.unpack(dx), layout.unpack(d_side)
+        dh, dc = layout.unsort(dh), layout.unsort(dc)
         d_params = cell.kernel_param_grads(d_rows, rows, params)
         return None, None, d_gx, dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_side, *d_params

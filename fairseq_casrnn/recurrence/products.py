@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import cpp, engine_name
-from .cpp import dense
+from .cpp import OPS, dense
 from .memory import readable
 
 # Rows; with fewer, bringing a weight into another order costs more than it saves.
@@ -85,7 +85,7 @@ def log_probs(
         return None
     if not readable(weight, bias):
         return None
-    return cpp.extension()[0].log_probs(x, weight.t(), bias)
+    return OPS.log_probs(x, weight, bias)
 
 
 def _extension(x: Tensor, engine: str | None):
@@ -104,7 +104,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias):
         ctx.save_for_backward(x, weight)
-        return cpp.extension()[0].mm(x, weight.t(), bias)
+        return OPS.mm(x, weight.t(), bias)
 
     @staticmethod
     def backward(ctx, grad):
@@ -140,9 +140,9 @@ class _Shared:
         # One that did not want this gradient, or failed, leaves some of it behind.
         current = torch._C._current_graph_task_id()
         if self.gradient is not None and self.backward_pass == current:
-            cpp.extension()[0].add_mm(self.gradient, grad.t(), x)
+            OPS.add_mm_(self.gradient, grad.t(), x)
             return None
-        self.gradient, self.backward_pass = cpp.extension()[0].mm(grad.t(), x, None), current
+        self.gradient, self.backward_pass = OPS.mm(grad.t(), x, None), current
         return self.gradient
 
 

@@ -14,51 +14,51 @@ def padding_mask(lengths: Tensor, steps: int) -> Tensor:
     return torch.arange(steps, device=lengths.device).unsqueeze(1) >= lengths.unsqueeze(0)
 
 
-class Padded:
+class PaddedLayout:
     """Every step has all B sequences: the rows lie as they do in ``(T, B, …)``.
 
     Attributes:
-        counts: sequences in each step, here T times B.
+        counts: sequences in each step, or None where they are B in all.
         batch: B.
     """
 
     def __init__(self, steps: int, batch: int, last: Tensor | None = None):
         self.steps, self.batch, self.last = steps, batch, last
-        self.counts = [batch] * steps
+        self.counts = None
 
-    def rows(self, tensor: Tensor | None) -> Tensor | None:
+    def pack(self, tensor: Tensor | None) -> Tensor | None:
         """``(N, …)`` of ``(T, B, …)``."""
         return None if tensor is None else tensor.flatten(0, 1)
 
-    def padded(self, rows: Tensor | None) -> Tensor | None:
+    def unpack(self, rows: Tensor | None) -> Tensor | None:
         """``(T, B, …)`` of ``(N, …)``."""
         return None if rows is None else rows.view(self.steps, self.batch, *rows.shape[1:])
 
-    def sorted(self, tensor: Tensor | None) -> Tensor | None:
+    def sort(self, tensor: Tensor | None) -> Tensor | None:
         """``(B, …)`` with the sequences in the order of the rows."""
         return tensor
 
-    unsorted = sorted
+    unsort = sort
     """The reverse."""
 
     def final(self, states: Tensor) -> Tensor:
         """The states ``(B, H)`` after each sequence's last step, of all ``(B+N, H)``."""
-        return at_last(self.padded(states[self.batch :]), self.last).clone()
+        return at_last(self.unpack(states[self.batch :]), self.last).clone()
 
-    def merged(self, grad: Tensor | None, grad_last: Tensor | None):
+    def merge_grads(self, grad: Tensor | None, grad_last: Tensor | None):
         """From gradients of all states ``(T, B, H)`` and of :meth:`final`'s, those the loop wants.
 
         Returns:
             ``(N, H)`` or None, and ``(B, H)`` or None, of the states after the last step.
         """
         grad, start = merge_last(grad, grad_last, self.last, self.steps)
-        return self.rows(grad), start
+        return self.pack(grad), start
 
 
-class Ragged:
+class PackedLayout:
     """Without padding: in each step the sequences that are as long, the longest first.
 
-    The methods are those of :class:`Padded`; what they return is zero at padding.
+    The methods are those of :class:`PaddedLayout`; what they return is zero at padding.
     """
 
     def __init__(self, steps: int, batch: int, last: Tensor):
@@ -74,22 +74,22 @@ class Ragged:
         self.ends = torch.empty_like(last)  # the row of each sequence's last step
         self.ends[self.order] = before[ends] + torch.arange(batch, device=last.device)
 
-    def rows(self, tensor):
+    def pack(self, tensor):
         """``(N, …)`` of ``(T, B, …)``."""
         return None if tensor is None else tensor.flatten(0, 1).index_select(0, self.places)
 
-    def padded(self, rows):
+    def unpack(self, rows):
         """``(T, B, …)`` of ``(N, …)``."""
         if rows is None:
             return None
         whole = rows.new_zeros(self.steps * self.batch, *rows.shape[1:])
         return whole.index_copy_(0, self.places, rows).view(self.steps, self.batch, *rows.shape[1:])
 
-    def sorted(self, tensor):
+    def sort(self, tensor):
         """``(B, …)`` with the sequences in the order of the rows."""
         return None if tensor is None else tensor.index_select(0, self.order)
 
-    def unsorted(self, tensor):
+    def unsort(self, tensor):
         """The reverse."""
         if tensor is None:
             return None
@@ -99,12 +99,12 @@ class Ragged:
         """The states ``(B, H)`` after each sequence's last step, of all ``(B+N, H)``."""
         return states.index_select(0, self.batch + self.ends)
 
-    def merged(self, grad, grad_last):
+    def merge_grads(self, grad, grad_last):
         """Gradients of all states, ``(N, H)`` or None; None of those after the last step."""
         if grad_last is None:
-            return self.rows(grad), None
+            return self.pack(grad), None
         if grad is None:
             grad = grad_last.new_zeros(len(self.places), grad_last.size(1))
         else:
-            grad = self.rows(grad)
+            grad = self.pack(grad)
         return grad.index_add_(0, self.ends, grad_last), None

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import autocast, cpp, eager, engine_name
-from .cpp import dense
+from . import autocast, eager, engine_name
+from .cpp import OPS, dense
 from .memory import readable
-from .ragged import Padded, Ragged, padding_mask
+from .ragged import PackedLayout, PaddedLayout, padding_mask
 
 
 def make_word_ops(
@@ -129,42 +129,43 @@ class PackedWordOps:
     def __init__(self, x: Tensor, lengths: Tensor | None):
         steps, batch, _ = x.shape
         if lengths is None:
-            self.layout, lengths = Padded(steps, batch), lengths_of(x)
+            self.layout, lengths = PaddedLayout(steps, batch), lengths_of(x)
         else:
-            self.layout = Ragged(steps, batch, lengths - 1)
-        self.lengths = self.layout.sorted(lengths).unsqueeze(1)
-        self.rows, self.to_padded = self.layout.rows, self.layout.padded
-        self.nodes = self.layout.unsorted
+            self.layout = PackedLayout(steps, batch, lengths - 1)
+        self.counts = self.layout.counts or [batch] * steps
+        self.lengths = self.layout.sort(lengths).unsqueeze(1)
+        self.rows, self.to_padded = self.layout.pack, self.layout.unpack
+        self.nodes = self.layout.unsort
 
     def expand_to_words(self, state):
         """``state`` (H) for every word."""
-        return state.expand(sum(self.layout.counts), -1)
+        return state.expand(sum(self.counts), -1)
 
     def window_concat(self, h, window):
         """ξ ``(N, (2w+1)*H)``, zero beyond the sentence, and the sum of the words ``(B, H)``."""
-        return _WindowConcat.apply(dense(h), window, self.layout.counts)
+        return _WindowConcat.apply(dense(h), window, self.counts)
 
     def mix(self, gates, gx, gg, c, nodes):
         """New h and c of the words."""
         tensors = map(dense, (gates, gx, gg, c, nodes))
-        return _Mix.apply(*tensors, self.layout.counts)
+        return _Mix.apply(*tensors, self.counts)
 
     def gather(self, gates, gg, c):
         """Σᵢ eᵢ⊙cᵢ and Σᵢ eᵢ over the words, ``(B, K, H)`` each."""
         tensors = map(dense, (gates, gg, c))
-        return _Gather.apply(*tensors, self.layout.counts)
+        return _Gather.apply(*tensors, self.counts)
 
 
 class _WindowConcat(torch.autograd.Function):
     @staticmethod
     def forward(ctx, h, window, counts):
         ctx.window, ctx.counts = window, counts
-        return cpp.extension()[0].look_around(h, window, counts)
+        return OPS.look_around(h, window, counts)
 
     @staticmethod
     def backward(ctx, grad_around, grad_total):
         eager.check_backward("cpp", grad_around, grad_total)
-        grad = cpp.extension()[0].look_around_backward(
+        grad = OPS.look_around_backward(
             dense(grad_around), dense(grad_total), ctx.window, ctx.counts
         )
         return grad, None, None
@@ -175,14 +176,14 @@ class _Mix(torch.autograd.Function):
     def forward(ctx, gates, gx, gg, c, nodes, counts):
         ctx.counts = counts
         # In place: gates are the output of a matrix product, which autograd does not save.
-        h, new_c = cpp.extension()[0].mix_words(gates.detach(), gx, gg, c, nodes, counts)
+        h, new_c = OPS.mix_words_(gates.detach(), gx, gg, c, nodes, counts)
         ctx.save_for_backward(gates, c, nodes, new_c)
         return h, new_c
 
     @staticmethod
     def backward(ctx, grad_h, grad_c):
         eager.check_backward("cpp", grad_h, grad_c)
-        d_gates, d_gg, d_c, d_nodes = cpp.extension()[0].mix_words_backward(
+        d_gates, d_gg, d_c, d_nodes = OPS.mix_words_backward(
             *ctx.saved_tensors, dense(grad_h), dense(grad_c), ctx.counts
         )
         return d_gates, d_gates, d_gg, d_c, d_nodes, None
@@ -193,12 +194,12 @@ class _Gather(torch.autograd.Function):
     def forward(ctx, gates, gg, c, counts):
         ctx.counts = counts
         ctx.save_for_backward(gates, c)
-        return cpp.extension()[0].gather_words(gates.detach(), gg, c, counts)
+        return OPS.gather_words_(gates.detach(), gg, c, counts)
 
     @staticmethod
     def backward(ctx, grad_cells, grad_shares):
         eager.check_backward("cpp", grad_cells, grad_shares)
-        grads = cpp.extension()[0].gather_words_backward(
+        grads = OPS.gather_words_backward(
             *ctx.saved_tensors, dense(grad_cells), dense(grad_shares), ctx.counts
         )
         return *grads, None

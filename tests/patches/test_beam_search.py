@@ -54,7 +54,7 @@ def test_the_best_sums(batch, rows, size, count, seed, coarse, spoilt):
         chosen = torch.rand(lprobs.shape, generator=torch.Generator().manual_seed(seed)) < 0.7
         lprobs[chosen] = spoilt
     count = min(count, rows * size)
-    values, indices = cpp.extension()[0].best_sums(lprobs, scores, count)
+    values, indices = cpp.OPS.best_sums(lprobs, scores, count)
     expected = by_sorting(lprobs, scores, count)
     assert torch.equal(values, expected[0])
     assert torch.equal(indices, expected[1])
@@ -63,7 +63,7 @@ def test_the_best_sums(batch, rows, size, count, seed, coarse, spoilt):
 @compiled
 def test_nothing_but_nan_gives_places_in_the_table():
     lprobs, scores = torch.full((1, 2, 50), math.nan), torch.zeros(1, 2)
-    values, indices = cpp.extension()[0].best_sums(lprobs, scores, 4)
+    values, indices = cpp.OPS.best_sums(lprobs, scores, 4)
     assert values.tolist() == [[-math.inf] * 4]
     assert indices.tolist() == [[0, 1, 2, 3]]
 
@@ -71,7 +71,7 @@ def test_nothing_but_nan_gives_places_in_the_table():
 @compiled
 def test_shapes_that_do_not_fit_are_errors():
     lprobs, scores = table(2, 3, 50)
-    best_sums = cpp.extension()[0].best_sums
+    best_sums = cpp.OPS.best_sums
     for arguments in ((lprobs, scores[:1], 2), (lprobs.mT, scores, 2), (lprobs, scores, 151)):
         with pytest.raises(RuntimeError):
             best_sums(*arguments)

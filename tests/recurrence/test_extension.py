@@ -14,6 +14,7 @@ import torch
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.recurrence import cpp
+from fairseq_casrnn.recurrence.sources import digest
 
 compiled = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,25 +63,39 @@ def import_as(monkeypatch, library):
 
 
 def test_reasons_not_to_use_the_extension(import_as):
-    good = SimpleNamespace(interface=cpp.INTERFACE, torch_version=torch.__version__)
+    good = SimpleNamespace(torch_version=torch.__version__)
     assert import_as(good) == (good, None)
     for result, reason in (
         (ModuleNotFoundError("no"), "it was not compiled at installation"),
         (ImportError("undefined symbol: x"), r"cannot be loaded \(undefined symbol: x\)"),
-        (SimpleNamespace(interface=0), "compiled from another version"),
-        (
-            SimpleNamespace(interface=cpp.INTERFACE, torch_version="1.4.0"),
-            "compiled for torch 1.4 ",
-        ),
+        (SimpleNamespace(torch_version="1.4.0"), "compiled for torch 1.4 "),
     ):
         module, why = import_as(result)
         assert module is None
         assert re.search(reason, why)
 
 
+def test_one_of_other_sources_is_not_loaded(import_as, library, tmp_path):
+    """Whatever has changed in them. In an installed wheel there are none to compare with."""
+    (tmp_path / "csrc").mkdir()
+    good = SimpleNamespace(torch_version=torch.__version__)
+    assert import_as(good) == (good, None)
+    source = tmp_path / "csrc" / "loop.cpp"
+    source.write_text("int a;")
+    stale = "it was compiled from other C++ sources than this package's; install again"
+    assert import_as(good) == (None, stale)  # it says nothing of its sources
+    library.write_bytes(f"\0fairseq_casrnn sources: {digest(tmp_path)};\0".encode())
+    assert import_as(good) == (good, None)
+    source.write_text("int b;")
+    assert import_as(good) == (None, stale)
+    source.write_text("int a;")
+    source.rename(tmp_path / "csrc" / "loops.cpp")
+    assert import_as(good) == (None, stale)
+
+
 def test_another_copys_is_not_loaded(import_as, monkeypatch, tmp_path):
     """The import finds one where another copy of the package is installed to be edited in place."""
-    good = SimpleNamespace(interface=cpp.INTERFACE, torch_version=torch.__version__)
+    good = SimpleNamespace(torch_version=torch.__version__)
     assert import_as(good) == (good, None)
     monkeypatch.setattr(cpp, "PACKAGE", tmp_path / "clone" / "fairseq_casrnn")
     module, why = import_as(good)
@@ -111,7 +126,7 @@ def test_a_clone_beside_the_installed_package(monkeypatch, tmp_path):
 def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, library):
     """It would end the process at its first such instruction."""
     library.write_bytes(b"\x7fELF\0fairseq_casrnn needs: avx2 avx512f avx512_bf16;\0")
-    good = SimpleNamespace(interface=cpp.INTERFACE, torch_version=torch.__version__)
+    good = SimpleNamespace(torch_version=torch.__version__)
     for flags, lacking in (
         ("avx2 fma", "avx512_bf16, avx512f,"),
         ("avx2 avx512f avx512_bf16", None),
@@ -127,7 +142,8 @@ def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, library):
 def test_the_extension_says_what_it_needs():
     library = Path(cpp.extension()[0].__file__)
     if cpp.extension()[0].instruction_set == "AVX512" and cpp.instructions():
-        assert {"avx2", "avx512f"} <= cpp.needs(library) <= cpp.instructions()
+        needs = cpp.needs(library.read_bytes())
+        assert {"avx2", "avx512f"} <= needs <= cpp.instructions()
 
 
 WITHOUT = """

@@ -6,7 +6,7 @@ from helpers import FAMILIES, SINGLE, assert_close, every_case, gradients, rand,
 
 from fairseq_casrnn.layers import CASLSTM, LSTM
 from fairseq_casrnn.recurrence import InputProduct, cpp
-from fairseq_casrnn.recurrence.ragged import Padded, Ragged
+from fairseq_casrnn.recurrence.ragged import PackedLayout, PaddedLayout
 
 from .test_cpp import PRECISIONS, compiled, layer_of, run_only
 
@@ -18,13 +18,13 @@ def ragged(monkeypatch):
     """All padding is left out, however little it is; the layouts that were used."""
     used = []
 
-    class Spy(Ragged):
+    class Spy(PackedLayout):
         def __init__(self, *args):
             super().__init__(*args)
             used.append(self)
 
     monkeypatch.setattr(cpp, "RAGGED_PRODUCTS", 0)
-    monkeypatch.setattr(cpp, "Ragged", Spy)
+    monkeypatch.setattr(cpp, "PackedLayout", Spy)
     return used
 
 
@@ -136,31 +136,31 @@ def test_nothing_at_padding_is_read(ragged):
 
 def test_layout():
     """Three sequences of 2, 4 and 1 of five steps: rows are theirs at steps 0, 1, 2, 3."""
-    layout = Ragged(5, 3, torch.tensor([1, 3, 0]))
+    layout = PackedLayout(5, 3, torch.tensor([1, 3, 0]))
     assert layout.counts == [3, 2, 1, 1]
     names = torch.tensor([[10 * t + b for b in range(3)] for t in range(5)]).unsqueeze(-1)
-    rows = layout.rows(names)
+    rows = layout.pack(names)
     assert rows.flatten().tolist() == [1, 0, 2, 11, 10, 21, 31]
-    back = layout.padded(rows).squeeze(-1)
+    back = layout.unpack(rows).squeeze(-1)
     assert back.tolist() == [[0, 1, 2], [10, 11, 0], [0, 21, 0], [0, 31, 0], [0, 0, 0]]
     assert layout.final(torch.cat([rows.new_zeros(3, 1), rows])).flatten().tolist() == [10, 31, 2]
     batch = torch.tensor([5, 6, 7])
-    assert layout.sorted(batch).tolist() == [6, 5, 7]
-    assert layout.unsorted(layout.sorted(batch)).tolist() == [5, 6, 7]
+    assert layout.sort(batch).tolist() == [6, 5, 7]
+    assert layout.unsort(layout.sort(batch)).tolist() == [5, 6, 7]
 
 
 def test_sequences_of_one_length_keep_their_order():
-    assert Ragged(2, 4, torch.tensor([0, 1, 0, 1])).order.tolist() == [1, 3, 0, 2]
+    assert PackedLayout(2, 4, torch.tensor([0, 1, 0, 1])).order.tolist() == [1, 3, 0, 2]
 
 
 @pytest.mark.parametrize(
     ("steps", "batch", "size", "last", "kind"),
     [
-        (50, 64, 64, None, Padded),
-        (50, 64, 64, torch.full((64,), 49), Padded),
-        (50, 64, 64, torch.arange(64) % 50, Ragged),
-        (50, 64, 64, torch.full((64,), 47), Padded),  # 4 % padding
-        (50, 64, 4, torch.arange(64) % 50, Padded),  # small weights
+        (50, 64, 64, None, PaddedLayout),
+        (50, 64, 64, torch.full((64,), 49), PaddedLayout),
+        (50, 64, 64, torch.arange(64) % 50, PackedLayout),
+        (50, 64, 64, torch.full((64,), 47), PaddedLayout),  # 4 % padding
+        (50, 64, 4, torch.arange(64) % 50, PaddedLayout),  # small weights
     ],
 )
 def test_padding_is_left_out_where_there_is_enough(steps, batch, size, last, kind):

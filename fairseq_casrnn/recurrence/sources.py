@@ -1,0 +1,16 @@
+"""A digest of the C++ sources: the build compiles it in, and loading compares it with the files."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+
+def digest(package: Path) -> str | None:
+    """Of all C++ files in the package; None where there are none, as in an installed wheel."""
+    files = [path for where in ("csrc/*", "cells/*", "cells/*/*") for path in package.glob(where)]
+    found = hashlib.sha256()
+    for path in sorted(files := [p for p in files if p.suffix in (".cpp", ".h")]):
+        text = path.read_bytes()
+        found.update(f"{path.relative_to(package).as_posix()} {len(text)}\n".encode() + text)
+    return found.hexdigest()[:16] if files else None
