@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the names and end")
     device = machine.device()
     parser.add_argument("--device", default=device, help=argparse.SUPPRESS)
-    parser.add_argument("--engine", default="triton" if device == "cuda" else recurrence.DEFAULT)
+    parser.add_argument("--engine", default="triton" if device == "cuda" else recurrence.default())
     parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     every = checks(TINY, []) if args.tiny else checks()

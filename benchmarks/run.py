@@ -83,7 +83,7 @@ def main() -> None:
         measure("recurrent_layers", "--threads", number)
         measure("translation", *data, "--threads", number)
     large = ["--threads", threads[-1], "--settings", "1024", "--cells", "stacked_lstm,cas_lstm"]
-    measure("recurrent_layers", *large, "--engines", recurrence.DEFAULT, "--rounds", "3")
+    measure("recurrent_layers", *large, "--engines", recurrence.default(), "--rounds", "3")
     small = ["--settings", "12,24", "--cells", "stacked_lstm,second_order_lstm"]
     measure("recurrent_layers", *small, "--threads", "1")
     medium = ["--threads", threads[-1], "--precision", "medium"]

@@ -97,11 +97,11 @@ def main() -> None:
     parser.add_argument("--device", default=found, choices=["cpu", "cuda"])
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
-    known = machine.names_of(recurrence.ENGINES)
+    known = machine.names_of(recurrence.installed())
     parser.add_argument("--engines", type=known, help="with commas between")
     args = parser.parse_args()
     if args.engines is None:
-        args.engines = ["triton", "eager"] if args.device == "cuda" else [recurrence.DEFAULT]
+        args.engines = ["triton", "eager"] if args.device == "cuda" else [recurrence.default()]
     torch.set_num_threads(args.threads)
     torch.set_float32_matmul_precision(args.precision)
     print(f"\n## Sentence-state LSTM, {args.dtype}, {args.precision} precision\n")

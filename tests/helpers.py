@@ -43,7 +43,7 @@ LENGTHS = [3, 5, 1]  # neither sorted nor reversed
 
 # Triton's interpreter is slow; tests/recurrence/test_triton.py starts it.
 ENGINES = tuple(
-    name for name in recurrence.ENGINES if name != "triton" or "TRITON_INTERPRET" in os.environ
+    name for name in recurrence.installed() if name != "triton" or "TRITON_INTERPRET" in os.environ
 )
 # Settings in which a cell computes something else than with its defaults.
 SETTINGS = {

@@ -48,7 +48,7 @@ def test_layers(monkeypatch, both):
         assert step == pytest.approx(1000 * ms / (3 * layers.DEPTH), abs=0.05 * 1000 / 6 + 0.05)
 
 
-@pytest.mark.skipif("triton" not in recurrence.ENGINES, reason="Triton is not installed")
+@pytest.mark.skipif("triton" not in recurrence.installed(), reason="Triton is not installed")
 def test_compiling():
     """In a process of its own, for it tells Triton that there is a GPU."""
     options = ["--sizes", "16", "--cells", "stacked_gru,cas_lstm", "--precisions", "bf16"]
@@ -157,7 +157,7 @@ def test_averages_of_rare_words_stay_denormal(name):
     assert (averages < torch.finfo(torch.float32).tiny).all()
 
 
-@pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="cpp is not compiled")
+@pytest.mark.skipif("cpp" not in recurrence.installed(), reason="cpp is not compiled")
 def test_cross_entropy(monkeypatch, capsys):
     monkeypatch.setattr(cross_entropy, "SIZES", [(6, 3, 9), (5, 2, 7)])
     monkeypatch.setattr(sys, "argv", ["cross_entropy.py", "--rounds", "1"])

@@ -51,7 +51,7 @@ def test_an_engine_agrees(kind, case):
         assert outcome.messages == []
 
 
-@pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="eager has no steps of its own")
+@pytest.mark.skipif("cpp" not in recurrence.installed(), reason="eager has no steps of its own")
 @pytest.mark.parametrize("case", problems.CASES)
 def test_beam_search_agrees(case):
     outcome = agreement.run(Check("beam", case, (4, 3, 5), "float32"), "cpu", "cpp")
@@ -69,7 +69,7 @@ def test_a_sentence_state_lstm_agrees():
 def test_the_loss_agrees():
     check = Check("loss", "", (4, 3, 5), "float32")
     assert agreement.run(check, "cpu", "eager") is None  # has no such kernel
-    if "cpp" in recurrence.ENGINES:
+    if "cpp" in recurrence.installed():
         outcome = agreement.run(check, "cpu", "cpp")
         assert outcome.error <= 5e-6
 
@@ -140,7 +140,7 @@ class ParsedError(Exception):
     """In place of what a script does after it has read its options."""
 
 
-@pytest.mark.skipif("triton" not in recurrence.ENGINES, reason="Triton is not installed")
+@pytest.mark.skipif("triton" not in recurrence.installed(), reason="Triton is not installed")
 @pytest.mark.parametrize("section", gpu_commands.SECTIONS)
 @pytest.mark.parametrize("tiny", [False, True])
 def test_scripts_know_the_options_they_are_given(monkeypatch, tmp_path, section, tiny):

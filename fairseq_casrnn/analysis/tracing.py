@@ -187,7 +187,7 @@ def _watching(stack, passes: list):
     from fairseq_casrnn.recurrence.attention import mix
     from fairseq_casrnn.recurrence.eager import add_recurrent_
     from fairseq_casrnn.recurrence.inputs import HardRouting
-    from fairseq_casrnn.recurrence.reference import at_last, at_step
+    from fairseq_casrnn.recurrence.reference import at_step, gather_last
 
     @torch.no_grad()
     def run(k, suffix, x, lower_c, state, last, tokens):
@@ -229,6 +229,6 @@ def _watching(stack, passes: list):
         passes.append(Pass(k, suffix, one, weights, cells))
         hs = torch.stack(hs)
         cs = torch.stack(cs) if cell.has_cell else None
-        return hs, cs, at_last(hs, last), at_last(cs, last)
+        return hs, cs, gather_last(hs, last), gather_last(cs, last)
 
     return run

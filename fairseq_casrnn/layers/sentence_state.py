@@ -10,10 +10,8 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
 
 from ..cells.base import at_least_one
-from ..recurrence import engine_name, sentence_state_loop
-from ..recurrence.memory import readable
-from ..recurrence.products import Repeated, linear
-from ..recurrence.sentence_state import make_word_ops
+from ..recurrence import choose
+from ..recurrence.products import SharedWeightLinear, linear
 from ..recurrence.sentence_state_weights import Options, Parameters
 from .sequences import (
     check_input,
@@ -89,7 +87,7 @@ class SentenceStateLSTM(nn.Module):
         self.num_sentence_nodes = at_least_one("num_sentence_nodes", num_sentence_nodes, 0)
         self.recompute, self.engine, self.batch_first = recompute, engine, bool(batch_first)
         if engine is not None:
-            engine_name(engine)
+            choose(engine)
         self.output_size = self.hidden_size
         self.node_size = self.num_sentence_nodes * self.hidden_size
         size, nodes = self.hidden_size, self.num_sentence_nodes
@@ -154,14 +152,17 @@ class SentenceStateLSTM(nn.Module):
     def _forward(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         """:meth:`forward` for x ``(T, B, input_size)``."""
         steps, batch, _ = x.shape
-        engine = self.engine if readable(*self.parameters()) else "reference"
         lengths = check_lengths(lengths, steps, batch, x.device)
         params = Parameters(*(getattr(self, name) for name in Parameters._fields))
-        engine = sentence_state_loop.choose(engine, x, lengths, params)
-        if engine == "triton":
+        chosen = choose(
+            self.engine,
+            x.device.type,
+            lambda one: one.supports_sentence_state(x, lengths, params),
+        )
+        if chosen.sentence_state is not None:
             sizes = self.hidden_size, self.window, self.num_sentence_nodes, self.num_steps
-            return sentence_state_loop.run(Options(*sizes, self.recompute), x, lengths, params)
-        words = make_word_ops(engine, x, lengths)
+            return chosen.sentence_state(Options(*sizes, self.recompute), x, lengths, params)
+        words, engine = chosen.word_ops(x, lengths), chosen.name
         # For all steps at once. Not even NaN at padding may reach a weight's gradient.
         gx = linear(words.rows(x), self.weight_ih, self.bias, engine)
         h0 = self.h0.to(gx.dtype)
@@ -179,7 +180,7 @@ class SentenceStateLSTM(nn.Module):
         """All states of one step from those of the step before: h, c, g, c_g.
 
         Args:
-            words: the operations that depend on lengths (:func:`make_word_ops`).
+            words: the operations that depend on lengths (``Engine.word_ops``).
             weights: :class:`_Weights`.
             gx: W_ih x + b of each word, (…, G*H).
             h, c: (…, H) likewise.
@@ -243,7 +244,7 @@ class _Weights:
         size, nodes = layer.hidden_size, layer.num_sentence_nodes
 
         def repeated(weight):
-            return Repeated(weight, layer.num_steps, engine)
+            return SharedWeightLinear(weight, layer.num_steps, engine)
 
         self.around = repeated(layer.weight_hh)
         if not nodes:

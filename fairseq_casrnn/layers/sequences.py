@@ -70,8 +70,10 @@ def without_view(tensor: Tensor) -> Tensor:
     """``tensor``, or a copy where autograd knows it as a view.
 
     In-place operations on a view of a buffer that a backward reads would be refused, and FSDP
-    loses its hooks on any view.
+    loses its hooks on any view. What torch.compile traces, it puts together by itself.
     """
+    if torch.compiler.is_compiling():
+        return tensor
     return tensor.clone() if tensor.requires_grad and tensor._is_view() else tensor
 
 

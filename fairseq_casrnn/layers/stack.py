@@ -113,7 +113,7 @@ class RecurrentStack(nn.Module):
         self.locked_dropout, self.weight_dropout = False, 0.0
         self.bias, self.batch_first = bool(bias), bool(batch_first)
         if engine is not None:
-            recurrence.engine_name(engine)
+            recurrence.choose(engine)
         kind = family(name)
         self.options = kind.options() if options is None else options
         self.cells = [kind.make_cell(k, self.options) for k in range(self.num_layers)]

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from ..layers import RecurrentStack
-from ..recurrence import engine_name
-from ..recurrence.triton_plan import wanted
+from ..recurrence import choose
+from ..recurrence.triton_plan import persistent_kernels_enabled
 from .decoder import RecurrentDecoder
 
 
@@ -17,7 +17,7 @@ def compile_ahead(result, trainer, *args, **kwargs):
     """After ``Trainer.__init__``: begin to compile what the first updates will need."""
     model = trainer._model  # the property would wrap it for several GPUs, too early
     parameter = next(model.parameters(), None)
-    if parameter is not None and parameter.is_cuda and wanted():
+    if parameter is not None and parameter.is_cuda and persistent_kernels_enabled():
         jobs = list(jobs_of(model))
         if jobs:
             from ..recurrence import triton_ahead  # which needs Triton
@@ -50,4 +50,4 @@ def jobs_of(model: nn.Module) -> Iterator[tuple]:
 def on_triton(stack: RecurrentStack) -> bool:
     """Whether the kernels of ``stack`` are Triton's."""
     known = all(cell.kernel is not None for cell in stack.cells)
-    return known and engine_name(stack.engine, "cuda") == "triton"
+    return known and choose(stack.engine, "cuda").name == "triton"

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recurrence import engine_name
+from fairseq_casrnn.recurrence import choose as choose_engine
 
 
 def generate(original, self, sample, prefix_tokens=None, constraints=None, bos_token=None):
@@ -126,7 +126,7 @@ def search(generator, net_input, longest: int, bos_token: int | None):
 
 def chooser(device: torch.device):
     """:func:`choose`; on a GPU, where ``triton`` is the default engine, in one launch."""
-    if device.type == "cuda" and engine_name(None, "cuda") == "triton":
+    if device.type == "cuda" and choose_engine(None, "cuda").name == "triton":
         from fairseq_casrnn.recurrence import triton_beam
 
         return triton_beam.choose

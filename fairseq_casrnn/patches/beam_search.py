@@ -8,13 +8,10 @@ NaN comes last.
 
 from __future__ import annotations
 
-import os
-
 import torch
 from torch import Tensor
 
-from fairseq_casrnn.recurrence import cpp
-from fairseq_casrnn.recurrence.memory import readable
+from fairseq_casrnn.recurrence import choose, cpp
 
 
 def step(
@@ -46,22 +43,9 @@ def step_by_places(original, self, step, lprobs, scores, prev=None, original_bat
     return original(self, step, lprobs, scores, prev, original_batch_idxs)
 
 
-def compiled() -> bool:
-    """Whether the compiled engine is the one that runs unless a layer says otherwise."""
-    chosen = os.environ.get("CASRNN_ENGINE", "") in ("", "auto", "cpp")
-    return chosen and cpp.extension()[0] is not None
-
-
 def supports(lprobs: Tensor, scores: Tensor) -> bool:
-    """Whether the compiled code can choose among these."""
-    return (
-        compiled()
-        and readable(lprobs, scores)
-        and lprobs.is_contiguous()
-        and lprobs.device.type == scores.device.type == "cpu"
-        and lprobs.dtype == scores.dtype == torch.float32
-        and not (torch.is_grad_enabled() and (lprobs.requires_grad or scores.requires_grad))
-    )
+    """Whether the engine that runs unless a layer says otherwise can choose among these."""
+    return choose(None, "cpu").supports_best_sums(lprobs, scores) is None
 
 
 def best(lprobs: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

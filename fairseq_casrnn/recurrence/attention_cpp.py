@@ -11,15 +11,14 @@ from .attention import Decode
 from .attention_loop import Buffers, Grads, Loops
 
 
-def supports(d: Decode) -> bool:
-    """Whether the compiled loop can run ``d``."""
+def why_not(d: Decode) -> str | None:
+    """Why the compiled loop cannot run ``d``, or None."""
     shared = (d.embedded, d.h0, d.c0, d.keys, d.values, d.weight_out, d.drop_layers, d.drop_out)
-    return cpp.extension()[0] is not None and all(
-        cpp.supports(
-            layer.cell, *shared, layer.weight_ih, layer.weight_hh, layer.attention, *layer.params
-        )
-        for layer in d.layers
-    )
+    for layer in d.layers:
+        weights = (layer.weight_ih, layer.weight_hh, layer.attention, *layer.params)
+        if (reason := cpp.why_not(layer.cell, *shared, *weights)) is not None:
+            return reason
+    return None
 
 
 def compiled_decoder(b: Buffers):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..cells.base import Cell
 from .attention import Decode
-from .eager import check_backward, keeps_graph, without_autocast
+from .eager import check_backward, retain_graph_requested, without_autocast
 from .products import linear
 from .reference import at_step
 
@@ -265,7 +265,7 @@ class _Decode(torch.autograd.Function):
         engine = ctx.loops.engine
         check_backward(engine, grad_out, grad_alpha)
         b = Buffers.unpack(ctx.saved_tensors, ctx.layout)
-        if keeps_graph():
+        if retain_graph_requested():
             b.gates = [g.clone() for g in b.gates]
             b.candidates = [None if i is None else i.clone() for i in b.candidates]
         first = b.hs[:, 0]

@@ -11,30 +11,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from . import triton_loop
 from .attention import Decode, Layer
 from .attention_eager import unmix
-from .eager import check_backward, keeps_graph, without_autocast
+from .eager import check_backward, retain_graph_requested, without_autocast
 from .inputs import accumulation_dtype, wants_gradient
 from .triton_decoder_loop import Saved, backward, dense, forward, gather_weights
 from .triton_decoder_plan import tiling
 from .triton_failures import stop
-from .triton_loop import why_not
-from .triton_plan import chip, interpreting, meets
+from .triton_plan import chip, interpreting, supports_grid_barrier
 
 Maybe = Tensor | None
 
 
-def why_unsupported(d: Decode) -> str | None:
+def why_not(d: Decode) -> str | None:
     """Why the kernels cannot run ``d``, or None."""
     for layer in d.layers:
         weights = (layer.weight_ih, layer.weight_hh, layer.bias, layer.attention, *layer.params)
         shared = (d.embedded, d.h0, d.keys, d.values, d.weight_out, d.drop_layers, d.drop_out)
-        reason = why_not(layer.cell, (*weights, *shared), (d.c0,))
+        reason = triton_loop.why_not(layer.cell, (*weights, *shared), (d.c0,))
         if reason is not None:
             return reason
     if len({(type(layer.cell), len(layer.params)) for layer in d.layers[1:]}) > 1:
         return "the upper layers are of several kinds"
-    if not meets(d.h0.device):
+    if not supports_grid_barrier(d.h0.device):
         return "the GPU's programs cannot wait for each other"
     if d.h0.dtype == torch.float64 and not interpreting():
         return "there is no product in float64"
@@ -113,7 +113,7 @@ def run_backward(d: Decode, saved: Saved, grad_out, grad_alphas) -> list[Maybe]:
     if grad_alphas is not None:
         grad_alphas = grad_alphas.to(saved.alphas.dtype)
     try:
-        g = backward(d, weights, names, saved, grad_out, grad_alphas, keeps_graph())
+        g = backward(d, weights, names, saved, grad_out, grad_alphas, retain_graph_requested())
     except Exception as error:
         stop(error)
     d_embedded, d_h0, tensors = None, [], []

@@ -1,7 +1,6 @@
 """Engine ``cpp``: the loop of :mod:`.eager` in C++ (``csrc/``), compiled at installation.
 
-It runs float32 and float64 on the CPU; for anything else, and for a cell without a kernel,
-``eager`` steps in.
+It runs float32 and float64 on the CPU.
 """
 
 from __future__ import annotations
@@ -18,7 +17,10 @@ import torch
 from ..cells.base import Cell
 from . import eager, sources
 from .inputs import InputProduct, side_input, wants_gradient
-from .ragged import PackedLayout, PaddedLayout
+from .ragged import PackedLayout, PaddedLayout, after_start
+
+DTYPES = (torch.float32, torch.float64)
+
 
 ROUTED_WEIGHTS = 1 << 16
 """Elements of a mixture's recurrent weights from which the chosen cells alone are faster."""
@@ -105,28 +107,28 @@ def instructions() -> frozenset[str]:
     return frozenset(found[1].split()) if found else frozenset()
 
 
-def supports(cell: Cell, *tensors) -> bool:
-    """Whether the compiled loop can run ``cell`` on ``tensors`` (None among them is ignored).
-
-    Not where one is empty, or a view with the other sign (:meth:`torch.Tensor.is_neg`).
-    """
+def why_not(cell: Cell, *tensors) -> str | None:
+    """Why the compiled loop cannot run ``cell`` on ``tensors`` (None among them is ignored)."""
     if cell.kernel is None:
-        return False
+        return f"it has no kernel for {type(cell).__name__}"
     dtype = tensors[0].dtype
-    return dtype in (torch.float32, torch.float64) and all(
-        t is None or (t.dtype == dtype and t.device.type == "cpu" and t.numel() and not t.is_neg())
-        for t in tensors
-    )
+    if dtype not in DTYPES:
+        return f"it does not run in {dtype}"
+    # torch.compile cannot ask is_neg; the dispatcher resolves the sign before it calls an operator.
+    compiling = torch.compiler.is_compiling()
+    for t in tensors:
+        if t is None:
+            continue
+        if t.dtype != dtype or not t.is_cpu or not t.numel() or (not compiling and t.is_neg()):
+            return "a tensor is of another dtype, elsewhere, empty, or a view with the other sign"
+    return None
 
 
-def run(cell: Cell, gx, weight_hh, h0, c0, lower_c=None, mixture=None, last=None, params=()):
+def run(cell: Cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
     """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
     fused = isinstance(gx, InputProduct)
     inputs = (None, gx.x, gx.weight, gx.bias) if fused else (gx, None, None, None)
     tensors = (*inputs, weight_hh, h0, c0, side_input(lower_c, mixture))
-    if not supports(cell, weight_hh, *tensors, *params):
-        gx = gx.compute() if fused else gx
-        return eager.run(cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params)
     layout = layout_of(cell, gx, h0, last)
     if wants_gradient(*tensors, *params):
         hs, cs, h_n, c_n = _Loop.apply(cell, layout, *tensors, *params)
@@ -138,16 +140,17 @@ def run(cell: Cell, gx, weight_hh, h0, c0, lower_c=None, mixture=None, last=None
     return hs, None, h_n, None
 
 
-def supports_routing(cell: Cell, gx, weight_hh, h0, c0) -> bool:
-    """Whether :func:`run_routed` can run these, and is worth its sorting of the rows.
+def why_not_routed(cell: Cell, gx, weight_hh, h0, c0) -> str | None:
+    """Why :func:`run_routed` cannot run these, or is not worth its sorting of the rows.
 
     Small weights are multiplied faster than rows are sorted.
     """
     if not isinstance(gx, InputProduct) or cell.kernel != "second_order_lstm" or cell.num_cells < 2:
-        return False
+        return "it is no mixture"
     tensors = (gx.x, gx.weight, gx.bias, weight_hh, h0, c0)
-    worthwhile = weight_hh.numel() >= ROUTED_WEIGHTS and not wants_gradient(*tensors)
-    return worthwhile and supports(cell, *tensors)
+    if weight_hh.numel() < ROUTED_WEIGHTS or wants_gradient(*tensors):
+        return "the layer is small, or learns"
+    return why_not(cell, *tensors)
 
 
 def run_routed(gx: InputProduct, weight_hh, h0, c0, cells, last=None):
@@ -164,7 +167,7 @@ def layout_of(cell: Cell, gx, h0, last) -> PaddedLayout | PackedLayout:
     """How the rows of all steps lie in memory: padding is left out where that is worth its cost."""
     fused = isinstance(gx, InputProduct)
     steps, batch = (gx.x if fused else gx).shape[:2]
-    if not fused or last is None:
+    if not fused or last is None or torch.compiler.is_compiling():  # lengths are not known there
         return PaddedLayout(steps, batch, last)
     weights = gx.weight.numel() + cell.hh_blocks * h0.size(-1) ** 2
     padding = steps * batch - int(last.sum()) - batch
@@ -196,9 +199,10 @@ def forward(cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, side, param
 def outputs(hs, cs, layout):
     """What an engine returns, from the buffers that start with the initial state."""
     h_n = layout.final(hs)
+    hs = layout.unpack(after_start(hs, layout.batch))
     if cs is None:
-        return layout.unpack(hs[layout.batch :]), None, h_n, None
-    return *(layout.unpack(t[layout.batch :]) for t in (hs, cs)), h_n, layout.final(cs)
+        return hs, None, h_n, None
+    return hs, layout.unpack(after_start(cs, layout.batch)), h_n, layout.final(cs)
 
 
 class _Loop(torch.autograd.Function):
@@ -221,13 +225,14 @@ class _Loop(torch.autograd.Function):
         x, weight_ih, gates, candidate, hs, cs, weight_hh, side, rows, *params = ctx.saved_tensors
         grad_hs, dh_n = layout.merge_grads(grad_hs, grad_hn)
         grad_cs, dc_n = layout.merge_grads(grad_cs, grad_cn)
-        if eager.keeps_graph():  # a second backward must find the activated gates again
+        if eager.retain_graph_requested():  # a second backward must find the activated gates again
             gates = gates.clone()
             candidate = None if candidate is None else candidate.clone()
         wants_x, wants_side = ctx.needs_input_grad[3], ctx.needs_input_grad[9]
         dx, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_side, d_rows = OPS.layer_backward(
             cell.kernel, layout.pack(x), weight_ih, gates, candidate, hs, cs, weight_hh,
-            layout.pack(side), rows, grad_hs, grad_cs, dh_n, dc_n, layout.counts, wants_x, wants_side,
+            layout.pack(side), rows, grad_hs, grad_cs, dh_n, dc_n, layout.counts,
+            wants_x, wants_side,
         )  # fmt: skip
         d_gx = layout.unpack(gates) if x is None else None
         dx, d_side = layout.unpack(dx), layout.unpack(d_side)

@@ -14,18 +14,11 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
-from . import autocast, engine_name
 from .cpp import OPS
-from .eager import keeps_graph
+from .eager import retain_graph_requested
+from .engine import autocast, choose
 from .inputs import cast
 from .memory import readable
-from .triton_plan import interpreting
-
-DTYPES = {
-    "cpp": (torch.float32, torch.float64),
-    "triton": (torch.float32, torch.float16, torch.bfloat16),
-}
-"""Of the weights, by the engines that have a fused cross entropy."""
 
 
 class LossSpec(NamedTuple):
@@ -45,13 +38,7 @@ class LossSpec(NamedTuple):
 def can_fuse(weight: Tensor, engine: str | None = None) -> bool:
     """Whether :func:`cross_entropy` serves a vocabulary with this ``weight`` on an engine."""
     device = weight.device.type
-    if device not in ("cpu", "cuda") or not readable(weight):
-        return False
-    name = engine_name(engine, device)
-    if name == "cpp" and torch.is_autocast_enabled("cpu"):
-        return False
-    devices = {"cpp": ("cpu",), "triton": ("cuda", "cpu") if interpreting() else ("cuda",)}
-    return device in devices.get(name, ()) and weight.dtype in DTYPES[name]
+    return device in ("cpu", "cuda") and choose(engine, device).supports_loss(weight) is None
 
 
 def cross_entropy(
@@ -75,10 +62,11 @@ def cross_entropy(
         x, weight, bias = (cast(t, dtype) for t in (x, weight, bias))
     target = loss_spec.target.reshape(-1).contiguous()
     args = x.reshape(-1, x.size(-1)), weight, bias, target, loss_spec.smoothing, loss_spec.pad
-    if engine_name(engine, device) == "triton":
-        from .triton_cross_entropy import cross_entropy as on_gpu  # needs Triton
+    return choose(engine, device).cross_entropy(*args)
 
-        return on_gpu(*args)
+
+def run_compiled(*args) -> tuple[Tensor, Tensor]:
+    """:func:`cross_entropy` of x ``(N, E)`` in the compiled extension."""
     return _CrossEntropy.apply(*args, torch.is_grad_enabled())
 
 
@@ -104,6 +92,7 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx, grad, _):
         refuse_second_derivatives()
         grads = ctx.saved_tensors
-        if not readable(grad) or grad != 1 or keeps_graph():  # seldom; as they are, a pass is saved
+        # Seldom; as they are, a pass is saved.
+        if not readable(grad) or grad != 1 or retain_graph_requested():
             grads = [None if found is None else found * grad for found in grads]
         return *grads, None, None, None, None

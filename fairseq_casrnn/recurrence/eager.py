@@ -18,7 +18,7 @@ from ..cells.base import Cell
 from ..errors import UserError
 from .inputs import accumulation_dtype, cast
 from .memory import readable
-from .reference import at_last, at_step
+from .reference import at_step, gather_last
 
 
 def run(cell: Cell, gx, weight_hh, h0, c0, lower_c=None, mixture=None, last=None, params=()):
@@ -94,8 +94,8 @@ class _Loop(torch.autograd.Function):
         ctx.save_for_backward(gates, candidate, hs, cs, weight_hh, lower_c, mixture, last, *params)
         ctx.set_materialize_grads(False)
         out_c = None if cs is None else cs[1:]
-        c_n = None if cs is None else at_last(out_c, last).clone()
-        return hs[1:], out_c, at_last(hs[1:], last).clone(), c_n
+        c_n = None if cs is None else gather_last(out_c, last).clone()
+        return hs[1:], out_c, gather_last(hs[1:], last).clone(), c_n
 
     @staticmethod
     @without_autocast
@@ -105,12 +105,12 @@ class _Loop(torch.autograd.Function):
         gates, candidate, hs, cs, weight_hh, lower_c, mixture, last, *params = ctx.saved_tensors
         steps, batch, _ = gates.shape
         size = hs.size(-1)
-        grad_hs, dh_n = merge_last(grad_hs, grad_hn, last, steps)
-        grad_cs, dc_n = merge_last(grad_cs, grad_cn, last, steps)
+        grad_hs, dh_n = scatter_last_grad(grad_hs, grad_hn, last, steps)
+        grad_cs, dc_n = scatter_last_grad(grad_cs, grad_cn, last, steps)
         d_params = tuple(torch.zeros_like(p) for p in params)
         d_lower_c = torch.empty_like(lower_c) if cell.lower_cell else None
         d_mixture = torch.empty_like(mixture) if cell.num_cells else None
-        if keeps_graph():  # a second backward must find the activated gates again
+        if retain_graph_requested():  # a second backward must find the activated gates again
             gates = gates.clone()
             candidate = None if candidate is None else candidate.clone()
         split = (cell.hh_blocks - cell.num_separate_gates) * size
@@ -169,13 +169,13 @@ def check_backward(engine: str, *grads) -> None:
         )
 
 
-def keeps_graph() -> bool:
+def retain_graph_requested() -> bool:
     """Whether the running backward was called with ``retain_graph=True``."""
     ask = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
     return True if ask is None else ask()
 
 
-def merge_last(grad, grad_last, last, steps):
+def scatter_last_grad(grad, grad_last, last, steps):
     """Gradients of all states and of those at ``last``, as (grad (T, B, H), grad of step T-1).
 
     Without lengths the latter starts the backward loop; with lengths it is added where it belongs.

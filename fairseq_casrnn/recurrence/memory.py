@@ -42,8 +42,10 @@ def readable(*tensors: Tensor | None) -> bool:
 
     False for tensors that are fake, on the meta device, sparse, functional, batched, of a
     subclass, or being traced, and within any transformation of ``torch.func`` or
-    ``torch.autograd.forward_ad``.
+    ``torch.autograd.forward_ad``. Also False for all that torch.compile and torch.export trace.
     """
+    if torch.compiler.is_compiling():
+        return False
     if _included().raw_repr() & ~_ORDINARY or forward_ad._current_level >= 0:
         return False
     for t in tensors:

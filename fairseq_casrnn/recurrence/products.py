@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import cpp, engine_name
+from . import cpp
 from .cpp import OPS, dense
+from .engine import choose
 from .memory import readable
 
 # Rows; with fewer, bringing a weight into another order costs more than it saves.
@@ -24,8 +25,7 @@ LARGE_NARROW = 64
 def is_narrow(x: Tensor, engine: str | None = None) -> bool:
     """Whether products of the rows ``x`` (*, I) are to have their factors rounded to bfloat16."""
     rows = x.shape[:-1].numel()
-    module = _extension(x, engine) if rows >= LARGE_NARROW else None
-    return module is not None and module.is_narrow(x, rows)
+    return rows >= LARGE_NARROW and is_compiled(engine, x) and cpp.extension()[0].is_narrow(x, rows)
 
 
 def linear(
@@ -35,13 +35,14 @@ def linear(
 
     ``engine`` is the name of an engine, or None for the default.
     """
-    if not ((_is_large(x, engine) or is_narrow(x, engine)) and readable(weight, bias)):
+    large = x.dtype == torch.float32 and x.shape[:-1].numel() >= LARGE
+    if not (large or is_narrow(x, engine)) or not is_compiled(engine, x, weight, bias):
         return F.linear(x, weight, bias)
     y = _Linear.apply(x.reshape(-1, x.size(-1)), weight, bias)
     return y.view(*x.shape[:-1], -1)
 
 
-class Repeated:
+class SharedWeightLinear:
     """The map x → x · weightᵀ, as :func:`linear`, of several x in turn: those of a loop's steps.
 
     The compiled extension brings ``weight`` ``(O, I)`` into order once for all of them, and adds
@@ -57,17 +58,17 @@ class Repeated:
     def __init__(self, weight: Tensor, times: int, engine: str | None = None):
         self._weight, self._shared, self._sink, self._engine = weight, None, None, engine
         single_or_double = weight.dtype in (torch.float32, torch.float64)
-        if single_or_double and _extension(weight, engine) is not None:
-            self._shared = _Shared(times)
+        if single_or_double and is_compiled(engine, weight):
+            self._shared = _PackedWeight(times)
             if weight.requires_grad and torch.is_grad_enabled():
-                self._sink = _Gathered.apply(weight, self._shared)
+                self._sink = _GradAccumulator.apply(weight, self._shared)
 
     def __call__(self, x: Tensor) -> Tensor:
         """``(*, O)`` of x ``(*, I)``."""
         if self._shared is None or not x.numel() or not readable(x):
             return linear(x, self._weight, engine=self._engine)
         rows = x.reshape(-1, x.size(-1))
-        y = _Repeated.apply(rows, self._weight, self._sink, self._shared)
+        y = _SharedWeightLinear.apply(rows, self._weight, self._sink, self._shared)
         return y.view(*x.shape[:-1], -1)
 
 
@@ -81,23 +82,17 @@ def log_probs(
     Returns:
         the table and whether it holds NaN (in whole rows); or None.
     """
-    if _extension(x, engine) is None or torch.is_grad_enabled() or x.dtype != torch.float32:
+    if torch.is_grad_enabled() or x.dtype != torch.float32:
         return None
-    if not readable(weight, bias):
+    if not is_compiled(engine, x, weight, bias):
         return None
     return OPS.log_probs(x, weight, bias)
 
 
-def _extension(x: Tensor, engine: str | None):
-    """The compiled module where it may compute products of ``x``, or None."""
-    if x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not readable(x):
-        return None
-    return cpp.extension()[0] if engine_name(engine) == "cpp" else None
-
-
-def _is_large(x: Tensor, engine: str | None) -> bool:
-    large = x.dtype == torch.float32 and x.shape[:-1].numel() >= LARGE
-    return large and _extension(x, engine) is not None
+def is_compiled(engine: str | None, *tensors: Tensor | None) -> bool:
+    """Whether the engine has products of its own for these; all but the first may be None."""
+    device = tensors[0].device.type
+    return device == "cpu" and choose(engine, device).supports_products(*tensors) is None
 
 
 class _Linear(torch.autograd.Function):
@@ -117,7 +112,7 @@ class _Linear(torch.autograd.Function):
         )
 
 
-class _Shared:
+class _PackedWeight:
     """What the products with a weight have in common; it must not hold what holds it."""
 
     def __init__(self, times: int):
@@ -146,10 +141,10 @@ class _Shared:
         return self.gradient
 
 
-class _Gathered(torch.autograd.Function):
-    """The weight, as what its products give their gradients to, and nothing else does.
+class _GradAccumulator(torch.autograd.Function):
+    """Identity on the weight: all products accumulate into one buffer, returned to autograd once.
 
-    So autograd has nothing to add to the first, and finds in it what the others added.
+    Nothing else depends on what it returns, so that autograd has nothing to add to the first.
     """
 
     @staticmethod
@@ -163,7 +158,7 @@ class _Gathered(torch.autograd.Function):
         return grad, None
 
 
-class _Repeated(torch.autograd.Function):
+class _SharedWeightLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, sink, shared):
         ctx.save_for_backward(x, weight)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .eager import merge_last
-from .reference import at_last
+from .eager import scatter_last_grad
+from .reference import gather_last
 
 
 def padding_mask(lengths: Tensor, steps: int) -> Tensor:
     """``(T, B)`` bool, True at padding."""
     return torch.arange(steps, device=lengths.device).unsqueeze(1) >= lengths.unsqueeze(0)
+
+
+def after_start(states: Tensor, batch: int) -> Tensor:
+    """``(N, H)`` of ``(B+N, H)``, the initial states first."""
+    return states.narrow(0, batch, states.size(0) - batch)
 
 
 class PaddedLayout:
@@ -43,7 +48,9 @@ class PaddedLayout:
 
     def final(self, states: Tensor) -> Tensor:
         """The states ``(B, H)`` after each sequence's last step, of all ``(B+N, H)``."""
-        return at_last(self.unpack(states[self.batch :]), self.last).clone()
+        if self.last is None:
+            return states.narrow(0, states.size(0) - self.batch, self.batch).clone()
+        return gather_last(self.unpack(after_start(states, self.batch)), self.last)
 
     def merge_grads(self, grad: Tensor | None, grad_last: Tensor | None):
         """From gradients of all states ``(T, B, H)`` and of :meth:`final`'s, those the loop wants.
@@ -51,7 +58,7 @@ class PaddedLayout:
         Returns:
             ``(N, H)`` or None, and ``(B, H)`` or None, of the states after the last step.
         """
-        grad, start = merge_last(grad, grad_last, self.last, self.steps)
+        grad, start = scatter_last_grad(grad, grad_last, self.last, self.steps)
         return self.pack(grad), start
 
 

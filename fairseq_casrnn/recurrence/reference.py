@@ -23,7 +23,7 @@ def run(cell: Cell, gx, weight_hh, h0, c0, lower_c=None, mixture=None, last=None
         cs.append(c)
     hs = torch.stack(hs)  # (T, B, H)
     cs = torch.stack(cs) if cell.has_cell else None
-    return hs, cs, at_last(hs, last), at_last(cs, last)
+    return hs, cs, gather_last(hs, last), gather_last(cs, last)
 
 
 def at_step(tensor: Tensor | None, t: int) -> Tensor | None:
@@ -31,7 +31,7 @@ def at_step(tensor: Tensor | None, t: int) -> Tensor | None:
     return None if tensor is None else tensor[t]
 
 
-def at_last(states, last):
+def gather_last(states, last):
     """States ``(T, B, H)`` at each sequence's own last step, ``(B, H)``.
 
     ``last`` is ``(B,)``, or None for T-1.

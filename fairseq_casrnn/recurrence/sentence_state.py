@@ -11,28 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import autocast, eager, engine_name
+from . import eager
 from .cpp import OPS, dense
-from .memory import readable
 from .ragged import PackedLayout, PaddedLayout, padding_mask
-
-
-def make_word_ops(
-    engine: str | None, x: Tensor, lengths: Tensor | None
-) -> TorchWordOps | PackedWordOps:
-    """The operations on the words of a batch x ``(T, B, I)`` for ``engine`` (None: the default).
-
-    lengths: ``(B,)``, int64, or None where nothing is padding.
-    """
-    compiled = (
-        engine_name(engine, x.device.type) == "cpp"
-        and readable(x, lengths)
-        and x.device.type == "cpu"
-        and x.size(1) > 0
-        and x.dtype in (torch.float32, torch.float64)
-        and not autocast("cpu")
-    )
-    return (PackedWordOps if compiled else TorchWordOps)(x, lengths)
 
 
 def lengths_of(x: Tensor) -> Tensor:

@@ -16,11 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import autocast, default, engine_name, triton_loop
 from .cpp import dense
-from .eager import check_backward, keeps_graph, without_autocast
+from .eager import check_backward, retain_graph_requested, without_autocast
+from .engine import autocast
 from .inputs import accumulation_dtype, wants_gradient
-from .memory import readable
 from .ragged import padding_mask
 from .sentence_state_weights import Options, Parameters, merge_weights, split_grads
 from .triton_steps import kernels, on_its_device, product
@@ -29,26 +28,6 @@ TILE = 8, 32
 """Words and hidden units that a program computes at once, at most."""
 MANY = 13
 """Gates; with more, a tile has half as many words, for registers."""
-
-
-def choose(engine: str | None, x: Tensor, lengths: Tensor | None, params: Parameters) -> str | None:
-    """``engine``, or another one where it stands for ``triton`` and that cannot run on these.
-
-    Raises:
-        UserError: no engine of that name.
-    """
-    device = x.device.type
-    if engine_name(engine, device) != "triton":
-        return engine
-    if x.size(1) == 0 or not readable(x, lengths, *params):
-        return "reference"
-    # Autocast brings x and the parameters to the same dtype.
-    reason = triton_loop.why_not_on(params if autocast(device) else (x, *params))
-    if reason is None:
-        return "triton"
-    other = "eager" if device == "cuda" else default(device)
-    triton_loop.say(other, reason)
-    return other
 
 
 def run(options: Options, x: Tensor, lengths: Tensor | None, params: Parameters):
@@ -236,7 +215,7 @@ def backward(options: Options, saved: Saved, grad_h: Tensor, grad_g: Tensor) -> 
     if options.recompute:  # not where autograd has saved it
         saved = saved._replace(gates=torch.empty_like(saved.gates))
     gates, x, batch = saved.gates, saved.x, saved.x.size(1)
-    own = options.recompute or not keeps_graph()
+    own = options.recompute or not retain_graph_requested()
     d_gates = gates if own and gates.dtype == x.dtype else torch.empty_like(gates, dtype=x.dtype)
     d_node_gates = x.new_empty(options.num_steps, batch, options.node_blocks * options.size)
     d_windows = gates.new_empty(saved.windows.shape[1:])

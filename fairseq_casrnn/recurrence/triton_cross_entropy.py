@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from .cross_entropy import refuse_second_derivatives
-from .eager import keeps_graph, without_autocast
+from .eager import retain_graph_requested, without_autocast
 from .triton_steps import on_its_device
 
 KEPT = 2**30
@@ -126,7 +126,7 @@ class _CrossEntropy(torch.autograd.Function):
         refuse_second_derivatives()
         x, weight, bias, target, stats, kept = ctx.saved_tensors
         (rows, _), size = x.shape, weight.size(0)
-        if kept is not None and keeps_graph():
+        if kept is not None and retain_graph_requested():
             kept = kept.clone()
         d_x, sums = torch.empty_like(x) if ctx.needs_input_grad[0] else None, [None, None]
         for first in range(0, max(rows, 1), ctx.chunk):

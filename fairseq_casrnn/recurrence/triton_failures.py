@@ -19,7 +19,7 @@ import torch
 
 from ..errors import UserError
 from .memory import readable
-from .triton_plan import interpreting, meets
+from .triton_plan import interpreting, supports_grid_barrier
 
 REFUSALS = (
     "active drivers",  # it finds no CUDA driver
@@ -56,7 +56,7 @@ def try_out(index: int) -> str | None:
     """:func:`why_not` for the GPU of that number, by a trial where the card will do."""
     if torch.version.hip is not None:
         return "its kernels are for NVIDIA's GPUs"
-    if not meets(torch.device("cuda", index)):
+    if not supports_grid_barrier(torch.device("cuda", index)):
         major, minor = torch.cuda.get_device_capability(index)
         return f"this GPU's compute capability is {major}.{minor}, and its kernels need 8.0"
     try:

@@ -18,22 +18,18 @@ Kernels are compiled as they are first needed.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.metadata
 import importlib.util
-import logging
 
 import torch
 
 from ..cells.base import Cell
 from . import eager
 from .inputs import InputProduct, accumulation_dtype, side_input, wants_gradient
-from .triton_failures import attempt, stop
+from .triton_failures import stop
 from .triton_plan import interpreting
 from .triton_steps import Saved, backward, forward, product
-
-logger = logging.getLogger(__name__)
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 OLDEST = 3, 6
@@ -80,53 +76,17 @@ def why_not_on(tensors, states=()) -> str | None:
     return None
 
 
-@functools.cache
-def say(name: str, reason: str) -> None:
-    """Log once why another engine steps in."""
-    logger.info("engine 'triton' leaves this to '%s': %s", name, reason)
-
-
-def run(cell: Cell, gx, weight_hh, h0, c0, lower_c=None, mixture=None, last=None, params=()):
+def run(cell: Cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
     """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
     fused = isinstance(gx, InputProduct)
     inputs = (None, gx.x, gx.weight, gx.bias) if fused else (gx, None, None, None)
-    side = side_input(lower_c, mixture)
-    tensors = (*inputs, weight_hh, h0, c0, side)
-    leave = functools.partial(
-        _run_on_other, cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params
-    )
-    reason = why_not(cell, (weight_hh, *inputs[1:], *params), (inputs[0], h0, c0, side))
-    if reason is not None:
-        say(_other(weight_hh.device.type), reason)
-        return leave()
-
-    def launch():
-        if wants_gradient(*tensors, *params):
-            hs, cs, h_n, c_n = _Loop.apply(cell, last, *tensors, *params)
-        else:
-            made = forward(cell, *tensors, last, params, keep=False)
-            hs, cs, h_n, c_n = outputs(cell, *made)
-        return (hs, cs, h_n, c_n) if cell.has_cell else (hs, None, h_n, None)
-
-    return attempt(launch, leave)
-
-
-def _other(device: str) -> str:
-    """The engine that steps in on this type of device."""
-    from . import DEFAULT  # which imports this module
-
-    return "eager" if device == "cuda" else DEFAULT
-
-
-def _run_on_other(cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
-    from . import engine_name
-    from . import run as run_on
-
-    device = weight_hh.device.type
-    engine_name("triton", device)  # says so where it will not run again
-    reads = {"lower_c": lower_c, "mixture": mixture}
-    name = _other(device)
-    return run_on(name, cell, gx, weight_hh, h0, c0, **reads, last=last, params=params)
+    tensors = (*inputs, weight_hh, h0, c0, side_input(lower_c, mixture))
+    if wants_gradient(*tensors, *params):
+        hs, cs, h_n, c_n = _Loop.apply(cell, last, *tensors, *params)
+    else:
+        made = forward(cell, *tensors, last, params, keep=False)
+        hs, cs, h_n, c_n = outputs(cell, *made)
+    return (hs, cs, h_n, c_n) if cell.has_cell else (hs, None, h_n, None)
 
 
 def outputs(cell, saved: Saved, h_n, c_n):
@@ -153,7 +113,7 @@ class _Loop(torch.autograd.Function):
         cell, tensors = ctx.cell, ctx.saved_tensors
         saved, (x, weight_ih, weight_hh, side, last, *params) = Saved(*tensors[:5]), tensors[5:]
         gates, _, hs, _, rows = saved
-        overwrite = gates.dtype == hs.dtype and not eager.keeps_graph()
+        overwrite = gates.dtype == hs.dtype and not eager.retain_graph_requested()
         d_gates = gates if overwrite else torch.empty_like(gates, dtype=hs.dtype)
         _, _, _, wants_x, _, _, wants_hh, wants_h, wants_c, wants_side, *_ = ctx.needs_input_grad
         try:

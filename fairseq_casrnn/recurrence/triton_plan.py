@@ -66,14 +66,14 @@ def chip(device: torch.device) -> tuple[int, int]:
 
 
 @functools.cache
-def meets(device: torch.device) -> bool:
+def supports_grid_barrier(device: torch.device) -> bool:
     """Whether programs on ``device`` may wait for each other: on NVIDIA's from Ampere on."""
     if device.type != "cuda":
         return True
     return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def wanted() -> bool:
+def persistent_kernels_enabled() -> bool:
     """Whether whole sequences may be launched: not with CASRNN_TRITON_SEQUENCES=0."""
     return os.environ.get("CASRNN_TRITON_SEQUENCES", "1") not in OFF
 
@@ -87,7 +87,7 @@ def plan(cell, weight_hh: torch.Tensor, batch: int, backwards: bool = False) -> 
         batch: number of rows.
         backwards: whether it is the backward.
     """
-    if not (wanted() and meets(weight_hh.device)):
+    if not (persistent_kernels_enabled() and supports_grid_barrier(weight_hh.device)):
         return None
     rounded = weight_hh.dtype == torch.float32 and may_round()
     size, dtype, device = weight_hh.size(1), weight_hh.dtype, weight_hh.device

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import torch
 
 from . import triton_compiling
+from .engine import log_once
 from .inputs import accumulation_dtype
 from .triton_plan import GIVEN, Plan, RefusedError, launch, plan
-
-logger = logging.getLogger(__name__)
 
 TILE = 4, 128
 """Rows and units of a program that makes one step, at most: few, to spread over the whole GPU."""
@@ -30,10 +29,9 @@ def kernels(kind: str):
     return importlib.import_module(f"{__package__}.triton_{kind}")
 
 
-@functools.cache
-def say(reason: str) -> None:
+def explain_steps(reason: str) -> None:
     """Log once why a sequence is not launched whole."""
-    logger.info("engine 'triton' launches a kernel a step: %s", reason)
+    log_once(logging.INFO, "engine 'triton' launches a kernel a step: %s", reason)
 
 
 class Saved(NamedTuple):
@@ -186,7 +184,7 @@ def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, side, last, params,
         try:
             launch(kernels("sequences").forward_sequence, whole, **shared, **inputs)
         except RefusedError as error:
-            say(str(error))
+            explain_steps(str(error))
         else:
             return saved, h_n, c_n
     hs[0] = h0
@@ -246,7 +244,7 @@ def backward(cell, saved: Saved, side, weight_hh, d_gates, grads, last, wants_si
         try:
             launch(kernel, whole, backwards=True, **shared, **parts, weight=contiguous(weight_hh))
         except RefusedError as error:
-            say(str(error))
+            explain_steps(str(error))
             whole = None
     if whole is None:
         how = single_steps(batch, size)

@@ -18,7 +18,7 @@ from fairseq_casrnn.criterions.fused_cross_entropy import (
 )
 from fairseq_casrnn.models import head
 
-pytestmark = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="cpp is not compiled")
+pytestmark = pytest.mark.skipif("cpp" not in recurrence.installed(), reason="cpp is not compiled")
 TASK = SimpleNamespace(target_dictionary=SimpleNamespace(pad=lambda: PAD))
 PAIRS = {
     "plain": (FusedCrossEntropy, CrossEntropyCriterion, ()),

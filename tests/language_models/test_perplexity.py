@@ -11,13 +11,14 @@ import torch
 from command_lines.programs import fairseq
 from fairseq.data import Dictionary
 
-from fairseq_casrnn import cli, recurrence
+from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import perplexity
 from fairseq_casrnn.evaluation.evaluate_lm import evaluate
 from fairseq_casrnn.patches import install
 from fairseq_casrnn.patches.table import TABLE
+from fairseq_casrnn.recurrence import engine
 
 from .common import dictionary, random_model, random_tokens
 from .test_stateful_task import independent
@@ -215,7 +216,7 @@ def test_perplexity_beyond_floats():
 def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):
     (tmp_path / "data-bin").symlink_to(data)
     caplog.set_level("INFO")
-    recurrence._announce.cache_clear()
+    engine.logged.clear()
     result = evaluate(tmp_path, checkpoint.parent, "last", sentences=True)
     assert not caplog.messages  # nothing between the lines of a recipe
     for subset in ("valid", "test"):

@@ -100,7 +100,7 @@ def test_padding_is_not_computed(monkeypatch):
 
     monkeypatch.setattr("fairseq_casrnn.layers.sentence_state.linear", product)
     monkeypatch.setattr(
-        "fairseq_casrnn.layers.sentence_state.Repeated",
+        "fairseq_casrnn.layers.sentence_state.SharedWeightLinear",
         lambda weight, times, engine: partial(product, weight=weight),
     )
     layer_of(engine="cpp")(rand(5, 3, I), torch.tensor(LENGTHS))

@@ -24,7 +24,7 @@ USE = """
 
     assert "triton" not in sys.modules, "it takes a second to import"
     for name in cells.FAMILIES:
-        for engine in recurrence.ENGINES:
+        for engine in recurrence.installed():
             layer = layers.build(name, 3, 4, 2, bidirectional=True, engine=engine)
             output, state = layer(torch.ones(5, 2, 3), lengths=[5, 2])
             output.sum().backward()

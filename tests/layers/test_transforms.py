@@ -27,7 +27,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import LSTM, SentenceStateLSTM, ShortcutStackedLSTM
 from fairseq_casrnn.layers.dropout import dropout
 from fairseq_casrnn.recurrence.memory import readable
-from fairseq_casrnn.recurrence.products import Repeated, linear
+from fairseq_casrnn.recurrence.products import SharedWeightLinear, linear
 
 OTHERS = {
     "shortcut": lambda engine: ShortcutStackedLSTM(I, (H, H), engine=engine, dtype=torch.float64),
@@ -50,13 +50,13 @@ LAYERS = {
 }
 # Both have code that only plain memory may reach.
 every_fast_engine = pytest.mark.parametrize(
-    "engine", [name for name in ("cpp", "eager") if name in recurrence.ENGINES]
+    "engine", [name for name in ("cpp", "eager") if name in recurrence.installed()]
 )
 every_layer = pytest.mark.parametrize("name", LAYERS)
 every_length = pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
 
 
-WAYS = [(recurrence.DEFAULT, None, False), ("eager", LENGTHS, True)]
+WAYS = [(recurrence.default(), None, False), ("eager", LENGTHS, True)]
 
 
 def outputs(result) -> tuple[torch.Tensor, ...]:
@@ -338,7 +338,7 @@ def test_products():
     assert_close([traced(2 * x)], [2 * expected - bias], tolerance)
     batched = torch.vmap(linear, (None, 0, None))(x, weight.expand(2, -1, -1), bias)
     assert_close(batched, [expected] * 2, tolerance)
-    traced = torch.jit.trace(lambda x: Repeated(weight, 1)(x), x)
+    traced = torch.jit.trace(lambda x: SharedWeightLinear(weight, 1)(x), x)
     assert_close([traced(2 * x)], [2 * (expected - bias)], tolerance)
     with FakeTensorMode() as mode:
         fakes = [mode.from_tensor(t) for t in (x, weight, bias)]

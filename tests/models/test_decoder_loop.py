@@ -30,7 +30,7 @@ T, B, S, E, H, L = 4, 3, 5, 6, 4, 3
 MASK = torch.arange(S).unsqueeze(0) >= torch.tensor([[5], [2], [3]])
 
 
-@pytest.fixture(params=[name for name in recurrence.ENGINES if name != "reference"])
+@pytest.fixture(params=[name for name in recurrence.installed() if name != "reference"])
 def fused(request):
     """The loop of an engine, to be compared with the reference's."""
     return functools.partial(decoding.run, request.param)
@@ -40,7 +40,8 @@ every_stepping = pytest.mark.parametrize(
     "engine",
     [
         pytest.param(
-            "cpp", marks=pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="not compiled")
+            "cpp",
+            marks=pytest.mark.skipif("cpp" not in recurrence.installed(), reason="not compiled"),
         ),
         pytest.param(
             "triton",

@@ -17,7 +17,9 @@ from fairseq_casrnn.patches import beam_search, install
 from fairseq_casrnn.patches.table import TABLE
 from fairseq_casrnn.recurrence import cpp
 
-compiled = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
+compiled = pytest.mark.skipif(
+    "cpp" not in recurrence.installed(), reason="engine cpp is not compiled"
+)
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = [patch for patch in TABLE if patch.piece.startswith("patches.beam_search.")]
 
@@ -105,7 +107,7 @@ def test_candidates_are_those_of_fairseq(searches, step, rows, size, monkeypatch
         assert torch.equal(ours, theirs)
     for theirs, ours in zip(*both(step, lprobs, scores, None, None, 1), strict=True):
         assert torch.equal(ours, theirs)
-    assert len(used) == (2 if step > 0 and recurrence.engine_name() == "cpp" else 0)
+    assert len(used) == (2 if step > 0 and recurrence.choose().name == "cpp" else 0)
 
 
 @pytest.mark.parametrize("why", ["float64", "strided", "engine", "gradient", "nothing"])

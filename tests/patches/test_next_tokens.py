@@ -18,7 +18,9 @@ from fairseq_casrnn.patches.table import TABLE
 from fairseq_casrnn.recurrence import products
 
 ROOT = Path(__file__).resolve().parents[2]
-compiled = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
+compiled = pytest.mark.skipif(
+    "cpp" not in recurrence.installed(), reason="engine cpp is not compiled"
+)
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_the_tables_are_those_of_fairseq(installed, case, variant):
     expected = first_steps(original, [model])
     assert not tables
     found = first_steps(EnsembleModel.forward_decoder, [model])
-    assert len(tables) == (2 if "cpp" in recurrence.ENGINES else 0)
+    assert len(tables) == (2 if "cpp" in recurrence.installed() else 0)
     assert_close(found, expected, SINGLE)
 
 
@@ -73,7 +75,7 @@ def test_the_tables_of_language_models(installed, cell):
     for way in (original, EnsembleModel.forward_decoder):
         ensemble, states = EnsembleModel([model]), [{}]
         results.append([way(ensemble, tokens[:, :length], [], states, 1.0) for length in (1, 2, 3)])
-    assert len(tables) == (3 if "cpp" in recurrence.ENGINES else 0)
+    assert len(tables) == (3 if "cpp" in recurrence.installed() else 0)
     for (theirs, no_attention), (ours, none) in zip(*results, strict=True):
         assert none is no_attention is None
         assert_close([ours], [theirs], SINGLE)

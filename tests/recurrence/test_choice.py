@@ -9,18 +9,19 @@ from helpers import ENGINES, B, H, T, rand
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import LSTM
+from fairseq_casrnn.recurrence.engine import logged
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_layer_runs_on_the_engine_it_is_given(engine, monkeypatch):
     used = []
-    for name, function in list(recurrence.ENGINES.items()):
+    for one in recurrence.ENGINES.values():
 
-        def spy(*args, name=name, function=function):
+        def spy(*args, name=one.name, function=one.run):
             used.append(name)
             return function(*args)
 
-        monkeypatch.setitem(recurrence.ENGINES, name, spy)
+        monkeypatch.setattr(one, "run", spy)
     x = rand(T, B, 2, dtype=torch.float32)
     LSTM(2, H, engine=engine)(x)
     monkeypatch.setenv("CASRNN_ENGINE", engine)
@@ -31,13 +32,13 @@ def test_the_layer_runs_on_the_engine_it_is_given(engine, monkeypatch):
 
 def test_default_engine(monkeypatch):
     monkeypatch.delenv("CASRNN_ENGINE", raising=False)
-    assert recurrence.engine_name() in ENGINES
-    assert recurrence.engine_name("auto") == recurrence.engine_name()
-    default = recurrence.engine_name()
+    assert recurrence.choose().name in ENGINES
+    assert recurrence.choose("auto").name == recurrence.choose().name
+    default = recurrence.choose().name
     monkeypatch.setenv("CASRNN_ENGINE", "auto")
-    assert recurrence.engine_name() == default
+    assert recurrence.choose().name == default
     monkeypatch.setenv("CASRNN_ENGINE", "reference")
-    assert recurrence.engine_name("eager") == "eager"  # what a layer asks for goes before
+    assert recurrence.choose("eager").name == "eager"  # what a layer asks for goes before
 
 
 def test_unknown_engine(monkeypatch):
@@ -51,7 +52,7 @@ def test_unknown_engine(monkeypatch):
 
 
 def test_the_engine_is_logged_once(caplog):
-    recurrence._announce.cache_clear()
+    logged.clear()
     with caplog.at_level(logging.INFO, logger="fairseq_casrnn"):
         layer = LSTM(2, H, num_layers=3, engine="reference")
         for _ in range(2):

@@ -24,7 +24,9 @@ from fairseq_casrnn.layers import CASLSTM
 from fairseq_casrnn.recurrence import InputProduct, cpp, eager
 from fairseq_casrnn.recurrence.ragged import PaddedLayout
 
-compiled = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled")
+compiled = pytest.mark.skipif(
+    "cpp" not in recurrence.installed(), reason="engine cpp is not compiled"
+)
 PRECISIONS = pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, DOUBLE), (torch.float32, SINGLE)], ids=["f64", "f32"]
 )
@@ -216,7 +218,7 @@ def test_shapes_that_do_not_fit_are_errors(which):
 
 
 @every_family
-@pytest.mark.parametrize("engine", recurrence.ENGINES)
+@pytest.mark.parametrize("engine", recurrence.installed())
 @pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
 def test_autocast_keeps_states_in_single_precision(case, engine, inside):
     cell, tensors = layer_of(case, 6, 3, 5, torch.float32)

@@ -12,7 +12,7 @@ from helpers import assert_close, every_family, flat, gradients, rand, weighted
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.recurrence import products
 
-pytestmark = pytest.mark.skipif("cpp" not in recurrence.ENGINES, reason="cpp is not compiled")
+pytestmark = pytest.mark.skipif("cpp" not in recurrence.installed(), reason="cpp is not compiled")
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # sums of some hundred terms of size 1 in single precision
 
 
@@ -174,7 +174,7 @@ def test_repeated_products(precision, rows, dtype):
     parts[1], parts[2] = rand(40, rows, dtype=dtype).t(), rand(2, rows // 2, 40, dtype=dtype)
     parts[3] = parts[3][: rows - 1]
     parts = [x.requires_grad_() for x in parts]
-    ours = steps(products.Repeated(weight, 3), parts)
+    ours = steps(products.SharedWeightLinear(weight, 3), parts)
     exact = [t.detach().double().requires_grad_() for t in (weight, *parts)]
     theirs = steps(lambda x: x @ exact[0].t(), exact[1:])
     assert [y.shape for y in ours] == [y.shape for y in theirs]
@@ -189,7 +189,7 @@ def test_repeated_products_differentiated_in_parts():
     """Nothing of one pass is left for the next: not what it left out, nor what it added up."""
     weight = rand(50, 40).float().requires_grad_()
     parts = [rand(80, 40, seed=n).float().requires_grad_() for n in range(3)]
-    ours = steps(products.Repeated(weight, 3), parts)
+    ours = steps(products.SharedWeightLinear(weight, 3), parts)
     theirs = steps(lambda x: x @ weight.t(), parts)
     for wanted in (parts[:1], [weight], [weight, *parts], [weight], parts[1:]):
         for last in (3, 2):  # outputs
@@ -206,7 +206,7 @@ def test_repeated_products_differentiated_in_parts():
 def test_repeated_products_beside_another_use_of_the_weight():
     weight = rand(50, 40).float().requires_grad_()
     x = rand(80, 40).float()
-    multiply = products.Repeated(weight, 3)
+    multiply = products.SharedWeightLinear(weight, 3)
     weighted([multiply(x), multiply(x[:9]), x[:5] @ weight.t()]).backward()
     exact = weight.detach().double().requires_grad_()
     weighted(
@@ -214,7 +214,7 @@ def test_repeated_products_beside_another_use_of_the_weight():
     ).backward()
     assert_close([weight.grad], [exact.grad.float()], CLOSE)
     before = weight.grad.clone()
-    weighted([products.Repeated(weight, 3)(x)]).backward()  # added to what is there
+    weighted([products.SharedWeightLinear(weight, 3)(x)]).backward()  # added to what is there
     assert (weight.grad - before).norm() > 1
 
 
@@ -222,7 +222,7 @@ def test_repeated_products_have_second_derivatives():
     x, weight = rand(3, 4).requires_grad_(), rand(5, 4).requires_grad_()
 
     def twice(x, weight):
-        multiply = products.Repeated(weight, 3)
+        multiply = products.SharedWeightLinear(weight, 3)
         return multiply(x.sin()) * multiply(x)
 
     assert torch.autograd.gradgradcheck(twice, (x, weight))
@@ -230,15 +230,15 @@ def test_repeated_products_have_second_derivatives():
 
 def test_repeated_products_with_a_fixed_weight():
     x, weight = rand(80, 40).float().requires_grad_(), rand(50, 40).float()
-    products.Repeated(weight, 3)(x).sum().backward()
+    products.SharedWeightLinear(weight, 3)(x).sum().backward()
     assert_close([x.grad], [weight.sum(0).expand(80, 40)], CLOSE)
     with torch.no_grad():
-        assert_close([products.Repeated(weight, 3)(x)], [x @ weight.t()], CLOSE)
+        assert_close([products.SharedWeightLinear(weight, 3)(x)], [x @ weight.t()], CLOSE)
 
 
 def test_repeated_products_notice_a_changed_weight():
     weight = rand(50, 40).float().requires_grad_()
-    y = products.Repeated(weight, 3)(rand(80, 40).float().requires_grad_())
+    y = products.SharedWeightLinear(weight, 3)(rand(80, 40).float().requires_grad_())
     with torch.no_grad():
         weight.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -250,7 +250,7 @@ def test_repeated_products_free_what_they_kept():
     gc.disable()
     try:
         weight = rand(50, 40).float().requires_grad_()
-        multiply = products.Repeated(weight, 3)
+        multiply = products.SharedWeightLinear(weight, 3)
         shared = weakref.ref(multiply._shared)
         y = multiply(multiply(rand(80, 40).float())[:, :40])
         assert shared() is not None
@@ -264,9 +264,11 @@ def test_repeated_products_free_what_they_kept():
 
 def test_repeated_products_elsewhere_are_torchs():
     x, weight = rand(80, 40).bfloat16(), rand(50, 40).bfloat16()
-    assert torch.equal(products.Repeated(weight, 3)(x), torch.nn.functional.linear(x, weight))
+    assert torch.equal(
+        products.SharedWeightLinear(weight, 3)(x), torch.nn.functional.linear(x, weight)
+    )
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert products.Repeated(weight.float(), 3)(x.float()).dtype == torch.bfloat16
+        assert products.SharedWeightLinear(weight.float(), 3)(x.float()).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("rows", [1, 63, 64, 601])

@@ -10,7 +10,7 @@ from fairseq_casrnn.layers import SecondOrderLSTM
 from fairseq_casrnn.recurrence import HardRouting, InputProduct, cpp
 
 pytestmark = pytest.mark.skipif(
-    "cpp" not in recurrence.ENGINES, reason="engine cpp is not compiled"
+    "cpp" not in recurrence.installed(), reason="engine cpp is not compiled"
 )
 
 
@@ -41,7 +41,7 @@ def test_chosen_cells_alone_are_the_mixture_with_weights_of_one(
 ):
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     cell, gx, *rest, choice = mixture(cells, dtype)
-    assert cpp.supports_routing(cell, gx, *rest)
+    assert cpp.why_not_routed(cell, gx, *rest) is None
     found = recurrence.run("cpp", cell, gx, *rest, mixture=choice, last=last)
     weights = choice.weights(dtype)
     expected = recurrence.run("reference", cell, gx, *rest, mixture=weights, last=last)

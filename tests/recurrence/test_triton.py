@@ -39,10 +39,12 @@ from .test_cpp import layer_of
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERPRETING = triton_loop.interpreting()
-installed = pytest.mark.skipif("triton" not in recurrence.ENGINES, reason="Triton is not installed")
+installed = pytest.mark.skipif(
+    "triton" not in recurrence.installed(), reason="Triton is not installed"
+)
 DEVICE = "cpu" if INTERPRETING else "cuda"
 runs = pytest.mark.skipif(
-    "triton" not in recurrence.ENGINES or not (INTERPRETING or torch.cuda.is_available()),
+    "triton" not in recurrence.installed() or not (INTERPRETING or torch.cuda.is_available()),
     reason="neither a GPU nor Triton's interpreter",
 )
 HALF = pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
@@ -63,7 +65,7 @@ def run(engine, cell, tensors, last=None, device=DEVICE):
 
 def test_the_matrix_in_the_interpreter():
     """The tests of all engines that launch few kernels, for this one, and those below."""
-    if INTERPRETING or "triton" not in recurrence.ENGINES or torch.cuda.is_available():
+    if INTERPRETING or "triton" not in recurrence.installed() or torch.cuda.is_available():
         pytest.skip("for where Triton is installed and there is no GPU")
     chosen = "agrees_with_reference or apart or (backward_twice and (stacked or cas))"
     layer = "(test_sentence_state and (1-1 or 2-0 or kept or recomputing or autocast or sign))"
@@ -305,7 +307,7 @@ def plan_of(blocks, size, batch, dtype=torch.float32, backwards=False):
 def on_an_h200(monkeypatch):
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
     monkeypatch.setattr(triton_plan, "interpreting", lambda: False)
-    monkeypatch.setattr(triton_plan, "meets", lambda _: True)
+    monkeypatch.setattr(triton_plan, "supports_grid_barrier", lambda _: True)
     monkeypatch.setattr(triton_plan, "chip", lambda _: triton_plan.H200)
 
 
@@ -371,16 +373,16 @@ def test_gpus_whose_programs_cannot_wait_for_each_other(monkeypatch):
     monkeypatch.setattr(torch.version, "hip", None)
     for capability in ((7, 5), (8, 0), (9, 0)):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
-        triton_plan.meets.cache_clear()
-        assert triton_plan.meets(gpu) == (capability[0] >= 8)
+        triton_plan.supports_grid_barrier.cache_clear()
+        assert triton_plan.supports_grid_barrier(gpu) == (capability[0] >= 8)
     monkeypatch.setattr(torch.version, "hip", "6.2")
-    triton_plan.meets.cache_clear()
-    assert not triton_plan.meets(gpu)
-    triton_plan.meets.cache_clear()
-    assert triton_plan.meets(torch.device("cpu"))
+    triton_plan.supports_grid_barrier.cache_clear()
+    assert not triton_plan.supports_grid_barrier(gpu)
+    triton_plan.supports_grid_barrier.cache_clear()
+    assert triton_plan.supports_grid_barrier(torch.device("cpu"))
     monkeypatch.setattr(triton_plan, "chip", lambda _: triton_plan.H200)
     for found in (True, False):
-        monkeypatch.setattr(triton_plan, "meets", lambda _, found=found: found)
+        monkeypatch.setattr(triton_plan, "supports_grid_barrier", lambda _, found=found: found)
         assert (plan_of(4, 256, 64) is not None) == found
 
 

@@ -16,7 +16,9 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import CASLSTM, LSTM
 from fairseq_casrnn.recurrence import triton_failures, triton_loop, triton_plan, triton_steps
 
-installed = pytest.mark.skipif("triton" not in recurrence.ENGINES, reason="Triton is not installed")
+installed = pytest.mark.skipif(
+    "triton" not in recurrence.installed(), reason="Triton is not installed"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -33,15 +35,15 @@ class Plus(type(LSTM(1, 1).cells[0])):
 
 def test_what_the_kernels_do_not_do_is_left_to_the_default(messages, monkeypatch):
     monkeypatch.setattr(triton_loop, "interpreting", lambda: False)
-    monkeypatch.setitem(recurrence.ENGINES, "triton", triton_loop.run)
+    monkeypatch.setattr(recurrence.ENGINES["triton"], "missing", None)
     x = rand(4, 2, 3, dtype=torch.float32)
     layer = CASLSTM(3, 5, engine="triton")
     for _ in range(2):
         output, _ = layer(x)
-    layer.engine = recurrence.DEFAULT
+    layer.engine = recurrence.default()
     assert torch.equal(output, layer(x)[0])
     reason = "it runs on CUDA tensors, these are on cpu"
-    said = f"engine 'triton' leaves this to '{recurrence.DEFAULT}': {reason}"
+    said = f"engine 'triton' leaves this to '{recurrence.default()}': {reason}"
     assert messages().count(said) == 1
 
 
@@ -74,17 +76,17 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    monkeypatch.setitem(recurrence.ENGINES, "triton", triton_loop.run)
+    monkeypatch.setattr(recurrence.ENGINES["triton"], "missing", None)
     monkeypatch.setattr(triton_failures, "trial", lambda index: None)
 
 
 def test_default_by_device(gpu, monkeypatch, messages):
-    assert recurrence.engine_name(None, "cuda") == recurrence.default("cuda") == "triton"
-    assert recurrence.engine_name("triton", "cuda") == "triton"
+    assert recurrence.choose(None, "cuda").name == recurrence.default("cuda") == "triton"
+    assert recurrence.choose("triton", "cuda").name == "triton"
     assert messages() == ["recurrence engine: triton"]
-    assert recurrence.engine_name(None, "cpu") == recurrence.DEFAULT != "triton"
+    assert recurrence.choose(None, "cpu").name == recurrence.default() != "triton"
     monkeypatch.setenv("CASRNN_ENGINE", "reference")
-    assert recurrence.engine_name(None, "cuda") == "reference"
+    assert recurrence.choose(None, "cuda").name == "reference"
 
 
 @pytest.mark.parametrize(
@@ -96,10 +98,10 @@ def test_default_by_device(gpu, monkeypatch, messages):
     ],
 )
 def test_cards(gpu, monkeypatch, messages, capability, hip, reason):
-    triton_plan.meets.cache_clear()
+    triton_plan.supports_grid_barrier.cache_clear()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(torch.version, "hip", hip)
-    names = [recurrence.engine_name(name, "cuda") for name in (None, "auto", "triton")]
+    names = [recurrence.choose(name, "cuda").name for name in (None, "auto", "triton")]
     assert names == 3 * ["eager" if reason else "triton"]
     said = f"engine 'triton' is not available, 'eager' runs instead: {reason}"
     assert messages() == [said if reason else "recurrence engine: triton"]
@@ -192,7 +194,7 @@ def test_where_triton_does_not_work_eager_runs(gpu, monkeypatch, messages, tmp_p
         circumstance(monkeypatch, tmp_path)
 
     monkeypatch.setattr(triton_failures, "trial", trial)
-    names = [recurrence.engine_name(name, "cuda") for name in (None, "triton", "auto")]
+    names = [recurrence.choose(name, "cuda").name for name in (None, "triton", "auto")]
     assert names == 3 * ["eager"]
     assert tried == [0]
     (said,) = messages()
@@ -215,10 +217,10 @@ def test_a_kernel_that_cannot_be_launched(monkeypatch, messages, tmp_path, circu
     x = rand(4, 2, 3, dtype=torch.float32)
     layer = CASLSTM(3, 5, engine="triton")
     output, _ = layer(x)
-    layer.engine = recurrence.DEFAULT
+    layer.engine = recurrence.default()
     assert torch.equal(output, layer(x)[0])
     assert triton_failures.why_not() is not None
-    assert recurrence.engine_name(None, "cuda") == "eager"
+    assert recurrence.choose(None, "cuda").name == "eager"
     assert sum("'eager' runs instead" in line for line in messages()) == 1
 
 
@@ -279,16 +281,16 @@ def test_the_trial(gpu, monkeypatch):
     tried = []
     monkeypatch.setattr(triton_failures, "trial", tried.append)
     with FakeTensorMode():
-        assert recurrence.engine_name(None, "cuda") == "triton"
-    torch.vmap(lambda x: recurrence.engine_name(None, "cuda") and x)(torch.zeros(2))
+        assert recurrence.choose(None, "cuda").name == "triton"
+    torch.vmap(lambda x: recurrence.choose(None, "cuda").name and x)(torch.zeros(2))
     with monkeypatch.context() as patch:
         patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-        assert recurrence.engine_name(None, "cuda") == "triton"
+        assert recurrence.choose(None, "cuda").name == "triton"
     assert tried == []
-    recurrence.engine_name(None, "cuda")
+    recurrence.choose(None, "cuda")
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     for _ in range(2):
-        recurrence.engine_name(None, "cuda")
+        recurrence.choose(None, "cuda")
     assert tried == [0, 1]  # each GPU once
 
     def full(index):
@@ -297,7 +299,7 @@ def test_the_trial(gpu, monkeypatch):
     monkeypatch.setattr(triton_failures, "trial", full)
     monkeypatch.setattr(triton_failures, "_found", {})
     with pytest.raises(torch.OutOfMemoryError):
-        recurrence.engine_name(None, "cuda")
+        recurrence.choose(None, "cuda")
 
 
 def test_kernels_are_launched_where_their_tensors_are(monkeypatch):
@@ -321,21 +323,24 @@ def test_kernels_are_launched_where_their_tensors_are(monkeypatch):
 
 def test_what_the_kernels_do_not_do_on_a_gpu_is_left_to_eager(monkeypatch):
     """Not to the default, which is the engine itself."""
-    assert triton_loop._other("cuda") == "eager"
-    assert triton_loop._other("cpu") == recurrence.DEFAULT
+    triton = recurrence.ENGINES["triton"]
+    assert triton.fallback("cuda") == "eager"
+    assert triton.fallback("cpu") == recurrence.default()
 
 
 def test_without_triton(messages, monkeypatch):
-    monkeypatch.delitem(recurrence.ENGINES, "triton", raising=False)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    reason = "Triton is not installed (pip install triton)"
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda name: None)
+        reason = triton_loop.missing()
+    assert reason == "Triton is not installed (pip install triton)"
+    monkeypatch.setattr(recurrence.ENGINES["triton"], "missing", reason)
     for _ in range(2):
-        recurrence.engine_name("auto", "cuda")
+        recurrence.choose("auto", "cuda")
     assert messages() == [f"engine 'triton' is not available, 'eager' runs instead: {reason}"]
     x = rand(2, 1, 2, dtype=torch.float32)
     for _ in range(2):
         output, _ = (layer := LSTM(2, 3, engine="triton"))(x)
-    other = recurrence.DEFAULT
+    other = recurrence.default()
     said = f"engine 'triton' is not available, '{other}' runs instead: {reason}"
     assert messages().count(said) == 1
     layer.engine = other

@@ -246,7 +246,6 @@ def test_a_refused_launch_becomes_a_launch_a_step(compiled_only, messages, monke
         return only_compile(self, *args, **kwargs)
 
     monkeypatch.setattr(importlib.import_module("triton").JITFunction, "run", run_or_refuse)
-    triton_steps.say.cache_clear()
     cell, tensors = layer_of(FAMILIES[0], 2, 3, 5, torch.float32)
     run("triton", cell, tensors, device="cpu")
     assert [k.name for k in compiled_only] == ["forward_step"] * 2 + ["backward_step"] * 2

@@ -7,6 +7,7 @@ import torch
 from helpers import FAMILIES, HALVES, assert_close, every_family, gradients, weighted
 from models.test_decoder_loop import in_single, make
 
+from fairseq_casrnn import recurrence
 from fairseq_casrnn.recurrence import (
     attention_triton,
     decoding,
@@ -174,17 +175,17 @@ def test_reasons_to_leave_it_to_eager(monkeypatch):
     monkeypatch.setattr(attention_triton, "interpreting", lambda: True)
     cas = next(case for case in FAMILIES if case.name == "cas_lstm")
     decode, _ = make(cas)
-    assert attention_triton.why_unsupported(decode) is None
+    assert attention_triton.why_not(decode) is None
     other, _ = make(next(case for case in FAMILIES if case.name == "dg_lstm"))
     mixed = replace(decode, layers=[*decode.layers[:2], other.layers[2]])
-    assert attention_triton.why_unsupported(mixed) == "the upper layers are of several kinds"
+    assert attention_triton.why_not(mixed) == "the upper layers are of several kinds"
     mixed = replace(decode, keys=decode.keys.float())
-    assert attention_triton.why_unsupported(mixed) == "the tensors are of several dtypes"
-    monkeypatch.setattr(attention_triton, "meets", lambda _: False)
-    assert "cannot wait for each other" in attention_triton.why_unsupported(decode)
-    monkeypatch.setattr(attention_triton, "meets", lambda _: True)
+    assert attention_triton.why_not(mixed) == "the tensors are of several dtypes"
+    monkeypatch.setattr(attention_triton, "supports_grid_barrier", lambda _: False)
+    assert "cannot wait for each other" in attention_triton.why_not(decode)
+    monkeypatch.setattr(attention_triton, "supports_grid_barrier", lambda _: True)
     monkeypatch.setattr(attention_triton, "chip", lambda _: (0, 0))
-    assert "has no room" in attention_triton.why_unsupported(decode)
+    assert "has no room" in attention_triton.why_not(decode)
 
 
 def test_a_refused_launch_is_left_to_eager(messages, monkeypatch):
@@ -194,11 +195,12 @@ def test_a_refused_launch_is_left_to_eager(messages, monkeypatch):
     def refuse(_):
         raise RefusedError("too many blocks in cooperative launch")
 
-    monkeypatch.setattr(decoding, "engine_name", lambda *_: "triton")
-    monkeypatch.setattr(attention_triton, "why_unsupported", lambda _: None)
+    monkeypatch.setattr(recurrence.ENGINES["triton"], "missing", None)
+    monkeypatch.setattr(attention_triton, "why_not", lambda _: None)
     monkeypatch.setattr(attention_triton, "run", refuse)
     assert_close(decoding.run("triton", decode), run_reference(decode))
-    assert any("leaves this to 'eager'" in m and "too many blocks" in m for m in messages())
+    said = f"leaves this to '{recurrence.default()}'"
+    assert any(said in m and "too many blocks" in m for m in messages())
 
 
 @pytest.mark.parametrize("size", [1, 33, 256, 300, 650, 1024, 2048])

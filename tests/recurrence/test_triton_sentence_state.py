@@ -132,7 +132,7 @@ def test_an_empty_batch():
 def test_on_the_cpu_the_default_steps_in(messages):
     pytest.importorskip("triton")
     layer, x = SentenceStateLSTM(2, 3, 2, engine="triton"), torch.randn(4, 1, 2)
-    ours, other = layer(x), recurrence.DEFAULT
+    ours, other = layer(x), recurrence.default()
     layer.engine = other
     assert_close(ours, layer(x), {"rtol": 0, "atol": 0})
     said = f"engine 'triton' leaves this to '{other}': it runs on CUDA tensors, these are on cpu"

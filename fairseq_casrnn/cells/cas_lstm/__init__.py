@@ -106,7 +106,9 @@ class CASCell(Cell):
     def kernel_rows(self, params, like, size):
         if self.trainable:
             return torch.stack(self.weights(params))
-        return constant_rows(*self.weights(params), size, like.dtype, like.device)
+        # What is made while torch.export looks on stands for a computation: not to be kept.
+        make = constant_rows.__wrapped__ if torch.compiler.is_compiling() else constant_rows
+        return make(*self.weights(params), size, like.dtype, like.device)
 
     def kernel_param_grads(self, d_rows, rows, params):
         if not self.trainable:
