@@ -7,6 +7,7 @@ import torch
 from helpers import ENGINES, B, H, T, rand
 
 from fairseq_casrnn import recurrence
+from fairseq_casrnn.cells.base import Cell
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import LSTM
 from fairseq_casrnn.recurrence.engine import logged
@@ -59,3 +60,39 @@ def test_the_engine_is_logged_once(caplog):
             layer(rand(T, B, 2, dtype=torch.float32))
     lines = [r.getMessage() for r in caplog.records if "engine" in r.getMessage()]
     assert lines == ["recurrence engine: reference"]
+
+
+class StepOnly(Cell):
+    """An LSTM without forget gate, and without a backward of its own."""
+
+    ih_blocks = hh_blocks = 3
+
+    def step(self, gx, gh, h, c, *, lower_c=None, mixture=None, params=()):
+        i, g, o = (gx + gh).chunk(3, -1)
+        c = c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+
+def test_what_an_engine_cannot_do_goes_on_until_one_can(messages):
+    gx, weight, zero = rand(T, B, 3 * H), rand(3 * H, H), rand(B, H)
+    found = {
+        name: recurrence.run(name, StepOnly(), gx.clone(), weight, zero, zero)[0]
+        for name in recurrence.installed()
+    }
+    assert all(torch.equal(hs, found["reference"]) for hs in found.values())
+    said = [m.partition(": ") for m in messages() if "leaves this" in m]
+    assert {first for first, _, _ in said} == {
+        f"engine '{name}' leaves this to 'reference'" for name in found if name != "reference"
+    }
+    assert all("StepOnly" in reason or "CUDA" in reason for _, _, reason in said)
+
+
+def test_empty_batches_and_dtypes_without_a_kernel(messages):
+    """Each goes to the next engine that has an answer, which is not always the reference."""
+    if recurrence.default() == "cpp":
+        LSTM(2, H, engine="cpp").bfloat16()(rand(T, B, 2, dtype=torch.bfloat16))
+        LSTM(2, H, engine="cpp")(rand(T, 0, 2, dtype=torch.float32))
+        assert (
+            "engine 'cpp' leaves this to 'eager': it does not run in torch.bfloat16" in messages()
+        )
+        assert any("engine 'cpp' leaves this to 'reference'" in m for m in messages())
