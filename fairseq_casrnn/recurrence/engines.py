@@ -28,11 +28,9 @@ class Reference(Engine):
     name = "reference"
 
     def run(self, *args):
-        """See the base."""
         return reference.run(*args)
 
     def decode(self, d):
-        """See the base."""
         from .attention import run_reference
 
         return run_reference(d)
@@ -53,7 +51,6 @@ class Eager(Engine):
         return None if readable(*tensors) else UNREADABLE
 
     def run(self, *args):
-        """See the base."""
         return eager.run(*args)
 
     def supports_decode(self, d):
@@ -68,19 +65,18 @@ class Eager(Engine):
         return None if all_readable(d) else UNREADABLE
 
     def decode(self, d):
-        """In half precision the loop runs in single."""
-        from .attention_loop import run
-        from .decoding import all_in_dtype
+        """In half precision the loop runs in single, on the engine that then supports it."""
+        from . import attention_loop, decoding
 
         dtype = d.layers[0].weight_hh.dtype
         wide = accumulation_dtype(dtype)
         if wide == dtype:
-            return run(d, self.loops(d))
-        out, alpha = self.decode(all_in_dtype(d, wide))
+            return attention_loop.run(d, self.loops())
+        out, alpha = decoding.run(self.name, decoding.all_in_dtype(d, wide))
         return out.to(dtype), alpha.to(dtype)
 
-    def loops(self, d):
-        """The pair of loops for ``d``."""
+    def loops(self):
+        """The decoder's forward and backward loop."""
         from .attention_eager import EAGER
 
         return EAGER
@@ -96,11 +92,9 @@ class Cpp(Eager):
         _, self.missing = cpp.extension()
 
     def available(self, device):
-        """See the base."""
         return self.missing
 
     def fallback(self, device):
-        """See the base."""
         return "eager"
 
     def supports(self, cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
@@ -111,28 +105,32 @@ class Cpp(Eager):
         return cpp.why_not(cell, *tensors)
 
     def run(self, *args):
-        """See the base."""
         return cpp.run(*args)
 
     def supports_routing(self, cell, gx, weight_hh, h0, c0, routing):
-        """See the base."""
         tensors = (*tensors_of(gx), weight_hh, h0, c0, routing.cells)
         if not (readable(*tensors) or is_traced(*tensors)):
             return UNREADABLE
         return cpp.why_not_routed(cell, gx, weight_hh, h0, c0)
 
     def run_routed(self, *args):
-        """See the base."""
         return cpp.run_routed(*args)
 
-    def loops(self, d):
-        """The compiled ones where they support ``d``."""
+    def supports_decode(self, d):
+        """In half precision always, for it is asked again in single."""
         from . import attention_cpp
 
-        return attention_cpp.COMPILED if attention_cpp.why_not(d) is None else super().loops(d)
+        reason, dtype = super().supports_decode(d), d.layers[0].weight_hh.dtype
+        if reason is not None or accumulation_dtype(dtype) != dtype:
+            return reason
+        return attention_cpp.why_not(d)
+
+    def loops(self):
+        from .attention_cpp import COMPILED
+
+        return COMPILED
 
     def decode_steps(self, d, source, input_feed):
-        """See the base."""
         from . import attention_cpp
 
         if d.temperature is not None or attention_cpp.why_not(d) is not None:
@@ -140,7 +138,6 @@ class Cpp(Eager):
         return attention_cpp.Steps(d, source, input_feed)
 
     def supports_sentence_state(self, x, lengths, params):
-        """See the base."""
         if not readable(x, lengths, *params):
             return UNREADABLE
         if x.device.type != "cpu" or autocast("cpu"):
@@ -156,26 +153,22 @@ class Cpp(Eager):
         return PackedWordOps(x, lengths)
 
     def supports_products(self, *tensors):
-        """See the base."""
         first = tensors[0]
         if first.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return "it runs on the CPU, without autocast"
         return None if readable(*tensors) else UNREADABLE
 
     def supports_loss(self, weight):
-        """See the base."""
         if weight.dtype not in cpp.DTYPES:
             return f"it does not run in {weight.dtype}"
         return self.supports_products(weight)
 
     def cross_entropy(self, *args):
-        """See the base."""
         from .cross_entropy import run_compiled
 
         return run_compiled(*args)
 
     def supports_best_sums(self, lprobs, scores):
-        """See the base."""
         if not readable(lprobs, scores) or wants_gradient(lprobs, scores):
             return UNREADABLE
         if not lprobs.is_contiguous() or {lprobs.device.type, scores.device.type} != {"cpu"}:
@@ -203,17 +196,14 @@ class Triton(Engine):
         self.missing = triton_loop.missing()
 
     def available(self, device):
-        """See the base."""
         if self.missing is not None:
             return self.missing
         return triton_failures.why_not() if device == "cuda" else None
 
     def fallback(self, device):
-        """See the base."""
         return "eager" if device == "cuda" else default(device)
 
     def supports(self, cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
-        """See the base."""
         inputs = tensors_of(gx)
         states = (inputs[0], h0, c0, lower_c, mixture)
         if not readable(*inputs, weight_hh, *states, *params):
@@ -223,7 +213,7 @@ class Triton(Engine):
         return triton_loop.why_not(cell, (weight_hh, *inputs[1:], *params), states)
 
     def run(self, cell, gx, weight_hh, *rest):
-        """See the base; on the fallback where Triton can neither compile nor launch."""
+        """On the fallback where Triton can neither compile nor launch."""
 
         def otherwise():
             device = weight_hh.device.type
@@ -235,7 +225,6 @@ class Triton(Engine):
         )
 
     def supports_decode(self, d):
-        """See the base."""
         from . import attention_triton
         from .decoding import all_readable
 
@@ -246,7 +235,7 @@ class Triton(Engine):
         return attention_triton.why_not(d)
 
     def decode(self, d):
-        """See the base; on the fallback where the GPU refuses the kernel."""
+        """On the fallback where the GPU refuses the kernel."""
         from . import attention_triton, decoding
 
         device = d.h0.device.type
@@ -261,7 +250,6 @@ class Triton(Engine):
             return otherwise()
 
     def decode_steps(self, d, source, input_feed):
-        """See the base."""
         from . import attention_triton, triton_decoder_steps
 
         if attention_triton.why_not(d) is not None:
@@ -269,7 +257,6 @@ class Triton(Engine):
         return triton_decoder_steps.Steps(d, source, input_feed)
 
     def supports_sentence_state(self, x, lengths, params):
-        """See the base."""
         if not readable(x, lengths, *params):
             return UNREADABLE
         if x.size(1) == 0:
@@ -278,13 +265,11 @@ class Triton(Engine):
         return triton_loop.why_not_on(params if autocast(x.device.type) else (x, *params))
 
     def sentence_state(self, *args):
-        """See the base."""
         from .sentence_state_loop import run
 
         return run(*args)
 
     def supports_loss(self, weight):
-        """See the base."""
         if weight.device.type != "cuda" and not interpreting():
             return "it runs on CUDA tensors"
         if weight.dtype not in (torch.float32, torch.float16, torch.bfloat16):
@@ -292,7 +277,6 @@ class Triton(Engine):
         return None if readable(weight) else UNREADABLE
 
     def cross_entropy(self, *args):
-        """See the base."""
         from .triton_cross_entropy import cross_entropy  # needs Triton
 
         return cross_entropy(*args)

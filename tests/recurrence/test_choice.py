@@ -1,15 +1,20 @@
 """Which engine runs: the layer's, the environment's or the default; and that it is said once."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
-from helpers import ENGINES, B, H, T, rand
+from helpers import ENGINES, FAMILIES, B, H, T, assert_close, rand
+from models.test_decoder_loop import make
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.cells.base import Cell
+from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import LSTM
+from fairseq_casrnn.recurrence import decoding
+from fairseq_casrnn.recurrence.attention import run_reference
 from fairseq_casrnn.recurrence.engine import logged
 
 
@@ -96,3 +101,16 @@ def test_empty_batches_and_dtypes_without_a_kernel(messages):
             "engine 'cpp' leaves this to 'eager': it does not run in torch.bfloat16" in messages()
         )
         assert any("engine 'cpp' leaves this to 'reference'" in m for m in messages())
+
+
+class Other(LSTMCell):
+    """For all that a kernel knows, another cell."""
+
+
+def test_decoders_say_it_too(messages):
+    decode, _ = make(FAMILIES[0])
+    decode = replace(decode, layers=[replace(layer, cell=Other()) for layer in decode.layers])
+    assert_close(decoding.run("cpp", decode), run_reference(decode))
+    if "cpp" in recurrence.installed():
+        said = "engine 'cpp' leaves this to 'eager': it has no kernel for Other"
+        assert messages().count(said) == 1
