@@ -1,14 +1,16 @@
 # Everything here sets itself up: it needs Python >= 3.11, a C++ compiler and make.
 #
-#   make demo    train a small German-English translator and try it (3 minutes after installing)
-#   make test    run the test suite
-#   make fuzz    2,000 damaged files a reader, 2,000 settings an engine, 20 kills a role, at random:
-#                5 minutes (FUZZ=N: N, N and N/100)
-#   make lint    check style
-#   make bench   measure speed and memory on the CPU, beside fairseq's own lstm and torch.nn.LSTM,
-#                into benchmarks/results/; on an idle machine, 45 minutes (QUICK=1: 15)
-#   make gpu     check every kernel of the GPU against float64, then measure speed beside cuDNN and
-#                fairseq's lstm, into benchmarks/results/; 5 minutes (SECTIONS=check,layers: these)
+#   make demo       train a small German-English translator and try it (3 minutes after installing)
+#   make test       run the tests but for those that take long
+#   make test-full  run those that make test leaves out; make test-all runs both
+#   make mutants    plant bugs one by one: the tests of make test must notice each; 15 minutes
+#   make fuzz       2,000 damaged files a reader, 2,000 settings an engine, 20 kills a role, at
+#                   random: 5 minutes (FUZZ=N: N, N and N/100)
+#   make lint       check style
+#   make bench      measure speed and memory on the CPU, beside fairseq's own lstm and torch.nn.LSTM,
+#                   into benchmarks/results/; on an idle machine, 45 minutes (QUICK=1: 15)
+#   make gpu        check every kernel of the GPU against float64, then measure speed beside cuDNN and
+#                   fairseq's lstm, into benchmarks/results/; 5 minutes (SECTIONS=check,layers: these)
 #
 # Variables:
 #   DATA         data-bin of a translation recipe for make bench and make gpu; random sentences without
@@ -29,7 +31,7 @@ BUILD_TOOLS := numpy cython setuptools setuptools_scm wheel
 STAMP := $(VENV)/.installed
 TRITON := $(VENV)/.installed-triton
 
-.PHONY: demo test fuzz lint bench gpu install clean
+.PHONY: demo test test-full test-all mutants fuzz lint bench gpu install clean
 
 demo: $(STAMP)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/quickstart/run.sh
@@ -37,8 +39,16 @@ demo: $(STAMP)
 test: $(TRITON)
 	$(VENV)/bin/python -m pytest
 
+test-full: $(TRITON)
+	$(VENV)/bin/python -m pytest -m full
+
+test-all: test test-full
+
+mutants: $(TRITON)
+	$(VENV)/bin/python tests/mutants/run.py
+
 fuzz: $(STAMP)
-	CASRNN_FUZZ=$(or $(FUZZ),2000) $(VENV)/bin/python -m pytest --dist load -q tests/fuzz
+	CASRNN_FUZZ=$(or $(FUZZ),2000) $(VENV)/bin/python -m pytest --dist load -m "" -q tests/fuzz
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .

@@ -10,6 +10,7 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 
 import pytest
 import torch
+from tiers import pytest_collection_modifyitems  # noqa: F401 - a hook of pytest
 from warm_python import WarmPython
 
 import fairseq_casrnn

@@ -26,6 +26,8 @@ from helpers import (
 )
 from torch.utils.checkpoint import checkpoint
 
+pytestmark = pytest.mark.sampled(1)
+
 
 def setup(case, engine, **kwargs):
     """A layer, its arguments, and the leaves whose gradients are looked at."""

@@ -20,6 +20,8 @@ from helpers import (
 )
 from torch import nn
 
+pytestmark = pytest.mark.sampled(1)
+
 
 def seeded(layer, *arguments, seed=0):
     torch.manual_seed(seed)

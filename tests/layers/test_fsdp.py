@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import sys, warnings
 import torch
@@ -31,6 +33,7 @@ for make in (lambda: CASLSTM(8, 8, 2), lambda: SentenceStateLSTM(8, 8, 3)):
 """
 
 
+@pytest.mark.full
 def test_fully_shard(tmp_path):
     command = [sys.executable, "-c", SCRIPT, tmp_path / "store"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

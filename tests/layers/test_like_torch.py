@@ -38,6 +38,8 @@ from fairseq_casrnn.layers import (
     ShortcutStackedLSTM,
 )
 
+pytestmark = pytest.mark.sampled(1)
+
 OTHERS = {
     "shortcut": lambda **options: ShortcutStackedLSTM(I, (H, H), **options),
     "sentence state": lambda **options: SentenceStateLSTM(I, H, 3, **options),

@@ -26,6 +26,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
 from fairseq_casrnn.layers.sequences import reversal
 from fairseq_casrnn.recurrence.ragged import padding_mask
 
+pytestmark = pytest.mark.sampled(1)
+
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 some_lengths = st.lists(st.integers(1, 7), min_size=1, max_size=6)
 few = settings(max_examples=6, deadline=None, derandomize=True)

@@ -23,6 +23,8 @@ from helpers import (
 )
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+pytestmark = pytest.mark.sampled(1)
+
 HALF = {"rtol": 0.05, "atol": 0.05}
 
 

@@ -29,6 +29,8 @@ from fairseq_casrnn.layers.dropout import dropout
 from fairseq_casrnn.recurrence.memory import readable
 from fairseq_casrnn.recurrence.products import SharedWeightLinear, linear
 
+pytestmark = pytest.mark.sampled(1)
+
 OTHERS = {
     "shortcut": lambda engine: ShortcutStackedLSTM(I, (H, H), engine=engine, dtype=torch.float64),
     "sentence state": lambda engine: SentenceStateLSTM(I, H, 3, engine=engine, dtype=torch.float64),

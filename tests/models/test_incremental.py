@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from .common import EOS, TARGET, random_model, source
 
+pytestmark = pytest.mark.sampled(1)
+
 SENTENCES = 3
 
 

@@ -9,6 +9,8 @@ from torch._subclasses import FakeTensorMode
 
 from . import common
 
+pytestmark = pytest.mark.sampled(1)
+
 LONGER = (6, 2, 4)
 
 

@@ -33,6 +33,8 @@ from .common import (
     target,
 )
 
+pytestmark = pytest.mark.sampled
+
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 every_other = pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
 
@@ -61,6 +63,7 @@ def test_shapes_distribution_and_gradients(case, variant):
             assert grad.abs().max() > 1e-9, name
 
 
+@pytest.mark.sampled(1)
 @every_case
 @every_other
 @pytest.mark.parametrize("variant", ["sizes", "plain", "no-input-feed"])

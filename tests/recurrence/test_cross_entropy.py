@@ -102,6 +102,7 @@ def assert_near(inputs, target, limit):
 SIZES = [(700, 130, 33), (1700, 4099, 33), (600, 5000, 1300)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_many_rows(precision, size, threads):

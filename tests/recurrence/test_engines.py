@@ -25,6 +25,8 @@ from helpers import (
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 
+pytestmark = pytest.mark.sampled
+
 LAST = torch.tensor(LENGTHS) - 1
 every_cell = pytest.mark.parametrize(
     ("case", "k"),

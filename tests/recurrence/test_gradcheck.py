@@ -1,8 +1,11 @@
 """Finite differences against every cell's gradients on every engine, in double precision."""
 
+import pytest
 import torch
 from helpers import as_tuple, every_case, every_engine, every_way, flat, rand, rand_state
 from torch.autograd import gradcheck
+
+pytestmark = pytest.mark.sampled(1)
 
 
 def check(layer, steps, batch, lengths, fast):

@@ -271,6 +271,7 @@ def test_repeated_products_elsewhere_are_torchs():
         assert products.SharedWeightLinear(weight.float(), 3)(x.float()).dtype == torch.bfloat16
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rows", [1, 63, 64, 601])
 @pytest.mark.parametrize(("inner", "words"), [(40, 5), (33, 1000), (1300, 70), (7, 40_000)])
 @pytest.mark.parametrize("with_bias", [False, True], ids=["", "bias"])

@@ -63,21 +63,41 @@ def run(engine, cell, tensors, last=None, device=DEVICE):
     return [t.cpu() for t in result], [t.cpu() for t in grads]
 
 
-def test_the_matrix_in_the_interpreter():
-    """The tests of all engines that launch few kernels, for this one, and those below."""
+# What is interpreted, for pytest's -k: those tests of all engines that launch few kernels, and the
+# tests of this engine alone. PART is what `make test` runs of it: each kernel at least once.
+ENGINES = "agrees_with_reference or apart or (backward_twice and (stacked or cas))"
+LAYER = "test_sentence_state and (1-1 or 2-0 or kept or recomputing or autocast or sign)"
+DECODER = "test_decoder_loop and (True-2 or (compiled_steps and 5))"
+MATRIX = f"test_triton or (triton and ({ENGINES} or ({LAYER}) or ({DECODER})))"
+CELLS = "gru or cas_lstm or second_order"
+SLOW = "more_tiles or wait_for or half_precision or trains_as or saturated or without_input_feeding"
+PART = (
+    f"(test_triton and (not ({SLOW}) or (cas_lstm and not ([f16 or chip or programs_wait))))"
+    " or (test_engines and triton and agrees_with_reference and lengths)"
+    f" or (triton and compiled_steps and 5 and ({CELLS}))"
+    " or (test_decoder_loop and triton and True-2 and (gru or trainable or temperature))"
+    " or (test_sentence_state and triton and equals_the_reference and (1-1 or 2-0))"
+)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "least"),
+    [
+        pytest.param(PART, 60, id="part"),
+        pytest.param(f"({MATRIX}) and not ({PART})", 150, id="rest", marks=pytest.mark.full),
+    ],
+)
+def test_in_the_interpreter(chosen, least):
+    """In a process of its own, for the interpreter is chosen when Triton is imported."""
     if INTERPRETING or "triton" not in recurrence.installed() or torch.cuda.is_available():
         pytest.skip("for where Triton is installed and there is no GPU")
-    chosen = "agrees_with_reference or apart or (backward_twice and (stacked or cas))"
-    layer = "(test_sentence_state and (1-1 or 2-0 or kept or recomputing or autocast or sign))"
-    decoder = "(test_decoder_loop and triton and (True-2 or (compiled_steps and 5)))"
-    chosen = f"test_triton or (triton and ({chosen} or {layer})) or {decoder}"
     names = ["engines", "triton", "triton_cross_entropy", "triton_sentence_state"]
     names += ["triton_decoder", "triton_beam"]
     files = [f"tests/recurrence/test_{name}.py" for name in names]
     files += ["tests/layers/test_sentence_state.py", "tests/models/test_decoder_loop.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
     done = subprocess.run(
-        [*command, "-k", chosen],
+        [*command, "-m", "", "-k", chosen],
         cwd=ROOT,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
@@ -85,7 +105,7 @@ def test_the_matrix_in_the_interpreter():
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 150
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > least
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

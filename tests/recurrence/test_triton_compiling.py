@@ -266,6 +266,7 @@ def spilled_bytes(kernel, folder):
     return int(re.search(r"STACK:(\d+)", usage.stdout)[1])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("sizes", "dtype"),
     [

@@ -1,0 +1,30 @@
+"""The table of mutants fits the code and the tests."""
+
+import ast
+import shlex
+
+import pytest
+
+from .run import ROOT, Mutant, read
+
+
+@pytest.mark.parametrize("mutant", read(), ids=lambda mutant: mutant.breaks)
+def test_a_mutant_changes_one_place(mutant):
+    ast.parse(mutant.apply(ROOT))
+    assert mutant.old != mutant.new
+    files = [word for word in shlex.split(mutant.tests) if "/" in word]
+    assert files
+    assert all((ROOT / file).exists() for file in files)
+
+
+def test_every_folder_has_mutants():
+    package = ROOT / "fairseq_casrnn"
+    folders = {path.parent.name for path in package.glob("*/__init__.py")}
+    assert folders <= {mutant.file.partition("/")[0] for mutant in read()}
+
+
+def test_text_that_is_gone_or_not_unique_is_told():
+    for old in ("no such text", "import"):
+        mutant = Mutant("", "cells/base.py", old, "", "")
+        with pytest.raises(ValueError, match=r"cells/base.py has .* not once"):
+            mutant.apply(ROOT)

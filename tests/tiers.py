@@ -1,0 +1,63 @@
+"""What ``make test`` leaves to ``make test-full``: tests with the mark ``full``.
+
+A test is marked ``full`` by hand where it is slow and something faster fails first when its fact
+breaks. A matrix is marked ``sampled`` instead: ``make test`` then runs a part of its parameter sets
+that has every pair of values of two axes, and the rest is ``full``. ``sampled(1)`` is content with
+every value. An axis is one ``parametrize``, or a fixture with ``params``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from itertools import combinations
+
+import pytest
+
+PAIRS = 2
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
+def pytest_collection_modifyitems(items):
+    matrices = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled") and hasattr(item, "callspec"):
+            matrices[item.nodeid.partition("[")[0]].append(item)
+    for matrix in matrices.values():
+        mark = matrix[0].get_closest_marker("sampled")
+        kept = cover(list(map(point, matrix)), *mark.args, **mark.kwargs)
+        for number, item in enumerate(matrix):
+            if number not in kept:
+                item.add_marker("full")
+
+
+def point(item) -> dict[str, tuple]:
+    """The place of a test in its matrix: names of an axis, and which of its values."""
+    axes = {}
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0]
+        names = names.split(",") if isinstance(names, str) else names
+        axes |= {name.strip(): ",".join(names) for name in names}
+    found = defaultdict(tuple)
+    for name, value in item.callspec.params.items():
+        found[axes.get(name, name)] += (id(value),)  # of one list, whose values may not be hashable
+    return dict(found)
+
+
+def cover(rows: Sequence[dict[str, Hashable]], strength: int = PAIRS) -> set[int]:
+    """Numbers of few ``rows``, always the same, with all combinations of ``strength`` values.
+
+    Greedy: next comes the row with the most combinations that no earlier one has; of equals, that
+    whose values have been taken least.
+    """
+    wanted = [set(combinations(sorted(row.items()), min(strength, len(row)))) for row in rows]
+    missing, used, kept = set().union(*wanted), Counter(), set()
+    while missing:
+        best = max(
+            range(len(rows)),
+            key=lambda n: (len(wanted[n] & missing), -sum(used[v] for v in rows[n].items())),
+        )
+        kept.add(best)
+        missing -= wanted[best]
+        used.update(rows[best].items())
+    return kept
