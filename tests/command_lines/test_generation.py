@@ -12,7 +12,7 @@ from fairseq_casrnn.cli import main
 from fairseq_casrnn.patches import install
 from fairseq_casrnn.patches.table import TABLE
 
-from .programs import CELLS, USER_DIR, checkpoint, fairseq, generate, run, train
+from .programs import USER_DIR, checkpoint, every_cell, fairseq, generate, run, train
 
 COUNT = 9  # sentences of the test set
 LN2 = math.log(2)
@@ -69,7 +69,7 @@ def assert_scores_are_the_models(done, model, kind="H"):
         assert float(score) == pytest.approx(sum(expected) / len(expected), abs=1e-3)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@every_cell
 def test_beam_search(data, last, cell):
     done = generate(data, last(cell), "--beam", "10")
     assert [number for number, *_ in done.lines("H")] == list(range(COUNT))
@@ -88,7 +88,7 @@ def test_shards(data, last):
     assert sorted(line for part in parts for line in part) == sorted(whole)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@every_cell
 def test_beam_of_one_is_greedy(data, last, cell):
     model, done = Model(last(cell)), generate(data, last(cell), "--beam", "1", "--max-len-b", "9")
     never = [model.target.pad()]
@@ -105,7 +105,7 @@ def test_beam_of_one_is_greedy(data, last, cell):
         assert model.words(text) == words
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@every_cell
 def test_score_reference(data, last, cell):
     done = generate(data, last(cell), "--score-reference")
     assert [line[-1] for line in done.lines("T")] == [line[-1] for line in done.lines("H")]
@@ -158,6 +158,7 @@ def test_prefix(data, last):
     assert_scores_are_the_models(done, Model(last("dg_lstm")))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("batch", ["1", "8"])
 def test_no_repeated_ngrams(data, last, size, batch):
@@ -238,6 +239,7 @@ def with_attended_words(model, source: str, text: str, entries: dict) -> str:
     return " ".join(words)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("program", ["generate", "interactive"])
 @pytest.mark.parametrize("entries", [{}, {"Zürich": "ZÜRICH", "bo": "BO!"}], ids=["copy", "file"])
 def test_unknown_words_replaced(data, raw, last, program, entries):
@@ -290,7 +292,7 @@ def test_score(data, last, tmp_path):
     assert "BLEU4 = 100.00" in perfect
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@every_cell
 def test_averaged_checkpoints(data, trained, tmp_path, cell):
     output = tmp_path / "average.pt"
     argv = ["--run", str(trained(cell)), "--which", "last:2", "--output", str(output)]

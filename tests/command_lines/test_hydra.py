@@ -33,6 +33,7 @@ def test_an_architecture_is_no_model(data, tmp_path):
     assert not list(tmp_path.glob("checkpoints/*.pt"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("content", "message"),
     [

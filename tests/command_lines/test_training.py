@@ -20,10 +20,10 @@ from fairseq_cli import train as fairseq_train
 from omegaconf import OmegaConf
 from tensorboardX.proto import event_pb2
 
+from fairseq_casrnn.cells import FAMILIES
 from fairseq_casrnn.patches.safe_loading import allow_checkpoint_globals
 
 from .programs import (
-    CELLS,
     TRAIN,
     USER_DIR,
     assert_same_training,
@@ -37,7 +37,7 @@ from .programs import (
 VALIDATE = ["--task", "translation", "--cpu", "--max-tokens", "60", "--log-format", "json"]
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", FAMILIES)
 def test_every_cell_trains(trained, data, cell):
     """Better on the validation set than a model that knows only the frequencies of the words."""
     done = fairseq("validate", data, *VALIDATE, "--path", trained(cell) / "checkpoint_last.pt")
@@ -116,7 +116,9 @@ def test_guided_alignment(corpus, tmp_path, fed):
     assert losses[-1] < 0.9 * losses[0]
 
 
-@pytest.mark.parametrize("more", [[], ["--report-accuracy"]], ids=["", "accuracy"])
+@pytest.mark.parametrize(
+    "more", [[], pytest.param(["--report-accuracy"], marks=pytest.mark.full)], ids=["", "accuracy"]
+)
 def test_fused_criterion_trains_as_fairseqs(data, tmp_path, more):
     losses = []
     for name in ("label_smoothed_cross_entropy", "fused_label_smoothed_cross_entropy"):
@@ -183,10 +185,10 @@ class Interrupted(BaseException):
 @pytest.mark.parametrize(
     ("arch", "more"),
     [
-        ("lstm", ()),
+        pytest.param("lstm", (), marks=pytest.mark.full),
         ("cas_lstm_tiny", ()),
-        ("cas_lstm_tiny", ("--optimizer", "torch_adam")),
-        ("second_order_lstm_tiny", ()),
+        pytest.param("cas_lstm_tiny", ("--optimizer", "torch_adam"), marks=pytest.mark.full),
+        pytest.param("second_order_lstm_tiny", (), marks=pytest.mark.full),
         ("second_order_lstm_tiny", ("--max-update", "20")),  # anneals from update to update
     ],
 )
@@ -276,6 +278,7 @@ def test_resuming_between_epochs_keeps_the_step_of_the_rate(data, tmp_path):
     assert rate == pytest.approx(0.01 * 0.1**2)  # after two and three epochs, and next after four
 
 
+@pytest.mark.full
 def test_the_count_is_kept_under_python_m_too(data, tmp_path):
     """As the recipes start fairseq, whose functions are those of __main__ then."""
     options = [*TRAIN, "--lr", "1e-12", "--patience", "2", "--best-checkpoint-metric", "ppl"]
@@ -363,6 +366,7 @@ def parallel_processes(data, folder, options):
         assert process.wait() == 0, log.read_text()
 
 
+@pytest.mark.full
 def test_two_processes_equal_two_batches_an_update(data, trained, tmp_path):
     """Without what makes much of rounding: Adam of a gradient, a low temperature of a score."""
     start = trained("second_order_lstm") / "checkpoint_last.pt"

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import assert_close, every_case
+from helpers import assert_close, every_case, every_family
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -56,6 +56,17 @@ def test_incremental_equals_full(case, variant):
             assert_incremental_equals_full(model, search)
 
     check()
+
+
+@every_family
+@pytest.mark.parametrize("engine", ["reference", "eager"])
+def test_without_compiled_steps(case, engine):
+    model = random_model(case, "deeper-decoder").eval()
+    model.decoder.rnn.engine = engine
+    words = torch.tensor([5, 6, 7, 8])
+    search = [(torch.tensor([2, 0, 1, 0]), words), (torch.tensor([3, 1, 1, 0]), words.flip(0))]
+    with torch.no_grad():
+        assert_incremental_equals_full(model, search)
 
 
 @every_case

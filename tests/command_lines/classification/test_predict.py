@@ -133,6 +133,7 @@ def test_a_terminal_is_answered_line_by_line(trained, capsys, monkeypatch):
     assert heard == [0, 1]
 
 
+@pytest.mark.full
 def test_reader_of_the_answers_that_stops(trained, tmp_path):
     (tmp_path / "input").write_text("good\n" * 20000)  # more answers than a pipe holds
     program = "import sys; from fairseq_casrnn.cli import main; sys.exit(main())"
