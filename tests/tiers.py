@@ -9,12 +9,19 @@ every value. An axis is one ``parametrize``, or a fixture with ``params``.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import combinations
 
 import pytest
 
 PAIRS = 2
+
+
+def mostly_full(values: Iterable, *kept) -> list:
+    """``values`` for ``parametrize``, all of them but those in ``kept`` marked ``full``."""
+    return [
+        value if value in kept else pytest.param(value, marks=pytest.mark.full) for value in values
+    ]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks

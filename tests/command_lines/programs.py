@@ -17,19 +17,14 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.logging import metrics
 from fairseq_cli import train as fairseq_train
+from tiers import mostly_full
 
 import fairseq_casrnn
 from fairseq_casrnn.cells import FAMILIES
 
 USER_DIR = str(Path(fairseq_casrnn.__file__).parent)
 # In `make test` two cells stand for all, which are compared inside of the models.
-every_cell = pytest.mark.parametrize(
-    "cell",
-    [
-        pytest.param(name, marks=() if name in ("cas_lstm", "stacked_gru") else pytest.mark.full)
-        for name in FAMILIES
-    ],
-)
+every_cell = pytest.mark.parametrize("cell", mostly_full(FAMILIES, "cas_lstm", "stacked_gru"))
 TRAIN = [
     *("--cpu", "--max-tokens", "60", "--optimizer", "adam", "--lr", "0.01", "--num-workers", "0"),
     *("--log-format", "json", "--log-interval", "1", "--seed", "3", "--dropout", "0.2"),

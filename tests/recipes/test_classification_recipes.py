@@ -24,6 +24,7 @@ from labelled_corpora import (
 )
 from models.sentences import make_task
 from recipe_runs import EXAMPLES, run, stub_python, train
+from tiers import mostly_full
 
 from fairseq_casrnn.evaluation import evaluate_classifier
 
@@ -79,7 +80,7 @@ def prepared(recorded, recipe, tmp_path):
     return tmp_path / "data"
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", mostly_full(RECIPES, "mr", "nli"))
 def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     """Each recipe's own settings, on a tiny model for one epoch."""
     data, out = prepared(recorded, recipe, tmp_path), tmp_path / "out"
@@ -169,6 +170,7 @@ def test_a_longer_training_is_unfinished_until_it_ends(mr_data, tmp_path):
     assert "its checkpoints are of as many epochs or more" in printed  # that was another call
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("script", ["mr/train.sh", "mr/evaluate.sh"])
 @pytest.mark.parametrize("name", ["../../x", "cnn,../x", "..", "/x", "a/b"])
 def test_names_of_systems_are_no_paths(script, name, mr_data, tmp_path):
@@ -249,7 +251,10 @@ def mr_data(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(
+    "system",
+    mostly_full(SYSTEMS, "bilstm_att", "bicas2", "residual", "slstm", "cnn", "transformer"),
+)
 def test_systems(system, mr_data, tmp_path, recorded):
     """Every named system is a model that can be built, with HIDDEN units."""
     (command,) = recorded(
@@ -357,7 +362,11 @@ def test_some_variants(mr_data, tmp_path, recorded):
     assert "of lstm lambda-0.25 " in run("sick/run_lambda.sh", "--help")
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(
+    "script",
+    mostly_full(SCRIPTS, *SCRIPTS[-3:]),
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
 def test_help(script):
     assert os.access(script, os.X_OK)
     shown = run(script, "--help")

@@ -7,6 +7,7 @@ import re
 import pytest
 from language_models.common import write_text
 from recipe_runs import EXAMPLES, run, stub_python
+from tiers import mostly_full
 
 from fairseq_casrnn.data import monolingual
 from fairseq_casrnn.errors import UserError
@@ -48,6 +49,7 @@ def test_ptb(raw, data, tmp_path):
     assert f"dg_lstm_lm_tiny  test {result['test']:.2f}  (1 run)" in printed
 
 
+@pytest.mark.full
 def test_ptb_as_one_text(raw, data, tmp_path):
     small = ["--batch-size", 2, "--bptt", 10, "--bptt-jitter", 1]
     options = ["--data", data, "--out", tmp_path]
@@ -116,6 +118,7 @@ def test_wikitext2(raw, data, tmp_path):
     assert f"({tokens} tokens, continuous" in printed
 
 
+@pytest.mark.full
 def test_a_short_training_on_wikitext2(data, tmp_path):
     """With EPOCHS=2: the rate falls to zero over the updates of 64 streams of 35 steps."""
     arch = "second_order_lstm_lm_tiny"
@@ -158,6 +161,7 @@ def test_texts_are_checked(raw, tmp_path, capsys, monkeypatch):
         monolingual.read_corpus(own, tmp_path)
 
 
+@pytest.mark.full
 def test_dyck(tmp_path):
     data, out = tmp_path / "data", tmp_path / "out"
     sizes = ["--train", 30, "--valid", 10, "--test", 10, "--lengths", "7:21"]
@@ -185,7 +189,9 @@ def test_dyck(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "script", SCRIPTS, ids=lambda script: f"{script.parent.name}/{script.name}"
+    "script",
+    mostly_full(SCRIPTS, *SCRIPTS[:2]),
+    ids=lambda script: f"{script.parent.name}/{script.name}",
 )
 def test_help_and_wrong_options(script):
     assert run(script, "--help").startswith("usage: ")

@@ -160,6 +160,7 @@ def finished(tmp_path_factory):
     return out, done.stdout
 
 
+@pytest.mark.full
 def test_demo_prints_scores_examples_and_places(finished):
     out, printed = finished
     assert re.search(r"BLEU = \d", printed)
@@ -173,6 +174,7 @@ def test_demo_prints_scores_examples_and_places(finished):
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.full
 def test_the_printed_line_translates(finished):
     _, printed = finished
     line = printed.strip().splitlines()[-1]
@@ -186,6 +188,7 @@ def test_the_printed_line_translates(finished):
     assert re.search(r"[a-z]", done.stdout)
 
 
+@pytest.mark.full
 def test_a_second_run_shows_the_results_and_trains_nothing(finished):
     out, printed = finished
     checkpoint = out / "checkpoints" / "checkpoint_last.pt"
@@ -197,6 +200,7 @@ def test_a_second_run_shows_the_results_and_trains_nothing(finished):
     assert printed[printed.index("Where everything is") :] in again.stdout
 
 
+@pytest.mark.full
 def test_an_interrupted_training_is_resumed(finished, tmp_path):
     """As killed after five of eight updates: what is done is not done again."""
     out = tmp_path / "out"
@@ -214,6 +218,7 @@ def test_an_interrupted_training_is_resumed(finished, tmp_path):
     assert (out / "attention.png").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("options", "message"),
     [
