@@ -365,6 +365,7 @@ def test_mistake_that_one_of_two_processes_finds(fairseq, data, tmp_path):
     assert second.status != 0
 
 
+@pytest.mark.full
 def test_signal_that_one_of_two_processes_gets(fairseq, data, tmp_path):
     """Both stop after the same update, and go on from there."""
     options = ["--max-epoch", 60, "--save-interval", 60, "--disable-validation"]

@@ -71,7 +71,9 @@ def test_from_a_corpus_to_bleu(tmp_path):
     assert "holds lists of another --baseline, --data or --nbest" in error
 
 
-@pytest.mark.parametrize("script", ["prepare.sh", "rerank.sh"])
+@pytest.mark.parametrize(
+    "script", [pytest.param("prepare.sh", marks=pytest.mark.full), "rerank.sh"]
+)
 def test_help_and_wrong_options(script, tmp_path):
     command = "prepare" if script == "prepare.sh" else "all"
     assert run(f"rerank/{script}", "--help").startswith(f"usage: casrnn rerank {command} ")
