@@ -57,12 +57,17 @@ pytestmark = pytest.mark.sampled(1)
 def test_matrix(cell, layer, engine):
     pass
 
+@pytest.mark.sampled(every=3)
+@pytest.mark.parametrize("row", range(7))
+def test_table(row):
+    pass
+
 def test_alone():
     pass
 """
 
 
-@pytest.mark.parametrize(("options", "number"), [((), 4), (("-m", "full"), 3)])
+@pytest.mark.parametrize(("options", "number"), [((), 7), (("-m", "full"), 7)])
 def test_tiers(options, number, tmp_path, request):
     """Names of one ``parametrize`` are one axis; the rest is what ``make test-full`` runs."""
     (tmp_path / "conftest.py").write_text("from tiers import pytest_collection_modifyitems\n")

@@ -35,6 +35,7 @@ def test_the_mean_of_all_updates(data, tmp_path, arch):
     assert len(generate(data, tmp_path / "checkpoint_avg_ema.pt").lines("H")) == 9
 
 
+@pytest.mark.full
 def test_an_interruption_changes_nothing(data, tmp_path):
     options = [*EMA, "--save-interval-updates", 4, "--disable-validation"]
     train(data, tmp_path / "whole", "cas_lstm_tiny", *options)
@@ -54,6 +55,7 @@ def test_averaging_that_begins_on_the_way(data, tmp_path):
     assert f"{tmp_path}/checkpoint_last.pt was trained without --store-ema" in sentence
 
 
+@pytest.mark.full
 def test_command(data, tmp_path, trained, capsys):
     train(data, tmp_path, "cas_lstm_tiny", *EMA, epochs=2)
     out = tmp_path / "mean.pt"

@@ -78,6 +78,7 @@ def test_beam_search(data, last, cell):
     assert_scores_are_the_models(done, Model(last(cell)))
 
 
+@pytest.mark.full
 def test_shards(data, last):
     """Each has a part of the sentences, all together have each once."""
     options = ["--beam", "2", "--batch-size", "2", "--required-batch-size-multiple", "1"]
@@ -125,6 +126,7 @@ def test_nbest(data, last):
     assert done.lines("H")[::3] == single.lines("H")
 
 
+@pytest.mark.full
 def test_sampling(data, last):
     def sample(*options, seed=1):
         options = ["--sampling", "--beam", "2", "--nbest", "2", "--seed", str(seed), *options]

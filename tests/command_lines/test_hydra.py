@@ -22,6 +22,7 @@ def hydra_train(data, folder, *overrides):
     return run(*command, cwd=folder)
 
 
+@pytest.mark.full
 def test_an_architecture_is_no_model(data, tmp_path):
     """fairseq would take the sizes of none."""
     done = hydra_train(data, tmp_path, "model._name=cas_lstm_iwslt_247")

@@ -150,6 +150,7 @@ def test_language_model_that_would_not_be_used(data, program, options, sentence)
         fairseq(program, data, "--path", "model.pt", "--lm-path", "lm.pt", *options)
 
 
+@pytest.mark.full
 def test_several_languages(data, reordered, tmp_path):
     """A task of fairseq's with dictionaries of its own making."""
 

@@ -39,6 +39,7 @@ def write(name: str, text: str):
     return lambda folder: (folder / name).write_text(text)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [

@@ -21,6 +21,7 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
 # --- options -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -115,6 +116,7 @@ def test_translation_model_for_language_modelling(fairseq, data, tmp_path):
     assert "Overrides" not in done.out + done.err
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [

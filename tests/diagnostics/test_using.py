@@ -116,6 +116,7 @@ def test_second_preprocessing_into_one_folder(fairseq, data):
 # --- fairseq-generate and fairseq-validate -----------------------------------------------------
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -294,6 +295,7 @@ def test_no_line(interactive):
     assert (done.status, done.answers("H")) == (0, [])
 
 
+@pytest.mark.full
 def test_line_that_is_too_long(interactive):
     text = b"a\nb\n" + b"c " * 1024 + b"\nd\n"
     for buffered in ([], ["--buffer-size", 3]):

@@ -75,6 +75,7 @@ def test_translation_model(data, checkpoint, tmp_path):
         perplexity.load(tmp_path / "translation.pt", data)
 
 
+@pytest.mark.full
 def test_weights_of_a_model_of_other_words(data, other_words, checkpoint, tmp_path):
     """Where a training starts from weights, of fairseq's own task or ours, they must fit."""
     own = [*PLAIN_TASK, "--max-epoch", 1]

@@ -173,6 +173,7 @@ def test_adaptive_softmax(data, tmp_path):
     assert saved == pytest.approx(total / count / math.log(2), abs=6e-4)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -153,6 +153,7 @@ def test_groups_of_sentences_that_are_not_the_first(monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(*chosen, strict=True))
 
 
+@pytest.mark.full
 def test_programs_of_fairseq_search_so():
     code = (
         "import sys; sys.argv[0] = 'fairseq-generate'; import fairseq_casrnn; "

@@ -180,6 +180,7 @@ def test_other_architecture_on_generation(data, legacy, tmp_path):
     assert f"{tmp_path}/bad.pt belongs to a model of another architecture" in sentence
 
 
+@pytest.mark.full
 def test_full_disk_keeps_the_last_checkpoint_whole(data, legacy, tmp_path):
     """A limit on the size of files stands for the full disk: the write breaks off halfway."""
     shutil.copytree(legacy, tmp_path, dirs_exist_ok=True)

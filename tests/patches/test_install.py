@@ -198,9 +198,9 @@ print(len(expected))
     ("program", "omitted"),
     [
         ("train", ()),
-        ("generate", ()),
-        ("interactive", ()),
-        ("preprocess", ()),
+        pytest.param("generate", (), marks=pytest.mark.full),
+        pytest.param("interactive", (), marks=pytest.mark.full),
+        pytest.param("preprocess", (), marks=pytest.mark.full),
         ("eval_lm", ("speed", "message")),
     ],
 )
@@ -235,6 +235,7 @@ def test_documented():
     assert f"```\n{columns()}\n```\n" in text
 
 
+@pytest.mark.full
 def test_a_wrong_variable_is_told_in_one_sentence():
     """By a real program, before it has registered anything."""
     done = subprocess.run(

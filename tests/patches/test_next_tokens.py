@@ -150,6 +150,7 @@ def test_nan_stays_nan(installed):
     assert found[0].isnan().all()
 
 
+@pytest.mark.full
 @compiled
 def test_programs_of_fairseq_get_them_so():
     code = (

@@ -66,6 +66,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 def test_the_process_that_waits_for_others_passes_the_signal_on(tmp_path):
     """And ends as they do."""
     script = tmp_path / "spawning.py"

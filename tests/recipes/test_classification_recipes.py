@@ -374,6 +374,7 @@ def test_help(script):
     assert shown.startswith(f"usage: {step.get(script.name, 'casrnn run ')}")
 
 
+@pytest.mark.full
 def test_mistakes(tmp_path):
     raw, out = ("--raw", tmp_path), ("--out", tmp_path / "out", "--data", tmp_path / "data")
     for script, arguments in (

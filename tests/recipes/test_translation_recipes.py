@@ -195,6 +195,7 @@ def test_without_fairseq(tmp_path):
             assert error.count("\n") == 1
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_signals_during_training(tmp_path, number):
     """Ctrl-C reaches every process of the terminal, the others may reach every process of a job.

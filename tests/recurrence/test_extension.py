@@ -190,6 +190,7 @@ def test_building_without_a_compiler_succeeds(tmp_path):
     assert not list(tmp_path.rglob("*.so"))
 
 
+@pytest.mark.full
 def test_building_leaves_no_earlier_file(tmp_path):
     """Which may be for another processor or torch; without a compiler there is none then."""
     env = {**os.environ, "CC": "no-such-compiler", "CXX": "no-such-compiler"}

@@ -72,6 +72,7 @@ def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
         assert tensor.equal(parts["model"][name]), name
 
 
+@pytest.mark.full
 def test_training_seconds_are_those_of_all_sessions(data, tmp_path):
     """A session that was killed has left no line on how long it was."""
     run = tmp_path / "cnn" / "seed1"

@@ -32,6 +32,7 @@ def hub(trained, data, tmp_path_factory):
     return MODEL_REGISTRY["cas_lstm_tagger"].from_pretrained(str(folder))
 
 
+@pytest.mark.full
 def test_copies_answer_the_same(hub):
     for copied in (copy.deepcopy(hub), pickle.loads(pickle.dumps(hub))):
         assert copied.tag(LINES) == hub.tag(LINES)

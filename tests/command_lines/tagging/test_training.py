@@ -53,6 +53,7 @@ def test_validate(trained, data):
     assert scores == [best, best]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["sentence_state_lstm", "shortcut_lstm", "second_order_lstm"])
 def test_other_taggers(name, data, tmp_path):
     done = train(data, tmp_path, name, 2, "--tagger-output", "softmax")
