@@ -48,6 +48,7 @@ def test_layers(monkeypatch, both):
         assert step == pytest.approx(1000 * ms / (3 * layers.DEPTH), abs=0.05 * 1000 / 6 + 0.05)
 
 
+@pytest.mark.full
 @pytest.mark.skipif("triton" not in recurrence.installed(), reason="Triton is not installed")
 def test_compiling():
     """In a process of its own, for it tells Triton that there is a GPU."""
@@ -252,6 +253,7 @@ def test_language_models(monkeypatch, tmp_path):
     assert all(value > 0 for value in speeds.values())
 
 
+@pytest.mark.full
 def test_commands(monkeypatch, tmp_path, capsys, warm_python):
     monkeypatch.setattr(synthetic, "WORDS", {"de": 40, "en": 30})
     tiny = [option.replace("256", "8") for option in translation.PEER_SIZES]
@@ -292,6 +294,7 @@ def test_cold_start(monkeypatch, tmp_path, capsys, warm_python):
     assert caches[0] == caches[1]
 
 
+@pytest.mark.full
 def test_a_command_that_fails(capsys):
     with pytest.raises(SystemExit, match="no-such-folder"):
         commands.figures("train", "no-such-folder", "--arch=lstm", pattern="wps")

@@ -316,6 +316,7 @@ def test_without_a_gpu(monkeypatch):
         gpu.main()
 
 
+@pytest.mark.full
 def test_on_the_cpu(monkeypatch, tmp_path, warm_python):
     """The commands themselves, down to the report."""
     monkeypatch.setattr(sys, "executable", warm_python)

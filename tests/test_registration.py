@@ -119,6 +119,7 @@ for user_dir in (relative, checkout, checkout + "/", link, relative):
     succeed(script, checkout, link, relative, cwd=tmp_path / "elsewhere")
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     "first", ["import fairseq_casrnn", "import fairseq_casrnn.models", "import fairseq.utils"]
 )
@@ -136,6 +137,7 @@ fairseq_casrnn.register()
     assert f"is already imported from {tmp_path}" in out
 
 
+@pytest.mark.full
 def test_another_version_at_once_is_refused(tmp_path):
     installed = make_copy(tmp_path / "site")
     checkout = make_copy(tmp_path / "checkout", version="99.0")
