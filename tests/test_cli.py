@@ -34,3 +34,8 @@ def test_each_command_has_its_options(name, capsys):
         cli.main([*name.split(), "--help"])
     assert stop.value.code == 0
     assert f"casrnn {name}" in capsys.readouterr().out
+
+
+def test_a_mistake_is_one_sentence_and_status_2(tmp_path, capsys):
+    assert cli.main(["average", "--output", str(tmp_path / "average.pt")]) == 2
+    assert capsys.readouterr().err == "error: give either --run DIR or the checkpoint files\n"

@@ -38,3 +38,17 @@ def test_permissions_are_those_of_a_new_file(tmp_path):
     with whole_file(tmp_path / "out") as file:
         file.write("new")
     assert (tmp_path / "out").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_file_stays_as_it_was_where_writing_fails(tmp_path):
+    def write():
+        with whole_file(tmp_path / "out") as file:
+            file.write("new")
+            file.flush()
+            raise KeyError
+
+    (tmp_path / "out").write_text("old")
+    with pytest.raises(KeyError):
+        write()
+    assert (tmp_path / "out").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -126,9 +126,11 @@ def test_conditions_replace_what_is_under_them(tmp_path, monkeypatch):
     monkeypatch.setenv("SIZE", "")  # as if there were none
     routed = load(path).training_options("second_order_lstm", [])
     assert routed[2:4] == ["--temperature-decay", "0.31"]
-    monkeypatch.setenv("SIZE", "few")
-    with pytest.raises(UserError, match=r"recipe\.yaml: SIZE must be a positive number, not 'few'"):
-        load(path)
+    for size in ("few", "0", "-1", "8.5"):
+        monkeypatch.setenv("SIZE", size)
+        sentence = re.escape(f"recipe.yaml: SIZE must be a positive number, not '{size}'")
+        with pytest.raises(UserError, match=sentence):
+            load(path)
 
 
 def test_expressions_are_arithmetic_alone():
