@@ -175,6 +175,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 def test_spawned_workers(tmp_path):
     """As fairseq spawns them: the configuration is unpickled before --user-dir is imported."""
     checkout = make_copy(tmp_path / "checkout")
@@ -223,6 +224,7 @@ def test_unknown_attribute():
         fairseq_casrnn.NoSuchLayer  # noqa: B018
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("where", ["checkout", "installed"])
 def test_fairseq_train_knows_the_models(tmp_path, where):
     """The two ways that the README gives."""

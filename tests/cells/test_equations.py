@@ -73,18 +73,21 @@ def test_outputs_and_gradients_in_double_precision(case, way, engine):
     assert all(case.options.get("num_cells") == 1 and "attention" in name for name in idle), idle
 
 
+@pytest.mark.sampled(1)
 @every_case
 @every_engine
 def test_outputs_and_gradients_in_single_precision(case, engine):
     check(case, case.random(dtype=torch.float32, bidirectional=True, engine=engine), SINGLE)
 
 
+@pytest.mark.sampled(1)
 @every_case
 @every_engine
 def test_without_lengths(case, engine):
     check(case, case.random(engine=engine), DOUBLE, lengths=None)
 
 
+@pytest.mark.sampled(1)
 @every_case
 @every_engine
 def test_in_eval(case, engine):

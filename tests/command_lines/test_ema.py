@@ -14,6 +14,7 @@ from .programs import assert_same_training, checkpoint, generate, train
 EMA = ["--store-ema", "--ema-decay", "0.5", "--ema-start-update", "3"]
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("arch", ["cas_lstm_tiny", "dg_lstm_tiny", "second_order_lstm_tiny"])
 def test_the_mean_of_all_updates(data, tmp_path, arch):
     """Half of the last update's weights, a quarter of those before, and so on."""

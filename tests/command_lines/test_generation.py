@@ -187,6 +187,7 @@ def test_soft_alignment_is_the_attention(data, last, cell):
         torch.testing.assert_close(rows.sum(1), torch.ones(len(rows)), atol=1e-4, rtol=0)
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("options", [["--beam", "4"], ["--score-reference"]])
 def test_hard_alignment(data, last, options):
     """The word of the source that each word of the target attends to most."""
@@ -200,6 +201,7 @@ def test_hard_alignment(data, last, options):
         assert alignment == " ".join(f"{s}-{t}" for t, s in enumerate(best.tolist()))
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("options", [["--beam", "4"], ["--score-reference"]])
 def test_ensemble_of_two_cells(data, last, options):
     paths = last("cas_lstm"), last("second_order_lstm")
@@ -269,6 +271,7 @@ def test_unknown_words_replaced(data, raw, last, program, entries):
         assert len(done.lines("A")) == len(alignment) * len(expected)
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("buffer", ["1", "4"])
 def test_interactive(corpus, data, last, buffer):
     options = ["--beam", "4", "--max-len-b", "12", "--batch-size", "1", "--buffer-size", buffer]
@@ -310,6 +313,7 @@ def test_averaged_checkpoints(data, trained, tmp_path, cell):
     assert len(generate(data, output, "--beam", "4").lines("H")) == COUNT
 
 
+@pytest.mark.full
 def test_console_scripts(data, last, tmp_path):
     """The programs themselves, with --user-dir as the README gives it."""
     options = ["--user-dir", USER_DIR, "--cpu", "--path", last("cas_lstm"), "--beam", "10"]

@@ -65,6 +65,7 @@ def in_parts(data, tmp_path):
     return folder
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(("options", "parts"), [([], 2), (["--upsample-primary", "3"], 4)])
 def test_training_data_in_parts(in_parts, tmp_path, options, parts):
     """Each is read once, the first one as often as --upsample-primary says."""
@@ -96,6 +97,7 @@ def test_lengths_in_buckets(data, trained):
     assert plain == buckets
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("fed", [[], ["--no-input-feed"]])
 def test_guided_alignment(corpus, tmp_path, fed):
     """The attention learns the alignment that is given: the last word comes first."""
@@ -155,6 +157,7 @@ def test_a_longer_training_keeps_the_annealing_that_it_began_with(data, tmp_path
     assert temperatures == pytest.approx([1, 0.01, 1e-4, 1e-4, 1e-4])
 
 
+@pytest.mark.full
 def test_checkpoints_with_a_number_as_decay(trained, data, tmp_path):
     """Of versions before, in which the default was 0.9: they translate, and go on as they began."""
     state = checkpoint(trained("second_order_lstm") / "checkpoint_last.pt")

@@ -32,6 +32,7 @@ def other_words(data, tmp_path_factory):
     return preprocess(folder, "--srcdict", folder / "dict.txt")
 
 
+@pytest.mark.full
 def test_other_words(data, other_words, checkpoint, tmp_path):
     other = other_words
     shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")

@@ -38,6 +38,7 @@ def test_streams_go_on_from_zeros_now_and_then(data, tmp_path, monkeypatch):
     assert torch.stack(seen[False]).all()
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(("jitter", "reset"), [(0, 0), (2, 0), (0, 0.3)])
 def test_resume_in_the_middle_of_an_epoch(data, tmp_path, jitter, reset):
     """Position and state are in the checkpoint: the end is that of an uninterrupted run."""

@@ -60,6 +60,7 @@ def test_equals_the_reference(window, nodes, engine):
     assert_close(ours, theirs)
 
 
+@pytest.mark.sampled(every=2)
 @every_engine
 def test_gradcheck(engine):
     layer = SentenceStateLSTM(2, 2, 2, window=1, num_sentence_nodes=2, engine=engine)

@@ -204,6 +204,7 @@ def test_functional_derivatives(case, engine, lengths):
         assert_close([forward_ad.unpack_dual(dual).tangent], [along])
 
 
+@pytest.mark.sampled(every=3)
 @every_family
 def test_functionalize_and_make_fx(case):
     layer = case.random(I, H, 2)

@@ -150,6 +150,7 @@ def test_the_start_and_the_floor_count(caplog):
     assert "is 0.02," in warnings(caplog, *floor, "--max-epoch", "13")[0]
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     "options",
     [

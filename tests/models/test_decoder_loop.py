@@ -26,7 +26,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recurrence import decoding, triton_loop
 from fairseq_casrnn.recurrence.attention import Decode, Layer, run_reference
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.sampled(1)
 
 T, B, S, E, H, L = 4, 3, 5, 6, 4, 3
 MASK = torch.arange(S).unsqueeze(0) >= torch.tensor([[5], [2], [3]])
@@ -115,7 +115,6 @@ def assert_same(fused, decode, named, loss=weighted, tolerance=DOUBLE):
     assert_close(*grads, tolerance, names=list(named))
 
 
-@pytest.mark.sampled(1)
 @every_family
 def test_tensors_that_are_no_plain_memory(fused, case):
     """Traced, batched and fake ones go through PyTorch operations, as in the reference."""
@@ -135,6 +134,7 @@ def test_tensors_that_are_no_plain_memory(fused, case):
         assert decoding.steps(None, decode, None, True) is None
 
 
+@pytest.mark.sampled
 @every_case
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("dropout", [False, True])

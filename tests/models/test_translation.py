@@ -33,7 +33,7 @@ from .common import (
     target,
 )
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.sampled(1)
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 every_other = pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
@@ -63,7 +63,6 @@ def test_shapes_distribution_and_gradients(case, variant):
             assert grad.abs().max() > 1e-9, name
 
 
-@pytest.mark.sampled(1)
 @every_case
 @every_other
 @pytest.mark.parametrize("variant", ["sizes", "plain", "no-input-feed"])

@@ -201,7 +201,7 @@ print(len(expected))
         pytest.param("generate", (), marks=pytest.mark.full),
         pytest.param("interactive", (), marks=pytest.mark.full),
         pytest.param("preprocess", (), marks=pytest.mark.full),
-        ("eval_lm", ("speed", "message")),
+        pytest.param("eval_lm", ("speed", "message"), marks=pytest.mark.full),
     ],
 )
 def test_what_is_changed_is_what_is_listed(program, omitted):

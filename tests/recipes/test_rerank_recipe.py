@@ -23,6 +23,7 @@ def run(script, *options, status=0):
     return done.stdout if status == 0 else done.stderr
 
 
+@pytest.mark.full
 def test_from_a_corpus_to_bleu(tmp_path):
     data, prepared, out = (tmp_path / name for name in ("data", "prepared", "lists"))
     raw = write_multi30k(tmp_path / "raw", train=60, valid=9, test=8)

@@ -197,6 +197,7 @@ def test_kernels_fit_as_planned(name, size, batch, dtype, precision, compiled_on
     assert kernel.metadata.shared <= 227 * 1024
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_the_cross_entropy(dtype, compiled_only):
     """Two launches a batch, wide ones, that keep to registers; other batches compile nothing."""
@@ -266,7 +267,7 @@ def spilled_bytes(kernel, folder):
     return int(re.search(r"STACK:(\d+)", usage.stdout)[1])
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("sizes", "dtype"),
     [

@@ -142,6 +142,7 @@ def test_a_validation_sentence_that_is_too_long(data, tmp_path):
     assert re.search(r"tokens, more than the model's --max-positions 3", explain(caught.value))
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("mix", ["nowhere", "x:0", "x:1.5", ":0.5"])
 def test_malformed_mix(data, tmp_path, mix):
     with pytest.raises(UserError, match="--mix is"):
@@ -158,6 +159,7 @@ def test_what_is_not_for_a_classifier(data, trained, tmp_path):
     assert "--task and --criterion do not fit: the task needs a crit" in explain(caught.value)
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("part", "message"),
     [("label", "lists the classes in another order"), ("input0", "is not the dictionary that the")],
@@ -177,6 +179,7 @@ def test_training_goes_on_with_its_own_data_only(data, trained, tmp_path, part, 
     train(data, run, "cas_lstm", 9)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("option", "value", "before"),
     [("--pooling", "mean", "max"), ("--mlp-activation", "tanh", "relu"), ("--lam", "0.25", "0.5")],
