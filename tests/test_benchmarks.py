@@ -320,6 +320,7 @@ def test_median_takes_turns_and_forgets_the_first_rounds():
     assert order == ["a", "b"] * 5
 
 
+@pytest.mark.full
 def test_busy_machine(monkeypatch, capsys):
     ends = []
     monkeypatch.setattr(machine.atexit, "register", ends.append)

@@ -196,7 +196,7 @@ print((small * 1e-10).count_nonzero().item(), (denormal * 2.0).count_nonzero().i
 """
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.full
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="for SSE's registers")
 @pytest.mark.parametrize("flushed", [True, False])
 def test_programs_flush_denormals_in_all_threads(flushed):

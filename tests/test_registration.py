@@ -104,6 +104,7 @@ def succeed(*args, **kwargs) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.full
 def test_user_dir_alone_and_by_other_names_of_the_same_folder(tmp_path):
     checkout = make_copy(tmp_path / "checkout")
     (tmp_path / "link").symlink_to(checkout.parent)

@@ -20,7 +20,6 @@ from fairseq_cli import train as fairseq_train
 from omegaconf import OmegaConf
 from tensorboardX.proto import event_pb2
 
-from fairseq_casrnn.cells import FAMILIES
 from fairseq_casrnn.patches.safe_loading import allow_checkpoint_globals
 
 from .programs import (
@@ -28,6 +27,7 @@ from .programs import (
     USER_DIR,
     assert_same_training,
     checkpoint,
+    every_cell,
     fairseq,
     generate,
     run,
@@ -37,7 +37,7 @@ from .programs import (
 VALIDATE = ["--task", "translation", "--cpu", "--max-tokens", "60", "--log-format", "json"]
 
 
-@pytest.mark.parametrize("cell", FAMILIES)
+@every_cell
 def test_every_cell_trains(trained, data, cell):
     """Better on the validation set than a model that knows only the frequencies of the words."""
     done = fairseq("validate", data, *VALIDATE, "--path", trained(cell) / "checkpoint_last.pt")
@@ -436,6 +436,7 @@ def test_bleu_while_training(data, tmp_path):
     assert logged > 1
 
 
+@pytest.mark.full
 def test_adaptive_softmax(data, tmp_path):
     options = ["--adaptive-softmax-cutoff", "6,10", "--criterion", "adaptive_loss"]
     options += ["--ddp-backend", "legacy_ddp"]

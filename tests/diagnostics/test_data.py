@@ -132,6 +132,7 @@ def test_spoilt_old_data(old_data, tmp_path, impl, spoil, sentence):
         check()
 
 
+@pytest.mark.full
 def test_old_data_in_training(fairseq, data, old_data, tmp_path):
     assert fairseq.train(old_data, "--dataset-impl", "lazy").status == 0
     sentence = fairseq.train(old_data).sentence

@@ -211,6 +211,7 @@ def test_last_checkpoint_that_is_no_file(fairseq, data, tmp_path, kind):
     assert sentence == f"checkpoint {last} is {what}; mend it, or remove it to train a new model"
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("emptied", [{}, {"train_iterator": {}}, {"train_iterator": None}])
 def test_checkpoint_that_has_lost_its_place(fairseq, data, checkpoint, tmp_path, emptied):
     """fairseq would begin anew with its weights, in epoch 1."""

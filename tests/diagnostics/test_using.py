@@ -210,6 +210,7 @@ def test_words_of_an_assertion(message, said):
     assert said_by_fairseq(error) == (message if said else None)
 
 
+@pytest.mark.full
 def test_other_checkpoints_for_generation(fairseq, data, other_data, checkpoint, tmp_path):
     sentence = fairseq("generate", other_data, "--cpu", "--path", checkpoint).sentence
     assert f"the dict.xx.txt of {other_data} has other words, or the same in an" in sentence
@@ -226,6 +227,7 @@ def test_other_checkpoints_for_generation(fairseq, data, other_data, checkpoint,
     assert f"checkpoint {tmp_path}/damaged.pt is damaged" in sentence
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("side", ["xx", "yy"])
 def test_the_same_words_in_another_order(fairseq, data, checkpoint, tmp_path, side):
     """Each word would have another's embedding, and a translation come out all the same."""
@@ -272,6 +274,7 @@ def interactive(fairseq, data, checkpoint):
     return run
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("buffered", [[], ["--buffer-size", 8, "--batch-size", 4]])
 def test_every_line_is_answered(interactive, buffered):
     """Empty ones are sentences of no word; one may have 1,000 of them."""
@@ -307,6 +310,7 @@ def test_line_that_is_too_long(interactive):
     assert "a sentence of 501 tokens does not fit into a batch of --max-tokens 100" in done.sentence
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("before", [2, 5000])  # more than is decoded at a time
 def test_invalid_utf8_in_the_input(interactive, tmp_path, before):
     text = b"a b\n" * before + b"c \xff d\ne\n"

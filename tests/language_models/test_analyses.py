@@ -30,6 +30,7 @@ def analyze(capsys, what, *args, status=0):
     return captured.err
 
 
+@pytest.mark.full
 def test_gates(data, checkpoint, tmp_path, capsys):
     files = {name: tmp_path / f"gates.{name}" for name in ("csv", "png")}
     where = (data, "--path", checkpoint, "--subset", "test")

@@ -97,6 +97,7 @@ def check_the_readme(folder):
     assert printed.stdout.splitlines()[-1] == f"D: {said.split(chr(9))[2]}"
 
 
+@pytest.mark.full
 def test_iwslt14_with_seeds_and_a_test_of_significance(tmp_path):
     archive = write_iwslt(tmp_path / "de-en.tgz")
     data, out = tmp_path / "data", tmp_path / "out"
