@@ -53,7 +53,6 @@ def metadata(wheel):
     return email.message_from_bytes(wheel.read(name))
 
 
-@pytest.mark.full
 def test_wheel_holds_every_module(wheel):
     folders = (PACKAGE, ROOT / "hydra_plugins")
     here = {str(p.relative_to(ROOT)) for folder in folders for p in folder.rglob("*.py")}

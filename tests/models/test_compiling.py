@@ -67,6 +67,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_is_compiled_later(name, compiled_only, two_processors, monkeypatch):  # noqa: F811
     model = model_of(next(case for case in FAMILIES if case.name == name), **CASES[name])
