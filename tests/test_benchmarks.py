@@ -198,6 +198,7 @@ def test_sentence_state(monkeypatch, capsys):
         sentence_state.main()
 
 
+@pytest.mark.full
 def test_translation(monkeypatch, tmp_path):
     monkeypatch.setattr(synthetic, "WORDS", {"de": 40, "en": 30})
     tiny = [option.replace("256", "8") for option in translation.PEER_SIZES]
@@ -271,6 +272,7 @@ def test_commands(monkeypatch, tmp_path, capsys, warm_python):
     assert all(float(row[1].replace(",", "")) > 0 for row in table[2:])
 
 
+@pytest.mark.full
 def test_cold_start(monkeypatch, tmp_path, capsys, warm_python):
     """Each process twice, the second with what the first has compiled."""
     monkeypatch.setattr(synthetic, "WORDS", {"de": 40, "en": 30})

@@ -125,6 +125,7 @@ def test_a_check_that_does_not_end():
     assert agreement.run_all([CHECK], args) == {CHECK: "no end in 0 s"}
 
 
+@pytest.mark.full
 def test_checks_in_processes(monkeypatch, capsys):
     options = ["--tiny", "--processes", "1", "--engine", "eager", "--only", "layer, stacked_gru"]
     monkeypatch.setattr(sys, "argv", ["agreement.py", *options])

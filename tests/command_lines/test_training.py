@@ -234,6 +234,7 @@ cli_main()
 """
 
 
+@pytest.mark.full
 def test_resuming_a_killed_process_changes_nothing(data, tmp_path):
     options = [data, *TRAIN, "--arch", "cas_lstm_tiny", "--max-epoch", "2", "--user-dir", USER_DIR]
     options += ["--save-interval-updates", "3", "--disable-validation", "--save-dir"]
@@ -268,6 +269,7 @@ def test_resuming_keeps_the_count_of_validations_without_gain(data, tmp_path):
     assert parts["extra_state"]["train_iterator"]["epoch"] == 7
 
 
+@pytest.mark.full
 def test_resuming_between_epochs_keeps_the_step_of_the_rate(data, tmp_path):
     """On a plateau it falls after the epoch, when the epoch's checkpoint is already written."""
     options = ["--lr-scheduler", "reduce_lr_on_plateau", "--lr-patience", "0"]

@@ -307,6 +307,7 @@ def test_interrupt(fairseq, data, tmp_path):
     assert len(saved) >= 2
 
 
+@pytest.mark.full
 def test_signal_before_the_end_of_a_job(fairseq, data, tmp_path):
     """Nothing is lost: the training goes on as if there had been none."""
     options = ["--max-epoch", 30, "--save-interval", 30, "--dropout", "0.2", "--max-tokens", 30]

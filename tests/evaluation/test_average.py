@@ -260,6 +260,7 @@ def test_averages_that_have_not_begun(tmp_path, capsys, updates):
     assert capsys.readouterr().err == (said if updates == 4 else "")
 
 
+@pytest.mark.full
 def test_the_program_reads_what_fairseq_writes(tmp_path):
     """In a process of its own, in which nothing else has allowed what such checkpoints hold."""
     counts = np.arange(3)

@@ -204,6 +204,7 @@ def test_distances_and_right_predictions():
         analysis.closing_tokens(words)
 
 
+@pytest.mark.full
 def test_training_logs_wcpa_and_analysis_agrees(data, tmp_path, capsys):
     """What validation logs is what casrnn analyze dyck finds; also after a resume."""
     options = ["--task", "stateful_language_modeling", "--sentence-reset", "--cpu"]

@@ -297,6 +297,7 @@ def test_folds(recorded, mr_data, tmp_path):
     assert commands[7][commands[7].index("--seed") :][:3] == ["--seed", "1", "2"]
 
 
+@pytest.mark.full
 def test_review_sets_in_one_command(tmp_path):
     """The whole way, in programs of their own."""
     raw = write_reviews(tmp_path / "raw", ("books",), train=240)

@@ -81,6 +81,7 @@ def test_an_architecture_of_translation_is_refused_by_name(data, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.full
 def test_runs_of_each_kind_have_their_folder():
     """Else one evaluation would read the other's."""
     for script in ("train", "train_carried", "train_paper", "train_short"):
@@ -109,6 +110,7 @@ def test_a_table_of_cells_is_part_of_a_run(data, tmp_path, form):
         (identity.parent / "finished").unlink()
 
 
+@pytest.mark.full
 def test_wikitext2(raw, data, tmp_path):
     small = ["--batch-size", 2, "--bptt", 10, "--num-cells", 3]
     run("wikitext2/train.sh", "--tiny", "--data", data, "--out", tmp_path, "--", *small)

@@ -178,6 +178,7 @@ def test_without_the_extension_eager_runs_and_says_why():
     ]
 
 
+@pytest.mark.full
 def test_building_without_a_compiler_succeeds(tmp_path):
     env = {**os.environ, "CC": "no-such-compiler", "CXX": "no-such-compiler"}
     build = [sys.executable, "setup.py", "-q", "build_ext", "-b", tmp_path, "-t", tmp_path]

@@ -64,6 +64,7 @@ def test_other_taggers(name, data, tmp_path):
     assert found["f1"] == pytest.approx(last["f1"], abs=0.011)
 
 
+@pytest.mark.full
 def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
     more = ["--forget-singletons", 0.5, "--encoder-dropout-in", 0.2]
     train(data, tmp_path / "whole", "cas_lstm", 3, *more)
