@@ -1,9 +1,8 @@
-"""Build script. `make test` and `make demo` install by themselves; see README.md otherwise."""
+"""Compile the C++ engine; the metadata is in pyproject.toml."""
 
 import functools
 import os
 import platform
-import re
 import runpy
 import shlex
 import subprocess
@@ -13,19 +12,9 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import setup
 
 ROOT = Path(__file__).resolve().parent
-
-
-def version() -> str:
-    text = (ROOT / "fairseq_casrnn" / "__init__.py").read_text(encoding="utf-8")
-    return re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE).group(1)
-
-
-def long_description() -> str:
-    readme = ROOT / "README.md"
-    return readme.read_text(encoding="utf-8") if readme.exists() else ""
 
 
 @functools.cache
@@ -113,53 +102,4 @@ def compiled_engine() -> dict:
     return {"ext_modules": [extension], "cmdclass": {"build_ext": OptionalBuild}}
 
 
-DEMO = ["num2words>=0.5.13"]
-PLOTS = ["matplotlib>=3.8"]
-GPU = ["triton>=3.6"]  # torch for CUDA brings it along
-DEV = [
-    *DEMO,
-    "hypothesis>=6.100",
-    "pytest>=8",
-    "pytest-xdist>=3.5",
-    "ruff>=0.12",
-    "tensorboardX>=2.6",
-]
-
-setup(
-    name="fairseq-casrnn",
-    version=version(),
-    description="LSTMs whose cells flow between layers, as a fairseq plugin",
-    long_description=long_description(),
-    long_description_content_type="text/markdown",
-    license="MIT",
-    classifiers=[
-        "Intended Audience :: Science/Research",
-        "Programming Language :: Python :: 3.11",
-        "Programming Language :: Python :: 3.12",
-        "Programming Language :: Python :: 3.13",
-        "Topic :: Scientific/Engineering :: Artificial Intelligence",
-    ],
-    python_requires=">=3.11",
-    packages=[*find_packages(include=["fairseq_casrnn", "fairseq_casrnn.*"]), "hydra_plugins"],
-    **compiled_engine(),
-    install_requires=[
-        "fairseq-fixed==0.12.3.1",
-        "nltk>=3.9",
-        "numpy>=1.26",
-        "PyYAML>=6",
-        "pytorch-crf>=0.7.2",
-        "regex>=2023.10",
-        "sacrebleu>=2.4",
-        "sacremoses>=0.1",
-        "scikit-learn>=1.4",
-        "scipy>=1.11",
-        "sentencepiece>=0.2",
-        "seqeval>=1.2.2",
-        "subword-nmt>=0.3.8",
-        "torch>=2.6",
-        "tqdm>=4.64",
-    ],
-    extras_require={"demo": DEMO + PLOTS, "plots": PLOTS, "gpu": GPU, "dev": DEV},
-    entry_points={"console_scripts": ["casrnn = fairseq_casrnn.cli:main"]},
-    zip_safe=False,
-)
+setup(**compiled_engine())

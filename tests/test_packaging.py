@@ -57,7 +57,11 @@ def test_wheel_holds_every_module(wheel):
     folders = (PACKAGE, ROOT / "hydra_plugins")
     here = {str(p.relative_to(ROOT)) for folder in folders for p in folder.rglob("*.py")}
     assert here - set(wheel.namelist()) == set()
-    assert not any(name.startswith(("tests/", "examples/")) for name in wheel.namelist())
+    assert "fairseq_casrnn/py.typed" in wheel.namelist()
+    assert {name.partition("/")[0] for name in wheel.namelist() if ".dist-info" not in name} == {
+        "fairseq_casrnn",
+        "hydra_plugins",
+    }
 
 
 def test_source_distribution_can_compile_the_engine(source):
@@ -78,7 +82,7 @@ def test_source_distribution_can_compile_the_engine(source):
 def test_metadata(metadata):
     assert metadata["Version"] == fairseq_casrnn.__version__
     assert metadata["Requires-Python"] == ">=3.11"
-    assert {"dev", "plots"} <= set(metadata.get_all("Provides-Extra"))
+    assert {"dev", "docs", "plots"} <= set(metadata.get_all("Provides-Extra"))
 
 
 def test_every_requirement_is_pinned_to_a_version_it_allows(metadata):
