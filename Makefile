@@ -7,6 +7,7 @@
 #   make fuzz       2,000 damaged files a reader, 2,000 settings an engine, 20 kills a role, at
 #                   random: 5 minutes (FUZZ=N: N, N and N/100)
 #   make lint       check style
+#   make docs       build the documentation into site/; a link that leads nowhere is an error
 #   make bench      measure speed and memory on the CPU, beside fairseq's own lstm and torch.nn.LSTM,
 #                   into benchmarks/results/; on an idle machine, 45 minutes (QUICK=1: 15)
 #   make gpu        check every kernel of the GPU against float64, then measure speed beside cuDNN and
@@ -30,8 +31,9 @@ COMPILER := { command -v "$${CXX:-c++}" || command -v g++; } >/dev/null
 BUILD_TOOLS := numpy cython setuptools setuptools_scm wheel
 STAMP := $(VENV)/.installed
 TRITON := $(VENV)/.installed-triton
+MKDOCS := $(VENV)/.installed-mkdocs
 
-.PHONY: demo test test-full test-all mutants fuzz lint bench gpu install clean
+.PHONY: demo test test-full test-all mutants fuzz lint docs bench gpu install clean
 
 demo: $(STAMP)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/quickstart/run.sh
@@ -53,6 +55,9 @@ fuzz: $(STAMP)
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+docs: $(MKDOCS)
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 bench: $(STAMP)
 	$(VENV)/bin/python benchmarks/run.py $(if $(QUICK),--quick) $(DATA)
@@ -98,5 +103,8 @@ $(TRITON): $(STAMP)
 	@echo "installing into $(VENV): Triton, about 200 MB, whose interpreter runs the GPU's kernels in tests"
 	@$(PIP) triton && touch $@ || echo "warning: no Triton: the tests of the GPU's kernels are skipped" >&2
 
+$(MKDOCS): $(STAMP)
+	@$(PIP) mkdocs mkdocs-material mkdocstrings-python && touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info

@@ -52,11 +52,11 @@ def test_multi30k(tmp_path):
     assert "case:lc" in result["signature"]
     generated = (model / "generated.checkpoint_avg_last_2.beam10.txt").read_text()
     assert f"BLEU4 = {result['bleu']:.2f}" in generated
-    check_the_readme(tmp_path)
+    check_the_documentation(tmp_path)
 
 
-def check_the_readme(folder):
-    """What README says of one's own sentences works as printed, but for the folders' names."""
+def check_the_documentation(folder):
+    """The commands and the program of Getting started, but for the folders' names."""
 
     model = folder / "out" / "cas_lstm_tiny" / "seed3"
 
@@ -65,23 +65,28 @@ def check_the_readme(folder):
         text = text.replace("CHECKPOINT", str(model / "checkpoint_best.pt"))
         return text.replace("examples/multi30k/out/cas_lstm_iwslt/seed1", str(model))
 
-    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("## Translation in five commands")[2].partition("\n### ")[0]
+    page = (EXAMPLES.parent / "docs" / "getting-started.md").read_text(encoding="utf-8")
+    section = page.partition("## Translation in five commands")[2].partition("\n## ")[0]
     commands, program = (
         block.strip("`\n") for block in re.findall("```.*?```", section, re.DOTALL)
     )
     typed = (folder / "raw" / "test_2016_flickr.de").read_text().splitlines()[0]
-    interactive = here(commands[commands.index("fairseq-interactive") :])
-    bin_folder = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    printed = subprocess.run(
-        ["bash", "-c", interactive],
-        cwd=EXAMPLES.parent,
-        input=typed + "\n",
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PATH": bin_folder},
-    )
-    assert printed.returncode == 0, printed.stderr[-3000:]
+    _, generate, interactive = here(commands).split("\nfairseq-")
+
+    def shell(command):
+        printed = subprocess.run(
+            ["bash", "-c", f"fairseq-{command}"],
+            cwd=EXAMPLES.parent,
+            input=typed + "\n",
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        )
+        assert printed.returncode == 0, printed.stderr[-3000:]
+        return printed
+
+    assert "BLEU4 = " in shell(generate).stdout
+    printed = shell(interactive)
     (source,) = [line for line in printed.stdout.splitlines() if line.startswith("S-0")]
     prepared = (folder / "data" / "text" / "test.bpe.de").read_text().splitlines()[0]
     assert source == f"S-0\t{prepared}"

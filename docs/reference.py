@@ -1,0 +1,219 @@
+"""Write docs/commands.md and docs/all-options.md from the parsers of the programs themselves.
+
+Run ``python docs/reference.py`` after an option has been added, removed or described anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+import fairseq_casrnn
+from fairseq_casrnn.data.command import Parser
+
+DOCS = Path(__file__).resolve().parent
+EXAMPLES = DOCS.parent / "examples"
+GENERATOR = "(written by `python docs/reference.py`)"
+VALUES = {int: "N", float: "X", Path: "PATH"}
+ROLES = {
+    "Translation": "{}",
+    "Language models": "{}_lm",
+    "Sentence encoders": "{}_sentence_encoder",
+    "Taggers": "{}_tagger",
+}
+
+
+class _Found(Exception):
+    pass
+
+
+def parser_of(main) -> argparse.ArgumentParser:
+    """The parser with which ``main(argv)`` reads its command line."""
+
+    def stop(parser, *args, **kwargs):
+        raise _Found(parser)
+
+    original, Parser.parse_args = Parser.parse_args, stop
+    try:
+        main([])
+    except _Found as found:
+        return found.args[0]
+    finally:
+        Parser.parse_args = original
+    raise AssertionError(f"{main} reads no command line")
+
+
+def cell(text: str) -> str:
+    """``text`` as it may stand in a cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def described(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str]:
+    """An option with its value, and its help."""
+    if action.nargs == 0 or isinstance(action, argparse.BooleanOptionalAction):
+        value = ""
+    elif action.choices:
+        value = " " + "{" + ",".join(map(str, action.choices)) + "}"
+    else:
+        value = f" {action.metavar or VALUES.get(action.type, 'TEXT')}"
+    names = ", ".join(f"`{name}{value}`" for name in action.option_strings).replace("|", "\\|")
+    text = parser._get_formatter()._expand_help(action) if action.help else ""
+    return names or f"`{action.metavar or action.dest}`", text
+
+
+def table(parser: argparse.ArgumentParser) -> list[str]:
+    """The arguments of ``parser``, one a row."""
+    rows = ["| argument | meaning |", "|---|---|"]
+    for action in parser._actions:
+        if "--help" not in action.option_strings and action.help != argparse.SUPPRESS:
+            names, text = described(parser, action)
+            rows.append(f"| {names} | {cell(text)} |")
+    return rows if len(rows) > 2 else ["It has no options."]
+
+
+def readers() -> Iterable[tuple[str, argparse.ArgumentParser]]:
+    """The readers that the recipes name, with the recipes' folders."""
+    users: dict[str, list[str]] = {}
+    for path in sorted(EXAMPLES.glob("*/recipe.yaml")):
+        module = yaml.safe_load(path.read_text("utf-8"))["reader"].split()[0]
+        if module != "fairseq_casrnn.cli":  # a command, described above
+            users.setdefault(module, []).append(path.parent.name)
+    for module, folders in users.items():
+        yield ", ".join(folders), parser_of(importlib.import_module(module).main)
+
+
+def commands() -> str:
+    """The page of the commands."""
+    from fairseq_casrnn import cli
+    from fairseq_casrnn.recipes import command, options
+
+    lines = [
+        "# Commands",
+        "",
+        f"What `casrnn COMMAND --help` prints {GENERATOR}.",
+        "fairseq's own commands are described in",
+        "[fairseq's documentation](https://fairseq.readthedocs.io/en/latest/command_line_tools.html).",
+        "",
+        "## casrnn user-dir",
+        "",
+        "Print the folder to give to `--user-dir`. `casrnn --version` prints the version.",
+        "",
+        "## casrnn patches",
+        "",
+        "Print what this package changes in fairseq, and why: [the same table](patches.md).",
+    ]
+    for name, (module, text) in sorted(cli.COMMANDS.items()):
+        parser = Parser(prog=f"casrnn {name}", description=text)
+        importlib.import_module(module).add_arguments(parser)
+        lines += ["", f"## casrnn {name}", "", f"{text[0].upper()}{text[1:]}.", "", *table(parser)]
+    lines += ["", "## casrnn run", "", "`casrnn run STEP RECIPE.yaml`; see [recipes](recipes.md)."]
+    lines += ["", "| step | what it does |", "|---|---|"]
+    lines += [f"| `{name}` | {cell(text)} |" for name, (_, text) in command.STEPS.items()]
+    lines += ["", "Each step takes those of these options that mean something to it."]
+    lines += ["", "| option | meaning; in braces, what the recipe says |", "|---|---|"]
+    for name, (metavar, text) in options.OPTIONS.items():
+        option = f"--{name} {metavar}".strip() if name != "parts" else f"--OPTION {metavar}"
+        text = text.replace("%(default)s", "{default}")
+        lines.append(f"| `{option}` | {cell(text)} |")
+    lines.append("| `--dry-run` | print the command lines instead of running them |")
+    lines += ["", "`--OPTION` is named by the recipe's `parts`, such as `--m` of the Dyck recipe."]
+    lines += ["", "## Options of prepare", "", "Each corpus has a reader with its own options."]
+    for recipes, parser in readers():
+        lines += ["", f"### {recipes}", "", f"{parser.description}", "", *table(parser)]
+    return "\n".join(lines) + "\n"
+
+
+def options_of(cls) -> dict[str, str]:
+    """The options that ``add_args`` of a class registered with fairseq adds, and their help."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    cls.add_args(parser)
+    found = {}
+    for action in parser._actions:
+        names, text = described(parser, action)
+        default = action.default
+        if default not in (None, argparse.SUPPRESS, False, "", "???") and "default" not in text:
+            text += f" (default: {default})"
+        found[names] = cell(text)
+    return found
+
+
+def option_rows(classes: dict[str, type]) -> list[str]:
+    """The options of several classes in one table, which says what not all of them have."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, cls in classes.items():
+        for option, text in options_of(cls).items():
+            rows.setdefault((option, text), []).append(name)
+    lines = ["| option | meaning |", "|---|---|"]
+    for (option, text), owners in rows.items():
+        others = [name for name in classes if name not in owners]
+        if others:
+            short = others if len(others) < len(owners) else owners
+            names = ", ".join(f"`{name}`" for name in short)
+            text += f" ({'not' if short is others else 'only'} of {names})"
+        lines.append(f"| {option} | {text} |")
+    return lines if len(lines) > 2 else ["No options."]
+
+
+def own(registry: dict[str, type]) -> dict[str, type]:
+    """Those of a registry of fairseq that this package has registered."""
+    return {
+        name: cls
+        for name, cls in sorted(registry.items())
+        if cls.__module__.startswith("fairseq_casrnn.")
+    }
+
+
+def all_options() -> str:
+    """The page of all options of models, tasks, criterions and optimizers."""
+    fairseq_casrnn.register()
+    from fairseq.criterions import CRITERION_REGISTRY
+    from fairseq.models import MODEL_REGISTRY
+    from fairseq.optim import OPTIMIZER_REGISTRY
+    from fairseq.tasks import TASK_REGISTRY
+
+    lines = [
+        "# All options of models, tasks and criterions",
+        "",
+        f"Every option that this package adds to fairseq's programs {GENERATOR};",
+        "[Options and environment variables](options.md) explains those that matter most.",
+    ]
+    models = own(MODEL_REGISTRY)
+    endings = [pattern.format("") for pattern in ROLES.values()]
+    for role, pattern in ROLES.items():
+        ending = pattern.format("")
+        others = [other for other in endings if len(other) > len(ending)]
+        chosen = {
+            name: cls
+            for name, cls in models.items()
+            if name.endswith(ending) and not any(name.endswith(other) for other in others)
+        }
+        names = ", ".join(f"`{name}`" for name in chosen)
+        lines += ["", f"## {role}", "", f"Models: {names}.", "", *option_rows(chosen)]
+    kinds = {
+        "Tasks": ("--task", TASK_REGISTRY),
+        "Criterions": ("--criterion", CRITERION_REGISTRY),
+        "Optimizers": ("--optimizer", OPTIMIZER_REGISTRY),
+    }
+    for title, (option, registry) in kinds.items():
+        lines += ["", f"## {title}"]
+        for name, cls in own(registry).items():
+            lines += ["", f"### {option} {name}", "", *option_rows({name: cls})]
+    return "\n".join(lines) + "\n"
+
+
+GENERATED = {"commands.md": commands, "all-options.md": all_options}
+
+
+def main(folder: Path) -> None:
+    """Write the pages into ``folder``."""
+    for name, page in GENERATED.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS)

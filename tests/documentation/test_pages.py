@@ -1,0 +1,101 @@
+"""The documentation names all that the code has, and its links lead somewhere."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_casrnn import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def load(path):
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+hooks = load(DOCS / "hooks.py")
+
+
+def test_every_option_is_documented(tmp_path):
+    """The pages that docs/reference.py writes are those that it would write now."""
+    # In a process of its own: other tests register further models.
+    command = [sys.executable, DOCS / "reference.py", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in ("commands.md", "all-options.md"):
+        written = (tmp_path / name).read_text("utf-8")
+        assert written == (DOCS / name).read_text("utf-8"), "run python docs/reference.py"
+
+
+def commands(parser, name="casrnn"):
+    """The commands of a parser, those of its groups among them."""
+    for action in parser._actions:
+        for word, inner in (action.choices or {}).items() if hasattr(action, "add_parser") else ():
+            yield from list(commands(inner, f"{name} {word}")) or [f"{name} {word}"]
+
+
+def test_every_command_is_documented():
+    names = list(commands(cli._parser([])))
+    assert {"casrnn user-dir", "casrnn run", "casrnn rerank tune"} <= set(names)
+    headings = (DOCS / "commands.md").read_text("utf-8").splitlines()
+    assert {f"## {name}" for name in names} == {
+        line for line in headings if line.startswith("## casrnn")
+    }
+
+
+def test_every_environment_variable_is_documented():
+    files = [ROOT / "setup.py", ROOT / "Makefile"]
+    for folder in ("fairseq_casrnn", "hydra_plugins"):
+        files += [p for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".cpp", ".h")]
+    used = {n for f in files for n in re.findall(r"\bCASRNN_[A-Z0-9_]+\b", f.read_text("utf-8"))}
+    described = re.findall(r"^\| `(CASRNN_\w+)`", (DOCS / "options.md").read_text("utf-8"), re.M)
+    # Macros of the C++ engine's build are no variables of users'.
+    assert {name for name in used if is_variable(name, files)} == set(described)
+
+
+def is_variable(name, files):
+    """Whether Python or make read ``name``, rather than the C++ compiler."""
+    return any(name in f.read_text("utf-8") for f in files if f.suffix not in (".cpp", ".h"))
+
+
+@pytest.mark.parametrize("document", hooks.documents())
+def test_links_lead_somewhere(document):
+    """Anchors are checked when the documentation is built."""
+    missing = [
+        link for link, found in hooks.links(document) if not (ROOT / found.split("#")[0]).exists()
+    ]
+    assert not missing
+
+
+def test_links_are_found(monkeypatch, tmp_path):
+    monkeypatch.setattr(hooks, "ROOT", tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "README.md").write_text("x")
+    text = (
+        '[a](../a) `[b](b)` <img src="c.svg"> [d](https://d)\n```\n[e](e)\n```\n![f](../f.md#g)\n'
+    )
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "x.md").write_text(text)
+    assert hooks.links("docs/x.md") == [
+        ("../a", "a/README.md"),
+        ("c.svg", "docs/c.svg"),
+        ("../f.md", "f.md"),
+    ]
+    assert hooks.published("README.md") == "index.md"
+    assert hooks.published("docs/x.md") == "x.md"
+
+
+@pytest.mark.parametrize("name", ["cas_cell", "decoder_step"])
+def test_figures_are_what_their_scripts_draw(name, monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "figures")
+    drawn = load(DOCS / "figures" / f"{name}.py").draw().render()
+    assert drawn == (DOCS / "figures" / f"{name}.svg").read_text("utf-8")
