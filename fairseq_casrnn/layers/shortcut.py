@@ -30,16 +30,13 @@ CONNECTIONS = ("shortcut", "residual", "word", "none")
 class ShortcutStackedLSTM(nn.Module):
     """Shortcut-stacked bidirectional LSTM (Nie and Bansal 2017, eq. 1-3).
 
-    Layer i is a bidirectional LSTM. With the words w and the outputs h¹, …, hⁱ⁻¹ below, it reads
+    Layer i is a bidirectional LSTM. The bottom layer reads the words w. Another one reads, by
+    ``connection``, of w and the outputs h¹, …, hⁱ⁻¹ below:
 
-    ============  =================================================
-    ``shortcut``  [w, h¹, …, hⁱ⁻¹]
-    ``residual``  [w, h¹ + … + hⁱ⁻¹], the layers being of one size
-    ``word``      [w, hⁱ⁻¹]
-    ``none``      hⁱ⁻¹, as a plain stack
-    ============  =================================================
-
-    and the bottom layer reads w.
+    - ``shortcut``: [w, h¹, …, hⁱ⁻¹]
+    - ``residual``: [w, h¹ + … + hⁱ⁻¹], the layers being of one size
+    - ``word``: [w, hⁱ⁻¹]
+    - ``none``: hⁱ⁻¹, as a plain stack
 
     Args:
         input_size: features of w.

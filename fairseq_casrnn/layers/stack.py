@@ -233,9 +233,9 @@ class RecurrentStack(nn.Module):
         A single sequence has no dimension B, nor have its state, tokens and results.
 
         Returns:
-            ``output, (h_n, c_n)`` (``output, h_n`` without c): output ``(T, B, D*H)``, zero at
-            padding, or a PackedSequence if x is one; h_n, c_n ``(L*D, B, H)`` at each sequence's
-            last step.
+            ``output, (h_n, c_n)``, or ``output, h_n`` without c. The output is ``(T, B, D*H)``,
+            zero at padding, or a PackedSequence if x is one; h_n and c_n are ``(L*D, B, H)``, at
+            each sequence's last step.
 
         Raises:
             UserError: shapes that do not fit.
