@@ -14,13 +14,11 @@ KINDS = ("max", "mean", "last", "attention", "node")
 class Pooling(nn.Module):
     """Pools states ``(T, B, C)`` over time.
 
-    ==============  ==========================================================================
-    ``max``         the largest value of each feature
-    ``mean``        the mean over the words
-    ``last``        the final states: forward at the last word, backward at the first
-    ``attention``   Σ αₜ hₜ, α = softmax(uᵀ tanh(W hₜ + b)) (S-LSTM paper, "external attention")
-    ``node``        the sentence nodes of a sentence-state LSTM, as they are
-    ==============  ==========================================================================
+    - ``max``: the largest value of each feature
+    - ``mean``: the mean over the words
+    - ``last``: the final states: forward at the last word, backward at the first
+    - ``attention``: Σ αₜ hₜ, α = softmax(uᵀ tanh(W hₜ + b)) (S-LSTM paper, "external attention")
+    - ``node``: the sentence nodes of a sentence-state LSTM, as they are
 
     Args:
         kind: one of these.
