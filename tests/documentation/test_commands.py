@@ -131,6 +131,23 @@ def test_two_processes_by_torchrun(shell, folder):
     assert saved["cfg"]["distributed_training"]["distributed_world_size"] == 2
 
 
+RECIPE = re.compile(r"(\w+=\w+ )?(examples/\S+\.sh|casrnn run \w+ +examples/)")
+PAGES = "getting-started language-models recipes results-summary sentence-encoders taggers"
+
+
+@pytest.mark.parametrize("page", PAGES.split())
+def test_commands_of_recipes(page, warm_python, shell):
+    """They have the options that the page gives them: what they stand for can be printed."""
+    text = (DOCS / f"{page}.md").read_text("utf-8")
+    code = re.findall(r"^```\n(.*?)^```$|`([^`\n]+)`", text, re.DOTALL | re.MULTILINE)
+    lines = re.split(r"\n|&&", "\n".join(block or inline for block, inline in code))
+    commands = [line.partition("#")[0].strip() for line in lines]
+    commands = [line for line in commands if RECIPE.match(line) and "…" not in line]
+    assert commands
+    dry = [re.sub("( --(?= )|$)", r" --dry-run\1", line, count=1) for line in commands]
+    shell("\n".join([f"cd {ROOT}", f"export PYTHON={warm_python}", *dry]))
+
+
 @pytest.mark.parametrize(
     ("page", "heading"),
     [("README.md", "The layers in five lines"), ("docs/getting-started.md", "The layers alone")],
