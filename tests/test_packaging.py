@@ -55,7 +55,8 @@ def metadata(wheel):
 
 def test_wheel_holds_every_module(wheel):
     folders = (PACKAGE, ROOT / "hydra_plugins")
-    here = {str(p.relative_to(ROOT)) for folder in folders for p in folder.rglob("*.py")}
+    files = [p for folder in folders for p in folder.rglob("*.*") if p.suffix in (".py", ".yaml")]
+    here = {str(p.relative_to(ROOT)) for p in files}
     assert here - set(wheel.namelist()) == set()
     assert "fairseq_casrnn/py.typed" in wheel.namelist()
     assert {name.partition("/")[0] for name in wheel.namelist() if ".dist-info" not in name} == {

@@ -51,6 +51,7 @@ RECIPE = {
     "when": [{"if": str, **CONDITIONAL}],
     **CONDITIONAL,
 }
+SHIPPED = Path(__file__).parent  # where the files lie that extends names without .yaml
 EXAMPLES = {str: "a text", list: "a list such as [1, 2]", dict: "a mapping such as {lr: 1e-3}"}
 
 
@@ -100,7 +101,8 @@ def read(path: Path, extending: tuple[Path, ...] = ()) -> dict:
         raise UserError(f"the recipe {path} is nested too deeply; correct it") from None
     if "extends" not in content:
         return content
-    base = path.parent / content.pop("extends")
+    name = content.pop("extends")
+    base = path.parent / name if name.endswith(".yaml") else SHIPPED / f"{name}.yaml"
     if base.resolve() in [one.resolve() for one in (*extending, path)]:
         raise UserError(f"{path}: extends comes back to {base}; let one of them extend nothing")
     return merged(read(base, (*extending, path)), content)

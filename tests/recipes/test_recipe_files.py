@@ -251,7 +251,6 @@ def test_a_corpus_of_ones_own(tmp_path, warm_python, monkeypatch, capsys):
     folder.mkdir()
     write(folder, reader, "reader.py")
     path = str(write(folder, recipe))
-    write(tmp_path, (EXAMPLES / "classification.yaml").read_text(), "classification.yaml")
     for split in ("train", "valid", "test"):
         write(folder, "good\ta ripe pear\nbad\ta rotten plum\n" * 8, f"{split}.tsv")
     monkeypatch.setenv("PYTHON", warm_python)
