@@ -11,6 +11,11 @@ from fairseq_casrnn.data.command import Parser, captured_log, run_main
 
 # Each module has add_arguments(parser) and run(args).
 COMMANDS = {
+    "train": ("fairseq_casrnn.recipes.own_data", "train on data that prepare made ready"),
+    "evaluate": (
+        "fairseq_casrnn.evaluation.own_data",
+        "test scores, predictions and errors of what train trained",
+    ),
     "average": ("fairseq_casrnn.evaluation.average", "the mean of several checkpoints' weights"),
     "data clusters": (
         "fairseq_casrnn.data.clusters",
@@ -37,6 +42,10 @@ COMMANDS = {
     "predict": (
         "fairseq_casrnn.evaluation.predict",
         "classify lines of text with a trained sentence encoder",
+    ),
+    "prepare classification": (
+        "fairseq_casrnn.prepare.classification",
+        "texts with labels of your own: TSV, CSV, JSON lines, folders",
     ),
     "rerank prepare": (
         "fairseq_casrnn.reranking.prepare",
@@ -68,7 +77,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         from fairseq_casrnn.recipes.command import main as run_recipe
 
         return run_recipe(argv[1:])
+    extra = []
+    if argv[:1] == ["train"] and "--" in argv:  # argparse would take them for operands
+        at = argv.index("--")
+        argv, extra = argv[:at], argv[at + 1 :]
     args = _parser(argv).parse_args(argv)
+    args.extra = extra
 
     def run() -> None:
         with captured_log():  # fairseq and matplotlib say much

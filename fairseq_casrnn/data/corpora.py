@@ -4,7 +4,8 @@ A prepared folder ``OUT`` holds ``OUT/data-bin`` with ``input0/``, ``label/`` an
 ``input1/`` as ``fairseq-preprocess --only-source`` writes them, ``input0/singletons.txt`` (words
 that occur once in training), ``text.json`` (how raw text is split) and ``prepare.json`` (counts).
 Where words have tags, ``label/`` has as many words as ``input0/``, and ``spelling/`` has their
-characters, </s> after each word. It is built in a temporary folder and renamed at the end.
+characters, </s> after each word. ``original/`` has the examples as their file has them, where
+``casrnn prepare`` made the folder. It is built in a temporary folder and renamed at the end.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from fairseq_casrnn.data.folder import (
     write_json,
     write_singletons,
 )
+from fairseq_casrnn.data.originals import write_originals
 from fairseq_casrnn.data.words import normalised, words
 from fairseq_casrnn.errors import UserError
 
@@ -76,10 +78,13 @@ class Corpus(ABC):
     Args:
         splits: examples of ``train``, ``valid``, ``test``, and further ones (``valid1``, …).
         notes: numbers worth keeping (examples dropped, …), printed and put in prepare.json.
+        originals: what each example was in its file, as JSON objects, kept for an evaluation that
+            shows it; only of corpora of one's own.
     """
 
     splits: dict[str, list]
     notes: dict[str, object] = field(default_factory=dict)
+    originals: dict[str, list[dict]] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raise UserError for an empty split, or labels that cannot be learnt."""
@@ -148,7 +153,7 @@ class ClassificationCorpus(Corpus):
         # Files that want no more than these have their punctuation split; other text has not.
         split = args.tokenizer in ("space", "clitics")
         tokenizer = args.raw_tokenizer if split else args.tokenizer
-        return {"tokenizer": tokenizer, "lowercase": args.lowercase}
+        return {"tokenizer": tokenizer, "lowercase": args.lowercase, **language_note(args)}
 
 
 @dataclass
@@ -185,6 +190,7 @@ class TaggedCorpus(Corpus):
             "tokenizer": args.raw_tokenizer,
             "lowercase": args.lowercase,
             "zero_digits": args.zero_digits,
+            **language_note(args),
         }
 
 
@@ -200,6 +206,7 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace) -> None
         corpus.check()
         notes = {**corpus.notes, **write(corpus.columns(args), folder, args)}
         write_json(folder / "text.json", corpus.raw_text(args))
+        write_originals(folder, corpus.originals)
         return notes
 
     build(args, fill)
@@ -259,8 +266,13 @@ def add_words(dictionary, folder: Path) -> None:
         dictionary.add_symbol(word, 0)
 
 
+def language_note(args: argparse.Namespace) -> dict[str, str]:
+    """What ``text.json`` says of the language, where an option chooses it."""
+    return {"language": args.language} if hasattr(args, "language") else {}
+
+
 def as_words(text: str | list[str], args: argparse.Namespace) -> list[str]:
     """The words of a sentence, which may be split already."""
     if isinstance(text, str):
-        return words(text, args.tokenizer, args.lowercase)
+        return words(text, args.tokenizer, args.lowercase, getattr(args, "language", "en"))
     return [word.lower() for word in text] if args.lowercase else text

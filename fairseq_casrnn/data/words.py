@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 
+BYTE_ORDER_MARK = "\ufeff"
 ASCII_SPACE = re.compile(r"[ \t\r\n\f\v]+")
 CLITIC = re.compile(r"(?<=\w)('s|'ve|n't|'re|'d|'ll|'m)\b", re.IGNORECASE)
-TOKENIZERS = ("space", "whitespace", "clitics", "moses", "penn")
+TOKENIZERS = ("space", "whitespace", "clitics", "moses", "penn", "character")
 ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 PENN_QUOTES = re.compile(r"(?:^|(?<=\s))(``|'')(?=\s|$)")
 QUOTE = '"'
@@ -22,23 +23,27 @@ SENTENCE_END = re.compile(
 )
 
 
-def words(line: str, tokenizer: str = "space", lowercase: bool = False) -> list[str]:
-    """The words of a line.
+def words(
+    line: str, tokenizer: str = "space", lowercase: bool = False, language: str = "en"
+) -> list[str]:
+    """The words of a line, without the byte-order marks that it may hold.
 
     Args:
         line: text.
         tokenizer: ``space`` splits at ASCII white space alone (no-break spaces occur inside words
             of the Stanford trees), ``whitespace`` at any, as ``fairseq-preprocess`` does,
             ``clitics`` also before 's, n't, 're and their like (as Kim's ``clean_str`` does),
-            ``moses`` is Moses' tokenizer for English, without XML escapes, which word vectors do
-            not know, ``penn`` is that of the Penn Treebank, which nearly always leaves text as it
-            is that is split already.
+            ``moses`` is Moses' tokenizer, without XML escapes, which word vectors do not know,
+            ``penn`` is that of the Penn Treebank, which nearly always leaves text as it is that is
+            split already, ``character`` makes each character but white space a word.
         lowercase: whether to lower-case them.
+        language: of the text, for ``moses``.
     """
+    line = line.replace(BYTE_ORDER_MARK, "")
     if tokenizer == "moses":
         from .text import moses_tokenize
 
-        line = moses_tokenize(line, "en", escape=False)
+        line = moses_tokenize(line, language, escape=False)
     elif tokenizer == "clitics":
         line = CLITIC.sub(r" \1", line)
     elif tokenizer == "penn":
@@ -46,6 +51,8 @@ def words(line: str, tokenizer: str = "space", lowercase: bool = False) -> list[
     line = line.lower() if lowercase else line
     if tokenizer == "whitespace":
         return line.split()
+    if tokenizer == "character":
+        return [character for character in line if not character.isspace()]
     return [word for word in ASCII_SPACE.split(line) if word]
 
 

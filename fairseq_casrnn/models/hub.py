@@ -158,7 +158,9 @@ def find_dictionaries(
     Raises:
         UserError: they are in none of the places.
     """
-    places = [given] if given else [str(beside), trained_on]
+    # The last one is that of casrnn train, DIR/out/NAME/seedN, where DIR may have been moved.
+    near = os.path.join(beside, "..", "..", "..", "data-bin")
+    places = [given] if given else [str(beside), trained_on, os.path.normpath(near)]
     for place in places:
         files = [os.path.join(place, part, "dict.txt") for part in parts]
         if all(map(os.path.isfile, files)):

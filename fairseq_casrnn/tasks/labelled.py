@@ -5,6 +5,7 @@
 import json
 import logging
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
@@ -46,8 +47,8 @@ class LabelledConfig(FairseqDataclass):
     raw_tokenizer: Optional[str] = field(
         default=None,
         metadata={
-            "help": "how to split raw text when predicting: space, whitespace, clitics, moses or "
-            "penn (default: as the data folder's text.json says, else whitespace)"
+            "help": "how to split raw text when predicting: space, whitespace, clitics, moses, "
+            "penn or character (default: as the data folder's text.json says, else whitespace)"
         },
     )
     lowercase: Optional[bool] = field(
@@ -246,6 +247,8 @@ def read_text_note(folder: str) -> dict:
             f"{path} has the tokenizer {quoted(str(note['tokenizer']))}; write one of "
             f"{', '.join(TOKENIZERS)}"
         )
+    if not re.fullmatch("[a-z]{2,3}", str(note.get("language", "en"))):
+        raise UserError(f"{path} is damaged: language is no code such as en; write one")
     for name in ("lowercase", "zero_digits", "pairs"):
         if not isinstance(note.get(name, True), bool):
             raise UserError(f"{path} is damaged: {name} is not true or false; write one of these")

@@ -180,7 +180,7 @@ class SentenceClassificationTask(LabelledTask):
         text = self.state.text
         tokenizer = self.cfg.raw_tokenizer or text["tokenizer"]
         lowercase = text["lowercase"] if self.cfg.lowercase is None else self.cfg.lowercase
-        split = words(line, tokenizer, lowercase)
+        split = words(line, tokenizer, lowercase, text.get("language", "en"))
         tokens = [self.dictionary.index(word) for word in escape(split)]
         tokens.append(self.dictionary.eos())
         if self.cfg.truncate and len(tokens) > self.cfg.truncate:

@@ -176,7 +176,7 @@ class SequenceTaggingTask(LabelledTask):
         that treebank's `` and ''.
         """
         tokenizer = self.cfg.raw_tokenizer or self.state.text["tokenizer"]
-        found = words(line, tokenizer)
+        found = words(line, tokenizer, language=self.state.text.get("language", "en"))
         if tokenizer == "penn" and (QUOTE in self.dictionary or "``" not in self.dictionary):
             return as_written(found, line)
         return found

@@ -1,0 +1,94 @@
+"""``casrnn evaluate``: test scores, predictions and errors of models of data of one's own."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from fairseq_casrnn.data.command import show
+from fairseq_casrnn.data.originals import read_originals
+from fairseq_casrnn.evaluation.runs import choose_checkpoint, evaluate_each, keep
+from fairseq_casrnn.files import replacing, table_cell
+from fairseq_casrnn.recipes.own_data import kind_of
+from fairseq_casrnn.recipes.runs import check_trained_on
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.description = (
+        "Evaluate the runs of casrnn train on the test set: prints scores, and writes "
+        "test.predictions.tsv and test.errors.tsv, the most confident first, with the original "
+        "text, into the folder of each."
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder that prepare filled")
+    parser.add_argument("--out", type=Path, help="folder of the runs (DIR/out)")
+    parser.add_argument("--arch", default="", metavar="NAME[,…]", help="of these (all)")
+    parser.add_argument("--seed", type=int, nargs="*", default=[], metavar="N", help="(all)")
+    parser.add_argument(
+        "--checkpoint", default="best", help="best on validation, last, best:N, last:N (best)"
+    )
+    parser.add_argument("--subset", default="test", help="test, valid or train (test)")
+    parser.add_argument("--batch-size", type=int, default=64)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the command. Raises UserError for a folder, run or checkpoint that cannot be used."""
+    evaluate = EVALUATORS[kind_of(args.folder)]
+    args.out = args.out or args.folder / "out"
+    args.arch = args.arch.replace(",", " ").split()
+    seeds = [str(seed) for seed in args.seed]
+    check_trained_on(str(args.folder), str(args.out), args.arch, seeds)
+    for _ in evaluate_each(args, lambda one: evaluate(one, args)):
+        pass
+
+
+def evaluate_classifier(run: Path, args: argparse.Namespace) -> dict:
+    """Classify with a run's checkpoint, keep and show the result, return its numbers."""
+    from fairseq_casrnn.evaluation.confusion import as_table
+    from fairseq_casrnn.evaluation.evaluate_classifier import classify
+
+    checkpoint = choose_checkpoint(run, args.checkpoint)
+    result = classify(args.folder, checkpoint, args.subset, args.batch_size)
+    found = result.pop("predictions")
+    examples = read_originals(args.folder / "data-bin", args.subset, len(found))
+    rows = [
+        (truth, best, value, *example.values())
+        for (truth, best, value), example in zip(found, examples, strict=True)
+    ]
+    header = ("gold", "predicted", "probability", *examples[0])
+    keep(run, args.subset, "predictions.tsv", as_lines([header, *rows]), result)
+    wrong = sorted((row for row in rows if row[0] != row[1]), key=lambda row: -row[2])
+    write(run / f"{args.subset}.errors.tsv", as_lines([header, *wrong]))
+    confusion = result.pop("confusion")
+    show(as_table([list(row.values()) for row in confusion.values()], list(confusion)))
+    print(
+        f"{run.parent.name} {run.name}: accuracy {result['accuracy']:.2f}, macro-F1 "
+        f"{result['macro_f1']:.2f} on {result['sentences']} texts of {args.subset}"
+    )
+    show_files(run, args.subset, f"{len(wrong)} errors")
+    return {"checkpoint": args.checkpoint, "subset": args.subset, **result}
+
+
+def show_files(run: Path, subset: str, errors: str) -> None:
+    """Say what was written."""
+    show(
+        [
+            f"predictions: {run / f'{subset}.predictions.tsv'}",
+            f"{errors}, the most confident first: {run / f'{subset}.errors.tsv'}",
+        ]
+    )
+
+
+def as_lines(rows: Iterable[Sequence[object]]) -> str:
+    """A table as tab-separated text."""
+    return "".join("\t".join(table_cell(str(cell)) for cell in row) + "\n" for row in rows)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    with replacing(path) as draft:
+        Path(draft).write_text(text, encoding="utf-8")
+
+
+EVALUATORS = {"classification": evaluate_classifier}

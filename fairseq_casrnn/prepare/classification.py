@@ -1,0 +1,187 @@
+"""``casrnn prepare classification``: texts with labels as people have them, binarised."""
+
+from __future__ import annotations
+
+import argparse
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_casrnn.data.corpora import ClassificationCorpus, Columns, Example, prepare
+from fairseq_casrnn.data.nli import leaves
+from fairseq_casrnn.data.symbols import ESCAPED
+from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.prepare.columns import find_layout
+from fairseq_casrnn.prepare.files import Table, read_folders, read_table
+from fairseq_casrnn.prepare.options import add_options, check_options
+from fairseq_casrnn.prepare.splitting import SHARE, hold_out
+
+SPLITS = ("train", "valid", "test")
+NO_LABEL = "-"  # where the annotators of SNLI did not agree
+
+
+@dataclass
+class Labelled:
+    """An example of a file.
+
+    Args:
+        label: its class.
+        texts: one, or two of a pair, as they stand in the file.
+        line: where it begins.
+        path: the file.
+    """
+
+    label: str
+    texts: tuple[str, ...]
+    line: int
+    path: Path
+
+    def original(self) -> dict[str, object]:
+        """What is kept of it for an evaluation."""
+        names = ("text", "pair")
+        return {"line": self.line, **dict(zip(names, self.texts, strict=False))}
+
+
+class OwnCorpus(ClassificationCorpus):
+    """Its notes also say how long an example may be, which the size of a batch goes by."""
+
+    def columns(self, args: argparse.Namespace) -> Columns:
+        """What is binarised."""
+        found = super().columns(args)
+        longest = sum(1 + max(map(len, part["train"])) for part in found.inputs)
+        found.notes["longest example, in tokens"] = longest
+        return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.description = (
+        "Binarise texts, or pairs of texts, with labels: TSV, CSV, JSON lines, or a folder with a "
+        "folder of files for each label. Columns with the usual names (text, sentence, label, "
+        "sentence1, premise, …) are found by themselves. DIR/data-bin is what fairseq-train reads."
+    )
+    add_options(parser, "a folder with a folder for each label, or a .tsv, .csv or .jsonl file")
+    for name, what in (
+        ("text", "the text"),
+        ("pair", "the second text of a pair"),
+        ("label", "the label"),
+    ):
+        parser.add_argument(
+            f"--{name}-column", metavar="NAME", help=f"column of {what}: its name, or number from 1"
+        )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the command. Raises UserError for a bad file or option."""
+    check_options(args)
+    prepare(lambda: read_corpus(args), args)
+
+
+def read_corpus(args: argparse.Namespace) -> ClassificationCorpus:
+    """The splits of the files. Raises UserError for a bad one."""
+    notes: dict[str, object] = {}
+    splits = {
+        name: read_split(name, getattr(args, name), args, notes)
+        for name in SPLITS
+        if getattr(args, name)
+    }
+    check_classes(splits)
+    if missing := [name for name in SPLITS if name not in splits]:
+        rows = splits["train"]
+        keys, labels = [row.texts for row in rows], [row.label for row in rows]
+        chosen = hold_out(keys, labels, missing, args.split_seed)
+        splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
+        notes["held out"] = (
+            f"{SHARE:.0%} of each class for {' and '.join(missing)}, by --split-seed "
+            f"{args.split_seed}"
+        )
+    notes |= repeated(splits)
+    examples = {name: [Example(row.label, row.texts) for row in splits[name]] for name in SPLITS}
+    originals = {name: [row.original() for row in splits[name]] for name in SPLITS}
+    return OwnCorpus(examples, notes, originals)
+
+
+def read_split(
+    name: str, path: Path, args: argparse.Namespace, notes: dict[str, object]
+) -> list[Labelled]:
+    """The examples of a file or folder; adds to the notes what was found and left out."""
+    table = read_folders(path) if path.is_dir() else read_table(path)
+    layout = find_layout(table, args)
+    if name == "train":
+        kinds = ("text", "second text", "label") if len(layout.texts) > 1 else ("text", "label")
+        columns = dict(zip(kinds, layout.names, strict=True))
+        notes["columns"] = ", ".join(f"{kind}: {where}" for kind, where in columns.items())
+        notes |= table.notes
+    parses = layout.names[0].lower().endswith("_parse")
+    rows, empty = [], 0
+    for line, cells in table.rows[layout.header :]:
+        texts = tuple((cells[column] or "").strip() for column in layout.texts)
+        if not all(texts):
+            empty += 1
+            continue
+        label = label_of(table, line, cells[layout.label])
+        texts = tuple(map(leaves, texts)) if parses else texts
+        rows.append(Labelled(label, texts, line, path))
+    if empty:
+        notes[f"{name}: rows without text, left out"] = empty
+    return without_unlabelled(name, rows, notes)
+
+
+def label_of(table: Table, line: int, cell: str | None) -> str:
+    """The label of a row. Raises UserError for none, or one that cannot be a class."""
+    label = " ".join((cell or "").split())
+    if not label:
+        raise UserError(f"{table.where(line)} has no label; give it one, or remove the line")
+    hidden = [character for character in label if unicodedata.category(character) in ("Cf", "Cc")]
+    if hidden:
+        raise UserError(
+            f"{table.where(line)}: the label {quoted(label)} has an invisible character, "
+            f"U+{ord(hidden[0]):04X}; remove it"
+        )
+    if label in (*ESCAPED, "<unk>"):
+        raise UserError(f"{table.where(line)}: {label} is no label, but a sign of fairseq's own")
+    return label
+
+
+def without_unlabelled(name: str, rows: list[Labelled], notes: dict[str, object]) -> list[Labelled]:
+    """The rows but for those whose label is "-", unless it is the opposite of "+"."""
+    labels = {row.label for row in rows}
+    if NO_LABEL not in labels or "+" in labels or len(labels) < 3:
+        return rows
+    kept = [row for row in rows if row.label != NO_LABEL]
+    notes[f'{name}: rows without a gold label ("-"), left out'] = len(rows) - len(kept)
+    return kept
+
+
+def check_classes(splits: dict[str, list[Labelled]]) -> None:
+    """Raise UserError for labels that are no classes, or that training does not have."""
+    train = splits["train"]
+    known = Counter(row.label for row in train)
+    if len(known) < 2:
+        has = f"is {quoted(next(iter(known)))} throughout" if known else "is nowhere"
+        raise UserError(
+            f"the label {has} in --train; give texts of two classes at least, or choose another "
+            "--label-column"
+        )
+    if len(known) > max(10, len(train) // 2):
+        raise UserError(
+            f"the labels of --train have {len(known)} values in {len(train)} rows, such as "
+            f"{quoted(train[0].label)}, and so are no classes; choose another --label-column"
+        )
+    for name, rows in splits.items():
+        for row in rows:
+            if row.label not in known:
+                raise UserError(
+                    f"{row.path}, line {row.line}: the label {quoted(row.label)} is not in --train "
+                    f"({', '.join(sorted(known)[:20])}); correct or remove it"
+                )
+        if not rows:
+            raise UserError(f"--{name} has no text with a label; give another file")
+
+
+def repeated(splits: dict[str, list[Labelled]]) -> dict[str, int]:
+    """What to report of texts that training and another split share."""
+    seen = {row.texts for row in splits["train"]}
+    shared = {name: sum(row.texts in seen for row in splits[name]) for name in SPLITS[1:]}
+    return {f"{name}: texts that are in train, too": n for name, n in shared.items() if n}

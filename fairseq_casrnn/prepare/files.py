@@ -1,0 +1,231 @@
+"""Tables of text: TSV, CSV and JSON lines, the columns by name or number, the rows by line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_casrnn.data.text import COMPRESSED, read_bytes, text_lines
+from fairseq_casrnn.data.values import parse_json
+from fairseq_casrnn.data.words import BYTE_ORDER_MARK
+from fairseq_casrnn.errors import UserError
+
+JSON = (".json", ".jsonl", ".ndjson")
+DELIMITERS = {"\t": "tabs", ",": "commas", ";": "semicolons"}
+
+
+@dataclass
+class Table:
+    """The rows of a file.
+
+    Args:
+        path: the file.
+        names: of the columns; None where only a first row may have them.
+        rows: number of the line where a row begins, and its cells; None is a missing one.
+        notes: what to report of how it was read.
+    """
+
+    path: Path
+    names: list[str] | None
+    rows: list[tuple[int, list[str | None]]]
+    notes: dict[str, object]
+
+    def where(self, line: int) -> str:
+        """A row, for messages."""
+        return f"{self.path}, line {line}"
+
+
+def read_utf8(path: Path) -> list[str]:
+    """The lines of a UTF-8 text; they end at ``\\n`` or ``\\r\\n`` alone.
+
+    Raises:
+        UserError: the file is missing, has no text, is not UTF-8, or ends its lines otherwise.
+    """
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name a file in it")
+    data = read_bytes(path)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data:
+        raise UserError(f"{path} is UTF-16, or no text; save it as UTF-8")
+    if b"\n" not in data and b"\r" in data.rstrip(b"\r"):
+        raise UserError(
+            f"{path} ends its lines with a carriage return alone; save it with line ends of Unix "
+            "or Windows"
+        )
+    lines = [line.replace(BYTE_ORDER_MARK, "") for line in text_lines(io.BytesIO(data), path)]
+    if not any(line.strip() for line in lines):
+        raise UserError(f"{path} is empty; give a file with at least one example")
+    return lines
+
+
+def read_table(path: Path) -> Table:
+    """The table of a file: JSON by its name or first character, else columns.
+
+    Raises:
+        UserError: it cannot be read, or a line is malformed; the message names the line.
+    """
+    lines = read_utf8(path)
+    ending = Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
+    if ending in JSON or lines[0].startswith("{"):
+        return read_json_objects(path, lines)
+    delimiters = {".tsv": "\t", ".csv": ",;\t"}.get(ending, "\t,;")
+    return read_columns(path, lines, delimiters)
+
+
+def read_columns(path: Path, lines: Sequence[str], delimiters: str) -> Table:
+    """The first reading in which all rows are equally long, by the delimiters and with or without
+    quotation marks that enclose cells.
+
+    Raises:
+        UserError: there is none.
+    """
+    first_error = None
+    for delimiter in delimiters:
+        readings = [read_quoted] if delimiter != "\t" else [read_plain, read_quoted]
+        for read in readings:
+            try:
+                rows = read(path, lines, delimiter)
+                check_width(path, rows)
+            except UserError as error:
+                # Of files with a single column by that delimiter, another one's error says more.
+                first_error = first_error or error
+                continue
+            if read is read_plain and is_quoted(rows):
+                continue
+            notes = {} if read is read_plain else {"cells": f"between {DELIMITERS[delimiter]}"}
+            if read is read_quoted and delimiter == "\t":
+                notes = {"cells": "between tabs, quotation marks around them taken off"}
+            return Table(path, None, rows, notes)
+    raise first_error
+
+
+Rows = list[tuple[int, list[str | None]]]
+
+
+def read_plain(path: Path, lines: Sequence[str], delimiter: str) -> Rows:
+    """Rows of cells in which quotation marks mean nothing, as GLUE's files are."""
+    return [
+        (number, list(line.split(delimiter)))
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    ]
+
+
+def read_quoted(path: Path, lines: Sequence[str], delimiter: str) -> Rows:
+    """Rows of a file as spreadsheets and pandas write it. Raises UserError for an odd quote."""
+    csv.field_size_limit(sys.maxsize)
+    # The module takes a \r alone for the end of a line, which it is not here.
+    reader = csv.reader(
+        (f"{line.replace(chr(13), ' ')}\n" for line in lines), delimiter=delimiter, strict=True
+    )
+    rows, begin = [], 1
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                rows.append((begin, cells))
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(
+            f"{path}, line {begin}: a quotation mark is out of place ({error}); write one inside "
+            "of a quoted cell twice"
+        ) from None
+    return rows
+
+
+def is_quoted(rows: Rows) -> bool:
+    """Whether every cell with a quotation mark is enclosed in them, those inside being doubled."""
+    cells = [cell for _, row in rows for cell in row if '"' in cell]
+    return bool(cells) and all(
+        len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', "")
+        for cell in cells
+    )
+
+
+def check_width(path: Path, rows: Rows) -> None:
+    """Cut empty cells off too long rows. Raises UserError unless all rows are equally long."""
+    if not rows:
+        raise UserError(f"{path} has empty cells alone; give a file with at least one example")
+    width = len(rows[0][1])
+    if width < 2:
+        raise UserError(
+            f"{path}, line {rows[0][0]} has a single column; separate text and label by a tab, or "
+            "give CSV or JSON lines"
+        )
+    for line, cells in rows:
+        while len(cells) > width and not cells[-1].strip():
+            cells.pop()
+        if len(cells) != width:
+            raise UserError(
+                f"{path}, line {line} has {len(cells)} columns instead of {width}, as in line "
+                f"{rows[0][0]}; correct it, or enclose text that holds the separator in "
+                "quotation marks"
+            )
+
+
+def read_json_objects(path: Path, lines: Sequence[str]) -> Table:
+    """The table of a file with a JSON object in each line, or of one list of objects.
+
+    Raises:
+        UserError: a line is no JSON object.
+    """
+    if lines[0].lstrip().startswith("["):
+        entries = list(enumerate(parsed(path, 1, "\n".join(lines), list), start=1))
+    else:
+        entries = [
+            (number, parsed(path, number, line, dict))
+            for number, line in enumerate(lines, start=1)
+            if line.strip()
+        ]
+    for number, entry in entries:
+        if not isinstance(entry, dict):
+            raise UserError(f"{path}, entry {number} is no JSON object; correct it")
+    names = list(Counter(name for _, entry in entries for name in entry))
+    rows = [(number, [as_text(entry.get(name)) for name in names]) for number, entry in entries]
+    return Table(path, names, rows, {})
+
+
+def parsed(path: Path, number: int, text: str, kind: Callable):
+    """A JSON value of that type. Raises UserError where it is none."""
+    try:
+        value = parse_json(text)
+        if not isinstance(value, kind):
+            raise ValueError(f"it is no {'object' if kind is dict else 'list'}")
+    except ValueError as error:
+        raise UserError(f"{path}, line {number} is not JSON ({error}); correct it") from None
+    return value
+
+
+def as_text(value) -> str | None:
+    """A string, number or truth value of JSON as text; None for anything else."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (str, int, float)) else None
+
+
+def read_folders(folder: Path) -> Table:
+    """A text in each file of a folder of subfolders, which are the labels: ``pos/1.txt``.
+
+    Raises:
+        UserError: it has less than two such folders, or a file is not UTF-8.
+    """
+    labels = sorted(path for path in folder.iterdir() if path.is_dir())
+    notes = {}
+    if any(path.name == "unsup" for path in labels):  # of the IMDb reviews: texts without labels
+        labels = [path for path in labels if path.name != "unsup"]
+        notes["left out"] = f"{folder / 'unsup'}"
+    rows = []
+    for label in labels:
+        for file in sorted(path for path in label.iterdir() if path.is_file()):
+            if not file.name.startswith("."):
+                rows.append((len(rows) + 1, ["\n".join(read_utf8(file)), label.name]))
+    if len({cells[1] for _, cells in rows}) < 2:
+        names = ", ".join(path.name for path in labels) or "none"
+        raise UserError(
+            f"{folder} must have a folder for each class, with a file for each text, but has "
+            f"{names}; name a file, or another folder"
+        )
+    return Table(folder, ["text", "label"], rows, notes)

@@ -1,0 +1,64 @@
+"""The options that ``casrnn prepare`` has for every kind of data."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError
+
+TOKENIZERS = ("penn", "moses", "whitespace", "character")
+
+
+def add_options(parser: argparse.ArgumentParser, form: str) -> None:
+    """Files, their splits, and how text is split into words.
+
+    Args:
+        parser: of the command.
+        form: what the files are.
+    """
+    parser.set_defaults(words_of=None)
+    parser.add_argument("--train", required=True, type=Path, help=form)
+    for name in ("valid", "test"):
+        text = f"the same for {name} (default: a tenth of --train, by chance)"
+        parser.add_argument(f"--{name}", type=Path, help=text)
+    parser.add_argument("--split-seed", type=int, default=1, help="seed of that choice (1)")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to fill")
+    parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
+    parser.add_argument(
+        "--tokenizer",
+        choices=TOKENIZERS,
+        default="penn",
+        help="how text is split into words, here and when predicting: by the conventions of the "
+        "Penn Treebank, for English; by Moses' rules for --language; at white space; each "
+        "character by itself, for Chinese or Japanese (default: %(default)s)",
+    )
+    parser.add_argument("--language", default="en", help="of --tokenizer moses: en, de, … (en)")
+    parser.add_argument(
+        "--lowercase",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="read words in lower case (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--min-count", type=int, default=1, help="rarer words of --train become <unk> (1)"
+    )
+    parser.add_argument(
+        "--vocabulary",
+        choices=("train", "all"),
+        default="train",
+        help="words that get an embedding; all is of use with pretrained vectors alone",
+    )
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raise UserError for a file given twice, or a language that is none."""
+    given = [path.resolve() for path in (args.train, args.valid, args.test) if path]
+    if len(set(given)) < len(given):
+        raise UserError(
+            "--train, --valid and --test must be different files; leave out those that you have "
+            "not, and a part of --train is held out"
+        )
+    if not re.fullmatch("[a-z]{2,3}", args.language):
+        raise UserError(f"--language is {args.language}; give a code such as en or de")

@@ -1,0 +1,102 @@
+"""``casrnn train``: models of data that ``casrnn prepare`` made ready, with a recipe's settings."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from fairseq_casrnn.data.command import OPTIONS, read_json
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recipes.options import StepOptions, check_values
+from fairseq_casrnn.recipes.programs import Programs
+from fairseq_casrnn.recipes.reading import SHIPPED
+from fairseq_casrnn.recipes.recipe import Recipe, load
+from fairseq_casrnn.recipes.runs import Run
+
+KINDS = ("classification",)
+PREPARE = "casrnn prepare "
+USED_BY = {"classification": "casrnn predict"}
+# Examples in training below which a batch has so many, and so many epochs without a better
+# validation end the training.
+SIZES = ((2000, 8, 10), (50_000, 32, 5))
+LARGE = {"no": (64, 3), "yes": (128, 3)}  # by whether there are pairs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.usage = "casrnn train KIND DIR [options] [-- options of fairseq-train]"
+    parser.description = (
+        "Train on a folder that casrnn prepare filled: prints the fairseq-train command that it "
+        "runs. The settings are a recipe's, by the kind and size of the data; options behind -- "
+        "override them. An interrupted training goes on when it is called again."
+    )
+    parser.add_argument("kind", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder that prepare filled")
+    parser.add_argument("--arch", default="", metavar="NAME[,…]", help="systems or architectures")
+    parser.add_argument("--seed", default="1", metavar="N[,…]", help="seeds (1)")
+    parser.add_argument("--out", type=Path, help="folder of the runs, NAME/seedN in it (DIR/out)")
+    text = "print the commands instead of running them"
+    parser.add_argument("--dry-run", action="store_true", help=text)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the command.
+
+    Raises:
+        UserError: the folder was not prepared for this kind, or an option is wrong.
+        SystemExit: a training failed.
+    """
+    kind = kind_of(args.folder)
+    if kind != args.kind:
+        raise UserError(f"{args.folder} is prepared for {kind}; call casrnn train {kind}")
+    recipe = recipe_of(kind, args.folder)
+    options = StepOptions(
+        arch=args.arch.replace(",", " ").split() or list(recipe.archs),
+        seed=args.seed.replace(",", " ").split(),
+    )
+    check_values(options, recipe)
+    for arch in options.arch:
+        recipe.check_system(arch)
+    out = args.out or args.folder / "out"
+    for arch in options.arch:
+        settings = recipe.training_options(arch, args.extra)
+        for seed in options.seed:
+            one = Run(arch, seed, str(out), str(args.folder), settings)
+            if not args.dry_run:  # which prints it itself
+                print(shlex.join(["fairseq-train", *one.arguments()]), flush=True)
+            one.train(Programs(args.dry_run))
+            if not args.dry_run:
+                print(f"next: casrnn evaluate {shlex.quote(str(args.folder))}", end="; ")
+                print(f"{USED_BY[kind]} --path {shlex.quote(str(one.folder))}", flush=True)
+
+
+def kind_of(folder: Path) -> str:
+    """What ``casrnn prepare`` prepared a folder for. Raises UserError where it did not."""
+    path = folder / "data-bin" / OPTIONS
+    program = str(read_json(path).get("program", "")) if path.is_file() else ""
+    kind = program.removeprefix(PREPARE)
+    if kind == program or kind not in KINDS:
+        raise UserError(
+            f"{folder} is no folder that casrnn prepare filled; call casrnn prepare KIND --train "
+            f"FILE --out {folder} first"
+        )
+    return kind
+
+
+def recipe_of(kind: str, folder: Path) -> Recipe:
+    """The recipe with the settings for a prepared folder."""
+    notes = read_json(folder / "data-bin" / "prepare.json")
+    return load(SHIPPED / f"own_{kind}.yaml", **sizes(notes))
+
+
+def sizes(notes: Mapping[str, object]) -> dict[str, str]:
+    """The recipe's variables for data of which ``prepare.json`` says this."""
+    pairs = "yes" if "train pairs" in notes else "no"
+    examples = int(notes.get("train pairs", notes.get("train sentences", 1)))
+    fitting = [(batch, patience) for below, batch, patience in SIZES if examples < below]
+    batch, patience = (*fitting, LARGE[pairs])[0]
+    longest = notes.get("longest example, in tokens", 1)
+    found = {"PAIRS": pairs, "BATCH": batch, "PATIENCE": patience, "LONGEST": longest}
+    return {name: str(value) for name, value in found.items()}

@@ -1,0 +1,36 @@
+"""The command lines as README prints them."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def commands(first):
+    """The block of commands of README that begins with these words."""
+    blocks = re.findall(r"```\w*\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    (found,) = [block for block in blocks if block.startswith(first)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def bash(warm_python, tmp_path_factory):
+    """``bash(text, folder)``: what these commands print there; models are small."""
+    programs = tmp_path_factory.mktemp("programs")
+    (programs / "casrnn").write_text(f'#!/bin/sh\nexec {warm_python} -m fairseq_casrnn.cli "$@"\n')
+    (programs / "casrnn").chmod(0o755)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PYTHON": warm_python, "HIDDEN": "24"}
+
+    def run(text, folder, status=0):
+        done = subprocess.run(
+            ["bash", "-ec", text], cwd=folder, capture_output=True, text=True, env=env
+        )
+        assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout if status == 0 else done.stderr
+
+    return run

@@ -1,0 +1,301 @@
+"""``casrnn prepare classification``: every form that data of one's own has."""
+
+import csv
+import json
+
+import pytest
+from labelled_corpora import NLI, note, parse, read_back, sentences
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.data.text import write_lines
+
+LABELS = ("neg", "pos")
+
+
+def prepare(*argv):
+    return cli.main(["prepare", "classification", *map(str, argv)])
+
+
+def made(tmp_path, file, *argv, out="out"):
+    """What is made of a file: labels and words of all splits."""
+    every = ("--vocabulary", "all")  # so that no word is <unk>
+    assert prepare("--train", file, "--out", tmp_path / out, *every, *argv) == 0
+    return {
+        split: list(zip(*(read_back(tmp_path / out, part, split) for part in PARTS), strict=True))
+        for split in ("train", "valid", "test")
+    }
+
+
+PARTS = ("label", "input0")
+
+
+def fails(capsys, tmp_path, *argv):
+    """The one sentence; nothing is left behind."""
+    capsys.readouterr()
+    assert prepare(*argv, "--out", tmp_path / "none") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "none").exists()
+    return error
+
+
+def rows(count=60, seed=0):
+    """(label, text), no two texts alike."""
+    found = sentences(count, seed)
+    return [(LABELS[positive], f"It isn't {text}, no. {i}") for i, (text, positive) in
+            enumerate(found)]  # fmt: skip
+
+
+WORDS = {
+    f"it is n't {text} , no. {i}".replace("it's", "it 's")
+    for i, (text, _) in enumerate(sentences(60))
+}
+
+
+def write_tsv(path, table):
+    write_lines(path, ("\t".join(row) for row in table))
+    return path
+
+
+def write_csv(path, table, delimiter=",", **options):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=delimiter, **options).writerows(table)
+    return path
+
+
+def write_jsonl(path, table, names=LABELS):
+    write_lines(path, (json.dumps(dict(zip(names, row, strict=True))) for row in table))
+    return path
+
+
+def forms(folder):
+    """The same examples in every form."""
+    table = rows()
+    swapped = [(text, label) for label, text in table]
+    yield write_tsv(folder / "plain.tsv", table), ()
+    yield write_tsv(folder / "swapped.tsv", swapped), ()
+    yield write_tsv(folder / "header.tsv", [("sentence", "label"), *swapped]), ()
+    yield write_tsv(folder / "alone.tsv", [("klasse", "satz"), *table]), ()
+    named = [("id", "klasse", "satz"), *((str(i), *row) for i, row in enumerate(table))]
+    options = ("--text-column", "satz", "--label-column", "klasse")
+    yield write_csv(folder / "named.csv", named), options
+    yield write_csv(folder / "numbers.csv", named[1:]), ("--text-column", 3, "--label-column", 2)
+    yield write_csv(folder / "excel.csv", [("Text", "Label"), *swapped], ";"), ()
+    quoted = [("text", "label"), *swapped]
+    yield write_csv(folder / "quoted.tsv", quoted, "\t", quoting=csv.QUOTE_ALL), ()
+    (folder / "bom.tsv").write_text(
+        "".join(f"{label}\t{text}\r\n" for label, text in table), encoding="utf-8-sig"
+    )
+    yield folder / "bom.tsv", ()
+    yield write_jsonl(folder / "lines.jsonl", table, ("label", "text")), ()
+    entries = [{"target": label, "review": text, "votes": [1]} for label, text in table]
+    (folder / "list.json").write_text(json.dumps(entries))
+    yield folder / "list.json", ()
+    for i, (label, text) in enumerate(table):
+        write_lines(folder / "folders" / label / f"{i:02}.txt", text.split("\n"))
+    write_lines(folder / "folders" / "unsup" / "1.txt", ["of no class"])
+    yield folder / "folders", ()
+
+
+def test_the_same_data_in_every_form(tmp_path, capsys):
+    wanted = None
+    for number, (file, options) in enumerate(forms(tmp_path)):
+        found = made(tmp_path, file, *options, out=f"out{number}")
+        together = sorted(pair for split in found.values() for pair in split)
+        assert {text for _, text in together} == WORDS, file
+        assert {split: len(pairs) for split, pairs in found.items()} == {
+            "train": 48, "valid": 6, "test": 6
+        }  # fmt: skip
+        wanted = wanted or together
+        assert together == wanted, file
+    assert f"left out: {tmp_path}/folders/unsup" in capsys.readouterr().out
+
+
+def test_held_out_by_class_and_seed(tmp_path):
+    table = [("pos", f"good {i}") for i in range(80)] + [("neg", f"bad {i}") for i in range(20)]
+    table += [("odd", "what"), *table[:30]]  # a class of one; some texts come twice
+    file = write_tsv(tmp_path / "x.tsv", table)
+    splits = made(tmp_path, file)
+    texts = {split: {text for _, text in pairs} for split, pairs in splits.items()}
+    assert len(texts["train"] | texts["valid"] | texts["test"]) == 101
+    assert sum(map(len, texts.values())) == 101  # equal ones are in one split
+    for split in ("valid", "test"):
+        labels = [label for label, _ in set(splits[split])]
+        assert (labels.count("pos"), labels.count("neg"), labels.count("odd")) == (8, 2, 0)
+    assert splits == made(tmp_path, file, out="again")
+    assert splits != made(tmp_path, file, "--split-seed", 2, out="other")
+
+
+def test_the_original_text_is_kept(tmp_path):
+    file = write_csv(tmp_path / "x.csv", [("text", "label"), ("Bad,\nsaid  I", "neg"), *(
+        (text, label) for label, text in rows())])  # fmt: skip
+    made(tmp_path, file)
+    kept = {}
+    for split in ("train", "valid", "test"):
+        path = tmp_path / "out" / "data-bin" / "original" / f"{split}.jsonl"
+        entries = [json.loads(line) for line in path.read_text().splitlines()]
+        assert len(entries) == len(read_back(tmp_path / "out", "label", split))
+        kept |= {entry["line"]: entry["text"] for entry in entries}
+    assert kept[2] == "Bad,\nsaid  I"
+    assert [kept[4 + i] for i in range(60)] == [text for _, text in rows()]
+
+
+def test_other_ends_of_lines_are_part_of_a_text(tmp_path):
+    """A carriage return alone and Unicode's line ends are white space."""
+    table = [("pos", f"a\rb\x85c\u2028d {i}") for i in range(10)]
+    table += [("neg", f"e\rf {i}") for i in range(10)]
+    wanted = {("pos", f"a b c d {i}") for i in range(10)} | {("neg", f"e f {i}") for i in range(10)}
+    files = [
+        write_tsv(tmp_path / "x.tsv", table),
+        write_csv(tmp_path / "x.csv", table),
+        write_jsonl(tmp_path / "x.jsonl", table, ("label", "text")),
+    ]
+    for number, file in enumerate(files):
+        splits = made(tmp_path, file, out=f"out{number}")
+        assert {row for pairs in splits.values() for row in pairs} == wanted, file
+
+
+def test_files_for_each_split(tmp_path, capsys):
+    files = {name: write_tsv(tmp_path / f"{name}.tsv", rows(20, i)) for i, name in
+             enumerate(("train", "valid", "test"))}  # fmt: skip
+    with open(files["test"], "a") as file:
+        file.write("pos\t" + rows(20, 0)[0][1] + "\n")
+    found = made(tmp_path, files["train"], "--valid", files["valid"], "--test", files["test"])
+    assert [len(found[name]) for name in ("train", "valid", "test")] == [20, 20, 21]
+    assert "test: texts that are in train, too: 1" in capsys.readouterr().out
+    found = made(tmp_path, files["train"], "--test", files["test"], out="two")
+    assert [len(found[name]) for name in ("train", "valid", "test")] == [18, 2, 21]
+
+
+@pytest.mark.parametrize(
+    ("names", "label"),
+    [
+        (("premise", "hypothesis"), "label"),
+        (("sentence1", "sentence2"), "gold_label"),
+        (("question1", "question2"), "is_duplicate"),
+        (("sentence1_binary_parse", "sentence2_binary_parse"), "gold_label"),
+    ],
+)
+@pytest.mark.parametrize("form", ["jsonl", "tsv"])
+def test_pairs(names, label, form, tmp_path, capsys):
+    """The layouts of GLUE and SNLI, whose "-" is no label."""
+    table = []
+    for i in range(48):
+        texts = f"a man is here {i}", f"he is {i}"
+        texts = map(parse, texts) if names[0].endswith("parse") else texts
+        table.append(("-" if i % 8 == 7 else NLI[i % 3], *texts, str(i)))
+    names = (label, *names, "pairID")
+    if form == "jsonl":
+        file = write_jsonl(tmp_path / "x.jsonl", table, names)
+    else:
+        file = write_tsv(tmp_path / "x.tsv", [names, *table])
+    assert prepare("--train", file, "--out", tmp_path / "out", "--vocabulary", "all") == 0
+    printed = capsys.readouterr().out
+    assert 'train: rows without a gold label ("-"), left out: 6' in printed
+    first, second = (
+        [line for split in ("train", "valid", "test") for line in
+         read_back(tmp_path / "out", part, split)]
+        for part in ("input0", "input1")
+    )  # fmt: skip
+    kept = {i for i in range(48) if i % 8 < 7}
+    assert set(first) == {f"a man is here {i}" for i in kept}
+    assert all(a.split()[-1] == b.split()[-1] for a, b in zip(first, second, strict=True))
+
+
+def test_minus_is_a_label_beside_plus(tmp_path):
+    table = [("+-0"[i % 3], f"text {i}") for i in range(60)]
+    found = made(tmp_path, write_tsv(tmp_path / "x.tsv", table))
+    assert {label for label, _ in found["train"]} == {"+", "-", "0"}
+
+
+def test_a_pair_column(tmp_path):
+    table = [(LABELS[i % 2], f"a {i}", f"b {i}") for i in range(40)]
+    file = write_tsv(tmp_path / "x.tsv", table)
+    options = ("--label-column", 1, "--text-column", 2, "--pair-column", 3)
+    assert prepare("--train", file, "--out", tmp_path / "out", *options) == 0
+    assert read_back(tmp_path / "out", "input1")[0].startswith("b ")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "it is n't gut , nicht ? 你好"),
+        (("--no-lowercase",), "It is n't GUT , nicht ? 你好"),
+        (("--tokenizer", "whitespace"), "it isn't gut, nicht? 你好"),
+        (("--tokenizer", "moses"), "it isn 't gut , nicht ? 你 好"),
+        (("--tokenizer", "character", "--no-lowercase"), "I t i s n ' t G U T , n i c h t ? 你 好"),
+    ],
+)
+def test_tokenizers(options, words, tmp_path):
+    """And what is noted of them, by which text is split when predicting."""
+    table = [(LABELS[i % 2], f"It isn't GUT, nicht? 你好 {i}") for i in range(40)]
+    file = write_tsv(tmp_path / "x.tsv", table)
+    found = made(tmp_path, file, *options)
+    assert found["train"][0][1].startswith(words)
+    chosen = options[1] if "--tokenizer" in options else "penn"
+    wanted = {"tokenizer": chosen, "lowercase": "--no-lowercase" not in options, "language": "en"}
+    assert note(tmp_path / "out", "text") == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.tsv", "a\tb\nc\n", "x.tsv, line 2 has 1 columns instead of 2, as in line 1"),
+        ("x.csv", 'text,label\n"a" b,pos\n', "x.csv, line 2: a quotation mark is out of place"),
+        ("x.csv", 'text,label\nd,pos\n"a\nb,pos\n', "x.csv, line 3: a quotation mark is out of"),
+        ("x.csv", "text,label\na, b,pos\n", "x.csv, line 2 has 3 columns instead of 2"),
+        ("x.txt", "good\nbad\n", "x.txt, line 1 has a single column; separate text and label"),
+        ("x.csv", ",,\n", "x.csv has empty cells alone"),
+        ("x.jsonl", '{"text": "a", "label": 1}\n{"text"\n', "x.jsonl, line 2 is not JSON ("),
+        ("x.jsonl", "[1]", "x.jsonl, entry 1 is no JSON object"),
+        ("x.jsonl", '{"text": "a", "label": null}', "x.jsonl, line 1 has no label; give it one"),
+        ("x.tsv", "a\tb\tc\nd\te\tf\n", "has 3 columns without names; say by --text-column"),
+        ("x.tsv", "index\tsentence\n1\ta\n", "SELF has 'index', 'sentence'; say by --label-column"),
+        ("x.tsv", "text\tlabel\na\tpos\nb\t\n", "x.tsv, line 3 has no label; give it one, or"),
+        ("x.tsv", "pos\ta\npos\tb\npos\tc\n", "the label is 'pos' throughout in --train"),
+        ("x.tsv", "p\u200bos\ta\nneg\tb\nneg\tc\n", "has an invisible character, U+200B; remove"),
+        ("x.tsv", "<pad>\ta\nneg\tb\nneg\tc\n<pad>\td\n", "line 1: <pad> is no label, but a sign"),
+        ("x.tsv", "pos\ta\nneg\tb\npos\tc\nneg\td\n", "4 different examples are too few to hold"),
+        ("x.tsv", "", "x.tsv is empty; give a file with at least one example"),
+        ("x.tsv", "pos\ta\rneg\tb\r", "ends its lines with a carriage return alone; save it with"),
+    ],
+)
+def test_bad_files(name, text, message, tmp_path, capsys):
+    file = tmp_path / name
+    file.write_bytes(text.encode())
+    error = fails(capsys, tmp_path, "--train", file)
+    assert message.replace("SELF", str(file)) in error
+
+
+def test_bad_bytes(tmp_path, capsys):
+    file = tmp_path / "x.tsv"
+    for content, message in (
+        ("pos\ta\n".encode("utf-16"), "x.tsv is UTF-16, or no text; save it as UTF-8"),
+        (b"pos\ta\nneg\t\xe9\n", "x.tsv, line 2 is not valid UTF-8; convert it"),
+    ):
+        file.write_bytes(content)
+        assert message in fails(capsys, tmp_path, "--train", file)
+    assert "gone.tsv does not exist" in fails(capsys, tmp_path, "--train", tmp_path / "gone.tsv")
+    (tmp_path / "folders" / "pos").mkdir(parents=True)
+    error = fails(capsys, tmp_path, "--train", tmp_path / "folders")
+    assert "must have a folder for each class, with a file for each text, but has pos" in error
+
+
+def test_bad_options(tmp_path, capsys):
+    file = write_csv(tmp_path / "x.csv", [("id", "text", "label"), *(
+        (str(i), text, label) for i, (label, text) in enumerate(rows()))])  # fmt: skip
+    for options, message in (
+        (("--text-column", "txt"), "--text-column is txt, but SELF has 'id', 'text', 'label' in"),
+        (("--label-column", "4"), "--label-column is 4, but SELF has 3 columns"),
+        (("--label-column", "id"), "have 60 values in 60 rows, such as '0', and so are no classes"),
+        (("--test", file), "--train, --valid and --test must be different files"),
+        (("--language", "german"), "--language is german; give a code such as en or de"),
+        (("--min-count", "0"), "--min-count is 0; it must be at least 1"),
+    ):
+        error = fails(capsys, tmp_path, "--train", file, *options)
+        assert message.replace("SELF", str(file)) in error
+    test = write_tsv(tmp_path / "test.tsv", [("pos", "a"), ("pos", "b"), ("Pos", "c"), ("Pos", "")])
+    train = write_tsv(tmp_path / "train.tsv", rows())
+    error = fails(capsys, tmp_path, "--train", train, "--test", test)
+    assert "test.tsv, line 3: the label 'Pos' is not in --train (neg, pos); correct or" in error
