@@ -47,6 +47,10 @@ COMMANDS = {
         "fairseq_casrnn.prepare.classification",
         "texts with labels of your own: TSV, CSV, JSON lines, folders",
     ),
+    "prepare tagging": (
+        "fairseq_casrnn.prepare.tagging",
+        "words with tags of your own, in columns: CoNLL, CoNLL-U, GermEval",
+    ),
     "rerank prepare": (
         "fairseq_casrnn.reranking.prepare",
         "data for models that score the n-best lists of a translation corpus",

@@ -25,14 +25,16 @@ from fairseq_casrnn.evaluation.significance import table
 from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores, without_spaces
 
 
-def tag(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict:
+def tag(
+    data: Path, checkpoint: Path, subset: str, batch_size: int = 64, confidence: bool = False
+) -> dict:
     """Tag ``subset`` of a prepared folder.
 
     Returns:
         ``sentences``, ``words``, the scores (:func:`.tags.scores`), ``seconds``, ``rows`` (word,
         true tag, predicted tag) of each sentence, words as the model knows them and spans in IOB2,
         as accuracy counts them, and ``report``, seqeval's table by type, or None where tags mark no
-        spans.
+        spans. With ``confidence`` also that, the probability of each sentence's tags.
 
     Raises:
         UserError: a checkpoint or data that cannot be used.
@@ -44,6 +46,7 @@ def tag(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict
         start = time.perf_counter()
         found = hub.of_dataset(dataset, batch_size)
         seconds = time.perf_counter() - start
+        extra = {"confidence": hub.confidence(dataset, batch_size)} if confidence else {}
     truth = [[hub.classes[tag] for tag in dataset.tags(i).tolist()] for i in range(len(dataset))]
     words = [
         [without_spaces(task.dictionary[int(token)]) for token in dataset.words[i][:-1]]
@@ -62,6 +65,7 @@ def tag(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict
         "seconds": round(seconds, 2),
         "rows": [list(zip(*columns, strict=True)) for columns in zip(words, *shown, strict=True)],
         "report": report(truth, found) if task.are_spans else None,
+        **extra,
     }
 
 

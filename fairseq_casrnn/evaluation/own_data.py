@@ -70,6 +70,48 @@ def evaluate_classifier(run: Path, args: argparse.Namespace) -> dict:
     return {"checkpoint": args.checkpoint, "subset": args.subset, **result}
 
 
+def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
+    """Tag with a run's checkpoint, keep and show the result, return its numbers.
+
+    A probability is that of all tags of a sentence together.
+    """
+    from fairseq_casrnn.evaluation.evaluate_tagger import tag
+
+    checkpoint = choose_checkpoint(run, args.checkpoint)
+    result = tag(args.folder, checkpoint, args.subset, args.batch_size, confidence=True)
+    found, values, by_type = (result.pop(name) for name in ("rows", "confidence", "report"))
+    sentences = read_originals(args.folder / "data-bin", args.subset, len(found))
+    rows = [
+        [
+            (word, gold, best, round(value, 4))
+            for word, (_, gold, best) in zip(sentence["words"], tags, strict=True)
+        ]
+        for sentence, tags, value in zip(sentences, found, values, strict=True)
+    ]
+    header = ("word", "gold", "predicted", "probability")
+    text = "\n".join([as_lines([header]), *map(as_lines, rows)])
+    keep(run, args.subset, "predictions.tsv", text, result)
+    wrong = [
+        (gold, best, value, word, sentence["line"], " ".join(sentence["words"]))
+        for sentence, tags in zip(sentences, rows, strict=True)
+        for word, gold, best, value in tags
+        if gold != best
+    ]
+    wrong.sort(key=lambda row: -row[2])
+    header = ("gold", "predicted", "probability", "word", "line", "sentence")
+    write(run / f"{args.subset}.errors.tsv", as_lines([header, *wrong]))
+    if by_type:
+        show(by_type.split("\n"))
+    names = [name for name in ("f1", "precision", "recall", "accuracy") if name in result]
+    numbers = ", ".join(f"{name} {result[name]:.2f}" for name in names).replace("f1", "F1")
+    print(
+        f"{run.parent.name} {run.name}: {numbers} on {result['words']} words, "
+        f"{result['sentences']} sentences of {args.subset}"
+    )
+    show_files(run, args.subset, f"{len(wrong)} words with a wrong tag")
+    return {"checkpoint": args.checkpoint, "subset": args.subset, **result}
+
+
 def show_files(run: Path, subset: str, errors: str) -> None:
     """Say what was written."""
     show(
@@ -91,4 +133,4 @@ def write(path: Path, text: str) -> None:
         Path(draft).write_text(text, encoding="utf-8")
 
 
-EVALUATORS = {"classification": evaluate_classifier}
+EVALUATORS = {"classification": evaluate_classifier, "tagging": evaluate_tagger}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -116,6 +117,20 @@ class Tagger(SentenceModel):
             return self.crf.best(emissions, lengths)
         rows = emissions.argmax(-1).tolist()
         return [row[:length] for row, length in zip(rows, lengths.tolist(), strict=True)]
+
+    @torch.no_grad()
+    def probabilities(self, emissions: Tensor, tags: list[list[int]]) -> list[float]:
+        """The probability of the tags of each sentence, all together."""
+        rows = [torch.tensor(row, device=emissions.device, dtype=torch.long) for row in tags]
+        target = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+        target = F.pad(target, (0, emissions.size(1) - target.size(1)), value=-1)
+        if self.crf is not None:
+            losses = self.crf.losses(emissions, target)
+        else:
+            flat = emissions.flatten(0, 1), target.flatten()
+            losses = F.cross_entropy(*flat, ignore_index=-1, reduction="none")
+            losses = losses.view_as(target).sum(-1)
+        return losses.neg().exp().tolist()
 
     @staticmethod
     def hub():

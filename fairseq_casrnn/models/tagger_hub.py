@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from ..errors import UserError
 from .hub import Hub, check_finite, listed
@@ -65,14 +66,29 @@ class TaggerHub(Hub):
             return list(sentence)
         raise UserError(f"a sentence is a string or a list of words, not {sentence!r}")
 
-    @torch.no_grad()
     def of_dataset(self, dataset, batch_size: int = 32) -> list[list[str]]:
         """The tags of each sentence of a data set that the task loaded, in its order."""
         found: list[list[str]] = [[] for _ in range(len(dataset))]
+        for indices, best, _ in self._best(dataset, batch_size):
+            for index, row in zip(indices, best, strict=True):
+                found[index] = [self.classes[tag] for tag in row]
+        return found
+
+    def confidence(self, dataset, batch_size: int = 32) -> list[float]:
+        """The probability of the best tags of each sentence, all together, in its order."""
+        found = [0.0] * len(dataset)
+        for indices, best, emissions in self._best(dataset, batch_size):
+            for index, value in zip(
+                indices, self.model.probabilities(emissions, best), strict=True
+            ):
+                found[index] = value
+        return found
+
+    @torch.no_grad()
+    def _best(self, dataset, batch_size: int) -> Iterator[tuple[list, list[list[int]], Tensor]]:
+        """(indices, best tags, emissions) of each batch."""
         for indices, batch in self.batches(dataset, batch_size):
             emissions, _ = self.model(**batch["net_input"])
             check_finite(emissions)
             best = self.model.best(emissions, batch["lengths"].to(emissions.device))
-            for index, row in zip(indices, best, strict=True):
-                found[index] = [self.classes[tag] for tag in row]
-        return found
+            yield indices, best, emissions

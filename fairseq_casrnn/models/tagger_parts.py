@@ -107,7 +107,11 @@ class TagCRF(CRF):
         super().__init__(classes, batch_first=True)
 
     def loss(self, emissions: Tensor, target: Tensor) -> Tensor:
-        """-log p of the target tags (B, T), summed; -1 is padding. ``emissions`` (B, T, K).
+        """-log p of the target tags (B, T), summed; -1 is padding. ``emissions`` (B, T, K)."""
+        return self.losses(emissions, target).sum()
+
+    def losses(self, emissions: Tensor, target: Tensor) -> Tensor:
+        """The same of each sentence, (B,).
 
         pytorch-crf's own loss has a host-device synchronization at every word.
         """
@@ -127,7 +131,7 @@ class TagCRF(CRF):
             new = (total.unsqueeze(2) + transitions).logsumexp(1) + emissions[t]
             total = torch.where(real[t].unsqueeze(1), new, total)
         losses = (total + end).logsumexp(-1) - chosen
-        return losses.masked_fill(~real[0], 0.0).sum()  # a sentence without words has none
+        return losses.masked_fill(~real[0], 0.0)  # a sentence without words has none
 
     def best(self, emissions: Tensor, lengths: Tensor) -> list[list[int]]:
         """The most probable tags of each sentence, as many as it has words."""

@@ -16,6 +16,7 @@ from fairseq_casrnn.prepare.columns import find_layout
 from fairseq_casrnn.prepare.files import Table, read_folders, read_table
 from fairseq_casrnn.prepare.options import add_options, check_options
 from fairseq_casrnn.prepare.splitting import SHARE, hold_out
+from fairseq_casrnn.recipes.own_data import LONGEST
 
 SPLITS = ("train", "valid", "test")
 NO_LABEL = "-"  # where the annotators of SNLI did not agree
@@ -50,7 +51,7 @@ class OwnCorpus(ClassificationCorpus):
         """What is binarised."""
         found = super().columns(args)
         longest = sum(1 + max(map(len, part["train"])) for part in found.inputs)
-        found.notes["longest example, in tokens"] = longest
+        found.notes[LONGEST] = longest
         return found
 
 
@@ -89,8 +90,8 @@ def read_corpus(args: argparse.Namespace) -> ClassificationCorpus:
     check_classes(splits)
     if missing := [name for name in SPLITS if name not in splits]:
         rows = splits["train"]
-        keys, labels = [row.texts for row in rows], [row.label for row in rows]
-        chosen = hold_out(keys, labels, missing, args.split_seed)
+        labels = [row.label for row in rows]
+        chosen = hold_out(keys_of(rows), labels, missing, args.split_seed)
         splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
         notes["held out"] = (
             f"{SHARE:.0%} of each class for {' and '.join(missing)}, by --split-seed "
@@ -178,6 +179,15 @@ def check_classes(splits: dict[str, list[Labelled]]) -> None:
                 )
         if not rows:
             raise UserError(f"--{name} has no text with a label; give another file")
+
+
+def keys_of(rows: list[Labelled]) -> list[tuple[str, ...]]:
+    """What keeps examples in one split: their text; of pairs the first one, as premises repeat.
+
+    Unless it is nearly always the same.
+    """
+    first = [row.texts[:1] for row in rows]
+    return first if 10 * len(set(first)) > len(rows) else [row.texts for row in rows]
 
 
 def repeated(splits: dict[str, list[Labelled]]) -> dict[str, int]:

@@ -11,12 +11,17 @@ from fairseq_casrnn.errors import UserError
 TOKENIZERS = ("penn", "moses", "whitespace", "character")
 
 
-def add_options(parser: argparse.ArgumentParser, form: str) -> None:
+def add_options(
+    parser: argparse.ArgumentParser,
+    form: str,
+    use: str = "text is split into words, here and when predicting",
+) -> None:
     """Files, their splits, and how text is split into words.
 
     Args:
         parser: of the command.
         form: what the files are.
+        use: what the tokenizer does.
     """
     parser.set_defaults(words_of=None)
     parser.add_argument("--train", required=True, type=Path, help=form)
@@ -30,9 +35,9 @@ def add_options(parser: argparse.ArgumentParser, form: str) -> None:
         "--tokenizer",
         choices=TOKENIZERS,
         default="penn",
-        help="how text is split into words, here and when predicting: by the conventions of the "
-        "Penn Treebank, for English; by Moses' rules for --language; at white space; each "
-        "character by itself, for Chinese or Japanese (default: %(default)s)",
+        help=f"how {use}: by the conventions of the Penn Treebank, for English; by Moses' rules "
+        "for --language; at white space; each character by itself, for Chinese or Japanese "
+        "(default: penn)",
     )
     parser.add_argument("--language", default="en", help="of --tokenizer moses: en, de, … (en)")
     parser.add_argument(

@@ -15,13 +15,16 @@ from fairseq_casrnn.recipes.reading import SHIPPED
 from fairseq_casrnn.recipes.recipe import Recipe, load
 from fairseq_casrnn.recipes.runs import Run
 
-KINDS = ("classification",)
+KINDS = ("classification", "tagging")
 PREPARE = "casrnn prepare "
-USED_BY = {"classification": "casrnn predict"}
+LONGEST = "longest example, in tokens"  # of prepare.json
+USED_BY = {"classification": "casrnn predict", "tagging": "casrnn tag"}
 # Examples in training below which a batch has so many, and so many epochs without a better
 # validation end the training.
-SIZES = ((2000, 8, 10), (50_000, 32, 5))
-LARGE = {"no": (64, 3), "yes": (128, 3)}  # by whether there are pairs
+SIZES = {
+    "classification": ((2000, 8, 10), (50_000, 32, 5), (10**9, 64, 3)),
+    "tagging": ((2000, 8, 10), (10**9, 16, 5)),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,15 +91,20 @@ def kind_of(folder: Path) -> str:
 def recipe_of(kind: str, folder: Path) -> Recipe:
     """The recipe with the settings for a prepared folder."""
     notes = read_json(folder / "data-bin" / "prepare.json")
-    return load(SHIPPED / f"own_{kind}.yaml", **sizes(notes))
+    return load(SHIPPED / f"own_{kind}.yaml", **variables(kind, notes))
 
 
-def sizes(notes: Mapping[str, object]) -> dict[str, str]:
+def variables(kind: str, notes: Mapping[str, object]) -> dict[str, str]:
     """The recipe's variables for data of which ``prepare.json`` says this."""
-    pairs = "yes" if "train pairs" in notes else "no"
-    examples = int(notes.get("train pairs", notes.get("train sentences", 1)))
-    fitting = [(batch, patience) for below, batch, patience in SIZES if examples < below]
-    batch, patience = (*fitting, LARGE[pairs])[0]
-    longest = notes.get("longest example, in tokens", 1)
-    found = {"PAIRS": pairs, "BATCH": batch, "PATIENCE": patience, "LONGEST": longest}
+    if kind == "tagging":
+        count, _, _ = str(notes["train"]).partition(" ")
+        spans = "BIOES" in str(notes["spans"])
+        found: dict[str, object] = {"METRIC": "f1" if spans else "accuracy"}
+    else:
+        pairs = "train pairs" in notes
+        count = notes["train pairs" if pairs else "train sentences"]
+        found = {"PAIRS": "yes" if pairs else "no", "LONGEST": notes.get(LONGEST, 1)}
+    for below, batch, patience in reversed(SIZES[kind]):
+        if int(count) < below:
+            found |= {"BATCH": batch, "PATIENCE": patience}
     return {name: str(value) for name, value in found.items()}

@@ -127,6 +127,18 @@ def test_held_out_by_class_and_seed(tmp_path):
     assert splits != made(tmp_path, file, "--split-seed", 2, out="other")
 
 
+def test_premises_are_in_one_split(tmp_path):
+    table = [("label", "premise", "hypothesis")]
+    table += [(NLI[i % 3], f"premise {i // 3}", f"hypothesis {i}") for i in range(90)]
+    file = write_tsv(tmp_path / "x.tsv", table)
+    premises = [{text for _, text in pairs} for pairs in made(tmp_path, file).values()]
+    assert list(map(len, premises)) == [24, 3, 3]
+    assert len(set().union(*premises)) == 30
+    table = [(label, "premise", text) for label, _, text in table[1:]]  # the same throughout
+    file = write_tsv(tmp_path / "x.tsv", [("label", "premise", "hypothesis"), *table])
+    assert len(made(tmp_path, file, out="same")["test"]) == 9
+
+
 def test_the_original_text_is_kept(tmp_path):
     file = write_csv(tmp_path / "x.csv", [("text", "label"), ("Bad,\nsaid  I", "neg"), *(
         (text, label) for label, text in rows())])  # fmt: skip

@@ -1,0 +1,195 @@
+"""``casrnn prepare tagging``: words with tags in columns, binarised."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence, prepare
+from fairseq_casrnn.data.readers import add_zero_digits
+from fairseq_casrnn.data.symbols import ESCAPED
+from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.evaluation.tags import without_spaces
+from fairseq_casrnn.prepare.column_files import ColumnFile, Rows, read_column_file
+from fairseq_casrnn.prepare.options import add_options, check_options
+from fairseq_casrnn.prepare.schemes import BARE, count_strays, find_scheme, to_bioes
+from fairseq_casrnn.prepare.splitting import SHARE, hold_out
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass
+class Tagged:
+    """A sentence of a file.
+
+    Args:
+        words: as they stand there.
+        tags: likewise.
+        line: where it begins.
+        path: the file.
+    """
+
+    words: list[str]
+    tags: list[str]
+    line: int
+    path: Path
+
+    def original(self) -> dict[str, object]:
+        """What is kept of it for an evaluation."""
+        return {"line": self.line, "words": self.words}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.description = (
+        "Binarise sentences with a tag for each word: a line for each, its columns separated by "
+        "white space or tabs, and a blank line after each sentence (CoNLL, CoNLL-U, GermEval, …). "
+        "Tags of spans may be in IOB1, IOB2, BIOES, BILOU or BMES, and become BIOES. "
+        "DIR/data-bin is what fairseq-train reads."
+    )
+    add_options(parser, "a file of columns", "raw text is split into words when tagging")
+    parser.set_defaults(tokenizer=None)
+    parser.add_argument(
+        "--columns",
+        metavar="NAME,…",
+        help="what the first columns are, such as _,word,tag: one is word, one tag, the others _ "
+        "(default: the first one and the last; of CoNLL-U FORM and UPOS)",
+    )
+    add_zero_digits(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the command. Raises UserError for a bad file or option."""
+    check_options(args)
+    chosen = parse_columns(args.columns) if args.columns else None
+    prepare(lambda: read_corpus(args, chosen), args)
+
+
+def parse_columns(text: str) -> tuple[int, int]:
+    """Positions of word and tag of ``--columns``. Raises UserError where one is missing."""
+    names = [name.strip().lower() for name in text.split(",")]
+    if names.count("word") != 1 or names.count("tag") != 1:
+        raise UserError(f"--columns is {text}; name one word and one tag, such as word,_,_,tag")
+    if other := set(names) - {"word", "tag", "_", ""}:
+        raise UserError(
+            f"--columns has {min(other)}; write word, tag, and _ for a column that is not read"
+        )
+    return names.index("word"), names.index("tag")
+
+
+def read_corpus(args: argparse.Namespace, columns: tuple[int, int] | None) -> TaggedCorpus:
+    """The splits of the files; sets ``args.raw_tokenizer``, how raw text is to be split.
+
+    Raises:
+        UserError: a bad file.
+    """
+    notes: dict[str, object] = {}
+    splits = {
+        name: read_split(name, getattr(args, name), columns, notes)
+        for name in SPLITS
+        if getattr(args, name)
+    }
+    check_columns(splits["train"])
+    if missing := [name for name in SPLITS if name not in splits]:
+        rows = splits["train"]
+        keys = [tuple(row.words) for row in rows]
+        chosen = hold_out(keys, [""] * len(rows), missing, args.split_seed)
+        splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
+        notes["held out"] = (
+            f"{SHARE:.0%} of the sentences for {' and '.join(missing)}, by --split-seed "
+            f"{args.split_seed}"
+        )
+    convert_spans(splits, notes)
+    args.raw_tokenizer = args.tokenizer or usual_tokenizer(splits["train"])
+    notes["raw text, when tagging, is split by"] = args.raw_tokenizer
+    sentences = {
+        name: [TaggedSentence(list(map(without_spaces, row.words)), row.tags) for row in rows]
+        for name, rows in splits.items()
+    }
+    originals = {name: [row.original() for row in rows] for name, rows in splits.items()}
+    return TaggedCorpus({name: sentences[name] for name in SPLITS}, notes, originals)
+
+
+def read_split(
+    name: str, path: Path, columns: tuple[int, int] | None, notes: dict[str, object]
+) -> list[Tagged]:
+    """The sentences of a file. Raises UserError for a line without word or tag."""
+    file = read_column_file(path)
+    if columns is None:
+        columns = (1, 3) if file.is_conllu() else (0, file.width - 1)
+    word, tag = columns
+    if max(columns) >= file.width:
+        raise UserError(
+            f"--columns names {max(columns) + 1} columns, but {path} has {file.width}; correct it"
+        )
+    if name == "train":
+        notes["columns"] = f"word: column {word + 1}, tag: column {tag + 1} of {file.width}"
+    for kind, count in file.left_out.items():
+        if count:
+            notes[f"{name}: {kind} left out"] = count
+    return [sentence_of(file, rows, word, tag) for rows in file.sentences]
+
+
+def sentence_of(file: ColumnFile, rows: Rows, word: int, tag: int) -> Tagged:
+    """A sentence. Raises UserError for a line without word or tag."""
+    for number, row in rows:
+        for place, what in ((word, "word"), (tag, "tag")):
+            if not row[place]:
+                raise UserError(
+                    f"{file.path}, line {number} has no {what} in column {place + 1}; write one, "
+                    "or choose other --columns"
+                )
+        if row[tag] in (*ESCAPED, "<unk>"):
+            raise UserError(
+                f"{file.path}, line {number}: {row[tag]} is no tag, but a sign of fairseq's own"
+            )
+    tags = ["_".join(row[tag].split()) for _, row in rows]
+    return Tagged([row[word] for _, row in rows], tags, rows[0][0], file.path)
+
+
+def check_columns(sentences: list[Tagged]) -> None:
+    """Raise UserError for columns that cannot be words, or tags."""
+    words = Counter(word for row in sentences for word in row.words)
+    tags = Counter(tag for row in sentences for tag in row.tags)
+    path, total = sentences[0].path, words.total()
+    numbers = sum(count for word, count in words.items() if word.isdigit())
+    remedy = "choose other --columns, such as _,word,tag"
+    if numbers > 0.8 * total:
+        raise UserError(
+            f"{path}: {numbers} of {total} words are numbers, such as "
+            f"{quoted(sentences[0].words[0])}; {remedy}"
+        )
+    if len(tags) > max(50, total // 20):
+        raise UserError(
+            f"{path}: {len(tags)} different tags of {total} words, such as "
+            f"{quoted(sentences[0].tags[0])}; {remedy}"
+        )
+    if len(words) <= len(tags) or (len(words) < 100 and total > 200 * len(words)):
+        raise UserError(
+            f"{path}: only {len(words)} different words in {total}, such as "
+            f"{quoted(words.most_common(1)[0][0])}, with {len(tags)} tags; {remedy}"
+        )
+
+
+def convert_spans(splits: dict[str, list[Tagged]], notes: dict[str, object]) -> None:
+    """Turn tags of spans into BIOES, if they mark such; adds to the notes what they were."""
+    every = [row for rows in splits.values() for row in rows]
+    tags = [row.tags for row in every]
+    scheme = find_scheme(tags)
+    if scheme is None:
+        notes["spans"] = "none: tags stay as they are"
+        return
+    bare = any(len(tag) == 1 and tag != "O" for row in tags for tag in row)
+    notes["spans"] = f"{scheme}, turned into BIOES" + (f" with the type {BARE}" if bare else "")
+    if scheme == "IOB2" and (strays := count_strays(tags)):
+        notes["tags that continue no span, read as its beginning"] = strays
+    for row in every:
+        row.tags = to_bioes(row.tags)
+
+
+def usual_tokenizer(sentences: list[Tagged]) -> str:
+    """``character`` where nearly all words are one, as in Chinese; else ``penn``."""
+    sizes = [len(word) for row in sentences for word in row.words]
+    return "character" if sum(size == 1 for size in sizes) > 0.9 * len(sizes) else "penn"

@@ -1,0 +1,219 @@
+"""``casrnn prepare tagging``: files of columns, their schemes, and what is refused."""
+
+import json
+
+import pytest
+from labelled_corpora import note, read_back
+from tagged_corpora import sentences, write_conll03, write_pos
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.data import conll03, pos
+from fairseq_casrnn.data.spans import as_bioes
+from fairseq_casrnn.prepare.schemes import find_scheme, to_bioes
+
+
+def prepare(*argv):
+    return cli.main(["prepare", "tagging", *map(str, argv)])
+
+
+def made(tmp_path, file, *argv, out="out"):
+    """(words, tags) of all sentences of all splits, sorted."""
+    every = ("--vocabulary", "all")
+    assert prepare("--train", file, "--out", tmp_path / out, *every, *argv) == 0
+    return sorted(
+        pair
+        for split in ("train", "valid", "test")
+        for pair in zip(
+            *(read_back(tmp_path / out, part, split) for part in ("input0", "label")), strict=True
+        )
+    )
+
+
+def fails(capsys, tmp_path, *argv):
+    capsys.readouterr()
+    assert prepare(*argv, "--out", tmp_path / "none") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "none").exists()
+    return error
+
+
+# Some words more than tags, and no two sentences alike.
+ROWS = [[*rows[:-1], (f"end{i}", ".", "O")] for i, rows in enumerate(sentences(40))]
+IOB2 = [[tag for _, _, tag in rows] for rows in ROWS]
+WANTED = sorted(
+    (" ".join(word for word, _, _ in rows).lower(), " ".join(as_bioes(tags)))
+    for rows, tags in zip(ROWS, IOB2, strict=True)
+)
+DIGITS = str.maketrans("123456789", "0" * 9)
+WANTED = [(words.translate(DIGITS), tags) for words, tags in WANTED]
+
+
+def write(path, line, rows=ROWS, between="\n"):
+    """A file of lines ``line(number, word, part of speech, tag)``."""
+    text = between.join(
+        "".join(line(n, *row) + "\n" for n, row in enumerate(sentence, start=1))
+        for sentence in rows
+    )
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+FORMS = {
+    "two columns": (lambda n, w, p, t: f"{w} {t}", "\n", ()),
+    "tabs": (lambda n, w, p, t: f"{w}\t{t}", " \n\t\n", ()),
+    "CoNLL-2003": (lambda n, w, p, t: f"{w} {p} X {t}", "\n-DOCSTART- -X- O O\n\n", ()),
+    "bare": (lambda n, w, p, t: f"{w} {p} X {t}", "\n-DOCSTART-\n", ()),
+    "GermEval": (
+        lambda n, w, p, t: f"{n}\t{w}\t{t}\tO",
+        "\n#\thttp://x.org [2005]\n",
+        ("--columns", "_,word,tag,_"),
+    ),
+    "swapped": (lambda n, w, p, t: f"{t}  {p}  {w}", "\n", ("--columns", "tag,_,word")),
+    "comments": (lambda n, w, p, t: f"{w} {t}", "\n# a comment of many words\n", ()),
+    "marks": (lambda n, w, p, t: f"\ufeff{w}\t{t}\r", "\r\n", ()),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_columns(name, tmp_path, capsys):
+    line, between, options = FORMS[name]
+    found = made(tmp_path, write(tmp_path / "x.txt", line, between=between), *options)
+    assert [(words.translate(DIGITS), tags) for words, tags in found] == WANTED
+    printed = capsys.readouterr().out
+    assert "spans: IOB2, turned into BIOES\n" in printed
+    assert "held out: 10% of the sentences for valid and test, by --split-seed 1" in printed
+    assert ("document lines left out: 39" in printed) == (name in ("CoNLL-2003", "bare"))
+    assert ("comments left out: 39" in printed) == (name in ("GermEval", "comments"))
+
+
+@pytest.mark.parametrize(
+    ("reader", "write", "names"),
+    [
+        (conll03, write_conll03, ("train.txt", "valid.txt", "test.txt")),
+        (pos, write_pos, [f"en_ewt-ud-{name}.conllu" for name in ("train", "dev", "test")]),
+    ],
+)
+def test_the_same_as_by_the_recipes(reader, write, names, tmp_path):
+    """Byte for byte: words, spelling, tags, also from CoNLL-U without a choice of columns."""
+    raw = write(tmp_path / "raw")
+    assert reader.main(["--raw", str(raw), "--out", str(tmp_path / "theirs")]) == 0
+    files = zip(("--train", "--valid", "--test"), (raw / name for name in names), strict=True)
+    options = [word for pair in files for word in pair]
+    assert prepare(*options, "--out", tmp_path / "ours") == 0
+    theirs, ours = (tmp_path / name / "data-bin" for name in ("theirs", "ours"))
+    for part in ("input0", "label", "spelling"):
+        for file in (theirs / part).iterdir():
+            assert file.read_bytes() == (ours / part / file.name).read_bytes(), file
+
+
+TAGS = {
+    "IOB1": ["I-A I-A B-A O I-C O I-A I-C", "I-A I-A"],
+    "IOB2": ["B-A I-A B-A O B-C O B-A B-C", "B-A I-A"],
+    "BIOES": ["B-A E-A S-A O S-C O S-A S-C", "B-A E-A"],
+    "BILOU": ["B-A L-A U-A O U-C O U-A U-C", "B-A L-A"],
+    "BMES": ["B-A E-A S-A O S-C O S-A S-C", "B-A E-A", "B-C M-C E-C"],
+}
+
+
+@pytest.mark.parametrize("scheme", TAGS)
+def test_schemes(scheme):
+    rows = [row.split() for row in TAGS[scheme]]
+    assert find_scheme(rows) == scheme
+    found = [" ".join(to_bioes(row)) for row in rows]
+    assert found[:2] == TAGS["BIOES"]
+    assert found[2:] in ([], ["B-C I-C E-C"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "scheme"),
+    [
+        (["NOUN VERB", "X O"], None),
+        (["I S B", "NN O"], None),  # parts of speech among which some are called so
+        (["O O"], None),
+        (["B I O", "B"], "IOB2"),
+        (["B M E S", "S"], "BMES"),  # words of Chinese
+        (["I-A O", "I-A I-A"], "IOB1"),  # nothing touches
+        (["B-A I-A O", "I-A O B-A"], "IOB2"),  # with a mistake
+    ],
+)
+def test_what_is_a_scheme(rows, scheme):
+    assert find_scheme([row.split() for row in rows]) == scheme
+
+
+def test_segmentation_of_chinese(tmp_path, capsys):
+    """A character a word: raw text is split so, too; spans without a type get one."""
+    letters = [chr(0x4E00 + i) for i in range(40)]
+    rows = [[(one, "", tag) for one, tag in zip(letters[i : i + 4], "BMES", strict=True)]
+            for i in range(30)]  # fmt: skip
+    made(tmp_path, write(tmp_path / "x.txt", lambda n, w, p, t: f"{w}\t{t}", rows))
+    printed = capsys.readouterr().out
+    assert "spans: BMES, turned into BIOES with the type SPAN" in printed
+    assert note(tmp_path / "out", "text") == {
+        "tokenizer": "character", "lowercase": True, "zero_digits": True, "language": "en"
+    }  # fmt: skip
+    assert read_back(tmp_path / "out", "label")[0] == "B-SPAN I-SPAN E-SPAN S-SPAN"
+    options = ("--tokenizer", "moses", "--language", "zh")
+    made(tmp_path, tmp_path / "x.txt", *options, out="moses")
+    text = note(tmp_path / "moses", "text")
+    assert (text["tokenizer"], text["language"]) == ("moses", "zh")
+
+
+def test_spaces_inside_words(tmp_path):
+    """Where tabs separate; a no-break space, and other line ends, anywhere."""
+    extra = [[("New York", "", "B-L"), ("10\u00a0000", "", "O"), ("a\x85b\u2028c", "", "O")]]
+    rows = [*extra * 1, *ROWS]
+    file = write(tmp_path / "x.txt", lambda n, w, p, t: f"{w}\t{t}", rows)
+    words, tags = next(pair for pair in made(tmp_path, file) if pair[0].startswith("new_york"))
+    assert words == "new_york 00_000 a_b_c"
+    assert tags == "S-L O O"
+    kept = [json.loads(line)["words"] for path in (tmp_path / "out/data-bin/original").iterdir()
+            for line in path.read_text().split("\n") if line]  # fmt: skip
+    assert ["New York", "10\u00a0000", "a\x85b\u2028c"] in kept
+    rows = [[("10\u00a0000", "", "B-L"), ("#", "", "O")], *ROWS]
+    file = write(tmp_path / "y.txt", lambda n, w, p, t: f"{w} {t}", rows)
+    assert ("00_000 #", "S-L O") in made(tmp_path, file, out="y")
+
+
+LONG = "".join(f"word{i} O\n" for i in range(2001))
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a\tO\nb\tB-X\nc\n", (), "x.txt, line 3 has 1 columns instead of 2, as most have; corr"),
+        ("a b\tO\nb\tB-X\nc d\tO\td\n", (), "line 3 has 3 columns instead of 2, as most have"),
+        ("a\tO\nb\t\n", (), "x.txt, line 2 has no tag in column 2; write one, or choose other"),
+        ("a\n\nb\n", (), "x.txt has a single column; write a word and its tag in each line"),
+        ("# a\n\n-DOCSTART-\n", (), "x.txt has no line with a word and its tag"),
+        ("a <pad>\nb O\n", (), "x.txt, line 1: <pad> is no tag, but a sign of fairseq's own"),
+        (LONG, (), "x.txt, line 1 begins a sentence of 2001 words; separate sentences by blank"),
+        ("a O\nb X\nc X\n", ("--columns", "word,word"), "name one word and one tag, such as"),
+        ("a O\nb X\nc X\n", ("--columns", "word,pos,tag"), "--columns has pos; write word, tag"),
+        ("a O\nb X\nc X\n", ("--columns", "word,_,tag"), "names 3 columns, but SELF has 2"),
+        ("a O\nb X\nc X\n\nd O\n", (), "2 different examples are too few to hold some out for"),
+    ],
+)
+def test_bad_files(text, options, message, tmp_path, capsys):
+    file = tmp_path / "x.txt"
+    file.write_text(text)
+    error = fails(capsys, tmp_path, "--train", file, *options)
+    assert message.replace("SELF", str(file)) in error
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (lambda n, w, p, t: f"{n}\t{w}\t{t}", "words are numbers, such as '1'; choose other --col"),
+        (lambda n, w, p, t: f"{t}\t{w}", "different tags of "),
+        (lambda n, w, p, t: f"{p}\t{t}", "different words in "),
+        (lambda n, w, p, t: f"{w}\t{w}{n}x{p}", "different tags of "),
+    ],
+)
+def test_columns_that_cannot_be_words_or_tags(line, message, tmp_path, capsys):
+    rows = [[(f"{w}{i * n % 101}", p, t) for n, (w, p, t) in enumerate(row)]
+            for i, row in enumerate(sentences(200))]  # fmt: skip
+    error = fails(capsys, tmp_path, "--train", write(tmp_path / "x.txt", line, rows))
+    assert message in error
+    assert "choose other --columns, such as _,word,tag" in error
