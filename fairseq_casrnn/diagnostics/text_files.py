@@ -1,6 +1,7 @@
 """The text files and dictionaries of ``fairseq-preprocess``, checked before and after its work."""
 
 import os
+import re
 from argparse import Namespace
 from collections.abc import Iterator
 from itertools import groupby
@@ -8,7 +9,9 @@ from pathlib import Path
 
 from fairseq_casrnn.data.symbols import check_symbols
 from fairseq_casrnn.data.text import decode_lines, read_bytes, text_lines
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
+
+INVISIBLE = re.compile("[\u200b\u2060\ufeff]")  # zero-width space, word joiner, byte-order mark
 
 
 def check_text(args: Namespace) -> None:
@@ -34,6 +37,25 @@ def check_text(args: Namespace) -> None:
             # A test set may come without translations.
             if blank and (prefix not in tests or name == files[0][0]):
                 raise UserError(f"{name} has only blank lines; give a file with sentences")
+            if args.only_source:
+                check_classes(name)
+
+
+def check_classes(name: str) -> None:
+    """Raise UserError where a file of single words, which are classes, has an invisible character.
+
+    A byte-order mark in the middle, as of two files put together, makes a class of its own.
+    """
+    with open(name, "rb") as file:
+        for number, line in enumerate(text_lines(file, name), start=1):
+            word = line.strip()
+            if " " in word:
+                return  # a text
+            if found := INVISIBLE.search(word):
+                raise UserError(
+                    f"{name}, line {number}: {quoted(word)} has an invisible character, "
+                    f"U+{ord(found[0]):04X}; remove it"
+                )
 
 
 def check_dictionaries(args: Namespace) -> None:

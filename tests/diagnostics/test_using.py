@@ -376,3 +376,14 @@ def test_unknown_precision_in_the_environment(fairseq, tmp_path, monkeypatch):
         "environment variable CASRNN_FLOAT32_MATMUL_PRECISION is 'fast'; choose from highest, high,"
         " medium"
     )
+
+
+def test_an_invisible_character_in_a_class(fairseq, tmp_path):
+    """A byte-order mark between two files put together is no class, but may stand in a text."""
+    (tmp_path / "train").write_text("pos\nneg\n\ufeffpos\n", encoding="utf-8")
+    options = ("--only-source", "--trainpref", tmp_path / "train", "--destdir", tmp_path / "bin")
+    done = fairseq("preprocess", *options)
+    assert done.sentence.startswith(f"{tmp_path}/train, line 3: '\\ufeffpos' has an invisible")
+    assert not (tmp_path / "bin" / "dict.txt").exists()
+    (tmp_path / "train").write_text("a film\n\ufeffpos\n", encoding="utf-8")
+    assert fairseq("preprocess", *options).status == 0

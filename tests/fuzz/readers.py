@@ -44,6 +44,8 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import bleu, significance
 from fairseq_casrnn.models.embedding import build_embedding
 from fairseq_casrnn.models.routing import read_assignment
+from fairseq_casrnn.prepare import classification as own_classification
+from fairseq_casrnn.prepare import tagging as own_tagging
 from fairseq_casrnn.reranking import apply
 from fairseq_casrnn.reranking.nbest import header_line, read_nbest, read_scores
 from fairseq_casrnn.tasks.labelled import read_text_note
@@ -69,6 +71,23 @@ def of_text(text: str, name: str, read: Callable[[Path], object]) -> Case:
         return folder / name, partial(read, folder / name)
 
     return case
+
+
+OWN = [("ab"[n % 2], f"good{n},film{n}") for n in range(20)]
+
+
+def own(name: str, text: str) -> Case:
+    """Data of one's own, for ``casrnn prepare``."""
+    module = own_tagging if name == "x.txt" else own_classification
+
+    def read(path: Path):
+        parser = argparse.ArgumentParser()
+        module.add_arguments(parser)
+        args = parser.parse_args(["--train", str(path), "--out", "none"])
+        chosen = (None,) if module is own_tagging else ()
+        return module.read_corpus(args, *chosen)
+
+    return of_text(text, name, read)
 
 
 LIST = "".join(f"S-{n}\ta b\nT-{n}\tb a\nH-{n}\t-0.5\ta\nH-{n}\t-0.75\tb\n" for n in range(3))
@@ -277,4 +296,13 @@ CASES: dict[str, Case] = {
         T.write_conll03, "valid.txt", lambda raw: conll03.read_corpus(raw, "ner")
     ),
     "pos": corpus(T.write_pos, "en_ewt-ud-dev.conllu", lambda raw: pos.read_corpus(raw, "upos")),
+    "own TSV": own("x.tsv", "".join(f"{label}\t{text}\n" for label, text in OWN)),
+    "own CSV": own("x.csv", "".join(f'{label},"{text}"\n' for label, text in OWN)),
+    "own JSON": own(
+        "x.jsonl",
+        "".join(json.dumps({"label": label, "text": text}) + "\n" for label, text in OWN),
+    ),
+    "own columns": own(
+        "x.txt", "".join(f"{text} B-{label}\n\n" for label, text in OWN).replace(",", " O\n")
+    ),
 }  # fmt: skip
