@@ -51,6 +51,10 @@ COMMANDS = {
         "fairseq_casrnn.prepare.tagging",
         "words with tags of your own, in columns: CoNLL, CoNLL-U, GermEval",
     ),
+    "prepare translation": (
+        "fairseq_casrnn.prepare.translation",
+        "sentence pairs of your own: two files, or a tab-separated one",
+    ),
     "rerank prepare": (
         "fairseq_casrnn.reranking.prepare",
         "data for models that score the n-best lists of a translation corpus",

@@ -8,10 +8,14 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import show
 from fairseq_casrnn.data.originals import read_originals
+from fairseq_casrnn.data.text import detokenize_lines, read_lines
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.runs import choose_checkpoint, evaluate_each, keep
 from fairseq_casrnn.files import replacing, table_cell
 from fairseq_casrnn.recipes.own_data import kind_of
 from fairseq_casrnn.recipes.runs import check_trained_on
+
+BEAM = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,6 +116,33 @@ def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
     return {"checkpoint": args.checkpoint, "subset": args.subset, **result}
 
 
+def evaluate_translation(run: Path, args: argparse.Namespace) -> dict:
+    """Translate the test set with a run's checkpoint, keep and show the result.
+
+    Raises:
+        UserError: another subset, whose references are not kept.
+    """
+    from fairseq_casrnn.evaluation import evaluate_translation as translating
+    from fairseq_casrnn.evaluation.bleu import read_generated
+
+    if args.subset != "test":
+        raise UserError("translations are scored on the test set; drop --subset")
+    result = translating.evaluate(args.folder, run, args.checkpoint, BEAM)
+    languages, text = translating.languages(args.folder), args.folder / "text"
+    source, reference = (read_lines(text / f"test.raw.{code}") for code in languages)
+    name = f"generated.{choose_checkpoint(run, args.checkpoint).stem}.beam{BEAM}.txt"
+    found = detokenize_lines(read_generated(run / name, len(source)), languages[1])
+    rows = zip(source, reference, found, strict=True)
+    header = ("source", "reference", "translation")
+    keep(run, "test", "predictions.tsv", as_lines([header, *rows]), result)
+    print(
+        f"{run.parent.name} {run.name}: BLEU {result['bleu']:.2f} (tokenised), sacreBLEU "
+        f"{result['sacrebleu']:.2f} ({result['signature']}) on {result['sentences']} sentences"
+    )
+    show([f"predictions: {run / 'test.predictions.tsv'}"])
+    return {"subset": "test", **result}
+
+
 def show_files(run: Path, subset: str, errors: str) -> None:
     """Say what was written."""
     show(
@@ -133,4 +164,8 @@ def write(path: Path, text: str) -> None:
         Path(draft).write_text(text, encoding="utf-8")
 
 
-EVALUATORS = {"classification": evaluate_classifier, "tagging": evaluate_tagger}
+EVALUATORS = {
+    "classification": evaluate_classifier,
+    "tagging": evaluate_tagger,
+    "translation": evaluate_translation,
+}

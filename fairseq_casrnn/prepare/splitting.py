@@ -11,7 +11,11 @@ SHARE = 0.1  # of the examples, for each of valid and test
 
 
 def hold_out(
-    keys: Sequence[Hashable], labels: Sequence[str], parts: Sequence[str], seed: int
+    keys: Sequence[Hashable],
+    labels: Sequence[str],
+    parts: Sequence[str],
+    seed: int,
+    most: int | None = None,
 ) -> dict[str, list[int]]:
     """Positions of the examples of ``train`` and of each held-out part.
 
@@ -21,6 +25,7 @@ def hold_out(
         parts: names of the parts to hold out; each gets :data:`SHARE` of every class that has
             enough examples, and one at least.
         seed: of the choice.
+        most: keys of a class in a part.
 
     Raises:
         UserError: there are too few examples for it.
@@ -37,6 +42,7 @@ def hold_out(
         rest = by_label[label]
         draw.shuffle(rest)
         size = max(1, round(SHARE * len(rest))) if len(rest) > len(parts) + 1 else 0
+        size = min(size, most or size)
         for name in parts:
             chosen[name] += [place for group in rest[:size] for place in group]
             rest = rest[size:]

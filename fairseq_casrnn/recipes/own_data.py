@@ -13,12 +13,13 @@ from fairseq_casrnn.recipes.options import StepOptions, check_values
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.reading import SHIPPED
 from fairseq_casrnn.recipes.recipe import Recipe, load
-from fairseq_casrnn.recipes.runs import Run
+from fairseq_casrnn.recipes.runs import USER_DIR, Run
 
-KINDS = ("classification", "tagging")
+KINDS = ("classification", "tagging", "translation")
 PREPARE = "casrnn prepare "
-LONGEST = "longest example, in tokens"  # of prepare.json
-USED_BY = {"classification": "casrnn predict", "tagging": "casrnn tag"}
+# Of prepare.json.
+LONGEST, TOKENS = "longest example, in tokens", "train tokens, of the longer sides"
+USED_BY = {"classification": "casrnn predict --path {}", "tagging": "casrnn tag --path {}"}
 # Examples in training below which a batch has so many, and so many epochs without a better
 # validation end the training.
 SIZES = {
@@ -71,8 +72,23 @@ def run(args: argparse.Namespace) -> None:
                 print(shlex.join(["fairseq-train", *one.arguments()]), flush=True)
             one.train(Programs(args.dry_run))
             if not args.dry_run:
-                print(f"next: casrnn evaluate {shlex.quote(str(args.folder))}", end="; ")
-                print(f"{USED_BY[kind]} --path {shlex.quote(str(one.folder))}", flush=True)
+                print(f"next: casrnn evaluate {shlex.quote(str(args.folder))}")
+                print(usage(kind, args.folder, one.folder), flush=True)
+
+
+def usage(kind: str, folder: Path, run: Path) -> str:
+    """The command that puts text to a trained model."""
+    data, checkpoint = (shlex.quote(str(path)) for path in (folder, run))
+    if kind != "translation":
+        return USED_BY[kind].format(checkpoint)
+    options = read_json(folder / "data-bin" / OPTIONS)
+    bpe = f" --bpe subword_nmt --bpe-codes {data}/text/bpe.codes"
+    return (
+        f"fairseq-interactive {data}/data-bin --user-dir {shlex.quote(USER_DIR)} "
+        f"--path {checkpoint}/checkpoint_best.pt --beam 10 "
+        f"--source-lang {options['source_lang']} --target-lang {options['target_lang']} "
+        "--tokenizer moses_lowercase" + (bpe if options["bpe_operations"] else "")
+    )
 
 
 def kind_of(folder: Path) -> str:
@@ -90,12 +106,19 @@ def kind_of(folder: Path) -> str:
 
 def recipe_of(kind: str, folder: Path) -> Recipe:
     """The recipe with the settings for a prepared folder."""
-    notes = read_json(folder / "data-bin" / "prepare.json")
+    where = "text" if kind == "translation" else "data-bin"
+    notes = read_json(folder / where / "prepare.json")
     return load(SHIPPED / f"own_{kind}.yaml", **variables(kind, notes))
 
 
 def variables(kind: str, notes: Mapping[str, object]) -> dict[str, str]:
     """The recipe's variables for data of which ``prepare.json`` says this."""
+    if kind == "translation":
+        # Batches of 1000 tokens, with units of words and padding a fifth more: ten epochs, or as
+        # many updates as those of Multi30k, but 60 epochs at most.
+        epoch = int(notes[TOKENS]) * 1.2 / 1000
+        updates = max(10 * epoch, min(5000, 60 * epoch), 300)
+        return {"UPDATES": str(round(updates))}
     if kind == "tagging":
         count, _, _ = str(notes["train"]).partition(" ")
         spans = "BIOES" in str(notes["spans"])

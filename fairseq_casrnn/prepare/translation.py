@@ -1,0 +1,150 @@
+"""``casrnn prepare translation``: sentence pairs, tokenised, byte-pair encoded and binarised."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from fairseq_casrnn.data.prepare import SPLITS, Corpus, prepare
+from fairseq_casrnn.data.prepare import add_arguments as add_output
+from fairseq_casrnn.data.text import COMPRESSED, check_parallel, is_clean, tokenize_lines
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.prepare.files import read_utf8
+from fairseq_casrnn.prepare.splitting import hold_out
+from fairseq_casrnn.recipes.own_data import TOKENS
+
+Pair = tuple[str, str]
+MOST = 2000  # pairs held out for each of valid and test
+LANGUAGE = re.compile("[a-z]{2,3}")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.description = (
+        "Tokenise sentence pairs by Moses' rules, lower-case, learn and apply byte-pair encoding, "
+        "and binarise them. Pairs that are too long or of too different lengths are left out of "
+        "training, and so are repeated ones and sources that valid or test have. DIR/data-bin is "
+        "what fairseq-train reads."
+    )
+    form = "two files of as many lines, named by language (x.de x.en), or a tab-separated one"
+    parser.add_argument("--train", required=True, type=Path, nargs="+", metavar="FILE", help=form)
+    for name in ("valid", "test"):
+        text = f"the same for {name} (default: a tenth of --train, {MOST} at most, by chance)"
+        parser.add_argument(f"--{name}", type=Path, nargs="+", metavar="FILE", help=text)
+    for side in ("source", "target"):
+        text = f"code of the {side} language (default: the ending of its file)"
+        parser.add_argument(f"--{side}-lang", metavar="CODE", help=text)
+    parser.add_argument("--split-seed", type=int, default=1, help="seed of what is held out (1)")
+    parser.add_argument(
+        "--max-length", type=int, default=175, help="longest sentence in training, in tokens (175)"
+    )
+    parser.add_argument(
+        "--max-ratio", type=float, default=9, help="of the lengths of a pair in training (9)"
+    )
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the command. Raises UserError for a bad file or option."""
+    for number, side in enumerate(("source", "target")):
+        option = f"{side}_lang"
+        setattr(args, option, getattr(args, option) or ending(args.train, number))
+        if not LANGUAGE.fullmatch(getattr(args, option)):
+            raise UserError(f"--{side}-lang is {getattr(args, option)}; give a code such as de")
+    if args.source_lang == args.target_lang:
+        raise UserError(f"source and target are both {args.source_lang}; give --target-lang")
+    if args.max_length < 1 or args.max_ratio < 1:
+        raise UserError("--max-length and --max-ratio must be at least 1")
+    prepare(lambda: read_corpus(args), args)
+
+
+def ending(files: Sequence[Path], number: int) -> str:
+    """The language that a file is named by. Raises UserError where it is none."""
+    side = ("source", "target")[number]
+    if len(files) == 2:
+        name = files[number]
+        found = Path(name.stem if name.suffix in COMPRESSED else name.name).suffix[1:]
+        if LANGUAGE.fullmatch(found) and found not in ("tsv", "txt"):
+            return found
+    raise UserError(f"{files[0]} does not tell the {side} language; give --{side}-lang")
+
+
+def read_corpus(args: argparse.Namespace) -> Corpus:
+    """The splits, tokenised. Raises UserError for a bad file."""
+    notes: dict[str, object] = {}
+    raw = {name: read_pairs(getattr(args, name)) for name in SPLITS if getattr(args, name)}
+    if missing := [name for name in SPLITS if name not in raw]:
+        pairs = [pair for pair in raw["train"] if all(map(str.strip, pair))]
+        sources = [source for source, _ in pairs]
+        chosen = hold_out(sources, [""] * len(pairs), missing, args.split_seed, MOST)
+        raw |= {name: [pairs[place] for place in places] for name, places in chosen.items()}
+        notes["held out"] = f"for {' and '.join(missing)}, by --split-seed {args.split_seed}"
+    raw["train"] = without_repeated(raw, notes)
+    splits = {name: tokenized(name, raw[name], args) for name in SPLITS}
+    kept = [
+        pair
+        for pair in zip(*splits["train"], strict=True)
+        if is_clean(*pair, max_len=args.max_length, ratio=args.max_ratio)
+    ]
+    if dropped := len(raw["train"]) - len(kept):
+        notes["empty, too long or too different in length, left out of train"] = dropped
+    if not kept:
+        raise UserError("no pair is left for training; look at --max-length and --max-ratio")
+    splits["train"] = columns(kept)
+    tokens = sum(1 + max(len(side.split()) for side in pair) for pair in kept)
+    notes[TOKENS] = tokens
+    return Corpus(args.source_lang, args.target_lang, splits, columns(raw["test"]), notes)
+
+
+def read_pairs(files: Sequence[Path]) -> list[Pair]:
+    """The pairs of two files, or of the first two columns of one.
+
+    Raises:
+        UserError: more files, files of different lengths, or a line without two columns.
+    """
+    if len(files) == 2:
+        source, target = map(read_utf8, files)
+        check_parallel(source, target, *files)
+        return list(zip(source, target, strict=True))
+    if len(files) > 2:
+        raise UserError(f"{len(files)} files are given together; give two, or one with tabs")
+    pairs = []
+    for number, line in enumerate(read_utf8(files[0]), start=1):
+        source, tab, rest = line.partition("\t")
+        if not tab:
+            raise UserError(
+                f"{files[0]}, line {number} has no tab; write SOURCE<TAB>TARGET, or give two files"
+            )
+        pairs.append((source, rest.partition("\t")[0]))
+    return pairs
+
+
+def without_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> list[Pair]:
+    """The pairs of training once each, without the sources of valid and test."""
+    held = {source.strip() for name in SPLITS[1:] for source, _ in raw[name]}
+    once = list(dict.fromkeys(raw["train"]))
+    kept = [pair for pair in once if pair[0].strip() not in held or not pair[0].strip()]
+    for what, count in (
+        ("repeated pairs, left out of train", len(raw["train"]) - len(once)),
+        ("pairs whose source is in valid or test, left out of train", len(once) - len(kept)),
+    ):
+        if count:
+            notes[what] = count
+    return kept
+
+
+def tokenized(name: str, pairs: list[Pair], args: argparse.Namespace) -> tuple[list, list]:
+    """Both sides as the model reads them."""
+    print(f"tokenising {len(pairs)} pairs of {name}", flush=True)
+    languages = (args.source_lang, args.target_lang)
+    sides = zip(columns(pairs), languages, strict=True)
+    source, target = (tokenize_lines(side, code, workers=args.workers) for side, code in sides)
+    return source, target
+
+
+def columns(pairs: Iterable[Pair]) -> tuple[list[str], list[str]]:
+    """The sources and the targets."""
+    source, target = zip(*pairs, strict=True) if pairs else ((), ())
+    return list(source), list(target)

@@ -1,0 +1,143 @@
+"""``casrnn prepare translation``, and README's commands for it."""
+
+import json
+import random
+
+import pytest
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.data.text import read_lines, write_lines
+from fairseq_casrnn.recipes.own_data import recipe_of
+
+from .conftest import commands
+
+WORDS = {"Hund": "dog", "Katze": "cat", "läuft": "runs", "schläft": "sleeps", "Haus": "house"}
+
+
+def pairs(count=80):
+    """No two alike."""
+    rng = random.Random(0)
+    for i in range(count):
+        chosen = rng.choices(list(WORDS), k=rng.randint(1, 5))
+        source, target = (" ".join(row) for row in (chosen, [WORDS[word] for word in chosen]))
+        yield f"{source}, {i}.", f"{target.capitalize()}, {i}."
+
+
+def write_files(folder, rows, name="train"):
+    for code, side in zip(("de", "en"), zip(*rows, strict=True), strict=True):
+        write_lines(folder / f"{name}.{code}", side)
+    return folder / f"{name}.de", folder / f"{name}.en"
+
+
+def prepare(*argv):
+    options = () if "--bpe-operations" in argv else ("--bpe-operations", 20)
+    return cli.main(["prepare", "translation", *map(str, (*argv, *options))])
+
+
+def made(out):
+    """The tokenised pairs of each split."""
+    return {
+        split: list(zip(*(read_lines(out / "text" / f"{split}.tok.{code}") for code in
+                          ("de", "en")), strict=True))
+        for split in ("train", "valid", "test")
+    }  # fmt: skip
+
+
+def test_two_files_or_one(tmp_path):
+    rows = list(pairs())
+    files = write_files(tmp_path, rows)
+    assert prepare("--train", *files, "--out", tmp_path / "a") == 0
+    write_lines(tmp_path / "x.tsv", (f"{a}\t{b}\tcredit" for a, b in rows))
+    options = ("--source-lang", "de", "--target-lang", "en")
+    assert prepare("--train", tmp_path / "x.tsv", *options, "--out", tmp_path / "b") == 0
+    found = made(tmp_path / "a")
+    assert found == made(tmp_path / "b")
+    assert {name: len(part) for name, part in found.items()} == {
+        "train": 64, "valid": 8, "test": 8
+    }  # fmt: skip
+    wanted = {(a.lower().replace(",", " ,")[:-1] + " .", b.lower().replace(",", " ,")[:-1] + " .")
+              for a, b in rows}  # fmt: skip
+    assert {pair for part in found.values() for pair in part} == wanted
+    raw = read_lines(tmp_path / "a" / "text" / "test.raw.en")
+    assert [line.lower().replace(",", " ,")[:-1] + " ." for line in raw] == [
+        target for _, target in found["test"]
+    ]
+
+
+def test_cleaning(tmp_path, capsys):
+    """Repeated pairs, sources of valid and test, empty, long and uneven ones."""
+    rows = list(pairs(40))
+    test, valid = rows[:4], rows[4:8]
+    train = [*rows[6:], rows[20], (rows[0][0], "Another translation."), ("", "Nothing."),
+             ("lang " * 9, "long " * 9), ("kurz", "not so short at all, it is")]  # fmt: skip
+    files = [write_files(tmp_path, part, name) for name, part in
+             (("train", train), ("valid", valid), ("test", test))]  # fmt: skip
+    options = [word for name, pair in zip(("train", "valid", "test"), files, strict=True)
+               for word in (f"--{name}", *pair)]  # fmt: skip
+    options += ["--max-length", "8", "--max-ratio", "5", "--bpe-operations", "0"]
+    assert prepare(*options, "--out", tmp_path / "out") == 0
+    found = made(tmp_path / "out")
+    assert [len(found[name]) for name in ("train", "valid", "test")] == [32, 4, 4]
+    printed = capsys.readouterr().out
+    for line in (
+        "repeated pairs, left out of train: 1",
+        "pairs whose source is in valid or test, left out of train: 3",
+        "empty, too long or too different in length, left out of train: 3",
+    ):
+        assert f"{line}\n" in printed
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "message"),
+    [
+        ("x.tsv", "a\tb\nc\n", ("de", "en"), "x.tsv, line 2 has no tab; write SOURCE<TAB>TARGET"),
+        ("x.tsv", "a\tb\n", (), "x.tsv does not tell the source language; give --source-lang"),
+        ("x.tsv", "a\tb\n", ("german", "en"), "--source-lang is german; give a code such as de"),
+        ("x.tsv", "a\tb\n", ("de", "de"), "source and target are both de; give --target-lang"),
+        ("x.tsv", "a\tb\n", ("de", "en"), "1 different examples are too few to hold some out for"),
+    ],
+)
+def test_bad_files(name, text, options, message, tmp_path, capsys):
+    (tmp_path / name).write_text(text)
+    named = [word for pair in zip(("--source-lang", "--target-lang"), options, strict=False)
+             for word in pair]  # fmt: skip
+    assert prepare("--train", tmp_path / name, *named, "--out", tmp_path / "out") == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_uneven_files(tmp_path, capsys):
+    files = write_files(tmp_path, pairs(20))
+    write_lines(files[1], ["one"])
+    assert prepare("--train", *files, "--out", tmp_path / "out") == 2
+    assert "train.de has 20 lines but " in capsys.readouterr().err
+
+
+def test_settings_go_by_the_size(tmp_path):
+    (tmp_path / "text").mkdir()
+    for tokens, updates in ((10_000, 720), (100_000, 5000), (1_000_000, 12_000)):
+        notes = {"train tokens, of the longer sides": tokens}
+        (tmp_path / "text" / "prepare.json").write_text(json.dumps(notes))
+        settings = recipe_of("translation", tmp_path).settings
+        assert settings["max-update"] == settings["total-num-update"] == str(updates)
+
+
+def test_readme(bash, tmp_path):
+    """As printed, but with a tiny model."""
+    write_files(tmp_path, pairs())
+    small = "--arch cas_lstm_tiny -- --max-update 8"
+    text = commands("casrnn prepare translation")
+    text = text.replace("train.de train.en", "train.de train.en --bpe-operations 20")
+    text = text.replace("train translation corpus", f"train translation corpus {small}")
+    printed = bash(text, tmp_path)
+    run = tmp_path / "corpus" / "out" / "cas_lstm_tiny" / "seed1"
+    header, *rows = (run / "test.predictions.tsv").read_text().splitlines()
+    assert header == "source\treference\ttranslation"
+    test = [read_lines(tmp_path / "corpus/text" / f"test.raw.{code}") for code in ("de", "en")]
+    assert [tuple(row.split("\t")[:2]) for row in rows] == list(zip(*test, strict=True))
+    assert "cas_lstm_tiny seed1: BLEU " in printed
+    (interactive,) = [line for line in printed.splitlines() if line.startswith("fairseq-interac")]
+    done = bash(f"echo 'Der Hund schläft, 3.' | {interactive} --cpu", tmp_path)
+    (source,) = [line for line in done.splitlines() if line.startswith("S-0")]
+    assert source.replace("@@ ", "").endswith("hund schläft , 3 .")
+    assert "H-0\t" in done
