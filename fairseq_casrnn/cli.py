@@ -55,6 +55,10 @@ COMMANDS = {
         "fairseq_casrnn.prepare.translation",
         "sentence pairs of your own: two files, or a tab-separated one",
     ),
+    "prepare language-model": (
+        "fairseq_casrnn.prepare.language_model",
+        "a text of your own, for a language model",
+    ),
     "rerank prepare": (
         "fairseq_casrnn.reranking.prepare",
         "data for models that score the n-best lists of a translation corpus",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,15 +103,19 @@ def read_corpus(corpus: Corpus, raw: Path, any_size: bool = False) -> dict[str, 
     return splits
 
 
-def binarise(text: Path, dest: Path, files: Sequence[str] = SPLITS) -> None:
+def binarise(
+    text: Path, dest: Path, files: Sequence[str] = SPLITS, min_count: int | None = None
+) -> None:
     """``fairseq-preprocess`` of ``text/NAME.txt``; the dictionary is not padded with words.
 
     Args:
         text: folder of the text files.
         dest: folder to fill.
         files: names for train, valid and test; several are joined by commas.
+        min_count: rarer words become ``<unk>``.
     """
     command = ["--only-source", "--destdir", str(dest), "--padding-factor", "1"]
+    command += ["--thresholdsrc", str(min_count)] if min_count else []
     for split, names in zip(SPLITS, files, strict=True):
         paths = ",".join(str(text / f"{name}.txt") for name in names.split(","))
         command += [f"--{split}pref", paths]
@@ -123,7 +128,11 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
 
 
-def prepare(make_splits: Callable[[], dict[str, list[str]]], args: argparse.Namespace) -> None:
+def prepare(
+    make_splits: Callable[[], dict[str, list[str]]],
+    args: argparse.Namespace,
+    min_count: int | None = None,
+) -> None:
     """Write and binarise the splits; ``args`` are those of :func:`add_output_arguments`."""
     if is_prepared(args):
         return
@@ -136,18 +145,26 @@ def prepare(make_splits: Callable[[], dict[str, list[str]]], args: argparse.Name
             write_lines(stage / "text" / f"{split}.txt", lines)
             tokens = sum(len(line.split()) + 1 for line in lines)
             print(f"{split}: {len(lines)} lines, {tokens} tokens with line ends")
-        binarise(stage / "text", stage / "data-bin")
+        binarise(stage / "text", stage / "data-bin", min_count=min_count)
+        if known_words(splits["train"], min_count or 1) == {"<unk>"}:
+            raise UserError(f"no word occurs --min-count {min_count} times; give a smaller one")
         with open(stage / "data-bin" / "dict.txt", encoding="utf-8") as types:
             print(f"dictionary: {sum(1 for _ in types) + 4} entries, 4 of them special")
-        if unknown := unknown_words(splits):
+        if unknown := unknown_words(splits, min_count or 1):
             show(unknown)
         keep_options(args, stage / "data-bin")
     print(f"prepared {args.out / 'data-bin'}")
 
 
-def unknown_words(splits: dict[str, list[str]]) -> list[str]:
+def known_words(lines: Sequence[str], min_count: int) -> set[str]:
+    """The words that occur so often, and <unk>."""
+    counts = Counter(word for line in lines for word in line.split())
+    return {word for word, count in counts.items() if count >= min_count} | {"<unk>"}
+
+
+def unknown_words(splits: dict[str, list[str]], min_count: int = 1) -> list[str]:
     """A line for each split with words that the dictionary, of ``train``, does not have."""
-    known = {word for line in splits["train"] for word in line.split()} | {"<unk>"}
+    known = known_words(splits["train"], min_count)
     said = []
     for split, lines in splits.items():
         unknown = [word for line in lines for word in line.split() if word not in known]

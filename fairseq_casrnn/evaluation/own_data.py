@@ -143,6 +143,18 @@ def evaluate_translation(run: Path, args: argparse.Namespace) -> dict:
     return {"subset": "test", **result}
 
 
+def evaluate_language_model(run: Path, args: argparse.Namespace) -> dict:
+    """Perplexity of validation and test set with a run's checkpoint, each line by itself."""
+    from fairseq_casrnn.evaluation.evaluate_lm import evaluate
+
+    result = evaluate(args.folder, run, args.checkpoint, sentences=True)
+    print(
+        f"{run.parent.name} {run.name}: perplexity {result['valid']:.2f} valid, "
+        f"{result['test']:.2f} test ({result['test_tokens']} tokens)"
+    )
+    return result
+
+
 def show_files(run: Path, subset: str, errors: str) -> None:
     """Say what was written."""
     show(
@@ -168,4 +180,5 @@ EVALUATORS = {
     "classification": evaluate_classifier,
     "tagging": evaluate_tagger,
     "translation": evaluate_translation,
+    "language-model": evaluate_language_model,
 }

@@ -15,7 +15,7 @@ from fairseq_casrnn.recipes.reading import SHIPPED
 from fairseq_casrnn.recipes.recipe import Recipe, load
 from fairseq_casrnn.recipes.runs import USER_DIR, Run
 
-KINDS = ("classification", "tagging", "translation")
+KINDS = ("classification", "tagging", "translation", "language-model")
 PREPARE = "casrnn prepare "
 # Of prepare.json.
 LONGEST, TOKENS = "longest example, in tokens", "train tokens, of the longer sides"
@@ -79,6 +79,8 @@ def run(args: argparse.Namespace) -> None:
 def usage(kind: str, folder: Path, run: Path) -> str:
     """The command that puts text to a trained model."""
     data, checkpoint = (shlex.quote(str(path)) for path in (folder, run))
+    if kind == "language-model":
+        return f"casrnn perplexity {data}/data-bin --path {checkpoint} --sentence-reset"
     if kind != "translation":
         return USED_BY[kind].format(checkpoint)
     options = read_json(folder / "data-bin" / OPTIONS)
@@ -106,9 +108,12 @@ def kind_of(folder: Path) -> str:
 
 def recipe_of(kind: str, folder: Path) -> Recipe:
     """The recipe with the settings for a prepared folder."""
+    path = SHIPPED / f"own_{kind.replace('-', '_')}.yaml"
+    if kind == "language-model":
+        return load(path)
     where = "text" if kind == "translation" else "data-bin"
     notes = read_json(folder / where / "prepare.json")
-    return load(SHIPPED / f"own_{kind}.yaml", **variables(kind, notes))
+    return load(path, **variables(kind, notes))
 
 
 def variables(kind: str, notes: Mapping[str, object]) -> dict[str, str]:

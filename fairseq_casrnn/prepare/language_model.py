@@ -1,0 +1,60 @@
+"""``casrnn prepare language-model``: a running text, tokenised and binarised."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fairseq_casrnn.data import monolingual
+from fairseq_casrnn.data.command import check_min_count
+from fairseq_casrnn.data.words import words
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.prepare.files import read_utf8
+from fairseq_casrnn.prepare.options import add_options, check_options
+from fairseq_casrnn.prepare.splitting import SHARE
+
+SPLITS = ("train", "valid", "test")
+MOST = 5000  # lines held out for each of valid and test
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.description = (
+        "Split the lines of a text into words and binarise them, empty ones left out. Without "
+        f"files for valid and test, the last {SHARE:.0%} of the text, {MOST} lines at most, are "
+        "for test, and as many before them for valid. DIR/data-bin is what fairseq-train reads."
+    )
+    add_options(parser, "a text, a sentence or paragraph in each line", "text is split into words")
+    # What is not in the dictionary becomes <unk>, which is trained on the words that occur once.
+    parser.set_defaults(lowercase=False, min_count=2)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the command. Raises UserError for a bad file or option."""
+    check_options(args)
+    check_min_count(args)
+    monolingual.prepare(lambda: read_corpus(args), args, args.min_count)
+
+
+def read_corpus(args: argparse.Namespace) -> dict[str, list[str]]:
+    """The lines of each split, words separated by spaces. Raises UserError for a bad file."""
+    splits = {name: read_text(getattr(args, name), args) for name in SPLITS if getattr(args, name)}
+    lines = splits["train"]
+    for name in ("test", "valid"):
+        if name in splits:
+            continue
+        size = min(max(1, round(SHARE * len(lines))), MOST)
+        if size >= len(lines):
+            raise UserError(
+                f"{len(lines)} lines are too few to hold some out for {name}; give more, or a file "
+                f"for it by --{name}"
+            )
+        print(f"held out: the last {size} of {len(lines)} lines for {name}")
+        lines, splits[name] = lines[:-size], lines[-size:]
+    return {"train": lines, "valid": splits["valid"], "test": splits["test"]}
+
+
+def read_text(path: Path, args: argparse.Namespace) -> list[str]:
+    """The lines of a file as the model reads them."""
+    rows = (words(line, args.tokenizer, args.lowercase, args.language) for line in read_utf8(path))
+    return [" ".join(row) for row in rows if row]

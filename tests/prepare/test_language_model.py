@@ -1,0 +1,75 @@
+"""``casrnn prepare language-model``, and README's commands for it."""
+
+import pytest
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.data.text import read_lines, write_lines
+
+from .conftest import commands
+
+LINES = [f"It isn't line {i}, is it?" for i in range(50)]
+
+
+def prepare(*argv):
+    return cli.main(["prepare", "language-model", *map(str, argv)])
+
+
+def test_words_and_splits(tmp_path, capsys):
+    write_lines(tmp_path / "x.txt", ["", *LINES[:20], "\x85 ", *LINES[20:], "<pad>"])
+    options = ("--train", tmp_path / "x.txt", "--out")
+    assert prepare(*options, tmp_path / "out") == 0
+    text = [read_lines(tmp_path / "out" / "text" / f"{name}.txt") for name in
+            ("train", "valid", "test")]  # fmt: skip
+    assert list(map(len, text)) == [41, 5, 5]
+    wanted = [f"It is n't line {i} , is it ?" for i in range(50)]
+    assert [line for part in text for line in part] == [*wanted, "< pad >"]  # in order
+    printed = capsys.readouterr().out
+    assert "held out: the last 5 of 51 lines for test\n" in printed
+    # Words of training that occur once are <unk>, the numbers and no others.
+    assert "train: 41 words are not in the dictionary, such as '0'; they become <unk>" in printed
+    found = (tmp_path / "out" / "data-bin" / "dict.txt").read_text().split()[::2]
+    assert sorted(found) == sorted(["It", "is", "n't", "line", ",", "it", "?"])
+    assert prepare(*options, tmp_path / "all", "--min-count", 1, "--lowercase") == 0
+    found = (tmp_path / "all" / "data-bin" / "dict.txt").read_text().split()[::2]
+    assert len(found) == 6 + 41
+
+
+def test_files_for_each_split(tmp_path):
+    for name, lines in (("a", LINES[:30]), ("b", LINES[30:40]), ("c", LINES[40:])):
+        write_lines(tmp_path / name, lines)
+    options = ("--train", tmp_path / "a", "--valid", tmp_path / "b", "--test", tmp_path / "c")
+    assert prepare(*options, "--out", tmp_path / "out", "--tokenizer", "whitespace") == 0
+    for name, lines in (("train", LINES[:30]), ("valid", LINES[30:40]), ("test", LINES[40:])):
+        assert read_lines(tmp_path / "out" / "text" / f"{name}.txt") == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("one\n", (), "1 lines are too few to hold some out for test; give more, or a file"),
+        ("\n", (), "x.txt is empty"),
+        ("a\nb\nc\n", ("--min-count", "9"), "no word occurs"),
+        ("a\nb\nc\n", ("--min-count", "0"), "--min-count is 0; it must be at least 1"),
+    ],
+)
+def test_mistakes(text, options, message, tmp_path, capsys):
+    (tmp_path / "x.txt").write_text(text)
+    assert prepare("--train", tmp_path / "x.txt", "--out", tmp_path / "out", *options) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_readme(bash, tmp_path):
+    """As printed, but with a tiny model."""
+    write_lines(tmp_path / "text.txt", LINES)
+    text = commands("casrnn prepare language-model")
+    small = "train language-model text --arch dg_lstm_lm_tiny -- --max-epoch 2"
+    printed = bash(text.replace("train language-model text", small), tmp_path)
+    assert "\nfairseq-train text/data-bin --user-dir " in printed
+    assert "--sentence-reset" in printed
+    assert "\ndg_lstm_lm_tiny seed1: perplexity " in printed
+    (again,) = [line for line in printed.splitlines() if line.startswith("casrnn perplexity")]
+    value = printed.splitlines()[-1].split(" valid, ")[1].split(" test")[0]
+    assert value in bash(again, tmp_path)
