@@ -137,12 +137,18 @@ def read_quoted(path: Path, lines: Sequence[str], delimiter: str) -> Rows:
 
 
 def is_quoted(rows: Rows) -> bool:
-    """Whether every cell with a quotation mark is enclosed in them, those inside being doubled."""
+    """Whether quotation marks enclose cells, those inside being doubled.
+
+    A file with a few texts in quotation marks is none: a half of all rows has such a cell then, or
+    there is a doubled one.
+    """
     cells = [cell for _, row in rows for cell in row if '"' in cell]
-    return bool(cells) and all(
+    doubled = any('""' in cell[1:-1] for cell in cells)
+    enclosed = all(
         len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', "")
         for cell in cells
     )
+    return enclosed and (doubled or 2 * len(cells) > len(rows))
 
 
 def check_width(path: Path, rows: Rows) -> None:

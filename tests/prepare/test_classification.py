@@ -215,6 +215,19 @@ def test_pairs(names, label, form, tmp_path, capsys):
     assert all(a.split()[-1] == b.split()[-1] for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('"quite good"', "`` quite good ''"),  # so it was said
+        ('"a ""good"" film"', "a `` good '' film"),  # as spreadsheets write it
+        ('a "good film', "a `` good film"),
+    ],
+)
+def test_quotation_marks_between_tabs(text, wanted, tmp_path):
+    file = write_tsv(tmp_path / "x.tsv", [*rows(), ("pos", text)])
+    assert wanted in {text for pairs in made(tmp_path, file).values() for _, text in pairs}
+
+
 def test_minus_is_a_label_beside_plus(tmp_path):
     table = [("+-0"[i % 3], f"text {i}") for i in range(60)]
     found = made(tmp_path, write_tsv(tmp_path / "x.tsv", table))
