@@ -52,7 +52,7 @@ def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, 
         if seed is not None:
             runs[run.parent.name, seed] = run
     if not runs:
-        raise UserError(f"{out} holds no trained run; run train.sh first")
+        raise UserError(f"{out} holds no trained run; train one first")
     chosen = [
         (arch, seed)
         for arch in dict.fromkeys(archs) or sorted({arch for arch, _ in runs})
@@ -67,7 +67,7 @@ def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, 
         if is_unfinished(runs[arch, seed]):
             print(
                 f"warning: {runs[arch, seed]} was interrupted, so this is no result of a whole "
-                "training; call train.sh again to go on",
+                "training; train it again to go on",
                 file=sys.stderr,
             )
     return [(arch, seed, runs[arch, seed]) for arch, seed in chosen]
