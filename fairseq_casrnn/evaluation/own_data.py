@@ -12,6 +12,7 @@ from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.runs import choose_checkpoint, evaluate_each, keep
 from fairseq_casrnn.files import replacing, table_cell
+from fairseq_casrnn.recipes.options import check_numbers
 from fairseq_casrnn.recipes.own_data import kind_of
 from fairseq_casrnn.recipes.runs import check_trained_on
 
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder that prepare filled")
     parser.add_argument("--out", type=Path, help="folder of the runs (DIR/out)")
     parser.add_argument("--arch", default="", metavar="NAME[,…]", help="of these (all)")
-    parser.add_argument("--seed", type=int, nargs="*", default=[], metavar="N", help="(all)")
+    parser.add_argument("--seed", default="", metavar="N[,…]", help="of these seeds (all)")
     parser.add_argument(
         "--checkpoint", default="best", help="best on validation, last, best:N, last:N (best)"
     )
@@ -41,7 +42,9 @@ def run(args: argparse.Namespace) -> None:
     evaluate = EVALUATORS[kind_of(args.folder)]
     args.out = args.out or args.folder / "out"
     args.arch = args.arch.replace(",", " ").split()
-    seeds = [str(seed) for seed in args.seed]
+    seeds = args.seed.replace(",", " ").split()
+    check_numbers("--seed", seeds)
+    args.seed = list(map(int, seeds))
     check_trained_on(str(args.folder), str(args.out), args.arch, seeds)
     for _ in evaluate_each(args, lambda one: evaluate(one, args)):
         pass
