@@ -82,6 +82,7 @@ def test_translation_of_own_data(shell):
     assert "BLEU4 = " in shell(own_data("Translation", "translation"))
 
 
+@pytest.mark.full
 def test_language_model_of_own_data(shell):
     assert re.search(r"perplexity \d", shell(own_data("Language models", "lm")))
 
@@ -92,6 +93,7 @@ def program_of(page):
     return program
 
 
+@pytest.mark.full
 def test_classification_of_own_data(shell):
     said = shell(own_data("Sentence classification", "sentences"))
     label, _ = said.splitlines()[-1].split("\t")
@@ -101,6 +103,7 @@ def test_classification_of_own_data(shell):
     assert python(shell, program) == label
 
 
+@pytest.mark.full
 def test_tagging_of_own_data(shell):
     said = shell(own_data("Tagging", "tags"))
     assert "\nAnna\tB-PER\nSchmidt\t" in said
@@ -112,6 +115,7 @@ def test_tagging_of_own_data(shell):
     assert python(shell, program) == "['Anna']"
 
 
+@pytest.mark.full
 def test_two_processes_by_torchrun(shell, folder):
     """In a real environment: torchrun starts the script that it is given with Python."""
     commands = own_data("Translation", "parallel").partition("fairseq-train")[0]
