@@ -1,4 +1,4 @@
-"""The command lines as README prints them."""
+"""The command lines as the documentation prints them."""
 
 import os
 import re
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
-def commands(first):
-    """The block of commands of README that begins with these words."""
-    blocks = re.findall(r"```\w*\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+def commands(first, page="docs/own-data.md"):
+    """The block of commands of a page that begins with these words."""
+    blocks = re.findall(r"```\w*\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     (found,) = [block for block in blocks if block.startswith(first)]
     return found
 

@@ -1,4 +1,4 @@
-"""``casrnn prepare language-model``, and README's commands for it."""
+"""``casrnn prepare language-model``, and the documentation's commands for it."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_mistakes(text, options, message, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_readme(bash, tmp_path):
+def test_documentation(bash, tmp_path):
     """As printed, but with a tiny model."""
     write_lines(tmp_path / "text.txt", LINES)
     text = commands("casrnn prepare language-model")

@@ -1,4 +1,4 @@
-"""Data of one's own in, answers out: README's four commands for a classifier."""
+"""Data of one's own in, answers out: the documentation's four commands for a classifier."""
 
 import json
 import shutil
@@ -15,10 +15,15 @@ def printed(bash, tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     rows = [f"{text.capitalize()}!\t{'pos' if good else 'neg'}" for text, good in sentences(80)]
     (folder / "reviews.tsv").write_text("text\tlabel\n" + "".join(f"{row}\n" for row in rows))
-    return folder, bash(commands("casrnn prepare classification"), folder)
+    return folder, bash(commands("casrnn prepare classification", "README.md"), folder)
 
 
-def test_readme(printed):
+def test_documentation(printed):
+    """README and the page have the same commands."""
+    readme, page = (commands("casrnn prepare classification", page) for page in
+                    ("README.md", "docs/own-data.md"))  # fmt: skip
+    without = [line.partition("#")[0].rstrip() for line in readme.splitlines()]
+    assert without == page.splitlines()
     _, text = printed
     for line in (
         "columns: text: text, label: label",

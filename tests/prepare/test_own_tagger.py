@@ -1,4 +1,4 @@
-"""Data of one's own in, answers out: README's four commands for a tagger."""
+"""Data of one's own in, answers out: the documentation's four commands for a tagger."""
 
 import pytest
 from tagged_corpora import sentences
@@ -16,7 +16,7 @@ def printed(bash, tmp_path_factory):
     return folder, bash(commands("casrnn prepare tagging"), folder)
 
 
-def test_readme(printed):
+def test_documentation(printed):
     _, text = printed
     for line in (
         "columns: word: column 1, tag: column 3 of 3",

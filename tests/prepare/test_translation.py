@@ -1,4 +1,4 @@
-"""``casrnn prepare translation``, and README's commands for it."""
+"""``casrnn prepare translation``, and the documentation's commands for it."""
 
 import json
 import random
@@ -122,7 +122,7 @@ def test_settings_go_by_the_size(tmp_path):
         assert settings["max-update"] == settings["total-num-update"] == str(updates)
 
 
-def test_readme(bash, tmp_path):
+def test_documentation(bash, tmp_path):
     """As printed, but with a tiny model."""
     write_files(tmp_path, pairs())
     small = "--arch cas_lstm_tiny -- --max-update 8"
