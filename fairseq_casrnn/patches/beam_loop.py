@@ -19,20 +19,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recurrence import choose as choose_engine
 
 
 def generate(original, self, sample, prefix_tokens=None, constraints=None, bos_token=None):
     """``SequenceGenerator._generate``, for plain beam search with models of this package."""
-    asked = prefix_tokens is not None or constraints is not None
-    longest = None if asked or not is_plain(self, sample) else longest_output(self, sample)
-    if longest is None or longest < self.min_len:  # of which fairseq complains
-        return original(
-            self, sample, prefix_tokens=prefix_tokens, constraints=constraints, bos_token=bos_token
-        )
-    steps = list(search(self, sample["net_input"], longest, bos_token))
-    return collect(self, steps, len(sample["net_input"]["src_tokens"]))
+    given = {"prefix_tokens": prefix_tokens, "constraints": constraints}
+    if given == dict.fromkeys(given) and is_plain(self, sample):
+        longest = longest_output(self, sample)
+        if longest >= self.min_len:
+            steps = list(search(self, sample["net_input"], longest, bos_token))
+            found = collect(self, steps, len(sample["net_input"]["src_tokens"]))
+            if found is not None:
+                return found
+    # In the last two cases fairseq says what is wrong.
+    return original(self, sample, **given, bos_token=bos_token)
 
 
 def is_plain(generator, sample) -> bool:
@@ -182,19 +183,15 @@ def penalise(generator, lprobs: Tensor, step: int, longest: int, lowest: Tensor)
     return lprobs
 
 
-def collect(generator, steps: list[Step], batch: int) -> list[list[dict[str, Tensor]]]:
+def collect(generator, steps: list[Step], batch: int) -> list[list[dict[str, Tensor]]] | None:
     """The hypotheses of each sentence as fairseq gives them, the best first.
 
-    Raises:
-        UserError: a sentence has none, since nothing has a finite probability.
+    None where a sentence has none, since nothing has a finite probability.
     """
     device = steps[0].ended.device
     sentence, length, row, total = finished(steps, generator.beam_size, batch)
     if len(np.unique(sentence)) < batch:
-        raise UserError(
-            "no hypothesis has a probability: the model's output is not finite; use a checkpoint "
-            "from before the training diverged"
-        )
+        return None
     words, sums, rows = trace_back(steps, length, row, total, generator.eos)
     scores = total
     if generator.normalize_scores:
