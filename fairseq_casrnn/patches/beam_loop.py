@@ -24,8 +24,7 @@ from fairseq_casrnn.recurrence import choose as choose_engine
 
 def generate(original, self, sample, prefix_tokens=None, constraints=None, bos_token=None):
     """``SequenceGenerator._generate``, for plain beam search with models of this package."""
-    given = {"prefix_tokens": prefix_tokens, "constraints": constraints}
-    if given == dict.fromkeys(given) and is_plain(self, sample):
+    if prefix_tokens is None and constraints is None and is_plain(self, sample):
         longest = longest_output(self, sample)
         if longest >= self.min_len:
             steps = list(search(self, sample["net_input"], longest, bos_token))
@@ -33,7 +32,9 @@ def generate(original, self, sample, prefix_tokens=None, constraints=None, bos_t
             if found is not None:
                 return found
     # In the last two cases fairseq says what is wrong.
-    return original(self, sample, **given, bos_token=bos_token)
+    return original(
+        self, sample, prefix_tokens=prefix_tokens, constraints=constraints, bos_token=bos_token
+    )
 
 
 def is_plain(generator, sample) -> bool:
