@@ -21,7 +21,7 @@ WORDS = ["a", "lovely", "dull", "film", "with", "Anna", "Schmidt", "in", "York"]
 def blocks(page, heading, kind=""):
     """The code blocks of a section of a page."""
     text = (ROOT / page).read_text("utf-8")
-    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    section = re.split(r"\n##+ ", text.partition(f"# {heading}\n")[2])[0]
     assert section, f"{page} has no section {heading}"
     return re.findall(rf"^```{kind}\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
 
