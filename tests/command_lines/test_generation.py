@@ -175,6 +175,7 @@ def test_no_repeated_ngrams(data, last, size, batch):
     assert not repeated("--no-repeat-ngram-size", str(size))
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("cell", ["cas_lstm", "second_order_lstm"])
 def test_soft_alignment_is_the_attention(data, last, cell):
     done = generate(data, last(cell), "--beam", "4", "--print-alignment", "soft")
@@ -326,6 +327,7 @@ def test_console_scripts(data, last, tmp_path):
     )
 
 
+@pytest.mark.full
 def test_models_without_input_feeding_and_of_other_shapes(data, tmp_path):
     """Trained and searched with, as the others."""
     options = ["--no-input-feed", "--encoder-bidirectional", "--decoder-layers", "3"]

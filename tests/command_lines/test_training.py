@@ -423,6 +423,7 @@ def test_tensorboard(data, tmp_path):
     assert [v for _, v in valid_log["loss"]] == pytest.approx(valid, abs=1e-3)
 
 
+@pytest.mark.full
 def test_bleu_while_training(data, tmp_path):
     """As fairseq-generate computes it, of the greedy translations."""
     options = ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 12}']

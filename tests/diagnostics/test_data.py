@@ -185,6 +185,7 @@ def test_data_that_cannot_be_mapped():
         kind.__new__(kind).__del__()
 
 
+@pytest.mark.full
 def test_no_data(fairseq, data, tmp_path):
     (tmp_path / "empty").mkdir()
     sentence = fairseq.train(tmp_path / "nowhere").sentence

@@ -176,6 +176,7 @@ def test_wrong_option_for_generation(fairseq, data, checkpoint, tmp_path, option
     assert sentence.format(**names) in done.sentence
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("options", ["", "--sampling --nbest 5"])
 def test_diverged_model(fairseq, data, checkpoint, tmp_path, options):
     spoil_weights(checkpoint, tmp_path / "nan.pt")
@@ -185,6 +186,7 @@ def test_diverged_model(fairseq, data, checkpoint, tmp_path, options):
     assert sentence.startswith(expected)
 
 
+@pytest.mark.full
 def test_scores_beyond_all_numbers(fairseq, data, checkpoint, tmp_path):
     """From weights that are finite."""
     spoil_weights(checkpoint, tmp_path / "huge.pt", 1e38)
@@ -243,6 +245,7 @@ def test_the_same_words_in_another_order(fairseq, data, checkpoint, tmp_path, si
     assert cli.main([*map(str, command), "--output", str(tmp_path / "scores")]) == 2
 
 
+@pytest.mark.full
 def test_replaced_unknown_words_without_raw_text(fairseq, data, checkpoint):
     text = data.parent / "raw"
     text.mkdir()
@@ -254,6 +257,7 @@ def test_replaced_unknown_words_without_raw_text(fairseq, data, checkpoint):
     assert done.sentence.startswith("--replace-unk needs source and target of the subset as raw te")
 
 
+@pytest.mark.full
 def test_wrong_option_for_validation(fairseq, data):
     assert "--task is missing" in fairseq("validate", data, "--path", "nowhere.pt").sentence
     options = ["--task", "translation", "--max-tokens", 100, "--cpu"]

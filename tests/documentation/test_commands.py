@@ -78,6 +78,7 @@ def python(shell, program):
     return shell(f"python -c {shlex.quote(program)}").splitlines()[-1]
 
 
+@pytest.mark.full
 def test_translation_of_own_data(shell):
     assert "BLEU4 = " in shell(own_data("Translation", "translation"))
 
@@ -139,6 +140,7 @@ RECIPE = re.compile(r"(\w+=\w+ )?(examples/\S+\.sh|casrnn run \w+ +examples/)")
 PAGES = "getting-started language-models recipes results-summary sentence-encoders taggers"
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("page", PAGES.split())
 def test_commands_of_recipes(page, warm_python, shell):
     """They have the options that the page gives them: what they stand for can be printed."""

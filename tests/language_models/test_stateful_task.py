@@ -77,6 +77,7 @@ def test_eval_lm(data, checkpoint, options):
     assert evaluated(done) == (exact[0], pytest.approx(exact[1], abs=0.006))
 
 
+@pytest.mark.full
 def test_fairseqs_own_task(data, tmp_path):
     """language_modeling by sentences trains, validates and evaluates these models, too."""
     own = ["--task", "language_modeling", "--sample-break-mode", "eos", "--batch-size", 8]

@@ -61,6 +61,7 @@ def test_mistakes(text, options, message, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.full
 def test_documentation(bash, tmp_path):
     """As printed, but with a tiny model."""
     write_lines(tmp_path / "text.txt", LINES)

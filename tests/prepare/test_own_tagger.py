@@ -16,6 +16,7 @@ def printed(bash, tmp_path_factory):
     return folder, bash(commands("casrnn prepare tagging"), folder)
 
 
+@pytest.mark.full
 def test_documentation(printed):
     _, text = printed
     for line in (

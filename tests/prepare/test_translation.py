@@ -122,6 +122,7 @@ def test_settings_go_by_the_size(tmp_path):
         assert settings["max-update"] == settings["total-num-update"] == str(updates)
 
 
+@pytest.mark.full
 def test_documentation(bash, tmp_path):
     """As printed, but with a tiny model."""
     write_files(tmp_path, pairs())

@@ -54,6 +54,7 @@ def compiled_only(monkeypatch):
     triton.runtime.driver.set_active(None)  # to be looked for when it is needed
 
 
+@pytest.mark.sampled(every=5)
 @every_case
 @pytest.mark.parametrize("kind", ["step", "sequence"])
 def test_kernels_compile_for_a_gpu(case, kind, compiled_only, monkeypatch):
@@ -131,6 +132,7 @@ def test_rows_are_loaded_before_they_are_multiplied(compiled_only):
         assert events.startswith("ccct" if parts == 3 else "cccctctt")
 
 
+@pytest.mark.full
 def test_parts_of_a_product_lie_apart_in_shared_memory(compiled_only):
     """A warp reads one: were it the dimension after the first, eight rows would share a bank."""
     for name, dtype in itertools.product(
@@ -146,6 +148,7 @@ def test_parts_of_a_product_lie_apart_in_shared_memory(compiled_only):
             assert "tt.reduce" not in kernel.asm["ttgir"]
 
 
+@pytest.mark.full
 def test_weights_without_room_are_streamed(compiled_only, monkeypatch):
     """By asynchronous copies, in a loop whose body does not grow with the layer."""
     lines = set()
@@ -172,6 +175,7 @@ def test_a_barrier_hides_what_does_not_depend_on_it(compiled_only):
         assert "tt.load" not in after.partition("scf.yield")[0]
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("name", "size", "batch", "dtype", "precision"),
     [

@@ -108,6 +108,7 @@ def test_half_precision_keeps_states_and_sums_in_single(case, dtype):
         assert error <= 2 * HALVES[dtype]["rtol"] * other.norm(), name
 
 
+@pytest.mark.sampled(every=7)
 @every_family
 def test_kernels_compile_for_a_gpu(case, compiled_only):  # noqa: F811
     """Two for all batches, lengths and depths, whose programs are launched together."""
@@ -127,6 +128,7 @@ def test_kernels_compile_for_a_gpu(case, compiled_only):  # noqa: F811
         assert len(texts) == 2
 
 
+@pytest.mark.sampled(every=14)
 @every_family
 @pytest.mark.parametrize("input_feed", [True, False])
 def test_steps_compile_for_a_gpu(case, input_feed, compiled_only):  # noqa: F811
