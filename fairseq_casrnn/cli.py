@@ -134,9 +134,15 @@ def _user_dir(args: argparse.Namespace) -> None:
 
 
 def _patches(args: argparse.Namespace) -> None:
-    from fairseq_casrnn.patches.table import columns
+    from fairseq_casrnn.patches.install import VARIABLE, omitted_kinds
+    from fairseq_casrnn.patches.table import TABLE, columns
 
+    omitted = omitted_kinds()
     print(columns())
+    if omitted:
+        count = sum(patch.kind in omitted for patch in TABLE)
+        kinds = ", ".join(sorted(omitted))
+        print(f"\nleft out by {VARIABLE}: {kinds} ({count} of these {len(TABLE)})")
 
 
 if __name__ == "__main__":

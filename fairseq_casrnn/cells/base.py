@@ -108,6 +108,7 @@ class Cell:
             gh: ``(B, hh_blocks*H)``, U h_{t-1}.
             h, c: ``(B, H)``, the state before the step (c is None where ``has_cell`` is False).
             lower_c: ``(B, H)``, c_t of the layer below, where ``lower_cell``; else None.
+                Such a cell cannot be the bottom one.
             mixture: ``(B, S)``, weights, where ``num_cells``; else None.
             params: the elementwise parameters, in the order of ``self.params``.
 

@@ -117,6 +117,11 @@ class RecurrentStack(nn.Module):
         kind = family(name)
         self.options = kind.options() if options is None else options
         self.cells = [kind.make_cell(k, self.options) for k in range(self.num_layers)]
+        if self.cells[0].lower_cell:
+            raise UserError(
+                f"layer 0 of {name} is a {type(self.cells[0]).__name__}, which reads the cell of "
+                "the layer below; give its make_cell another cell for the bottom"
+            )
         if bidirectional == "interleaved" and any(cell.lower_cell for cell in self.cells):
             raise UserError(
                 f"{name} reads the cell of the layer below and cannot be interleaved; "

@@ -1,11 +1,15 @@
 """What a user can get wrong with a layer is one sentence that says what to do."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from helpers import FAMILIES, B, H, I, T, every_family, rand, rand_state
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from fairseq_casrnn.cells import FAMILIES as FAMILY_ROWS
+from fairseq_casrnn.cells.cas_lstm import CASCell
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import GRU, LAYERS, LSTM, SecondOrderLSTM, build
 
@@ -28,6 +32,15 @@ def test_sizes_of_other_number_types():
     layer = LSTM(np.int64(I), float(H), np.int32(2))
     assert (layer.input_size, layer.hidden_size, layer.num_layers) == (I, H, 2)
     assert layer(rand(T, B, I, dtype=torch.float32))[0].shape == (T, B, H)
+
+
+def test_a_cell_that_reads_below_at_the_bottom(monkeypatch):
+    row = dataclasses.replace(FAMILY_ROWS["cas_lstm"], make_cell=lambda k, options: CASCell(0.5))
+    monkeypatch.setitem(FAMILY_ROWS, "cas_lstm", row)
+    with refused(
+        "layer 0 of cas_lstm is a CASCell, which reads the cell of the layer below; give .*"
+    ):
+        build("cas_lstm", I, H, 2)
 
 
 @every_family

@@ -10,6 +10,7 @@ from types import ModuleType
 import fairseq
 import pytest
 
+from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.patches import install
 from fairseq_casrnn.patches.patch import KINDS, Patch
@@ -227,6 +228,16 @@ def test_every_row_is_complete():
         assert patch.why
         assert not patch.why.endswith(".")
     assert len({(patch.target, patch.piece) for patch in TABLE}) == len(TABLE)
+
+
+def test_the_command_tells_what_is_left_out(monkeypatch, capsys):
+    cli.main(["patches"])
+    assert "left out" not in capsys.readouterr().out
+    monkeypatch.setenv("CASRNN_PATCHES", "-speed")
+    cli.main(["patches"])
+    count = sum(patch.kind == "speed" for patch in TABLE)
+    said = f"left out by CASRNN_PATCHES: speed ({count} of these {len(TABLE)})"
+    assert capsys.readouterr().out.splitlines()[-1] == said
 
 
 def test_documented():
