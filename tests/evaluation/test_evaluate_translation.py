@@ -80,7 +80,7 @@ def test_a_result_for_which_there_is_no_room_leaves_the_others(out, room):
 def test_a_run_asked_for_must_exist(out, archs, seeds, run):
     with pytest.raises(UserError, match=f"no run of {run}"):
         found(out, archs, seeds)
-    with pytest.raises(UserError, match=r"holds no trained run; run train\.sh"):
+    with pytest.raises(UserError, match="holds no trained run; train one first"):
         found(out / "nothing")
 
 
