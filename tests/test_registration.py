@@ -120,7 +120,7 @@ for user_dir in (relative, checkout, checkout + "/", link, relative):
     succeed(script, checkout, link, relative, cwd=tmp_path / "elsewhere")
 
 
-@pytest.mark.sampled(every=3)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "first", ["import fairseq_casrnn", "import fairseq_casrnn.models", "import fairseq.utils"]
 )

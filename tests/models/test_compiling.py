@@ -7,7 +7,6 @@ import pytest
 import torch
 from helpers import FAMILIES
 from recurrence.test_triton_compiling import compiled_only  # noqa: F401
-from tiers import mostly_full
 
 from fairseq_casrnn.layers import RecurrentStack
 from fairseq_casrnn.models import compiling
@@ -68,7 +67,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", mostly_full(CASES, "stacked_lstm"))
+@pytest.mark.full
+@pytest.mark.parametrize("name", CASES)
 def test_nothing_is_compiled_later(name, compiled_only, two_processors, monkeypatch):  # noqa: F811
     model = model_of(next(case for case in FAMILIES if case.name == name), **CASES[name])
     compile_all(model, monkeypatch)

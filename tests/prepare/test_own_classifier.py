@@ -74,6 +74,7 @@ def test_prediction_splits_text_as_prepare_did(printed, bash):
         assert float(probability) == pytest.approx(float(row["probability"]), abs=2e-4)
 
 
+@pytest.mark.full
 def test_pairs_and_another_architecture(bash, tmp_path):
     lines = [f'{{"premise": "a man {i}", "hypothesis": "he", "label": {i % 2}}}' for i in range(40)]
     (tmp_path / "x.jsonl").write_text("\n".join(lines))

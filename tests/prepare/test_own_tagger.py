@@ -5,6 +5,8 @@ from tagged_corpora import sentences
 
 from .conftest import commands
 
+pytestmark = pytest.mark.full  # test_own_classifier.py goes the same way
+
 
 @pytest.fixture(scope="module")
 def printed(bash, tmp_path_factory):

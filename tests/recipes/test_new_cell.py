@@ -92,6 +92,7 @@ for cell, options in (("coupled_lstm", {}), ("leaky_lstm", {"leak": "0.25"})):
 """
 
 
+@pytest.mark.full
 def test_the_other_roles():
     """Also of a cell with options and a parameter of its own that reads the one below."""
     done = subprocess.run(

@@ -118,6 +118,7 @@ def test_many_rows(precision, size, threads):
         torch.testing.assert_close(cross_entropy(*inputs, wanted), (loss, plain), rtol=0, atol=0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("size", [SIZES[1]], ids=str)
 def test_many_rows_in_double(size):
     rows, classes, features = size

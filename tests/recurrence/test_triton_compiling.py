@@ -218,6 +218,7 @@ def test_the_cross_entropy(dtype, compiled_only):
         assert not re.search(r"\b(STL|LDL)\b", kernel.asm["sass"])  # no spills
 
 
+@pytest.mark.full
 def test_compiling_is_announced_once(compiled_only, messages, monkeypatch, tmp_path):
     """And not where the kernels are read from the disk."""
     knobs = importlib.import_module("triton").knobs
