@@ -11,7 +11,7 @@ from fairseq_casrnn.data.originals import read_originals
 from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.runs import choose_checkpoint, evaluate_each, keep
-from fairseq_casrnn.files import replacing, table_cell
+from fairseq_casrnn.files import table_cell, whole_file
 from fairseq_casrnn.recipes.options import check_numbers
 from fairseq_casrnn.recipes.own_data import kind_of
 from fairseq_casrnn.recipes.runs import check_trained_on
@@ -66,7 +66,8 @@ def evaluate_classifier(run: Path, args: argparse.Namespace) -> dict:
     header = ("gold", "predicted", "probability", *examples[0])
     keep(run, args.subset, "predictions.tsv", as_lines([header, *rows]), result)
     wrong = sorted((row for row in rows if row[0] != row[1]), key=lambda row: -row[2])
-    write(run / f"{args.subset}.errors.tsv", as_lines([header, *wrong]))
+    with whole_file(run / f"{args.subset}.errors.tsv") as file:
+        file.write(as_lines([header, *wrong]))
     confusion = result.pop("confusion")
     show(as_table([list(row.values()) for row in confusion.values()], list(confusion)))
     print(
@@ -106,7 +107,8 @@ def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
     ]
     wrong.sort(key=lambda row: -row[2])
     header = ("gold", "predicted", "probability", "word", "line", "sentence")
-    write(run / f"{args.subset}.errors.tsv", as_lines([header, *wrong]))
+    with whole_file(run / f"{args.subset}.errors.tsv") as file:
+        file.write(as_lines([header, *wrong]))
     if by_type:
         show(by_type.split("\n"))
     names = [name for name in ("f1", "precision", "recall", "accuracy") if name in result]
@@ -171,12 +173,6 @@ def show_files(run: Path, subset: str, errors: str) -> None:
 def as_lines(rows: Iterable[Sequence[object]]) -> str:
     """A table as tab-separated text."""
     return "".join("\t".join(table_cell(str(cell)) for cell in row) + "\n" for row in rows)
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    with replacing(path) as draft:
-        Path(draft).write_text(text, encoding="utf-8")
 
 
 EVALUATORS = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.average import average, find_checkpoints, load, save
-from fairseq_casrnn.files import append_json, replacing
+from fairseq_casrnn.files import append_json, whole_file
 
 Result = dict[str, object]
 
@@ -111,8 +111,8 @@ def keep(run: Path, subset: str, name: str, predictions: str, result: dict) -> N
     """Write ``SUBSET.NAME`` with the predictions and ``SUBSET.json`` into a run's folder."""
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     for ending, content in ((name, predictions), ("json", text)):
-        with replacing(run / f"{subset}.{ending}") as draft:
-            Path(draft).write_text(content, encoding="utf-8")
+        with whole_file(run / f"{subset}.{ending}") as file:
+            file.write(content)
 
 
 def training_seconds(run: Path) -> float | None:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..layers import RecurrentStack
-from ..recurrence import choose
+from ..recurrence import choose, triton_ahead
 from ..recurrence.triton_plan import persistent_kernels_enabled
 from .decoder import RecurrentDecoder
 
@@ -20,16 +20,12 @@ def compile_ahead(result, trainer, *args, **kwargs):
     if parameter is not None and parameter.is_cuda and persistent_kernels_enabled():
         jobs = list(jobs_of(model))
         if jobs:
-            from ..recurrence import triton_ahead  # which needs Triton
-
             triton_ahead.start(jobs, torch.device("cuda", torch.cuda.current_device()))
     return result
 
 
 def jobs_of(model: nn.Module) -> Iterator[tuple]:
     """The kernels that train the recurrent parts of ``model``."""
-    from ..recurrence.triton_ahead import decoder_jobs, layer_jobs
-
     in_loops = set()
     for module in model.modules():
         if isinstance(module, RecurrentDecoder) and module.input_feed:
@@ -39,12 +35,13 @@ def jobs_of(model: nn.Module) -> Iterator[tuple]:
                 dropped = rnn.dropout > 0 and rnn.num_layers > 1, module.dropout_out_module.p > 0
                 temperature = rnn.temperature if rnn.cells[0].num_cells else None
                 weight_out = module.attention.weight_out.detach()
-                yield from decoder_jobs(module.layers(), width, weight_out, dropped, temperature)
+                loop = module.layers(), width, weight_out, dropped, temperature
+                yield from triton_ahead.decoder_jobs(*loop)
     for module in model.modules():
         if isinstance(module, RecurrentStack) and module not in in_loops and on_triton(module):
             for k, cell in enumerate(module.cells):
                 *weights, params = module.layer_parameters(k)
-                yield from layer_jobs(cell, *weights, params)
+                yield from triton_ahead.layer_jobs(cell, *weights, params)
 
 
 def on_triton(stack: RecurrentStack) -> bool:

@@ -17,6 +17,17 @@ def commands(first, page="docs/own-data.md"):
     return found
 
 
+def refused(prepare, capsys, tmp_path, *argv):
+    """The one sentence with which ``prepare(*argv)`` ends; nothing is left behind."""
+    capsys.readouterr()
+    assert prepare(*argv, "--out", tmp_path / "none") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "none").exists()
+    return error
+
+
 @pytest.fixture(scope="module")
 def bash(warm_python, tmp_path_factory):
     """``bash(text, folder)``: what these commands print there; models are small."""

@@ -2,12 +2,15 @@
 
 import csv
 import json
+from functools import partial
 
 import pytest
 from labelled_corpora import NLI, note, parse, read_back, sentences
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.data.text import write_lines
+
+from .conftest import refused
 
 LABELS = ("neg", "pos")
 
@@ -29,15 +32,7 @@ def made(tmp_path, file, *argv, out="out"):
 PARTS = ("label", "input0")
 
 
-def fails(capsys, tmp_path, *argv):
-    """The one sentence; nothing is left behind."""
-    capsys.readouterr()
-    assert prepare(*argv, "--out", tmp_path / "none") == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert not (tmp_path / "none").exists()
-    return error
+fails = partial(refused, prepare)
 
 
 def rows(count=60, seed=0):

@@ -1,6 +1,7 @@
 """``casrnn prepare tagging``: files of columns, their schemes, and what is refused."""
 
 import json
+from functools import partial
 
 import pytest
 from labelled_corpora import note, read_back
@@ -10,6 +11,8 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.data import conll03, pos
 from fairseq_casrnn.data.spans import as_bioes
 from fairseq_casrnn.prepare.schemes import find_scheme, to_bioes
+
+from .conftest import refused
 
 
 def prepare(*argv):
@@ -29,14 +32,7 @@ def made(tmp_path, file, *argv, out="out"):
     )
 
 
-def fails(capsys, tmp_path, *argv):
-    capsys.readouterr()
-    assert prepare(*argv, "--out", tmp_path / "none") == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert not (tmp_path / "none").exists()
-    return error
+fails = partial(refused, prepare)
 
 
 # Some words more than tags, and no two sentences alike.
