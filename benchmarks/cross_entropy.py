@@ -16,7 +16,8 @@ import machine
 import torch
 import torch.nn.functional as F
 
-from fairseq_casrnn import allocation, precision
+from fairseq_casrnn import precision
+from fairseq_casrnn.patches import allocation
 from fairseq_casrnn.recurrence.cross_entropy import LossSpec, can_fuse, cross_entropy
 
 SIZES = [(450, 200, 10000), (700, 200, 10000), (3300, 256, 5208), (2240, 600, 33278)]

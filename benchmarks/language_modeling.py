@@ -19,7 +19,8 @@ import synthetic
 import torch
 import training
 
-from fairseq_casrnn import allocation, precision
+from fairseq_casrnn import precision
+from fairseq_casrnn.patches import allocation
 
 PEER = "lstm_lm"
 SIZES = ["--decoder-embed-dim=300", "--decoder-hidden-size=600"]

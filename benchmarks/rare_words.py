@@ -16,8 +16,8 @@ import machine
 import torch
 from fairseq.optim.adam import FairseqAdam
 
-from fairseq_casrnn import allocation
 from fairseq_casrnn.optim.torch_adam import TorchAdam
+from fairseq_casrnn.patches import allocation
 
 SIZES = [(5208, 256), (18453, 300)]
 OPTIMIZERS = {"adam": FairseqAdam, "torch_adam": TorchAdam}

@@ -20,7 +20,8 @@ from lengths import Padded, train
 from scaling import draw
 from torch import nn
 
-from fairseq_casrnn import allocation, layers, precision
+from fairseq_casrnn import layers, precision
+from fairseq_casrnn.patches import allocation
 
 LENGTHS = (5, 10, 20, 40, 80)
 

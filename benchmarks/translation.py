@@ -23,7 +23,8 @@ import torch
 import training
 from fairseq import utils
 
-from fairseq_casrnn import allocation, precision
+from fairseq_casrnn import precision
+from fairseq_casrnn.patches import allocation
 
 USER_DIR = str(Path(__file__).parents[1] / "fairseq_casrnn")
 PEER = "lstm"

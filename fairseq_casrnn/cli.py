@@ -18,7 +18,7 @@ COMMANDS = {
     ),
     "average": ("fairseq_casrnn.evaluation.average", "the mean of several checkpoints' weights"),
     "data clusters": (
-        "fairseq_casrnn.data.clusters",
+        "fairseq_casrnn.analysis.clusters",
         "tokens for the cells of a second-order LSTM, by k-means on embeddings",
     ),
     "analyze syneval": (

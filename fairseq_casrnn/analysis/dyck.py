@@ -107,7 +107,8 @@ def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.nd
     """
     import torch
 
-    from fairseq_casrnn.evaluation.perplexity import padded, reads_bos, sentence_batches
+    from fairseq_casrnn.evaluation.lm_scores import padded, sentence_batches
+    from fairseq_casrnn.evaluation.trained_lm import reads_bos
 
     closing, device = closing_tokens(dictionary), next(model.parameters()).device
     loss, tokens, right, seen = 0.0, 0, np.zeros(1, np.int64), np.zeros(1, np.int64)
@@ -139,7 +140,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print perplexity, floor and WCPA; write table and plot. Raises UserError."""
-    from fairseq_casrnn.evaluation.perplexity import load, read_sentences
+    from fairseq_casrnn.evaluation.trained_lm import load, read_sentences
 
     check_writable(args.csv, args.png, args.results)
     split = read_notes(args.data, args.subset)

@@ -48,10 +48,10 @@ def load(path: str | os.PathLike, data: str | os.PathLike, translation: bool = F
 
     import fairseq_casrnn
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.evaluation import perplexity
+    from fairseq_casrnn.evaluation import trained_lm
 
     fairseq_casrnn.register()
-    path = perplexity.checkpoint_file(Path(path))
+    path = trained_lm.checkpoint_file(Path(path))
     if not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
     with explained():
@@ -60,11 +60,11 @@ def load(path: str | os.PathLike, data: str | os.PathLike, translation: bool = F
         if translation and not issubclass(kind, FairseqEncoderDecoderModel):
             raise UserError(f"checkpoint {path} is of {name}, not a translation model; give one")
         if issubclass(kind, FairseqLanguageModel):
-            return perplexity.load(path, data)
+            return trained_lm.load(path, data)
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], arg_overrides={"data": str(data)}
         )
-    perplexity.check_finite(model, path)
+    trained_lm.check_finite(model, path)
     return model.eval(), task
 
 
@@ -131,7 +131,8 @@ def reader(model, task, data, subset: str):
     from fairseq.models import FairseqLanguageModel
 
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.evaluation.perplexity import padded, read_sentences, reads_bos
+    from fairseq_casrnn.evaluation.lm_scores import padded
+    from fairseq_casrnn.evaluation.trained_lm import read_sentences, reads_bos
 
     if isinstance(model, FairseqLanguageModel):
         dictionary = task.source_dictionary

@@ -112,11 +112,20 @@ class ClassificationCorpus(Corpus):
     whole: list[str | list[str]] | None = None
 
     def check(self) -> None:
-        """Raise UserError for an empty split, or a label that training does not have."""
+        """Raise UserError for an empty split, an example without its label or sentences, or a
+        label that training does not have.
+        """
         super().check()
         known = {example.label for example in self.splits["train"]}
+        parts = max(1, len(self.splits["train"][0].sentences))
         for name, examples in self.splits.items():
             for number, example in enumerate(examples, start=1):
+                if len(example.sentences) != parts or not example.label:
+                    raise UserError(
+                        f"{name}, example {number}: label {example.label!r} and "
+                        f"{len(example.sentences)} sentences; each example needs a label and as "
+                        f"many sentences as the first of training, {parts}"
+                    )
                 if example.label not in known:
                     raise UserError(
                         f"{name}, sentence {number}: label {example.label} is not seen in training "

@@ -1,1 +1,1 @@
-"""Users' mistakes: found before they do harm, or explained when fairseq fails over them."""
+"""Users' mistakes as fairseq and torch raise them, each explained in one sentence."""

@@ -121,6 +121,16 @@ def _without_seed(error: KeyError) -> str | None:
     )
 
 
+def check_language_model(cfg, path: str | os.PathLike) -> None:
+    """Raise UserError if ``cfg``, of the model in the checkpoint ``path``, is of another kind."""
+    from fairseq.models import ARCH_MODEL_REGISTRY, FairseqLanguageModel
+
+    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+    model = ARCH_MODEL_REGISTRY.get(name)
+    if model is not None and not issubclass(model, FairseqLanguageModel):
+        raise UserError(f"checkpoint {path} is of {name}, not a language model")
+
+
 def unfit_language_model(error: Exception) -> str | None:
     """Whatever ``fairseq-generate`` fails over while it loads the model of ``--lm-path``."""
     cfg = frame_local(error, GENERATE, "cfg")
@@ -130,10 +140,8 @@ def unfit_language_model(error: Exception) -> str | None:
     loaded = frame_local(error, ENSEMBLE, "cfg")
     if loaded is None:  # the checkpoint cannot be read
         return None
-    from fairseq_casrnn.evaluation.perplexity import check_kind
-
     try:
-        check_kind(loaded.model, f"{path} of --lm-path")
+        check_language_model(loaded.model, f"{path} of --lm-path")
     except UserError as other_kind:
         return str(other_kind)
     task = frame_local(error, GENERATE, "task")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.perplexity import Scores, Text
+from fairseq_casrnn.evaluation.lm_scores import Scores, Text
 
 FLATNESSES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 STEEPEST = 1e6

@@ -14,7 +14,7 @@ from fairseq.logging import metrics
 
 from ..cells.second_order_lstm import SecondOrderOptions
 from ..layers import SecondOrderLSTM
-from ..patches.extra_state import after_loading
+from .extra_state import after_loading
 
 logger = logging.getLogger(__name__)
 

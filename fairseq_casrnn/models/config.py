@@ -179,10 +179,13 @@ def warn_of_single_layers(cell: str, cfg) -> None:
     if restoring():
         return
     names = [name for name in LAYERS if hasattr(cfg, name)]
+    bottom = FAMILIES[cell].make_cell(0, FAMILIES[cell].options())
     if reads_lower_cell(cell) and all(getattr(cfg, name) == 1 for name in names):
         logger.warning(
-            "%s is a plain LSTM with a single layer, for no cell is below; give %s 2 or more",
+            "%s with a single layer is its bottom cell alone, %s, which has no cell below to read; "
+            "give %s 2 or more",
             cell,
+            type(bottom).__name__,
             " or ".join("--" + name.replace("_", "-") for name in names),
         )
 

@@ -8,10 +8,10 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from fairseq_casrnn.diagnostics.binarised import check_binarised
-from fairseq_casrnn.diagnostics.option_ranges import check_options
-from fairseq_casrnn.diagnostics.task_fit import check_fit, check_program
-from fairseq_casrnn.diagnostics.text_files import check_dictionaries, check_made, check_text
+from fairseq_casrnn.checks.binarised import check_binarised
+from fairseq_casrnn.checks.option_ranges import check_options
+from fairseq_casrnn.checks.task_fit import check_fit, check_program
+from fairseq_casrnn.checks.text_files import check_dictionaries, check_made, check_text
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import name_output
 

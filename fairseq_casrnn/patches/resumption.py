@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.models.extra_state import after_loading
 
-from .extra_state import after_loading
 from .vocabularies import check_words, keeps_state
 
 #: Options of a model with which the same weights compute something else.

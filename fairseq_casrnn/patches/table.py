@@ -269,7 +269,7 @@ fairseq.trainer.Trainer._reduce_and_log_stats
     speed around patches.logged_numbers.reduce_and_log_stats
         the numbers that an update logs are copied from the GPU together
 glibc.mallopt
-    speed call allocation.keep_freed_memory in programs
+    speed call patches.allocation.keep_freed_memory in programs
         freed memory is kept for the next batch
 torch.set_flush_denormal
     speed call precision.flush_denormals in programs

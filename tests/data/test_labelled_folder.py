@@ -3,12 +3,14 @@
 import argparse
 
 import numpy
+import pytest
 from fairseq.data import Dictionary
 from labelled_corpora import fails, note, read_back, run, write_mr, write_trec
 
 from fairseq_casrnn.data import mr, sst, trec
 from fairseq_casrnn.data.corpora import ClassificationCorpus, Example, prepare
 from fairseq_casrnn.data.readers import add_arguments, hold_out
+from fairseq_casrnn.errors import UserError
 
 
 def test_the_layout_is_that_of_fairseq_preprocess(tmp_path):
@@ -142,3 +144,19 @@ def test_what_is_held_out_keeps_its_order():
     assert rest == sorted(set(range(9000)) - set(held))
     assert hold_out(list(range(9000)), 500, seed=1) == (rest, held)
     assert hold_out(list(range(9000)), 500, seed=2) != (rest, held)
+
+
+@pytest.mark.parametrize(
+    ("example", "what"),
+    [
+        (Example("a", ()), "label 'a' and 0 sentences"),
+        (Example("", ("x",)), "label '' and 1 sentences"),
+        (Example("a", ("x", "y")), "label 'a' and 2 sentences"),
+    ],
+)
+def test_examples_without_their_parts(example, what):
+    """As a reader gives them that splits a line with too few or too many columns."""
+    splits = {name: [Example("a", ("x",))] for name in ("train", "valid", "test")}
+    splits["valid"].append(example)
+    with pytest.raises(UserError, match=f"valid, example 2: {what}; each example needs a label"):
+        ClassificationCorpus(splits).check()

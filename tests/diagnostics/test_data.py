@@ -8,7 +8,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary, indexed_dataset
 
-from fairseq_casrnn.diagnostics.binarised import check_binarised
+from fairseq_casrnn.checks.binarised import check_binarised
 from fairseq_casrnn.errors import UserError
 
 from .commands import preprocess, write_corpus

@@ -10,7 +10,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
-from fairseq_casrnn.diagnostics.option_ranges import BOUNDS, TORCHRUN, check_options
+from fairseq_casrnn.checks.option_ranges import BOUNDS, TORCHRUN, check_options
 from fairseq_casrnn.errors import UserError
 
 

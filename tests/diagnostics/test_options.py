@@ -11,8 +11,8 @@ from fairseq.data.iterators import BackgroundConsumer
 from fairseq.distributed import utils as distributed
 from omegaconf import OmegaConf
 
+from fairseq_casrnn.checks.task_fit import check_fit
 from fairseq_casrnn.diagnostics import explain
-from fairseq_casrnn.diagnostics.task_fit import check_fit
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.translation import MODELS
 from fairseq_casrnn.patches import install, messages

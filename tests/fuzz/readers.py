@@ -20,6 +20,7 @@ from fairseq.data import Dictionary, data_utils, indexed_dataset
 from hydra.errors import ConfigCompositionException
 
 from fairseq_casrnn.analysis import dyck, plots, syneval
+from fairseq_casrnn.checks.text_files import count_lines
 from fairseq_casrnn.data import (
     conll03,
     iwslt14,
@@ -39,7 +40,6 @@ from fairseq_casrnn.data import (
 from fairseq_casrnn.data.command import is_prepared
 from fairseq_casrnn.data.text import read_parallel
 from fairseq_casrnn.diagnostics.explain import explained
-from fairseq_casrnn.diagnostics.text_files import count_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import bleu, significance
 from fairseq_casrnn.models.embedding import build_embedding

@@ -10,7 +10,7 @@ import torch
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import cache as caches
-from fairseq_casrnn.evaluation import evaluate_lm, perplexity
+from fairseq_casrnn.evaluation import evaluate_lm, lm_scores, trained_lm
 from fairseq_casrnn.evaluation.cache import Cache, cache_probabilities, mixed, tune, with_cache
 
 from .common import dictionary, random_model, random_tokens
@@ -92,7 +92,7 @@ def test_mixed_by_hand():
 def read(streams=1, sentences=6):
     words = random_tokens(1, 12, seed=9).flatten()
     text = [words[torch.randperm(12, generator=torch.Generator().manual_seed(i))] for i in range(3)]
-    return perplexity.read_streams(
+    return lm_scores.read_streams(
         random_model("second_order_lstm"), dictionary(), (text * 2)[:sentences], streams
     )
 
@@ -100,7 +100,7 @@ def read(streams=1, sentences=6):
 @pytest.mark.parametrize("streams", [1, 3])
 def test_a_models_text(monkeypatch, streams):
     """Features are what each word is predicted from, and every stream has a cache of its own."""
-    monkeypatch.setattr(perplexity, "BATCH_TOKENS", 8)
+    monkeypatch.setattr(lm_scores, "BATCH_TOKENS", 8)
     text, model = read(streams), random_model("second_order_lstm")
     scores, start = with_cache(text, Cache(5, 0.3, 0.7)), 0
     for stream in text.words.tensor_split(streams):
@@ -138,11 +138,11 @@ def test_command(data, checkpoint, tmp_path, capsys):
     """Chosen on validation, or given; the file of scores is with the cache, too."""
     options = (data, "--path", checkpoint, "--streams", "2", "--cache", "20")
     chosen, printed = run(capsys, *options, "--scores", tmp_path / "scores")
-    model, task = perplexity.load(checkpoint, data)
+    model, task = trained_lm.load(checkpoint, data)
     words = task.source_dictionary
     texts = {
-        split: perplexity.read_streams(
-            model, words, perplexity.read_sentences(data, split, words), 2
+        split: lm_scores.read_streams(
+            model, words, trained_lm.read_sentences(data, split, words), 2
         )
         for split in ("valid", "test")
     }
@@ -176,11 +176,11 @@ def test_runs(data, checkpoint, tmp_path, capsys):
     printed = capsys.readouterr().out.splitlines()
     (line,) = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
     result = json.loads(line)
-    model, task = perplexity.load(checkpoint, data)
+    model, task = trained_lm.load(checkpoint, data)
     words = task.source_dictionary
     best = Cache(9, result["cache_weight"], result["cache_flatness"])
     for split in ("valid", "test"):
-        text = perplexity.read_streams(model, words, perplexity.read_sentences(data, split, words))
+        text = lm_scores.read_streams(model, words, trained_lm.read_sentences(data, split, words))
         assert result[split] == pytest.approx(text.scores.perplexity, abs=1e-4)
         assert result[f"{split}_with_cache"] == pytest.approx(
             with_cache(text, best).perplexity, abs=1e-4
@@ -245,4 +245,4 @@ def test_no_validation_set(data, checkpoint, tmp_path, capsys):
 
 def test_a_model_without_state():
     with pytest.raises(UserError, match="carries no state"):
-        perplexity.read_streams(torch.nn.Linear(1, 1), dictionary(), [torch.arange(4, 9)])
+        lm_scores.read_streams(torch.nn.Linear(1, 1), dictionary(), [torch.arange(4, 9)])

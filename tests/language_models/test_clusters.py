@@ -5,7 +5,7 @@ import pytest
 from fairseq import checkpoint_utils
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.data.clusters import cluster
+from fairseq_casrnn.analysis.clusters import cluster
 from fairseq_casrnn.diagnostics.explain import explain
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.routing import read_assignment

@@ -14,7 +14,7 @@ from fairseq.data import Dictionary
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import perplexity
+from fairseq_casrnn.evaluation import lm_scores, perplexity, trained_lm
 from fairseq_casrnn.evaluation.evaluate_lm import evaluate
 from fairseq_casrnn.patches import install
 from fairseq_casrnn.patches.table import TABLE
@@ -32,7 +32,7 @@ def test_scores_of_sentences():
         torch.cat([row[:n], torch.tensor([2])])
         for n, row in zip((3, 0, 7, 1, 3), random_tokens(5, 7), strict=True)
     ]
-    scores = perplexity.score_sentences(model, words, sentences)
+    scores = lm_scores.score_sentences(model, words, sentences)
     expected = []
     for sentence in sentences:
         source = torch.cat([torch.tensor([2]), sentence[:-1]])
@@ -46,7 +46,7 @@ def test_scores_of_sentences():
 
 def test_batches_of_sentences():
     lengths = np.array([5, 1, 9, 3, 3, 40])
-    batches = list(perplexity.sentence_batches(lengths, most=12))
+    batches = list(lm_scores.sentence_batches(lengths, most=12))
     assert sorted(np.concatenate(batches)) == list(range(6))
     assert all(len(b) == 1 or lengths[b].max() * len(b) <= 12 for b in batches)
     assert len(batches) < 6
@@ -58,11 +58,11 @@ def test_streams(monkeypatch, streams):
 
     One of the others is the padding symbol, which is a token like any in the text itself.
     """
-    monkeypatch.setattr(perplexity, "BATCH_TOKENS", 8)
+    monkeypatch.setattr(lm_scores, "BATCH_TOKENS", 8)
     model, words = random_model("dg_lstm"), dictionary()
     text = random_tokens(1, 29)[0]
     text[14] = words.pad()
-    scores = perplexity.score_streams(model, words, text.split([9, 11, 9]), streams)
+    scores = lm_scores.score_streams(model, words, text.split([9, 11, 9]), streams)
     expected = []
     for stream in text.tensor_split(streams):
         table = model(stream[None, :-1])[0][0].log_softmax(-1)
@@ -84,9 +84,9 @@ def test_a_model_trained_with_bos(data, tmp_path, capsys):
     assert cli.main(command) == 0
     found = re.search(r"perplexity ([\d.]+)", capsys.readouterr().out)[1]
     assert found == re.search(r"Perplexity: ([\d.]+)", expected)[1]
-    model, task = perplexity.load(path, data)
-    sentences = perplexity.read_sentences(data, "test", task.dictionary)
-    scores = perplexity.score_sentences(model, task.dictionary, sentences).sentences()
+    model, task = trained_lm.load(path, data)
+    sentences = trained_lm.read_sentences(data, "test", task.dictionary)
+    scores = lm_scores.score_sentences(model, task.dictionary, sentences).sentences()
     lines = [task.dictionary.string(sentence) for sentence in sentences]
     others = syneval.score(model, task.dictionary, lines)
     assert [others[line] for line in lines] == pytest.approx(scores, rel=1e-5)
@@ -107,7 +107,7 @@ def test_streams_after_bos():
     model, words = random_model("cas_lstm"), dictionary()
     model.reads_bos = True
     text = random_tokens(1, 15)[0]
-    scores = perplexity.score_streams(model, words, [text], 2)
+    scores = lm_scores.score_streams(model, words, [text], 2)
     expected = []
     for stream in text.tensor_split(2):
         source = torch.cat([torch.tensor([words.bos()]), stream[:-1]])
@@ -142,11 +142,11 @@ def test_soft_routing_is_that_of_training():
     model, words = random_model("second_order_lstm"), dictionary()
     model.decoder.rnn.temperature.fill_(0.5)
     sentences = list(random_tokens(3, 5))
-    hard = perplexity.score_sentences(model, words, sentences)
-    perplexity.route_softly(model, "x.pt")
-    soft = perplexity.score_sentences(model, words, sentences)
+    hard = lm_scores.score_sentences(model, words, sentences)
+    trained_lm.route_softly(model, "x.pt")
+    soft = lm_scores.score_sentences(model, words, sentences)
     assert np.abs(soft.log_probs - hard.log_probs).max() > 1e-3
-    trained = perplexity.score_sentences(model.train(), words, sentences)
+    trained = lm_scores.score_sentences(model.train(), words, sentences)
     assert soft.log_probs == pytest.approx(trained.log_probs)
 
 
@@ -160,17 +160,17 @@ def test_soft_routing_by_command(data, capsys, monkeypatch):
     for options in ([], ["--soft-routing"]):
         assert cli.main(["perplexity", str(data), "--path", "x.pt", *options]) == 0
         printed.append(capsys.readouterr().out)
-    sentences = perplexity.read_sentences(data, "test", words)
-    soft = perplexity.score_streams(model.train(), words, sentences)
+    sentences = trained_lm.read_sentences(data, "test", words)
+    soft = lm_scores.score_streams(model.train(), words, sentences)
     assert printed[1] == f"{soft}\n" != printed[0]
 
 
 def test_a_runs_folder(data, checkpoint, tmp_path):
     with pytest.raises(UserError, match=f"there is no checkpoint at {tmp_path}"):
-        perplexity.load(tmp_path, data)
+        trained_lm.load(tmp_path, data)
     shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
-    model, _ = perplexity.load(tmp_path, data)
-    tokens, (same, _) = random_tokens(2, 5), perplexity.load(checkpoint, data)
+    model, _ = trained_lm.load(tmp_path, data)
+    tokens, (same, _) = random_tokens(2, 5), trained_lm.load(checkpoint, data)
     assert torch.equal(model(tokens)[0], same(tokens)[0])
 
 
@@ -181,9 +181,9 @@ def test_a_checkpoint_from_before_an_option(data, checkpoint, tmp_path):
         del state["cfg"]["model"][name]
     torch.save(state, tmp_path / "older.pt")
     assert state["cfg"]["model"]["_name"] == "cas_lstm_lm_tiny"
-    model, _ = perplexity.load(tmp_path / "older.pt", data)
+    model, _ = trained_lm.load(tmp_path / "older.pt", data)
     assert model.decoder.embed_dropout == 0
-    newer, _ = perplexity.load(checkpoint, data)
+    newer, _ = trained_lm.load(checkpoint, data)
     tokens = random_tokens(2, 5)
     assert torch.equal(model(tokens)[0], newer(tokens)[0])
 
@@ -205,11 +205,11 @@ def test_probabilities_that_are_no_numbers():
     with torch.no_grad():
         model.decoder.embed_tokens.weight[5] = float("nan")
     with pytest.raises(UserError, match="probabilities that are no numbers"):
-        perplexity.score_sentences(model, words, [torch.tensor([4, 5, 6, 2])])
+        lm_scores.score_sentences(model, words, [torch.tensor([4, 5, 6, 2])])
 
 
 def test_perplexity_beyond_floats():
-    scores = perplexity.Scores(np.array([-1e3, -1e3]), np.array([2]))
+    scores = lm_scores.Scores(np.array([-1e3, -1e3]), np.array([2]))
     assert str(scores).endswith("perplexity inf")
 
 

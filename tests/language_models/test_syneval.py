@@ -12,7 +12,7 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.analysis.syneval import Accuracy, Pair
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import perplexity
+from fairseq_casrnn.evaluation import lm_scores, trained_lm
 
 from .common import WORDS, dictionary, random_model
 from .conftest import train
@@ -88,10 +88,10 @@ def test_transformer(data, tmp_path):
     sizes = ["--decoder-embed-dim", 8, "--decoder-ffn-embed-dim", 8, "--decoder-layers", 1]
     options = ["--sentence-reset", "--arch", "transformer_lm", "--decoder-attention-heads", 2]
     train(data, tmp_path, *options, *sizes, epochs=1)
-    model, task = perplexity.load(tmp_path / "checkpoint_last.pt", data)
+    model, task = trained_lm.load(tmp_path / "checkpoint_last.pt", data)
     found = syneval.score(model, task.source_dictionary, ["w4 w5 w6", "w4 w5"])
     words = [task.source_dictionary.encode_line(line, append_eos=True).long() for line in found]
-    exact = perplexity.score_sentences(model, task.source_dictionary, words).sentences()
+    exact = lm_scores.score_sentences(model, task.source_dictionary, words).sentences()
     assert list(found.values()) == pytest.approx(exact.tolist(), rel=1e-5)
 
 
@@ -129,7 +129,7 @@ def test_a_baseline_beside_the_model(data, checkpoint, tmp_path, capsys):
             written = [(line["model"], int(line["right"])) for line in csv.DictReader(file)]
         expected = []
         for path in paths:
-            model, task = perplexity.load(path, data)
+            model, task = trained_lm.load(path, data)
             words = task.source_dictionary
             scores = syneval.score(model, words, itertools.chain(*pairs), end=not options)
             expected.append(sum(scores[better] > scores[worse] for better, worse in pairs))

@@ -206,23 +206,25 @@ def test_weights_start_in_the_range_of_fairseqs_lstm():
 
 
 @pytest.mark.parametrize(
-    ("arch", "layers", "warned"),
+    ("arch", "layers", "bottom"),
     [
-        ("cas_lstm_tiny", (1, 1), True),
-        ("dg_lstm_tiny", (1, 1), True),
-        ("highway_lstm_tiny", (1, 1), True),
-        ("cas_lstm_tiny", (1, 2), False),
-        ("cas_lstm_tiny", (2, 1), False),
-        ("stacked_lstm_tiny", (1, 1), False),
-        ("second_order_lstm_tiny", (1, 1), False),
+        ("cas_lstm_tiny", (1, 1), "LSTMCell"),
+        ("dg_lstm_tiny", (1, 1), "PeepholeCell"),
+        ("highway_lstm_tiny", (1, 1), "LSTMCell"),
+        ("cas_lstm_tiny", (1, 2), None),
+        ("cas_lstm_tiny", (2, 1), None),
+        ("stacked_lstm_tiny", (1, 1), None),
+        ("second_order_lstm_tiny", (1, 1), None),
     ],
 )
-def test_a_single_layer_of_a_vertical_cell_is_said_to_be_an_lstm(arch, layers, warned, caplog):
+def test_a_single_layer_of_a_vertical_cell_is_warned_of(arch, layers, bottom, caplog):
     with caplog.at_level("WARNING", logger="fairseq_casrnn"):
         build(arch, encoder_layers=layers[0], decoder_layers=layers[1])
     said = [record.getMessage() for record in caplog.records]
-    flat = f"{arch.removesuffix('_tiny')} is a plain LSTM with a single layer, for no cell is below"
-    assert said == [f"{flat}; give --encoder-layers or --decoder-layers 2 or more"] * warned
+    alone = f"{arch.removesuffix('_tiny')} with a single layer is its bottom cell alone, {bottom}"
+    remedy = "give --encoder-layers or --decoder-layers 2 or more"
+    expected = [f"{alone}, which has no cell below to read; {remedy}"] if bottom else []
+    assert said == expected
 
 
 def test_nothing_is_said_of_a_trained_single_layer(caplog):

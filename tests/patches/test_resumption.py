@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_casrnn.patches.extra_state import after_loading
+from fairseq_casrnn.models.extra_state import after_loading
 
 
 @pytest.mark.parametrize(

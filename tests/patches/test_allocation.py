@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from fairseq_casrnn import allocation
+from fairseq_casrnn.patches import allocation
 
 # Minor page faults of a second allocation of 64 MiB, after a first one was freed.
 FAULTS = """
 import resource, sys
-from fairseq_casrnn import allocation
+from fairseq_casrnn.patches import allocation
 print(allocation.keep_freed_memory())
 size = 64 << 20
 block = bytearray(size); del block

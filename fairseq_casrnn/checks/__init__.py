@@ -1,0 +1,1 @@
+"""Checks of options and files before fairseq uses them; each raises UserError."""

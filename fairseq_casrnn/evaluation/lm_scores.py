@@ -1,0 +1,192 @@
+"""Log-probabilities that a language model gives a continuous text, or sentences one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.trained_lm import reads_bos
+from fairseq_casrnn.progress import shown
+
+BATCH_TOKENS = 2048  # of one batch; its probabilities take BATCH_TOKENS * V * 4 bytes
+
+
+@dataclass
+class Scores:
+    """Log-probabilities of a text.
+
+    Args:
+        log_probs: ``(N,)`` natural logarithms by token of the text; NaN where none is predicted.
+        lengths: tokens of each sentence, line end included; they sum to N.
+    """
+
+    log_probs: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that were predicted."""
+        return int(np.count_nonzero(~np.isnan(self.log_probs)))
+
+    @property
+    def loss(self) -> float:
+        """Mean negative log-likelihood of a token, in nats."""
+        return -float(np.nansum(self.log_probs)) / self.tokens
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss); infinite where that is more than a float can be."""
+        try:
+            return math.exp(self.loss)
+        except OverflowError:
+            return math.inf
+
+    def sentences(self) -> np.ndarray:
+        """Log-probability of each sentence; of the first of a stream without its first token."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        return np.add.reduceat(np.nan_to_num(self.log_probs), starts)
+
+    def predicted(self) -> np.ndarray:
+        """Predicted tokens of each sentence."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        return np.add.reduceat(~np.isnan(self.log_probs), starts, dtype=np.int64)
+
+    def __str__(self):
+        return (
+            f"tokens {self.tokens}, loss {self.loss:.4f} nats ({self.loss / math.log(2):.4f} bits),"
+            f" perplexity {self.perplexity:.2f}"
+        )
+
+
+@dataclass
+class Text:
+    """A continuous text as a language model reads it.
+
+    Args:
+        scores: of its N words.
+        words: tensor ``(N,)``.
+        bounds: ``(S + 1,)``, where its S streams begin, and the end; the first word of each is not
+            predicted.
+        features: tensor ``(N, E)``, what the decoder predicts each word from, zero for those first
+            ones.
+    """
+
+    scores: Scores
+    words: object
+    bounds: np.ndarray
+    features: object
+
+
+def log_probs(model, source, target):
+    """Log-probabilities ``(B, T)`` of ``target`` after ``source``, ``(B, T)`` each.
+
+    Raises:
+        UserError: NaN among them.
+    """
+    import torch
+
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        return of_targets(model, model(source.to(device)), target.to(device))
+
+
+def of_targets(model, output, target):
+    """Log-probabilities ``(B, T)`` of ``target`` in a model's ``output``. Raises UserError."""
+    table = model.get_normalized_probs(output, log_probs=True, sample={"target": target})
+    found = table.gather(-1, target.unsqueeze(-1)).squeeze(-1).double().cpu()
+    if found.isnan().any():
+        raise UserError("the model gives probabilities that are no numbers (NaN); use another")
+    return found
+
+
+def score_streams(model, dictionary, sentences: Sequence, streams: int = 1) -> Scores:
+    """Scores of one continuous text, cut into ``streams`` whose first token is not predicted.
+
+    Raises:
+        UserError: fewer than two tokens a stream; a model that carries no state.
+    """
+    return read_streams(model, dictionary, sentences, streams, False).scores
+
+
+def read_streams(
+    model, dictionary, sentences: Sequence, streams: int = 1, keep: bool = True
+) -> Text:
+    """As :func:`score_streams`, and where ``keep`` with all features, ``N * E * 4`` bytes."""
+    import torch
+
+    from fairseq_casrnn.data.streams import StreamDataset, piece_lengths
+    from fairseq_casrnn.models.language_model import Carried, check_carries
+
+    check_carries(model)
+    text = StreamDataset(torch.cat(list(sentences)), dictionary.pad())
+    text = text.cut(streams, option="--streams")
+    scores, kept = np.full(len(text.tokens), np.nan), None
+    steps = piece_lengths(int(text.sizes.max()), max(1, BATCH_TOKENS // streams), 0.0, (0, 0))
+    carried, decoder, device = Carried(), model.decoder, next(model.parameters()).device
+    if reads_bos(model):
+        with torch.no_grad():
+            first = torch.full((streams, 1), dictionary.bos(), device=device)
+            decoder.extract_features(first, carried=carried)
+    for pieces in shown(text.batches(1, steps), len(steps), "steps"):
+        batch = text.collater([text[piece] for piece in pieces])
+        target = batch["target"].to(device)
+        with torch.no_grad():
+            source = batch["net_input"]["src_tokens"].to(device)
+            features, extra = decoder.extract_features(source, carried=carried)
+            found = of_targets(model, (decoder.output_layer(features), extra), target)
+        if keep and kept is None:
+            kept = features.new_zeros(len(text.tokens), features.size(-1))
+        for row, (stream, start, _) in enumerate(pieces):
+            length = int(batch["net_input"]["src_lengths"][row])
+            first = int(text.bounds[stream]) + start + 1
+            scores[first : first + length] = found[row, :length].numpy()
+            if keep:
+                kept[first : first + length] = features[row, :length]
+    lengths = np.array([len(sentence) for sentence in sentences])
+    return Text(Scores(scores, lengths), text.tokens.long(), text.bounds, kept)
+
+
+def sentence_batches(lengths: np.ndarray, most: int = BATCH_TOKENS) -> Iterator[np.ndarray]:
+    """Indices of sentences of similar length, at most ``most`` tokens with padding."""
+    order, start = np.argsort(lengths, kind="stable"), 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and lengths[order[stop]] * (stop + 1 - start) <= most:
+            stop += 1
+        yield order[start:stop]
+        start = stop
+
+
+def padded(sentences: Iterable, dictionary, bos: bool = False):
+    """Inputs </s> w₁ … wₙ and targets w₁ … wₙ </s>, ``(B, T)`` each, padded on the right.
+
+    With ``bos``, ``(B, 1+T)``: <s> before the inputs, and padding before the targets.
+    """
+    from torch.nn.functional import pad
+    from torch.nn.utils.rnn import pad_sequence
+
+    target = pad_sequence(list(sentences), batch_first=True, padding_value=dictionary.pad())
+    source = target.roll(1, 1)
+    source[:, 0] = dictionary.eos()
+    if bos:
+        source = pad(source, (1, 0), value=dictionary.bos())
+        target = pad(target, (1, 0), value=dictionary.pad())
+    return source, target
+
+
+def score_sentences(model, dictionary, sentences: Sequence) -> Scores:
+    """Scores of sentences, each by itself after ``</s>``; every token is predicted."""
+    lengths = np.array([len(sentence) for sentence in sentences])
+    starts = np.cumsum(lengths) - lengths
+    scores = np.full(int(lengths.sum()), np.nan)
+    batches, bos = list(sentence_batches(lengths)), reads_bos(model)
+    for batch in shown(batches, len(batches), "batches"):
+        found = log_probs(model, *padded([sentences[i] for i in batch], dictionary, bos))
+        found = found[:, int(bos) :]
+        for i, row in zip(batch, found, strict=True):
+            scores[starts[i] : starts[i] + lengths[i]] = row[: lengths[i]].numpy()
+    return Scores(scores, lengths)

@@ -1,0 +1,100 @@
+"""A trained language model and the sentences of its data, loaded for evaluation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError
+
+
+def load(path: str | os.PathLike, data: str | os.PathLike):
+    """A language model in ``eval()`` and its task, from a checkpoint.
+
+    Args:
+        path: the checkpoint, or a training's folder: its best, or else its last one.
+        data: folder with its ``dict.txt``.
+
+    Raises:
+        UserError: it is no checkpoint, not of a language model, or of another dictionary.
+    """
+    import torch
+    from fairseq import checkpoint_utils
+
+    import fairseq_casrnn
+    from fairseq_casrnn.data.dictionaries import check_digest
+    from fairseq_casrnn.diagnostics.checkpoints import check_language_model
+    from fairseq_casrnn.diagnostics.explain import explained
+
+    fairseq_casrnn.register()
+    path = checkpoint_file(Path(path))
+    if not (Path(data) / "dict.txt").is_file():
+        raise UserError(f"{data} holds no dict.txt; give the folder that fairseq-preprocess wrote")
+    overrides = {"data": str(data)}
+    with explained():
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(path), overrides)
+        check_language_model(state["cfg"].model, path)
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(path)], arg_overrides=overrides, state=state
+        )
+        check_digest(state["extra_state"].get("words"), task.source_dictionary, data)
+    check_finite(model, path)
+    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), task
+
+
+def checkpoint_file(path: Path) -> Path:
+    """The checkpoint ``path``, or that of the training whose folder it is. Raises UserError."""
+    from fairseq_casrnn.models.hub import find_checkpoint
+
+    if not path.exists():
+        raise UserError(f"checkpoint {path} does not exist; check the path")
+    return find_checkpoint(path, None)
+
+
+def check_finite(model, path: str | os.PathLike) -> None:
+    """Raise UserError where weights of ``model``, of the checkpoint ``path``, are no numbers."""
+    for name, weight in model.state_dict().items():
+        if weight.is_floating_point() and not weight.isfinite().all():
+            raise UserError(
+                f"checkpoint {path} has weights in {name} that are not finite (NaN or infinite): "
+                "its training diverged, or it is damaged; use another checkpoint"
+            )
+
+
+def route_softly(model, path: str | os.PathLike) -> None:
+    """Mix the cells of ``model`` in evaluation, too.
+
+    Raises:
+        UserError: it has no cells that are mixed by attention.
+    """
+    from fairseq_casrnn.layers import SecondOrderLSTM
+
+    stacks = [m for m in model.modules() if isinstance(m, SecondOrderLSTM)]
+    if not any(stack.routing == "attention" for stack in stacks):
+        raise UserError(
+            f"--soft-routing is for a second-order LSTM with attention, which {path} is not; "
+            "drop the option"
+        )
+    for stack in stacks:
+        stack.soft_routing = True
+
+
+def reads_bos(model) -> bool:
+    """Whether a language model reads <s> before each text, as trained with --add-bos-token."""
+    return getattr(model, "reads_bos", False)
+
+
+def read_sentences(
+    data: str | os.PathLike, subset: str, dictionary, remedy: str = "check the folder and --subset"
+) -> list:
+    """The sentences of a binarised split, each a tensor that ends with ``</s>``.
+
+    Raises:
+        UserError: there is no such split; it ends with ``remedy``.
+    """
+    from fairseq.data import data_utils
+
+    sentences = data_utils.load_indexed_dataset(str(Path(data) / subset), dictionary)
+    if sentences is None:
+        raise UserError(f"there is no '{subset}' in {data}; {remedy}")
+    return [sentence.long().clone() for sentence in sentences]  # not a view of the file
