@@ -71,6 +71,11 @@ class Case:
         return any(cell.lower_cell for cell in self.layer(1, 1, 2).cells)
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether its cells have kernels; one without runs in PyTorch operations everywhere."""
+        return bool(cells.FAMILIES[self.name].kernels)
+
+    @property
     def directions(self):
         """The values of ``bidirectional`` that the family has."""
         return (False, True) if self.reads_lower_cell else (False, True, "interleaved")
@@ -91,8 +96,13 @@ CASES = [Case(name, options) for name in cells.FAMILIES for options in SETTINGS.
 # One of each family, for what does not depend on the options.
 FAMILIES = list({case.name: case for case in reversed(CASES)}.values())[::-1]
 
+COMPILED_CASES = [case for case in CASES if case.is_compiled]
+COMPILED_FAMILIES = [case for case in FAMILIES if case.is_compiled]
+
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 every_family = pytest.mark.parametrize("case", FAMILIES, ids=str)
+every_compiled_case = pytest.mark.parametrize("case", COMPILED_CASES, ids=str)
+every_compiled_family = pytest.mark.parametrize("case", COMPILED_FAMILIES, ids=str)
 every_way = pytest.mark.parametrize(
     ("case", "way"),
     [pytest.param(case, way, id=f"{case}-{way}") for case in FAMILIES for way in case.directions],

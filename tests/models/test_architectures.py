@@ -10,6 +10,7 @@ from helpers import Case, every_family
 
 from fairseq_casrnn.cells import FAMILIES as CELLS
 from fairseq_casrnn.layers import LAYERS, RecurrentStack
+from fairseq_casrnn.layers import build as build_layer
 
 from .common import PAD, TARGET, build, make_task, parse, random_model, run
 
@@ -161,7 +162,7 @@ def test_new_models_start_as_fairseqs_lstm(cell):
         weight = part.embed_tokens.weight
         assert not weight[PAD].any()
         assert part.embed_tokens.padding_idx == PAD
-        fresh = LAYERS[cell](part.rnn.input_size, 16, 2)
+        fresh = build_layer(cell, part.rnn.input_size, 16, 2)
         for name, parameter in [("", weight), *part.rnn.named_parameters()]:
             if name.startswith("bias"):
                 assert parameter.equal(fresh.get_parameter(name)), name

@@ -11,6 +11,7 @@ from helpers import (
     SINGLE,
     assert_close,
     every_case,
+    every_compiled_family,
     every_family,
     gradients,
     rand,
@@ -176,7 +177,7 @@ def test_sizes_that_are_no_multiple_of_a_vector(fused, case, size):
     assert_same(fused, decode, named, tolerance={"rtol": 1e-9, "atol": 1e-9})
 
 
-@every_family
+@every_compiled_family
 @every_stepping
 @pytest.mark.parametrize("size", [5, 70])
 def test_compiled_steps(case, size, engine):
@@ -197,7 +198,7 @@ def test_compiled_steps(case, size, engine):
         assert_close([steps.step(embedded[3][order])[0]], [plain[0][3][order]])
 
 
-@every_family
+@every_compiled_family
 @every_stepping
 def test_the_order_of_rows_stays_the_callers(case, engine):
     """It need not be dense, and may be used for something else once it is given."""
@@ -323,7 +324,7 @@ def test_without_gradients(fused, case):
         assert_close([part.clone() for part in fused(decode)], expected)
 
 
-@every_family
+@every_compiled_family
 def test_second_derivatives_are_refused(fused, case):
     decode, named = make(case)
     with pytest.raises(UserError, match="no second derivatives"):

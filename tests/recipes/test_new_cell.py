@@ -1,6 +1,7 @@
 """examples/new_cell: a cell from outside of the package, in every role."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,9 @@ from fairseq_casrnn import register_cell
 from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "new_cell"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "new_cell"
+PAGE = ROOT / "docs" / "adding-a-cell.md"
 CHECK = """
 import sys
 from fairseq import checkpoint_utils
@@ -47,31 +50,9 @@ def test_training_with_a_cell_from_outside(tmp_path):
     assert done.stdout.splitlines()[-1] == "CoupledCell"
 
 
+DOCUMENTED = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
 ROLES = """
-import dataclasses, sys
-import new_cell, torch
-import fairseq_casrnn
-from fairseq_casrnn.cells import Cell
-from fairseq_casrnn.cells.stacked_lstm import LSTMCell
-
-@dataclasses.dataclass
-class LeakOptions:
-    leak: float = dataclasses.field(default=0.5, metadata={"help": "share of the cell below"})
-
-class LeakyCell(Cell):
-    lower_cell = True
-    params = (("scale", None),)
-
-    def __init__(self, leak):
-        self.leak = float(leak)
-
-    def step(self, gx, gh, h, c, *, lower_c, params, **unused):
-        h, c = LSTMCell().step(gx, gh, h, c)
-        return params[0] * h, (1 - self.leak) * c + self.leak * lower_c
-
-fairseq_casrnn.register_cell(
-    "leaky_lstm", lambda k, options: LeakyCell(options.leak) if k else LSTMCell(), LeakOptions
-)
+import new_cell
 from language_models.common import build, random_tokens
 from models.sentences import batch, encoder
 from models.taggers import spelling, tagger
@@ -94,9 +75,9 @@ for cell, options in (("coupled_lstm", {}), ("leaky_lstm", {"leak": "0.25"})):
 
 @pytest.mark.full
 def test_the_other_roles():
-    """Also of a cell with options and a parameter of its own that reads the one below."""
+    """Also of the documented cell, with an option and a parameter, that reads the one below."""
     done = subprocess.run(
-        [sys.executable, "-c", ROLES],
+        [sys.executable, "-c", DOCUMENTED + ROLES],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(EXAMPLE.parent)])},
         capture_output=True,
         text=True,

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import LENGTHS, B, H, I, T, assert_close, every_family, flat, rand
+from helpers import LENGTHS, B, H, I, T, assert_close, every_compiled_family, flat, rand
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import CASLSTM, GRU, LSTM, SecondOrderLSTM
@@ -106,7 +106,7 @@ def test_arguments_of_other_types_are_refused():
         module.DecoderLayer("lstm", *[rand(2)] * 12)
 
 
-@every_family
+@every_compiled_family
 def test_compiled_inference_is_one_graph(case):
     """Of operators: a graph break would be an error, and the cells' steps many more nodes."""
     layer = case.random(engine="cpp").eval()

@@ -2,7 +2,15 @@
 
 import pytest
 import torch
-from helpers import FAMILIES, SINGLE, assert_close, every_case, gradients, rand, three_threads
+from helpers import (
+    FAMILIES,
+    SINGLE,
+    assert_close,
+    every_compiled_case,
+    gradients,
+    rand,
+    three_threads,
+)
 
 from fairseq_casrnn.layers import CASLSTM, LSTM
 from fairseq_casrnn.recurrence import InputProduct, cpp
@@ -47,7 +55,7 @@ def assert_same(engines, cell, tensors, last, tolerance):
 
 
 @compiled
-@every_case
+@every_compiled_case
 @PRECISIONS
 @pytest.mark.parametrize("size", [5, 33])
 def test_agrees_with_the_reference(case, dtype, tolerance, size, ragged):
@@ -58,7 +66,7 @@ def test_agrees_with_the_reference(case, dtype, tolerance, size, ragged):
 
 
 @compiled
-@every_case
+@every_compiled_case
 def test_large_products_in_blocks_and_threads(case, ragged):
     """Blocks of several steps of unequal numbers of rows, fewer rows than threads at the end."""
     cell, tensors = layer_of(case, 40, 50, 65, torch.float32)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import FAMILIES, every_case, side_input
+from helpers import FAMILIES, every_compiled_case, side_input
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import SentenceStateLSTM
@@ -55,7 +55,7 @@ def compiled_only(monkeypatch):
 
 
 @pytest.mark.sampled(every=5)
-@every_case
+@every_compiled_case
 @pytest.mark.parametrize("kind", ["step", "sequence"])
 def test_kernels_compile_for_a_gpu(case, kind, compiled_only, monkeypatch):
     monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", str(int(kind == "sequence")))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers import FAMILIES, HALVES, assert_close, every_family, gradients, weighted
+from helpers import FAMILIES, HALVES, assert_close, every_compiled_family, gradients, weighted
 from models.test_decoder_loop import in_single, make
 
 from fairseq_casrnn import recurrence
@@ -86,7 +86,7 @@ def test_more_tiles_of_rows_than_programs(monkeypatch):
 
 
 @interpreted
-@every_family
+@every_compiled_family
 @pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
 def test_half_precision_keeps_states_and_sums_in_single(case, dtype):
     """Beside the same loop in float32 on weights and inputs that are rounded alike."""
@@ -109,7 +109,7 @@ def test_half_precision_keeps_states_and_sums_in_single(case, dtype):
 
 
 @pytest.mark.sampled(every=7)
-@every_family
+@every_compiled_family
 def test_kernels_compile_for_a_gpu(case, compiled_only):  # noqa: F811
     """Two for all batches, lengths and depths, whose programs are launched together."""
     for dtype in (torch.float32, torch.bfloat16)[case.name != "cas_lstm" :]:
@@ -129,7 +129,7 @@ def test_kernels_compile_for_a_gpu(case, compiled_only):  # noqa: F811
 
 
 @pytest.mark.sampled(every=14)
-@every_family
+@every_compiled_family
 @pytest.mark.parametrize("input_feed", [True, False])
 def test_steps_compile_for_a_gpu(case, input_feed, compiled_only):  # noqa: F811
     """Beam search needs one kernel, for any number of rows."""
@@ -156,7 +156,7 @@ def without_feed(case, input_feed):
 
 
 @interpreted
-@every_family
+@every_compiled_family
 def test_steps_without_input_feeding(case):
     """As with it, where the weights of what is fed are 0."""
     decode, named = single(case, layers=2, dropout=False, soft=False)
