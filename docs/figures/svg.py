@@ -10,6 +10,7 @@ STYLE = """
     .new { fill: #fff1e5; stroke: #bc4c00; stroke-width: 1.5 }
     .line { fill: none; stroke: #57606a; stroke-width: 1.6 }
     .bold { fill: none; stroke: #bc4c00; stroke-width: 3 }
+    .grid { fill: none; stroke: #d0d7de }
     .tip { fill: #57606a } .boldtip { fill: #bc4c00 }
     text { font: 15px sans-serif; fill: #1f2328; text-anchor: middle }
     text.title { font-size: 18px; font-weight: bold }
@@ -21,6 +22,7 @@ STYLE = """
       .box { fill: #212830; stroke: #9198a1 }
       .new { fill: #3b2313; stroke: #f0883e }
       .line { stroke: #9198a1 } .bold { stroke: #f0883e }
+      .grid { stroke: #3d444d }
       .tip { fill: #9198a1 } .boldtip { fill: #f0883e }
       text { fill: #f0f6fc } text.small { fill: #9198a1 } text.accent { fill: #f0883e }
     }
@@ -41,7 +43,8 @@ class Figure:
         self.shapes.append(
             f'<rect class="{kind}" x="{left}" y="{top}" width="{width}" height="{height}" rx="6"/>'
         )
-        self.text(x, y + 5, label)
+        if label:
+            self.text(x, y + 5, label)
 
     def text(self, x: int, y: int, label: str, kind: str = "") -> None:
         """Text centred at x, with its base line at y; ``_{...}`` is a subscript."""
@@ -55,6 +58,11 @@ class Figure:
         kind = "bold" if bold else "line"
         path = " L ".join(f"{x} {y}" for x, y in points)
         self.shapes.append(f'<path class="{kind}" marker-end="url(#{kind}tip)" d="M {path}"/>')
+
+    def line(self, *points: tuple[int, int], kind: str = "grid") -> None:
+        """A line through ``points``; ``kind`` is its class in :data:`STYLE`."""
+        path = " L ".join(f"{x} {y}" for x, y in points)
+        self.shapes.append(f'<path class="{kind}" d="M {path}"/>')
 
     def render(self) -> str:
         """The file's text."""

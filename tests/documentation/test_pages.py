@@ -86,7 +86,7 @@ def test_links_are_found(monkeypatch, tmp_path):
     assert hooks.published("docs/x.md") == "x.md"
 
 
-@pytest.mark.parametrize("name", ["cas_cell", "decoder_step"])
+@pytest.mark.parametrize("name", ["cas_cell", "data_flow", "decoder_step", "speed"])
 def test_figures_are_what_their_scripts_draw(name, monkeypatch):
     monkeypatch.syspath_prepend(DOCS / "figures")
     drawn = load(DOCS / "figures" / f"{name}.py").draw().render()
