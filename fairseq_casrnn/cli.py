@@ -134,15 +134,13 @@ def _user_dir(args: argparse.Namespace) -> None:
 
 
 def _patches(args: argparse.Namespace) -> None:
-    from fairseq_casrnn.patches.install import VARIABLE, omitted_kinds
-    from fairseq_casrnn.patches.table import TABLE, columns
+    from fairseq_casrnn.patches.install import omitted_kinds, omitted_line
+    from fairseq_casrnn.patches.table import columns
 
     omitted = omitted_kinds()
-    print(columns())
+    print(columns(omitted))
     if omitted:
-        count = sum(patch.kind in omitted for patch in TABLE)
-        kinds = ", ".join(sorted(omitted))
-        print(f"\nleft out by {VARIABLE}: {kinds} ({count} of these {len(TABLE)})")
+        print(f"\n{omitted_line(omitted)}")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from . import (
     stacked_gru,
     stacked_lstm,
 )
-from .base import Cell, NoOptions
+from .base import FUNCTIONAL, Cell, NoOptions
 
 
 @dataclass(frozen=True)
@@ -95,4 +95,4 @@ def family(name: str) -> Family:
         raise UserError(f"unknown cell {name!r}; known cells: {known}") from None
 
 
-__all__ = ["FAMILIES", "Cell", "Family", "NoOptions", "family"]
+__all__ = ["FAMILIES", "FUNCTIONAL", "Cell", "Family", "NoOptions", "family"]

@@ -33,6 +33,13 @@ def at_least_one(label: str, value, least: int = 1) -> int:
     return int(value)
 
 
+FUNCTIONAL = {"functional": True}
+"""Metadata of an option with which the same weights compute something else.
+
+A training is not resumed with another value of it.
+"""
+
+
 @dataclass
 class NoOptions:
     """Options of a cell that has none."""

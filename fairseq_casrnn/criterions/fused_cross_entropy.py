@@ -12,7 +12,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterionConfig,
 )
 
-from ..models.unchanged import supports_fused_loss
+from ..models.fast_path import supports_fused_loss
 from ..recurrence.cross_entropy import LossSpec
 
 

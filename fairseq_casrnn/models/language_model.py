@@ -139,7 +139,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return x, {"attn": None, "inner_states": None}
 
     def embed(self, tokens):
-        """Embeddings ``(T, B, E)`` of ``tokens``, without dropped words in training."""
+        """Embeddings ``(*, E)`` of ``tokens`` (*), without dropped words in training."""
         embedded = self.embed_tokens(tokens)
         if not self.training or self.embed_dropout == 0:
             return embedded
@@ -161,7 +161,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         state = None
         if cached:
             state = (cached["hidden"], cached["cell"]) if self.rnn.has_cell else cached["hidden"]
-        x = self.dropout_in_module(self.embed_tokens(tokens))
+        x = self.dropout_in_module(self.embed(tokens))
         h, state = self.rnn.step(x, state, tokens)
         hidden, cell = state if self.rnn.has_cell else (state, None)
         self.set_incremental_state(incremental_state, "state", {"hidden": hidden, "cell": cell})

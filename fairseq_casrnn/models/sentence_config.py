@@ -8,6 +8,8 @@ from typing import Optional
 
 from fairseq.dataclass import FairseqDataclass
 
+from ..cells.base import FUNCTIONAL
+
 
 @dataclass
 class EmbeddingConfig(FairseqDataclass):
@@ -60,11 +62,12 @@ class SentenceStateEncoderConfig:
     """The sentence-state LSTM."""
 
     encoder_hidden_size: int = field(default=300, metadata={"help": "hidden size"})
-    num_steps: int = field(default=9, metadata={"help": "recurrent steps"})
+    num_steps: int = field(default=9, metadata={"help": "recurrent steps", **FUNCTIONAL})
     window: int = field(default=1, metadata={"help": "neighbours read on each side"})
     num_sentence_nodes: int = field(default=1, metadata={"help": "sentence nodes"})
     no_boundaries: bool = field(
-        default=False, metadata={"help": "do not put <s> and </s> around the sentence"}
+        default=False,
+        metadata={"help": "do not put <s> and </s> around the sentence", **FUNCTIONAL},
     )
     recompute: bool = field(
         default=False, metadata={"help": "compute gates again in the backward: saves memory"}
@@ -82,7 +85,7 @@ class ShortcutEncoderConfig:
         default="512,1024,2048", metadata={"help": "hidden size of each layer and direction"}
     )
     connection: str = field(
-        default="shortcut", metadata={"help": "shortcut, residual, word or none"}
+        default="shortcut", metadata={"help": "shortcut, residual, word or none", **FUNCTIONAL}
     )
     engine: Optional[str] = field(
         default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
@@ -103,7 +106,10 @@ class SentenceConfig(EmbeddingConfig):
     )
     pooling: str = field(
         default="max",
-        metadata={"help": "max, mean, last, attention, or node (of sentence_state_lstm)"},
+        metadata={
+            "help": "max, mean, last, attention, or node (of sentence_state_lstm)",
+            **FUNCTIONAL,
+        },
     )
     features: Optional[str] = field(
         default=None,
@@ -114,7 +120,7 @@ class SentenceConfig(EmbeddingConfig):
     )
     mlp_layers: int = field(default=1, metadata={"help": "hidden layers of the classifier, or 0"})
     mlp_size: int = field(default=300, metadata={"help": "size of its hidden layers"})
-    mlp_activation: str = field(default="relu", metadata={"help": "relu or tanh"})
+    mlp_activation: str = field(default="relu", metadata={"help": "relu or tanh", **FUNCTIONAL})
     mlp_batch_norm: bool = field(
         default=False, metadata={"help": "batch normalisation in its hidden layers"}
     )
@@ -130,7 +136,8 @@ class SentenceStateConfig(SentenceStateEncoderConfig, SentenceConfig):
     """With the sentence-state LSTM."""
 
     pooling: str = field(
-        default="node", metadata={"help": "node (the sentence's state), max, mean, attention, last"}
+        default="node",
+        metadata={"help": "node (the sentence's state), max, mean, attention, last", **FUNCTIONAL},
     )
     num_sentence_nodes: int = field(
         default=1, metadata={"help": "sentence nodes; with 0, choose another --pooling"}
@@ -156,10 +163,12 @@ class TransformerConfig(SentenceConfig):
     """With a transformer encoder."""
 
     pooling: str = field(
-        default="mean", metadata={"help": "mean, max, attention, or last (at </s>)"}
+        default="mean", metadata={"help": "mean, max, attention, or last (at </s>)", **FUNCTIONAL}
     )
     encoder_layers: int = field(default=6, metadata={"help": "number of encoder layers"})
-    encoder_attention_heads: int = field(default=6, metadata={"help": "attention heads"})
+    encoder_attention_heads: int = field(
+        default=6, metadata={"help": "attention heads", **FUNCTIONAL}
+    )
     encoder_ffn_embed_dim: int = field(
         default=600, metadata={"help": "size of the feed-forward layers"}
     )

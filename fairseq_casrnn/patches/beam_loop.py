@@ -41,7 +41,7 @@ def is_plain(generator, sample) -> bool:
     """Whether the search is nothing but beam search, and all models are this package's."""
     from fairseq.search import BeamSearch
 
-    from fairseq_casrnn.models.unchanged import is_usual
+    from fairseq_casrnn.models.fast_path import has_stock_forward
 
     ensemble = generator.model
     return (
@@ -53,7 +53,7 @@ def is_plain(generator, sample) -> bool:
         and "src_tokens" in sample["net_input"]
         and ensemble.has_encoder()
         and ensemble.has_incremental_states()
-        and all(is_usual(model) for model in ensemble.models)
+        and all(has_stock_forward(model) for model in ensemble.models)
     )
 
 

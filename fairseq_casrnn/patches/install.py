@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 from fairseq_casrnn.errors import UserError
 
@@ -31,6 +31,8 @@ def install() -> None:
         omitted = omitted_kinds()
         program = program_name()
         apply(patch for patch in TABLE if patch.kind not in omitted and patch.belongs_in(program))
+        if omitted:
+            report_omitted(frozenset(omitted))
         check_version()
     except UserError:
         apply(patch for patch in TABLE if patch.target == "sys.excepthook" and program_name())
@@ -52,6 +54,19 @@ def omitted_kinds() -> set[str]:
                 f"as -speed,-message, of {', '.join(KINDS)}"
             )
     return {name[1:] for name in names}
+
+
+@functools.cache
+def report_omitted(kinds: frozenset[str]) -> None:
+    """Log, once, which changes are left out."""
+    logger.info("%s", omitted_line(kinds))
+
+
+def omitted_line(kinds: Set[str]) -> str:
+    """Which changes are left out, in one line."""
+    count = sum(patch.kind in kinds for patch in TABLE)
+    names = ", ".join(sorted(kinds))
+    return f"left out by {VARIABLE}: {names} ({count} of {len(TABLE)} changes)"
 
 
 @functools.cache

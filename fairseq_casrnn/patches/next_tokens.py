@@ -10,9 +10,9 @@ from __future__ import annotations
 
 def forward_decoder(original, self, tokens, encoder_outs, incremental_states, temperature=1.0):
     """``EnsembleModel.forward_decoder`` for one of this package's models, without copies."""
-    from fairseq_casrnn.models.unchanged import is_usual
+    from fairseq_casrnn.models.fast_path import has_stock_forward
 
-    usual = is_usual(self.single_model)
+    usual = has_stock_forward(self.single_model)
     alone = self.models_size == 1 and self.has_incremental_states() and temperature == 1.0
     if not (usual and alone):
         return original(self, tokens, encoder_outs, incremental_states, temperature)

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.extra_state import after_loading
+from fairseq_casrnn.models.hub import options_of
 
 from .vocabularies import check_words, keeps_state
-
-#: Options of a model with which the same weights compute something else.
-FUNCTIONAL_OPTIONS = (
-    "connection",
-    "encoder_attention_heads",
-    "lam",
-    "mlp_activation",
-    "no_boundaries",
-    "num_steps",
-    "pooling",
-)
 
 
 def keep_task_state(trainer, filename, extra_state: dict) -> None:
@@ -41,30 +33,43 @@ def restore_task_state(trainer, extra_state: dict, resumes: bool) -> None:
         check_words(trainer.task, state)
 
 
-def functional_options(trainer) -> dict:
-    """Those that the model of ``trainer`` has, and their values."""
-    model = trainer.cfg.model
-    return {name: getattr(model, name) for name in FUNCTIONAL_OPTIONS if hasattr(model, name)}
+def functional_options(model) -> dict[str, object]:
+    """Options with which the same weights compute something else, and their defaults.
+
+    Those whose field in the dataclass of the options has
+    :data:`fairseq_casrnn.cells.base.FUNCTIONAL` in its metadata.
+
+    Args:
+        model: the configuration of a model, with its ``_name``.
+    """
+    fields = options_of(MODEL_DATACLASS_REGISTRY, model)
+    return {name: own.default for name, own in fields.items() if own.metadata.get("functional")}
 
 
 def keep_functional_options(trainer, filename, extra_state: dict) -> None:
     """Keep them in the checkpoint."""
-    if options := functional_options(trainer):
-        extra_state["meanings"] = options
+    model = trainer.cfg.model
+    if names := functional_options(model):
+        extra_state["meanings"] = {name: getattr(model, name) for name in names}
 
 
 @after_loading
 def check_functional_options(trainer, extra_state: dict, resumes: bool) -> None:
     """Refuse to resume with weights that would compute something else; fairseq loads them.
 
+    An option that is newer than the checkpoint had its default.
+
     Raises:
         UserError: an option has changed.
     """
-    began = extra_state.get("meanings", {})
-    for name, now in functional_options(trainer).items() if resumes else ():
-        if began.get(name, now) != now:
+    began, model = extra_state.get("meanings"), trainer.cfg.model
+    if began is None or not resumes:
+        return
+    for name, default in functional_options(model).items():
+        before, now = began.get(name, default), getattr(model, name)
+        if before != now:
             raise UserError(
-                f"the training to be resumed has {spelled(name, began[name])}, not "
+                f"the training to be resumed has {spelled(name, before)}, not "
                 f"{spelled(name, now)}; give it the options it began with, or take only its "
                 "weights, with --finetune-from-model and another --save-dir"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from .patch import VERSIONS, Patch
 
@@ -294,10 +294,18 @@ def _parse(text: str) -> Iterator[Patch]:
 TABLE = tuple(_parse(_TABLE))
 
 
-def columns() -> str:
-    """The table in plain columns: target, kind, where, why."""
+def columns(omitted: Set[str] = frozenset()) -> str:
+    """The table in plain columns: target, kind, where, why; ``omitted`` kinds are marked."""
     rows = [(f"changed in fairseq {VERSIONS[-1]}", "kind", "where", "why")]
-    rows += [(patch.target, patch.kind, patch.where or "all", patch.why) for patch in TABLE]
+    rows += [
+        (
+            patch.target,
+            f"{patch.kind} (off)" if patch.kind in omitted else patch.kind,
+            patch.where or "all",
+            patch.why,
+        )
+        for patch in TABLE
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(
         "  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]))

@@ -34,6 +34,7 @@ from fairseq_casrnn.recurrence.attention import Decode, Layer
 def test_the_families_of_the_papers_are_there():
     assert set(EQUATIONS) <= set(FAMILIES)
     assert set(layers.LAYERS) <= set(FAMILIES)
+    assert {layer.__name__ for layer in layers.LAYERS.values()} <= set(layers.__all__)
 
 
 def test_unknown_family():

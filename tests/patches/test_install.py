@@ -232,12 +232,27 @@ def test_every_row_is_complete():
 
 def test_the_command_tells_what_is_left_out(monkeypatch, capsys):
     cli.main(["patches"])
-    assert "left out" not in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "left out" not in printed
+    assert "(off)" not in printed
     monkeypatch.setenv("CASRNN_PATCHES", "-speed")
     cli.main(["patches"])
     count = sum(patch.kind == "speed" for patch in TABLE)
-    said = f"left out by CASRNN_PATCHES: speed ({count} of these {len(TABLE)})"
-    assert capsys.readouterr().out.splitlines()[-1] == said
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == f"left out by CASRNN_PATCHES: speed ({count} of {len(TABLE)} changes)"
+    assert sum(" speed (off) " in line for line in lines) == count
+
+
+def test_the_log_tells_what_is_left_out(monkeypatch, caplog):
+    monkeypatch.setattr(install, "apply", list)
+    install.report_omitted.cache_clear()
+    monkeypatch.setenv("CASRNN_PATCHES", "-feature,-speed")
+    with caplog.at_level("INFO"):
+        install.install()
+        install.install()
+    said = [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
+    count = sum(patch.kind in ("feature", "speed") for patch in TABLE)
+    assert said == [f"left out by CASRNN_PATCHES: feature, speed ({count} of {len(TABLE)} changes)"]
 
 
 def test_documented():

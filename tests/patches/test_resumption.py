@@ -1,8 +1,17 @@
 """What is kept in checkpoints beside fairseq's own, and when it is taken back."""
 
-import pytest
+import contextlib
+from types import SimpleNamespace
 
+import pytest
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+
+import fairseq_casrnn
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.extra_state import after_loading
+from fairseq_casrnn.patches.resumption import check_functional_options, functional_options
+
+fairseq_casrnn.register()
 
 
 @pytest.mark.parametrize(
@@ -30,3 +39,39 @@ def test_no_checkpoint():
         raise AssertionError("nothing is there to be taken")
 
     assert after_loading(take)(None, "trainer", "file") is None
+
+
+def test_functional_options():
+    """Those that do not show in the shape of any weight."""
+    found = {
+        name: set(functional_options(SimpleNamespace(_name=name)))
+        for name in MODEL_DATACLASS_REGISTRY
+        if MODEL_DATACLASS_REGISTRY[name].__module__.startswith("fairseq_casrnn")
+    }
+    assert found["stacked_lstm"] == set()
+    assert found["cas_lstm"] == found["cas_lstm_lm"] == found["cas_lstm_tagger"] == {"lam"}
+    assert found["cas_lstm_sentence_encoder"] == {"lam", "mlp_activation", "pooling"}
+    assert found["sentence_state_lstm_tagger"] == {"no_boundaries", "num_steps"}
+    assert found["shortcut_lstm_tagger"] == {"connection"}
+    encoders = {"mlp_activation", "pooling"}
+    assert found["shortcut_lstm_sentence_encoder"] == {*encoders, "connection"}
+    assert found["transformer_sentence_encoder"] == {*encoders, "encoder_attention_heads"}
+
+
+@pytest.mark.parametrize(
+    ("kept", "now", "refused"),
+    [
+        ({"meanings": {"lam": "0.25"}}, "0.25", False),
+        ({"meanings": {"lam": "0.25"}}, "0.5", True),
+        ({"meanings": {}}, "0.5", False),  # the option is newer than the checkpoint
+        ({"meanings": {}}, "0.25", True),
+        ({"epoch": 3}, "0.25", False),  # nothing is known of the training
+    ],
+)
+def test_functional_options_are_those_of_before(kept, now, refused):
+    model = SimpleNamespace(_name="cas_lstm", lam=now)
+    trainer = SimpleNamespace(cfg=SimpleNamespace(model=model))
+    before = kept.get("meanings", {}).get("lam", "0.5")
+    message = f"resumed has --lam {before}, not --lam {now}; give it"
+    with pytest.raises(UserError, match=message) if refused else contextlib.nullcontext():
+        check_functional_options(kept, trainer, "file")

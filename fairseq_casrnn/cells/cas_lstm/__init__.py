@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ...errors import UserError
-from ..base import Cell, dsigmoid_, grad_through_output
+from ..base import FUNCTIONAL, Cell, dsigmoid_, grad_through_output
 from ..stacked_lstm import LSTMCell, activate_, input_grads_
 
 
@@ -20,7 +20,8 @@ class CASOptions:
         default="0.5",
         metadata={
             "help": "weight of the lower layer's cell against the past cell: a number in [0, 1], "
-            "'trainable' (a vector per layer, starting at 0.5) or 'none' (unweighted sum)"
+            "'trainable' (a vector per layer, starting at 0.5) or 'none' (unweighted sum)",
+            **FUNCTIONAL,
         },
     )
 

@@ -15,7 +15,7 @@ DECODERS = (RecurrentDecoder, RecurrentLanguageDecoder)
 FORWARDS = (FairseqEncoderDecoderModel.forward, FairseqLanguageModel.forward)
 
 
-def is_usual(model) -> bool:
+def has_stock_forward(model) -> bool:
     """Whether ``model``, wrapped or not, has this package's way from features to probabilities."""
     if type(getattr(model, "decoder", None)) not in DECODERS:
         return False
@@ -25,7 +25,7 @@ def is_usual(model) -> bool:
 
 def supports_fused_loss(model) -> bool:
     """Whether ``model``, wrapped or not, can compute its loss instead of logits."""
-    if not is_usual(model):
+    if not has_stock_forward(model):
         return False
     inner = model.get_targets.__self__  # of the wrapped model
     return (
