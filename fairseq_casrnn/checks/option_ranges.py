@@ -1,9 +1,10 @@
 """Ranges of options of fairseq's programs, and options that do not go together.
 
 ``BOUNDS`` is the table: options of fairseq and of this package that nothing else checks. To check
-one more, add its line. All of fairseq's defaults must lie inside (its tests look), so that only what
-a user has given is refused. Sizes and probabilities of this package's models are checked where the
-model is built (``check_sizes``, ``check_probabilities`` of :mod:`fairseq_casrnn.models.config`).
+one more, add its line. All of fairseq's defaults must lie inside (its tests look), so that only
+what a user has given is refused. Sizes and probabilities of this package's models are checked where
+the model is built (``check_sizes``, ``check_probabilities`` of
+:mod:`fairseq_casrnn.models.config`).
 """
 
 import ast
