@@ -39,6 +39,10 @@ COMMANDS = {
         "how different the cells of a second-order LSTM are",
     ),
     "data dyck": ("fairseq_casrnn.data.dyck", "strings of brackets of bounded depth"),
+    "export": (
+        "fairseq_casrnn.export.command",
+        "a trained model as ONNX, or as a program of torch.export",
+    ),
     "predict": (
         "fairseq_casrnn.evaluation.predict",
         "classify lines of text with a trained sentence encoder",

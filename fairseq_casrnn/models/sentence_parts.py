@@ -38,7 +38,7 @@ class SentenceEncoder(nn.Module):
         """Sentence vectors ``(B, output_size)`` of ``tokens`` (B, T), padded at the end."""
         pad = self.embed_tokens.padding_idx
         if self.begin is not None:
-            tokens = torch.cat([tokens.new_full((len(tokens), 1), self.begin), tokens], dim=1)
+            tokens = torch.cat([tokens.new_full((tokens.size(0), 1), self.begin), tokens], dim=1)
         # Up to the last word: the text itself may hold the padding symbol.
         place = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
         lengths = (tokens.ne(pad) * place).amax(1).clamp(min=1)

@@ -83,7 +83,7 @@ class WordEncoder(nn.Module):
         if self.begin is None:
             tokens, lengths = tokens[:, :words], (lengths - 1).clamp(min=1)
         else:
-            begin = tokens.new_full((len(tokens), 1), self.begin)
+            begin = tokens.new_full((tokens.size(0), 1), self.begin)
             tokens, lengths = torch.cat([begin, tokens], dim=1), lengths.clamp(min=1) + 1
         x = self.embed_tokens(tokens)  # (B, T, E), with <s> and </s> T + 2
         if self.spelling is not None:

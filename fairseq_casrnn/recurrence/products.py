@@ -35,6 +35,8 @@ def linear(
 
     ``engine`` is the name of an engine, or None for the default.
     """
+    if torch.compiler.is_compiling():  # a look at the number of rows would fix it
+        return F.linear(x, weight, bias)
     large = x.dtype == torch.float32 and x.shape[:-1].numel() >= LARGE
     if not (large or is_narrow(x, engine)) or not is_compiled(engine, x, weight, bias):
         return F.linear(x, weight, bias)

@@ -46,11 +46,14 @@ class SecondOrderCell(Cell):
         return gates.unflatten(-1, (self.num_cells, 4, gates.size(-1) // self.ih_blocks)).unbind(2)
 
     def step(self, gx, gh, h, c, *, mixture, **unused):
-        i, f, g, o = self.blocks(gx + gh)
-        c_s = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c.unsqueeze(1)  # (B, S, H)
-        h_s = torch.sigmoid(o) * torch.tanh(c_s)
-        alpha = mixture.unsqueeze(-1)
-        return (alpha * h_s).sum(1), (alpha * c_s).sum(1)
+        h_sum, c_sum = torch.zeros_like(h), torch.zeros_like(c)
+        gates = (gx + gh).chunk(self.num_cells, dim=-1)
+        for gates_s, alpha in zip(gates, mixture.split(1, dim=-1), strict=True):
+            i, f, g, o = gates_s.chunk(4, dim=-1)
+            c_s = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c
+            h_sum = h_sum + alpha * torch.sigmoid(o) * torch.tanh(c_s)
+            c_sum = c_sum + alpha * c_s
+        return h_sum, c_sum
 
     def forward_(self, gates, h_prev, c_prev, h, c, *, mixture, **unused):
         i, f, g, o = self.blocks(gates)

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""Run a model that ``casrnn export --format onnx`` has written, on numpy and onnxruntime alone.
+
+    python run.py FOLDER < text > answers
+
+Each line of the input is a sentence whose words are separated by spaces, as in the text that the
+model was trained on: tokenised, lower-cased and byte-pair encoded if that was. A pair has a tab
+between its sentences. The answers are
+
+- of a translation model, translations by beam search (``--beam``, ``--max-length``);
+- of a language model, each sentence's log-probability, in nats;
+- of a classifier, LABEL<TAB>PROBABILITY;
+- of a tagger, the tags.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # the first four of every dictionary of fairseq
+
+
+class Words:
+    """A dictionary of fairseq: ``dict.txt``."""
+
+    def __init__(self, path: Path):
+        with open(path, encoding="utf-8") as file:
+            lines = [line.rstrip("\n") for line in file]
+        self.names = [*SPECIAL, *(line.rpartition(" ")[0] for line in lines if line)]
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.bos, self.pad, self.eos, self.unk = range(len(SPECIAL))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """Numbers of words; of those that are not in it, that of <unk>."""
+        return [self.numbers.get(word, self.unk) for word in words]
+
+    def batch(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
+        """Rows of numbers, padded on the right."""
+        table = np.full((len(rows), max(map(len, rows))), self.pad, dtype=np.int64)
+        for row, numbers in zip(table, rows, strict=True):
+            row[: len(numbers)] = numbers
+        return table
+
+
+class Model:
+    """What all exported models have: graphs, and ``export.json``."""
+
+    def __init__(self, folder: Path, about: dict):
+        import onnxruntime
+
+        self.about = about
+        self.sessions = {
+            name: onnxruntime.InferenceSession(
+                folder / f"{name}.onnx", providers=["CPUExecutionProvider"]
+            )
+            for name in about["graphs"]
+        }
+        self.words = Words(folder / about["dictionary"])
+
+    def run(self, name: str, **inputs: np.ndarray) -> dict[str, np.ndarray]:
+        """The outputs of a graph, by name."""
+        session = self.sessions[name]
+        names = [output.name for output in session.get_outputs()]
+        return dict(zip(names, session.run(None, inputs), strict=True))
+
+    def tokens(self, lines: Sequence[str]) -> np.ndarray:
+        """Sentences ``(B, T)``, each ended by </s>."""
+        rows = [self.words.encode(line.split()) for line in lines]
+        return self.words.batch([[*row, self.words.eos] for row in rows])
+
+
+class Classifier(Model):
+    """Sentences, or pairs with a tab between them."""
+
+    def answers(self, lines: Sequence[str]) -> list[str]:
+        """LABEL<TAB>PROBABILITY of each line."""
+        inputs = {"tokens": self.tokens(lines)}
+        if self.about["pairs"]:
+            first, second = zip(*(line.split("\t") for line in lines), strict=True)
+            inputs = {"tokens": self.tokens(first), "pair_tokens": self.tokens(second)}
+        rows = self.run("model", **inputs)["probabilities"]
+        classes = self.about["classes"]
+        return [f"{classes[row.argmax()]}\t{row.max():.4f}" for row in rows]
+
+
+class Tagger(Model):
+    """Words of sentences."""
+
+    def __init__(self, folder: Path, about: dict):
+        super().__init__(folder, about)
+        characters = about.get("characters")
+        self.characters = Words(folder / characters) if characters else None
+
+    def answers(self, lines: Sequence[str]) -> list[str]:
+        """The tags of each line, separated by spaces."""
+        split = [line.split() for line in lines]
+        inputs = {"tokens": self.tokens(lines)}
+        if self.characters is not None:
+            inputs["spelling"] = self.spelling(split)
+        found = self.run("model", **inputs)["tags"]
+        classes = self.about["classes"]
+        return [
+            " ".join(classes[tag] for tag in row[: len(words)])
+            for row, words in zip(found, split, strict=True)
+        ]
+
+    def spelling(self, split: Sequence[Sequence[str]]) -> np.ndarray:
+        """The characters ``(B, T, W)`` of words."""
+        steps = max(1, *map(len, split))
+        rows = [self.characters.encode(word) for words in split for word in words]
+        letters = iter(self.characters.batch([*rows, [self.characters.pad]])[: len(rows)])
+        width = max(1, *map(len, rows), 1)
+        table = np.full((len(split), steps, width), self.characters.pad, dtype=np.int64)
+        for row, words in zip(table, split, strict=True):
+            for place in range(len(words)):
+                row[place] = next(letters)
+        return table
+
+
+class LanguageModel(Model):
+    """Sentences, each by itself after </s>."""
+
+    def zero_state(self, batch: int) -> dict[str, np.ndarray]:
+        """The state before a first word."""
+        shape = (self.about["layers"], batch, self.about["hidden_size"])
+        return {name: np.zeros(shape, dtype=np.float32) for name in self.about["state"]}
+
+    def answers(self, lines: Sequence[str]) -> list[str]:
+        """The log-probability of each line, </s> included."""
+        target = self.tokens(lines)
+        source = np.roll(target, 1, axis=1)
+        source[:, 0] = self.words.eos
+        found = self.run("model", tokens=source, **self.zero_state(len(lines)))["log_probs"]
+        chosen = np.take_along_axis(found, target[..., None], axis=-1)[..., 0]
+        return [f"{value:.4f}" for value in np.where(target == self.words.pad, 0, chosen).sum(1)]
+
+
+class Translator(Model):
+    """Beam search as fairseq's, by mean log-probability of a word."""
+
+    def __init__(self, folder: Path, about: dict):
+        super().__init__(folder, about)
+        self.target = Words(folder / about["target_dictionary"])
+
+    def answers(self, lines: Sequence[str], beam: int = 5, max_length: int = 200) -> list[str]:
+        """The best translation of each line."""
+        return [found[0][1] for found in self.translate(lines, beam, max_length)]
+
+    def translate(
+        self, lines: Sequence[str], beam: int = 5, max_length: int = 200
+    ) -> list[list[tuple[float, str]]]:
+        """The best translations of each line, each after its mean log-probability of a word."""
+        beam = min(beam, len(self.target) - 1)
+        encoded = self.run("encoder", tokens=self.tokens(lines))
+        rows = np.repeat(np.arange(len(lines)), beam)
+        source = {name: encoded[name][rows] for name in ("keys", "values", "mask")}
+        state = {name: encoded[name][:, rows] for name in self.about["state"]}
+        state["feed"] = np.zeros((len(rows), self.about["hidden_size"]), dtype=np.float32)
+        tokens = np.full(len(rows), self.target.eos)
+        history = np.empty((len(rows), 0), dtype=np.int64)
+        scores = np.full((len(lines), beam), -np.inf)  # of the hypotheses of each line
+        scores[:, 0] = 0.0
+        found: list[list[tuple[float, np.ndarray]]] = [[] for _ in lines]
+        alive = np.arange(len(lines))
+        for step in range(1, max_length + 2):
+            new = self.run("decoder_step", tokens=tokens, **source, **state)
+            log_probs = new["log_probs"].reshape(len(alive), beam, -1)
+            log_probs[:, :, self.target.pad] = -np.inf
+            if step == 1:  # a translation has a word at least
+                log_probs[:, :, self.target.eos] = -np.inf
+            if step > max_length:
+                others = np.arange(log_probs.shape[2]) != self.target.eos
+                log_probs[:, :, others] = -np.inf
+            values, parents, words = self.candidates(scores, log_probs)
+            ends = words == self.target.eos
+            for line, place in zip(
+                *np.nonzero(ends[:, :beam] & np.isfinite(values[:, :beam])), strict=True
+            ):
+                if len(found[alive[line]]) < beam:
+                    words_before = history[line * beam + parents[line, place]]
+                    found[alive[line]].append((values[line, place] / step, words_before))
+            left = np.array([len(found[line]) < beam for line in alive])
+            if step > max_length or not left.any():
+                break
+            chosen = ends.argsort(axis=1, kind="stable")[left, :beam]  # those that go on
+            values, parents, words = (
+                np.take_along_axis(part[left], chosen, axis=1) for part in (values, parents, words)
+            )
+            rows = (np.flatnonzero(left)[:, None] * beam + parents).ravel()
+            alive, scores, tokens = alive[left], values, words.ravel()
+            history = np.concatenate([history[rows], tokens[:, None]], axis=1)
+            source = source if left.all() else {name: part[rows] for name, part in source.items()}
+            state = {name: new[f"new_{name}"].take(rows, self.axis(name)) for name in state}
+        return [sorted(map(self.spelled, line), reverse=True) for line in found]
+
+    @staticmethod
+    def candidates(scores: np.ndarray, log_probs: np.ndarray):
+        """The scores, parents and words of the best 2·beam continuations, ``(B, 2*beam)`` each.
+
+        Args:
+            scores: ``(B, beam)`` of the hypotheses.
+            log_probs: ``(B, beam, V)`` of the next words.
+        """
+        total = scores[:, :, None] + log_probs
+        flat = total.reshape(len(total), -1)
+        count = min(2 * scores.shape[1], flat.shape[1])
+        best = np.sort(np.argpartition(-flat, count - 1, axis=1)[:, :count], axis=1)
+        values = np.take_along_axis(flat, best, axis=1)
+        order = (-values).argsort(axis=1, kind="stable")
+        best, values = (np.take_along_axis(part, order, axis=1) for part in (best, values))
+        return values, *np.divmod(best, total.shape[2])
+
+    @staticmethod
+    def axis(name: str) -> int:
+        """Along which axis of a state the hypotheses lie."""
+        return 0 if name == "feed" else 1
+
+    def spelled(self, hypothesis: tuple[float, np.ndarray]) -> tuple[float, str]:
+        """A hypothesis with its words as text."""
+        score, words = hypothesis
+        return score, " ".join(self.target.names[word] for word in words if word != self.target.bos)
+
+
+KINDS = {
+    "classifier": Classifier,
+    "tagger": Tagger,
+    "language model": LanguageModel,
+    "translation": Translator,
+}
+
+
+def load(folder: str | Path) -> Model:
+    """The model that ``casrnn export --format onnx`` wrote into a folder."""
+    folder = Path(folder)
+    about = json.loads((folder / "export.json").read_text(encoding="utf-8"))
+    return KINDS[about["kind"]](folder, about)
+
+
+def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of ``size`` lines, without their ends."""
+    batch: list[str] = []
+    for line in lines:
+        batch.append(line.rstrip("\n"))
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--batch-size", type=int, default=32, help="lines at once (default: 32)")
+    parser.add_argument("--beam", type=int, default=5, help="of a translation (default: 5)")
+    parser.add_argument("--max-length", type=int, default=200, help="words of one (default: 200)")
+    args = parser.parse_args(argv)
+    model = load(args.folder)
+    search = {"beam": args.beam, "max_length": args.max_length}
+    for lines in chunks(sys.stdin, args.batch_size):
+        more = search if isinstance(model, Translator) else {}
+        print(*model.answers(lines, **more), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Exported programs compute what the model does, for batches of any size."""
+
+import pytest
+import torch
+from helpers import CASES, FAMILIES, SINGLE, assert_close, flat, rand
+from language_models import common as language_models
+from models import common, sentences, taggers
+from tiers import mostly_full
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.export import write
+from fairseq_casrnn.export.graphs import PROBE, graphs
+from fairseq_casrnn.layers import CASLSTM
+
+CAS = next(case for case in FAMILIES if case.name == "cas_lstm")
+DYNAMIC = torch.export.Dim.DYNAMIC
+
+
+def translation(case=CAS, variant="sizes", **options):
+    return common.random_model(case, variant, **options).eval(), common.make_task()
+
+
+def classifier(name="cas_lstm", pairs=False, **options):
+    task = sentences.make_task(pairs=pairs)
+    return sentences.encoder(name, task, **options).eval(), task
+
+
+def tagger(name="cas_lstm", spelled=True, **options):
+    task = taggers.make_task(spelled)
+    model = taggers.tagger(name, task, **({} if spelled else {"char_filters": 0}), **options)
+    return model.eval(), task
+
+
+def language_model(name="cas_lstm", **options):
+    task = language_models.make_task()
+    return language_models.random_model(name, task=task, **options), task
+
+
+MODELS = {
+    "translation": translation,
+    "translation, bidirectional": lambda: translation(variant="bidirectional"),
+    "translation, no input feeding": lambda: translation(variant="no-input-feed"),
+    "translation, deeper decoder": lambda: translation(variant="deeper-decoder"),
+    "translation, tied": lambda: translation(variant="shared-target"),
+    "classifier": classifier,
+    "classifier of pairs": lambda: classifier(pairs=True, encoder_bidirectional=True),
+    "classifier, attention": lambda: classifier(pooling="attention"),
+    "tagger": tagger,
+    "tagger, softmax": lambda: tagger(tagger_output="softmax"),
+    "tagger, words alone": lambda: tagger(spelled=False),
+    "language model": language_model,
+    "language model, tied": lambda: language_model(
+        share_decoder_input_output_embed=True, decoder_out_embed_dim=5
+    ),
+}
+for _name in ("stacked_gru", "dg_lstm", "second_order_lstm", "highway_lstm", "normalized_lstm"):
+    _case = next(case for case in FAMILIES if case.name == _name)
+    MODELS[f"translation, {_name}"] = lambda case=_case: translation(case)
+    MODELS[f"language model, {_name}"] = lambda name=_name: language_model(name)
+for _name in ("sentence_state_lstm", "shortcut_lstm", "cnn"):
+    MODELS[f"classifier, {_name}"] = lambda name=_name: classifier(name)
+for _name in ("sentence_state_lstm", "shortcut_lstm", "second_order_lstm"):
+    MODELS[f"tagger, {_name}"] = lambda name=_name: tagger(name)
+QUICK = ("translation", "tagger", "language model, second_order_lstm", "classifier of pairs")
+every_model = pytest.mark.parametrize("make", mostly_full(MODELS, *QUICK))
+
+
+@every_model
+def test_programs_compute_what_the_model_does(make):
+    for graph in graphs(*MODELS[make]()).values():
+        program = write.exported(graph).module()
+        with torch.no_grad():
+            expected = graph.module(*graph.probe.values())
+            found = program(*graph.probe.values())
+        pairs = [(found, expected)] if torch.is_tensor(found) else zip(found, expected, strict=True)
+        for ours, theirs in pairs:
+            assert ours.shape == theirs.shape
+            assert_close([ours], [theirs], SINGLE)
+
+
+@every_model
+def test_onnx_files_compute_what_the_model_does(make, tmp_path):
+    pytest.importorskip("onnxruntime")
+    for name, graph in graphs(*MODELS[make]()).items():
+        write.write_onnx(graph, tmp_path / f"{name}.onnx")  # which compares them
+        graph.module.register_forward_hook(lambda module, inputs, outputs: moved(outputs))
+        assert write.largest_difference(graph, tmp_path / f"{name}.onnx") > write.TOLERANCE
+
+
+def moved(outputs):
+    """Other outputs than the file has."""
+    if torch.is_tensor(outputs):
+        return outputs + 1
+    return tuple(part.logical_not() if part.dtype == torch.bool else part + 1 for part in outputs)
+
+
+@pytest.mark.parametrize("case", mostly_full(CASES, *FAMILIES), ids=str)
+@pytest.mark.parametrize("way", [False, True])
+def test_layers_export_without_operators_of_this_package(case, way):
+    layer = case.random(bidirectional=way, engine="reference").eval()
+    x, lengths = rand(5, 3, layer.input_size), torch.tensor([5, 2, 4])
+    shapes = {"x": {0: DYNAMIC, 1: DYNAMIC}, "lengths": {0: DYNAMIC}}
+    program = torch.export.export(layer, (x,), {"lengths": lengths}, dynamic_shapes=shapes)
+    assert "fairseq_casrnn" not in str(program.graph)
+    scans = str(program.graph).count("higher_order.scan")
+    assert scans == layer.num_layers * layer.num_directions
+    for steps, rows in ((7, [7, 1]), (2, [1, 2, 2, 1]), (1, [1])):
+        y, lengths = rand(steps, len(rows), layer.input_size, seed=steps), torch.tensor(rows)
+        assert_close(flat(program.module()(y, lengths=lengths)), flat(layer(y, lengths=lengths)))
+
+
+def test_tags_are_those_of_the_crf():
+    """Also of transitions that matter more than emissions, and a sentence of one word."""
+    model, task = tagger()
+    with torch.no_grad():
+        model.crf.transitions.normal_(0, 3, generator=torch.Generator().manual_seed(1))
+    (graph,) = graphs(model, task).values()
+    lengths = torch.tensor(PROBE) - 1
+    tokens = graph.probe["tokens"]
+    with torch.no_grad():
+        tags, emissions = graph.module(*graph.probe.values())
+    assert tokens.size(1) == 7
+    expected = model.best(emissions, lengths)
+    assert [row[:n].tolist() for row, n in zip(tags, lengths, strict=True)] == expected
+    assert len({tag for row in expected for tag in row}) > 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: translation(variant="adaptive"), "adaptive softmax cannot be exported; train one"),
+        (lambda: classifier("transformer"), "transformer's sentence encoder cannot be exported"),
+        (lambda: (CASLSTM(3, 4), None), "CASLSTM cannot be exported; give a translation model"),
+    ],
+)
+def test_models_that_are_refused(make, message):
+    with pytest.raises(UserError, match=message):
+        graphs(*make())
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"needs onnx and onnxruntime; install it: pip install 'f"):
+        write.require("onnx", "onnxruntime")

@@ -1,0 +1,113 @@
+"""run.py, which runs exported models, beside fairseq and the models themselves."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from models.common import TARGET, dictionary
+from test_graphs import CAS, classifier, language_model, tagger, translation
+
+from fairseq_casrnn.export import runtime, write
+from fairseq_casrnn.export.command import describe
+from fairseq_casrnn.export.graphs import graphs
+
+pytest.importorskip("onnxruntime")
+LINES = ["w4 w7 w12", "w9", "w18 w5 w5 w6 w11", ""]
+
+
+def exported(model, task, folder):
+    """The model as ``run.py`` loads it."""
+    parts = graphs(model, task)
+    for name, graph in parts.items():
+        write.write_onnx(graph, folder / f"{name}.onnx")
+    about = describe(model, task, folder) | {"graphs": list(parts)}
+    (folder / "export.json").write_text(json.dumps(about))
+    return runtime.load(folder)
+
+
+def encoded(words, lines=LINES):
+    """The lines ``(B, T)`` as fairseq has them, padded on the right."""
+    rows = [words.encode_line(line, add_if_not_exist=False).long() for line in lines]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=words.pad())
+
+
+@pytest.mark.parametrize(("beam", "length"), [(1, 6), (3, 6), (30, 4)])
+@pytest.mark.parametrize("spread", [1.0, 4.0])
+def test_translations_are_those_of_fairseq(beam, length, spread, tmp_path):
+    """All hypotheses and their scores; also with a beam wider than the vocabulary."""
+    model, task = translation(CAS)
+    with torch.no_grad():
+        model.decoder.vocabulary[0].mul_(spread)  # so that hypotheses end at all steps
+    ours = exported(model, task, tmp_path)
+    tokens = encoded(task.source_dictionary)
+    sample = {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(1).sum(1)}}
+    options = {"beam_size": beam, "max_len_a": 0, "max_len_b": length}
+    with torch.no_grad():
+        theirs = SequenceGenerator([model], task.target_dictionary, **options)(sample)
+    for found, expected in zip(ours.translate(LINES, beam, length), theirs, strict=True):
+        words = [task.target_dictionary.string(one["tokens"]) for one in expected]
+        assert [text for _, text in found] == words
+        scores = [float(one["score"]) for one in expected]
+        assert np.allclose([score for score, _ in found], scores, atol=1e-5)
+    assert ours.answers(LINES, beam, length) == [
+        task.target_dictionary.string(one[0]["tokens"]) for one in theirs
+    ]
+
+
+def test_log_probabilities(tmp_path):
+    model, task = language_model()
+    ours = exported(model, task, tmp_path)
+    words = task.source_dictionary
+    for line, found in zip(LINES, ours.answers(LINES), strict=True):
+        target = encoded(words, [line])
+        source = torch.cat([target.new_tensor([[words.eos()]]), target[:, :-1]], dim=1)
+        with torch.no_grad():
+            table = model.get_normalized_probs(model(source), log_probs=True)
+        expected = table.gather(-1, target.unsqueeze(-1)).sum()
+        assert float(found) == pytest.approx(float(expected), abs=1e-3)
+
+
+def test_classes(tmp_path):
+    model, task = classifier(pairs=True)
+    ours = exported(model, task, tmp_path)
+    pairs = [f"{line}\t{other}" for line, other in zip(LINES, reversed(LINES), strict=True)]
+    tokens = encoded(task.source_dictionary)
+    with torch.no_grad():
+        rows = model(tokens, encoded(task.source_dictionary, LINES[::-1])).softmax(-1)
+    expected = [f"{task.classes[row.argmax()]}\t{float(row.max()):.4f}" for row in rows]
+    assert ours.answers(pairs) == expected
+
+
+def test_tags(tmp_path):
+    """Also of a word without a tag's worth of letters, and of a sentence without words."""
+    model, task = tagger()
+    ours = exported(model, task, tmp_path)
+    tokens = encoded(task.source_dictionary)
+    spelling = torch.full((len(LINES), 5, 3), task.characters.pad())
+    letters = task.characters
+    for row, line in zip(spelling, LINES, strict=True):
+        for place, word in enumerate(line.split()):
+            row[place, : len(word)] = torch.tensor([letters.index(letter) for letter in word])
+    with torch.no_grad():
+        emissions, _ = model(tokens, spelling)
+    rows = model.best(emissions, torch.tensor([len(line.split()) for line in LINES]))
+    assert ours.answers(LINES) == [" ".join(task.classes[tag] for tag in row) for row in rows]
+
+
+def test_the_command_line(tmp_path, monkeypatch, capsys):
+    model, task = language_model()
+    exported(model, task, tmp_path)
+    monkeypatch.setattr("sys.stdin", [f"{line}\n" for line in LINES])
+    runtime.main([str(tmp_path), "--batch-size", "3"])
+    found = capsys.readouterr().out.splitlines()
+    assert found == runtime.load(tmp_path).answers(LINES)
+
+
+def test_words_are_numbered_as_fairseqs(tmp_path):
+    words = dictionary(TARGET)
+    words.save(str(tmp_path / "dict.txt"))
+    ours = runtime.Words(tmp_path / "dict.txt")
+    assert ours.names == words.symbols
+    assert ours.encode(["w5", "never", "<unk>"]) == [words.index("w5"), words.unk(), words.unk()]
