@@ -8,6 +8,7 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from models.common import TARGET, dictionary
 from test_graphs import CAS, classifier, language_model, tagger, translation
+from tiers import mostly_full
 
 from fairseq_casrnn.export import runtime, write
 from fairseq_casrnn.export.command import describe
@@ -33,9 +34,8 @@ def encoded(words, lines=LINES):
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=words.pad())
 
 
-@pytest.mark.parametrize(("beam", "length"), [(1, 6), (3, 6), (30, 4)])
-@pytest.mark.parametrize("spread", [1.0, 4.0])
-def test_translations_are_those_of_fairseq(beam, length, spread, tmp_path):
+@pytest.mark.parametrize("spread", mostly_full([1.0, 4.0], 4.0))
+def test_translations_are_those_of_fairseq(spread, tmp_path):
     """All hypotheses and their scores; also with a beam wider than the vocabulary."""
     model, task = translation(CAS)
     with torch.no_grad():
@@ -43,17 +43,17 @@ def test_translations_are_those_of_fairseq(beam, length, spread, tmp_path):
     ours = exported(model, task, tmp_path)
     tokens = encoded(task.source_dictionary)
     sample = {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(1).sum(1)}}
-    options = {"beam_size": beam, "max_len_a": 0, "max_len_b": length}
-    with torch.no_grad():
-        theirs = SequenceGenerator([model], task.target_dictionary, **options)(sample)
-    for found, expected in zip(ours.translate(LINES, beam, length), theirs, strict=True):
-        words = [task.target_dictionary.string(one["tokens"]) for one in expected]
-        assert [text for _, text in found] == words
-        scores = [float(one["score"]) for one in expected]
-        assert np.allclose([score for score, _ in found], scores, atol=1e-5)
-    assert ours.answers(LINES, beam, length) == [
-        task.target_dictionary.string(one[0]["tokens"]) for one in theirs
-    ]
+    text = task.target_dictionary.string
+    for beam, length in ((1, 6), (3, 6), (30, 4)):
+        options = {"beam_size": beam, "max_len_a": 0, "max_len_b": length}
+        with torch.no_grad():
+            theirs = SequenceGenerator([model], task.target_dictionary, **options)(sample)
+        for found, expected in zip(ours.translate(LINES, beam, length), theirs, strict=True):
+            assert [words for _, words in found] == [text(one["tokens"]) for one in expected]
+            scores = [float(one["score"]) for one in expected]
+            assert np.allclose([score for score, _ in found], scores, atol=1e-5)
+        best = [text(one[0]["tokens"]) for one in theirs]
+        assert ours.answers(LINES, beam, length) == best
 
 
 def test_log_probabilities(tmp_path):
