@@ -119,14 +119,14 @@ def read_streams(
     import torch
 
     from fairseq_casrnn.data.streams import StreamDataset, piece_lengths
-    from fairseq_casrnn.models.language_model import Carried, check_carries
+    from fairseq_casrnn.models.language_model import CarriedState, check_carries
 
     check_carries(model)
     text = StreamDataset(torch.cat(list(sentences)), dictionary.pad())
     text = text.cut(streams, option="--streams")
     scores, kept = np.full(len(text.tokens), np.nan), None
     steps = piece_lengths(int(text.sizes.max()), max(1, BATCH_TOKENS // streams), 0.0, (0, 0))
-    carried, decoder, device = Carried(), model.decoder, next(model.parameters()).device
+    carried, decoder, device = CarriedState(), model.decoder, next(model.parameters()).device
     if reads_bos(model):
         with torch.no_grad():
             first = torch.full((streams, 1), dictionary.bos(), device=device)

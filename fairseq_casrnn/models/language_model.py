@@ -40,7 +40,7 @@ DROPOUTS = [
 ]
 
 
-class Carried:
+class CarriedState:
     """A recurrent state on its way from one batch to the next, of each decoder that it is given to.
 
     A decoder starts from its state here and leaves the final one, detached. It is an object of its
@@ -55,11 +55,11 @@ class Carried:
         self.state = state  # the last one left here
         self._first, self._states = state, {}
 
-    def before(self, decoder):
+    def get(self, decoder):
         """The state that ``decoder`` continues."""
         return self._states.get(id(decoder), self._first)
 
-    def after(self, decoder, state) -> None:
+    def update(self, decoder, state) -> None:
         """``decoder`` got to ``state``."""
         self.state = self._states[id(decoder)] = map_state(torch.Tensor.detach, state)
 
@@ -115,8 +115,8 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         """Logits ``(B, T, V)`` and a dict for ``prev_output_tokens`` ``(B, T)``.
 
         Padding must be on the right. With ``incremental_state`` only the last token is read and T
-        is 1; with ``carried``, a :class:`Carried`, the state continues that of the batch before;
-        with ``loss_spec`` the first is that loss, see :meth:`loss`.
+        is 1. With ``carried``, a :class:`CarriedState`, the state continues that of the batch
+        before. With ``loss_spec`` the first is that loss, see :meth:`loss`.
         """
         x, extra = self.extract_features(prev_output_tokens, incremental_state, carried)
         return self.output_layer(x) if loss_spec is None else self.loss(x, loss_spec), extra
@@ -128,10 +128,10 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         else:
             tokens = prev_output_tokens.t().contiguous()  # (T, B)
             embedded = self.drop(self.dropout_in_module, self.embed(tokens))
-            state = None if carried is None else carried.before(self)
+            state = None if carried is None else carried.get(self)
             x, state = self.rnn(embedded, state, tokens=tokens)
             if carried is not None:
-                carried.after(self, state)
+                carried.update(self, state)
             x = x.transpose(0, 1).contiguous()  # (B, T, H)
         x = self.drop(self.dropout_out_module, x, time=1)
         if self.additional_fc is not None:
@@ -183,7 +183,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
 
 
 def check_carries(model) -> None:
-    """Raises UserError for a language model whose decoder takes no :class:`Carried`."""
+    """Raises UserError for a language model whose decoder takes no :class:`CarriedState`."""
     if not isinstance(getattr(model, "decoder", None), RecurrentLanguageDecoder):
         raise UserError(
             f"{type(model).__name__} carries no state from batch to batch; give a recurrent "

@@ -20,8 +20,8 @@ from ..cells.base import at_least_one
 from ..data.streams import StreamDataset, piece_lengths, whole_text
 from ..errors import UserError
 from ..models.config import check_probabilities
-from ..models.language_model import Carried, check_carries, map_state, state_parts
-from ..models.progress import Progress, WithState, with_carried
+from ..models.language_model import CarriedState, check_carries, map_state, state_parts
+from ..models.stream_position import StatefulBatches, StreamPosition, with_carried
 
 
 @dataclass
@@ -67,7 +67,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             raise UserError("each text begins with </s> already; drop --add-bos-token")
         if self.targets != ["future"]:
             raise UserError("this task predicts the next token; drop --self-target, --past-target")
-        self.progress = {"training": Progress(), "evaluation": Progress()}
+        self.progress = {"training": StreamPosition(), "evaluation": StreamPosition()}
         self.training_data, self.worker = None, (0, 1)  # streams; number of how many
         self.training_stops = []  # steps read after each piece of the epoch
         self.training_states = None  # of all workers, when a checkpoint is about to be written
@@ -196,7 +196,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
                 "the number of GPUs unless given), and no --num-shards or --context-window"
             )
         iterator = self.stream_iterator(dataset, max_sentences=batch_size or 1)
-        return WithState(iterator.next_epoch_itr(shuffle=False))
+        return StatefulBatches(iterator.next_epoch_itr(shuffle=False))
 
     def inference_step(self, generator, models, sample, *args, **kwargs):
         """As fairseq's: continue each sentence.
@@ -212,7 +212,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
         """As fairseq's, from the state that the batch before left, or from zeros now and then."""
-        return self.carry_on(
+        return self.run_with_state(
             "training",
             sample,
             super().train_step,
@@ -221,28 +221,28 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             optimizer,
             update_num,
             ignore_grad,
-            forget=partial(self.forget, update_num=update_num),
+            reset=partial(self.reset_random_streams, update_num=update_num),
         )
 
     def valid_step(self, sample, model, criterion):
         """As fairseq's, from the state that the batch before left."""
-        return self.carry_on("evaluation", sample, super().valid_step, model, criterion)
+        return self.run_with_state("evaluation", sample, super().valid_step, model, criterion)
 
-    def carry_on(self, what: str, sample, step, *args, forget=None):
+    def run_with_state(self, what: str, sample, step, *args, reset=None):
         """Call ``step`` on ``sample`` with the state of ``progress[what]``; keep the new one.
 
-        ``forget(state, start)``, if given, is the state that the model gets instead.
+        ``reset(state, start)``, if given, is the state that the model gets instead.
         """
         if "start" not in sample:  # sentences
             return step(sample, *args)
         start, stop = sample["start"], sample["stop"]
         before = self.progress[what].state_at(start, sample["target"].device)
-        carried = Carried(forget(before, start) if forget and before is not None else before)
+        carried = CarriedState(reset(before, start) if reset and before is not None else before)
         result = step(with_carried(sample, carried), *args)
-        self.progress[what] = Progress(start, stop, before, carried.state)
+        self.progress[what] = StreamPosition(start, stop, before, carried.state)
         return result
 
-    def forget(self, state, start: int, update_num: int):
+    def reset_random_streams(self, state, start: int, update_num: int):
         """``state`` with zeros for the streams that chance picks (``--state-reset-prob``).
 
         The same ones for the same arguments, so that a resumed training is the uninterrupted one.
@@ -322,7 +322,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         first = rows * worker
         own = [part[:, first : first + rows].contiguous() for part in state]
         after = own[0] if len(own) == 1 else tuple(own)
-        self.progress["training"] = Progress(stop=content["step"], after=after)
+        self.progress["training"] = StreamPosition(stop=content["step"], after=after)
 
 
 def collect_states(cfg, trainer, epoch_itr, *args, **kwargs) -> None:

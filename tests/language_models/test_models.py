@@ -7,7 +7,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_casrnn.cells import FAMILIES as CELLS
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.language_model import Carried, state_parts
+from fairseq_casrnn.models.language_model import CarriedState, state_parts
 
 from .common import SIZE, build, make_task, random_model, random_tokens
 
@@ -181,7 +181,7 @@ def test_carried_state(cell):
     """A text in three pieces gives what it gives in one, and no gradient flows between them."""
     model, tokens = random_model(cell), random_tokens(3, 9)
     whole, _ = model(tokens)
-    carried, pieces = Carried(), []
+    carried, pieces = CarriedState(), []
     for piece in tokens.split([4, 1, 4], dim=1):
         pieces.append(model(piece, carried=carried)[0])
         assert not any(part.requires_grad for part in state_parts(carried.state))
@@ -191,7 +191,7 @@ def test_carried_state(cell):
 
 def test_models_of_an_ensemble_carry_states_of_their_own():
     models = [random_model("cas_lstm"), random_model("stacked_gru", decoder_hidden_size=7)]
-    tokens, carried, pieces = random_tokens(3, 9), Carried(), {0: [], 1: []}
+    tokens, carried, pieces = random_tokens(3, 9), CarriedState(), {0: [], 1: []}
     for piece in tokens.split([4, 5], dim=1):
         for number, model in enumerate(models):
             pieces[number].append(model(piece, carried=carried)[0])

@@ -8,15 +8,15 @@ from command_lines.programs import assert_same_training
 from diagnostics.commands import Commands
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.language_model import Carried
-from fairseq_casrnn.models.progress import Progress
+from fairseq_casrnn.models.language_model import CarriedState
+from fairseq_casrnn.models.stream_position import StreamPosition
 
 from .conftest import TRAIN, train
 
 
 def test_streams_go_on_from_zeros_now_and_then(data, tmp_path, monkeypatch):
     """Each by its own chance, in training alone; the text's start is not counted."""
-    original, seen = Carried.before, {True: [], False: []}
+    original, seen = CarriedState.get, {True: [], False: []}
 
     def before(self, decoder):
         state = original(self, decoder)
@@ -24,7 +24,7 @@ def test_streams_go_on_from_zeros_now_and_then(data, tmp_path, monkeypatch):
             seen[decoder.training].append(sum(part.pow(2).sum((0, 2)) > 0 for part in state) > 0)
         return state
 
-    monkeypatch.setattr(Carried, "before", before)
+    monkeypatch.setattr(CarriedState, "get", before)
     kept = {}
     for probability in (0, 0.4, 1):
         seen[True].clear()
@@ -138,7 +138,7 @@ def test_two_workers(data, tmp_path, warm_python):
 
 def test_state_of_a_batch_that_comes_twice():
     first, second = torch.zeros(1, 2, 3), torch.ones(1, 2, 3)
-    progress = Progress(6, 12, first, second)
+    progress = StreamPosition(6, 12, first, second)
     assert progress.state_at(12, "cpu") is not first
     assert torch.equal(progress.state_at(12, "cpu"), second)
     assert torch.equal(progress.state_at(6, "cpu"), first)

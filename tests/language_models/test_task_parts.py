@@ -67,7 +67,7 @@ def test_which_streams_go_on_from_zeros(data):
     def kept(seed=3, start=6, update=5, worker=0):
         task = make_task(data, state_reset_prob=0.5, seed=seed)
         task.worker = (worker, 2)
-        h, c = task.forget(state, start, update)
+        h, c = task.reset_random_streams(state, start, update)
         assert torch.equal(h, c)
         assert torch.equal(h.any(-1), h.all(-1))
         assert torch.equal(h[0], h[1])
@@ -78,7 +78,7 @@ def test_which_streams_go_on_from_zeros(data):
     others = [kept(seed=4), kept(start=12), kept(update=6), kept(worker=1)]
     assert max(Counter([first, *others]).values()) == 1
     assert kept() == first
-    assert make_task(data).forget(state, 6, 5) is state
+    assert make_task(data).reset_random_streams(state, 6, 5) is state
 
 
 def test_a_batch_that_comes_again_starts_where_it_did(data):
@@ -87,9 +87,9 @@ def test_a_batch_that_comes_again_starts_where_it_did(data):
 
     def step(sample, number):
         carried = sample["net_input"]["carried"]
-        before = carried.before(None)
+        before = carried.get(None)
         begun.append(None if before is None else int(before[0, 0, 0]))
-        carried.after(None, torch.full((1, 2, 3), number))
+        carried.update(None, torch.full((1, 2, 3), number))
 
     for what, start, number in (
         ("training", 0, 1),
@@ -101,7 +101,7 @@ def test_a_batch_that_comes_again_starts_where_it_did(data):
         ("training", 0, 5),
     ):
         sample = {"start": start, "stop": start + 6, "net_input": {}, "target": torch.zeros(2, 6)}
-        task.carry_on(what, sample, step, number)
+        task.run_with_state(what, sample, step, number)
     assert begun == [None, 1, None, 1, 7, 3, None]
 
 

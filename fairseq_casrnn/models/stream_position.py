@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 
-from .language_model import Carried, map_state
+from .language_model import CarriedState, map_state
 
 logger = logging.getLogger(__name__)
 
 
-class Progress:
+class StreamPosition:
     """How far the streams of one data set have been read, and their state there.
 
     Attributes:
         start: steps before the last batch.
         stop: steps after it.
-        before, after: the state there, as :class:`Carried` holds it; None for zeros.
+        before, after: the state there, as :class:`CarriedState` holds it; None for zeros.
     """
 
     def __init__(self, start: int = 0, stop: int = 0, before=None, after=None):
@@ -35,7 +35,7 @@ class Progress:
         return None
 
 
-class WithState:
+class StatefulBatches:
     """Batches of streams whose state flows from each to the next without the task's help."""
 
     def __init__(self, batches):
@@ -45,11 +45,11 @@ class WithState:
         return len(self.batches)
 
     def __iter__(self):
-        carried = Carried()
+        carried = CarriedState()
         for sample in self.batches:
             yield with_carried(sample, carried)
 
 
-def with_carried(sample: dict, carried: Carried) -> dict:
+def with_carried(sample: dict, carried: CarriedState) -> dict:
     """``sample`` whose model starts from ``carried`` and leaves its state there."""
     return {**sample, "net_input": {**sample["net_input"], "carried": carried}}
