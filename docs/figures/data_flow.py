@@ -1,4 +1,4 @@
-"""Draw data_flow.svg: the way of the data through the package. Run it to write the file."""
+"""Draw data_flow.svg: the data flow through the package. Run it to write the file."""
 
 import itertools
 from pathlib import Path
@@ -8,8 +8,8 @@ from svg import Figure
 
 def draw() -> Figure:
     """From a raw corpus to an update of the parameters, and to answers."""
-    figure = Figure(860, 400, "The way of the data, from a raw corpus to an update and to answers")
-    figure.text(430, 34, "The way of the data", "title")
+    figure = Figure(860, 400, "Data flow, from a raw corpus to an update and to answers")
+    figure.text(430, 34, "Data flow", "title")
     top = [
         (110, "raw corpus", "your files, or a corpus"),
         (325, "reader", "data/, prepare/"),
