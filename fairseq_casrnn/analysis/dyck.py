@@ -16,6 +16,7 @@ import numpy as np
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import append_json, check_writable, whole_file
+from fairseq_casrnn.runs.record import add_evaluation
 
 SHARE = 0.8
 
@@ -135,7 +136,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--csv", type=Path, help="file for accuracies by distance")
     parser.add_argument("--png", type=Path, help="file for a plot of them")
-    parser.add_argument("--results", type=Path, help="file to append a JSON line to")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help="file to append a JSON line to; run.json beside the checkpoint gets it, too",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -158,6 +163,9 @@ def run(args: argparse.Namespace) -> None:
     report(args.subset, result, int(seen[result["wcpa_distance"]]))
     if args.results is not None:
         append_json(args.results, {"path": str(args.path), "subset": args.subset} | result)
+        checkpoint = args.path.stem.removeprefix("checkpoint_")
+        found = {"checkpoint": checkpoint, "subset": args.subset} | result
+        add_evaluation(args.path.parent, found)
 
 
 def report(subset: str, result: dict, brackets_there: int) -> None:

@@ -13,6 +13,7 @@ from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.average import average, find_checkpoints, load, save
 from fairseq_casrnn.files import append_json, whole_file
+from fairseq_casrnn.runs.record import add_evaluation
 
 Result = dict[str, object]
 
@@ -101,10 +102,15 @@ def is_unfinished(run: Path) -> bool:
 
 
 def record(out: Path, arch: str, seed: int, result: dict[str, object]) -> None:
-    """Append a run's result to ``results.jsonl``, marked where the run is unfinished."""
-    if is_unfinished(out / arch / f"seed{seed}"):
+    """Keep a run's result in its ``run.json``, and as a line of ``results.jsonl`` of all runs.
+
+    It is marked where the run is unfinished.
+    """
+    run = out / arch / f"seed{seed}"
+    if is_unfinished(run):
         result = {"finished": False, **result}
     append_json(out / "results.jsonl", {"arch": arch, "seed": seed, **result})
+    add_evaluation(run, result)
 
 
 def keep(run: Path, subset: str, name: str, predictions: str, result: dict) -> None:

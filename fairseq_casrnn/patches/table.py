@@ -56,6 +56,8 @@ fairseq.checkpoint_utils.save_checkpoint
         a model that is not finite is not saved
     resumption before tasks.stateful_language_modeling.collect_states
         the states of all streams go into the checkpoint, of which one process writes
+    feature after runs.training.write
+        run.json says what was trained, on what and how well
 fairseq.trainer.Trainer.save_checkpoint
     safety before patches.vocabularies.keep_digests
         a checkpoint knows the dictionaries of its training
@@ -109,12 +111,17 @@ fairseq_cli.train.get_valid_stats
         --eval-bleu is 0, not missing, where all translations are empty
     message before patches.checks.check_metric
         a --best-checkpoint-metric that the criterion does not give is told with those it gives
+    feature after runs.training.keep_scores
+        the scores of each validation go into run.json
 fairseq_cli.train.should_stop_early
     fix around patches.early_stopping.wait_for_success
         --patience does not count epochs before F1 or BLEU is above 0
 fairseq.optim.lr_scheduler.reduce_lr_on_plateau.ReduceLROnPlateauLRSchedule.step
     fix around patches.early_stopping.wait_for_success_on_plateau
         reduce_lr_on_plateau does not count epochs before F1 or BLEU is above 0
+fairseq.distributed.utils.call_main
+    feature after runs.training.finish in train
+        run.json says that a training came to its end
 fairseq_cli.train.train
     safety around patches.signals.stop_between_epochs in train
         SIGTERM and SIGUSR1 stop a training with a checkpoint

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     for arch in options.arch:
         settings = recipe.training_options(arch, args.extra)
         for seed in options.seed:
-            one = Run(arch, seed, str(out), str(args.folder), settings)
+            one = Run(arch, seed, str(out), str(args.folder), settings, *recipe.source)
             if not args.dry_run:  # which prints it itself
                 print(shlex.join(["fairseq-train", *one.arguments()]), flush=True)
             one.train(Programs(args.dry_run))

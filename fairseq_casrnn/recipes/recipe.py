@@ -106,6 +106,11 @@ class Recipe:
         return self.path.parent
 
     @property
+    def source(self) -> tuple[str, tuple[str, ...]]:
+        """``FOLDER/NAME`` of the file, without its ending, and the variables that it reads."""
+        return f"{self.folder.name}/{self.path.stem}", tuple(self.variables)
+
+    @property
     def data(self) -> Path:
         """Where ``prepare`` puts the data unless told otherwise."""
         return self.folder / "data"

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fairseq_casrnn
+from fairseq_casrnn.data.checksum import checksum_of_training_data
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import make_folder
-from fairseq_casrnn.recipes.identity import checksum_of_training_data, identity
+from fairseq_casrnn.recipes.identity import identity
 from fairseq_casrnn.recipes.programs import Programs
+from fairseq_casrnn.runs import record
+from fairseq_casrnn.runs.environment import command_line
 
 USER_DIR = str(Path(fairseq_casrnn.__file__).parent)
 STAYS_STOPPED = b"the training stays stopped"
@@ -30,6 +33,8 @@ class Run:
         out: folder of all runs.
         data: prepared folder.
         options: those of ``fairseq-train``, but for seed and folders.
+        recipe: of which recipe, as ``run.json`` names it.
+        variables: names of the environment variables that the recipe reads.
     """
 
     name: str
@@ -37,6 +42,8 @@ class Run:
     out: str
     data: str
     options: list[str]
+    recipe: str = ""
+    variables: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -74,6 +81,8 @@ class Run:
         # While a longer training goes on, the run is no longer a finished one.
         finished.unlink(missing_ok=True)
         kept.write_text(f"{own}\n", "utf-8", "surrogateescape")
+        command = command_line(self.variables)
+        record.update(self.folder, system=self.name, recipe=self.recipe, command=command)
         print(f"training {title} in {self.folder}", flush=True)
         log = self.folder / "train.log"
         logged = log.stat().st_size if log.is_file() else 0

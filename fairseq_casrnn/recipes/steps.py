@@ -94,7 +94,8 @@ def train_systems(recipe: Recipe, options: StepOptions) -> None:
     for arch in archs:
         settings = recipe.training_options(arch, extra)
         for seed in options.seed or recipe.seeds:
-            Run(arch, seed, options.out, options.data, settings).train(programs)
+            run = Run(arch, seed, options.out, options.data, settings, *recipe.source)
+            run.train(programs)
 
 
 def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:

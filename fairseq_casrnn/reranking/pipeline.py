@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import fairseq_casrnn
+from fairseq_casrnn.data.checksum import checksum, contents
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.files import make_folder
-from fairseq_casrnn.recipes.identity import checksum, contents
 from fairseq_casrnn.recipes.programs import Programs, python
 from fairseq_casrnn.reranking.prepare import units
 

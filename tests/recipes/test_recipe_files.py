@@ -11,8 +11,9 @@ import pytest
 from recipe_runs import EXAMPLES
 
 from fairseq_casrnn import cli
+from fairseq_casrnn.data.checksum import checksum, checksum_of_training_data
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.identity import checksum, checksum_of_training_data, identity
+from fairseq_casrnn.recipes.identity import identity
 from fairseq_casrnn.recipes.programs import copy
 from fairseq_casrnn.recipes.recipe import load
 from fairseq_casrnn.recipes.runs import USER_DIR
@@ -270,4 +271,9 @@ def test_a_corpus_of_ones_own(tmp_path, warm_python, monkeypatch, capsys):
     assert cli.main(["run", "train", path, "--tiny", "--", "--cpu"]) == 0
     assert cli.main(["run", "evaluate", path]) == 0
     (result,) = map(json.loads, (folder / "out" / "results.jsonl").read_text().splitlines())
+    (path,) = (folder / "out").glob("*/seed1/run.json")
+    run = json.loads(path.read_text())
+    assert (run["recipe"], run["finished"], run["epochs"]) == ("fruit/recipe", True, 1)
+    assert run["best"]["accuracy"] >= 0
+    assert run["evaluations"][0]["accuracy"] == result["accuracy"]
     assert (result["sentences"], result["seed"]) == (16, 1)

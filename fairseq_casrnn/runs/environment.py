@@ -1,0 +1,105 @@
+"""What surrounds a run: command line, commit, versions, machine."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import fairseq_casrnn
+
+PROGRAMS = {"fairseq_casrnn/cli.py": "casrnn"}
+
+
+def command_line(names: Sequence[str] = ()) -> str:
+    """The command line of this process, as one would type it.
+
+    Args:
+        names: environment variables to put in front, besides :func:`variables`.
+    """
+    path = Path(sys.argv[0])
+    inner = f"{path.parent.name}/{path.name}"
+    name = PROGRAMS.get(inner, path.name)
+    if path.parent.name == "fairseq_cli":
+        name = f"fairseq-{path.stem.replace('_', '-')}"
+    elif fairseq_casrnn.__name__ in path.parts and inner not in PROGRAMS:
+        at = len(path.parts) - path.parts[::-1].index(fairseq_casrnn.__name__) - 1
+        name = "python -m " + ".".join(path.with_suffix("").parts[at:])
+    before = [f"{key}={shlex.quote(value)}" for key, value in variables(names).items()]
+    return " ".join([*before, name, *map(shlex.quote, sys.argv[1:])])
+
+
+def variables(names: Sequence[str] = ()) -> dict[str, str]:
+    """This package's environment variables that are set, and those of ``names``."""
+    return {
+        key: value
+        for key, value in sorted(os.environ.items())
+        if value and (key in names or key.startswith("CASRNN_"))
+    }
+
+
+@functools.cache
+def commit() -> dict[str, object]:
+    """The package's version and, in a checkout, its commit, and ``modified`` if it was changed."""
+    package = Path(fairseq_casrnn.__file__).resolve().parent
+    found: dict[str, object] = {"version": fairseq_casrnn.__version__}
+    if _git(package, "rev-parse", "--show-toplevel") == str(package.parent):
+        found["commit"] = _git(package, "rev-parse", "HEAD")
+        if _git(package, "status", "--porcelain", "--untracked-files=no", "--", "."):
+            found["modified"] = True
+    return found
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git prints; nothing where there is no git or no repository."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that compute."""
+    import torch
+
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    for name in ("fairseq-fixed", "fairseq"):
+        try:
+            return found | {name: importlib.metadata.version(name)}
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, object]:
+    """Processor, its vector instructions, cores and the threads that torch uses."""
+    import torch
+
+    model, flags = platform.processor() or platform.machine(), ""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        flags = cpuinfo.read_text()
+        found = re.search(r"^model name\s*: (.*)$", flags, re.MULTILINE)
+        model = found[1] if found else model
+    special = [name for name in ("avx512_bf16", "amx_tile") if re.search(rf"\b{name}\b", flags)]
+    return {
+        "cpu": " ".join(model.split()),
+        "instructions": " ".join([torch.backends.cpu.get_cpu_capability(), *special]),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def load_average() -> float | None:
+    """Processes that ran or waited for a core in the last 15 minutes, this one among them."""
+    return round(os.getloadavg()[2], 2) if hasattr(os, "getloadavg") else None

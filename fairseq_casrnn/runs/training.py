@@ -1,0 +1,121 @@
+"""The record of a training, written by fairseq's programs with each checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from pathlib import Path
+
+import torch
+
+from fairseq_casrnn.data.checksum import checksum_of_training_data
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.runs import environment, record
+
+logger = logging.getLogger(__name__)
+
+# Of a validation's numbers these tell of speed, or stand elsewhere.
+NOT_SCORES = {"wps", "wpb", "bsz", "ups", "num_updates", "wall", "train_wall"}
+
+
+def keep_scores(stats: dict, cfg, trainer, *args, **kwargs) -> dict:
+    """Keep the scores of the first validation set for :func:`write`: after ``get_valid_stats``."""
+    tracking_best = args[1] if len(args) > 1 else kwargs.get("tracking_best", True)
+    if tracking_best:
+        trainer.validation_scores = {
+            name: float(value)
+            for name, value in stats.items()
+            if name not in NOT_SCORES and not name.startswith("best_") and _is_number(value)
+        }
+    return stats
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, torch.Tensor)) and math.isfinite(value)
+
+
+def write(result, cfg, trainer, epoch_itr, val_loss):
+    """Write ``run.json``: after ``save_checkpoint``. A failure is a warning."""
+    folder = Path(cfg.save_dir)
+    if not cfg.no_save and trainer.is_data_parallel_master and folder.is_dir():
+        try:
+            _write(folder, trainer, epoch_itr, val_loss)
+        except (UserError, OSError) as error:
+            logger.warning("the record of the training was not written: %s", error)
+    return result
+
+
+def _write(folder: Path, trainer, epoch_itr, val_loss) -> None:
+    """Write the record as of now; what was known of later updates is of a training started anew."""
+    if not hasattr(trainer, "run_description"):
+        trainer.run_description = describe(trainer)
+    updates = trainer.get_num_updates()
+    earlier = record.read(folder).get("validation", [])
+    history = [scores for scores in earlier if scores.get("updates", 0) < updates]
+    if val_loss is not None:
+        scores = getattr(trainer, "validation_scores", {})
+        history.append({"epoch": epoch_itr.epoch, "updates": updates, **scores})
+    options = trainer.cfg.checkpoint
+    record.update(
+        folder,
+        **trainer.run_description,
+        date=time.strftime("%Y-%m-%d"),
+        epochs=epoch_itr.epoch,
+        updates=updates,
+        seconds=round(trainer.cumulative_training_time(), 1),
+        load=environment.load_average(),
+        finished=False,
+        best=best(history, options.best_checkpoint_metric, options.maximize_best_checkpoint_metric),
+        validation=history,
+    )
+
+
+def best(history: list[dict], metric: str, maximize: bool) -> dict:
+    """The validation with the best ``metric``, the last of equals as fairseq keeps it."""
+    known = [scores for scores in reversed(history) if metric in scores]
+    return (max if maximize else min)(known, key=lambda one: one[metric]) if known else {}
+
+
+def describe(trainer) -> dict[str, object]:
+    """What stays the same from the first checkpoint to the last."""
+    cfg = trainer.cfg
+    half = [name for name in ("fp16", "bf16") if getattr(cfg.common, name)]
+    cuda = trainer.device.type == "cuda"
+    return {
+        "training": environment.command_line(),
+        "arch": getattr(cfg.model, "arch", None) or getattr(cfg.model, "_name", None),
+        "seed": cfg.common.seed,
+        "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
+        "precision": half[0] if half else torch.get_float32_matmul_precision(),
+        "device": torch.cuda.get_device_name(trainer.device) if cuda else trainer.device.type,
+        "processes": trainer.data_parallel_world_size,
+        "machine": environment.machine(),
+        "package": environment.commit(),
+        "versions": environment.versions(),
+        "data": describe_data(trainer.task),
+    }
+
+
+def describe_data(task) -> dict[str, object]:
+    """Folder, checksum and number of examples of what the training reads."""
+    folder = getattr(task.cfg, "data", None) or ""
+    found: dict[str, object] = {"folder": folder}
+    first = Path(folder.split(":")[0])
+    if folder and first.is_dir():
+        found["checksum"] = checksum_of_training_data(first)
+    for split in ("train", "valid"):
+        if split in task.datasets:
+            found[split] = len(task.datasets[split])
+    return found
+
+
+def finish(result, cfg, *args, **kwargs):
+    """Note that the training came to its end: after ``call_main``, of one process or several."""
+    folder = Path(cfg.checkpoint.save_dir)
+    try:
+        if cfg.distributed_training.distributed_rank == 0 and record.read(folder):
+            record.update(folder, finished=True)
+    except (UserError, OSError) as error:
+        logger.warning("the record of the training was not written: %s", error)
+    return result

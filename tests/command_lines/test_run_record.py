@@ -1,0 +1,89 @@
+"""``run.json``, which a training leaves beside its checkpoints."""
+
+import json
+import subprocess
+
+from fairseq_casrnn.runs import record
+
+from .programs import TRAIN, checkpoint, fairseq, train
+
+ARCH = "cas_lstm_tiny"
+
+
+def test_what_a_training_was(data, tmp_path):
+    """Its model, data and validations; a longer one goes on with the same record."""
+    assert not train(data, tmp_path, ARCH, epochs=2).records("error")
+    first = json.loads((tmp_path / "run.json").read_text())
+    assert first["training"].startswith(f"fairseq-train {data} --cpu")
+    assert (first["arch"], first["seed"]) == (ARCH, 3)
+    model = checkpoint(tmp_path / "checkpoint_last.pt")
+    shapes = {id(tensor): tensor.numel() for tensor in model["model"].values()}
+    assert 0 < first["parameters"] <= sum(shapes.values())
+    assert (first["data"]["train"], first["data"]["valid"]) == (60, 8)
+    assert first["data"]["checksum"].count(" ") == 1
+    assert (first["device"], first["precision"]) == ("cpu", "highest")
+    assert first["machine"]["threads"] == 1
+    assert first["versions"]["fairseq-fixed"] == "0.12.3.1"
+    assert [scores["epoch"] for scores in first["validation"]] == [1, 2]
+    assert first["best"] in first["validation"]
+    assert first["best"]["loss"] == min(scores["loss"] for scores in first["validation"])
+    assert first["updates"] == model["optimizer_history"][-1]["num_updates"]
+
+    record.update(tmp_path, command="as typed")
+    train(data, tmp_path, ARCH, epochs=3)
+    second = record.read(tmp_path)
+    assert second["validation"][:2] == first["validation"]
+    assert [scores["epoch"] for scores in second["validation"]] == [1, 2, 3]
+    assert second["command"] == "as typed"
+    assert second["seconds"] > first["seconds"]
+
+
+def test_a_training_anew_does_not_keep_the_old_validations(data, tmp_path):
+    train(data, tmp_path, ARCH, epochs=3)
+    for path in tmp_path.glob("*.pt"):
+        path.unlink()
+    train(data, tmp_path, ARCH, epochs=1)
+    assert [scores["epoch"] for scores in record.read(tmp_path)["validation"]] == [1]
+
+
+def test_a_record_that_cannot_be_written_is_a_warning(data, tmp_path):
+    (tmp_path / "run.json").write_text("{")
+    done = train(data, tmp_path, ARCH, epochs=1)
+    assert "the record of the training was not written" in done.log
+    assert "run.json is damaged" in done.log
+    assert (tmp_path / "checkpoint_last.pt").is_file()
+
+
+def test_nothing_is_written_where_nothing_is_saved(data, tmp_path):
+    options = ("--no-save", "--save-dir", tmp_path, "--arch", ARCH, "--max-epoch", 1)
+    fairseq("train", data, *TRAIN, *options)
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_the_commit_of_a_checkout(tmp_path, monkeypatch):
+    """Not that of a repository that the installed package happens to lie in."""
+    import fairseq_casrnn
+    from fairseq_casrnn.runs import environment
+
+    def git(*arguments):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", tmp_path, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def commit(package):
+        monkeypatch.setattr(fairseq_casrnn, "__file__", str(package / "__init__.py"))
+        return environment.commit.__wrapped__()
+
+    package, installed = tmp_path / "package", tmp_path / "site" / "package"
+    for folder in (package, installed):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text("")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "x")
+    version = fairseq_casrnn.__version__
+    assert commit(package) == {"version": version, "commit": git("rev-parse", "HEAD")}
+    assert commit(installed) == {"version": version}
+    (package / "new.py").write_text("")  # which may be anything
+    assert "modified" not in commit(package)
+    (package / "__init__.py").write_text("1")
+    assert commit(package)["modified"] is True
