@@ -80,6 +80,14 @@ COMMANDS = {
         "fairseq_casrnn.reranking.apply",
         "the best hypotheses under tuned weights, and their BLEU",
     ),
+    "results add": (
+        "fairseq_casrnn.results.add",
+        "runs of this repository as lines of results/PAGE.jsonl",
+    ),
+    "results render": (
+        "fairseq_casrnn.results.render",
+        "the pages of docs/results from results/, or check that they are up to date",
+    ),
     "tag": ("fairseq_casrnn.evaluation.tag", "tag the words of lines of text"),
     "warm-up": ("fairseq_casrnn.warm_up", "compile ahead the GPU's kernels of a training"),
     "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),

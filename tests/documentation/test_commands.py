@@ -137,7 +137,7 @@ def test_two_processes_by_torchrun(shell, folder):
 
 
 RECIPE = re.compile(r"(\w+=\w+ )?(examples/\S+\.sh|casrnn run \w+ +examples/)")
-PAGES = "getting-started language-models recipes results-summary sentence-encoders taggers"
+PAGES = "getting-started language-models recipes sentence-encoders taggers"
 
 
 @pytest.mark.sampled(every=3)

@@ -1,0 +1,219 @@
+"""``casrnn results add``: the records of trained and evaluated runs become rows of a page."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from pathlib import Path
+
+from fairseq_casrnn.data.command import show
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.results.page import Page, Table, load_pages
+from fairseq_casrnn.results.rows import Row, append, check_no_repetition, check_row, read_rows
+from fairseq_casrnn.runs import record
+
+PRECISIONS = {"highest": "float32"}  # others as torch and fairseq name them
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.description = (
+        "Add evaluated runs to results/PAGE.jsonl, a line each, from the run.json that training "
+        "and evaluation left in their folders; then call casrnn results render."
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of checkpoints")
+    parser.add_argument(
+        "--table", metavar="PAGE/TABLE", help="where to (default: the table of the run's recipe)"
+    )
+    parser.add_argument("--system", help="name of the row (default: the recipe's)")
+    parser.add_argument(
+        "--setting",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what else tells the row from others of its system; may be repeated",
+    )
+    parser.add_argument("--checkpoint", help="which evaluation, where there are several")
+    parser.add_argument("--reduced", help="in which way the data is not all of the data set")
+    parser.add_argument("--note", help="a remark that stands below the table")
+    add_folder_argument(parser)
+
+
+def add_folder_argument(parser: argparse.ArgumentParser) -> None:
+    """Where the pages are."""
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="folder of the pages (results)"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the command; nothing is added if one of the runs cannot be.
+
+    Raises:
+        UserError: a run without a commit or with metrics missing, or one that is there already.
+    """
+    pages = load_pages(args.results)
+    added: dict[Path, list[Row]] = {}
+    for folder in args.runs:
+        content = record.read(folder)
+        if not content:
+            raise UserError(f"{folder} has no run.json; train and evaluate it with this version")
+        page, table = destination(pages, args, content, folder)
+        added.setdefault(page.rows_path, []).append(row_of(content, table, args, folder))
+    for path, rows in added.items():
+        check_no_repetition([*read_rows(path), *rows], path)
+    for path, rows in added.items():
+        append(path, rows)
+        show([f"{path}: {row['system']} with seed {row['seed']}" for row in rows])
+
+
+def destination(
+    pages: list[Page], args: argparse.Namespace, content: dict, folder: Path
+) -> tuple[Page, Table]:
+    """The table that ``--table`` or the run's recipe names. Raises UserError for none."""
+    recipe = content.get("recipe", "")
+    for page in pages:
+        for table in page.tables.values():
+            name = f"{page.path.stem}/{table.name}"
+            if name == args.table if args.table else recipe and table.recipe == recipe:
+                return page, table
+    if args.table:
+        names = (f"{page.path.stem}/{name}" for page in pages for name in page.tables)
+        raise UserError(f"--table {args.table} is no table; choose from {', '.join(names)}")
+    raise UserError(
+        f"{folder} is of {recipe or 'no recipe'}, for which no page has a table; choose one with "
+        "--table"
+    )
+
+
+def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) -> Row:
+    """The row of a run.
+
+    Raises:
+        UserError: the run may not be added, see :func:`run`.
+    """
+    check_reproducible(content, folder)
+    evaluation = chosen_evaluation(content, table, args.checkpoint, folder)
+    machine, package = content.get("machine", {}), content["package"]
+    parts = (machine.get("cpu"), machine.get("instructions"), content.get("device"))
+    row = {
+        "table": table.name,
+        "system": args.system or content.get("system") or content.get("arch"),
+        "settings": settings_of(args.setting),
+        "seed": content.get("seed"),
+        "metrics": metrics_of(content, evaluation, table, folder),
+        "curves": curves_of(content, table),
+        "reduced": args.reduced,
+        "vectors": vectors_of(content.get("training", "")),
+        "precision": PRECISIONS.get(content.get("precision"), content.get("precision")),
+        "parameters": content.get("parameters"),
+        "minutes": round(content["seconds"] / 60, 1) if "seconds" in content else None,
+        "machine": f"{machine['cores']} cores, {parts[0]}, {parts[1]}" if machine else None,
+        "device": None if parts[2] == "cpu" else parts[2],
+        "threads": machine.get("threads"),
+        "load": content.get("load"),
+        "date": content.get("date"),
+        "command": content.get("command") or content.get("training"),
+        "evaluation": evaluation.get("command"),
+        "commit": package["commit"],
+        "versions": content.get("versions"),
+        "data": {k: v for k, v in content.get("data", {}).items() if k != "folder"},
+        "note": args.note,
+    }
+    row = {key: value for key, value in row.items() if value not in (None, {}, "")}
+    check_row(row, f"{folder}/{record.NAME}")
+    for key in ("system", "seed"):
+        if key not in row:
+            raise UserError(f"{folder}/{record.NAME} has no {key}; train it with this version")
+    return row
+
+
+def check_reproducible(content: dict, folder: Path) -> None:
+    """Raise UserError for a run that nobody could repeat: no commit, or interrupted."""
+    package = content.get("package", {})
+    if not package.get("commit"):
+        raise UserError(
+            f"{folder} was not trained in a checkout of this package, so that its commit is "
+            "unknown; train it in one"
+        )
+    if package.get("modified"):
+        raise UserError(
+            f"{folder} was trained with changes that are not in commit {package['commit'][:12]}; "
+            "commit them and train again"
+        )
+    if not content.get("finished"):
+        raise UserError(f"{folder} was interrupted; train on to its end, then evaluate again")
+
+
+def chosen_evaluation(content: dict, table: Table, checkpoint: str | None, folder: Path) -> dict:
+    """The evaluation for a table. Raises UserError unless there is just one."""
+    found = [
+        one
+        for one in content.get("evaluations", [])
+        if one.get("subset", "test") == table.subset
+        and one.get("finished") is not False
+        and "options" not in one
+        and checkpoint in (None, one.get("checkpoint"))
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UserError(f"{folder} has no evaluation on {table.subset}; evaluate it first")
+    names = ", ".join(str(one.get("checkpoint")) for one in found)
+    raise UserError(
+        f"{folder} has {len(found)} evaluations on {table.subset}, of checkpoints {names}; choose "
+        "one with --checkpoint, or remove others from its run.json"
+    )
+
+
+def metrics_of(content: dict, evaluation: dict, table: Table, folder: Path) -> dict[str, float]:
+    """The table's metrics; ``valid_X`` that is not evaluated is that of the best checkpoint.
+
+    Raises:
+        UserError: one is missing.
+    """
+    best = {f"valid_{name}": value for name, value in content.get("best", {}).items()}
+    known = best | evaluation
+    found = {name: known[name] for name in table.metrics if name in known}
+    for name in table.metrics:
+        if name not in table.optional and not _is_number(found.get(name)):
+            raise UserError(
+                f"{folder}: the evaluation has no number '{name}', a column of the table; evaluate "
+                "it again, or list the column under optional"
+            )
+    return found
+
+
+def curves_of(content: dict, table: Table) -> dict[str, dict[str, float]]:
+    """The table's curves ``valid_X`` over the epochs, as far as training validated X."""
+    found = {}
+    for name in table.curves:
+        key = name.removeprefix("valid_")
+        points = {
+            str(one["epoch"]): one[key] for one in content.get("validation", []) if key in one
+        }
+        if key != name and points:
+            found[name] = points
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def settings_of(words: list[str]) -> dict[str, str]:
+    """``NAME=VALUE`` as a dictionary. Raises UserError for another word."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise UserError(f"--setting {word} is no NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def vectors_of(training: str) -> str | None:
+    """The file name of pretrained vectors in a training's command line."""
+    found = re.search(r"--(?:en|de)coder-embed-path[ =](\S+)", training)
+    return Path(found[1]).name if found else None

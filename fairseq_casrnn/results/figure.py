@@ -1,0 +1,75 @@
+"""The figure of a table's curves, ``docs/results/PAGE-TABLE.svg``.
+
+It is drawn anew when the curves change, by the digest that it holds: another matplotlib would draw
+it a little differently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import replacing
+from fairseq_casrnn.results.markdown import as_points, row_label
+from fairseq_casrnn.results.page import Page, Table
+from fairseq_casrnn.results.rows import Row
+
+Curves = dict[str, dict[str, float]]
+
+
+def figures(page: Page, rows: Sequence[Row], folder: Path) -> dict[Path, tuple[Table, Curves]]:
+    """The figures of a page by their files."""
+    found = {}
+    for table in page.tables.values():
+        own = [row for row in rows if row["table"] == table.name]
+        curves = {
+            row_label(table, row).replace("`", ""): as_points(row["curves"][table.plot])
+            for row in own
+            if table.plot in row.get("curves", {})
+        }
+        if curves:
+            found[folder / figure_name(page, table)] = table, curves
+    return found
+
+
+def figure_name(page: Page, table: Table) -> str:
+    """The file of a table's figure, beside the page."""
+    return f"{page.path.stem}-{table.name}.svg"
+
+
+def digest(curves: Curves) -> str:
+    """What a figure of these curves holds."""
+    return hashlib.sha256(json.dumps(curves).encode()).hexdigest()
+
+
+def is_drawn(path: Path, curves: Curves) -> bool:
+    """Whether a file is a figure of these curves."""
+    return path.is_file() and digest(curves) in path.read_text("utf-8")
+
+
+def draw(path: Path, table: Table, curves: Curves) -> None:
+    """Draw curves into a file. Raises UserError without matplotlib."""
+    import matplotlib
+
+    from fairseq_casrnn.analysis.plots import figure_grid
+
+    figure, grid = figure_grid(1, 1, 7.0, 4.5)
+    axes = grid[0, 0]
+    for label, points in curves.items():
+        x = sorted(points, key=float)
+        axes.plot(list(map(float, x)), [points[key] for key in x], lw=1.2, label=label)
+    least = min(y for points in curves.values() for y in points.values())
+    axes.set_yscale("log" if least > 0 else "linear")
+    axes.set_xlabel("epoch")
+    axes.set_title(table.curves[table.plot], loc="left", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    metadata = {"Date": None, "Creator": None, "Source": digest(curves)}
+    try:
+        with replacing(path) as draft, matplotlib.rc_context({"svg.fonttype": "none"}):
+            figure.savefig(draft, format="svg", metadata=metadata)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error

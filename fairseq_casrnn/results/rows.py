@@ -1,0 +1,117 @@
+"""The runs behind a page: ``results/PAGE.jsonl``, one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from fairseq_casrnn.data.text import decode_lines, read_bytes
+from fairseq_casrnn.data.values import parse_json
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import whole_file
+
+NUMBER = (int, float)
+#: Keys of a row and their types. What is not known of a run is not there.
+FIELDS: Mapping[str, type | tuple[type, ...]] = {
+    "table": str,  # of the page's YAML file
+    "system": str,
+    "settings": dict,  # what else tells the rows of a table apart: {heading: value}
+    "seed": int,
+    "seeds": int,  # of how many a row is that knows only mean and deviation
+    "metrics": dict,  # {name: number, text or {"mean": …, "deviation": …}}
+    "curves": dict,  # {name: [number after the first epoch, …] or {x: number}}
+    "reduced": str,  # in which way the data is not all of the data set
+    "vectors": str,  # pretrained ones
+    "precision": str,
+    "parameters": int,
+    "minutes": NUMBER,
+    "machine": str,
+    "device": str,
+    "threads": int,
+    "load": (str, *NUMBER),  # other work on the machine: a load average, or words
+    "date": str,
+    "command": str,
+    "evaluation": str,  # the command that measured
+    "commit": str,
+    "versions": dict,
+    "data": dict,  # counts and checksum
+    "note": str,
+}
+
+Row = dict[str, object]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a file.
+
+    Raises:
+        UserError: a line is no row.
+    """
+    if not path.is_file():
+        raise UserError(f"there is no {path}, which holds the page's runs; make it, empty at first")
+    rows = []
+    for number, line in enumerate(decode_lines(read_bytes(path), path), start=1):
+        where = f"{path}, line {number}"
+        try:
+            row = parse_json(line)
+        except ValueError as error:
+            raise UserError(f"{where} is not JSON ({error}); correct it") from None
+        check_row(row, where)
+        rows.append(row)
+    return rows
+
+
+def check_row(row: object, where: str) -> None:
+    """Raise UserError unless ``row`` has the keys and types of :data:`FIELDS`."""
+    if not isinstance(row, dict) or "table" not in row:
+        raise UserError(f"{where} is no JSON object with a 'table'; correct it")
+    for key, value in row.items():
+        if key not in FIELDS:
+            raise UserError(f"{where} has an unknown key '{key}'; use {', '.join(FIELDS)}")
+        if not isinstance(value, FIELDS[key]) or isinstance(value, bool):
+            raise UserError(f"{where} has a '{key}' of the wrong type; correct it")
+    for name in row.get("settings", {}):
+        if name in FIELDS:
+            raise UserError(f"{where}: a setting has the name of the field '{name}'; rename it")
+    for name, value in row.get("metrics", {}).items():
+        values = value.values() if isinstance(value, dict) else [value]
+        if isinstance(value, dict) and not {"mean"} <= set(value) <= {"mean", "deviation"}:
+            raise UserError(f"{where}: '{name}' needs mean and deviation and nothing else")
+        if not all(isinstance(one, str) or _is_finite(one) for one in values):
+            raise UserError(f"{where}: '{name}' is no finite number; correct it")
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, NUMBER) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def identity(row: Row) -> tuple:
+    """What no two rows with a seed of one table may share but the seed: the group of a table."""
+    settings = row.get("settings", {})
+    own = tuple((key, str(value)) for key, value in settings.items())
+    return row["table"], row.get("system", ""), own, row.get("reduced"), row.get("vectors")
+
+
+def check_no_repetition(rows: Iterable[Row], path: Path) -> None:
+    """Raise UserError where two rows are of one run: same system, settings and seed."""
+    seen: dict[tuple, int] = {}
+    for number, row in enumerate(rows, start=1):
+        if "metrics" not in row:
+            continue
+        key = (*identity(row), row.get("seed"))
+        if key in seen:
+            raise UserError(
+                f"{path}: lines {seen[key]} and {number} are both of {row.get('system', '')} with "
+                f"seed {row.get('seed', 'unknown')}; tell them apart with settings, or remove one"
+            )
+        seen[key] = number
+
+
+def append(path: Path, rows: Iterable[Row]) -> None:
+    """Append rows to a file, all or none. Raises UserError where it cannot be written."""
+    before = path.read_text("utf-8") if path.is_file() else ""
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    with whole_file(path) as file:
+        file.write(before + "".join(lines))
