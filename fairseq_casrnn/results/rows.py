@@ -102,9 +102,10 @@ def check_no_repetition(rows: Iterable[Row], path: Path) -> None:
             continue
         key = (*identity(row), row.get("seed"))
         if key in seen:
+            name, seed = row.get("system", "a row"), row.get("seed", "unknown")
             raise UserError(
-                f"{path}: lines {seen[key]} and {number} are both of {row.get('system', '')} with "
-                f"seed {row.get('seed', 'unknown')}; tell them apart with settings, or remove one"
+                f"{path}: lines {seen[key]} and {number} are both of {name} with seed {seed}; tell "
+                "them apart with settings, or remove one"
             )
         seen[key] = number
 

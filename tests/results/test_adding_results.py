@@ -1,0 +1,109 @@
+"""``casrnn results add``: what becomes of a run, and which runs are refused."""
+
+import pytest
+
+from fairseq_casrnn import cli
+
+EVALUATION = {"checkpoint": "best", "subset": "test", "accuracy": 70.0}
+
+
+def add(*arguments):
+    return cli.main(["results", "add", *map(str, arguments)])
+
+
+def test_the_row_of_a_run(project, capsys):
+    assert add(project.run()) == 0
+    (row,) = project.rows()
+    assert row == {
+        "table": "test",
+        "system": "pear",
+        "seed": 1,
+        "metrics": {"valid_accuracy": 72.5, "accuracy": 70.25},
+        "curves": {"valid_accuracy": {"1": 60.0, "2": 72.5}},
+        "precision": "float32",
+        "parameters": 1234567,
+        "minutes": 1.5,
+        "machine": "2 cores, Z80, none",
+        "threads": 1,
+        "load": 0.5,
+        "date": "2026-11-26",
+        "command": "casrnn run train fruit.yaml --arch pear",
+        "evaluation": "evaluate.sh",
+        "commit": "abc123",
+        "versions": {"torch": "2.13.0"},
+        "data": {"checksum": "1 2", "train": 70},
+    }
+    assert capsys.readouterr().out == "results/fruit.jsonl: pear with seed 1\n"
+
+
+def test_options_of_a_row(project):
+    training = "fairseq-train data --encoder-embed-path /data/glove.txt --lr 1"
+    run = project.run(recipe="", command="", system="", training=training, device="H100")
+    options = ["--table", "fruit/other", "--setting", "units=100", "--setting", "λ=.5"]
+    assert add(run, *options, "--reduced", "a tenth", "--note", "Stopped.") == 0
+    (row,) = project.rows()
+    assert (row["table"], row["system"]) == ("other", "cas_lstm_sentence_encoder")
+    assert row["settings"] == {"units": "100", "λ": ".5"}
+    assert (row["reduced"], row["note"], row["vectors"]) == ("a tenth", "Stopped.", "glove.txt")
+    assert (row["device"], row["command"]) == ("H100", training)
+    assert "curves" not in row
+
+
+def test_a_run_is_added_once(project, capsys):
+    run = project.run()
+    assert add(run) == 0
+    assert add(run) == 2
+    assert "lines 1 and 2 are both of pear with seed 1; tell them apart" in capsys.readouterr().err
+    assert add(run, "--setting", "units=100") == 0
+    assert add(project.run(seed=2)) == 0
+    assert len(project.rows()) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({"package": {"version": "1"}}, [], "was not trained in a checkout of this package"),
+        (
+            {"package": {"commit": "abc", "modified": True}},
+            [],
+            "trained with changes that are not in commit abc; commit them and train again",
+        ),
+        ({"finished": False}, [], "was interrupted; train on to its end"),
+        ({"evaluations": []}, [], "has no evaluation on test; evaluate it first"),
+        ({"evaluations": [{**EVALUATION, "subset": "valid"}]}, [], "has no evaluation on test"),
+        ({"evaluations": [{**EVALUATION, "finished": False}]}, [], "has no evaluation on test"),
+        ({"evaluations": [{**EVALUATION, "options": "--lenpen 2"}]}, [], "has no evaluation on t"),
+        ({"evaluations": [{"subset": "test"}]}, [], "the evaluation has no number 'accuracy'"),
+        ({"best": {}}, [], "the evaluation has no number 'valid_accuracy'"),
+        (
+            {"evaluations": [EVALUATION, {**EVALUATION, "checkpoint": "last"}]},
+            [],
+            "has 2 evaluations on test, of checkpoints best, last; choose one with --checkpoint",
+        ),
+        ({"seed": None}, [], "run.json has no seed"),
+        ({"recipe": "x/y"}, [], "is of x/y, for which no page has a table; choose one with --ta"),
+        ({}, ["--table", "fruit/x"], "--table fruit/x is no table; choose from fruit/test, fruit/"),
+        ({}, ["--setting", "units"], "--setting units is no NAME=VALUE"),
+        ({}, ["--setting", "minutes=3"], "a setting has the name of the field 'minutes'"),
+        ({}, ["--checkpoint", "last"], "has no evaluation on test"),
+    ],
+)
+def test_runs_that_are_refused(changes, options, message, project, capsys):
+    """With a good run before, which is not added either."""
+    assert add(project.run(seed=2), project.run(**changes), *options) == 2
+    assert message in capsys.readouterr().err
+    assert project.rows() == []
+
+
+def test_a_folder_without_a_record(project, tmp_path, capsys):
+    assert add(tmp_path) == 2
+    assert "has no run.json; train and evaluate it with this version" in capsys.readouterr().err
+    assert add(project.run(), "--results", tmp_path / "docs") == 2
+    assert "holds no page (NAME.yaml)" in capsys.readouterr().err
+
+
+def test_the_evaluation_that_is_chosen(project):
+    evaluations = [EVALUATION, {**EVALUATION, "checkpoint": "last", "accuracy": 1.0, "seconds": 2}]
+    assert add(project.run(evaluations=evaluations), "--checkpoint", "last") == 0
+    metrics = {"valid_accuracy": 72.5, "accuracy": 1.0, "seconds": 2}
+    assert project.rows()[0]["metrics"] == metrics

@@ -1,0 +1,224 @@
+"""``casrnn results render``: tables from rows, and pages that are up to date."""
+
+import json
+from pathlib import Path
+
+import pytest
+from scipy.stats import ttest_rel
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.results import figure, grouping, markdown
+from fairseq_casrnn.results.page import Page, Table, load_page
+
+PLUM, PEAR = (60.0, 61.0, 59.5), (62.0, 63.5, 61.0)
+
+
+def render(*options):
+    return cli.main(["results", "render", *options])
+
+
+def table(rows, **description):
+    """The lines of a table of a page, and what stands below them."""
+    description.setdefault("metrics", {"a": "A"})
+    rows = [{"table": "t", **row} for row in rows]
+    return "\n\n".join(filter(None, markdown.table_parts(Table("t", **description), rows)))
+
+
+def test_a_page_from_runs(project, capsys):
+    """Means over seeds, the better one in bold, compared; the command below."""
+    runs = [
+        project.run(system, seed, accuracy)
+        for system, values in (("pear", PEAR), ("plum", PLUM))
+        for seed, accuracy in enumerate(values, start=1)
+    ]
+    assert cli.main(["results", "add", *runs]) == 0
+    assert render() == 0
+    text = project.page.read_text()
+    p = ttest_rel(PEAR, PLUM, alternative="greater").pvalue
+    header, _, plum, pear = [line for line in text.splitlines() if line.startswith("| ")][:4]
+    assert header == (
+        "| system | validation accuracy | test accuracy | the paper's | p against plum, after Holm "
+        "| parameters | minutes |"
+    )
+    assert plum.startswith("| plum | 72.5 ± 0.0 (72.5, 72.5, 72.5) | 60.17 ± 0.76 (60.00, 61.00, ")
+    assert "| **62.17 ± 1.26 (62.00, 63.50, 61.00)** | 70.5 |" in pear
+    assert f"| {p:.2g}, {p:.2g} | 1.23 M | 1.5 |" in pear
+    assert "All rows: seeds: 3; arithmetic: float32; other load: 0.5; machine: 2 cores, Z80" in text
+    assert "- Pear: `casrnn run train fruit.yaml --arch pear`\n" in text
+    assert "- `evaluate.sh`" in text
+    assert "| Pear, seed 1 | 60.0 | 72.5 |" in text
+    assert text.startswith("# Fruit\n\n(written by `casrnn results render` from `results/fruit.js")
+
+
+def test_pages_that_are_not_up_to_date(project, capsys):
+    assert render("--check") == 2
+    assert not project.page.exists()
+    assert render() == 0
+    assert render("--check") == 0
+    assert capsys.readouterr().out.endswith("all pages are up to date\n")
+    cli.main(["results", "add", project.run()])
+    before = project.page.read_text()
+    assert render("--check") == 2
+    assert "docs/results/fruit.md: not up to date; call casrnn results" in capsys.readouterr().err
+    assert project.page.read_text() == before
+    assert render() == 0
+    project.page.write_text(project.page.read_text().replace("70.25", "71.25"))
+    assert render("--check") == 2
+    stray = project.page.with_name("vegetables.md")
+    stray.write_text("")
+    assert render() == 2
+    assert "docs/results/vegetables.md is of no page or plot in results" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "fruit.jsonl, line 2 is not JSON"),
+        ("[]", "line 2 is no JSON object with a 'table'"),
+        ('{"system": "a"}', "line 2 is no JSON object with a 'table'"),
+        ('{"table": "x"}', "line 2 is of table x, which fruit.yaml does not have"),
+        ('{"table": "test", "bleu": 1}', "line 2 has an unknown key 'bleu'; use table, system, "),
+        ('{"table": "test", "seed": "1"}', "line 2 has a 'seed' of the wrong type"),
+        ('{"table": "test", "seed": true}', "line 2 has a 'seed' of the wrong type"),
+        ('{"table": "test", "metrics": {"a": NaN}}', "line 2: 'a' is no finite number"),
+        ('{"table": "test", "metrics": {"a": null}}', "line 2: 'a' is no finite number"),
+        ('{"table": "test", "metrics": {"a": {"deviation": 1}}}', "line 2: 'a' needs mean and dev"),
+        (
+            '{"table": "test", "settings": {"seed": 1}}',
+            "a setting has the name of the field 'seed'",
+        ),
+        (
+            '{"table": "test", "metrics": {"accuracy": 1}}',
+            "lines 1 and 2 are both of a row with",
+        ),
+    ],
+)
+def test_damaged_rows(line, message, project, capsys):
+    project.path.write_text('{"table": "test", "metrics": {"accuracy": 1}}\n' + line + "\n")
+    assert render() == 2
+    assert message in capsys.readouterr().err
+    assert not project.page.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a: [", "is no YAML"),
+        ("title: x", "needs a title and tables"),
+        ("tables: {}\nfoot: x", "has an unknown key 'foot'"),
+        ("tables: {a: {metric: {}}}", "table a has an unknown key 'metric'"),
+        ("tables: {a: {metrics: []}}", "metrics of table a must be a dict"),
+        ("tables: {a: 1}", "table a is no mapping"),
+        ("tables: {a: {baseline: x}}", "table a has a baseline; name a metric under compare"),
+        ("tables: {a: {plot: x}}", "table a plots 'x', which is none of its curves"),
+        ("tables: {a: {best: {x: most}}}", "table a has another best than max and min"),
+        ("tables: {}\nabout: |\n" + "  x\n" * 11, "about has more than 10 lines"),
+    ],
+)
+def test_descriptions_that_are_refused(content, message, tmp_path):
+    (tmp_path / "a.yaml").write_text(content)
+    with pytest.raises(UserError, match=message):
+        load_page(tmp_path / "a.yaml")
+
+
+def test_holms_correction():
+    """By hand, of Holm's procedure: 3 · .01, 2 · .02, then the greatest so far."""
+    assert grouping.holm([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
+    assert grouping.holm([0.9, 0.8]) == [1, 1]
+    assert grouping.holm([]) == []
+
+
+def test_of_perplexities_the_lower_is_better():
+    def rows(system, values):
+        return [{"system": system, "seed": n, "metrics": {"a": v}} for n, v in enumerate(values)]
+
+    found = [{"table": "t", **row} for row in (*rows("x", PLUM), *rows("y", PEAR))]
+    groups = grouping.groups_of(found, ["y"])
+    assert [group.system for group in groups] == ["y", "x"]
+    for best, alternative in (("min", "less"), ("max", "greater")):
+        description = Table("t", baseline="y", compare="a", best={"a": best})
+        p = ttest_rel(PLUM, PEAR, alternative=alternative).pvalue
+        assert grouping.compare(groups, description) == {1: pytest.approx((p, p))}
+
+
+def test_seeds_that_are_known_only_in_the_mean():
+    rows = [
+        {"system": "x", "seed": 1, "metrics": {"a": 1.5}},
+        {"system": "x", "seed": 2, "metrics": {"a": 2}},
+        {"system": "x", "seeds": 2, "metrics": {"b": {"mean": 7, "deviation": 0.25}}},
+        {"system": "y", "seeds": 5, "metrics": {"a": {"mean": 3.0}}},
+    ]
+    text = table(rows, metrics={"a": "A", "b": "B"})
+    assert "| x | 1.8 ± 0.4 (1.5, 2.0) | 7 ± 0 | 2 |" in text
+    assert "| y | 3.0 |  | 5 |" in text
+
+
+def test_columns_are_those_in_which_rows_differ():
+    """What is the same stands below; text is no table."""
+    rows = [
+        {"system": "a|b", "seed": 1, "metrics": {"a": 1}, "date": "2026", "machine": "m"},
+        {"system": "x", "seed": 1, "metrics": {"a": "all"}, "date": "2027", "machine": "m"},
+    ]
+    assert table(rows) == (
+        "| system | A | date |\n| --- | --- | --- |\n| a\\|b | 1 | 2026 |\n| x | all | 2027 |\n\n"
+        "All rows: seeds: 1; machine: m."
+    )
+    with pytest.raises(UserError, match="table t has two columns 'date'; rename one"):
+        table(rows, metrics={"a": "date"})
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "expected"),
+    [
+        (39.7, 2, "39.70"),
+        (39.7, None, "39.7"),
+        (17531, 0, "17,531"),
+        (1731, None, "1731"),
+        (3, 2, "3.00"),
+        (0.000025, None, "2.5e-5"),
+        (0.0, 1, "0.0"),
+        ("≈ 3", 2, "≈ 3"),
+        (None, 2, ""),
+    ],
+)
+def test_numbers(value, digits, expected):
+    assert markdown.number(value, digits) == expected
+
+
+def test_what_stands_below_a_table():
+    """Notes and commands once, with the rows that they are of; a paper's number by its row."""
+    rows = [
+        {"system": "x", "settings": {"m": m}, "seed": 1, "metrics": {"a": m}, "command": "train"}
+        for m in (4, 6)
+    ]
+    rows[0] |= {"note": "Odd.", "evaluation": "test"}
+    rows.append({"note": "Of all."})
+    text = table(rows, labels={"x": "X"}, paper={"paper": {"X, m 6": 9.5}})
+    assert "| X | 6 | 6 | 9.5 |" in text
+    assert "- **X, m 4**: Odd.\n- Of all." in text
+    assert "- `train`\n- X, m 4: `test`" in text
+
+
+def test_a_figure_is_drawn_where_its_curves_change(tmp_path):
+    pytest.importorskip("matplotlib")
+    description = Table("t", title="T", curves={"a": "A"}, plot="a")
+    page = Page(tmp_path / "x.yaml", "X", {"t": description})
+    rows = [{"table": "t", "system": "`x`", "curves": {"a": [3.0, 2.0]}}]
+    ((path, (_, curves)),) = figure.figures(page, rows, tmp_path).items()
+    assert path.name in markdown.page_text(page, rows)
+    assert curves == {"x": {"1": 3.0, "2": 2.0}}
+    assert not figure.is_drawn(path, curves)
+    figure.draw(path, description, curves)
+    assert figure.is_drawn(path, curves)
+    assert not figure.is_drawn(path, {"x": {"1": 3.0, "2": 2.5}})
+    assert "<svg" in path.read_text()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_rows_are_json_lines(project):
+    """What ``add`` writes is read back; text stays readable."""
+    cli.main(["results", "add", project.run(), "--note", "für λ"])
+    (line,) = Path(project.path).read_text().splitlines()
+    assert "für λ" in line
+    assert json.loads(line) == project.rows()[0]
