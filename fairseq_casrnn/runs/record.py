@@ -13,7 +13,7 @@ from pathlib import Path
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import whole_file
-from fairseq_casrnn.runs.environment import command_line
+from fairseq_casrnn.runs.environment import command_line, commit
 
 NAME = "run.json"
 #: Evaluations of one run that agree in these replace each other.
@@ -64,5 +64,5 @@ def add_evaluation(folder: Path, result: dict[str, object]) -> None:
         for earlier in read(folder).get("evaluations", [])
         if any(earlier.get(key) != result.get(key) for key in SETTINGS)
     ]
-    made = {"command": command_line(), "date": time.strftime("%Y-%m-%d")}
+    made = {"command": command_line(), "date": time.strftime("%Y-%m-%d"), "package": commit()}
     update(folder, evaluations=[*kept, result | made])

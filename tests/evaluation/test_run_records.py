@@ -16,6 +16,7 @@ def test_an_evaluation_replaces_that_with_the_same_settings(tmp_path, monkeypatc
     found = record.read(tmp_path / "a" / "seed1")["evaluations"]
     assert [(one["beam"], one["bleu"]) for one in found] == [(10, 2.0), (5, 3.0)]
     assert found[0]["command"] == "casrnn evaluate 'a b'"
+    assert found[0]["package"] == environment.commit()
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 3
 
 
