@@ -63,7 +63,9 @@ def _write(folder: Path, trainer, epoch_itr, val_loss) -> None:
         date=time.strftime("%Y-%m-%d"),
         epochs=epoch_itr.epoch,
         updates=updates,
-        seconds=round(trainer.cumulative_training_time(), 1),
+        seconds=round(
+            float(trainer.cumulative_training_time()), 1
+        ),  # of several processes a tensor
         load=environment.load_average(),
         finished=False,
         best=best(history, options.best_checkpoint_metric, options.maximize_best_checkpoint_metric),

@@ -10,6 +10,7 @@ from diagnostics.commands import Commands
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.language_model import CarriedState
 from fairseq_casrnn.models.stream_position import StreamPosition
+from fairseq_casrnn.runs import record
 
 from .conftest import TRAIN, train
 
@@ -129,6 +130,9 @@ def test_two_workers(data, tmp_path, warm_python):
     assert two("parts", "--max-update", 5)["extra_state"]["train_iterator"]["epoch"] == 1
     two("parts")
     assert_same_training(*(tmp_path / name / "checkpoint_last.pt" for name in ("two", "parts")))
+    for name in ("two", "parts"):
+        run = record.read(tmp_path / name)
+        assert (run["processes"], run["epochs"], run["finished"]) == (2, 2, True)
     single = torch.load(tmp_path / "one" / "checkpoint_last.pt")
     for name, tensor in single["model"].items():
         torch.testing.assert_close(whole["model"][name], tensor, rtol=1e-4, atol=1e-5)
