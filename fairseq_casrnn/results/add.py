@@ -213,7 +213,7 @@ def settings_of(words: list[str]) -> dict[str, str]:
     return found
 
 
-def vectors_of(training: str) -> str | None:
-    """The file name of pretrained vectors in a training's command line."""
+def vectors_of(training: str) -> str:
+    """The file name of pretrained vectors in a training's command line, or "none"."""
     found = re.search(r"--(?:en|de)coder-embed-path[ =](\S+)", training)
-    return Path(found[1]).name if found else None
+    return Path(found[1]).name if found else "none"

@@ -42,7 +42,7 @@ def page_text(page: Page, rows: Sequence[Row]) -> str:
 
 def table_parts(table: Table, rows: Sequence[Row]) -> list[str]:
     """A table with what stands below it."""
-    groups = groups_of((row for row in rows if "metrics" in row), table.order)
+    groups = groups_of((row for row in rows if "metrics" in row), table.order or list(table.labels))
     parts = []
     if groups:
         columns = columns_of(table, groups)
@@ -107,7 +107,7 @@ def number(value: object, digits: int | None = None) -> str:
         return ""
     if isinstance(value, int) and not digits:
         return f"{value:,}" if value >= 10_000 else str(value)
-    if isinstance(value, float) and 0 < abs(value) < 1e-3 and digits != 0:
+    if isinstance(value, float) and 0 < abs(value) < 1e-3 and digits is None:
         return f"{value:.2g}".replace("e-0", "e-")
     if isinstance(value, (int, float)):
         return f"{Decimal(repr(value)):f}" if digits is None else f"{value:.{digits}f}"
@@ -182,7 +182,9 @@ def shared_cells(name: str, groups: Sequence[Group]) -> list[str]:
     """The cells of a column of :data:`SHARED`."""
     if name == "seeds":
         return [str(group.seeds) for group in groups]
-    return ["; ".join(group.texts(name)) for group in groups]
+    cells = ["; ".join(group.texts(name)) for group in groups]
+    # Rows of before vectors were noted have none.
+    return [cell or "none" for cell in cells] if name == "vectors" and any(cells) else cells
 
 
 def shared_sentence(groups: Sequence[Group]) -> str:

@@ -24,7 +24,7 @@ class Table:
         recipe: ``FOLDER/NAME`` of the recipe whose runs ``casrnn results add`` puts here.
         subset: split of the evaluations that it takes.
         first: heading of the first column.
-        labels: what to call the systems.
+        labels: what to call the systems, besides the page's labels.
         metrics: headings of the metrics' columns.
         optional: metrics that a run may lack.
         digits: of metrics, after the point; by default as many as the longest number has, with -1
@@ -33,7 +33,8 @@ class Table:
         baseline: system that the others are compared with, by ``compare``.
         compare: a metric.
         paper: columns of numbers from elsewhere: {heading: {system, or its label: number}}.
-        order: systems, the first ones; the others follow as in the file.
+        order: systems, the first ones, by default those of the labels; the others follow as in the
+            file.
         curves: headings of the curves' tables.
         plot: the curve that :mod:`.figure` draws.
     """
@@ -88,19 +89,25 @@ def load_page(path: Path) -> Page:
         raise UserError(f"{path} is no YAML ({error}); correct it") from None
     if not isinstance(content, dict) or not isinstance(content.get("tables"), dict):
         raise UserError(f"{path} needs a title and tables; see docs/results/ for pages that do")
-    unknown = set(content) - {"title", "about", "tables"}
+    unknown = set(content) - {"title", "about", "labels", "tables"}
     if unknown:
-        raise UserError(f"{path} has an unknown key '{min(unknown)}'; use title, about, tables")
+        raise UserError(
+            f"{path} has an unknown key '{min(unknown)}'; use title, about, labels, tables"
+        )
     about = str(content.get("about", "")).strip()
     if len(about.splitlines()) > PROSE_LINES:
         raise UserError(f"{path}: about has more than {PROSE_LINES} lines; shorten it")
+    labels = content.get("labels") or {}
+    if not isinstance(labels, dict):
+        raise UserError(f"{path}: labels must be a dict")
     tables = {
-        str(name): _table(str(name), given, path) for name, given in content["tables"].items()
+        str(name): _table(str(name), given, path, labels)
+        for name, given in content["tables"].items()
     }
     return Page(path, str(content.get("title", path.stem)), tables, about)
 
 
-def _table(name: str, content: object, path: Path) -> Table:
+def _table(name: str, content: object, path: Path, labels: dict) -> Table:
     types = {one.name: one for one in dataclasses.fields(Table) if one.name != "name"}
     if not isinstance(content, dict):
         raise UserError(f"{path}: table {name} is no mapping; give it a title and metrics")
@@ -110,7 +117,7 @@ def _table(name: str, content: object, path: Path) -> Table:
         kind = {"dict": dict, "list": list, "str": str}[types[key].type]
         if not isinstance(value, kind):
             raise UserError(f"{path}: {key} of table {name} must be a {kind.__name__}")
-    table = Table(name, **content)
+    table = Table(name, **{**content, "labels": {**labels, **content.get("labels", {})}})
     if table.baseline and table.compare not in table.metrics:
         raise UserError(f"{path}: table {name} has a baseline; name a metric under compare")
     if not set(table.best.values()) <= {"max", "min"}:

@@ -23,7 +23,7 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "metrics": dict,  # {name: number, text or {"mean": …, "deviation": …}}
     "curves": dict,  # {name: [number after the first epoch, …] or {x: number}}
     "reduced": str,  # in which way the data is not all of the data set
-    "vectors": str,  # pretrained ones
+    "vectors": str,  # pretrained ones; absent is the same as "none"
     "precision": str,
     "parameters": int,
     "minutes": NUMBER,
@@ -91,7 +91,7 @@ def identity(row: Row) -> tuple:
     """What no two rows with a seed of one table may share but the seed: the group of a table."""
     settings = row.get("settings", {})
     own = tuple((key, str(value)) for key, value in settings.items())
-    return row["table"], row.get("system", ""), own, row.get("reduced"), row.get("vectors")
+    return row["table"], row.get("system", ""), own, row.get("reduced"), row.get("vectors", "none")
 
 
 def check_no_repetition(rows: Iterable[Row], path: Path) -> None:

@@ -20,6 +20,7 @@ def test_the_row_of_a_run(project, capsys):
         "seed": 1,
         "metrics": {"valid_accuracy": 72.5, "accuracy": 70.25},
         "curves": {"valid_accuracy": {"1": 60.0, "2": 72.5}},
+        "vectors": "none",
         "precision": "float32",
         "parameters": 1234567,
         "minutes": 1.5,

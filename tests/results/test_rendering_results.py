@@ -44,7 +44,7 @@ def test_a_page_from_runs(project, capsys):
     assert plum.startswith("| plum | 72.5 ± 0.0 (72.5, 72.5, 72.5) | 60.17 ± 0.76 (60.00, 61.00, ")
     assert "| **62.17 ± 1.26 (62.00, 63.50, 61.00)** | 70.5 |" in pear
     assert f"| {p:.2g}, {p:.2g} | 1.23 M | 1.5 |" in pear
-    assert "All rows: seeds: 3; arithmetic: float32; other load: 0.5; machine: 2 cores, Z80" in text
+    assert "All rows: seeds: 3; pretrained vectors: none; arithmetic: float32; other load" in text
     assert "- Pear: `casrnn run train fruit.yaml --arch pear`\n" in text
     assert "- `evaluate.sh`" in text
     assert "| Pear, seed 1 | 60.0 | 72.5 |" in text
@@ -110,6 +110,7 @@ def test_damaged_rows(line, message, project, capsys):
         ("tables: {a: {metric: {}}}", "table a has an unknown key 'metric'"),
         ("tables: {a: {metrics: []}}", "metrics of table a must be a dict"),
         ("tables: {a: 1}", "table a is no mapping"),
+        ("tables: {}\nlabels: [x]", "labels must be a dict"),
         ("tables: {a: {baseline: x}}", "table a has a baseline; name a metric under compare"),
         ("tables: {a: {plot: x}}", "table a plots 'x', which is none of its curves"),
         ("tables: {a: {best: {x: most}}}", "table a has another best than max and min"),
@@ -154,6 +155,18 @@ def test_seeds_that_are_known_only_in_the_mean():
     assert "| y | 3.0 |  | 5 |" in text
 
 
+def test_without_vectors_is_with_none():
+    """Rows of before vectors were noted are of the same line; others are not."""
+    rows = [{"system": "x", "seed": n, "metrics": {"a": n}} for n in (1, 2, 3)]
+    rows[1]["vectors"] = "none"
+    rows[2]["vectors"] = "glove"
+    text = table(rows)
+    assert "| x | 2 ± 1 (1, 2) | 2 | none |" in text
+    assert "| x | 3 | 1 | glove |" in text
+    text = table([{"system": "y", "metrics": {"a": 1}}, rows[2]])
+    assert "| y | 1 | none |" in text
+
+
 def test_columns_are_those_in_which_rows_differ():
     """What is the same stands below; text is no table."""
     rows = [
@@ -177,6 +190,7 @@ def test_columns_are_those_in_which_rows_differ():
         (1731, None, "1731"),
         (3, 2, "3.00"),
         (0.000025, None, "2.5e-5"),
+        (0.00021, 4, "0.0002"),
         (0.0, 1, "0.0"),
         ("≈ 3", 2, "≈ 3"),
         (None, 2, ""),
@@ -184,6 +198,18 @@ def test_columns_are_those_in_which_rows_differ():
 )
 def test_numbers(value, digits, expected):
     assert markdown.number(value, digits) == expected
+
+
+def test_labels_of_a_page_are_those_of_its_tables(tmp_path):
+    """Which come in that order, and may have others."""
+    text = "labels: {y: Y, x: X}\ntables: {a: {labels: {x: Z}}, b: {order: [x]}}"
+    (tmp_path / "a.yaml").write_text(text)
+    tables = load_page(tmp_path / "a.yaml").tables
+    assert [tables["a"].label(name) for name in "xyz"] == ["Z", "Y", "z"]
+    rows = [{"system": name, "metrics": {"a": 1}} for name in "xyz"]
+    for name, expected in (("a", ["Y", "Z", "z"]), ("b", ["X", "Y", "z"])):
+        found = table(rows, labels=tables[name].labels, order=tables[name].order)
+        assert [line.split()[1] for line in found.splitlines()[2:]] == expected
 
 
 def test_what_stands_below_a_table():
