@@ -33,12 +33,17 @@ def contents(paths: Iterable[Path]) -> Iterator[bytes]:
                 yield chunk
 
 
-def checksum_of_training_data(folder: Path) -> str:
-    """The checksum of what training reads in ``folder``: dictionaries, the training set."""
+def training_files(folder: Path) -> list[Path]:
+    """What training reads in ``folder``: dictionaries, the training set."""
     found = [
         Path(inner, name)
         for inner, _, names in os.walk(folder, followlinks=True)
         for name in names
         if any(fnmatchcase(name, pattern) for pattern in READ_BY_TRAINING)
     ]
-    return checksum(contents(sorted(filter(Path.is_file, found), key=os.fsencode)))
+    return sorted(filter(Path.is_file, found), key=os.fsencode)
+
+
+def checksum_of_training_data(folder: Path) -> str:
+    """The checksum of :func:`training_files`."""
+    return checksum(contents(training_files(folder)))

@@ -70,6 +70,34 @@ class _Loader(yaml.BaseLoader):
         return super().construct_mapping(node, deep)
 
 
+def read_yaml(path: Path, wanted: Mapping, name: str) -> dict:
+    """The content of a YAML file, all scalars as text, checked.
+
+    Args:
+        path: the file.
+        wanted: what it may hold, as :data:`RECIPE`.
+        name: what it is, for messages.
+
+    Raises:
+        UserError: no such file, no YAML, an unknown key or a value of the wrong type.
+    """
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        check(content, wanted, path)
+    except OSError as error:
+        raise UserError(f"the {name} cannot be read ({error.strerror}); correct its name") from None
+    except UnicodeDecodeError:
+        raise UserError(f"the {name} is not UTF-8; save it as that") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1
+        raise UserError(f"{path}, line {line} is no YAML: {error.problem}; correct it") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"the {name} is no YAML: {error}; correct it") from None
+    except RecursionError:
+        raise UserError(f"the {name} is nested too deeply; correct it") from None
+    return content
+
+
 def read(path: Path, extending: tuple[Path, ...] = ()) -> dict:
     """The keys of a recipe, and of the files that it extends, checked.
 
@@ -82,23 +110,8 @@ def read(path: Path, extending: tuple[Path, ...] = ()) -> dict:
     Raises:
         UserError: no such file, no YAML, an unknown key or a value of the wrong type.
     """
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-        check(content, RECIPE, path)
-    except OSError as error:
-        by = f", which {extending[-1]} extends," if extending else ""
-        raise UserError(
-            f"the recipe {path}{by} cannot be read ({error.strerror}); correct its name"
-        ) from None
-    except UnicodeDecodeError:
-        raise UserError(f"the recipe {path} is not UTF-8; save it as that") from None
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1
-        raise UserError(f"{path}, line {line} is no YAML: {error.problem}; correct it") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"the recipe {path} is no YAML: {error}; correct it") from None
-    except RecursionError:
-        raise UserError(f"the recipe {path} is nested too deeply; correct it") from None
+    name = f"recipe {path}, which {extending[-1]} extends," if extending else f"recipe {path}"
+    content = read_yaml(path, RECIPE, name)
     if "extends" not in content:
         return content
     name = content.pop("extends")

@@ -95,8 +95,9 @@ def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) 
     """
     check_reproducible(content, folder)
     evaluation = chosen_evaluation(content, table, args.checkpoint, folder)
-    machine, package = content.get("machine", {}), content["package"]
-    parts = (machine.get("cpu"), machine.get("instructions"), content.get("device"))
+    machine, device = content.get("machine", {}), content.get("device")
+    parts = [f"{machine['cores']} cores"] if "cores" in machine else []
+    parts += [str(machine[name]) for name in ("cpu", "instructions") if machine.get(name)]
     row = {
         "table": table.name,
         "system": args.system or content.get("system") or content.get("arch"),
@@ -109,14 +110,14 @@ def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) 
         "precision": PRECISIONS.get(content.get("precision"), content.get("precision")),
         "parameters": content.get("parameters"),
         "minutes": round(content["seconds"] / 60, 1) if "seconds" in content else None,
-        "machine": f"{machine['cores']} cores, {parts[0]}, {parts[1]}" if machine else None,
-        "device": None if parts[2] == "cpu" else parts[2],
+        "machine": ", ".join(parts),
+        "device": None if device == "cpu" else device,
         "threads": machine.get("threads"),
         "load": content.get("load"),
         "date": content.get("date"),
         "command": content.get("command") or content.get("training"),
         "evaluation": evaluation.get("command"),
-        "commit": package["commit"],
+        "commit": content["package"]["commit"],
         "versions": content.get("versions"),
         "data": {k: v for k, v in content.get("data", {}).items() if k != "folder"},
         "note": args.note,
@@ -139,7 +140,7 @@ def check_reproducible(content: dict, folder: Path) -> None:
         )
     if package.get("modified"):
         raise UserError(
-            f"{folder} was trained with changes that are not in commit {package['commit'][:12]}; "
+            f"{folder} was trained with changes that are not in commit {package['commit']}; "
             "commit them and train again"
         )
     if not content.get("finished"):
@@ -190,9 +191,8 @@ def curves_of(content: dict, table: Table) -> dict[str, dict[str, float]]:
     found = {}
     for name in table.curves:
         key = name.removeprefix("valid_")
-        points = {
-            str(one["epoch"]): one[key] for one in content.get("validation", []) if key in one
-        }
+        known = [one for one in content.get("validation", []) if {"epoch", key} <= one.keys()]
+        points = {str(one["epoch"]): one[key] for one in known}
         if key != name and points:
             found[name] = points
     return found

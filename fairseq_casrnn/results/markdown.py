@@ -155,11 +155,11 @@ def label(table: Table, group: Group) -> str:
     return row_label(table, {key: group.rows[0].get(key) for key in ("system", "settings")})
 
 
-def paper_cell(table: Table, numbers: dict, group: Group) -> str:
+def paper_cell(table: Table, numbers: dict[str, str], group: Group) -> str:
     """What a paper has for the group: by the label with its settings, or the system alone."""
     for key in (label(table, group), group.system):
         if key in numbers:
-            return number(numbers[key])
+            return numbers[key]
     return ""
 
 
@@ -212,9 +212,8 @@ def curve_grid(table: Table, name: str, rows: Sequence[Row]) -> str:
 
 def as_points(curve: list | dict) -> dict[str, float]:
     """A curve by its x; a list is that of epochs 1, 2, …"""
-    if isinstance(curve, dict):
-        return curve
-    return {str(x): y for x, y in enumerate(curve, start=1) if y is not None}
+    points = curve if isinstance(curve, dict) else dict(enumerate(curve, start=1))
+    return {str(x): y for x, y in points.items() if y is not None}
 
 
 def row_label(table: Table, row: Row) -> str:

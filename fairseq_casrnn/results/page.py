@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.recipes.reading import read_yaml
 
 PROSE_LINES = 10
 
@@ -32,7 +31,7 @@ class Table:
         best: metrics whose ``max`` or ``min`` is printed in bold.
         baseline: system that the others are compared with, by ``compare``.
         compare: a metric.
-        paper: columns of numbers from elsewhere: {heading: {system, or its label: number}}.
+        paper: columns of texts from elsewhere: {heading: {system, or the row's label: text}}.
         order: systems, the first ones, by default those of the labels; the others follow as in the
             file.
         curves: headings of the curves' tables.
@@ -45,21 +44,21 @@ class Table:
     recipe: str = ""
     subset: str = "test"
     first: str = "system"
-    labels: dict = field(default_factory=dict)
-    metrics: dict = field(default_factory=dict)
-    optional: list = field(default_factory=list)
-    digits: dict = field(default_factory=dict)
-    best: dict = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, str] = field(default_factory=dict)
+    optional: list[str] = field(default_factory=list)
+    digits: dict[str, int] = field(default_factory=dict)
+    best: dict[str, str] = field(default_factory=dict)
     baseline: str = ""
     compare: str = ""
-    paper: dict = field(default_factory=dict)
-    order: list = field(default_factory=list)
-    curves: dict = field(default_factory=dict)
+    paper: dict[str, dict[str, str]] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    curves: dict[str, str] = field(default_factory=dict)
     plot: str = ""
 
     def label(self, system: str) -> str:
         """What a system is called."""
-        return str(self.labels.get(system, system))
+        return self.labels.get(system, system)
 
 
 @dataclass(frozen=True)
@@ -77,53 +76,55 @@ class Page:
         return self.path.with_suffix(".jsonl")
 
 
+TEXTS = {None: str}
+TABLE = {
+    **dict.fromkeys(("title", "caption", "recipe", "subset", "first"), str),
+    **dict.fromkeys(("baseline", "compare", "plot"), str),
+    **dict.fromkeys(("labels", "metrics", "digits", "best", "curves"), TEXTS),
+    "optional": [str],
+    "order": [str],
+    "paper": {None: TEXTS},
+}
+PAGE = {"title": str, "about": str, "labels": TEXTS, "tables": {None: TABLE}}
+
+
 def load_page(path: Path) -> Page:
     """The page that a YAML file describes.
 
     Raises:
         UserError: it is no YAML, or has a key or type that no page has.
     """
-    try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is no YAML ({error}); correct it") from None
-    if not isinstance(content, dict) or not isinstance(content.get("tables"), dict):
-        raise UserError(f"{path} needs a title and tables; see docs/results/ for pages that do")
-    unknown = set(content) - {"title", "about", "labels", "tables"}
-    if unknown:
-        raise UserError(
-            f"{path} has an unknown key '{min(unknown)}'; use title, about, labels, tables"
-        )
-    about = str(content.get("about", "")).strip()
+    content = read_yaml(path, PAGE, f"page {path}")
+    for key in ("title", "tables"):
+        if key not in content:
+            raise UserError(f"{path}: the key {key} is missing; add it")
+    about = content.get("about", "").strip()
     if len(about.splitlines()) > PROSE_LINES:
         raise UserError(f"{path}: about has more than {PROSE_LINES} lines; shorten it")
-    labels = content.get("labels") or {}
-    if not isinstance(labels, dict):
-        raise UserError(f"{path}: labels must be a dict")
     tables = {
-        str(name): _table(str(name), given, path, labels)
+        name: make_table(name, given, path, content.get("labels", {}))
         for name, given in content["tables"].items()
     }
-    return Page(path, str(content.get("title", path.stem)), tables, about)
+    return Page(path, content["title"], tables, about)
 
 
-def _table(name: str, content: object, path: Path, labels: dict) -> Table:
-    types = {one.name: one for one in dataclasses.fields(Table) if one.name != "name"}
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: table {name} is no mapping; give it a title and metrics")
-    for key, value in content.items():
-        if key not in types:
-            raise UserError(f"{path}: table {name} has an unknown key '{key}'")
-        kind = {"dict": dict, "list": list, "str": str}[types[key].type]
-        if not isinstance(value, kind):
-            raise UserError(f"{path}: {key} of table {name} must be a {kind.__name__}")
-    table = Table(name, **{**content, "labels": {**labels, **content.get("labels", {})}})
+def make_table(name: str, given: dict, path: Path, labels: dict[str, str]) -> Table:
+    """A table of a page with these ``labels``. Raises UserError where its keys do not fit."""
+    where = f"{path}: tables.{name}"
+    digits = given.get("digits", {})
+    if not all(re.fullmatch("-1|[0-9]", value) for value in digits.values()):
+        raise UserError(f"{where}.digits must be numbers from 0 to 9, or -1; correct them")
+    if not set(given.get("best", {}).values()) <= {"max", "min"}:
+        raise UserError(f"{where}.best must be max or min; correct it")
+    changed = {
+        "labels": {**labels, **given.get("labels", {})},
+        "digits": {metric: int(value) for metric, value in digits.items()},
+    }
+    table = Table(name, **(given | changed))
     if table.baseline and table.compare not in table.metrics:
-        raise UserError(f"{path}: table {name} has a baseline; name a metric under compare")
-    if not set(table.best.values()) <= {"max", "min"}:
-        raise UserError(f"{path}: table {name} has another best than max and min")
+        raise UserError(f"{where} has a baseline; name one of its metrics under compare")
     if table.plot and table.plot not in table.curves:
-        raise UserError(f"{path}: table {name} plots '{table.plot}', which is none of its curves")
+        raise UserError(f"{where} plots '{table.plot}', which is none of its curves")
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -21,7 +22,7 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "seed": int,
     "seeds": int,  # of how many a row is that knows only mean and deviation
     "metrics": dict,  # {name: number, text or {"mean": …, "deviation": …}}
-    "curves": dict,  # {name: [number after the first epoch, …] or {x: number}}
+    "curves": dict,  # {name: [number after the first epoch, …] or {x: number}}; null is unknown
     "reduced": str,  # in which way the data is not all of the data set
     "vectors": str,  # pretrained ones; absent is the same as "none"
     "precision": str,
@@ -72,15 +73,29 @@ def check_row(row: object, where: str) -> None:
             raise UserError(f"{where} has an unknown key '{key}'; use {', '.join(FIELDS)}")
         if not isinstance(value, FIELDS[key]) or isinstance(value, bool):
             raise UserError(f"{where} has a '{key}' of the wrong type; correct it")
-    for name in row.get("settings", {}):
+    for name, value in row.get("settings", {}).items():
         if name in FIELDS:
             raise UserError(f"{where}: a setting has the name of the field '{name}'; rename it")
+        if not isinstance(value, str) and not _is_finite(value):
+            raise UserError(f"{where}: the setting '{name}' is neither text nor number; correct it")
+    for name, curve in row.get("curves", {}).items():
+        if not _is_curve(curve):
+            raise UserError(f"{where}: the curve '{name}' is no list of numbers, or numbers by x")
     for name, value in row.get("metrics", {}).items():
         values = value.values() if isinstance(value, dict) else [value]
         if isinstance(value, dict) and not {"mean"} <= set(value) <= {"mean", "deviation"}:
             raise UserError(f"{where}: '{name}' needs mean and deviation and nothing else")
         if not all(isinstance(one, str) or _is_finite(one) for one in values):
             raise UserError(f"{where}: '{name}' is no finite number; correct it")
+
+
+def _is_curve(curve: object) -> bool:
+    """Whether it is a list of numbers, or of numbers by x; null is where there is none."""
+    if isinstance(curve, dict):
+        x_axis, curve = curve, list(curve.values())
+        if not all(re.fullmatch(r"[0-9]+(\.[0-9]+)?", x) for x in x_axis):
+            return False
+    return isinstance(curve, list) and all(y is None or _is_finite(y) for y in curve)
 
 
 def _is_finite(value: object) -> bool:

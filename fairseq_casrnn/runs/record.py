@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from fairseq_casrnn.data.values import parse_json
@@ -16,6 +17,33 @@ from fairseq_casrnn.files import whole_file
 from fairseq_casrnn.runs.environment import command_line, commit
 
 NAME = "run.json"
+NUMBER = (int, float)
+#: Keys of a record and their types; what is not known is not there, or null.
+FIELDS: Mapping[str, type | tuple[type, ...]] = {
+    "system": str,  # as the recipe calls it
+    "recipe": str,  # FOLDER/NAME of its file
+    "command": str,  # as it was typed
+    "training": str,  # that of fairseq-train
+    "arch": str,
+    "seed": int,
+    "parameters": int,
+    "precision": str,  # of products (highest, high, medium), or fp16, bf16
+    "device": str,
+    "processes": int,
+    "machine": dict,  # cpu, instructions, cores, threads
+    "package": dict,  # version, commit, modified
+    "versions": dict,  # of Python, torch, fairseq
+    "data": dict,  # folder, checksum, examples by split
+    "date": str,
+    "epochs": int,
+    "updates": int,
+    "seconds": NUMBER,  # of training, with the sessions that were interrupted
+    "load": NUMBER,  # of the machine in the last 15 minutes
+    "finished": bool,
+    "best": dict,  # the validation by which the best checkpoint was chosen
+    "validation": list,  # scores after each, with epoch and updates
+    "evaluations": list,  # settings and scores, with command, date and package
+}
 #: Evaluations of one run that agree in these replace each other.
 SETTINGS = ("subset", "checkpoint", "beam", "mode", "cache", "options")
 
@@ -35,7 +63,12 @@ def read(folder: Path) -> dict:
         raise UserError(f"{path} is damaged ({error}); remove it, and evaluate again") from None
     if not isinstance(content, dict):
         raise UserError(f"{path} is no record of a run; remove it, and evaluate again")
-    return content
+    for key, value in content.items():
+        items = value if isinstance(value, list) else []
+        wrong = value is not None and not isinstance(value, FIELDS.get(key, object))
+        if wrong or not all(isinstance(item, dict) for item in items):
+            raise UserError(f"{path} is damaged ('{key}'); remove it, and evaluate again")
+    return {key: value for key, value in content.items() if value is not None}
 
 
 def update(folder: Path, **fields: object) -> None:

@@ -54,6 +54,13 @@ def test_a_record_that_cannot_be_written_is_a_warning(data, tmp_path):
     assert (tmp_path / "checkpoint_last.pt").is_file()
 
 
+def test_large_data_has_no_checksum(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("fairseq_casrnn.runs.training.LARGEST", 1000)
+    train(data, tmp_path, ARCH, epochs=1)
+    found = record.read(tmp_path)["data"]
+    assert found == {"folder": str(data), "train": 60, "valid": 8}
+
+
 def test_nothing_is_written_where_nothing_is_saved(data, tmp_path):
     options = ("--no-save", "--save-dir", tmp_path, "--arch", ARCH, "--max-epoch", 1)
     fairseq("train", data, *TRAIN, *options)

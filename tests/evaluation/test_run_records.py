@@ -20,7 +20,15 @@ def test_an_evaluation_replaces_that_with_the_same_settings(tmp_path, monkeypatc
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 3
 
 
-@pytest.mark.parametrize(("content", "message"), [("{", "damaged"), ("[]", "no record of a run")])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "damaged"),
+        ("[]", "no record of a run"),
+        ('{"seed": "1"}', r"damaged \('seed'\)"),
+        ('{"evaluations": [1]}', r"damaged \('evaluations'\)"),
+    ],
+)
 def test_a_damaged_record(content, message, tmp_path):
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(UserError, match=message):

@@ -48,6 +48,9 @@ from fairseq_casrnn.prepare import classification as own_classification
 from fairseq_casrnn.prepare import tagging as own_tagging
 from fairseq_casrnn.reranking import apply
 from fairseq_casrnn.reranking.nbest import header_line, read_nbest, read_scores
+from fairseq_casrnn.results import add, markdown, rows
+from fairseq_casrnn.results.page import Table, load_page
+from fairseq_casrnn.runs import record
 from fairseq_casrnn.tasks.labelled import read_text_note
 from hydra_plugins import casrnn_yaml
 
@@ -94,9 +97,24 @@ LIST = "".join(f"S-{n}\ta b\nT-{n}\tb a\nH-{n}\t-0.5\ta\nH-{n}\t-0.75\tb\n" for 
 RUNS = [{"seed": 1, "bleu": 9.5, "weights": [0.5, -0.25, 0.25]}]
 WEIGHTS = {"runs": RUNS, "models": ["m"], "join_subwords": False, "sums": True}
 RESULTS = [{"arch": "a", "seed": n, "bleu": 9.5, "beam": 5} for n in range(3)]
+RECORD = {"system": "a", "seed": 1, "seconds": 3.5, "finished": True, "package": {"commit": "c"},
+          "machine": {"cpu": "x", "cores": 2}, "best": {"a": 1}, "data": {"train": 3},
+          "validation": [{"epoch": 1, "a": 2.5}], "evaluations": [{"a": 1.5}]}  # fmt: skip
+ROW = {"table": "short", "system": "a", "settings": {"m": 3}, "metrics": {"test": 2.5}}
+ROW |= {"curves": {"valid": [1.5, None]}, "minutes": 3, "date": "2026"}
+ROWS = [{**ROW, "seed": n} for n in range(3)]
+PAGE = load_page(Path(__file__).parents[2] / "results" / "ptb.yaml")
 FLOORS = {"splits": {"test": {"floor": 2.5, "floor_of_samples": 2.4}}}
 LOG = 'epoch 001 | loss 1.5 | num_updates 3\n{"epoch": 1, "train_loss": "2.5", '
 LOG += '"train_num_updates": "4"}\nepoch 001 | valid on \'valid\' subset | loss 1 | num_updates 3\n'
+
+
+def row_of_record(path: Path):
+    """As ``casrnn results add`` reads it."""
+    parser = argparse.ArgumentParser()
+    add.add_arguments(parser)
+    table = Table("t", metrics={"a": "A", "valid_a": "A"}, curves={"valid_a": "A"})
+    return add.row_of(record.read(path.parent), table, parser.parse_args(["x"]), path.parent)
 
 
 def scores(folder: Path):
@@ -235,6 +253,15 @@ CASES: dict[str, Case] = {
     "results": of_text(
         "".join(json.dumps(line) + "\n" for line in RESULTS), "results.jsonl",
         lambda path: significance.table(significance.read_results([path], "bleu")),
+    ),
+    "run.json": of_text(json.dumps(RECORD), "run.json", row_of_record),
+    "rows of results": of_text(
+        "".join(json.dumps(line) + "\n" for line in ROWS), "page.jsonl",
+        lambda path: markdown.page_text(PAGE, rows.read_rows(path)),
+    ),
+    "page of results": of_text(
+        (Path(__file__).parents[2] / "results/ptb.yaml").read_text(), "page.yaml",
+        lambda path: markdown.page_text(load_page(path), ROWS),
     ),
     "minimal pairs": of_text(
         "prep\tx\ta b\tb a\nsimple_npi\tx\ta\tb\tc\n", "pairs.tsv", syneval.read_pairs

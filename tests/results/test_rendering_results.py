@@ -104,17 +104,17 @@ def test_damaged_rows(line, message, project, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a: [", "is no YAML"),
-        ("title: x", "needs a title and tables"),
-        ("tables: {}\nfoot: x", "has an unknown key 'foot'"),
-        ("tables: {a: {metric: {}}}", "table a has an unknown key 'metric'"),
-        ("tables: {a: {metrics: []}}", "metrics of table a must be a dict"),
-        ("tables: {a: 1}", "table a is no mapping"),
-        ("tables: {}\nlabels: [x]", "labels must be a dict"),
-        ("tables: {a: {baseline: x}}", "table a has a baseline; name a metric under compare"),
-        ("tables: {a: {plot: x}}", "table a plots 'x', which is none of its curves"),
-        ("tables: {a: {best: {x: most}}}", "table a has another best than max and min"),
-        ("tables: {}\nabout: |\n" + "  x\n" * 11, "about has more than 10 lines"),
+        ("a: [", "line 1 is no YAML"),
+        ("title: x", "the key tables is missing; add it"),
+        ("tables: {}", "the key title is missing; add it"),
+        ("title: x\nfoot: x", "there is no key foot; use title, about"),
+        ("tables: {a: {metric: {}}}", "there is no key tables.a.metric; did you mean metrics?"),
+        ("tables: {a: {metrics: [x]}}", "tables.a.metrics is a list; it must be a mapping"),
+        ("title: x\ntables: {a: {digits: {x: two}}}", "tables.a.digits must be numbers from 0"),
+        ("title: x\ntables: {a: {best: {x: most}}}", "tables.a.best must be max or min"),
+        ("title: x\ntables: {a: {baseline: x}}", "name one of its metrics under compare"),
+        ("title: x\ntables: {a: {plot: x}}", "plots 'x', which is none of its curves"),
+        ("title: x\ntables: {}\nabout: |\n" + "  x\n" * 11, "about has more than 10 lines"),
     ],
 )
 def test_descriptions_that_are_refused(content, message, tmp_path):
@@ -202,7 +202,7 @@ def test_numbers(value, digits, expected):
 
 def test_labels_of_a_page_are_those_of_its_tables(tmp_path):
     """Which come in that order, and may have others."""
-    text = "labels: {y: Y, x: X}\ntables: {a: {labels: {x: Z}}, b: {order: [x]}}"
+    text = "title: T\nlabels: {y: Y, x: X}\ntables: {a: {labels: {x: Z}}, b: {order: [x]}}"
     (tmp_path / "a.yaml").write_text(text)
     tables = load_page(tmp_path / "a.yaml").tables
     assert [tables["a"].label(name) for name in "xyz"] == ["Z", "Y", "z"]
@@ -220,7 +220,7 @@ def test_what_stands_below_a_table():
     ]
     rows[0] |= {"note": "Odd.", "evaluation": "test"}
     rows.append({"note": "Of all."})
-    text = table(rows, labels={"x": "X"}, paper={"paper": {"X, m 6": 9.5}})
+    text = table(rows, labels={"x": "X"}, paper={"paper": {"X, m 6": "9.5"}})
     assert "| X | 6 | 6 | 9.5 |" in text
     assert "- **X, m 4**: Odd.\n- Of all." in text
     assert "- `train`\n- X, m 4: `test`" in text
