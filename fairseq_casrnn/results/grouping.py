@@ -29,8 +29,12 @@ class Group:
     @property
     def seeds(self) -> int:
         """How many runs it stands for; a row of means beside those of single seeds adds none."""
-        known = [row for row in self.rows if "seed" in row]
-        return len(known) or sum(int(row.get("seeds", 1)) for row in self.rows)
+        return len(self.single_seeds) or sum(int(row.get("seeds", 1)) for row in self.rows)
+
+    @property
+    def single_seeds(self) -> list[Row]:
+        """The rows of single seeds."""
+        return [row for row in self.rows if "seed" in row]
 
     def values(self, name: str) -> list[str | float | dict]:
         """The values of a metric, by row."""
@@ -53,9 +57,12 @@ class Group:
         numbers = [value for value in values if isinstance(value, (int, float))]
         return mean_deviation(numbers)[0] if numbers else None
 
-    def texts(self, name: str) -> list[str]:
-        """The different values of a field."""
-        return list(dict.fromkeys(str(row[name]) for row in self.rows if row.get(name) is not None))
+    def texts(self, name: str, missing: str = "unknown") -> list[str]:
+        """The different values of a field; ``missing`` is that of seeds which lack it."""
+        found = [row.get(name) for row in self.single_seeds or self.rows]
+        if all(value is None for value in found):
+            return []
+        return list(dict.fromkeys(missing if value is None else str(value) for value in found))
 
 
 def groups_of(rows: Iterable[Row], order: Sequence[str]) -> list[Group]:

@@ -126,7 +126,7 @@ def metric_cells(table: Table, name: str, groups: Sequence[Group]) -> list[str]:
     known = [value for value in numbers if not isinstance(value, str)]
     digits = table.digits.get(name, decimals(known))
     digits = None if digits == AS_IS else digits
-    cells = [metric_cell(group.values(name), digits) for group in groups]
+    cells = [metric_cell(group.values(name), digits, len(group.single_seeds)) for group in groups]
     if name not in table.best:
         return cells
     means = [group.mean(name) for group in groups]
@@ -138,14 +138,15 @@ def metric_cells(table: Table, name: str, groups: Sequence[Group]) -> list[str]:
     return [f"**{text}**" if one is not None and one == best else text for text, one in pairs]
 
 
-def metric_cell(values: Sequence[object], digits: int | None) -> str:
-    """Mean ± deviation and, in brackets, the numbers by seed; a single number alone."""
+def metric_cell(values: Sequence[object], digits: int | None, seeds: int = 1) -> str:
+    """Mean ± deviation and, in brackets, the numbers by seed; of a single number, of how many."""
     fixed = functools.partial(number, digits=digits)
     if len(values) == 1 and isinstance(values[0], dict):
         spread = values[0].get("deviation")
         return fixed(values[0]["mean"]) + ("" if spread is None else f" ± {fixed(spread)}")
     if len(values) < 2 or any(isinstance(value, (str, dict)) for value in values):
-        return ", ".join(map(fixed, values))
+        text = ", ".join(map(fixed, values))
+        return f"{text} (1 of {seeds})" if len(values) == 1 < seeds else text
     mean, deviation = mean_deviation(values)
     return f"{fixed(mean)} ± {fixed(deviation)} ({', '.join(map(fixed, values))})"
 
@@ -182,9 +183,11 @@ def shared_cells(name: str, groups: Sequence[Group]) -> list[str]:
     """The cells of a column of :data:`SHARED`."""
     if name == "seeds":
         return [str(group.seeds) for group in groups]
-    cells = ["; ".join(group.texts(name)) for group in groups]
+    if name != "vectors":
+        return ["; ".join(group.texts(name)) for group in groups]
+    cells = ["; ".join(group.texts(name, "none")) for group in groups]
     # Rows of before vectors were noted have none.
-    return [cell or "none" for cell in cells] if name == "vectors" and any(cells) else cells
+    return [text or "none" for text in cells] if any(cells) else cells
 
 
 def shared_sentence(groups: Sequence[Group]) -> str:

@@ -148,11 +148,11 @@ def test_seeds_that_are_known_only_in_the_mean():
         {"system": "x", "seed": 1, "metrics": {"a": 1.5}},
         {"system": "x", "seed": 2, "metrics": {"a": 2}},
         {"system": "x", "seeds": 2, "metrics": {"b": {"mean": 7, "deviation": 0.25}}},
-        {"system": "y", "seeds": 5, "metrics": {"a": {"mean": 3.0}}},
+        {"system": "y", "seeds": 5, "metrics": {"a": {"mean": 3.0}, "b": "1 to 2"}},
     ]
     text = table(rows, metrics={"a": "A", "b": "B"})
     assert "| x | 1.8 ± 0.4 (1.5, 2.0) | 7 ± 0 | 2 |" in text
-    assert "| y | 3.0 |  | 5 |" in text
+    assert "| y | 3.0 | 1 to 2 | 5 |" in text
 
 
 def test_without_vectors_is_with_none():
@@ -165,6 +165,18 @@ def test_without_vectors_is_with_none():
     assert "| x | 3 | 1 | glove |" in text
     text = table([{"system": "y", "metrics": {"a": 1}}, rows[2]])
     assert "| y | 1 | none |" in text
+
+
+def test_what_is_known_of_some_seeds_only():
+    """A row of means says nothing of machines."""
+    rows = [{"system": "x", "seed": n, "metrics": {"a": n}} for n in (1, 2)]
+    rows[0]["metrics"]["c"] = 7
+    rows[1]["machine"] = "m"
+    rows += [{"system": "x", "seeds": 2, "metrics": {"b": {"mean": 1}}}]
+    rows += [{"system": "y", "seed": 1, "metrics": {"a": 1}, "machine": "m"}]
+    text = table(rows, metrics={"a": "A", "b": "B", "c": "C"})
+    assert "| x | 2 ± 1 (1, 2) | 1 | 7 (1 of 2) | 2 | unknown; m |" in text
+    assert "| y | 1 |  |  | 1 | m |" in text
 
 
 def test_columns_are_those_in_which_rows_differ():
