@@ -45,7 +45,8 @@ class SequenceTaggingCriterion(FairseqCriterion):
         }
         if not model.training:
             lengths, names = sample["lengths"], self.task.classes
-            best = [[names[tag] for tag in row] for row in model.best(emissions, lengths)]
+            rows = model.best(emissions, lengths, self.task.constraints)
+            best = [[names[tag] for tag in row] for row in rows]
             rows = zip(target.tolist(), lengths.tolist(), strict=True)
             gold = [[names[tag] for tag in row[:length]] for row, length in rows]
             found = counts(gold, best, self.task.are_spans)

@@ -26,20 +26,34 @@ from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores, witho
 
 
 def tag(
-    data: Path, checkpoint: Path, subset: str, batch_size: int = 64, confidence: bool = False
+    data: Path,
+    checkpoint: Path,
+    subset: str,
+    batch_size: int = 64,
+    confidence: bool = False,
+    **options,
 ) -> dict:
     """Tag ``subset`` of a prepared folder.
+
+    Args:
+        data: the folder.
+        checkpoint: of a tagger.
+        subset: the split.
+        batch_size: sentences to compute at once.
+        confidence: whether to return it.
+        options: those of the task to be replaced.
 
     Returns:
         ``sentences``, ``words``, the scores (:func:`.tags.scores`), ``seconds``, ``rows`` (word,
         true tag, predicted tag) of each sentence, words as the model knows them and spans in IOB2,
         as accuracy counts them, and ``report``, seqeval's table by type, or None where tags mark no
-        spans. With ``confidence`` also that, the probability of each sentence's tags.
+        spans; of spans also ``constrained_tags``, whether only tags that their scheme allows were
+        looked for. With ``confidence`` also that, the probability of each sentence's tags.
 
     Raises:
         UserError: a checkpoint or data that cannot be used.
     """
-    hub = load("tagger", checkpoint, str(data / "data-bin"))
+    hub = load("tagger", checkpoint, str(data / "data-bin"), **options)
     task = hub.task
     with captured_log():
         dataset = task.read(subset)
@@ -62,6 +76,7 @@ def tag(
         "sentences": len(truth),
         "words": total["words"],
         **{name: round(value, 2) for name, value in scores(total).items()},
+        **({"constrained_tags": hub.is_constrained} if task.are_spans else {}),
         "seconds": round(seconds, 2),
         "rows": [list(zip(*columns, strict=True)) for columns in zip(words, *shown, strict=True)],
         "report": report(truth, found) if task.are_spans else None,
@@ -69,13 +84,15 @@ def tag(
     }
 
 
-def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 64) -> dict:
+def evaluate(
+    data: Path, run: Path, which: str, subset: str, batch_size: int = 64, **options
+) -> dict:
     """Tag with a run's checkpoint, keep the result in the run's folder, return its numbers.
 
     ``SUBSET.json`` gets the scores, ``SUBSET.predictions.txt`` a line "word true predicted" for
     each word, spans in IOB2, which conlleval reads, and an empty line after each sentence.
     """
-    result = tag(data, choose_checkpoint(run, which), subset, batch_size)
+    result = tag(data, choose_checkpoint(run, which), subset, batch_size, **options)
     rows, by_type = result.pop("rows"), result.pop("report")
     lines = ("".join(" ".join(row) + "\n" for row in sentence) + "\n" for sentence in rows)
     keep(run, subset, "predictions.txt", "".join(lines), result)
@@ -94,6 +111,11 @@ def main(argv: list[str] | None = None) -> int:
         description="Tag the test set with trained runs, print and record accuracy or F1.",
     )
     add_subset_arguments(parser)
+    parser.add_argument(
+        "--unconstrained-tags",
+        action="store_true",
+        help="also look for tags that the scheme of spans forbids (default: as in training)",
+    )
     args = parser.parse_args(argv)
     return run_main(lambda: evaluate_all(args))
 
@@ -102,8 +124,10 @@ def evaluate_all(args: argparse.Namespace) -> None:
     """Evaluate the runs and print mean ± deviation of F1, or of accuracy, over the seeds."""
     titles = {"f1": "F1", "accuracy": "accuracy"}
     scores: dict[str, dict[int, float]] = {}
+    options = {"unconstrained_tags": True} if args.unconstrained_tags else {}
+    which = (args.checkpoint, args.subset, args.batch_size)
     for arch, seed, result in evaluate_each(
-        args, lambda run: evaluate(args.data, run, args.checkpoint, args.subset, args.batch_size)
+        args, lambda run: evaluate(args.data, run, *which, **options)
     ):
         if "f1" in result:
             titles["accuracy"] = "accuracy of tags in IOB2"

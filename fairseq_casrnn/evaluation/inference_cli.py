@@ -32,8 +32,8 @@ def add_asking_arguments(parser: argparse.ArgumentParser, answers: str) -> None:
     )
 
 
-def asked(kind: str, args: argparse.Namespace):
-    """The model of a command line.
+def asked(kind: str, args: argparse.Namespace, **options):
+    """The model of a command line, with ``options`` of its task.
 
     Raises:
         UserError: a batch without lines, nothing to read, or a bad checkpoint.
@@ -42,7 +42,8 @@ def asked(kind: str, args: argparse.Namespace):
         raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
     if args.input == "-" and sys.stdin is None:
         raise UserError("standard input is closed; name a file with --input")
-    options = {} if args.tokenizer is None else {"raw_tokenizer": args.tokenizer}
+    if args.tokenizer is not None:
+        options["raw_tokenizer"] = args.tokenizer
     return load(kind, args.path, args.data, **options)
 
 

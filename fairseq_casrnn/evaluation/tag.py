@@ -18,13 +18,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sentence; white space inside a word, such as a no-break space, becomes _.",
     )
     parser.add_argument(
+        "--unconstrained-tags",
+        action="store_true",
+        help="also tags that the scheme of spans forbids, such as I-PER after O",
+    )
+    parser.add_argument(
         "--inline", action="store_true", help="a line WORD/TAG WORD/TAG … for each line instead"
     )
 
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
-    hub = asked("tagger", args)
+    hub = asked("tagger", args, unconstrained_tags=args.unconstrained_tags)
     for chunk in chunks(args.input):
         with captured_log():
             sentences = hub.tag([line for _, line in chunk], args.batch_size)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..cells import FAMILIES
+from ..data.tag_constraints import Constraints
 from ..errors import UserError
 from .build_bodies import (
     dropout,
@@ -111,10 +112,15 @@ class Tagger(SentenceModel):
         flat = emissions.flatten(0, 1)
         return emissions, F.cross_entropy(flat, target.flatten(), ignore_index=-1, reduction="sum")
 
-    def best(self, emissions: Tensor, lengths: Tensor) -> list[list[int]]:
-        """The best tags (by Viterbi with a CRF) of sentences with ``lengths`` (B,) words."""
+    def best(
+        self, emissions: Tensor, lengths: Tensor, constraints: Constraints | None = None
+    ) -> list[list[int]]:
+        """The best tags (by Viterbi with a CRF) of sentences with ``lengths`` (B,) words.
+
+        ``constraints`` keep a CRF's tags to their scheme; softmax takes each word's on its own.
+        """
         if self.crf is not None:
-            return self.crf.best(emissions, lengths)
+            return self.crf.best(emissions, lengths, constraints)
         rows = emissions.argmax(-1).tolist()
         return [row[:length] for row, length in zip(rows, lengths.tolist(), strict=True)]
 

@@ -35,6 +35,11 @@ class TaggerHub(Hub):
         """Also that of the characters, if it reads them."""
         return ("input0", "label", "spelling") if model_cfg.char_filters else ("input0", "label")
 
+    @property
+    def is_constrained(self) -> bool:
+        """Whether a CRF's tags are kept to the scheme of spans."""
+        return self.model.crf is not None and self.task.constraints is not None
+
     def tag(self, sentences: Sequence, batch_size: int = 32) -> list[list[Word]]:
         """The words of each sentence with their tags.
 
@@ -90,5 +95,6 @@ class TaggerHub(Hub):
         for indices, batch in self.batches(dataset, batch_size):
             emissions, _ = self.model(**batch["net_input"])
             check_finite(emissions)
-            best = self.model.best(emissions, batch["lengths"].to(emissions.device))
+            lengths = batch["lengths"].to(emissions.device)
+            best = self.model.best(emissions, lengths, self.task.constraints)
             yield indices, best, emissions

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torchcrf import CRF
 
+from ..data.tag_constraints import Constraints
 from .dropout import Dropout
 from .embedding import embedding
 
@@ -133,12 +134,32 @@ class TagCRF(CRF):
         losses = (total + end).logsumexp(-1) - chosen
         return losses.masked_fill(~real[0], 0.0)  # a sentence without words has none
 
-    def best(self, emissions: Tensor, lengths: Tensor) -> list[list[int]]:
-        """The most probable tags of each sentence, as many as it has words."""
+    def best(
+        self, emissions: Tensor, lengths: Tensor, constraints: Constraints | None = None
+    ) -> list[list[int]]:
+        """The most probable tags of each sentence, as many as it has words (Viterbi).
+
+        Args:
+            emissions: (B, T, K).
+            lengths: (B,) words.
+            constraints: what keeps transitions out that the tags' scheme forbids.
+        """
         emissions, lengths = emissions.cpu(), lengths.cpu()  # pytorch-crf looks at every tag
         kept = lengths.gt(0)
         if not kept.any():
             return [[] for _ in lengths]
         mask = torch.arange(emissions.size(1)) < lengths[kept].unsqueeze(1)
-        found = iter(copy.deepcopy(self).cpu().decode(emissions[kept], mask))
+        found = iter(self.constrained(constraints).decode(emissions[kept], mask))
         return [next(found) if has_words else [] for has_words in kept.tolist()]
+
+    def constrained(self, constraints: Constraints | None) -> TagCRF:
+        """A copy on the CPU with the penalties of ``constraints`` in its transitions."""
+        crf = copy.deepcopy(self).cpu()
+        if constraints is not None:
+            if crf.transitions.dtype.itemsize < 4:
+                crf.float()  # the penalty would swallow the scores of half precision
+            with torch.no_grad():
+                crf.start_transitions += constraints.start
+                crf.end_transitions += constraints.end
+                crf.transitions += constraints.steps
+        return crf

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fairseq_casrnn.data.checksum import checksum, checksum_of_training_data, contents
 
-# Options that may change while a training goes on, and whether they have a value.
+# Options that may change while a training goes on, and whether they have a value. Of tags that are
+# decoded without constraints, trainings are that began before there were any.
 LENGTH = {
     "--max-epoch": True,
     "--max-update": True,
@@ -16,6 +17,7 @@ LENGTH = {
     "--log-interval": True,
     "--tensorboard-logdir": True,
     "--cpu": False,
+    "--unconstrained-tags": False,
 }
 
 

@@ -16,12 +16,15 @@ from fairseq.tasks import register_task
 from ..data.dictionaries import digest
 from ..data.spans import are_spans
 from ..data.symbols import escape
+from ..data.tag_constraints import Constraints, constraints, has_closing, violations
 from ..data.tagging import TaggingDataset
 from ..data.words import QUOTE, TYPOGRAPHIC, as_written, normalised, words
 from ..errors import UserError
 from .labelled import LabelledConfig, LabelledTask, load_dictionary, load_part
 
 logger = logging.getLogger(__name__)
+
+IRREGULAR = 0.01  # more broken rules than this part of the spans' tags are no slips
 
 
 @dataclass
@@ -39,6 +42,13 @@ class SequenceTaggingConfig(LabelledConfig):
             "folder's text.json says)"
         },
     )
+    unconstrained_tags: bool = field(
+        default=False,
+        metadata={
+            "help": "find the best tags by a CRF's scores alone, also such as their scheme (IOB2, "
+            "BIOES) forbids, like I-PER after O"
+        },
+    )
 
 
 @register_task("sequence_tagging", dataclass=SequenceTaggingConfig)
@@ -53,6 +63,7 @@ class SequenceTaggingTask(LabelledTask):
         characters: their dictionary, or None.
         spells: whether the model reads them; it says so when it is built.
         are_spans: whether the tags mark spans, so that F1 is of interest.
+        constraints: what the tags' scheme forbids when they are decoded, or None.
     """
 
     spells = False
@@ -64,6 +75,7 @@ class SequenceTaggingTask(LabelledTask):
             self.characters = load_dictionary(cfg.data, "spelling")
             self.state.merge_state_dict({"characters": digest(self.characters)})
         self.are_spans = are_spans(self.classes)
+        self.state.merge_state_dict({"irregular_tags": False})
         if self.are_spans:
             logger.info(
                 "tags mark spans: accuracy is of tags in IOB2, precision, recall and F1 of spans"
@@ -72,6 +84,14 @@ class SequenceTaggingTask(LabelledTask):
     def text_note(self) -> dict:
         """Also whether digits are read as 0."""
         return {"zero_digits": False, **super().text_note()}
+
+    def load_state_dict(self, state_dict) -> None:
+        """Take over a checkpoint's state; raises UserError as the class above.
+
+        Older checkpoints do not tell whether tags B and I are in IOB1, which breaks IOB2's rules.
+        """
+        unknown = "irregular_tags" not in state_dict and not has_closing(self.classes)
+        super().load_state_dict({"irregular_tags": unknown, **state_dict})
 
     def check_words(self, state_dict) -> None:
         """Raise UserError if the weights of a checkpoint's model belong to other words, too."""
@@ -95,6 +115,13 @@ class SequenceTaggingTask(LabelledTask):
                 "trained with; give the data folder of its training"
             )
 
+    @property
+    def constraints(self) -> Optional[Constraints]:
+        """See the class. None, too, where the tags of training do not keep to the scheme."""
+        if not self.are_spans or self.cfg.unconstrained_tags or self.state.irregular_tags:
+            return None
+        return constraints(tuple(self.classes))
+
     # --- data ----------------------------------------------------------------------------------
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs):
@@ -104,7 +131,27 @@ class SequenceTaggingTask(LabelledTask):
             UserError: a file is missing, the parts do not fit, or a tag is unknown.
         """
         self.datasets[split] = self._load(split, split == "train")
+        if split == "train" and self.are_spans:
+            self._check_scheme(self.datasets[split])
         return self.datasets[split]
+
+    def _check_scheme(self, dataset: TaggingDataset) -> None:
+        """Note whether the tags of training break the scheme, as those in IOB1 do."""
+        scheme, broken, marked = constraints(tuple(self.classes)), 0, 0
+        outside = self.classes.index("O") if "O" in self.classes else -1
+        for index in range(len(dataset)):
+            tags = dataset.tags(index)
+            broken += violations(scheme, tags)
+            marked += int(tags.ne(outside).sum())
+        irregular = broken > IRREGULAR * marked
+        self.state.merge_state_dict({"irregular_tags": irregular})
+        if irregular:
+            logger.warning(
+                "%d of %d tags of spans in training break the rules of IOB2 or BIOES, so these are "
+                "not enforced when tags are decoded; casrnn prepare tagging turns them into BIOES",
+                broken,
+                marked,
+            )
 
     def read(self, split: str) -> TaggingDataset:
         """``split`` as it stands, also that of training: in order, nothing forgotten.

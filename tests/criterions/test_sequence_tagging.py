@@ -31,7 +31,8 @@ class Model(torch.nn.Module):
     def forward(self, target):
         return None, torch.tensor(6.0)
 
-    def best(self, emissions, lengths):
+    def best(self, emissions, lengths, constraints):
+        assert constraints == "of the task"
         assert [len(row) for row in self.found] == lengths.tolist()
         return self.found
 
@@ -49,7 +50,11 @@ def sample(target):
 
 def task(spans=True):
     return SimpleNamespace(
-        classes=CLASSES, characters=None, are_spans=spans, target_dictionary=None
+        classes=CLASSES,
+        characters=None,
+        are_spans=spans,
+        constraints="of the task",
+        target_dictionary=None,
     )
 
 

@@ -52,6 +52,7 @@ def test_accuracy_is_that_of_the_tags_kept_for_conlleval(monkeypatch, tmp_path):
     """In IOB2, where it is of no matter that a model does not close a span."""
     hub = SimpleNamespace(
         classes=["O", "B-PER", "E-PER", "S-PER"],
+        is_constrained=False,
         task=SimpleNamespace(
             are_spans=True,
             dictionary=["a\u00a0a", "b", "</s>"],

@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers import assert_close, rand
 
+from fairseq_casrnn.data.tag_constraints import constraints, violations
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.tagger_parts import Spelling, TagCRF
 
@@ -205,6 +206,34 @@ def test_crf_of_sentences_without_words(crf):
     loss.backward()
     assert loss.item() == 0
     assert crf.best(emissions, torch.zeros(2).long()) == [[], []]
+
+
+def test_best_tags_that_the_scheme_allows():
+    """Of all sequences of spans the most probable one, which the free one is not."""
+    torch.manual_seed(1)
+    classes = ("O", "B-X", "I-X", "E-X", "S-X")
+    crf, rules = TagCRF(5).double(), constraints(classes)
+    emissions, lengths = rand(6, 4, 5) * 3, [4, 4, 3, 2, 1, 0]
+    before = {name: value.clone() for name, value in crf.state_dict().items()}
+    wanted, free = [], []
+    for row, length in zip(emissions, lengths, strict=True):
+        every = enumerate_tags(crf, row[:length]) if length else {(): 0}
+        allowed = [tags for tags in every if not violations(rules, torch.tensor(tags).long())]
+        wanted.append(list(max(allowed, key=every.get)))
+        free.append(list(max(every, key=every.get)))
+    assert crf.best(emissions, torch.tensor(lengths), rules) == wanted
+    assert crf.best(emissions, torch.tensor(lengths)) == free
+    assert sum(a != b for a, b in zip(wanted, free, strict=True)) >= 3
+    assert all(value.equal(before[name]) for name, value in crf.state_dict().items())
+    assert crf.half().best(emissions.float(), torch.tensor(lengths), rules) == wanted
+
+
+def test_a_sentence_for_which_there_are_no_allowed_tags():
+    """A single word where spans have two: the tags with the fewest broken rules."""
+    crf, rules = TagCRF(2), constraints(("B-X", "E-X"))
+    emissions = torch.tensor([[[0.0, 3.0], [0.0, 3.0]]])
+    assert crf.best(emissions, torch.tensor([2]), rules) == [[0, 1]]
+    assert crf.best(emissions, torch.tensor([1]), rules) == [[1]]
 
 
 def test_crf_prefers_what_training_shows():

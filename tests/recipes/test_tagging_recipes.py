@@ -52,6 +52,9 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     train(command)
     ((module, *args),) = recorded(f"{recipe}/evaluate.sh", *where, "--seed", 1)
     assert module == "fairseq_casrnn.evaluation.evaluate_tagger"
+    # Its results were measured with tags decoded freely.
+    decoding = "--unconstrained-tags"
+    assert ((decoding in command), (decoding in args)) == (recipe == "conll03",) * 2
     capsys.readouterr()
     assert evaluate_tagger.main(args) == 0
     printed = capsys.readouterr().out
@@ -68,6 +71,7 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     )
     blocks = (folder / "test.predictions.txt").read_text().split("\n\n")
     assert len(blocks) - 1 == result["sentences"]
+    assert result.get("constrained_tags") is (False if recipe == "conll03" else None)
     if recipe == "conll03":  # as its evaluation script has it: IOB2, one space between columns
         rows = [[line.split(" ") for line in block.splitlines()] for block in blocks[:-1]]
         truth, found = ([[row[i] for row in sentence] for sentence in rows] for i in (1, 2))

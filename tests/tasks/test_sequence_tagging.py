@@ -170,6 +170,43 @@ def test_parts_that_do_not_fit(data, part, rows, message):
         task.load_dataset("valid")
 
 
+def test_what_the_scheme_forbids(data):
+    task = setup(data)
+    task.load_dataset("train")
+    begin, inside, outside = (task.classes.index(tag) for tag in ("B-PER", "I-PER", "O"))
+    steps = task.constraints.steps
+    assert steps[begin, inside] == 0 > steps[outside, inside]
+    assert setup(data, unconstrained_tags=True).constraints is None
+    make_dictionary({"NN": 3, "DT": 2}).save(str(data / "label" / "dict.txt"))
+    assert setup(data).constraints is None
+
+
+def test_tags_that_break_the_rules(data, caplog):
+    """IOB1, or more than slips: they are not enforced, also not from the checkpoint."""
+    tags = make_dictionary({"O": 9, "I-X": 8, "B-X": 1})
+    tags.save(str(data / "label" / "dict.txt"))
+    rows = sentences(60, "train")
+    forms = [["O" if tag == "O" else f"{tag[0]}-X" for _, _, tag in row] for row in rows]
+    replace(data, "label", "train", forms, tags)
+    task = setup(data)
+    task.load_dataset("train")
+    assert task.constraints is not None
+    state = task.state_dict()
+    del state["irregular_tags"]  # of a checkpoint that does not tell, the tags may be in IOB1
+    older = setup(data)
+    older.load_state_dict(state)
+    assert older.constraints is None
+    spoilt = [["O" if tag == "O" else "I-X" for tag in row] for row in forms]
+    replace(data, "label", "train", spoilt, tags)
+    task = setup(data)
+    task.load_dataset("train")
+    assert task.constraints is None
+    assert "191 tags of spans in training break the rules of IOB2 or BIOES" in caplog.text
+    loaded = setup(data)
+    loaded.load_state_dict(task.state_dict())
+    assert loaded.constraints is None
+
+
 def test_an_unknown_tag(data):
     task = setup(data)
     tags = [as_bioes([row[2] for row in rows]) for rows in sentences(12, "valid")]

@@ -8,9 +8,11 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 from fairseq.models import MODEL_REGISTRY
 
 from fairseq_casrnn import cli
+from fairseq_casrnn.data.tag_constraints import constraints, violations
 from fairseq_casrnn.errors import UserError
 
 pytestmark = [  # fairseq's own
@@ -74,6 +76,23 @@ def test_tag(trained, hub, capsys, tmp_path, monkeypatch):
         stdin="in\u00a0Rome \u2028 it\x85\n".encode(), monkeypatch=monkeypatch,
     )  # fmt: skip
     assert [line.split()[0] for line in split.splitlines()[:-1]] == ["in_Rome", "_", "it"]
+
+
+def test_tags_keep_to_their_scheme(hub):
+    """Also where the transitions that training has learnt would break it."""
+    free = copy.deepcopy(hub)
+    classes = free.classes
+    with torch.no_grad():
+        free.model.crf.transitions[classes.index("O"), classes.index("I-PER")] = 100.0
+    rules = constraints(tuple(classes))
+
+    def broken():
+        (words,) = free.tag(["the old town saw Rome"])
+        return violations(rules, torch.tensor([classes.index(tag) for _, tag in words]))
+
+    assert broken() == 0
+    free.task.cfg.unconstrained_tags = True
+    assert broken() > 0
 
 
 def test_answers_are_in_utf8(trained, tmp_path, monkeypatch):

@@ -26,7 +26,11 @@ pytestmark = [  # fairseq's own
 
 def test_learns_names(trained, data):
     """Also one that it has not seen, by its spelling and place; scored as seqeval does."""
-    found = tag(data.parent, trained / "checkpoint_best.pt", "test", batch_size=3)
+    checkpoint = trained / "checkpoint_best.pt"
+    found = tag(data.parent, checkpoint, "test", batch_size=3)
+    assert found["constrained_tags"]
+    free = tag(data.parent, checkpoint, "test", unconstrained_tags=True)
+    assert not free["constrained_tags"]
     truth = [as_iob2([row[1] for row in sentence]) for sentence in found["rows"]]
     best = [as_iob2([row[2] for row in sentence]) for sentence in found["rows"]]
     assert found["f1"] > 90
