@@ -13,6 +13,7 @@ from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 
+from ..data.classification import UNSEEN
 from ..errors import UserError
 from ..evaluation import confusion
 
@@ -70,20 +71,23 @@ class SentenceClassificationCriterion(FairseqCriterion):
         """The summed loss of a batch, its size, and what is logged."""
         logits, target = model(**sample["net_input"]), sample["target"]  # (B, classes), (B,)
         weight = self._weights(logits)
-        loss = F.cross_entropy(logits.float(), target, weight, reduction="sum")
-        count = target.size(0)
+        loss = F.cross_entropy(logits.float(), target, weight, ignore_index=UNSEEN, reduction="sum")
+        count, size, classes = target.size(0), target.size(0), logits.size(-1)
+        if not model.training:  # with a class more, of those that training does not have
+            size = int(target.ne(UNSEEN).sum())
+            target, classes = target.where(target.ne(UNSEEN), classes), classes + 1
         logged = {
             "loss": loss.detach(),
             "ntokens": sample["ntokens"],
             "nsentences": count,
-            "sample_size": count,
-            "confusion": confusion_matrix(target, logits.argmax(-1), logits.size(-1)),
+            "sample_size": size,
+            "confusion": confusion_matrix(target, logits.argmax(-1), classes),
         }
         if model.training:
             for factor, embeddings in ((self.l2, False), (self.l2_embeddings, True)):
                 if factor:
                     loss = loss + count * factor / 2 * squares(model, embeddings)
-        return loss, count, logged
+        return loss, size, logged
 
     def _weights(self, logits):
         if self.class_weights == "balanced" and self.weight is None:
@@ -99,11 +103,11 @@ class SentenceClassificationCriterion(FairseqCriterion):
         """Add the logged numbers of some batches to fairseq's meters."""
         total = sum(log.get("sample_size", 0) for log in logging_outputs)
         loss = sum(log.get("loss", 0) for log in logging_outputs)
-        if not total:
+        found = [log["confusion"] for log in logging_outputs if "confusion" in log]
+        if not found:
             return
-        metrics.log_scalar("loss", loss / total / math.log(2), total, round=3)
-        matrix = sum(log["confusion"] for log in logging_outputs if "confusion" in log)
-        metrics.log_scalar_sum("_confusion", matrix.double().cpu())
+        metrics.log_scalar("loss", loss / max(total, 1) / math.log(2), total, round=3)
+        metrics.log_scalar_sum("_confusion", sum(found).double().cpu())
         for name in ("accuracy", "macro_f1"):
             metrics.log_derived(name, derived(getattr(confusion, name)))
 

@@ -8,6 +8,7 @@ from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 
+from ..data.tagging import UNSEEN
 from ..errors import UserError
 from ..evaluation.tags import COUNTS, counts, scores
 
@@ -35,34 +36,38 @@ class SequenceTaggingCriterion(FairseqCriterion):
 
     def forward(self, model, sample, reduce=True):
         """The summed loss of a batch, its number of words, and what is logged."""
-        target = sample["target"]
+        target, size = sample["target"], sample["ntokens"]
+        if not model.training:  # a sentence with a tag that training does not have has no loss
+            unseen = target.eq(UNSEEN).any(1, keepdim=True)
+            size -= int((target.ge(0) & unseen).sum()) + int(target.eq(UNSEEN).sum())
+            target = target.masked_fill(unseen, -1)
         emissions, loss = model(**sample["net_input"], target=target)
         logged = {
             "loss": loss.detach(),
             "ntokens": sample["ntokens"],
             "nsentences": sample["nsentences"],
-            "sample_size": sample["ntokens"],
+            "sample_size": size,
         }
         if not model.training:
             lengths, names = sample["lengths"], self.task.classes
             rows = model.best(emissions, lengths, self.task.constraints)
             best = [[names[tag] for tag in row] for row in rows]
-            rows = zip(target.tolist(), lengths.tolist(), strict=True)
-            gold = [[names[tag] for tag in row[:length]] for row, length in rows]
+            rows = zip(sample["target"], lengths.tolist(), strict=True)
+            gold = [self.task.tag_names(row[:length]) for row, length in rows]
             found = counts(gold, best, self.task.are_spans)
             logged["counts"] = torch.tensor(
                 found, device=target.device, dtype=torch.float64
             )  # doubles: fairseq adds them to the other numbers
-        return loss, sample["ntokens"], logged
+        return loss, size, logged
 
     @staticmethod
     def reduce_metrics(logging_outputs) -> None:
         """Add the logged numbers of some batches to fairseq's meters."""
         total = sum(log.get("sample_size", 0) for log in logging_outputs)
         loss = sum(log.get("loss", 0) for log in logging_outputs)
-        if not total:
+        if not any(log.get("ntokens") for log in logging_outputs):
             return
-        metrics.log_scalar("loss", loss / total / math.log(2), total, round=3)
+        metrics.log_scalar("loss", loss / max(total, 1) / math.log(2), total, round=3)
         found = [log["counts"] for log in logging_outputs if "counts" in log]
         if not found:
             return

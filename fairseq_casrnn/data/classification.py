@@ -10,6 +10,8 @@ from fairseq.data import FairseqDataset, data_utils
 
 from .length_sorted import LengthSortedDataset
 
+UNSEEN = -1  # the number of a class that training does not have
+
 
 @dataclass
 class UnkDropout:
@@ -42,7 +44,8 @@ class SentenceDataset(LengthSortedDataset):
 
     Args:
         inputs: one or two data sets of token tensors with ``sizes``, equally long.
-        labels: ``(N,)`` class numbers, or None where they are unknown.
+        labels: ``(N,)`` class numbers, :data:`UNSEEN` among them in validation and test; None
+            where there are none.
         pad: padding token.
         shuffle: whether sentences of one length come in random order, another one in each epoch.
         truncate: longest sentence kept; a longer one loses what stands before its last token.

@@ -11,6 +11,7 @@ characters, </s> after each word. ``original/`` has the examples as their file h
 from __future__ import annotations
 
 import argparse
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +32,7 @@ from fairseq_casrnn.data.folder import (
 )
 from fairseq_casrnn.data.originals import write_originals
 from fairseq_casrnn.data.words import normalised, words
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, printable
 
 Splits = dict[str, list[list[str]]]  # sentences of each split
 
@@ -112,11 +113,8 @@ class ClassificationCorpus(Corpus):
     whole: list[str | list[str]] | None = None
 
     def check(self) -> None:
-        """Raise UserError for an empty split, an example without its label or sentences, or a
-        label that training does not have.
-        """
+        """Raise UserError for an empty split, or an example without its label or sentences."""
         super().check()
-        known = {example.label for example in self.splits["train"]}
         parts = max(1, len(self.splits["train"][0].sentences))
         for name, examples in self.splits.items():
             for number, example in enumerate(examples, start=1):
@@ -125,11 +123,6 @@ class ClassificationCorpus(Corpus):
                         f"{name}, example {number}: label {example.label!r} and "
                         f"{len(example.sentences)} sentences; each example needs a label and as "
                         f"many sentences as the first of training, {parts}"
-                    )
-                if example.label not in known:
-                    raise UserError(
-                        f"{name}, sentence {number}: label {example.label} is not seen in training "
-                        f"({', '.join(sorted(known))}); correct or remove it"
                     )
 
     def columns(self, args: argparse.Namespace) -> Columns:
@@ -150,12 +143,13 @@ class ClassificationCorpus(Corpus):
         what = "pairs" if parts > 1 else "sentences"
         notes |= {f"{name} {what}": len(rows) for name, rows in labels.items()}
         seen = Counter(label for (label,) in labels["train"])
+        known = {label for rows in labels.values() for (label,) in rows}
         notes["classes"] = ", ".join(f"{name} {n}" for name, n in seen.most_common())
         if self.whole is None:
             whole = [text for column in inputs for text in column["train"]]
         else:
             whole = [symbols.escape(as_words(text, args)) for text in self.whole]
-        return Columns(inputs, labels, set(seen), whole, notes)
+        return Columns(inputs, labels, known, whole, notes)
 
     def raw_text(self, args: argparse.Namespace) -> dict[str, object]:
         """How raw text is to be read by a model of this corpus."""
@@ -230,6 +224,7 @@ def write(columns: Columns, folder: Path, args: argparse.Namespace) -> dict[str,
     dictionary = make_dictionary(vocabulary, args.min_count)
     if args.words_of is not None:
         add_words(dictionary, args.words_of)
+    warn_unseen(columns.labels)
     for number, sentences in enumerate(columns.inputs):
         binarise(sentences, dictionary, folder / f"input{number}")
     write_singletons(columns.whole, folder / "input0")
@@ -242,6 +237,19 @@ def write(columns: Columns, folder: Path, args: argparse.Namespace) -> dict[str,
     spelt = {name: [spelled(row) for row in rows] for name, rows in written.items()}
     binarise(spelt, make_dictionary(letters), folder / "spelling")
     return {**notes, "characters": len(letters)}
+
+
+def warn_unseen(labels: Splits) -> None:
+    """Name on standard error the classes of each split that training has not."""
+    seen = set(flat(labels["train"]))
+    for name, rows in labels.items():
+        if missing := sorted(set(flat(rows)) - seen):
+            names = printable(", ".join(missing[:20])) + (", …" if missing[20:] else "")
+            print(
+                f"warning: {name} has {names}, which training does not have, so that no model can "
+                "learn it; each counts as a miss",
+                file=sys.stderr,
+            )
 
 
 def flat(rows: Iterable[Iterable]) -> Iterable:

@@ -11,6 +11,7 @@ from fairseq.data import data_utils
 from .classification import UnkDropout
 from .length_sorted import LengthSortedDataset
 
+UNSEEN = -2  # the number of a tag that training does not have
 LONGEST_WORD = 50  # in characters; of a longer one, such as an address, the rest is not read
 
 
@@ -19,8 +20,8 @@ class TaggingDataset(LengthSortedDataset):
 
     Args:
         words: data set of token tensors with ``sizes``, each ended by </s>.
-        tags: function of an index: the numbers of the sentence's tags, ``(words,)``; None where
-            they are unknown.
+        tags: function of an index: the numbers of the sentence's tags, ``(words,)``,
+            :data:`UNSEEN` among them in validation and test; None where there are no tags.
         pad: padding token of the words.
         characters: function of an index: the characters of the sentence's words, a tensor each;
             None where they are not read.

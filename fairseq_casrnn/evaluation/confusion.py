@@ -22,7 +22,16 @@ def macro_f1(matrix: Sequence[Sequence[float]]) -> float:
 
 
 def summary(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> dict:
-    """``sentences``, ``accuracy``, ``macro_f1`` and ``confusion`` by class names."""
+    """``sentences``, ``accuracy``, ``macro_f1`` and ``confusion`` by class names.
+
+    ``matrix`` may have a last row and column more, of a class that training does not have; it is
+    called <unk>, and left out where it is empty.
+    """
+    if len(matrix) > len(classes):
+        if any(matrix[-1]):
+            classes = [*classes, "<unk>"]
+        else:
+            matrix = [row[:-1] for row in matrix[:-1]]
     return {
         "sentences": sum(map(sum, matrix)),
         "accuracy": round(accuracy(matrix), 2),

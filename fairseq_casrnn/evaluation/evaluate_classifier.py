@@ -22,6 +22,7 @@ from fairseq_casrnn.evaluation.runs import (
     evaluate_each,
     keep,
     training_seconds,
+    warn_unseen,
 )
 from fairseq_casrnn.evaluation.significance import mcnemar, table
 from fairseq_casrnn.files import table_cell
@@ -44,14 +45,15 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
         probabilities = hub.of_dataset(dataset, batch_size)
         seconds = time.perf_counter() - start
     best = probabilities.max(-1)
+    warn_unseen(hub.task, subset)
     truth, predicted = dataset.labels.tolist(), best.indices.tolist()
-    classes = hub.classes
+    classes = [*hub.classes, "<unk>"]  # the last one, -1, is what training does not have
     matrix = [[0] * len(classes) for _ in classes]
     for t, p in zip(truth, predicted, strict=True):
         matrix[t][p] += 1
     rows = zip(truth, predicted, best.values.tolist(), strict=True)
     return {
-        **summary(matrix, classes),
+        **summary(matrix, hub.classes),
         "seconds": round(seconds, 2),
         "predictions": [(classes[t], classes[p], round(value, 4)) for t, p, value in rows],
     }

@@ -20,6 +20,7 @@ from fairseq_casrnn.evaluation.runs import (
     evaluate_each,
     keep,
     training_seconds,
+    warn_unseen,
 )
 from fairseq_casrnn.evaluation.significance import table
 from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores, without_spaces
@@ -61,7 +62,8 @@ def tag(
         found = hub.of_dataset(dataset, batch_size)
         seconds = time.perf_counter() - start
         extra = {"confidence": hub.confidence(dataset, batch_size)} if confidence else {}
-    truth = [[hub.classes[tag] for tag in dataset.tags(i).tolist()] for i in range(len(dataset))]
+    warn_unseen(task, subset)
+    truth = [task.tag_names(dataset.tags(i)) for i in range(len(dataset))]
     words = [
         [without_spaces(task.dictionary[int(token)]) for token in dataset.words[i][:-1]]
         for i in range(len(dataset))

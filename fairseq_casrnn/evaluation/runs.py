@@ -128,6 +128,12 @@ def training_seconds(run: Path) -> float | None:
     return None if seconds is None else round(seconds, 1)
 
 
+def warn_unseen(task, subset: str) -> None:
+    """Say on standard error where a split has classes that training does not have."""
+    if subset in task.unseen:
+        print(f"warning: {task.unseen[subset]}", file=sys.stderr)
+
+
 def evaluate_each(
     args: argparse.Namespace, evaluate: Callable[[Path], Result]
 ) -> Iterator[tuple[str, int, Result]]:

@@ -156,7 +156,7 @@ def without_unlabelled(name: str, rows: list[Labelled], notes: dict[str, object]
 
 
 def check_classes(splits: dict[str, list[Labelled]]) -> None:
-    """Raise UserError for labels that are no classes, or that training does not have."""
+    """Raise UserError for labels that are no classes, or a split with none of training's."""
     train = splits["train"]
     known = Counter(row.label for row in train)
     if len(known) < 2:
@@ -171,14 +171,14 @@ def check_classes(splits: dict[str, list[Labelled]]) -> None:
             f"{quoted(train[0].label)}, and so are no classes; choose another --label-column"
         )
     for name, rows in splits.items():
-        for row in rows:
-            if row.label not in known:
-                raise UserError(
-                    f"{row.path}, line {row.line}: the label {quoted(row.label)} is not in --train "
-                    f"({', '.join(sorted(known)[:20])}); correct or remove it"
-                )
         if not rows:
             raise UserError(f"--{name} has no text with a label; give another file")
+        if not any(row.label in known for row in rows):
+            raise UserError(
+                f"{rows[0].path}, line {rows[0].line}: the label {quoted(rows[0].label)} is not in "
+                f"--train ({', '.join(sorted(known)[:20])}), nor is any other of the file; correct "
+                "them, or choose another --label-column"
+            )
 
 
 def keys_of(rows: list[Labelled]) -> list[tuple[str, ...]]:

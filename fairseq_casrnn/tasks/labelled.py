@@ -67,6 +67,9 @@ class LabelledTask(FairseqTask):
         dictionary: of the words.
         label_dictionary: of the classes.
 
+    Attributes:
+        unseen: for each split whose data has classes that training has not, a sentence about it.
+
     Raises:
         UserError: the data has fewer than two classes.
     """
@@ -76,6 +79,7 @@ class LabelledTask(FairseqTask):
     def __init__(self, cfg, dictionary, label_dictionary):
         super().__init__(cfg)
         self._as_they_stand: dict[str, FairseqDataset] = {}
+        self.unseen: dict[str, str] = {}
         self.dictionary, self.label_dictionary = dictionary, label_dictionary
         # What the folder says of its text is kept in the checkpoint, which may go elsewhere.
         self.state.merge_state_dict({"text": self.text_note()})
@@ -159,6 +163,24 @@ class LabelledTask(FairseqTask):
                 "with"
             )
         super().load_state_dict(state_dict)
+
+    def _note_unseen(self, split: str, kind: str, count: int, first: str) -> None:
+        """Warn of ``count`` classes of a split, from ``first`` on, that training does not have.
+
+        Raises:
+            UserError: it is training itself, whose ``kind`` of class cannot be learnt.
+        """
+        if split == "train":
+            raise UserError(
+                f"{first}: its {kind} is none of those seen in training ({', '.join(self.classes)})"
+                "; correct or remove it"
+            )
+        if split not in self.unseen:
+            self.unseen[split] = (
+                f"{count} {kind}(s) of {split} are none of those seen in training, from {first} "
+                "on; each counts as a miss, and not in the loss"
+            )
+            logger.warning(self.unseen[split])
 
     def _unk_dropout(self) -> UnkDropout | None:
         if not self.cfg.forget_singletons:

@@ -13,7 +13,7 @@ import torch
 from fairseq.data import Dictionary, ListDataset
 from fairseq.tasks import register_task
 
-from ..data.classification import MixedDataset, RemappedDataset, SentenceDataset
+from ..data.classification import UNSEEN, MixedDataset, RemappedDataset, SentenceDataset
 from ..data.symbols import escape
 from ..data.words import words
 from ..errors import UserError
@@ -157,7 +157,8 @@ class SentenceClassificationTask(LabelledTask):
         dictionary = self.label_dictionary if own else load_dictionary(folder, "label")
         dataset = load_part(folder, "label", split, dictionary)
         eos, classes = dictionary.eos(), {name: n for n, name in enumerate(self.classes)}
-        numbers = numpy.array([classes.get(symbol, -1) for symbol in dictionary.symbols])
+        numbers = numpy.array([classes.get(symbol, UNSEEN) for symbol in dictionary.symbols])
+        first = ""
         labels = numpy.empty(len(dataset), dtype=numpy.int64)
         for i in range(len(dataset)):
             tokens = [int(token) for token in dataset[i] if token != eos]
@@ -167,12 +168,11 @@ class SentenceClassificationTask(LabelledTask):
                     "label; write each label as one word"
                 )
             labels[i] = numbers[tokens[0]]
-            if labels[i] < 0:
-                name = dictionary[tokens[0]] if tokens[0] != dictionary.unk() else "its label"
-                raise UserError(
-                    f"{folder}/label/{split}, sentence {i + 1}: {name} is none of the classes seen "
-                    f"in training ({', '.join(self.classes)}); correct or remove it"
-                )
+            if labels[i] == UNSEEN:
+                name = dictionary[tokens[0]]
+                first = first or f"{folder}/label/{split}, sentence {i + 1} ({name})"
+        if first:
+            self._note_unseen(split, "label", int((labels == UNSEEN).sum()), first)
         return labels
 
     def encode_text(self, line: str) -> torch.Tensor:

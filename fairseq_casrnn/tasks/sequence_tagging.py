@@ -17,7 +17,7 @@ from ..data.dictionaries import digest
 from ..data.spans import are_spans
 from ..data.symbols import escape
 from ..data.tag_constraints import Constraints, constraints, has_closing, violations
-from ..data.tagging import TaggingDataset
+from ..data.tagging import UNSEEN, TaggingDataset
 from ..data.words import QUOTE, TYPOGRAPHIC, as_written, normalised, words
 from ..errors import UserError
 from .labelled import LabelledConfig, LabelledTask, load_dictionary, load_part
@@ -207,14 +207,22 @@ class SequenceTaggingTask(LabelledTask):
         """The number of each symbol of the labels' dictionary in the order of :attr:`classes`."""
         known = {name: n for n, name in enumerate(self.classes)}
         symbols = self.label_dictionary.symbols
-        numbers = torch.tensor([known.get(symbol, -1) for symbol in symbols])
+        numbers = torch.tensor([known.get(symbol, UNSEEN) for symbol in symbols])
+        count, first = 0, ""
         for i in range(len(tags)):
             for place in numbers[tags[i][:-1].long()].lt(0).nonzero().flatten().tolist():
-                raise UserError(
-                    f"{self.cfg.data}/label/{split}, sentence {i + 1}, word {place + 1}: its tag "
-                    f"is none of those seen in training ({', '.join(self.classes)}); correct it"
+                count += 1
+                first = first or (
+                    f"{self.cfg.data}/label/{split}, sentence {i + 1}, word {place + 1}"
                 )
+        if count:
+            self._note_unseen(split, "tag", count, first)
         return numbers
+
+    def tag_names(self, numbers: torch.Tensor) -> list[str]:
+        """The tags of a sentence; one that training has not is of a type that no model gives."""
+        unseen = "I-<unk>" if self.are_spans else "<unk>"
+        return [unseen if n == UNSEEN else self.classes[n] for n in numbers.tolist()]
 
     def split_text(self, line: str) -> list[str]:
         """The words of raw text, as they are to be shown.

@@ -114,6 +114,25 @@ def test_what_is_logged():
     assert found["_confusion"].sum.tolist() == [[3, 0], [3, 3]]
 
 
+def test_classes_that_training_does_not_have():
+    """They count as misses, and not in the loss."""
+    sample = {**SAMPLE, "target": torch.tensor([0, 1, -1])}
+    loss, size, logged = Criterion(task())(Model().eval(), sample)
+    assert (size, logged["sample_size"]) == (2, 2)
+    assert loss.item() == pytest.approx(sum(LOSSES[:2]))
+    with metrics.aggregate(new_root=True) as found:
+        Criterion.reduce_metrics([logged])
+    values = found.get_smoothed_values()
+    assert values["loss"] == pytest.approx(sum(LOSSES[:2]) / 2 / math.log(2), abs=1e-3)
+    assert values["accuracy"] == pytest.approx(66.67)
+    assert values["macro_f1"] == pytest.approx(100 * (2 / 3 + 1) / 3, abs=0.01)
+    sample["target"] = torch.tensor([-1, -1, -1])
+    none = Criterion(task())(Model().eval(), sample)[2]
+    with metrics.aggregate(new_root=True) as found:
+        Criterion.reduce_metrics([none])
+    assert found.get_smoothed_values()["accuracy"] == 0
+
+
 def test_batches_count_by_their_sentences():
     """2 nats for one sentence and 1 for three."""
     counts = torch.tensor([[1, 0], [0, 0]])

@@ -8,6 +8,7 @@ import torch
 from fairseq.logging import metrics
 
 import fairseq_casrnn
+from fairseq_casrnn.data.tagging import UNSEEN
 from fairseq_casrnn.errors import UserError
 
 fairseq_casrnn.register()
@@ -29,6 +30,8 @@ class Model(torch.nn.Module):
         self.found = best
 
     def forward(self, target):
+        assert UNSEEN not in target
+        self.target = target
         return None, torch.tensor(6.0)
 
     def best(self, emissions, lengths, constraints):
@@ -50,6 +53,7 @@ def sample(target):
 
 def task(spans=True):
     return SimpleNamespace(
+        tag_names=lambda row: ["I-<unk>" if tag == UNSEEN else CLASSES[tag] for tag in row],
         classes=CLASSES,
         characters=None,
         are_spans=spans,
@@ -74,6 +78,16 @@ def test_counts_of_a_batch():
     assert found["counts"].tolist() == [5, 3, 1, 2, 2, 1]
     assert "counts" not in logged([[B, I]], [[B, I]], training=True)
     assert logged([[B, I]], [[B, O]], spans=False)["counts"].tolist() == [2, 1, 0, 0, 0, 0]
+
+
+def test_tags_that_training_does_not_have():
+    """They are spans that are missed; their sentence has no loss."""
+    model = Model([[B, I, O], [O, B]]).eval()
+    batch = sample([[B, I, O], [UNSEEN, B, PAD]])
+    _, size, found = Criterion(task())(model, batch)
+    assert (size, found["sample_size"], found["ntokens"]) == (3, 3, 5)
+    assert model.target.tolist() == [[B, I, O], [PAD] * 3]
+    assert found["counts"].tolist() == [5, 4, 1, 3, 2, 2]
 
 
 def test_batches_count_by_their_words():

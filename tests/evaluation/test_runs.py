@@ -17,7 +17,7 @@ def test_a_classification_by_hand(tmp_path, monkeypatch):
     dataset = SimpleNamespace(labels=torch.tensor([0, 0, 1, 1]))
     hub = SimpleNamespace(
         classes=["no", "yes"],
-        task=SimpleNamespace(read=lambda subset: asked.append(subset) or dataset),
+        task=SimpleNamespace(read=lambda subset: asked.append(subset) or dataset, unseen={}),
         of_dataset=lambda _, batch_size: asked.append(batch_size) or torch.tensor(PROBABILITIES),
     )
     monkeypatch.setattr(
@@ -30,6 +30,22 @@ def test_a_classification_by_hand(tmp_path, monkeypatch):
     assert found["predictions"] == [
         ("no", "no", 0.9), ("no", "yes", 0.75), ("yes", "yes", 0.6), ("yes", "yes", 0.7),
     ]  # fmt: skip
+
+
+def test_a_class_that_training_does_not_have(tmp_path, monkeypatch, capsys):
+    """It has a row of its own, and its sentences are wrong."""
+    dataset = SimpleNamespace(labels=torch.tensor([0, -1, 1, 1]))
+    hub = SimpleNamespace(
+        classes=["no", "yes"],
+        task=SimpleNamespace(read=lambda subset: dataset, unseen={"test": "1 label(s) of test"}),
+        of_dataset=lambda *_: torch.tensor(PROBABILITIES),
+    )
+    monkeypatch.setattr(evaluate_classifier, "load", lambda *_: hub)
+    found = evaluate_classifier.classify(tmp_path, tmp_path / "x.pt", "test")
+    assert found["confusion"]["<unk>"] == {"no": 0, "yes": 1, "<unk>": 0}
+    assert found["accuracy"] == 75
+    assert found["predictions"][1] == ("<unk>", "yes", 0.75)
+    assert capsys.readouterr().err == "warning: 1 label(s) of test\n"
 
 
 def write_run(folder, maximize=True, last=9.0):

@@ -57,6 +57,8 @@ def test_accuracy_is_that_of_the_tags_kept_for_conlleval(monkeypatch, tmp_path):
             are_spans=True,
             dictionary=["a\u00a0a", "b", "</s>"],
             read=lambda subset: OneSentence(),
+            unseen={},
+            tag_names=lambda row: [["O", "B-PER", "E-PER", "S-PER"][tag] for tag in row],
         ),
         of_dataset=lambda dataset, size: [["B-PER", "E-PER", "B-PER", "B-PER"]],
     )

@@ -1,6 +1,7 @@
 """The task's data folder: what is wrong with it is said in one sentence."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -136,9 +137,20 @@ def test_classes_padded_as_fairseq_preprocess_does(data):
 
 def test_a_label_that_training_does_not_have(data):
     write_labels(data, "valid", [["positive"], ["mixed"], *[["negative"]] * 10])
-    message = "label/valid, sentence 2: its label is none of the classes seen in training"
+    task = setup(data)
+    labels = task.load_dataset("valid").labels.tolist()
+    assert labels == [1, -1, *[0] * 10]
+    assert re.search(
+        r"^1 label\(s\) of valid are none of those seen in training, from \S*label/valid, sentence "
+        r"2 \(<unk>\) on; each counts as a miss, and not in the loss$",
+        task.unseen["valid"],
+    )
+    write_labels(data, "train", [["positive"], ["mixed"]])
+    message = (
+        r"label/train, sentence 2 \(<unk>\): its label is none of those seen in training \(neg"
+    )
     with pytest.raises(UserError, match=message):
-        load(data, "valid")
+        task._labels(str(data), "train")
 
 
 def test_a_label_of_two_words_or_none(data):

@@ -212,8 +212,18 @@ def test_an_unknown_tag(data):
     tags = [as_bioes([row[2] for row in rows]) for rows in sentences(12, "valid")]
     tags[3][1] = "S-ORG"
     replace(data, "label", "valid", tags, task.label_dictionary)
-    with pytest.raises(UserError, match="label/valid, sentence 4, word 2: its tag is none of"):
-        task.load_dataset("valid")
+    dataset = task.load_dataset("valid")
+    expected = [*tags[3][:1], "I-<unk>", *tags[3][2:]]
+    assert task.tag_names(dataset.tags(3)) == expected
+    assert task.tag_names(dataset.tags(2)) == tags[2]
+    assert "label/valid, sentence 4, word 2 on; each counts as a miss" in task.unseen["valid"]
+    batch = dataset.collater([dataset[3]])
+    assert batch["target"][0].tolist() == dataset.tags(3).tolist()
+    rows = [as_bioes([row[2] for row in rows]) for rows in sentences(60, "train")]
+    rows[1][0] = "S-ORG"
+    replace(data, "label", "train", rows, task.label_dictionary)
+    with pytest.raises(UserError, match="label/train, sentence 2, word 1: its tag is none of"):
+        task.load_dataset("train")
 
 
 def test_raw_text(original):

@@ -121,19 +121,25 @@ def test_a_validation_loss_that_is_not_finite_replaces_no_checkpoint(trained, da
 
 
 def test_data_of_fairseq_preprocess(tmp_path):
-    """Two text files of as many words; parts of speech, so that there is no F1."""
+    """Two text files of as many words; parts of speech, so that there is no F1.
+
+    Validation has a tag that training has not, and goes on.
+    """
     text, tags = "a dog saw it .\nit barked\n\n", "DT NN VB PR .\nPR VB\n\n"
     for name, content in (("words", text), ("tags", tags)):
         (tmp_path / name).write_text(content)
+        (tmp_path / f"valid.{name}").write_text(f"{content}{'oh' if name == 'words' else 'UH'}\n")
     for part, name in (("input0", "words"), ("label", "tags")):
         fairseq(
             "preprocess", "--only-source", "--trainpref", tmp_path / name, "--validpref",
-            tmp_path / name, "--destdir", tmp_path / "data" / part, "--workers", 1,
+            tmp_path / f"valid.{name}", "--destdir", tmp_path / "data" / part, "--workers", 1,
         )  # fmt: skip
     metric = ("--best-checkpoint-metric", "accuracy", "--char-filters", 0)
     done = train(tmp_path / "data", tmp_path / "run", "cas_lstm", 30, *metric)
     last = done.records("valid_accuracy")[-1]
-    assert float(last["valid_accuracy"]) == 100
+    assert float(last["valid_accuracy"]) == 87.5
+    assert 0 < float(last["valid_loss"]) < 1
+    assert done.log.count("1 tag(s) of valid are none of those seen in training") == 1
     assert "valid_f1" not in last
     shown = Dictionary.load(str(tmp_path / "data" / "label" / "dict.txt")).symbols
     assert any(symbol.startswith("madeupword") for symbol in shown)
