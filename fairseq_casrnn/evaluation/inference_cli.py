@@ -5,26 +5,36 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.data.text import text_lines
-from fairseq_casrnn.data.words import TOKENIZERS
+from fairseq_casrnn.data.words import TOKENIZERS, words
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.deferred_imports import deferred_imports
 
 CHUNK = 1000  # lines that are read before the first answer
+T = TypeVar("T")
 
 
 def add_asking_arguments(parser: argparse.ArgumentParser, answers: str) -> None:
     """Options of both, and a description that begins with what the ``answers`` are."""
-    parser.description = (
-        f"{answers} Answers come after each {CHUNK} lines, from a terminal after each line."
-    )
+    parser.description = answers
     parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
     parser.add_argument("--input", default="-", help="file to read (default: standard input)")
     parser.add_argument("--data", help="folder with input0/dict.txt and label/dict.txt")
-    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument(
+        "--batch-size", type=int, default=32, help="sentences that are computed at once (32)"
+    )
+    parser.add_argument(
+        "--buffer-size",
+        type=int,
+        metavar="N",
+        help=f"sentences that are read before they are answered; 1 answers a program that waits "
+        f"({CHUNK}, from a terminal 1)",
+    )
     parser.add_argument(
         "--tokenizer",
         choices=TOKENIZERS,
@@ -40,11 +50,16 @@ def asked(kind: str, args: argparse.Namespace, **options):
     """
     if args.batch_size < 1:
         raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
+    if args.buffer_size is not None and args.buffer_size < 1:
+        raise UserError(f"--buffer-size is {args.buffer_size}; it must be at least 1")
     if args.input == "-" and sys.stdin is None:
         raise UserError("standard input is closed; name a file with --input")
     if args.tokenizer is not None:
         options["raw_tokenizer"] = args.tokenizer
-    return load(kind, args.path, args.data, **options)
+    with deferred_imports():
+        hub = load(kind, args.path, args.data, **options)
+        words("", hub.task.tokenizer)  # imports it
+    return hub
 
 
 def load(kind: str, path: Path, data: str | None, **options):
@@ -70,16 +85,18 @@ def load(kind: str, path: Path, data: str | None, **options):
         return hub.load(path, data=data, **options)
 
 
-def chunks(name: str) -> Iterator[list[tuple[int, str]]]:
-    """Numbered lines to be answered together: one from a terminal, else :data:`CHUNK`.
-
-    Raises:
-        UserError: see :func:`read`.
-    """
-    numbered = enumerate(read(name), start=1)
-    size = 1 if name == "-" and sys.stdin.isatty() else CHUNK
-    while chunk := list(itertools.islice(numbered, size)):
+def chunks(items: Iterable[T], args: argparse.Namespace) -> Iterator[list[T]]:
+    """Items to be answered together: ``--buffer-size``, by default one where a terminal asks."""
+    terminal = args.input == "-" and sys.stdin.isatty()
+    size = args.buffer_size or (1 if terminal else CHUNK)
+    items = iter(items)
+    while chunk := list(itertools.islice(items, size)):
         yield chunk
+
+
+def lines(name: str) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a file or of standard input. Raises UserError, see :func:`read`."""
+    return enumerate(read(name), start=1)
 
 
 def read(name: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ import sys
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.inference_cli import add_asking_arguments, asked, chunks
+from fairseq_casrnn.evaluation.inference_cli import add_asking_arguments, asked, chunks, lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
     hub = asked("classifier", args)
     name = "standard input" if args.input == "-" else args.input
-    for chunk in chunks(args.input):
+    for chunk in chunks(lines(args.input), args):
         items = [item(line, hub.task.pairs, name, number) for number, line in chunk]
         with captured_log():
             rows = hub.probabilities(items, args.batch_size).tolist()

@@ -125,6 +125,15 @@ class Tagger(SentenceModel):
         return [row[:length] for row, length in zip(rows, lengths.tolist(), strict=True)]
 
     @torch.no_grad()
+    def marginals(
+        self, emissions: Tensor, lengths: Tensor, constraints: Constraints | None = None
+    ) -> Tensor:
+        """Probabilities ``(B, T, K)`` of each word's tags, whatever the others' are."""
+        if self.crf is not None:
+            return self.crf.marginals(emissions, lengths, constraints)
+        return emissions.softmax(-1)
+
+    @torch.no_grad()
     def probabilities(self, emissions: Tensor, tags: list[list[int]]) -> list[float]:
         """The probability of the tags of each sentence, all together."""
         rows = [torch.tensor(row, device=emissions.device, dtype=torch.long) for row in tags]

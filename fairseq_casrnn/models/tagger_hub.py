@@ -1,4 +1,4 @@
-"""A trained tagger for use from Python: text in, tags out."""
+"""A trained tagger for use from Python: text in, tags and spans out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..data.places import places, span_places
 from ..errors import UserError
 from .hub import Hub, check_finite, listed
 
@@ -17,6 +18,29 @@ class Word(NamedTuple):
 
     text: str
     tag: str
+
+
+class TaggedWord(NamedTuple):
+    """A word, its tag, the tag's probability, and the word's place in the line, in characters."""
+
+    text: str
+    tag: str
+    probability: float
+    start: int
+    end: int
+
+
+class Span(NamedTuple):
+    """A span of words: its text and place in the line, in characters, and its probability.
+
+    That is the least one of its words' tags.
+    """
+
+    type: str
+    start: int
+    end: int
+    text: str
+    probability: float
 
 
 class TaggerHub(Hub):
@@ -51,15 +75,63 @@ class TaggerHub(Hub):
             UserError: something that is neither.
         """
         split = [self._words(sentence) for sentence in listed(sentences)]
-        if not split:
-            return []
-        tokens, spelt = zip(*map(self.task.encode_words, split), strict=True)
-        lengths = [len(row) for row in tokens]
-        dataset = self.task.build_dataset_for_inference(list(tokens), lengths, spelt=list(spelt))
-        tags = self.of_dataset(dataset, batch_size)
+        tags = self.of_dataset(self._dataset(split), batch_size) if split else []
         return [
             [Word(word, tag) for word, tag in zip(words, row, strict=True)]
             for words, row in zip(split, tags, strict=True)
+        ]
+
+    def annotate(self, sentences: Sequence, batch_size: int = 32) -> list[list[TaggedWord]]:
+        """The same with probabilities and places; arguments and errors as for :meth:`tag`.
+
+        A tag's probability is a CRF's marginal, whatever the other words' tags, or the softmax's.
+        The line of a list of words is these with a space between two.
+        """
+        sentences = listed(sentences)
+        split = [self._words(sentence) for sentence in sentences]
+        lines = [
+            sentence if isinstance(sentence, str) else " ".join(sentence) for sentence in sentences
+        ]
+        found: list[list[TaggedWord]] = [[] for _ in split]
+        for index, tags, values in self._with_probabilities(split, batch_size):
+            columns = (split[index], tags, values, places(split[index], lines[index]))
+            found[index] = [
+                TaggedWord(word, self.classes[tag], value, *place)
+                for word, tag, value, place in zip(*columns, strict=True)
+            ]
+        return found
+
+    def spans(self, sentences: Sequence[str], batch_size: int = 32) -> list[list[Span]]:
+        """The spans of each sentence, from left to right.
+
+        Arguments and errors as for :meth:`tag`; also a UserError where tags mark no spans.
+        """
+        self.check_spans()
+        sentences = listed(sentences)
+        return [
+            self.spans_of(words, sentence if isinstance(sentence, str) else " ".join(sentence))
+            for words, sentence in zip(self.annotate(sentences, batch_size), sentences, strict=True)
+        ]
+
+    def check_spans(self) -> None:
+        """Raise UserError where the model's tags mark no spans."""
+        if not self.task.are_spans:
+            raise UserError(
+                f"the tags of this model ({', '.join(self.classes[:3])}, …) mark no spans; ask for "
+                "the words' tags (--format columns or json)"
+            )
+
+    def spans_of(self, words: Sequence[TaggedWord], line: str) -> list[Span]:
+        """The spans that the words of a line make."""
+        return [
+            Span(
+                kind,
+                words[first].start,
+                words[last].end,
+                line[words[first].start : words[last].end],
+                min(word.probability for word in words[first : last + 1]),
+            )
+            for kind, first, last in span_places([word.tag for word in words])
         ]
 
     def _words(self, sentence) -> list[str]:
@@ -71,10 +143,15 @@ class TaggerHub(Hub):
             return list(sentence)
         raise UserError(f"a sentence is a string or a list of words, not {sentence!r}")
 
+    def _dataset(self, split: Sequence[list[str]]):
+        tokens, spelt = zip(*map(self.task.encode_words, split), strict=True)
+        lengths = [len(row) for row in tokens]
+        return self.task.build_dataset_for_inference(list(tokens), lengths, spelt=list(spelt))
+
     def of_dataset(self, dataset, batch_size: int = 32) -> list[list[str]]:
         """The tags of each sentence of a data set that the task loaded, in its order."""
         found: list[list[str]] = [[] for _ in range(len(dataset))]
-        for indices, best, _ in self._best(dataset, batch_size):
+        for indices, best, _, _ in self._best(dataset, batch_size):
             for index, row in zip(indices, best, strict=True):
                 found[index] = [self.classes[tag] for tag in row]
         return found
@@ -82,19 +159,33 @@ class TaggerHub(Hub):
     def confidence(self, dataset, batch_size: int = 32) -> list[float]:
         """The probability of the best tags of each sentence, all together, in its order."""
         found = [0.0] * len(dataset)
-        for indices, best, emissions in self._best(dataset, batch_size):
+        for indices, best, emissions, _ in self._best(dataset, batch_size):
             for index, value in zip(
                 indices, self.model.probabilities(emissions, best), strict=True
             ):
                 found[index] = value
         return found
 
+    def _with_probabilities(
+        self, split: Sequence[list[str]], batch_size: int
+    ) -> Iterator[tuple[int, list[int], list[float]]]:
+        """(index, tags, their probabilities) of each sentence."""
+        if not split:
+            return
+        for indices, best, emissions, lengths in self._best(self._dataset(split), batch_size):
+            marginals = self.model.marginals(emissions, lengths, self.task.constraints).cpu()
+            for index, tags, rows in zip(indices, best, marginals, strict=True):
+                chosen = rows[: len(tags)].gather(-1, torch.tensor(tags).long().unsqueeze(-1))
+                yield index, tags, chosen.squeeze(-1).tolist()
+
     @torch.no_grad()
-    def _best(self, dataset, batch_size: int) -> Iterator[tuple[list, list[list[int]], Tensor]]:
-        """(indices, best tags, emissions) of each batch."""
+    def _best(
+        self, dataset, batch_size: int
+    ) -> Iterator[tuple[list, list[list[int]], Tensor, Tensor]]:
+        """(indices, best tags, emissions, lengths) of each batch."""
         for indices, batch in self.batches(dataset, batch_size):
             emissions, _ = self.model(**batch["net_input"])
             check_finite(emissions)
             lengths = batch["lengths"].to(emissions.device)
             best = self.model.best(emissions, lengths, self.task.constraints)
-            yield indices, best, emissions
+            yield indices, best, emissions, lengths

@@ -116,10 +116,9 @@ class TagCRF(CRF):
 
         pytorch-crf's own loss has a host-device synchronization at every word.
         """
-        # Sums over words in single precision at least.
-        start, end, transitions = (
-            weight.float() if weight.dtype.itemsize < 4 else weight
-            for weight in (self.start_transitions, self.end_transitions, self.transitions)
+        # Sums over words in single precision at least. Converted once: gradients add up there.
+        start, end, transitions = weights = tuple(
+            weight.float() if weight.dtype.itemsize < 4 else weight for weight in self.weights()
         )
         emissions, real = emissions.transpose(0, 1), target.t().ge(0)  # (T, B, K), (T, B)
         tags = target.t().clamp(min=0)
@@ -127,12 +126,30 @@ class TagCRF(CRF):
         chosen = emissions.gather(-1, tags.unsqueeze(-1)).squeeze(-1).masked_fill(~real, 0.0).sum(0)
         steps = transitions[tags[:-1], tags[1:]].masked_fill(~real[1:], 0.0).sum(0)
         chosen = start[tags[0]] + chosen + steps + end[tags.gather(0, last.unsqueeze(0))[0]]
-        total = start + emissions[0]  # (B, K): over all tags of the words before
-        for t in range(1, len(emissions)):
-            new = (total.unsqueeze(2) + transitions).logsumexp(1) + emissions[t]
-            total = torch.where(real[t].unsqueeze(1), new, total)
-        losses = (total + end).logsumexp(-1) - chosen
+        losses = log_partition(emissions, real, *weights) - chosen
         return losses.masked_fill(~real[0], 0.0)  # a sentence without words has none
+
+    def weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores of the first tag (K,), of the last one (K,), and of tag b after a (K, K)."""
+        return self.start_transitions, self.end_transitions, self.transitions
+
+    def marginals(
+        self, emissions: Tensor, lengths: Tensor, constraints: Constraints | None = None
+    ) -> Tensor:
+        """Each tag's probability at each word, over all (allowed) tags of the other words.
+
+        Args and device as for :meth:`best`. It is the derivative of log Z by the emissions.
+
+        Returns:
+            ``(B, T, K)``, in double precision, 0 at padding.
+        """
+        crf = self.constrained(constraints).double()
+        real = torch.arange(emissions.size(1)).unsqueeze(1) < lengths.cpu()
+        with torch.enable_grad():
+            rows = emissions.detach().cpu().double().transpose(0, 1).requires_grad_()
+            total = log_partition(rows, real, *crf.weights()).masked_fill(~real[0], 0.0)
+            (found,) = torch.autograd.grad(total.sum(), rows)
+        return found.transpose(0, 1)
 
     def best(
         self, emissions: Tensor, lengths: Tensor, constraints: Constraints | None = None
@@ -163,3 +180,14 @@ class TagCRF(CRF):
                 crf.end_transitions += constraints.end
                 crf.transitions += constraints.steps
         return crf
+
+
+def log_partition(
+    emissions: Tensor, real: Tensor, start: Tensor, end: Tensor, transitions: Tensor
+) -> Tensor:
+    """A CRF's log Z ``(B,)`` of emissions (T, B, K), where words are ``real`` (T, B)."""
+    total = start + emissions[0]  # (B, K): over all tags of the words before
+    for t in range(1, len(emissions)):
+        new = (total.unsqueeze(2) + transitions).logsumexp(1) + emissions[t]
+        total = torch.where(real[t].unsqueeze(1), new, total)
+    return (total + end).logsumexp(-1)

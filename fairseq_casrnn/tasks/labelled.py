@@ -134,6 +134,11 @@ class LabelledTask(FairseqTask):
         """Names of the classes, in the order of the model's outputs."""
         return self.state.classes
 
+    @property
+    def tokenizer(self) -> str:
+        """How raw text is split."""
+        return self.cfg.raw_tokenizer or self.state.text["tokenizer"]
+
     def check_words(self, state_dict) -> None:
         """Raise UserError if the weights of a checkpoint's model belong to other words."""
         if state_dict.get("words") not in (None, digest(self.dictionary)):

@@ -178,9 +178,8 @@ class SentenceClassificationTask(LabelledTask):
     def encode_text(self, line: str) -> torch.Tensor:
         """Raw text as tokens, split and lower-cased as the training text was."""
         text = self.state.text
-        tokenizer = self.cfg.raw_tokenizer or text["tokenizer"]
         lowercase = text["lowercase"] if self.cfg.lowercase is None else self.cfg.lowercase
-        split = words(line, tokenizer, lowercase, text.get("language", "en"))
+        split = words(line, self.tokenizer, lowercase, text.get("language", "en"))
         tokens = [self.dictionary.index(word) for word in escape(split)]
         tokens.append(self.dictionary.eos())
         if self.cfg.truncate and len(tokens) > self.cfg.truncate:

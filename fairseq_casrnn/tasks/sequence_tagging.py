@@ -230,9 +230,8 @@ class SequenceTaggingTask(LabelledTask):
         Those of ``penn`` keep their quotation marks, unless the training text had none of these but
         that treebank's `` and ''.
         """
-        tokenizer = self.cfg.raw_tokenizer or self.state.text["tokenizer"]
-        found = words(line, tokenizer, language=self.state.text.get("language", "en"))
-        if tokenizer == "penn" and (QUOTE in self.dictionary or "``" not in self.dictionary):
+        found = words(line, self.tokenizer, language=self.state.text.get("language", "en"))
+        if self.tokenizer == "penn" and (QUOTE in self.dictionary or "``" not in self.dictionary):
             return as_written(found, line)
         return found
 

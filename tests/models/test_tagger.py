@@ -228,6 +228,22 @@ def test_best_tags_that_the_scheme_allows():
     assert crf.half().best(emissions.float(), torch.tensor(lengths), rules) == wanted
 
 
+@pytest.mark.parametrize("constrained", [False, True])
+def test_marginals_against_all_sequences(constrained):
+    torch.manual_seed(1)
+    rules = constraints(("O", "B-X", "I-X", "E-X", "S-X"))
+    crf, emissions, lengths = TagCRF(5).double(), rand(3, 3, 5), [3, 1, 0]
+    found = crf.marginals(emissions, torch.tensor(lengths), rules if constrained else None)
+    for row, length, ours in zip(emissions, lengths, found, strict=True):
+        wanted = torch.zeros(3, 5).double()
+        every = enumerate_tags(crf, row[:length]) if length else {}
+        for tags, score in every.items():
+            if not constrained or not violations(rules, torch.tensor(tags)):
+                wanted[torch.arange(length), list(tags)] += score.detach().exp()
+        wanted[:length] /= wanted[:length].sum(-1, keepdim=True)
+        assert_close([ours], [wanted])
+
+
 def test_a_sentence_for_which_there_are_no_allowed_tags():
     """A single word where spans have two: the tags with the fewest broken rules."""
     crf, rules = TagCRF(2), constraints(("B-X", "E-X"))

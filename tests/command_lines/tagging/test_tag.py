@@ -2,8 +2,10 @@
 
 import copy
 import io
+import json
 import pickle
 import shutil
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -76,6 +78,117 @@ def test_tag(trained, hub, capsys, tmp_path, monkeypatch):
         stdin="in\u00a0Rome \u2028 it\x85\n".encode(), monkeypatch=monkeypatch,
     )  # fmt: skip
     assert [line.split()[0] for line in split.splitlines()[:-1]] == ["in_Rome", "_", "it"]
+
+
+def test_json(trained, hub, capsys, tmp_path):
+    """Places are those of the line, whatever white space it has; as from Python."""
+    text = ["Clara  Schmidt saw\tRome, in 1998.", "", "the town"]
+    (tmp_path / "input").write_text("".join(line + "\n" for line in text))
+    printed = tag(capsys, "--path", trained, "--input", tmp_path / "input", "--format", "json")
+    found = [json.loads(line) for line in printed.splitlines()]
+    assert [row["text"] for row in found] == text
+    for row, words in zip(found, hub.annotate(text), strict=True):
+        for word, same in zip(row["words"], words, strict=True):
+            assert row["text"][word["start"] : word["end"]] == word["text"] == same.text
+            assert word["tag"] == same.tag
+            assert word["probability"] == round(same.probability, 4)
+    assert [(s["type"], s["start"], s["end"], s["text"]) for s in found[0]["spans"]] == [
+        ("PER", 0, 14, "Clara  Schmidt"), ("LOC", 19, 23, "Rome"),
+    ]  # fmt: skip
+    first, second = (word["probability"] for word in found[0]["words"][:2])
+    assert found[0]["spans"][0]["probability"] == min(first, second)
+    assert found[1] == {"text": "", "words": [], "spans": []}
+
+
+def test_spans(trained, hub, capsys, tmp_path):
+    (tmp_path / "input").write_text("the town\nClara Schmidt saw Rome\n")
+    options = ("--input", tmp_path / "input", "--format", "spans", "--batch-size", 1)
+    printed = tag(capsys, "--path", trained, *options)
+    person, place = hub.spans(["Clara Schmidt saw Rome"])[0]
+    assert printed == (
+        f"2\t0\t13\tPER\t{person.probability:.4f}\tClara Schmidt\n"
+        f"2\t18\t22\tLOC\t{place.probability:.4f}\tRome\n"
+    )
+
+
+def test_probabilities_are_marginals(hub):
+    """They sum to 1 over the tags, and padding does not show."""
+    together = hub.annotate(LINES)
+    for line, words in zip(LINES, together, strict=True):
+        (alone,) = hub.annotate([line])
+        assert [word.probability for word in alone] == pytest.approx([w.probability for w in words])
+        assert all(0 < word.probability <= 1 for word in words)
+    assert [[word[:2] for word in row] for row in together] == [list(r) for r in hub.tag(LINES)]
+    emissions = torch.randn(2, 3, len(hub.classes))
+    sums = hub.model.marginals(emissions, torch.tensor([3, 2]), hub.task.constraints).sum(-1)
+    torch.testing.assert_close(sums, torch.tensor([[1.0, 1, 1], [1, 1, 0]]).double())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Clara\nSchmidt\nsaw\nRome\n\n\n-DOCSTART-\n\nthe\ntown",
+        "# a comment\nClara\tNNP\nSchmidt\tNNP\nsaw\tVB\nRome\tNNP\n\nthe\tDT\ntown\tNN\n",
+        "".join(
+            f"{number}\t{word}" + "\t_" * 8 + "\n" if word else "\n"
+            for number, word in (("1", "Clara"), ("2", "Schmidt"), ("3-4", "saw"), ("3", "saw"),
+                                 ("4", "Rome"), ("4.1", "x"), ("", ""), ("1", "the"), ("2", "town"))
+        ),
+    ],
+)  # fmt: skip
+def test_input_in_columns(text, trained, hub, capsys, monkeypatch):
+    printed = tag(
+        capsys, "--path", trained, "--input-format", "columns", "--confidence",
+        stdin=text.encode(), monkeypatch=monkeypatch,
+    )  # fmt: skip
+    assert printed == "".join(
+        "".join(f"{word.text}\t{word.tag}\t{word.probability:.4f}\n" for word in row) + "\n"
+        for row in hub.annotate([["Clara", "Schmidt", "saw", "Rome"], ["the", "town"]])
+    )
+
+
+def test_options_that_do_not_go_together(trained, capsys, tmp_path):
+    (tmp_path / "input").write_text("# x\nRome\tNNP\n\tNNP\n")
+    columns = ("--input-format", "columns")
+    for options, message in (
+        (("--format", "json", "--inline"), "--inline is for --format columns; drop one of them"),
+        (("--inline", "--confidence"), "--inline has no place for --confidence; drop one"),
+        (("--word-column", 2), "--word-column is for --input-format columns; give that, too"),
+        ((*columns, "--tokenizer", "penn"), "--tokenizer is for text, and columns are words"),
+        ((*columns, "--word-column", 0), "--word-column is 0; columns count from 1"),
+        ((*columns, "--word-column", 3), "input, line 2 has no word in column 3; correct it, or"),
+        (columns, "input, line 3 has no word in column 1; correct it, or choose another --word-c"),
+        (("--buffer-size", 0), "--buffer-size is 0; it must be at least 1"),
+    ):
+        command = ("--path", trained, "--input", tmp_path / "input", *options)
+        error = tag(capsys, *command, status=2)
+        assert message in error
+        assert error.count("\n") == 1
+
+
+def test_spans_of_parts_of_speech(hub):
+    other = copy.copy(hub)
+    other.task = SimpleNamespace(are_spans=False)
+    with pytest.raises(UserError, match="mark no spans; ask for the words' tags"):
+        other.spans(["it"])
+
+
+def test_a_program_that_waits_for_each_answer(trained):
+    """Through a pipe; and what fairseq and NLTK import in vain is left out."""
+    code = (
+        "import sys; from fairseq_casrnn import cli\n"
+        "assert cli.main(sys.argv[1:]) == 0\n"
+        "print(sum(n.partition('.')[0] in ('scipy', 'sklearn') for n in sys.modules))"
+    )
+    command = [sys.executable, "-c", code, "tag", "--path", trained, "--buffer-size", "1"]
+    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*map(str, command), "--inline"], **options) as program:
+        for _ in range(2):
+            program.stdin.write("Rome\n")
+            program.stdin.flush()
+            assert program.stdout.readline() == "Rome/S-LOC\n"
+        assert program.communicate(timeout=60)[0] == "0\n"
+        assert program.returncode == 0
 
 
 def test_tags_keep_to_their_scheme(hub):

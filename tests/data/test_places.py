@@ -1,0 +1,39 @@
+"""Where words stand in the text that they were split from."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_casrnn.data.places import places, span_places
+from fairseq_casrnn.data.words import TOKENIZERS, words
+
+TEXT = st.text(st.sampled_from("ab.,' \u00a0\t-!é中"), max_size=20)
+
+
+@settings(deadline=None)
+@given(TEXT, st.sampled_from(TOKENIZERS))
+def test_words_are_found_where_they_stand(line, tokenizer):
+    found = words(line, tokenizer)
+    for word, (begin, end) in zip(found, places(found, line), strict=True):
+        assert line[begin:end] == word
+    covered = "".join(line[begin:end] for begin, end in places(found, line))
+    assert "".join(covered.split()) == "".join(line.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "split", "shown"),
+    [
+        ('say "yes" ``', ["say", "``", "yes", "''", "``"], ["say", '"', "yes", '"', "``"]),
+        ("\ufeffit was", ["it", "was"], ["it", "was"]),
+        ("a &amp; b", ["a", "&", "b"], ["a", "&", "b"]),
+        ("ab", ["a", "xyz"], ["a", "b"]),
+        ("", ["a"], [""]),
+    ],
+)
+def test_words_that_were_changed(line, split, shown):
+    assert [line[begin:end] for begin, end in places(split, line)] == shown
+
+
+def test_spans_from_left_to_right():
+    tags = ["S-B", "O", "B-A", "E-A", "S-A"]
+    assert span_places(tags) == [("B", 0, 0), ("A", 2, 3), ("A", 4, 4)]
