@@ -26,6 +26,11 @@ def add_asking_arguments(parser: argparse.ArgumentParser, answers: str) -> None:
     parser.add_argument("--input", default="-", help="file to read (default: standard input)")
     parser.add_argument("--data", help="folder with input0/dict.txt and label/dict.txt")
     parser.add_argument(
+        "--encoder-embed-path",
+        metavar="FILE",
+        help="word vectors, those of the training: words that the training data lacks get theirs",
+    )
+    parser.add_argument(
         "--batch-size", type=int, default=32, help="sentences that are computed at once (32)"
     )
     parser.add_argument(
@@ -56,6 +61,8 @@ def asked(kind: str, args: argparse.Namespace, **options):
         raise UserError("standard input is closed; name a file with --input")
     if args.tokenizer is not None:
         options["raw_tokenizer"] = args.tokenizer
+    if args.encoder_embed_path is not None:
+        options["encoder_embed_path"] = args.encoder_embed_path
     with deferred_imports():
         hub = load(kind, args.path, args.data, **options)
         words("", hub.task.tokenizer)  # imports it
@@ -106,4 +113,34 @@ def read(name: str) -> Iterator[str]:
     except OSError as error:
         raise UserError(f"{name} cannot be read ({error.strerror}); check --input") from None
     with stream:
-        yield from text_lines(stream, "standard input" if name == "-" else name)
+        yield from text_lines(stream, input_name(name))
+
+
+class UnknownLines:
+    """Says once, on standard error, where a line is a single word that the model does not know.
+
+    Args:
+        task: of the model.
+        name: of the input.
+    """
+
+    def __init__(self, task, name: str):
+        self.task, self.name, self.said = task, input_name(name), False
+
+    def check(self, number: int, texts: Iterable[str]) -> None:
+        """Look at the texts of a line."""
+        for text in () if self.said else texts:
+            if len(text.split()) == 1 and self.task.is_unknown_word(text):
+                print(
+                    f"warning: {self.name}, line {number} is a single word that the model does not "
+                    "know, and others may be; if the text has no spaces between words, as Chinese, "
+                    f"have it split as in training, not by --tokenizer {self.task.tokenizer}",
+                    file=sys.stderr,
+                )
+                self.said = True
+                return
+
+
+def input_name(name: str) -> str:
+    """What ``--input`` means, for messages."""
+    return "standard input" if name == "-" else name

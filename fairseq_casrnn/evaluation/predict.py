@@ -7,7 +7,14 @@ import sys
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.inference_cli import add_asking_arguments, asked, chunks, lines
+from fairseq_casrnn.evaluation.inference_cli import (
+    UnknownLines,
+    add_asking_arguments,
+    asked,
+    chunks,
+    input_name,
+    lines,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,9 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad checkpoint, file or line."""
     hub = asked("classifier", args)
-    name = "standard input" if args.input == "-" else args.input
+    name, unknown = input_name(args.input), UnknownLines(hub.task, args.input)
     for chunk in chunks(lines(args.input), args):
         items = [item(line, hub.task.pairs, name, number) for number, line in chunk]
+        for (number, _), texts in zip(chunk, items, strict=True):
+            unknown.check(number, [texts] if isinstance(texts, str) else texts)
         with captured_log():
             rows = hub.probabilities(items, args.batch_size).tolist()
         for row in rows:

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.data.words import ASCII_SPACE
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.inference_cli import add_asking_arguments, asked, chunks, lines
+from fairseq_casrnn.evaluation.inference_cli import (
+    UnknownLines,
+    add_asking_arguments,
+    asked,
+    chunks,
+    input_name,
+    lines,
+)
 from fairseq_casrnn.evaluation.tags import without_spaces
 
 CONLLU_ID = re.compile(r"[0-9]+")
@@ -71,8 +78,11 @@ def run(args: argparse.Namespace) -> None:
     if args.format == "spans":
         hub.check_spans()
     sentences = read_columns(args) if args.input_format == "columns" else lines(args.input)
+    unknown = UnknownLines(hub.task, args.input)
     plain = args.format == "columns" and not args.confidence
     for chunk in chunks(sentences, args):
+        for number, sentence in chunk:
+            unknown.check(number, [sentence] if isinstance(sentence, str) else [])
         with captured_log():
             find = hub.tag if plain else hub.annotate  # which takes longer
             found = find([sentence for _, sentence in chunk], args.batch_size)
@@ -163,10 +173,9 @@ def words_of(rows: Iterable[tuple[int, str]], args: argparse.Namespace) -> list[
             continue  # words written as one, or not written
         column = args.word_column or (2 if conllu and CONLLU_ID.fullmatch(cells[0]) else 1)
         if column > len(cells) or not cells[column - 1].strip():
-            name = "standard input" if args.input == "-" else args.input
             raise UserError(
-                f"{name}, line {number} has no word in column {column}; correct it, or choose "
-                "another --word-column"
+                f"{input_name(args.input)}, line {number} has no word in column {column}; correct "
+                "it, or choose another --word-column"
             )
         found.append(cells[column - 1].strip())
     return found

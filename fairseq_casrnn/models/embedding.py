@@ -53,7 +53,8 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
     header; some tokens of 840B contain spaces), or word2vec's text format (a first line "count
     dimension"). Of several lines for one word the first counts.
 
-    A line with more numbers than the dimension is left out with a warning.
+    A line with more numbers than the dimension is left out with a warning. Where all words of the
+    file are in lower case, a word that it lacks gets the vector of its lower case.
 
     Returns:
         How many words were found; of fairseq's own symbols, such as </s>, the vectors are taken,
@@ -63,18 +64,26 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
         UserError: naming the file and line.
     """
     dim, found, too_long = table.embedding_dim, set(), []
+    capitals, lowered, is_cased = capitalised(dictionary), {}, False
     try:
         stream = open(path, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
         raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
     with stream, torch.no_grad():
         for number, pieces in entries(stream, path, dim):
-            index = dictionary.indices.get(" ".join(pieces[:-dim]))
+            word = " ".join(pieces[:-dim])
+            index, is_cased = dictionary.indices.get(word), is_cased or word != word.lower()
+            if not is_cased and word in capitals and word not in lowered:
+                lowered[word] = vector(pieces[-dim:], path, number)
             if index is None:
                 if pieces[0] in dictionary.indices and all(map(is_number, pieces[1:])):
                     too_long.append(number)
             elif index not in found:
                 table.weight[index] = vector(pieces[-dim:], path, number)
+                found.add(index)
+        for word, row in ({} if is_cased else lowered).items():
+            for index in capitals[word] - found:
+                table.weight[index] = row
                 found.add(index)
     if too_long:
         more = f" and {len(too_long) - 1} more" if too_long[1:] else ""
@@ -82,6 +91,15 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
             "%s, line %d%s: more than %d numbers; left out", path, too_long[0], more, dim
         )
     return report_coverage(found, dictionary, path, dim)
+
+
+def capitalised(dictionary) -> dict[str, set[int]]:
+    """The indices of the words with capitals, by their lower case."""
+    found: dict[str, set[int]] = {}
+    for index in range(dictionary.nspecial, len(dictionary)):
+        if (word := dictionary[index]) != word.lower():
+            found.setdefault(word.lower(), set()).add(index)
+    return found
 
 
 def entries(stream, path, dim):

@@ -11,6 +11,7 @@ from torch import nn
 
 from ..diagnostics.explain import explained
 from ..errors import UserError
+from .word_vectors import GrowingVocabulary, WordVectors
 
 CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 
@@ -32,6 +33,7 @@ class Hub(nn.Module):
     def __init__(self, model, task):
         super().__init__()
         self.model, self.task, self.classes = model.eval(), task, task.classes
+        self.vocabulary: GrowingVocabulary | None = None
 
     @classmethod
     def load(cls, path, checkpoint_file=None, data=None, **overrides) -> Hub:
@@ -50,6 +52,7 @@ class Hub(nn.Module):
         if cfg is None or cfg.task._name != cls.task_name:
             raise UserError(f"{file} is no {cls.what}; check the path")
         check_options(overrides, cfg)
+        vectors = overrides.get("encoder_embed_path")
         folder = find_dictionaries(file.parent, data, cfg.task.data, cls.parts(cfg.model))
         overrides = {"data": folder, **overrides}
         # Those of the task by themselves: several parts may have options of one name.
@@ -58,7 +61,22 @@ class Hub(nn.Module):
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(file)], arg_overrides=overrides
         )
-        return cls(model, task)
+        hub = cls(model, task)
+        if vectors is not None:
+            hub.take_vectors(vectors)
+        return hub
+
+    def take_vectors(self, path: str) -> None:
+        """Let words that the dictionary lacks have the vectors that a file has for them.
+
+        Raises:
+            UserError: it cannot be read, or has vectors of another dimension.
+        """
+        table = self.model.encoder.embed_tokens
+        self.vocabulary = GrowingVocabulary(
+            self.task.dictionary, table, WordVectors(path, table.embedding_dim)
+        )
+        self.task.index_of = self.vocabulary.index
 
     @staticmethod
     def parts(model_cfg) -> tuple[str, ...]:
@@ -73,6 +91,8 @@ class Hub(nn.Module):
         """
         if batch_size < 1:
             raise UserError(f"batch_size is {batch_size}; it must be at least 1")
+        if self.vocabulary is not None:
+            self.vocabulary.grow()
         device = self.model.encoder.embed_tokens.weight.device
         order = dataset.ordered_indices()
         for indices in cut(order, dataset.num_tokens_vec(order).tolist(), batch_size):

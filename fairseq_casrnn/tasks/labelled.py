@@ -169,6 +169,15 @@ class LabelledTask(FairseqTask):
             )
         super().load_state_dict(state_dict)
 
+    def is_unknown_word(self, text: str) -> bool:
+        """Whether raw text is a single word, and that unknown."""
+        unknown = [self.dictionary.unk(), self.dictionary.eos()]
+        return self.encode_text(text).tolist() == unknown
+
+    def index_of(self, word: str) -> int:
+        """The index of a word of raw text."""
+        return self.dictionary.index(word)
+
     def _note_unseen(self, split: str, kind: str, count: int, first: str) -> None:
         """Warn of ``count`` classes of a split, from ``first`` on, that training does not have.
 

@@ -180,7 +180,7 @@ class SentenceClassificationTask(LabelledTask):
         text = self.state.text
         lowercase = text["lowercase"] if self.cfg.lowercase is None else self.cfg.lowercase
         split = words(line, self.tokenizer, lowercase, text.get("language", "en"))
-        tokens = [self.dictionary.index(word) for word in escape(split)]
+        tokens = [self.index_of(word) for word in escape(split)]
         tokens.append(self.dictionary.eos())
         if self.cfg.truncate and len(tokens) > self.cfg.truncate:
             tokens = [*tokens[: self.cfg.truncate - 1], tokens[-1]]

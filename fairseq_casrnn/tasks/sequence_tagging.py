@@ -235,16 +235,24 @@ class SequenceTaggingTask(LabelledTask):
             return as_written(found, line)
         return found
 
+    def encode_text(self, line: str) -> torch.Tensor:
+        """Raw text as tokens."""
+        return self.encode_words(self.split_text(line))[0]
+
     def encode_words(self, sentence: list[str]) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Tokens, with </s>, and each word's characters of a sentence that is split already."""
         options = {name: self.state.text[name] for name in ("lowercase", "zero_digits")}
         given = {name: getattr(self.cfg, name) for name in options}
         options |= {name: value for name, value in given.items() if value is not None}
         forms = escape(normalised(sentence, **options))
-        found = [look_up(self.dictionary, word) for word in forms]
+        found = [self.index_of(plain_mark(self.dictionary, word)) for word in forms]
         spelt = []
         if self.spells:
-            spelt = [torch.tensor([look_up(self.characters, c) for c in word]) for word in sentence]
+            letters = self.characters
+            spelt = [
+                torch.tensor([letters.index(plain_mark(letters, c)) for c in word])
+                for word in sentence
+            ]
         return torch.tensor([*found, self.dictionary.eos()]), spelt
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, spelt=None, **kwargs):
@@ -276,9 +284,9 @@ class SequenceTaggingTask(LabelledTask):
             self.write_validation(result, stats)
 
 
-def look_up(dictionary, symbol: str) -> int:
-    """Its index; where ’ or “ are unknown, that of the same with ' and "."""
-    return dictionary.index(symbol if symbol in dictionary else symbol.translate(TYPOGRAPHIC))
+def plain_mark(dictionary, symbol: str) -> str:
+    """The symbol; where ’ or “ are unknown, the same with ' and "."""
+    return symbol if symbol in dictionary else symbol.translate(TYPOGRAPHIC)
 
 
 def split_words(spelt, end: int, index: int) -> list[torch.Tensor]:

@@ -7,6 +7,7 @@ import torch
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.embedding import build_embedding
+from fairseq_casrnn.models.word_vectors import WordVectors
 
 from .common import PAD, TARGET, build, dictionary, make_task
 
@@ -43,6 +44,36 @@ def test_every_line_counts_from_the_first(path, header, ending):
     assert row(weight, "naïve") == [4, 5, 6]
     assert weight[WORDS.index("w5")].abs().max() <= 0.1
     assert not weight[PAD].any()
+
+
+def test_capitals_where_all_vectors_are_in_lower_case(path):
+    """Of GloVe's Wikipedia vectors, say; a word of its own comes first."""
+    words = dictionary(4)
+    for word in ("Rome", "ROME", "it", "IT", "Paris"):
+        words.add_symbol(word)
+
+    def found(content):
+        path.write_text(content)
+        weight = build_embedding(words, 1, str(path)).weight.flatten()
+        return {word: round(float(weight[words.index(word)]), 3) for word in words.symbols[4:]}
+
+    lower = found("rome 1\nit 2\nrome 7\n")
+    assert [lower[word] for word in ("Rome", "ROME", "it", "IT")] == [1, 1, 2, 2]
+    assert abs(lower["Paris"]) <= 0.1
+    cased = found("rome 1\nit 2\nIT 3\n")
+    assert (cased["it"], cased["IT"]) == (2, 3)
+    assert abs(cased["Rome"]) <= 0.1
+
+
+def test_vectors_of_single_words(path):
+    path.write_text("rome 1 2\nbad x 3\nlong 1 2 3\nrome 7 7\n")
+    found = WordVectors(str(path), 2)
+    assert [found.find(word).tolist() for word in ("rome", "Rome", "ROME")] == [[1, 2]] * 3
+    assert found.find("paris") is found.find("long") is None
+    with pytest.raises(UserError, match=r"vectors\.txt, line of bad: not a word and 2 numbers"):
+        found.find("bad")
+    path.write_text("rome 1 2\nIT 3 4\n")
+    assert WordVectors(str(path), 2).find("Rome") is None
 
 
 def test_words_with_spaces(path):

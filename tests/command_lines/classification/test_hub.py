@@ -45,6 +45,45 @@ def test_copies_answer_the_same(hub):
         assert copied.classes == hub.classes
 
 
+def test_vectors_for_words_that_training_lacks(hub, tmp_path):
+    """They count as a word of the training with that vector; its own are not looked up."""
+    first, second = (hub.task.dictionary[index] for index in (5, 6))
+    weight = hub.model.encoder.embed_tokens.weight.detach().clone()
+    size = weight.size(1)
+    lines = [
+        f"unheard {' '.join(map(str, weight[5].tolist()))}",
+        f"{first} {' '.join(['9'] * size)}",
+        f"zürich {' '.join(map(str, weight[6].tolist()))}",
+        f"short {' '.join(['9'] * (size - 1))}",
+    ]
+    path = tmp_path / "vectors.txt"
+    texts = ["unheard it", f"so unheard {second} nowhere", "Zürich", "short"]
+    same = [f"{first} it", f"so {first} {second} nowhere", second, "nowhere"]
+    for header in (f"4 {size}\n", ""):
+        path.write_text(header + "\n".join(lines) + "\n", encoding="utf-8")
+        other = copy.deepcopy(hub)
+        other.take_vectors(str(path))
+        torch.testing.assert_close(other.probabilities(texts), hub.probabilities(same))
+        assert "unheard" in other.task.dictionary
+        assert other.probabilities(texts[::-1]).equal(
+            copy.deepcopy(other).probabilities(texts[::-1])
+        )
+    assert not hub.probabilities(texts[:1]).equal(hub.probabilities(same[:1]))
+
+
+def test_vectors_that_do_not_fit(hub, trained, tmp_path):
+    path = tmp_path / "vectors.txt"
+    load = MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained
+    with pytest.raises(
+        UserError, match=r"cannot read the word vectors .*vectors.txt: No such file"
+    ):
+        load(str(trained), encoder_embed_path=str(path))
+    for content in ("a 1 2 3\n", "1 3\na 1 2 3\n"):
+        path.write_text(content)
+        with pytest.raises(UserError, match="vectors of dimension 3, but the embedding has"):
+            load(str(trained), encoder_embed_path=str(path))
+
+
 def test_sentences_from_an_iterator(hub):
     torch.testing.assert_close(hub.encode(iter(LINES)), hub.encode(LINES))
     assert hub.predict(iter(LINES)) == hub.predict(LINES)

@@ -51,6 +51,31 @@ def test_predict(trained, capsys, tmp_path, monkeypatch):
     assert all(row.count("\t") == 1 and "negative:" in row for row in every)
 
 
+def test_a_line_that_is_one_unknown_word(trained, capsys, tmp_path):
+    """It is said once; not of several words, or one that is known."""
+    (tmp_path / "input").write_text("film\n好电影\n\n坏电影\n", encoding="utf-8")
+    assert cli.main(["predict", "--path", str(trained), "--input", str(tmp_path / "input")]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.count("\n") == 4
+    assert captured.err.count("\n") == 1
+    assert "input, line 2 is a single word that the model does not know, and" in captured.err
+    predict(capsys, "--path", trained, "--input", tmp_path / "input", "--tokenizer", "character")
+    (tmp_path / "input").write_text("film\nunheard 好电影\n", encoding="utf-8")
+    assert cli.main(["predict", "--path", str(trained), "--input", str(tmp_path / "input")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_vectors_for_unknown_words(trained, capsys, tmp_path):
+    (tmp_path / "input").write_text("unheard\n")
+    size = torch.load(trained / "checkpoint_best.pt", weights_only=False)["model"][
+        "encoder.embed_tokens.weight"
+    ].size(1)
+    (tmp_path / "vectors").write_text(f"unheard {' '.join(['3'] * size)}\n")
+    command = ["--path", trained, "--input", tmp_path / "input"]
+    before = predict(capsys, *command)
+    assert predict(capsys, *command, "--encoder-embed-path", tmp_path / "vectors") != before
+
+
 def test_answers_are_in_utf8(trained, tmp_path, monkeypatch):
     """As the labels are, whatever the locale."""
     (tmp_path / "input").write_text("good\n")

@@ -1,0 +1,105 @@
+"""Vectors of single words from a file, for words that a trained model does not know."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+from .embedding import check_dim, is_header, vector
+
+
+class WordVectors:
+    """A file of word vectors, of which only the words are held in memory.
+
+    Args:
+        path: GloVe's format or word2vec's text format, see :func:`.embedding.load_vectors`.
+        dim: of the vectors.
+
+    Raises:
+        UserError: the file cannot be read, or has vectors of another dimension.
+    """
+
+    def __init__(self, path: str, dim: int):
+        self.path, self.dim = path, dim
+        self.offsets: dict[bytes, int] = {}
+        self.is_cased = False
+        try:
+            with open(path, "rb") as stream:
+                self._check(stream.readline(), stream.readline())
+                stream.seek(0)
+                self._index(stream)
+        except OSError as error:
+            raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
+
+    def _check(self, first: bytes, second: bytes) -> None:
+        pieces = first.decode("utf-8", "replace").rstrip("\r\n ").split(" ")
+        if is_header(pieces):
+            check_dim(int(pieces[1]), self.dim, self.path, 1)
+            pieces = second.decode("utf-8", "replace").rstrip("\r\n ").split(" ")
+        if len(pieces) < self.dim + 1:
+            check_dim(len(pieces) - 1, self.dim, self.path, 1)
+
+    def _index(self, stream) -> None:
+        offset = 0
+        for line in stream:
+            word = line.partition(b" ")[0]
+            self.offsets.setdefault(word, offset)
+            self.is_cased = self.is_cased or word != word.lower()
+            offset += len(line)
+
+    def find(self, word: str) -> Tensor | None:
+        """The vector ``(dim,)`` of a word, or None.
+
+        Where the file has only lower-case words, it may be that of the word in lower case.
+
+        Raises:
+            UserError: the word's line is malformed.
+        """
+        for form in (word,) if self.is_cased else (word, word.lower()):
+            offset = self.offsets.get(form.encode())
+            if offset is None:
+                continue
+            with open(self.path, "rb") as stream:
+                stream.seek(offset)
+                pieces = stream.readline().decode("utf-8", "replace").rstrip("\r\n ").split(" ")
+            if len(pieces) == self.dim + 1:
+                return vector(pieces[1:], self.path, f"of {form}")
+        return None
+
+
+class GrowingVocabulary:
+    """Gives words that a dictionary lacks an index, and an embedding, where a file has a vector.
+
+    Args:
+        dictionary: of the model; it grows.
+        table: the model's embedding, which grows by :meth:`grow`.
+        vectors: the file.
+    """
+
+    def __init__(self, dictionary, table: nn.Embedding, vectors: WordVectors):
+        self.dictionary, self.table, self.vectors = dictionary, table, vectors
+        self.pending: list[Tensor] = []
+        self.unknown: set[str] = set()
+
+    def index(self, word: str) -> int:
+        """The index of a word, that of <unk> where the file does not have it either."""
+        if word not in self.dictionary.indices and word not in self.unknown:
+            found = self.vectors.find(word)
+            if found is None:
+                self.unknown.add(word)
+            else:
+                self.pending.append(found)
+                self.dictionary.add_symbol(word)
+        return self.dictionary.index(word)
+
+    @torch.no_grad()
+    def grow(self) -> None:
+        """Append the vectors of the new words to the embedding."""
+        if not self.pending:
+            return
+        weight = self.table.weight
+        rows = torch.stack(self.pending).to(weight)
+        self.table.weight = nn.Parameter(torch.cat([weight, rows]), weight.requires_grad)
+        self.table.num_embeddings = len(self.table.weight)
+        self.pending = []
