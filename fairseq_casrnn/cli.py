@@ -88,6 +88,11 @@ COMMANDS = {
         "fairseq_casrnn.results.render",
         "the pages of docs/results from results/, or check that they are up to date",
     ),
+    "translate": (
+        "fairseq_casrnn.evaluation.translate",
+        "translate lines of text with a trained model",
+    ),
+    "pack": ("fairseq_casrnn.evaluation.pack", "a trained model in one file, to hand on"),
     "tag": ("fairseq_casrnn.evaluation.tag", "tag the words of lines of text"),
     "warm-up": ("fairseq_casrnn.warm_up", "compile ahead the GPU's kernels of a training"),
     "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),

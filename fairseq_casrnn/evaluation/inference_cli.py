@@ -1,4 +1,4 @@
-"""What the commands share that put lines of text to a model: ``casrnn predict``, ``casrnn tag``."""
+"""What the commands share that put lines of text to a model: predict, tag, translate."""
 
 from __future__ import annotations
 
@@ -20,25 +20,14 @@ T = TypeVar("T")
 
 
 def add_asking_arguments(parser: argparse.ArgumentParser, answers: str) -> None:
-    """Options of both, and a description that begins with what the ``answers`` are."""
+    """Options of both, and a description of what the ``answers`` are."""
     parser.description = answers
-    parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
-    parser.add_argument("--input", default="-", help="file to read (default: standard input)")
+    add_input_arguments(parser)
     parser.add_argument("--data", help="folder with input0/dict.txt and label/dict.txt")
     parser.add_argument(
         "--encoder-embed-path",
         metavar="FILE",
         help="word vectors, those of the training: words that the training data lacks get theirs",
-    )
-    parser.add_argument(
-        "--batch-size", type=int, default=32, help="sentences that are computed at once (32)"
-    )
-    parser.add_argument(
-        "--buffer-size",
-        type=int,
-        metavar="N",
-        help=f"sentences that are read before they are answered; 1 answers a program that waits "
-        f"({CHUNK}, from a terminal 1)",
     )
     parser.add_argument(
         "--tokenizer",
@@ -47,18 +36,44 @@ def add_asking_arguments(parser: argparse.ArgumentParser, answers: str) -> None:
     )
 
 
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which model reads what, and how much of it at once."""
+    parser.add_argument(
+        "--path",
+        required=True,
+        type=Path,
+        help="file of casrnn pack, checkpoint, or the folder of a run",
+    )
+    parser.add_argument("--input", default="-", help="file to read (default: standard input)")
+    parser.add_argument(
+        "--batch-size", type=int, default=32, help="sentences that are computed at once (32)"
+    )
+    parser.add_argument(
+        "--buffer-size",
+        type=int,
+        metavar="N",
+        help="sentences that are read before they are answered; 1 answers a program that waits "
+        f"({CHUNK}, from a terminal 1)",
+    )
+
+
+def check_input(args: argparse.Namespace) -> None:
+    """Raise UserError for sizes that are not positive, or where there is nothing to read."""
+    for name in ("batch_size", "buffer_size"):
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least 1")
+    if args.input == "-" and sys.stdin is None:
+        raise UserError("standard input is closed; name a file with --input")
+
+
 def asked(kind: str, args: argparse.Namespace, **options):
     """The model of a command line, with ``options`` of its task.
 
     Raises:
         UserError: a batch without lines, nothing to read, or a bad checkpoint.
     """
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
-    if args.buffer_size is not None and args.buffer_size < 1:
-        raise UserError(f"--buffer-size is {args.buffer_size}; it must be at least 1")
-    if args.input == "-" and sys.stdin is None:
-        raise UserError("standard input is closed; name a file with --input")
+    check_input(args)
     if args.tokenizer is not None:
         options["raw_tokenizer"] = args.tokenizer
     if args.encoder_embed_path is not None:

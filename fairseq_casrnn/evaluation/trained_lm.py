@@ -45,10 +45,11 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
 def checkpoint_file(path: Path) -> Path:
     """The checkpoint ``path``, or that of the training whose folder it is. Raises UserError."""
     from fairseq_casrnn.models.hub import find_checkpoint
+    from fairseq_casrnn.models.packed import unpacked
 
     if not path.exists():
         raise UserError(f"checkpoint {path} does not exist; check the path")
-    return find_checkpoint(path, None)
+    return find_checkpoint(unpacked(path), None)
 
 
 def check_finite(model, path: str | os.PathLike) -> None:

@@ -11,6 +11,7 @@ from torch import nn
 
 from ..diagnostics.explain import explained
 from ..errors import UserError
+from .packed import is_packed, unpacked
 from .word_vectors import GrowingVocabulary, WordVectors
 
 CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
@@ -46,11 +47,11 @@ class Hub(nn.Module):
         from fairseq import checkpoint_utils
         from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
-        file = find_checkpoint(Path(path), checkpoint_file)
+        file = find_checkpoint(unpacked(path), checkpoint_file)
         state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
         cfg = state.get("cfg")
         if cfg is None or cfg.task._name != cls.task_name:
-            raise UserError(f"{file} is no {cls.what}; check the path")
+            raise UserError(f"{path if is_packed(path) else file} is no {cls.what}; check the path")
         check_options(overrides, cfg)
         vectors = overrides.get("encoder_embed_path")
         folder = find_dictionaries(file.parent, data, cfg.task.data, cls.parts(cfg.model))

@@ -25,6 +25,7 @@ from .dropout import Dropout
 from .embedding import build_embedding
 from .head import VocabularyHead, uniform_linear
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
+from .packed import unpacked
 from .portable import Portable
 from .restoring import restoring
 from .routing import read_assignment
@@ -208,13 +209,14 @@ class RecurrentLanguageModel(Portable, FairseqLanguageModel):
 
     @classmethod
     def from_pretrained(cls, model_name_or_path, *args, **kwargs):
-        """fairseq's.
+        """fairseq's; ``model_name_or_path`` may be a file of ``casrnn pack``.
 
         Raises:
             UserError: the checkpoint cannot be loaded or is of no language model.
         """
         with explained():
-            hub = super().from_pretrained(model_name_or_path, *args, **kwargs)
+            folder = str(unpacked(model_name_or_path))
+            hub = super().from_pretrained(folder, *args, **kwargs)
         check_kind(hub.models, FairseqLanguageModel, "a language model", model_name_or_path)
         return hub
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 
@@ -21,6 +22,7 @@ from .config import (
 from .decoder import RecurrentDecoder
 from .embedding import build_embedding
 from .encoder import RecurrentEncoder
+from .packed import is_packed, task_options, unpacked
 from .portable import Portable
 
 SIZES = [
@@ -59,10 +61,10 @@ class RecurrentTranslationModel(Portable, FairseqEncoderDecoderModel):
     def from_pretrained(
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
-        """fairseq's, of a folder with a checkpoint.
+        """fairseq's, of a folder with a checkpoint, or of a file of ``casrnn pack``.
 
         Args:
-            model_name_or_path: the folder.
+            model_name_or_path: the folder, or that file, which needs no further arguments.
             checkpoint_file: the checkpoint's name.
             data_name_or_path: folder of the dictionaries; with a leading dot, in that folder.
             kwargs: further options of the task or of generation.
@@ -72,6 +74,10 @@ class RecurrentTranslationModel(Portable, FairseqEncoderDecoderModel):
                 translation model.
         """
         folder, data = str(model_name_or_path), str(data_name_or_path)
+        if is_packed(Path(folder)):
+            unpacked_folder = unpacked(folder)
+            kwargs = task_options(unpacked_folder) | kwargs
+            folder, data_name_or_path = str(unpacked_folder), "."
         if data.startswith("."):
             data = os.path.join(folder, data)
         for path, what in ((folder, "the model"), (data, "data_name_or_path")):

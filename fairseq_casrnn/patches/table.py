@@ -51,6 +51,9 @@ fairseq.checkpoint_utils.load_checkpoint
 fairseq.checkpoint_utils.load_checkpoint_to_cpu
     safety before patches.checkpoint_files.check_archive
         a checkpoint whose contents do not match their checksums is refused
+fairseq.checkpoint_utils.load_model_ensemble_and_task
+    feature around models.packed.load_packed
+        --path of fairseq's programs takes a file of casrnn pack
 fairseq.checkpoint_utils.save_checkpoint
     safety before patches.divergence.check_before_saving
         a model that is not finite is not saved

@@ -13,13 +13,17 @@ from fairseq_casrnn.recipes.options import StepOptions, check_values
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.reading import SHIPPED
 from fairseq_casrnn.recipes.recipe import Recipe, load
-from fairseq_casrnn.recipes.runs import USER_DIR, Run
+from fairseq_casrnn.recipes.runs import Run
 
 KINDS = ("classification", "tagging", "translation", "language-model")
 PREPARE = "casrnn prepare "
 # Of prepare.json.
 LONGEST, TOKENS = "longest example, in tokens", "train tokens, of the longer sides"
-USED_BY = {"classification": "casrnn predict --path {}", "tagging": "casrnn tag --path {}"}
+USED_BY = {
+    "classification": "casrnn predict --path {}",
+    "tagging": "casrnn tag --path {}",
+    "translation": "casrnn translate --path {}",
+}
 # Examples in training below which a batch has so many, and so many epochs without a better
 # validation end the training.
 SIZES = {
@@ -81,16 +85,7 @@ def usage(kind: str, folder: Path, run: Path) -> str:
     data, checkpoint = (shlex.quote(str(path)) for path in (folder, run))
     if kind == "language-model":
         return f"casrnn perplexity {data}/data-bin --path {checkpoint} --sentence-reset"
-    if kind != "translation":
-        return USED_BY[kind].format(checkpoint)
-    options = read_json(folder / "data-bin" / OPTIONS)
-    bpe = f" --bpe subword_nmt --bpe-codes {data}/text/bpe.codes"
-    return (
-        f"fairseq-interactive {data}/data-bin --user-dir {shlex.quote(USER_DIR)} "
-        f"--path {checkpoint}/checkpoint_best.pt --beam 10 "
-        f"--source-lang {options['source_lang']} --target-lang {options['target_lang']} "
-        "--tokenizer moses_lowercase" + (bpe if options["bpe_operations"] else "")
-    )
+    return USED_BY[kind].format(checkpoint)
 
 
 def kind_of(folder: Path) -> str:

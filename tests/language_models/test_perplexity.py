@@ -10,6 +10,7 @@ import pytest
 import torch
 from command_lines.programs import fairseq
 from fairseq.data import Dictionary
+from fairseq.models import MODEL_REGISTRY
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import syneval
@@ -261,3 +262,17 @@ def test_mistakes(data, checkpoint, tmp_path, capsys, options, message):
     error = capsys.readouterr().err
     assert message.format(**names) in error
     assert error.count("\n") == 1
+
+
+def test_a_packed_model(data, checkpoint, tmp_path, capsys):
+    model = tmp_path / "model.casrnn"
+    command = ["pack", str(checkpoint), "--data", str(data), "--output", str(model)]
+    assert cli.main(command) == 0
+    capsys.readouterr()
+    printed = []
+    for path in (checkpoint, model):
+        assert cli.main(["perplexity", str(data), "--path", str(path), "--sentence-reset"]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    loaded = MODEL_REGISTRY["cas_lstm_lm"].from_pretrained(str(model))
+    assert loaded.task.dictionary == Dictionary.load(str(data / "dict.txt"))

@@ -76,6 +76,21 @@ def test_vectors_for_unknown_words(trained, capsys, tmp_path):
     assert predict(capsys, *command, "--encoder-embed-path", tmp_path / "vectors") != before
 
 
+def test_a_packed_model(trained, capsys, tmp_path, monkeypatch):
+    """With nothing beside it, and from Python; how text is split is in the checkpoint."""
+    (tmp_path / "input").write_text("".join(line + "\n" for line in LINES))
+    expected = predict(capsys, "--path", trained, "--input", tmp_path / "input")
+    model = tmp_path / "model.casrnn"
+    assert cli.main(["pack", str(trained), "--output", str(model)]) == 0
+    assert "checkpoint_best.pt (cas_lstm_sentence_encoder_tiny) -> " in capsys.readouterr().out
+    assert predict(capsys, "--path", model, "--input", tmp_path / "input") == expected
+    hub = MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained(str(model))
+    assert [label for label, _ in hub.predict(LINES)] == [row.split("\t")[0] for row in expected]
+    error = cli.main(["pack", str(trained), "--output", str(model), "--tokenizer", "moses"])
+    assert error == 2
+    assert "--tokenizer and --bpe-codes are for translation models; dr" in capsys.readouterr().err
+
+
 def test_answers_are_in_utf8(trained, tmp_path, monkeypatch):
     """As the labels are, whatever the locale."""
     (tmp_path / "input").write_text("good\n")

@@ -208,6 +208,15 @@ def test_tags_keep_to_their_scheme(hub):
     assert broken() > 0
 
 
+def test_a_packed_model(trained, hub, capsys, tmp_path):
+    """With the characters of the words."""
+    model = tmp_path / "model.casrnn"
+    assert cli.main(["pack", str(trained), "--output", str(model)]) == 0
+    assert MODEL_REGISTRY["cas_lstm_tagger"].from_pretrained(str(model)).tag(LINES) == hub.tag(
+        LINES
+    )
+
+
 def test_answers_are_in_utf8(trained, tmp_path, monkeypatch):
     """As the text is, whatever the locale."""
     (tmp_path / "input").write_text("Zürich\n", encoding="utf-8")

@@ -1,0 +1,139 @@
+"""``casrnn pack``: a trained model and all that it needs in one file."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+from fairseq_casrnn import __version__, register
+from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.average import load
+from fairseq_casrnn.evaluation.trained_translation import TOKENIZERS, find_files
+from fairseq_casrnn.files import check_writable, replacing
+
+KEPT = ("args", "cfg", "model", "criterion", "optimizer_history", "task_state")  # of a checkpoint
+KEPT_EXTRA = ("words", "classes", "characters", "meanings", "task")  # of its extra_state
+LANGUAGE_MODELS = ("language_modeling", "stateful_language_modeling")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.description = (
+        "Write a trained model, its dictionaries, its subword units and the choice of its "
+        "tokenizer into one file, which every command takes as its --path, and from_pretrained in "
+        "Python. The state of the training is left out."
+    )
+    parser.add_argument("path", type=Path, metavar="RUN", help="folder of the run, or a checkpoint")
+    parser.add_argument("--output", required=True, type=Path, help="file to write: model.casrnn")
+    parser.add_argument(
+        "--data", type=Path, help="folder of the dictionaries (default: that of the training)"
+    )
+    parser.add_argument(
+        "--tokenizer",
+        choices=TOKENIZERS,
+        help="of a translation model (default: moses_lowercase, if casrnn prepare or a recipe made "
+        "its data, else space)",
+    )
+    parser.add_argument(
+        "--bpe-codes", type=Path, help="of a translation model (default: bpe.codes of its data)"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the command. Raises UserError for a run or file that cannot be used."""
+    if args.output.suffix != ".casrnn":
+        raise UserError(f"--output is {args.output}; give it a name that ends in .casrnn")
+    check_writable(args.output)
+    with captured_log():
+        register()
+        from fairseq_casrnn.models.hub import find_checkpoint
+        from fairseq_casrnn.models.packed import is_packed
+
+        if is_packed(args.path):
+            raise UserError(f"{args.path} is packed already")
+        checkpoint = find_checkpoint(args.path, None)
+        state = load(checkpoint)
+        if not state.get("cfg"):
+            raise UserError(f"{checkpoint} is of an old version of fairseq; train the model anew")
+        files, manifest = contents(checkpoint, state["cfg"], args)
+        write(args.output, without_training(state), files, manifest)
+    size = args.output.stat().st_size / 2**20
+    print(f"packed {checkpoint} ({manifest['arch']}) -> {args.output}, {size:.1f} MiB")
+
+
+def contents(
+    checkpoint: Path, cfg: dict, args: argparse.Namespace
+) -> tuple[dict[str, Path], dict[str, object]]:
+    """The files that belong to a checkpoint, by their names in the archive, and the manifest.
+
+    Raises:
+        UserError: one is missing, or a kind of model that has no commands.
+    """
+    from fairseq_casrnn.models.hub import find_dictionaries
+    from fairseq_casrnn.models.packed import BPE_CODES, FORMAT, SENTENCEPIECE
+
+    task, model = cfg["task"], cfg["model"]
+    kind = task["_name"]
+    manifest = {"format": FORMAT, "version": __version__, "task": kind, "arch": model["_name"]}
+    if kind != "translation" and (args.tokenizer or args.bpe_codes):
+        raise UserError("--tokenizer and --bpe-codes are for translation models; drop them")
+    if kind == "translation":
+        found = find_files(checkpoint, task, args.data)
+        if args.tokenizer:
+            found = replace(found, tokenizer=args.tokenizer)
+        if args.bpe_codes:
+            found = replace(found, subwords=args.bpe_codes, bpe="subword_nmt")
+        files = {name: found.data / name for name in found.dictionaries()}
+        if found.subwords is not None:
+            name = BPE_CODES if found.bpe == "subword_nmt" else SENTENCEPIECE
+            files[name] = found.subwords
+        return files, manifest | found.options()
+    if kind in LANGUAGE_MODELS:
+        parts = (".",)
+    elif kind in ("sentence_classification", "sequence_tagging"):
+        spells = ("spelling",) if model.get("char_filters") else ()
+        parts = ("input0", "label", *spells)
+    else:
+        raise UserError(f"{checkpoint} is of the task {kind}, whose models cannot be packed")
+    data = str(args.data) if args.data else None
+    folder = Path(find_dictionaries(checkpoint.parent, data, task["data"], parts))
+    return {str(Path(part, "dict.txt")): folder / part / "dict.txt" for part in parts}, manifest
+
+
+def without_training(state: dict) -> dict:
+    """A checkpoint without the state of its optimizer and the names of its training's folders."""
+    kept = {name: state[name] for name in KEPT if name in state}
+    extra = state.get("extra_state") or {}
+    kept["extra_state"] = {name: extra[name] for name in KEPT_EXTRA if name in extra}
+    kept["last_optimizer_state"] = None
+    cfg = {
+        name: dict(part) if isinstance(part, dict) else part for name, part in kept["cfg"].items()
+    }
+    cfg["task"]["data"] = ""
+    for name in ("encoder_embed_path", "decoder_embed_path"):
+        if cfg["model"].get(name):
+            cfg["model"][name] = None
+    return kept | {"cfg": cfg}
+
+
+def write(output: Path, state: dict, files: dict[str, Path], manifest: dict) -> None:
+    """Write the archive whole or not at all. Raises UserError where a file cannot be read."""
+    import torch
+
+    from fairseq_casrnn.models.packed import MANIFEST, MODEL
+
+    weights = io.BytesIO()
+    torch.save(state, weights)
+    with replacing(output) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST, json.dumps(manifest, indent=1) + "\n")
+        for name, path in files.items():
+            try:
+                archive.writestr(name, path.read_bytes())
+            except FileNotFoundError:
+                raise UserError(f"{path} does not exist; check the path") from None
+        archive.writestr(MODEL, weights.getvalue(), zipfile.ZIP_STORED)

@@ -1,0 +1,129 @@
+"""A trained translation model with what belongs to it: dictionaries, subword units, tokenizer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairseq_casrnn.data.command import OPTIONS, captured_log, read_json
+from fairseq_casrnn.errors import UserError
+
+BINARISED = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.[^.]+\.idx")  # train.de-en.de.idx
+TOKENIZERS = ("space", "moses", "moses_lowercase")
+
+
+@dataclass(frozen=True)
+class TranslationFiles:
+    """Where they are.
+
+    Args:
+        data: folder of the dictionaries.
+        source, target: codes of the languages.
+        tokenizer: name of a tokenizer of fairseq, or "" for text that is split already.
+        subwords: file of ``bpe`` codes or of a SentencePiece model, or None.
+        bpe: ``subword_nmt``, ``sentencepiece`` or "".
+    """
+
+    data: Path
+    source: str
+    target: str
+    tokenizer: str
+    subwords: Path | None = None
+    bpe: str = ""
+
+    def dictionaries(self) -> list[str]:
+        """Names of their files."""
+        return [f"dict.{self.source}.txt", f"dict.{self.target}.txt"]
+
+    def options(self) -> dict[str, str]:
+        """The options of the task and of its text, without names of files."""
+        found = {"source_lang": self.source, "target_lang": self.target}
+        found |= {"tokenizer": self.tokenizer} if self.tokenizer else {}
+        return found | ({"bpe": self.bpe} if self.bpe else {})
+
+    def file_options(self) -> dict[str, str]:
+        """Those that name files."""
+        name = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece_model"}.get(self.bpe)
+        return {name: str(self.subwords)} if name else {}
+
+
+def find_files(checkpoint: Path, task_cfg, data: Path | None = None) -> TranslationFiles:
+    """What belongs to a checkpoint whose task has the options ``task_cfg``.
+
+    ``casrnn prepare`` and the recipes leave it in the folder of the data.
+
+    Args:
+        checkpoint: the file.
+        task_cfg: a mapping.
+        data: folder of the dictionaries (default: the one that the training read, or, where that
+            has been moved together with the checkpoint, the one beside the runs).
+
+    Raises:
+        UserError: the dictionaries are nowhere.
+    """
+    beside = checkpoint.parent / ".." / ".." / ".." / "data-bin"
+    places = [data] if data else [checkpoint.parent, Path(task_cfg["data"] or "."), beside]
+    for place in places:
+        source, target = languages(place, task_cfg)
+        if all((place / f"dict.{language}.txt").is_file() for language in (source, target)):
+            break
+    else:
+        raise UserError(
+            f"the dictionaries of both languages (dict.{source or 'de'}.txt, "
+            f"dict.{target or 'en'}.txt) are not in {' nor in '.join(map(str, places))}; name the "
+            "folder of the training data (--data)"
+        )
+    tokenizer = "moses_lowercase" if (place / OPTIONS).is_file() else ""
+    for name, bpe in (("bpe.codes", "subword_nmt"),):
+        for folder in (place, place / ".." / "text"):
+            if (folder / name).is_file():
+                return TranslationFiles(place, source, target, tokenizer, folder / name, bpe)
+    if tokenizer and read_json(place / OPTIONS).get("bpe_operations"):
+        raise UserError(
+            f"{place / '..' / 'text' / 'bpe.codes'}, of the training data, does not exist; keep it "
+            "beside data-bin"
+        )
+    return TranslationFiles(place, source, target, tokenizer)
+
+
+def languages(data: Path, task_cfg) -> tuple[str | None, str | None]:
+    """Source and target: those of the options, or, as fairseq has it, of the data's file names."""
+    source, target = task_cfg["source_lang"], task_cfg["target_lang"]
+    for path in sorted(data.glob("*.idx")) if None in (source, target) else ():
+        if found := BINARISED.fullmatch(path.name):
+            return found[1], found[2]
+    return source, target
+
+
+def load(path: Path, data: Path | None = None):
+    """fairseq's interface to a translation model, from a packed model, a run or its checkpoint.
+
+    Raises:
+        UserError: there is none, it is damaged, of another kind, or something it needs is missing.
+    """
+    import torch
+
+    from fairseq_casrnn import register
+
+    register()
+    from fairseq import checkpoint_utils
+    from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel
+
+    from fairseq_casrnn.diagnostics.explain import explained
+    from fairseq_casrnn.models.hub import find_checkpoint
+    from fairseq_casrnn.models.packed import is_packed, task_options, unpacked
+
+    file = find_checkpoint(unpacked(path), None)
+    with captured_log(), explained():
+        cfg = checkpoint_utils.load_checkpoint_to_cpu(str(file)).get("cfg")
+        kind = ARCH_MODEL_REGISTRY.get(cfg.model._name) if cfg is not None else None
+        if kind is None or not issubclass(kind, FairseqEncoderDecoderModel):
+            raise UserError(f"{path} is no translation model; check the path")
+        if is_packed(path):
+            folder, options = file.parent, task_options(file.parent)
+        else:
+            files = find_files(file, cfg.task, data)
+            folder, options = files.data, files.options() | files.file_options()
+        hub = kind.from_pretrained(str(file.parent), file.name, str(folder.resolve()), **options)
+    return hub.eval().to("cuda" if torch.cuda.is_available() else "cpu")

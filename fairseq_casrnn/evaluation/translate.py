@@ -1,0 +1,44 @@
+"""``casrnn translate``: translations of lines of text."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.deferred_imports import deferred_imports
+from fairseq_casrnn.evaluation.inference_cli import add_input_arguments, check_input, chunks, lines
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.description = (
+        "Translate lines of text as people type it: it is tokenised and cut into subword units as "
+        "the training text was, and that is undone in the translation. An empty line stays empty."
+    )
+    add_input_arguments(parser)
+    parser.add_argument(
+        "--data", type=Path, help="folder with dict.LANG.txt (default: that of the training)"
+    )
+    parser.add_argument("--beam", type=int, default=10, help="hypotheses of beam search (10)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the command. Raises UserError for a bad checkpoint, option or file."""
+    check_input(args)
+    if args.beam < 1:
+        raise UserError(f"--beam is {args.beam}; it must be at least 1")
+    with deferred_imports():
+        from fairseq_casrnn.evaluation.trained_translation import load
+
+        hub = load(args.path, args.data)
+    hub.cfg.dataset.batch_size = args.batch_size
+    for chunk in chunks(lines(args.input), args):
+        texts = [line.strip() for _, line in chunk]
+        with captured_log():
+            found = iter(hub.translate([text for text in texts if text], beam=args.beam))
+        for text in texts:
+            sys.stdout.write((next(found) if text else "") + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,132 @@
+"""Models packed into one file, which ``casrnn pack`` writes: reading them.
+
+It is a ZIP archive with ``casrnn.json`` (what it holds, and how text is to be read), ``model.pt``
+(the checkpoint, without the state of its training) and the dictionaries and codes that belong to
+it.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+
+from ..data.values import parse_json
+from ..errors import UserError, quoted
+
+FORMAT = 1
+MANIFEST, MODEL = "casrnn.json", "model.pt"
+BPE_CODES, SENTENCEPIECE = "bpe.codes", "sentencepiece.model"
+NAMES = re.compile(
+    rf"{re.escape(MANIFEST)}|{re.escape(MODEL)}|{re.escape(BPE_CODES)}|{re.escape(SENTENCEPIECE)}"
+    r"|dict(\.[\w-]+)?\.txt|(input0|label|spelling)/dict\.txt"
+)
+TASK_OPTIONS = ("source_lang", "target_lang", "tokenizer", "bpe")
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+MAX_EXPANSION = 1100  # DEFLATE's best is 1032
+
+_unpacked: dict[tuple, tempfile.TemporaryDirectory] = {}
+
+
+def unpacked(path: str | Path) -> Path:
+    """``path``, or where that is a packed model, a temporary folder with its content.
+
+    The folder goes at the end of the process. ``torch.load(weights_only=True)`` reads the weights
+    from there, so that nothing in the file is run.
+
+    Raises:
+        UserError: a file called ``.casrnn`` that is damaged, or packed by a later version.
+    """
+    path = Path(path)
+    if not is_packed(path):
+        return path
+    stat = path.stat()
+    key = (path.resolve(), stat.st_mtime_ns, stat.st_size)
+    if key not in _unpacked:
+        folder = tempfile.TemporaryDirectory(prefix="casrnn-")
+        unpack(path, Path(folder.name))
+        _unpacked[key] = folder
+    return Path(_unpacked[key].name)
+
+
+def load_packed(original, filenames, *args, **kwargs):
+    """Around fairseq's ``load_model_ensemble_and_task``: the checkpoints of packed models."""
+    paths = [Path(name) for name in filenames]
+    files = [
+        str(unpacked(path) / MODEL) if is_packed(path) else name
+        for path, name in zip(paths, filenames, strict=True)
+    ]
+    return original(files, *args, **kwargs)
+
+
+def is_packed(path: str | Path) -> bool:
+    """Whether a file is a packed model, by its name or content; a checkpoint is a ZIP file, too."""
+    path = Path(path)
+    if not path.is_file():
+        return False
+    if path.suffix == ".casrnn":
+        return True
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return MANIFEST in archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return False
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Write the content of a packed model into a folder. Raises UserError where it is damaged."""
+    damaged = f"{path} is damaged, or no file of casrnn pack"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            size = sum(entry.file_size for entry in archive.infolist())
+            if not {MANIFEST, MODEL} <= set(names) or len(set(names)) < len(names):
+                raise UserError(f"{damaged}; copy it again, or pack the model again")
+            for name in names:
+                if not NAMES.fullmatch(name):
+                    raise UserError(f"{damaged}: it holds {quoted(name)}; do not use it")
+            if size > 2**20 + MAX_EXPANSION * path.stat().st_size:
+                raise UserError(f"{damaged}: its sizes cannot be; do not use it")
+            archive.extractall(folder)  # compares the checksums
+    except DAMAGE as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # that of the temporary folder
+        raise UserError(f"{damaged} ({error}); copy it again, or pack the model again") from None
+    read_manifest(folder, path)
+
+
+def read_manifest(folder: Path, path: Path | None = None) -> dict[str, object] | None:
+    """What ``casrnn.json`` of a folder says, None without one. Raises UserError if it is damaged.
+
+    ``path`` is the packed file, for messages.
+    """
+    file = folder / MANIFEST
+    if not file.is_file():
+        return None
+    try:
+        content = parse_json(file.read_bytes())
+        version = content["format"]
+        options = {name: content[name] for name in TASK_OPTIONS if name in content}
+        if not all(isinstance(value, str) for value in options.values()):
+            raise ValueError("an option is no text")
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path or file} is damaged: {MANIFEST} is none; pack again") from None
+    if version != FORMAT:
+        raise UserError(
+            f"{path or file} has format {quoted(str(version))}, and this version of fairseq-casrnn "
+            f"reads format {FORMAT}; install another version, or pack the model again"
+        )
+    return content
+
+
+def task_options(folder: Path) -> dict[str, str]:
+    """The options of a packed model's task: languages, tokenizer, subword units."""
+    manifest = read_manifest(folder) or {}
+    found = {name: str(manifest[name]) for name in TASK_OPTIONS if name in manifest}
+    if (folder / BPE_CODES).is_file():
+        found["bpe_codes"] = str(folder / BPE_CODES)
+    if (folder / SENTENCEPIECE).is_file():
+        found["sentencepiece_model"] = str(folder / SENTENCEPIECE)
+    return found

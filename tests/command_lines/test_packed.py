@@ -1,0 +1,202 @@
+"""``casrnn pack`` and ``casrnn translate``: a model in one file, and what may be wrong with it."""
+
+import io
+import json
+import os
+import pickle
+import shutil
+import sys
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.models import MODEL_REGISTRY
+from subword_nmt.learn_bpe import learn_bpe
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.models import packed
+
+from .conftest import WORDS
+from .programs import fairseq
+
+pytestmark = [  # fairseq's own
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning"),
+]
+LINES = [" ".join(list(WORDS)[:3]), "", " ".join(list(WORDS)[4:9])]
+
+
+@pytest.fixture(scope="module")
+def run(trained, data, tmp_path_factory):
+    """A run with its data where casrnn train has them, and moved there."""
+    folder = tmp_path_factory.mktemp("moved")
+    shutil.copytree(data, folder / "data-bin")
+    run = folder / "out" / "cas_lstm_tiny" / "seed1"
+    run.mkdir(parents=True)
+    state = torch.load(trained("cas_lstm") / "checkpoint_last.pt")
+    state["cfg"]["task"]["data"] = "/nowhere"
+    torch.save(state, run / "checkpoint_best.pt")
+    return run
+
+
+@pytest.fixture(scope="module")
+def model(run):
+    assert cli.main(["pack", str(run), "--output", str(run / "x.casrnn")]) == 0
+    return run / "x.casrnn"
+
+
+def translate(capsys, *args, lines=LINES, status=0, monkeypatch=None):
+    text = io.BytesIO("".join(f"{line}\n" for line in lines).encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", SimpleNamespace(buffer=text, isatty=lambda: False))
+        assert cli.main(["translate", *map(str, args)]) == status
+    captured = capsys.readouterr()
+    return captured.out.splitlines() if status == 0 else captured.err
+
+
+def test_translate(run, data, capsys, tmp_path):
+    """As fairseq-interactive does, with empty lines kept."""
+    found = translate(capsys, "--path", run, "--beam", 4)
+    (tmp_path / "input").write_text("".join(f"{line}\n" for line in LINES if line))
+    path = run / "checkpoint_best.pt"
+    done = fairseq(
+        *("interactive", data, "--path", path, "--cpu", "--beam", "4"),
+        *("--input", tmp_path / "input"),
+    )
+    first, second = (line[-1] for line in done.lines("D"))
+    assert found == [first, "", second]
+    for options in (("--buffer-size", 1), ("--batch-size", 1), ("--data", data)):
+        assert translate(capsys, "--path", path, "--beam", 4, *options) == found
+    assert "--beam is 0; it must be at least 1" in translate(
+        capsys, "--path", run, "--beam", 0, status=2
+    )
+
+
+def test_a_packed_model_needs_nothing_else(model, run, capsys, tmp_path, monkeypatch):
+    expected = translate(capsys, "--path", run)
+    alone = shutil.copy(model, tmp_path / "model.casrnn")
+    monkeypatch.chdir(tmp_path)
+    assert translate(capsys, "--path", "model.casrnn") == expected
+    hub = MODEL_REGISTRY["cas_lstm"].from_pretrained(str(alone))
+    assert hub.translate([LINES[0], LINES[2]], beam=10) == [expected[0], expected[2]]
+    with zipfile.ZipFile(alone) as archive:
+        assert set(archive.namelist()) == {"casrnn.json", "model.pt", "dict.xx.txt", "dict.yy.txt"}
+        state = torch.load(io.BytesIO(archive.read("model.pt")), weights_only=True)
+    assert state["last_optimizer_state"] is None
+    assert "train_iterator" not in state["extra_state"]
+    assert state["cfg"]["task"]["data"] == ""
+
+
+def test_programs_of_fairseq(model, data):
+    found = fairseq("generate", data, "--path", model, "--cpu", "--beam", "4").lines("H")
+    path = model.parent / "checkpoint_best.pt"
+    assert found == fairseq("generate", data, "--path", path, "--cpu", "--beam", "4").lines("H")
+
+
+def test_subword_units_and_tokenizer(run, capsys, tmp_path):
+    """Those of the data, or those that are named; they go into the file."""
+    codes = tmp_path / "codes"
+    with open(codes, "w") as file:
+        learn_bpe([f"{word} {word}\n" for word in WORDS], file, 8)
+    options = ("--bpe-codes", str(codes), "--tokenizer", "moses")
+    assert cli.main(["pack", str(run), "--output", str(tmp_path / "a.casrnn"), *options]) == 0
+    found = packed.task_options(packed.unpacked(tmp_path / "a.casrnn"))
+    with open(found.pop("bpe_codes")) as file:
+        assert file.read() == codes.read_text()
+    assert found == {
+        "source_lang": "xx", "target_lang": "yy", "tokenizer": "moses", "bpe": "subword_nmt",
+    }  # fmt: skip
+    moved = shutil.copytree(run.parents[2], tmp_path / "moved")
+    (moved / "text").mkdir()
+    (moved / "data-bin" / "options.json").write_text('{"bpe_operations": 8}')
+    run = moved / "out" / "cas_lstm_tiny" / "seed1"
+    command = ["pack", str(run), "--output", str(tmp_path / "b.casrnn")]
+    assert cli.main(command) == 2
+    assert "bpe.codes, of the training data, does not exist" in capsys.readouterr().err
+    shutil.copy(codes, moved / "text" / "bpe.codes")
+    assert cli.main(command) == 0
+    found = packed.task_options(packed.unpacked(tmp_path / "b.casrnn"))
+    assert (found["tokenizer"], found["bpe"]) == ("moses_lowercase", "subword_nmt")
+
+
+def rewritten(path, model, change):
+    """The archive with other content: ``change`` of a dict of names and bytes."""
+    with zipfile.ZipFile(model) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    change(content)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, ("evil",)
+
+
+def manifest(**changes):
+    def change(content):
+        found = json.loads(content["casrnn.json"]) | changes
+        content["casrnn.json"] = json.dumps(found).encode()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content.pop("model.pt"), "is damaged, or no file of casrnn pack; copy it"),
+        (lambda content: content.pop("casrnn.json"), "is damaged, or no file of casrnn pack"),
+        (lambda content: content.update({"../evil": b""}), "it holds '../evil'; do not use it"),
+        (lambda content: content.update({"casrnn.json": b"[]"}), "is damaged: casrnn.json is none"),
+        (manifest(format=2), "has format '2', and this version of fairseq-casrnn reads format 1"),
+        (manifest(bpe=["x"]), "is damaged: casrnn.json is none; pack again"),
+        (lambda content: content.update({"model.pt": pickle.dumps(Evil())}), "model.pt "),
+        (lambda content: content.update({"model.pt": b"x"}), "model.pt "),
+    ],
+)
+def test_damaged_files(change, message, model, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rewritten(tmp_path / "x.casrnn", model, change)
+    error = translate(capsys, "--path", tmp_path / "x.casrnn", status=2)
+    assert message in error
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["x.casrnn"]
+
+
+def test_bytes_that_are_lost_or_changed(model, tmp_path):
+    content = bytearray(model.read_bytes())
+    path = tmp_path / "x.casrnn"
+    for size in (0, 10, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(UserError, match=r"x\.casrnn is damaged, or no file of casrnn pack \("):
+            packed.unpacked(path)
+    content[len(content) // 2] ^= 1  # of the weights
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"damaged, or no file of casrnn pack \(Bad CRC-32"):
+        packed.unpacked(path)
+
+
+def test_what_cannot_be_packed(run, model, capsys, tmp_path):
+    output = tmp_path / "x.casrnn"
+    for command, message in (
+        ((run, "--output", tmp_path / "x.zip"), "x.zip; give it a name that ends in .casrnn"),
+        ((tmp_path, "--output", output), "there is no checkpoint at"),
+        ((model, "--output", output), "x.casrnn is packed already"),
+        ((run, "--output", tmp_path / "no" / "x.casrnn"), "there is no folder"),
+        ((run, "--output", output, "--data", tmp_path), "the dictionaries of both languages (dict"),
+        ((run, "--output", output, "--bpe-codes", tmp_path / "no"), "no does not exist; check"),
+    ):
+        assert cli.main(["pack", *map(str, command)]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_translates_nothing(model, capsys):
+    assert cli.main(["predict", "--path", str(model)]) == 2
+    assert f"error: {model} is no sentence classifier; check the path\n" == capsys.readouterr().err
