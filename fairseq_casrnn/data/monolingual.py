@@ -132,12 +132,19 @@ def prepare(
     make_splits: Callable[[], dict[str, list[str]]],
     args: argparse.Namespace,
     min_count: int | None = None,
+    encode: Callable[[dict[str, list[str]], Path, argparse.Namespace], None] | None = None,
 ) -> None:
-    """Write and binarise the splits; ``args`` are those of :func:`add_output_arguments`."""
+    """Write and binarise the splits; ``args`` are those of :func:`add_output_arguments`.
+
+    ``encode(splits, text, args)`` may change the lines, and write what it did that by into the
+    folder ``text``.
+    """
     if is_prepared(args):
         return
     splits = make_splits()
     with prepared_folder(args.out) as stage:
+        if encode is not None:
+            encode(splits, stage / "text", args)
         for split, lines in splits.items():
             for key, value in symbols.escaped_note(map(str.split, lines)).items():
                 print(f"{split}: {key}: {value}")

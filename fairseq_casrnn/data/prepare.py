@@ -3,7 +3,8 @@
 A prepared folder ``OUT`` holds
 
 * ``OUT/text``: ``SPLIT.tok.LANG`` (tokenised), ``SPLIT.bpe.LANG`` (if byte-pair encoded),
-  ``test.raw.LANG`` (untouched, for detokenised BLEU), ``bpe.codes`` and ``prepare.json``;
+  or ``SPLIT.spm.LANG`` (by SentencePiece), ``test.raw.LANG`` (untouched, for detokenised BLEU),
+  ``bpe.codes`` or ``sentencepiece.model``, and ``prepare.json``;
 * ``OUT/data-bin``: what ``fairseq-train`` reads.
 
 Both are built in a temporary folder inside ``OUT`` and renamed at the end, ``data-bin`` last: where
@@ -16,11 +17,14 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
 from fairseq_casrnn.data.command import check_min_count, is_prepared, keep_options, run_preprocess
 from fairseq_casrnn.data.folder import prepared_folder
+from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
+from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import check_parallel, write_lines
 from fairseq_casrnn.errors import UserError
 
@@ -81,6 +85,8 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace, *extra:
     out = args.out
     if is_prepared(args):
         return
+    if getattr(args, "sentencepiece", None) is not None and args.sentencepiece < 1:
+        raise UserError(f"--sentencepiece is {args.sentencepiece}; it must be at least 1")
     if args.bpe_operations < 0 or args.workers < 1:
         raise UserError("--bpe-operations must be at least 0 and --workers at least 1")
     if "min_count" in args:
@@ -88,26 +94,36 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace, *extra:
     corpus = make_corpus()
     corpus.check()
     with prepared_folder(out) as stage:
-        _write_text(corpus, stage / "text", args.bpe_operations)
-        kind = "bpe" if args.bpe_operations else "tok"
+        kind = _write_text(corpus, stage / "text", args)
         binarise(stage / "text", kind, corpus.source, corpus.target, stage / "data-bin", *extra)
         _report(corpus, stage)
         keep_options(args, stage / "data-bin")
     print(f"prepared {out / 'data-bin'}")
 
 
-def _write_text(corpus: Corpus, text: Path, bpe_operations: int) -> None:
+def _write_text(corpus: Corpus, text: Path, args: argparse.Namespace) -> str:
+    """Write the tokenised text and that in subword units; the kind that is to be binarised."""
     langs = (corpus.source, corpus.target)
     for name in SPLITS:
         for lang, lines in zip(langs, corpus.splits[name], strict=True):
             write_lines(text / f"{name}.tok.{lang}", lines)
     for lang, lines in zip(langs, corpus.raw_test, strict=True):
         write_lines(text / f"test.raw.{lang}", lines)
-    if bpe_operations:
+    if pieces := getattr(args, "sentencepiece", None):
+        print(f"learning {pieces} joint pieces of SentencePiece", flush=True)
+        model = learn_pieces(chain(*corpus.splits["train"]), pieces)
+        (text / SENTENCEPIECE).write_bytes(model)
+        for name in SPLITS:
+            for lang, lines in zip(langs, corpus.splits[name], strict=True):
+                write_lines(text / f"{name}.spm.{lang}", apply_pieces(lines, model))
+        return "spm"
+    if args.bpe_operations:
         codes = text / "bpe.codes"
-        print(f"learning {bpe_operations} joint BPE merges", flush=True)
-        learn_joint_bpe(corpus.splits["train"], bpe_operations, codes)
+        print(f"learning {args.bpe_operations} joint BPE merges", flush=True)
+        learn_joint_bpe(corpus.splits["train"], args.bpe_operations, codes)
         encode_files(text, SPLITS, langs, codes)
+        return "bpe"
+    return "tok"
 
 
 def binarise(text: Path, kind: str, source: str, target: str, dest: Path, *extra: str) -> None:

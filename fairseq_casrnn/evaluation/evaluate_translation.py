@@ -16,6 +16,7 @@ from typing import NoReturn, TextIO
 
 import fairseq_casrnn
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
+from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.diagnostics.names import shorten_choices
 from fairseq_casrnn.errors import UserError
@@ -75,6 +76,8 @@ def generate(
     command += ["--max-tokens", "4000"]
     if (data / "text" / "bpe.codes").exists():
         command += ["--post-process", "subword_nmt"]
+    elif find_model(data / "data-bin"):
+        command += ["--post-process", "sentencepiece"]
     part = output.with_name(f"{output.name}.part{os.getpid()}")
     part.unlink(missing_ok=True)
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fairseq_casrnn import __version__, register
 from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.average import load
 from fairseq_casrnn.evaluation.trained_translation import TOKENIZERS, find_files
@@ -102,7 +103,11 @@ def contents(
         raise UserError(f"{checkpoint} is of the task {kind}, whose models cannot be packed")
     data = str(args.data) if args.data else None
     folder = Path(find_dictionaries(checkpoint.parent, data, task["data"], parts))
-    return {str(Path(part, "dict.txt")): folder / part / "dict.txt" for part in parts}, manifest
+    files = {str(Path(part, "dict.txt")): folder / part / "dict.txt" for part in parts}
+    if kind in LANGUAGE_MODELS and (pieces := find_model(folder)) is not None:
+        files[SENTENCEPIECE] = pieces
+        manifest["bpe"] = "sentencepiece"
+    return files, manifest
 
 
 def without_training(state: dict) -> dict:
@@ -115,6 +120,7 @@ def without_training(state: dict) -> dict:
         name: dict(part) if isinstance(part, dict) else part for name, part in kept["cfg"].items()
     }
     cfg["task"]["data"] = ""
+    cfg["common"]["user_dir"] = None
     for name in ("encoder_embed_path", "decoder_embed_path"):
         if cfg["model"].get(name):
             cfg["model"][name] = None

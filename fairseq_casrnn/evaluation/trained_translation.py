@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_casrnn.data.command import OPTIONS, captured_log, read_json
+from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
+from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.errors import UserError
 
 BINARISED = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.[^.]+\.idx")  # train.de-en.de.idx
@@ -75,16 +77,20 @@ def find_files(checkpoint: Path, task_cfg, data: Path | None = None) -> Translat
             "folder of the training data (--data)"
         )
     tokenizer = "moses_lowercase" if (place / OPTIONS).is_file() else ""
-    for name, bpe in (("bpe.codes", "subword_nmt"),):
-        for folder in (place, place / ".." / "text"):
-            if (folder / name).is_file():
-                return TranslationFiles(place, source, target, tokenizer, folder / name, bpe)
-    if tokenizer and read_json(place / OPTIONS).get("bpe_operations"):
-        raise UserError(
-            f"{place / '..' / 'text' / 'bpe.codes'}, of the training data, does not exist; keep it "
-            "beside data-bin"
-        )
-    return TranslationFiles(place, source, target, tokenizer)
+    known = place, source, target, tokenizer
+    if pieces := find_model(place):
+        return TranslationFiles(*known, pieces, "sentencepiece")
+    for folder in (place, place / ".." / "text"):
+        if (folder / "bpe.codes").is_file():
+            return TranslationFiles(*known, folder / "bpe.codes", "subword_nmt")
+    options = read_json(place / OPTIONS) if tokenizer else {}
+    for name, option in ((SENTENCEPIECE, "sentencepiece"), ("bpe.codes", "bpe_operations")):
+        if options.get(option):
+            raise UserError(
+                f"{place / '..' / 'text' / name}, of the training data, does not exist; keep it "
+                "beside data-bin"
+            )
+    return TranslationFiles(*known)
 
 
 def languages(data: Path, task_cfg) -> tuple[str | None, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder, FairseqLanguageModel, register_model
@@ -25,7 +26,7 @@ from .dropout import Dropout
 from .embedding import build_embedding
 from .head import VocabularyHead, uniform_linear
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
-from .packed import unpacked
+from .packed import is_packed, task_options, unpacked
 from .portable import Portable
 from .restoring import restoring
 from .routing import read_assignment
@@ -215,7 +216,10 @@ class RecurrentLanguageModel(Portable, FairseqLanguageModel):
             UserError: the checkpoint cannot be loaded or is of no language model.
         """
         with explained():
-            folder = str(unpacked(model_name_or_path))
+            folder = model_name_or_path
+            if is_packed(folder):
+                folder = str(unpacked(folder))
+                kwargs = task_options(Path(folder)) | kwargs
             hub = super().from_pretrained(folder, *args, **kwargs)
         check_kind(hub.models, FairseqLanguageModel, "a language model", model_name_or_path)
         return hub

@@ -7,13 +7,16 @@ from pathlib import Path
 
 from fairseq_casrnn.data import monolingual
 from fairseq_casrnn.data.command import check_min_count
+from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
+from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.prepare.files import read_utf8
-from fairseq_casrnn.prepare.options import add_options, check_options
+from fairseq_casrnn.prepare.options import add_options, add_sentencepiece, check_options
 from fairseq_casrnn.prepare.splitting import SHARE
 
 SPLITS = ("train", "valid", "test")
+MIN_COUNT = 2  # of the words; so <unk> is trained on those that occur once
 MOST = 5000  # lines held out for each of valid and test
 
 
@@ -25,15 +28,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "for test, and as many before them for valid. DIR/data-bin is what fairseq-train reads."
     )
     add_options(parser, "a text, a sentence or paragraph in each line", "text is split into words")
-    # What is not in the dictionary becomes <unk>, which is trained on the words that occur once.
-    parser.set_defaults(lowercase=False, min_count=2)
+    parser.set_defaults(lowercase=False, min_count=None)
+    add_sentencepiece(parser, "words")
 
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a bad file or option."""
     check_options(args)
+    pieces = args.sentencepiece
+    if pieces is not None and pieces < 1:
+        raise UserError(f"--sentencepiece is {pieces}; it must be at least 1")
+    if pieces is not None and args.min_count is not None:
+        raise UserError("--min-count is for words, not for --sentencepiece; drop one of them")
+    if args.min_count is None:
+        args.min_count = MIN_COUNT if pieces is None else 1
     check_min_count(args)
-    monolingual.prepare(lambda: read_corpus(args), args, args.min_count)
+    encode = None if pieces is None else learn
+    monolingual.prepare(lambda: read_corpus(args), args, args.min_count, encode)
+
+
+def learn(splits: dict[str, list[str]], text: Path, args: argparse.Namespace) -> None:
+    """Cut the lines into pieces, whose model is written into the folder ``text``."""
+    print(f"learning {args.sentencepiece} pieces of SentencePiece", flush=True)
+    model = learn_pieces(splits["train"], args.sentencepiece)
+    text.mkdir()
+    (text / SENTENCEPIECE).write_bytes(model)
+    for name, lines in splits.items():
+        splits[name] = apply_pieces(lines, model)
 
 
 def read_corpus(args: argparse.Namespace) -> dict[str, list[str]]:

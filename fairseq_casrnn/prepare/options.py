@@ -47,13 +47,27 @@ def add_options(
         help="read words in lower case (default: %(default)s)",
     )
     parser.add_argument(
-        "--min-count", type=int, default=1, help="rarer words of --train become <unk> (1)"
+        "--min-count",
+        type=int,
+        default=1,
+        help="rarer words of --train become <unk> (1; of language models 2)",
     )
     parser.add_argument(
         "--vocabulary",
         choices=("train", "all"),
         default="train",
         help="words that get an embedding; all is of use with pretrained vectors alone",
+    )
+
+
+def add_sentencepiece(parser: argparse.ArgumentParser, instead: str) -> None:
+    """``--sentencepiece``, which makes other units than what it is ``instead`` of."""
+    parser.add_argument(
+        "--sentencepiece",
+        type=int,
+        metavar="N",
+        help=f"subword units of a SentencePiece model of N pieces, instead of {instead}; it learns "
+        "them from the training text, and does not need spaces between words",
     )
 
 

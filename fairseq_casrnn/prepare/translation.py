@@ -12,6 +12,7 @@ from fairseq_casrnn.data.prepare import add_arguments as add_output
 from fairseq_casrnn.data.text import COMPRESSED, check_parallel, is_clean, tokenize_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.prepare.files import read_utf8
+from fairseq_casrnn.prepare.options import add_sentencepiece
 from fairseq_casrnn.prepare.splitting import hold_out
 from fairseq_casrnn.recipes.own_data import TOKENS
 
@@ -23,8 +24,8 @@ LANGUAGE = re.compile("[a-z]{2,3}")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "Tokenise sentence pairs by Moses' rules, lower-case, learn and apply byte-pair encoding, "
-        "and binarise them. Pairs that are too long or of too different lengths are left out of "
+        "Tokenise sentence pairs by Moses' rules, lower-case, learn and apply subword units, and "
+        "binarise them. Pairs that are too long or of too different lengths are left out of "
         "training, and so are repeated ones and sources that valid or test have. DIR/data-bin is "
         "what fairseq-train reads."
     )
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-ratio", type=float, default=9, help="of the lengths of a pair in training (9)"
     )
+    add_sentencepiece(parser, "the byte-pair encoding")
     add_output(parser)
 
 

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from fairseq_casrnn.data.command import run_preprocess
+from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_translation import languages
@@ -50,6 +51,11 @@ def run(args: argparse.Namespace) -> None:
 
 def units(data: Path) -> str:
     """What the texts that a corpus was binarised from consist of: ``bpe`` or ``tok``."""
+    if find_model(data / "data-bin"):
+        raise UserError(
+            f"{data} is in units of SentencePiece, which reranking cannot join; prepare it with "
+            "--bpe-operations"
+        )
     return "bpe" if (data / "text" / "bpe.codes").is_file() else "tok"
 
 

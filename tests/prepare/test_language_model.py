@@ -1,6 +1,7 @@
 """``casrnn prepare language-model``, and the documentation's commands for it."""
 
 import pytest
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.data.text import read_lines, write_lines
@@ -43,9 +44,37 @@ def test_files_for_each_split(tmp_path):
         assert read_lines(tmp_path / "out" / "text" / f"{name}.txt") == lines
 
 
+def test_sentencepiece(tmp_path, capsys):
+    """Pieces that make the text again, also of valid and test; of no word is there an <unk>."""
+    write_lines(tmp_path / "x.txt", [*LINES, "它 是 新的"])
+    options = ("--train", tmp_path / "x.txt", "--sentencepiece", 40, "--out", tmp_path / "out")
+    assert prepare(*options, "--test", tmp_path / "x.txt", "--force") == 2
+    assert "must be different files" in capsys.readouterr().err
+    write_lines(tmp_path / "test.txt", ["It's 它 new."])
+    assert prepare(*options, "--test", tmp_path / "test.txt") == 0
+    text, data = tmp_path / "out" / "text", tmp_path / "out" / "data-bin"
+    (test,) = read_lines(text / "test.txt")
+    bpe = SentencepieceBPE(
+        SentencepieceConfig(sentencepiece_model=str(text / "sentencepiece.model"))
+    )
+    assert bpe.encode("It 's 它 new .") == test
+    assert bpe.decode(test) == "It 's 它 new ."
+    assert bpe.decode(read_lines(text / "train.txt")[0]) == "It is n't line 0 , is it ?"
+    found = (data / "dict.txt").read_text().split()[::2]
+    assert 20 < len(found) <= 40
+    assert set(read_lines(text / "train.txt")[0].split()) <= set(found)
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
+        ("a\nb\nc\n", ("--sentencepiece", "0"), "--sentencepiece is 0; it must be at least 1"),
+        ("a\nb\nc\n", ("--sentencepiece", "2"), "SentencePiece finds no 2 pieces in the training"),
+        (
+            "a\nb\nc\n",
+            ("--sentencepiece", "9", "--min-count", "2"),
+            "--min-count is for words, not for --sentencepiece; drop one of them",
+        ),
         ("one\n", (), "1 lines are too few to hold some out for test; give more, or a file"),
         ("\n", (), "x.txt is empty"),
         ("a\nb\nc\n", ("--min-count", "9"), "no word occurs"),

@@ -7,7 +7,9 @@ import pytest
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.data.text import read_lines, write_lines
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.own_data import recipe_of
+from fairseq_casrnn.reranking.prepare import units
 
 from .conftest import commands
 
@@ -62,6 +64,29 @@ def test_two_files_or_one(tmp_path):
     assert [line.lower().replace(",", " ,")[:-1] + " ." for line in raw] == [
         target for _, target in found["test"]
     ]
+
+
+def test_sentencepiece(tmp_path, capsys):
+    """Both sides in pieces of one model, which make the tokenised text again."""
+    files = write_files(tmp_path, pairs())
+    command = ("--train", *files, "--out", tmp_path / "out", "--sentencepiece")
+    assert prepare(*command, 0) == 2
+    assert "--sentencepiece is 0; it must be at least 1" in capsys.readouterr().err
+    assert prepare(*command, 60) == 0
+    text, data = tmp_path / "out" / "text", tmp_path / "out" / "data-bin"
+    for code in ("de", "en"):
+        whole, cut = (read_lines(text / f"test.{kind}.{code}") for kind in ("tok", "spm"))
+        assert [line.replace(" ", "").replace("▁", " ").strip() for line in cut] == whole
+        pieces = {
+            piece for line in read_lines(text / f"train.spm.{code}") for piece in line.split()
+        }
+        names = (data / f"dict.{code}.txt").read_text().split()[::2]
+        assert {name for name in names if not name.startswith("madeupword")} == pieces
+    assert not (text / "bpe.codes").exists()
+    with pytest.raises(UserError, match="is in units of SentencePiece, which reranking cannot"):
+        units(tmp_path / "out")
+    assert prepare(*command, 70) == 2
+    assert "was prepared with --sentencepiece 60, not 70" in capsys.readouterr().err
 
 
 def test_cleaning(tmp_path, capsys):
@@ -143,3 +168,22 @@ def test_documentation(bash, tmp_path):
     assert "cas_lstm_tiny seed1: BLEU " in printed
     found = [line.split("\t")[2] for line in rows]
     assert found == printed.splitlines()[-len(found) :]
+
+
+@pytest.mark.full
+def test_translation_in_pieces(bash, tmp_path):
+    """They are joined in an evaluation, and in translations, also of the packed model."""
+    write_files(tmp_path, pairs())
+    printed = bash(
+        "casrnn prepare translation --train train.de train.en --out x --sentencepiece 60; "
+        "casrnn train translation x --arch cas_lstm_tiny -- --max-update 60 --lr 0.02 --cpu; "
+        "casrnn evaluate x; casrnn pack x/out/cas_lstm_tiny/seed1 --output x.casrnn; mv x y; "
+        "cat y/text/test.raw.de | casrnn translate --path x.casrnn",
+        tmp_path,
+    )
+    run = tmp_path / "y" / "out" / "cas_lstm_tiny" / "seed1"
+    _, *rows = (run / "test.predictions.tsv").read_text().splitlines()
+    found = [line.split("\t")[2] for line in rows]
+    assert found == printed.splitlines()[-len(found) :]
+    assert any(found)
+    assert "▁" not in "".join(found)
