@@ -34,12 +34,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", default="best", help="best on validation, last, best:N, last:N (best)"
     )
     parser.add_argument("--subset", default="test", help="test, valid or train (test)")
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=64,
+        help="texts that are classified, or sentences that are tagged, at once: more need more "
+        "memory, and change no result (64)",
+    )
+    parser.add_argument(
+        "--unconstrained-tags",
+        action="store_true",
+        help="of taggers, also look for tags that the scheme of spans forbids (default: as in "
+        "training)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError for a folder, run or checkpoint that cannot be used."""
-    evaluate = EVALUATORS[kind_of(args.folder)]
+    kind = kind_of(args.folder)
+    if args.unconstrained_tags and kind != "tagging":
+        raise UserError(f"--unconstrained-tags is for taggers, not for {kind}; drop it")
+    evaluate = EVALUATORS[kind]
     args.out = args.out or args.folder / "out"
     args.arch = args.arch.replace(",", " ").split()
     seeds = args.seed.replace(",", " ").split()
@@ -86,7 +101,8 @@ def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
     from fairseq_casrnn.evaluation.evaluate_tagger import tag
 
     checkpoint = choose_checkpoint(run, args.checkpoint)
-    result = tag(args.folder, checkpoint, args.subset, args.batch_size, confidence=True)
+    options = {"unconstrained_tags": True} if args.unconstrained_tags else {}
+    result = tag(args.folder, checkpoint, args.subset, args.batch_size, True, **options)
     found, values, by_type = (result.pop(name) for name in ("rows", "confidence", "report"))
     sentences = read_originals(args.folder / "data-bin", args.subset, len(found))
     rows = [

@@ -97,6 +97,7 @@ def test_mistakes(printed, bash):
         ("train classification reviews --arch x", "unknown system x; see --help"),
         ("train classification reviews --seed 0", "--seed must be a positive number, not '0'"),
         ("evaluate reviews --subset dev", "dev; check the data folder and the subset's name"),
+        ("evaluate reviews --unconstrained-tags", "is for taggers, not for classification; drop"),
         ("evaluate reviews --seed x", "--seed must be a positive number, not 'x'"),
         ("evaluate reviews --arch cnn", "holds no run of cnn with seed 1; train it first"),
         ("evaluate reviews --out none", "none holds no trained run"),

@@ -1,5 +1,7 @@
 """Data of one's own in, answers out: the documentation's four commands for a tagger."""
 
+import json
+
 import pytest
 from tagged_corpora import sentences
 
@@ -76,3 +78,12 @@ def test_softmax_and_the_other_kind(printed, bash):
         folder,
     )
     assert "6 sentences of test" in out
+
+
+def test_tags_that_the_scheme_forbids(printed, bash):
+    """They are looked for where they are asked for, and the result says so."""
+    folder, _ = printed
+    results = folder / "names" / "out" / "results.jsonl"
+    bash("casrnn evaluate names --unconstrained-tags", folder)
+    first, *_, last = map(json.loads, results.read_text().splitlines())
+    assert (first["constrained_tags"], last["constrained_tags"]) == (True, False)

@@ -2,12 +2,15 @@
 
 import json
 import random
+import re
+from pathlib import Path
 
 import pytest
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.data.text import read_lines, write_lines
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.models.packed import task_options, unpacked
 from fairseq_casrnn.recipes.own_data import recipe_of
 from fairseq_casrnn.reranking.prepare import units
 
@@ -185,5 +188,12 @@ def test_translation_in_pieces(bash, tmp_path):
     _, *rows = (run / "test.predictions.tsv").read_text().splitlines()
     found = [line.split("\t")[2] for line in rows]
     assert found == printed.splitlines()[-len(found) :]
-    assert any(found)
     assert "▁" not in "".join(found)
+    text = (run / "generated.checkpoint_best.beam10.txt").read_text()
+    joined = dict(re.findall(r"^T-(\d+)\t(.*)$", text, re.MULTILINE))
+    whole = read_lines(tmp_path / "y" / "text" / "test.tok.en")
+    assert joined == {str(number): line for number, line in enumerate(whole)}
+    options = task_options(unpacked(tmp_path / "x.casrnn"))
+    pieces = (tmp_path / "y" / "text" / "sentencepiece.model").read_bytes()
+    assert Path(options["sentencepiece_model"]).read_bytes() == pieces
+    assert (options["bpe"], options["tokenizer"]) == ("sentencepiece", "moses_lowercase")
