@@ -18,6 +18,7 @@ from fairseq_casrnn.evaluation.trained_translation import TOKENIZERS, find_files
 from fairseq_casrnn.files import check_writable, replacing
 
 KEPT = ("args", "cfg", "model", "criterion", "optimizer_history", "task_state")  # of a checkpoint
+LANGUAGES = ("source_lang", "target_lang")
 KEPT_EXTRA = ("words", "classes", "characters", "meanings", "task")  # of its extra_state
 LANGUAGE_MODELS = ("language_modeling", "stateful_language_modeling")
 
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
         if not state.get("cfg"):
             raise UserError(f"{checkpoint} is of an old version of fairseq; train the model anew")
         files, manifest = contents(checkpoint, state["cfg"], args)
-        write(args.output, without_training(state), files, manifest)
+        write(args.output, without_training(state, manifest), files, manifest)
     size = args.output.stat().st_size / 2**20
     print(f"packed {checkpoint} ({manifest['arch']}) -> {args.output}, {size:.1f} MiB")
 
@@ -110,8 +111,11 @@ def contents(
     return files, manifest
 
 
-def without_training(state: dict) -> dict:
-    """A checkpoint without the state of its optimizer and the names of its training's folders."""
+def without_training(state: dict, manifest: dict[str, object]) -> dict:
+    """A checkpoint without the state of its optimizer and the names of its training's folders.
+
+    It names its languages, which fairseq reads off the training data.
+    """
     kept = {name: state[name] for name in KEPT if name in state}
     extra = state.get("extra_state") or {}
     kept["extra_state"] = {name: extra[name] for name in KEPT_EXTRA if name in extra}
@@ -119,7 +123,8 @@ def without_training(state: dict) -> dict:
     cfg = {
         name: dict(part) if isinstance(part, dict) else part for name, part in kept["cfg"].items()
     }
-    cfg["task"]["data"] = ""
+    cfg["task"]["data"] = "data-bin"
+    cfg["task"] |= {name: manifest[name] for name in LANGUAGES if name in manifest}
     cfg["common"]["user_dir"] = None
     for name in ("encoder_embed_path", "decoder_embed_path"):
         if cfg["model"].get(name):

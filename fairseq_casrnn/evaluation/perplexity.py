@@ -15,7 +15,9 @@ from fairseq_casrnn.files import check_writable, whole_file
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn perplexity``."""
     parser.add_argument("data", type=Path, help="folder that fairseq-preprocess wrote")
-    parser.add_argument("--path", required=True, type=Path, help="checkpoint")
+    parser.add_argument(
+        "--path", required=True, type=Path, help="file of casrnn pack, or checkpoint"
+    )
     parser.add_argument("--subset", default="test", help="split to score (default: test)")
     parser.add_argument(
         "--sentence-reset", action="store_true", help="each sentence by itself, after </s>"

@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Write a trained model as ONNX files, with run.py, which runs them on numpy and "
         "onnxruntime alone; with weights in int8; or as programs for torch.export.load."
     )
-    parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
+    parser.add_argument(
+        "--path", required=True, type=Path, help="file of casrnn pack, checkpoint, or its folder"
+    )
     parser.add_argument(
         "--data", type=Path, help="folder of the dictionaries (default: that of the training)"
     )
@@ -86,7 +88,7 @@ def load(path: Path, data: Path | None):
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
         folder = data_folder(path, data, state["cfg"].task.data)
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], arg_overrides={"data": str(folder)}, state=state
+            [str(path)], arg_overrides={"data": str(folder)}
         )
     check_finite(model, path)
     return model.eval(), task
@@ -95,7 +97,7 @@ def load(path: Path, data: Path | None):
 def data_folder(path: Path, given: Path | None, trained_on: str) -> Path:
     """The folder of a training's dictionaries. Raises UserError where it is not found."""
     near = path.parent / ".." / ".." / ".." / "data-bin"  # of casrnn train, if it has been moved
-    places = [given] if given else [Path(trained_on), near]
+    places = [given] if given else [path.parent, Path(trained_on), near]  # first if packed
     for place in places:
         if any(place.glob("**/dict*.txt")):
             return place

@@ -52,20 +52,26 @@ class Classify(nn.Module):
 
 
 class Tag(nn.Module):
-    """Tags ``(B, T)`` and their scores ``(B, T, K)`` of sentences."""
+    """Tags ``(B, T)`` and their scores ``(B, T, K)`` of sentences.
 
-    def __init__(self, model):
+    Args:
+        model: the tagger.
+        constraints: what a CRF's tags are kept from, see :mod:`..data.tag_constraints`.
+    """
+
+    def __init__(self, model, constraints=None):
         super().__init__()
         self.model = model
+        self.crf = None if model.crf is None else model.crf.constrained(constraints)
 
     def forward(self, tokens: Tensor, spelling: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """tokens: ``(B, T + 1)``, each sentence ended by </s>; spelling: ``(B, T, W)``."""
         emissions, _ = self.model(tokens, spelling)
-        if self.model.crf is None:
+        if self.crf is None:
             return emissions.argmax(-1), emissions
         padding = self.model.encoder.embed_tokens.padding_idx
         real = tokens[:, 1:].ne(padding)  # a word is real where another token follows it
-        return viterbi(self.model.crf, emissions, real), emissions
+        return viterbi(self.crf, emissions, real), emissions
 
 
 class Predict(nn.Module):
@@ -253,7 +259,8 @@ def tagger(model, task) -> dict[str, Graph]:
         "tokens": {0: "batch", 1: "length_and_end"},
         "spelling": {0: "batch", 1: "length", 2: "characters"},
     }
-    return {"model": Graph(Tag(model), axes, ("tags", "emissions"), **both(make))}
+    graph = Tag(model, task.constraints)
+    return {"model": Graph(graph, axes, ("tags", "emissions"), **both(make))}
 
 
 def language_model(model, task) -> dict[str, Graph]:

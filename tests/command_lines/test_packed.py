@@ -86,7 +86,14 @@ def test_a_packed_model_needs_nothing_else(model, run, capsys, tmp_path, monkeyp
         state = torch.load(io.BytesIO(archive.read("model.pt")), weights_only=True)
     assert state["last_optimizer_state"] is None
     assert "train_iterator" not in state["extra_state"]
-    assert state["cfg"]["task"]["data"] == ""
+    assert state["cfg"]["task"]["data"] == "data-bin"
+
+
+def test_export_and_analysis(model, data, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["export", "--path", str(model), "--format", "torch", "--output", "x"]) == 0
+    assert cli.main(["analyze", "gates", str(data), "--path", str(model)]) == 0
+    assert "layer" in capsys.readouterr().out
 
 
 def test_programs_of_fairseq(model, data):

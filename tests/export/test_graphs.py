@@ -7,6 +7,7 @@ from language_models import common as language_models
 from models import common, sentences, taggers
 from tiers import mostly_full
 
+from fairseq_casrnn.data.tag_constraints import constraints
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.export import write
 from fairseq_casrnn.export.graphs import graphs, random_sentences
@@ -107,12 +108,15 @@ def test_layers_export_without_operators_of_this_package(case, way):
         assert_close(flat(program.module()(y, lengths=lengths)), flat(layer(y, lengths=lengths)))
 
 
-def test_tags_are_those_of_the_crf():
+@pytest.mark.parametrize("rules", [None, constraints(("O", "B-X", "I-X", "E-X"))])
+def test_tags_are_those_of_the_crf(rules):
     """Also of transitions that matter more than emissions, and of sentences of one word or none."""
     model, task = tagger(spelled=False)
+    task.constraints = rules
     (graph,) = graphs(model, task).values()
     lengths = torch.tensor([7, 2, 1, 4, 7, 3, 5])
     tokens = random_sentences(task.source_dictionary, lengths.tolist())
+    changed = False
     for seed in range(5):
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -120,7 +124,9 @@ def test_tags_are_those_of_the_crf():
                 weight.normal_(0, 2, generator=generator)
             tags, emissions = graph.module(tokens)
         found = [row[: n - 1].tolist() for row, n in zip(tags, lengths, strict=True)]
-        assert found == model.best(emissions, lengths - 1)
+        assert found == model.best(emissions, lengths - 1, rules)
+        changed |= found != model.best(emissions, lengths - 1)
+    assert changed == (rules is not None)
 
 
 @pytest.mark.parametrize(

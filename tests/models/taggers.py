@@ -21,6 +21,7 @@ def make_task(spelled=True):
         source_dictionary=dictionary(SOURCE),
         characters=dictionary(LETTERS) if spelled else None,
         classes=TAGS,
+        constraints=None,
         begin_epoch=lambda epoch, model: None,
         read_spelling=lambda: None,
     )

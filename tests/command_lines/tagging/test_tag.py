@@ -212,9 +212,12 @@ def test_a_packed_model(trained, hub, capsys, tmp_path):
     """With the characters of the words."""
     model = tmp_path / "model.casrnn"
     assert cli.main(["pack", str(trained), "--output", str(model)]) == 0
-    assert MODEL_REGISTRY["cas_lstm_tagger"].from_pretrained(str(model)).tag(LINES) == hub.tag(
-        LINES
-    )
+    packed = MODEL_REGISTRY["cas_lstm_tagger"].from_pretrained(str(model))
+    assert packed.tag(LINES) == hub.tag(LINES)
+    exported = ["export", "--path", str(model), "--format", "torch", "--output"]
+    assert cli.main([*exported, str(tmp_path / "exported")]) == 0
+    words = (tmp_path / "exported" / "dict.txt").read_text().split()[::2]
+    assert words == hub.task.dictionary.symbols[4:]
 
 
 def test_answers_are_in_utf8(trained, tmp_path, monkeypatch):
