@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.data.words import ASCII_SPACE
@@ -160,7 +160,7 @@ def read_columns(args: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
         yield rows[0][0], words
 
 
-def words_of(rows: Iterable[tuple[int, str]], args: argparse.Namespace) -> list[str]:
+def words_of(rows: Sequence[tuple[int, str]], args: argparse.Namespace) -> list[str]:
     """The words of a sentence's lines. Raises UserError for one that lacks the column."""
     tabs = any("\t" in line for _, line in rows)
     found = []

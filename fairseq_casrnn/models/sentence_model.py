@@ -73,12 +73,14 @@ class SentenceModel(BaseFairseqModel):
         """Load a trained model to ask it from Python, as :class:`.SentenceHub` or ``TaggerHub``.
 
         Args:
-            model_name_or_path: folder of the checkpoint, or the checkpoint itself.
+            model_name_or_path: folder of the checkpoint, the checkpoint itself, or a file of
+                ``casrnn pack``.
             checkpoint_file: its name there (default: checkpoint_best.pt, else model.pt, else
                 checkpoint_last.pt).
             data_name_or_path: folder of the training's dictionaries, ``input0/dict.txt`` and
                 ``label/dict.txt`` (default: the model's folder, else the data it was trained on).
-            kwargs: options of the task or model to override.
+            kwargs: options of the task or model to override. With ``encoder_embed_path``, words
+                that the training data lacks have the vectors of that file.
 
         Raises:
             UserError: no checkpoint there, one of another kind, no dictionaries, or no such option.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .embedding import check_dim, is_header, vector
+from .embedding import check_dim, is_header, is_number, vector
 
 
 class WordVectors:
@@ -43,8 +43,10 @@ class WordVectors:
     def _index(self, stream) -> None:
         offset = 0
         for line in stream:
-            word = line.partition(b" ")[0]
-            self.offsets.setdefault(word, offset)
+            word, _, rest = line.partition(b" ")
+            # Not of words with spaces, such as ". . .", which no tokenizer makes.
+            if is_number(rest.partition(b" ")[0]):
+                self.offsets.setdefault(word, offset)
             self.is_cased = self.is_cased or word != word.lower()
             offset += len(line)
 

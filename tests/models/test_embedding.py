@@ -66,9 +66,10 @@ def test_capitals_where_all_vectors_are_in_lower_case(path):
 
 
 def test_vectors_of_single_words(path):
-    path.write_text("rome 1 2\nbad x 3\nlong 1 2 3\nrome 7 7\n")
+    path.write_text(". . 5 6\nrome 1 2\nbad 1 x\nlong 1 2 3\nrome 7 7\n. 3 4\n")
     found = WordVectors(str(path), 2)
     assert [found.find(word).tolist() for word in ("rome", "Rome", "ROME")] == [[1, 2]] * 3
+    assert found.find(".").tolist() == [3, 4]
     assert found.find("paris") is found.find("long") is None
     with pytest.raises(UserError, match=r"vectors\.txt, line of bad: not a word and 2 numbers"):
         found.find("bad")

@@ -16,6 +16,7 @@ from fairseq.models import MODEL_REGISTRY
 from fairseq_casrnn import cli
 from fairseq_casrnn.data.tag_constraints import constraints, violations
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.models.tagger_hub import Span, TaggedWord
 
 pytestmark = [  # fairseq's own
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
@@ -95,9 +96,13 @@ def test_json(trained, hub, capsys, tmp_path):
     assert [(s["type"], s["start"], s["end"], s["text"]) for s in found[0]["spans"]] == [
         ("PER", 0, 14, "Clara  Schmidt"), ("LOC", 19, 23, "Rome"),
     ]  # fmt: skip
-    first, second = (word["probability"] for word in found[0]["words"][:2])
-    assert found[0]["spans"][0]["probability"] == min(first, second)
     assert found[1] == {"text": "", "words": [], "spans": []}
+
+
+def test_a_span_is_as_probable_as_its_least_probable_word(hub):
+    words = [TaggedWord("New", "B-LOC", 0.9, 3, 6), TaggedWord("York", "E-LOC", 0.5, 8, 12),
+             TaggedWord(".", "O", 0.1, 12, 13)]  # fmt: skip
+    assert hub.spans_of(words, "in New  York.") == [Span("LOC", 3, 12, "New  York", 0.5)]
 
 
 def test_spans(trained, hub, capsys, tmp_path):
