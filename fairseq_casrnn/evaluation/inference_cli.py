@@ -140,7 +140,8 @@ class UnknownLines:
     """
 
     def __init__(self, task, name: str):
-        self.task, self.name, self.said = task, input_name(name), False
+        self.task, self.name = task, input_name(name)
+        self.said = task.tokenizer == "character"  # then such a line is a single character
 
     def check(self, number: int, texts: Iterable[str]) -> None:
         """Look at the texts of a line."""
@@ -148,8 +149,8 @@ class UnknownLines:
             if len(text.split()) == 1 and self.task.is_unknown_word(text):
                 print(
                     f"warning: {self.name}, line {number} is a single word that the model does not "
-                    "know, and others may be; if the text has no spaces between words, as Chinese, "
-                    f"have it split as in training, not by --tokenizer {self.task.tokenizer}",
+                    "know, and others may be; text without spaces between words, such as Chinese, "
+                    "is split by --tokenizer character, here and in casrnn prepare",
                     file=sys.stderr,
                 )
                 self.said = True

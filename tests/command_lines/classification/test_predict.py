@@ -59,7 +59,10 @@ def test_a_line_that_is_one_unknown_word(trained, capsys, tmp_path):
     assert captured.out.count("\n") == 4
     assert captured.err.count("\n") == 1
     assert "input, line 2 is a single word that the model does not know, and" in captured.err
-    predict(capsys, "--path", trained, "--input", tmp_path / "input", "--tokenizer", "character")
+    (tmp_path / "input").write_text("影\n", encoding="utf-8")
+    command = ["--path", str(trained), "--input", str(tmp_path / "input")]
+    assert cli.main(["predict", *command, "--tokenizer", "character"]) == 0
+    assert capsys.readouterr().err == ""
     (tmp_path / "input").write_text("film\nunheard 好电影\n", encoding="utf-8")
     assert cli.main(["predict", "--path", str(trained), "--input", str(tmp_path / "input")]) == 0
     assert capsys.readouterr().err == ""
