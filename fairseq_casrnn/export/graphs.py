@@ -52,12 +52,7 @@ class Classify(nn.Module):
 
 
 class Tag(nn.Module):
-    """Tags ``(B, T)`` and their scores ``(B, T, K)`` of sentences.
-
-    Args:
-        model: the tagger.
-        constraints: what a CRF's tags are kept from, see :mod:`..data.tag_constraints`.
-    """
+    """Tags ``(B, T)``, a CRF's within the constraints, and their scores ``(B, T, K)``."""
 
     def __init__(self, model, constraints=None):
         super().__init__()
