@@ -113,7 +113,6 @@ def test_tags_are_those_of_the_crf(rules):
     """Also of transitions that matter more than emissions, and of sentences of one word or none."""
     model, task = tagger(spelled=False)
     task.constraints = rules
-    (graph,) = graphs(model, task).values()
     lengths = torch.tensor([7, 2, 1, 4, 7, 3, 5])
     tokens = random_sentences(task.source_dictionary, lengths.tolist())
     changed = False
@@ -122,6 +121,7 @@ def test_tags_are_those_of_the_crf(rules):
         with torch.no_grad():
             for weight in model.crf.parameters():
                 weight.normal_(0, 2, generator=generator)
+            (graph,) = graphs(model, task).values()
             tags, emissions = graph.module(tokens)
         found = [row[: n - 1].tolist() for row, n in zip(tags, lengths, strict=True)]
         assert found == model.best(emissions, lengths - 1, rules)
