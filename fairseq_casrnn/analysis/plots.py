@@ -11,119 +11,19 @@ Needs matplotlib (``pip install 'fairseq-casrnn[plots]'``).
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
-import math
 import os
-import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from ..data.bpe import read_merges
 from ..data.command import captured_log, run_main
 from ..data.symbols import escape_line
-from ..data.values import parse_json
 from ..errors import UserError
 from ..files import check_writable, replacing
+from .training_log import curves_of, read_metric, records
 
-# The stats as "epoch 001 | loss 1.2 | …", "epoch 001:  10 / 20 loss=1.2, …" or JSON; before them
-# nothing (--log-file), "time | INFO | tag | " (what fairseq prints) or "[time][tag][INFO] - "
-# (hydra_train.log).
-_LINE = re.compile(
-    r"(?:^|\| INFO \| \S+ \| |\]\[INFO\] - )(epoch \d+(?::| \|).*|\{\".*)$", re.MULTILINE
-)
-_PART = re.compile(r"epoch \d+(?:(:)| \| valid on '(.*?)' subset)?")
-_STAT = re.compile(r"(?:^|[ ,|])(\w+)[ =](-?[\d.]+(?:e[+-]?\d+)?)")
 _INK, _MUTED, _TRAIN, _VALID = "#222222", "#777777", "#9ab6d6", "#c8442c"
-
-
-def _records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
-    """(tag, stats) of the lines with stats in a log. Raises UserError where it cannot be read.
-
-    The tag is "train_inner" within an epoch, "train" of a whole one, or a validation set's name.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UserError(f"cannot read the log {path}: {error.strerror}") from error
-    for line in _LINE.findall(text):
-        tag, values = _json_record(line) if line.startswith("{") else _record(line)
-        yield tag, dict(_finite(values))
-
-
-def _finite(values: dict) -> Iterator[tuple[str, float]]:
-    """The values that are numbers, which one of an interrupted line may not be."""
-    for name, value in values.items():
-        with contextlib.suppress(ValueError, TypeError):
-            if math.isfinite(number := float(value)):
-                yield name, number
-
-
-def _record(line: str) -> tuple[str, dict]:
-    """Tag and stats of a line of ``--log-format simple``."""
-    within, subset = _PART.match(line).groups()
-    tag = "train_inner" if within else subset or "train"
-    return tag, dict(_STAT.findall(line))
-
-
-def _json_record(line: str) -> tuple[str, dict]:
-    """The same of ``--log-format json``, whose keys begin with the tag except within an epoch."""
-    try:
-        values = parse_json(line)
-    except ValueError:  # a line cut short by an interruption
-        return "", {}
-    counts = [key for key in values if key.endswith("_num_updates")]
-    tag = counts[0].removesuffix("_num_updates") if counts else "train_inner"
-    return tag, {key.removeprefix(f"{tag}_"): value for key, value in values.items()}
-
-
-def read_log(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
-    """Losses in a log that ``fairseq-train`` printed or wrote (``--log-file``), or hydra's.
-
-    Args:
-        path: the log, in any ``--log-format``; after a resumed run the later value of an update
-            counts.
-
-    Returns:
-        ``{"train_inner": …, "train": …, "valid": …}``, each a list of (updates, loss) by update:
-        within an epoch, of whole epochs, of the validation set ``valid``. Where the criterion
-        logs the negative log-likelihood beside its loss (label smoothing), it is the former.
-
-    Raises:
-        UserError: no such file, or no losses in it.
-    """
-    return _curves(_records(path), path)
-
-
-def _curves(
-    records: Iterable[tuple[str, dict]], path: str | os.PathLike
-) -> dict[str, list[tuple[int, float]]]:
-    """What :func:`read_log` returns, of the records of ``path``. Raises UserError."""
-    curves: dict[str, dict[int, float]] = {"train_inner": {}, "train": {}, "valid": {}}
-    for tag, values in records:
-        loss = values.get("nll_loss", values.get("loss"))
-        if tag in curves and loss is not None and "num_updates" in values:
-            # From a million on fairseq writes 1e+06.
-            curves[tag][int(values["num_updates"])] = loss
-    if not any(curves.values()):
-        raise UserError(f"{path} holds no losses; is it the file of fairseq-train --log-file?")
-    return {name: sorted(curve.items()) for name, curve in curves.items()}
-
-
-def read_metric(path: str | os.PathLike, metric: str) -> list[tuple[int, float]]:
-    """(epoch, value) of a metric of the validation set ``valid``, such as ``wcpa``, by epoch.
-
-    Raises:
-        UserError: no such file, or no such metric in it.
-    """
-    curve = {
-        int(values["epoch"]): values[metric]
-        for tag, values in _records(path)
-        if tag == "valid" and metric in values and "epoch" in values
-    }
-    if not curve:
-        raise UserError(f"{path} holds no '{metric}' of a validation; check the metric's name")
-    return sorted(curve.items())
 
 
 def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
@@ -132,11 +32,11 @@ def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
     Where it has perplexities, the loss is one in bits per token.
 
     Raises:
-        UserError: as :func:`read_log`; matplotlib is missing; ``png`` cannot be written.
+        UserError: as :func:`.read_log`; matplotlib is missing; ``png`` cannot be written.
     """
-    records = list(_records(log))
-    curves = _curves(records, log)
-    of_tokens = any("ppl" in values for _, values in records)  # not of classifiers and taggers
+    found = list(records(log))
+    curves = curves_of(found, log)
+    of_tokens = any("ppl" in values for _, values in found)  # not of classifiers and taggers
     train = curves["train_inner"] if len(curves["train_inner"]) > 1 else curves["train"]
     figure, axes = _figure(6.4, 4.0)
     lines = [(train, _TRAIN, "training"), (curves["valid"], _VALID, "validation")]
@@ -299,24 +199,8 @@ def _save(figure, png: str | os.PathLike) -> None:
 
 
 def segment(sentence: str, codes: str | os.PathLike) -> str:
-    """``sentence`` cut into subwords with the BPE merges in the file ``codes``.
-
-    Raises:
-        UserError: no such file, or no merges in it.
-    """
-    from subword_nmt.apply_bpe import BPE
-
-    try:
-        with (
-            open(codes, encoding="utf-8-sig") as merges,
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            bpe = BPE(merges)
-    except OSError as error:
-        raise UserError(f"cannot read the BPE codes {codes}: {error.strerror}") from error
-    except (ValueError, SystemExit):  # at a malformed line subword-nmt ends the program
-        raise UserError(f"{codes} holds no merges of subword-nmt; check --bpe-codes") from None
-    return bpe.process_line(sentence)
+    """``sentence`` cut into subwords with the merges in the file ``codes``. Raises UserError."""
+    return read_merges(codes).process_line(sentence)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -33,11 +34,8 @@ def learn_joint_bpe(sides: Sequence[Iterable[str]], operations: int, codes_path:
 
 def apply_bpe(lines: Iterable[str], codes_path: str | Path) -> list[str]:
     """Split the words of each line into subword units; all but a word's last end in ``@@``."""
-    from subword_nmt.apply_bpe import BPE
-
-    with open(codes_path, encoding="utf-8-sig") as codes:
-        bpe = BPE(codes)
-    return [bpe.process_line(line) for line in lines]
+    merges = read_merges(codes_path)
+    return [merges.process_line(line) for line in lines]
 
 
 def encode_files(text_dir: Path, splits: Sequence[str], langs: Sequence[str], codes: Path) -> None:
@@ -46,3 +44,23 @@ def encode_files(text_dir: Path, splits: Sequence[str], langs: Sequence[str], co
         for lang in langs:
             encoded = apply_bpe(read_lines(text_dir / f"{split}.tok.{lang}"), codes)
             write_lines(text_dir / f"{split}.bpe.{lang}", encoded)
+
+
+def read_merges(codes: str | os.PathLike):
+    """The merges in the file ``codes``, as subword-nmt has them.
+
+    Raises:
+        UserError: no such file, or no merges in it.
+    """
+    from subword_nmt.apply_bpe import BPE
+
+    try:
+        with (
+            open(codes, encoding="utf-8-sig") as merges,
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            return BPE(merges)
+    except OSError as error:
+        raise UserError(f"cannot read the BPE codes {codes}: {error.strerror}") from error
+    except (ValueError, SystemExit):  # at a malformed line subword-nmt ends the program
+        raise UserError(f"{codes} holds no merges of subword-nmt; check --bpe-codes") from None

@@ -19,7 +19,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary, data_utils, indexed_dataset
 from hydra.errors import ConfigCompositionException
 
-from fairseq_casrnn.analysis import dyck, plots, syneval
+from fairseq_casrnn.analysis import dyck, syneval, training_log
 from fairseq_casrnn.checks.text_files import count_lines
 from fairseq_casrnn.data import (
     conll03,
@@ -270,7 +270,7 @@ CASES: dict[str, Case] = {
         json.dumps(FLOORS), "text/dyck.json",
         lambda path: dyck.read_notes(path.parents[1], "test"),
     ),
-    "log": of_text(LOG, "log", plots.read_log),
+    "log": of_text(LOG, "log", training_log.read_log),
     "YAML of hydra": of_text(
         (Path(__file__).parents[2] / "examples/hydra/cas_lstm.yaml").read_text(),
         "options.yaml",
