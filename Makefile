@@ -96,7 +96,7 @@ $(STAMP): setup.py pyproject.toml constraints.txt \
 	    $(PIP) --no-build-isolation fairseq-fixed || { $(COMPILER) || \
 	    echo "error: fairseq must be compiled; install g++ or clang++" >&2; exit 1; }
 	@echo "installing into $(VENV): fairseq-casrnn, its C++ engine and its tools (3 of 3)"
-	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation -e '.[dev,plots]'
+	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation -e '.[dev,plots,serve]'
 	@touch $@
 
 # torch for CUDA brings Triton along, the CPU's does not.

@@ -93,6 +93,10 @@ COMMANDS = {
         "translate lines of text with a trained model",
     ),
     "pack": ("fairseq_casrnn.evaluation.pack", "a trained model in one file, to hand on"),
+    "serve": (
+        "fairseq_casrnn.serving.command",
+        "a page and a JSON API that put text to a trained model",
+    ),
     "tag": ("fairseq_casrnn.evaluation.tag", "tag the words of lines of text"),
     "warm-up": ("fairseq_casrnn.warm_up", "compile ahead the GPU's kernels of a training"),
     "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),

@@ -55,7 +55,8 @@ def metadata(wheel):
 
 def test_wheel_holds_every_module(wheel):
     folders = (PACKAGE, ROOT / "hydra_plugins")
-    files = [p for folder in folders for p in folder.rglob("*.*") if p.suffix in (".py", ".yaml")]
+    kinds = (".html", ".py", ".yaml")
+    files = [p for folder in folders for p in folder.rglob("*.*") if p.suffix in kinds]
     here = {str(p.relative_to(ROOT)) for p in files}
     assert here - set(wheel.namelist()) == set()
     assert "fairseq_casrnn/py.typed" in wheel.namelist()
@@ -83,7 +84,7 @@ def test_source_distribution_can_compile_the_engine(source):
 def test_metadata(metadata):
     assert metadata["Version"] == fairseq_casrnn.__version__
     assert metadata["Requires-Python"] == ">=3.11"
-    assert {"dev", "docs", "plots"} <= set(metadata.get_all("Provides-Extra"))
+    assert {"dev", "docs", "plots", "serve"} <= set(metadata.get_all("Provides-Extra"))
 
 
 def test_every_requirement_is_pinned_to_a_version_it_allows(metadata):

@@ -114,12 +114,17 @@ def readings(
             passes.clear()
             with torch.no_grad():
                 rows = run(index)
-            groups: list[list[Pass]] = []
-            for one in passes:
-                if one.layer == 0 and not one.direction:
-                    groups.append([])
-                groups[-1].append(one)
-            yield rows, groups
+            yield rows, grouped(passes)
+
+
+def grouped(passes: list[Pass]) -> list[list[Pass]]:
+    """The passes over each sentence, of those over several that were read one by one."""
+    groups: list[list[Pass]] = []
+    for one in passes:
+        if one.layer == 0 and not one.direction:
+            groups.append([])
+        groups[-1].append(one)
+    return groups
 
 
 def reader(model, task, data, subset: str):

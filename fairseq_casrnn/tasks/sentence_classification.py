@@ -177,14 +177,18 @@ class SentenceClassificationTask(LabelledTask):
 
     def encode_text(self, line: str) -> torch.Tensor:
         """Raw text as tokens, split and lower-cased as the training text was."""
-        text = self.state.text
-        lowercase = text["lowercase"] if self.cfg.lowercase is None else self.cfg.lowercase
-        split = words(line, self.tokenizer, lowercase, text.get("language", "en"))
-        tokens = [self.index_of(word) for word in escape(split)]
+        tokens = [self.index_of(word) for word in escape(self.split_text(line))]
         tokens.append(self.dictionary.eos())
         if self.cfg.truncate and len(tokens) > self.cfg.truncate:
             tokens = [*tokens[: self.cfg.truncate - 1], tokens[-1]]
         return torch.tensor(tokens)
+
+    def split_text(self, line: str) -> list[str]:
+        """The words of raw text, as the training text was split and lower-cased."""
+        text = self.state.text
+        tokenizer = self.cfg.raw_tokenizer or text["tokenizer"]
+        lowercase = text["lowercase"] if self.cfg.lowercase is None else self.cfg.lowercase
+        return words(line, tokenizer, lowercase, text.get("language", "en"))
 
     def build_generator(self, *args, **kwargs):
         """Raises UserError: there is nothing to generate."""

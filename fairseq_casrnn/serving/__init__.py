@@ -1,0 +1,1 @@
+"""``casrnn serve``: a page and a JSON API that put text to a trained model."""

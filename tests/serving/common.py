@@ -1,0 +1,115 @@
+"""A server on loopback in this process, and what to ask it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import tarfile
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("prometheus_client")
+uvicorn = pytest.importorskip("uvicorn")
+
+from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
+
+from fairseq_casrnn.serving.answering import Answering  # noqa: E402
+from fairseq_casrnn.serving.app import Settings, make_app  # noqa: E402
+from fairseq_casrnn.serving.command import listening  # noqa: E402
+from fairseq_casrnn.serving.loading import load  # noqa: E402
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+ROLES = ("sentence_encoder", "tagger", "translation", "language_model")
+JSON = {"Content-Type": "application/json"}
+
+
+def unpack(role, folder):
+    """The options with which a golden checkpoint of a role is served."""
+    with tarfile.open(GOLDEN / f"{role}.tar.xz") as files:
+        files.extractall(folder, filter="data")
+    return options(path=folder / "out", data=str(folder / "data"))
+
+
+def options(**given):
+    """Those of the command that say which model."""
+    return SimpleNamespace(
+        **{"data": None, "beam": 5, "tokenizer": None, "bpe_codes": None} | given
+    )
+
+
+def golden(role, folder):
+    return load(unpack(role, folder))
+
+
+class Echo(Answering):
+    """Gives back what it is asked."""
+
+    kind = "classifier"
+
+    def __init__(self):
+        import torch
+
+        self.model = torch.nn.Linear(1, 1)
+
+    def answer(self, questions):
+        return [{"label": question.text} for question in questions]
+
+
+@contextlib.contextmanager
+def serving(answering, **settings):
+    """The address of a server of this model, which stops at the end."""
+    with listening("127.0.0.1", 0) as listener:
+        config = uvicorn.Config(make_app(answering, Settings(**settings)), log_level="critical")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield "http://{}:{}".format(*listener.getsockname()[:2])
+        finally:
+            server.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+def send(url, path, body=None, headers=JSON, method=None):
+    """(status, headers, body) of a request, by POST where there is a body."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+    try:
+        method = method or ("GET" if body is None else "POST")
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.headers, response.read()
+    finally:
+        connection.close()
+
+
+def ask(url, body, **kwargs):
+    """(status, answer) of POST /predict; of a ``dict`` as JSON."""
+    body = json.dumps(body).encode() if isinstance(body, dict) else body
+    status, _, answer = send(url, "/predict", body, **kwargs)
+    return status, json.loads(answer)
+
+
+def metrics(url):
+    """The values of GET /metrics, by name and labels."""
+    _, _, text = send(url, "/metrics")
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def wait_for(condition):
+    """Until ``condition()``, for a minute at most."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -1,0 +1,189 @@
+"""What the models of each kind answer: that which the commands and the analyses give."""
+
+import json
+import math
+import shutil
+
+import pytest
+import torch
+from helpers import randomize
+from models.sentences import encoder
+
+from fairseq_casrnn.analysis import gates, plots, tracing
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation import inference_cli, lm_scores
+from fairseq_casrnn.models.sentence_hub import SentenceHub
+from fairseq_casrnn.models.tagger_hub import Word
+from fairseq_casrnn.serving.answering import Classifying
+from fairseq_casrnn.serving.loading import load, text_functions
+from fairseq_casrnn.serving.questions import Question
+from fairseq_casrnn.tasks.sentence_classification import (
+    SentenceClassificationConfig,
+    SentenceClassificationTask,
+)
+
+from .common import golden, options, unpack
+
+
+def test_classifier_of_pairs(tmp_path):
+    answering = golden("sentence_encoder", tmp_path)
+    assert answering.pairs
+    hub = inference_cli.load("classifier", tmp_path / "out", str(tmp_path / "data"))
+    pairs = [("the film is good", "the film"), ("", "bad story, café")]
+    answers = answering.answer([Question(*pair, explain=True) for pair in pairs])
+    for pair, answer in zip(pairs, answers, strict=True):
+        label, probability = hub.predict([pair])[0]
+        assert answer["label"] == label
+        assert answer["probability"] == pytest.approx(probability, abs=1e-5)
+        values = [one["probability"] for one in answer["classes"]]
+        assert values == sorted(values, reverse=True)
+        assert sum(values) == pytest.approx(1, abs=1e-5)
+        assert {one["label"] for one in answer["classes"]} == set(hub.classes)
+        assert answer["sentences"] == []  # a sentence-state LSTM is no stack of cells
+
+
+def test_tagger(tmp_path):
+    answering = golden("tagger", tmp_path)
+    texts = ["Anna saw Bad Ems in 1998.", "", "Paris, of"]
+    answers = answering.answer([Question(text) for text in texts])
+    expected = answering.hub.tag(texts)
+    for answer, words in zip(answers, expected, strict=True):
+        assert list(zip(answer["words"], answer["tags"], strict=True)) == [tuple(w) for w in words]
+
+
+def test_spans_of_tags(tmp_path, monkeypatch):
+    answering = golden("tagger", tmp_path)
+    words = [("Bad", "B-LOC"), ("Ems", "E-LOC"), ("saw", "O"), ("Anna", "S-PER")]
+    sentence = [Word(*word) for word in words]
+    monkeypatch.setattr(answering.hub, "tag", lambda texts: [sentence])
+    (answer,) = answering.answer([Question("…")])
+    assert answer["spans"] == [
+        {"type": "LOC", "first": 0, "last": 1},
+        {"type": "PER", "first": 3, "last": 3},
+    ]
+
+
+def test_language_model(tmp_path):
+    answering = golden("language_model", tmp_path)
+    symbols = answering.dictionary.symbols
+    sentence = [symbols[5], symbols[7], symbols[5], "unheard-of", "<pad>"]
+    questions = [Question(" ".join(sentence), explain=True), Question(symbols[9])]
+    first, second = answering.answer(questions)
+    ids = [answering._tokens(words) for words in (sentence, [symbols[9]])]
+    scores = lm_scores.score_sentences(answering.model, answering.dictionary, ids)
+    bits = (-scores.log_probs / math.log(2)).tolist()
+    assert first["words"] == [*sentence, "</s>"]
+    assert first["surprisal"] + second["surprisal"] == pytest.approx(bits, abs=1e-3)
+    assert first["unknown"] == [3, 4]  # not read as padding
+    assert second["perplexity"] == pytest.approx(2 ** (sum(bits[6:]) / 2), rel=1e-4)
+    assert len(first["expected"]) == len(sentence) + 1
+    for row, value in zip(first["expected"], first["surprisal"], strict=True):
+        values = [one["probability"] for one in row]
+        assert values == sorted(values, reverse=True)
+        assert values[0] >= 2**-value - 1e-3
+    with torch.no_grad():
+        output = answering.model(torch.tensor([[answering.dictionary.eos()]]))
+    best = answering.model.get_normalized_probs(output, log_probs=False)[0, 0].topk(3).indices
+    assert [one["word"] for one in first["expected"][0]] == [symbols[i] for i in best]
+
+
+def test_translator(tmp_path):
+    """Also in a batch, where shorter sources are padded."""
+    answering = golden("translation", tmp_path)
+    source = answering.task.source_dictionary.symbols
+    texts = [" ".join(source[i] for i in ids) for ids in ([4], [5, 6, 7, 4, 9], [])]
+    answers = answering.answer([Question(text, explain=True, nbest=3) for text in texts])
+    for text, answer in zip(texts, answers, strict=True):
+        expected = plots.attend(tmp_path / "out", tmp_path / "data", text, beam=5)
+        assert (answer["source"], answer["target"]) == expected[:2]
+        torch.testing.assert_close(
+            torch.tensor(answer["attention"]), torch.tensor(expected[2]), rtol=0, atol=2e-4
+        )
+        assert answer["translation"] == " ".join(expected[1][:-1])
+        scores = [one["score"] for one in answer["hypotheses"]]
+        assert len(scores) == 3
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_text_of_own_data_is_split_as_it_was_prepared(tmp_path):
+    (tmp_path / "codes").write_text("#version: 0.2\nd a\nda s</w>\n")
+    languages = options(source_lang="de", target_lang="en")
+    encode, decode = text_functions("moses_lowercase", tmp_path / "codes", languages)
+    assert encode("Das,  ja!") == "das , j@@ a !"
+    assert decode("j@@ a , das it 's !") == "ja, das it's!"
+    encode, decode = text_functions("space", None, languages)
+    assert encode("Das,\tja! ") == decode("Das, ja!") == "Das, ja!"
+
+
+@pytest.fixture
+def single(tmp_path):
+    """A classifier of single texts with these cells, of random weights."""
+    unpack("sentence_encoder", tmp_path)
+    data = tmp_path / "data"
+    shutil.rmtree(data / "input1")
+    note = json.loads((data / "text.json").read_text())
+    (data / "text.json").write_text(json.dumps({**note, "pairs": False}))
+    task = SentenceClassificationTask.setup_task(SentenceClassificationConfig(data=str(data)))
+
+    def build(cell):
+        model = encoder(
+            cell, task, encoder_layers=2, encoder_bidirectional=True, encoder_hidden_size=3
+        )
+        return SentenceHub(randomize(model), task)
+
+    return build
+
+
+def test_gates_by_word(single):
+    hub = single("cas_lstm")
+    question = Question("The film is good", explain=True)
+    (answer,) = Classifying(hub).answer([question])
+    (sentence,) = answer["sentences"]
+    assert sentence["words"] == ["the", "film", "is", "good", "</s>"]
+    assert sentence["routing"] == []
+    with tracing.watched(tracing.stacks(hub.model)) as passes:
+        hub.probabilities([question.text])
+    found = {(row["layer"], row["direction"]): row["mean"] for row in sentence["gates"]}
+    assert set(found) == {(2, "forward"), (2, "backward")}
+    top = {
+        one.direction: one.gates[:, gates.BELOW].mean(-1).tolist() for one in passes if one.layer
+    }
+    assert found[2, "forward"] == pytest.approx(top[""], abs=1e-4)
+    assert found[2, "backward"] == pytest.approx(top["_reverse"][::-1], abs=1e-4)
+    assert len(set(found[2, "backward"])) == 5  # so that the order shows
+    plain = Classifying(hub).answer([Question(question.text)])
+    assert plain == [{name: answer[name] for name in ("label", "probability", "classes")}]
+
+
+def test_routing_by_word(single):
+    hub = single("second_order_lstm")
+    text = "the film is a good story"
+    (answer,) = Classifying(hub).answer([Question(text, explain=True)])
+    (sentence,) = answer["sentences"]
+    assert sentence["gates"] == []
+    with tracing.watched(tracing.stacks(hub.model)) as passes:
+        hub.probabilities([text])
+    for row, one in zip(sentence["routing"], passes, strict=True):
+        step = -1 if one.direction else 1
+        assert row["layer"] == one.layer + 1
+        assert row["cells"] == one.cells.tolist()[::step]
+        assert row["weights"] == pytest.approx(one.weights.amax(-1).tolist()[::step], abs=1e-4)
+        assert row["of"] == one.weights.size(1)
+
+
+def test_mistakes(tmp_path):
+    given = unpack("tagger", tmp_path / "tagger")
+    for name, value in (("tokenizer", "space"), ("bpe_codes", tmp_path)):
+        setattr(given, name, value)
+        with pytest.raises(UserError, match="is for translation models, and this is a tagger"):
+            load(given)
+        setattr(given, name, None)
+    given = unpack("translation", tmp_path / "translation")
+    with pytest.raises(UserError, match="--beam is 0; it must be at least 1"):
+        load(options(**{**vars(given), "beam": 0}))
+    with pytest.raises(UserError, match=r"there is no dict\.\*\.txt in .* with --data"):
+        load(options(**{**vars(given), "data": str(tmp_path)}))
+    with pytest.raises(UserError, match=r"cannot read the BPE codes .*/none"):
+        load(options(**{**vars(given), "bpe_codes": tmp_path / "none"}))
+    with pytest.raises(UserError, match=r"none does not exist; check the path"):
+        load(options(path=tmp_path / "none"))

@@ -1,0 +1,92 @@
+"""``casrnn serve`` from a shell."""
+
+import builtins
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from fairseq_casrnn import cli
+
+from .common import ask, unpack
+
+
+def serve(*argv):
+    return cli.main(["serve", *map(str, argv)])
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_stops_after_the_answers_that_are_due(tmp_path, warm_python, stop):
+    given = unpack("tagger", tmp_path)
+    command = [warm_python, "-m", "fairseq_casrnn.cli", "serve", "--port", "0"]
+    command += ["--path", given.path, "--data", given.data]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    killer = threading.Timer(100, process.kill)
+    killer.start()
+    try:
+        line = process.stdout.readline()
+        name, host, port = re.fullmatch(
+            r"serving (\S+), a tagger, at http://(.*):(\d+)/ \(Ctrl\+C stops it\)\n", line
+        ).groups()
+        assert (name.split("/")[-1], host) == ("out", "127.0.0.1")
+        assert ask(f"http://{host}:{port}", {"text": "Anna"})[1]["words"] == ["Anna"]
+        with socket.create_connection((host, int(port)), timeout=60) as client:
+            body = b'{"text": "Anna saw Rome"}'
+            head = f"Host: localhost\r\nContent-Length: {len(body)}\r\n"
+            head += "Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n"
+            client.sendall(b"POST /predict HTTP/1.1\r\n" + head.encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 100 ")  # the request has begun
+            process.send_signal(stop)
+            client.sendall(body)
+            answer = client.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert b'"words":["Anna","saw","Rome"]' in answer
+        output, error = process.communicate()
+        assert (process.returncode, output, error) == (0, "stopped\n", "")
+    finally:
+        killer.cancel()
+        process.kill()
+
+
+def test_mistakes(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for argv, error in (
+            (
+                ["--port", port],
+                f"cannot listen at 127.0.0.1, port {port} (Address already",
+            ),
+            (["--port", "-1"], "--port is -1; it must be at least 0"),
+            (["--port", "70000"], "cannot listen at 127.0.0.1, port 70000 ("),
+            (
+                ["--host", "no.such.host.invalid", "--port", "0"],
+                "cannot listen at no.such",
+            ),
+            (["--batch-size", "0"], "--batch-size is 0; it must be at least 1"),
+            (["--max-characters", "0"], "--max-characters is 0; it must be at least 1"),
+            (["--port", "0"], f"checkpoint {tmp_path / 'none'} does not exist; check the path"),
+        ):
+            assert serve("--path", tmp_path / "none", *argv) == 2
+            said = capsys.readouterr().err
+            assert said.startswith(f"error: {error}")
+            assert said.count("\n") == 1
+
+
+def test_without_the_extra(tmp_path, monkeypatch, capsys):
+    original = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "uvicorn":
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.delitem(sys.modules, "uvicorn", raising=False)
+    assert serve("--path", tmp_path) == 2
+    assert capsys.readouterr().err == (
+        "error: casrnn serve needs uvicorn; install it with pip install 'fairseq-casrnn[serve]'\n"
+    )
