@@ -1,0 +1,166 @@
+"""The page in a real browser, by keyboard, in light and dark, on a phone."""
+
+import shutil
+
+import pytest
+
+from .common import ROLES, golden, serving
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+)
+TEXTS = {
+    "sentence_encoder": "the film is good",
+    "tagger": "Anna saw Bad Ems",
+    "translation": "bo da",
+    "language_model": "bo unheard-of",
+}
+# For each text on the page: the lowest contrast with the colour behind it. A canvas knows the
+# numbers of whatever colour CSS can name.
+CONTRAST = """() => {
+  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const light = (colours) => {
+    context.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { context.fillStyle = colour; context.fillRect(0, 0, 1, 1); }
+    const [r, g, b] = [...context.getImageData(0, 0, 1, 1).data].map((v) => v / 255)
+      .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !node.checkVisibility()) continue;
+    const behind = [];
+    for (let at = node; at; at = at.parentElement)
+      behind.unshift(getComputedStyle(at).backgroundColor);
+    const pair = [light(behind), light([...behind, getComputedStyle(node).color])].sort((a, b) => a - b);
+    found.push([(pair[1] + 0.05) / (pair[0] + 0.05), node.outerHTML.slice(0, 80)]);
+  }
+  return found.sort((a, b) => a[0] - b[0])[0];
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module", params=ROLES)
+def served(request, tmp_path_factory):
+    """A role, and the address of its model."""
+    answering = golden(request.param, tmp_path_factory.mktemp(request.param))
+    with serving(answering, name=request.param, max_characters=100) as url:
+        yield request.param, url
+
+
+@pytest.fixture
+def page(browser, served):
+    """The page of the model; at the end nothing went wrong on it, and nothing left the server."""
+    _, url = served
+    context, wrong, asked = browser.new_context(), [], []
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(url)
+    page.locator("#about", has_text="parameters").wait_for()
+    yield page
+    context.close()
+    # A browser logs each answer that is no success.
+    assert [text for text in wrong if "status of 422" not in text] == []
+    assert len(asked) >= 2
+    assert all(one.startswith((url, "data:")) for one in asked)
+
+
+def answered(page):
+    page.get_by_role("status").filter(has_text="Answered.").wait_for()
+    return page.get_by_role("region", name="Answer")
+
+
+def by_keyboard(page, role, text):
+    """Type the text into the boxes, from the top of the page, and ask."""
+    page.keyboard.press("Tab")
+    page.keyboard.type(text)
+    if role == "sentence_encoder":
+        page.keyboard.press("Tab")
+        page.keyboard.type("the story")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    return answered(page)
+
+
+def test_answers_by_keyboard(page, served):
+    role, _ = served
+    answer = by_keyboard(page, role, TEXTS[role])
+    if role == "sentence_encoder":
+        assert page.get_by_role("textbox", name="First sentence").input_value() == TEXTS[role]
+        assert page.get_by_role("textbox", name="Second sentence").input_value() == "the story"
+        rows = answer.get_by_role("row").all_inner_texts()
+        assert {row.split("\t")[0] for row in rows[1:]} == {
+            "entailment", "neutral", "contradiction"
+        }  # fmt: skip
+        assert all(row.endswith(" %") for row in rows[1:])
+    elif role == "tagger":
+        page.get_by_text("Tags by word").focus()
+        page.keyboard.press("Enter")
+        rows = answer.get_by_role("row").all_inner_texts()
+        assert [row.split("\t")[0] for row in rows[1:]] == TEXTS[role].split()
+    elif role == "translation":
+        assert len(answer.get_by_role("listitem").all()) == 5
+        table = answer.get_by_role("table", name="Attention")
+        assert table.get_by_role("columnheader").all_inner_texts() == ["", "bo", "da", "</s>"]
+        cells = [row.split("\t")[1:] for row in table.get_by_role("row").all_inner_texts()[1:]]
+        assert all(97 <= sum(int(cell or 0) for cell in row) <= 103 for row in cells)
+    else:
+        words = answer.locator(".word").all_inner_texts()
+        assert [word.split("\n")[0] for word in words] == ["bo", "unheard-of", "</s>"]
+        page.get_by_text("What was expected instead").press("Enter")
+        rows = answer.get_by_role("row").all_inner_texts()
+        assert rows[2].startswith("unheard-of (unknown)\t")
+
+
+def test_text_is_never_read_as_html(page, served):
+    role, _ = served
+    text = "<img/src=x/onerror=alert(1)><b>bold</b>"
+    answer = by_keyboard(page, role, text)
+    page.get_by_text("The same by the API").press("Enter")
+    assert "<img/src=x/onerror=alert(1)>" in answer.locator("pre").first.inner_text()
+    assert answer.locator("img, b, script").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_legible(page, served, scheme):
+    """Contrast of 4.5 at least (WCAG 1.4.3, AA), and nothing wider than a phone."""
+    role, _ = served
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 360, "height": 640})
+    by_keyboard(page, role, TEXTS[role])
+    for summary in page.locator("summary").all():
+        summary.press("Enter")
+    contrast, where = page.evaluate(CONTRAST)
+    assert contrast >= 4.5, where
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_mistakes_are_said(page, served):
+    role, _ = served
+    page.locator("#text").evaluate("box => { box.maxLength = 1000 }")
+    page.locator("#text").fill("a" * 101)
+    if role == "sentence_encoder":
+        page.locator("#pair").fill("b")
+    with page.expect_response("**/predict") as response:
+        page.keyboard.press("Control+Enter")
+    assert response.value.status == 422
+    alert = page.get_by_role("alert").filter(has_text="characters")
+    assert alert.inner_text() == "text has 101 characters, and 100 are allowed; send less"
