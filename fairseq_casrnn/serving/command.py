@@ -97,12 +97,15 @@ def listening(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises UserError where it cannot."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
             f"cannot listen at {host}, port {port} ({reason}); give another --port or --host"
         ) from None
+    # asyncio sees to that for sockets that it makes; an answer would wait 40 ms for the client.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def is_loopback(host: str) -> bool:

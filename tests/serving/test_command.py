@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from fairseq_casrnn import cli
+from fairseq_casrnn.serving.command import listening
 
 from .common import ask, unpack
 
@@ -50,6 +51,12 @@ def test_stops_after_the_answers_that_are_due(tmp_path, warm_python, stop):
     finally:
         killer.cancel()
         process.kill()
+
+
+def test_answers_do_not_wait_for_the_client():
+    """asyncio sends small packets at once on sockets of its own making alone."""
+    with listening("127.0.0.1", 0) as listener:
+        assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_mistakes(tmp_path, capsys):

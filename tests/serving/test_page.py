@@ -38,8 +38,9 @@ CONTRAST = """() => {
     const behind = [];
     for (let at = node; at; at = at.parentElement)
       behind.unshift(getComputedStyle(at).backgroundColor);
-    const pair = [light(behind), light([...behind, getComputedStyle(node).color])].sort((a, b) => a - b);
-    found.push([(pair[1] + 0.05) / (pair[0] + 0.05), node.outerHTML.slice(0, 80)]);
+    const [a, b] = [light(behind), light([...behind, getComputedStyle(node).color])];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    found.push([contrast, node.outerHTML.slice(0, 80)]);
   }
   return found.sort((a, b) => a[0] - b[0])[0];
 }"""
