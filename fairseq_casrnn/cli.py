@@ -63,6 +63,10 @@ COMMANDS = {
         "fairseq_casrnn.prepare.language_model",
         "a text of your own, for a language model",
     ),
+    "report": (
+        "fairseq_casrnn.report.command",
+        "curves, errors, settings and environment of runs, as one page of HTML",
+    ),
     "rerank prepare": (
         "fairseq_casrnn.reranking.prepare",
         "data for models that score the n-best lists of a translation corpus",

@@ -46,6 +46,8 @@ from fairseq_casrnn.models.embedding import build_embedding
 from fairseq_casrnn.models.routing import read_assignment
 from fairseq_casrnn.prepare import classification as own_classification
 from fairseq_casrnn.prepare import tagging as own_tagging
+from fairseq_casrnn.report.predictions import read_predictions
+from fairseq_casrnn.report.runs import read_run
 from fairseq_casrnn.reranking import apply
 from fairseq_casrnn.reranking.nbest import header_line, read_nbest, read_scores
 from fairseq_casrnn.results import add, markdown, rows
@@ -271,6 +273,18 @@ CASES: dict[str, Case] = {
         lambda path: dyck.read_notes(path.parents[1], "test"),
     ),
     "log": of_text(LOG, "log", training_log.read_log),
+    "predictions": of_text(
+        "gold\tpredicted\tprobability\ttext\na\tb\t0.75\tx\nb\tb\t1.0\ty\n", "predictions.tsv",
+        lambda path: read_predictions(path).confusion(),
+    ),
+    "tags": of_text(
+        "word\tgold\tpredicted\tprobability\n\nx\tO\tB-A\t0.75\ny\tO\tO\t0.75\n", "tags.tsv",
+        lambda path: read_predictions(path).confusion(),
+    ),
+    "run.json": of_text(
+        '{"training": "fairseq-train d --lr 1", "seconds": 3, "evaluations": [{"accuracy": 5}]}',
+        "run.json", lambda path: read_run(path.parent, "test"),
+    ),
     "YAML of hydra": of_text(
         (Path(__file__).parents[2] / "examples/hydra/cas_lstm.yaml").read_text(),
         "options.yaml",

@@ -1,0 +1,1 @@
+"""``casrnn report``: one page of HTML about a training or several."""

@@ -1,0 +1,162 @@
+"""``casrnn report``: curves, errors, settings and environment of runs as one page of HTML."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_casrnn import __version__
+from fairseq_casrnn.data.command import show
+from fairseq_casrnn.files import check_writable, whole_file
+from fairseq_casrnn.report import svg
+from fairseq_casrnn.report.runs import SCORES, Run, read_run
+
+MOST_ERRORS, MOST_SAMPLES = 20, 10
+# Title, name in the log, whether the training's curve is drawn, too.
+CHARTS = (
+    ("Loss", "loss", True),
+    ("Loss without label smoothing", "nll_loss", True),
+    ("Perplexity", "ppl", True),
+    ("Accuracy", "accuracy", True),
+    ("Macro-F1", "macro_f1", False),
+    ("F1", "f1", False),
+    ("BLEU", "bleu", False),
+    ("WCPA", "wcpa", False),
+    ("Learning rate", "lr", True),
+    ("Gradient norm", "gnorm", True),
+    ("Words per second", "wps", True),
+)
+ONLY_TRAINING = ("lr", "gnorm", "wps")
+MAY_BE_LOGARITHMIC = ("loss", "nll_loss", "ppl", "gnorm")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.description = (
+        "One page of HTML, without anything outside of it, of a run or of several to compare: "
+        "curves, scores, confusion matrix, calibration, errors, samples, settings, environment, "
+        "and the command to train it again. It shows what the runs' folders hold; evaluate them "
+        "first."
+    )
+    parser.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="folder of a run, OUT/NAME/seedN"
+    )
+    parser.add_argument("--output", type=Path, default=Path("report.html"), help="(report.html)")
+    parser.add_argument("--subset", default="test", help="evaluated split (test)")
+    parser.add_argument("--title", help="of the page (names of the runs)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the page. Raises UserError for a folder that is no run's, or a damaged file."""
+    check_writable(args.output)
+    folders = list(dict.fromkeys(folder.resolve() for folder in args.runs))
+    found = [read_run(folder, args.subset) for folder in folders]
+    runs = dict(zip(names_of(folders), found, strict=True))
+    text = render(runs, args.subset, args.title or ", ".join(runs))
+    with whole_file(args.output) as file:
+        file.write(text)
+    for folder in folders:
+        if not (folder / f"{args.subset}.predictions.tsv").is_file():
+            print(f"{folder} has no {args.subset}.predictions.tsv: no errors or samples of it")
+    show([f"report: {args.output}"])
+
+
+def names_of(folders: Sequence[Path]) -> list[str]:
+    """The shortest ends of the paths by which all differ; "NAME/seedN" at least."""
+    for length in range(2, max(len(folder.parts) for folder in folders) + 1):
+        names = ["/".join(folder.parts[-length:]) for folder in folders]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def render(runs: dict[str, Run], subset: str, title: str) -> str:
+    """The page about runs, by their names."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("fairseq_casrnn.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(
+        title=title,
+        subset=subset,
+        version=__version__,
+        runs=runs,
+        score_names={n: t for n, t in SCORES.items() if any(n in r.scores for r in runs.values())},
+        charts=charts(runs),
+        settings=compared({name: run.options for name, run in runs.items()}),
+        environment=compared({name: run.environment for name, run in runs.items()}),
+        pictures={name: pictures(name, run) for name, run in runs.items()},
+        errors={name: errors(run) for name, run in runs.items()},
+        samples={name: samples(run) for name, run in runs.items()},
+        join=shlex.join,
+    )
+
+
+def charts(runs: dict[str, Run]) -> list[tuple[str, object]]:
+    """(title, chart) of the numbers in the logs; curves of a run have one colour."""
+    found = []
+    for title, name, of_training in CHARTS:
+        lines = []
+        for number, (label, run) in enumerate(runs.items()):
+            for part in ("valid", "train"):
+                points = run.curves.get((part, name))
+                if not points or (part == "train") > of_training:
+                    continue
+                if part == "valid" and name in ONLY_TRAINING:
+                    continue
+                thin = part == "train" and name not in ONLY_TRAINING
+                what = f"{label}, training" if part == "train" else f"{label}, validation"
+                lines.append(svg.Line(what, points, number, thin))
+        if any(len(line.points) > 1 for line in lines):
+            log = name in MAY_BE_LOGARITHMIC and svg.spans_magnitudes(lines)
+            title += ", logarithmic" if log else ""
+            found.append((title, svg.line_chart(title, lines, "updates", log)))
+    return found
+
+
+def compared(values: dict[str, dict[str, str]]) -> list[tuple[str, list[str], bool]]:
+    """(name, value of each run, whether they differ), those that differ first."""
+    names = dict.fromkeys(name for one in values.values() for name in one)
+    rows = [(name, [one.get(name, "") for one in values.values()]) for name in names]
+    marked = [(name, row, len(set(row)) > 1) for name, row in rows]
+    return sorted(marked, key=lambda row: not row[2])
+
+
+def pictures(name: str, run: Run) -> list[tuple[str, object]]:
+    """(title, picture) of a run's predictions."""
+    if run.predictions is None or not run.predictions.examples:
+        return []
+    classes, counts = run.predictions.confusion()
+    bins, error = run.predictions.calibration(), run.predictions.calibration_error()
+    return [
+        ("Confusion matrix", svg.heat_map(f"Confusion matrix of {name}", classes, counts)),
+        (
+            f"Calibration, expected error {error:.3f}",
+            svg.calibration_chart(f"Calibration of {name}", bins, error),
+        ),
+    ]
+
+
+def errors(run: Run) -> tuple[list[str], list[Sequence]]:
+    """Header and rows of the most confident errors."""
+    if run.predictions is None:
+        return [], []
+    header = ["gold", "predicted", "probability", *run.predictions.columns]
+    return header, run.predictions.errors(MOST_ERRORS)
+
+
+def samples(run: Run) -> tuple[list[str], list[Sequence]]:
+    """Header and rows of some outputs."""
+    if run.predictions is None:
+        return [], []
+    header = ["gold", "predicted", "probability", *run.predictions.columns]
+    if run.predictions.translations:
+        header = ["source", "reference", "translation"]
+    return header, run.predictions.samples(MOST_SAMPLES)

@@ -1,0 +1,150 @@
+"""``SUBSET.predictions.tsv`` of a run, as evaluations write it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairseq_casrnn.data.text import read_lines
+from fairseq_casrnn.errors import UserError
+
+BINS = 10
+MOST_CLASSES = 20
+OTHERS = "(others)"
+
+
+@dataclass
+class Predictions:
+    """What a model found in a test set.
+
+    Args:
+        columns: names of what an example has beside gold, predicted and probability.
+        examples: (gold, predicted, probability, columns…) of each sentence, or of each word.
+        confidences: (probability, whether it is right) of each sentence.
+        translations: (source, reference, translation) of each sentence.
+    """
+
+    columns: list[str] = field(default_factory=list)
+    examples: list[tuple] = field(default_factory=list)
+    confidences: list[tuple[float, bool]] = field(default_factory=list)
+    translations: list[list[str]] = field(default_factory=list)
+
+    def errors(self, most: int) -> list[tuple]:
+        """The examples that are wrong, the most confident first."""
+        wrong = [example for example in self.examples if example[0] != example[1]]
+        return sorted(wrong, key=lambda example: -example[2])[:most]
+
+    def samples(self, most: int) -> list[Sequence]:
+        """Examples or translations from all over the test set."""
+        rows = self.translations or self.examples
+        return rows[:: max(1, -(-len(rows) // most))]
+
+    def confusion(self) -> tuple[list[str], list[list[int]]]:
+        """Classes and counts, a row for each true class; rare classes are taken together."""
+        pairs = Counter((gold, found) for gold, found, *_ in self.examples)
+        seen = Counter(name for gold, found, *_ in self.examples for name in (gold, found))
+        classes = sorted(name for name, _ in seen.most_common(MOST_CLASSES))
+        classes += [OTHERS] * (len(seen) > MOST_CLASSES)
+        place = {name: number for number, name in enumerate(classes)}
+        counts = [[0] * len(classes) for _ in classes]
+        for (gold, found), count in pairs.items():
+            last = len(classes) - 1
+            counts[place.get(gold, last)][place.get(found, last)] += count
+        return classes, counts
+
+    def calibration(self) -> list[tuple[float, float, int]]:
+        """(mean probability, share that is right, how many) of each tenth of the probabilities."""
+        bins: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
+        for probability, right in self.confidences:
+            bins[min(int(probability * BINS), BINS - 1)].append((probability, right))
+        return [
+            (sum(p for p, _ in one) / len(one), sum(right for _, right in one) / len(one), len(one))
+            for one in bins
+            if one
+        ]
+
+    def calibration_error(self) -> float:
+        """Expected calibration error, mean |probability − share right| (Naeini et al. 2015)."""
+        total = sum(count for _, _, count in self.calibration())
+        return sum(count * abs(p - share) for p, share, count in self.calibration()) / total
+
+
+def read_predictions(path: Path) -> Predictions:
+    """The predictions in a file.
+
+    Raises:
+        UserError: it cannot be read, or is damaged.
+    """
+    lines = read_lines(path)
+    header = lines[0].split("\t")
+    if header[:3] in (["gold", "predicted", "probability"], ["source", "reference", "translation"]):
+        lines[0] = ""
+    elif header[0] == "word":
+        lines[0] = ""
+        return _tagged(path, lines, header)
+    else:  # of a recipe, without a header
+        header = ["gold", "predicted", "probability"]
+    if header[0] == "source":
+        return Predictions(translations=[row for _, row in _rows(path, lines, header)])
+    found = Predictions(columns=header[3:])
+    for number, (gold, predicted, probability, *rest) in _rows(path, lines, header):
+        value = _number(path, number, probability)
+        found.examples.append((gold, predicted, value, *rest))
+        found.confidences.append((value, gold == predicted))
+    return found
+
+
+def _tagged(path: Path, lines: list[str], header: list[str]) -> Predictions:
+    """Words with tags, a blank line between sentences. Raises UserError."""
+    if not {"word", "gold", "predicted", "probability"} <= set(header):
+        raise UserError(f"{path} is damaged: its first line names no tags; evaluate the run again")
+    places = [header.index(name) for name in ("word", "gold", "predicted")]
+    found = Predictions(columns=["word", "sentence"])
+    rows = _rows(path, lines, header)
+    # Rows of one sentence have lines without a gap.
+    for _, group in itertools.groupby(enumerate(rows), key=lambda item: item[1][0] - item[0]):
+        sentence = [row for _, row in group]
+        text = " ".join(row[places[0]] for _, row in sentence)
+        values, right = [], True
+        for number, row in sentence:
+            word, gold, predicted = (row[place] for place in places)
+            values.append(_number(path, number, row[header.index("probability")]))
+            right &= gold == predicted
+            found.examples.append((gold, predicted, values[-1], word, text))
+        if len(set(values)) == 1:  # that of all tags together, not of each word's
+            found.confidences.append((values[0], right))
+        else:
+            found.confidences += [
+                (example[2], example[0] == example[1]) for example in found.examples[-len(values) :]
+            ]
+    return found
+
+
+def _rows(path: Path, lines: list[str], header: list[str]):
+    """(number of the line, cells) of the lines that are not blank."""
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        cells = line.split("\t")
+        if len(cells) != len(header):
+            raise UserError(
+                f"{path} is damaged: a line has {len(cells)} columns, not {len(header)} (line "
+                f"{number}); evaluate the run again"
+            )
+        yield number, cells
+
+
+def _number(path: Path, line: int, text: str) -> float:
+    """A probability. Raises UserError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise UserError(
+            f"{path} is damaged: line {line} has the probability '{text}'; evaluate the run again"
+        )
+    return value

@@ -1,0 +1,200 @@
+"""What the folder of a run holds: log, scores, predictions, options, environment."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairseq_casrnn.analysis.training_log import records
+from fairseq_casrnn.data.command import read_json
+from fairseq_casrnn.data.values import parse_json
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.report.predictions import Predictions, read_predictions
+
+# What evaluations write, and what it is called.
+SCORES = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
+    "f1": "F1",
+    "precision": "precision",
+    "recall": "recall",
+    "bleu": "BLEU (tokenised)",
+    "sacrebleu": "sacreBLEU",
+    "valid": "perplexity, validation",
+    "test": "perplexity, test",
+}
+Points = list[tuple[float, float]]
+
+
+@dataclass
+class Run:
+    """A run.
+
+    Attributes:
+        folder: ``OUT/NAME/seedN``.
+        curves: by (part, name) its points (update, value); a part is "train" or "valid".
+        scores: of the test set, by name.
+        command: words of the command that trained it; empty where unknown.
+        evaluations: commands that evaluated it.
+        environment: what is known of machine, versions and duration, by name.
+        predictions: of the test set, or None.
+    """
+
+    folder: Path
+    curves: dict[tuple[str, str], Points] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    command: list[str] = field(default_factory=list)
+    evaluations: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    predictions: Predictions | None = None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of the training and their values; of flags, "yes"."""
+        return dict(pairs(self.command[1:]))
+
+
+def read_run(folder: Path, subset: str) -> Run:
+    """A run's folder.
+
+    Raises:
+        UserError: it is none, or a file in it is damaged.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder; give that of a run, such as OUT/NAME/seed1")
+    record, log = read_object(folder / "run.json"), folder / "train.log"
+    scores = read_object(folder / f"{subset}.json")
+    if not record and not log.is_file() and not scores:
+        raise UserError(
+            f"{folder} holds no train.log, run.json or {subset}.json; give the folder of a run, "
+            "such as OUT/NAME/seed1"
+        )
+    run = Run(folder)
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    run.curves = curves_of(records(log)) if text else {}
+    evaluations = [one for one in record.get("evaluations", []) if isinstance(one, dict)]
+    for one in (recorded(folder), scores, *evaluations):
+        if one.get("subset", subset) == subset:
+            run.scores |= {n: one[n] for n in SCORES if isinstance(one.get(n), (int, float))}
+    run.command = command_of(folder, record, text)
+    run.evaluations = [str(one["command"]) for one in evaluations if "command" in one]
+    run.environment = environment_of(record, text)
+    predictions = folder / f"{subset}.predictions.tsv"
+    run.predictions = read_predictions(predictions) if predictions.is_file() else None
+    return run
+
+
+def read_object(path: Path) -> dict:
+    """A JSON object; an empty one where there is no such file. Raises UserError."""
+    try:
+        return read_json(path) if path.is_file() else {}
+    except UserError as error:
+        cause = str(error).partition(";")[0]
+        raise UserError(f"{cause}; remove it, or evaluate the run again") from None
+
+
+def recorded(folder: Path) -> dict:
+    """The last line of a run in ``results.jsonl`` of all runs, which recipes fill."""
+    path, found = folder.parent.parent / "results.jsonl", {}
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                one = parse_json(line)
+            except ValueError:  # broken off by an interruption
+                continue
+            if isinstance(one, dict) and one.get("arch") == folder.parent.name:
+                found = one if f"seed{one.get('seed')}" == folder.name else found
+    return found
+
+
+def curves_of(found: Iterator[tuple[str, dict]]) -> dict[tuple[str, str], Points]:
+    """Every number of a log by updates; of the training within epochs, where there is enough."""
+    curves: dict[tuple[str, str], dict[float, float]] = {}
+    for tag, values in found:
+        if tag in ("train_inner", "train", "valid") and "num_updates" in values:
+            for name, value in values.items():
+                curves.setdefault((tag, name), {})[values["num_updates"]] = value
+    result = {key: sorted(curve.items()) for key, curve in curves.items()}
+    for (tag, name), points in list(result.items()):
+        if tag == "train_inner":
+            del result[tag, name]
+            if len(points) > len(result.get(("train", name), [])):
+                result["train", name] = points
+    return result
+
+
+def command_of(folder: Path, record: dict, log: str) -> list[str]:
+    """The words of the command that trained a run.
+
+    Of runs without ``run.json`` it is put together from ``finished`` and the configuration that
+    fairseq logs, in which an option with several values is one word.
+    """
+    if isinstance(record.get("training"), str):
+        return split(record["training"])
+    options = folder / "finished"
+    if not options.is_file():
+        return []
+    words = options.read_text(encoding="utf-8", errors="replace").strip()
+    found = ["fairseq-train", logged(log, "data") or "DATA"]
+    for option, name in (
+        ("--user-dir", "user_dir"),
+        ("--seed", "seed"),
+        ("--save-dir", "save_dir"),
+    ):
+        value = logged(log, name)
+        found += [option, value] if value else []
+    for part in re.split(r"\s+(?=--[a-z])", words):
+        found += [word for word in part.split(" ", 1) if word]
+    return found
+
+
+def split(command: str) -> list[str]:
+    """The words of a command line, as well as they can be told."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
+
+
+def logged(log: str, name: str) -> str | None:
+    """An option's value in the configuration that fairseq logs."""
+    found = re.search(rf"'{name}': (?:'([^']*)'|(\d+))[,}}]", log)
+    return found and (found[1] or found[2])
+
+
+def pairs(words: list[str]) -> Iterator[tuple[str, str]]:
+    """Options with their values, several values as one text; what is no option's has no name."""
+    name, values = "", []
+    for word in [*words, "--"]:
+        if word.startswith("--"):
+            if name or values:
+                yield name or "data", " ".join(values) or "yes"
+            name, equals, value = word.partition("=")
+            values = [value] if equals else []
+        else:
+            values.append(word)
+
+
+def environment_of(record: dict, log: str) -> dict[str, str]:
+    """What is known of machine, versions and duration, for people."""
+    found: dict[str, object] = {}
+    for name in ("date", "device", "precision", "parameters", "epochs", "updates", "load"):
+        found[name] = record.get(name)
+    for name in ("machine", "versions", "package", "data"):
+        if isinstance(part := record.get(name), dict):
+            found[name] = ", ".join(f"{key} {value}" for key, value in part.items())
+    found["seconds of training"] = record.get("seconds")
+    if record.get("finished") is False:
+        found["finished"] = "no: the training was interrupted, or goes on"
+    for name, pattern in (
+        ("date", r"^(\d{4}-\d\d-\d\d \d\d:\d\d)"),
+        ("parameters", r"num\. shared model params: ([\d,]+)"),
+        ("devices", r"training on (\d+ devices)"),
+        ("seconds of training", r"done training in ([\d.]+) seconds"),
+    ):
+        if found.get(name) is None and (match := re.search(pattern, log, re.MULTILINE)):
+            found[name] = match[1]
+    return {name: str(value) for name, value in found.items() if value not in (None, "")}
