@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def read_run(folder: Path, subset: str) -> Run:
         )
     run = Run(folder)
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    run.curves = curves_of(records(log)) if text else {}
+    run.curves = curves_of(records(log) if text else validations(record))
     evaluations = [one for one in record.get("evaluations", []) if isinstance(one, dict)]
     for one in (recorded(folder), scores, *evaluations):
         if one.get("subset", subset) == subset:
@@ -110,7 +110,7 @@ def recorded(folder: Path) -> dict:
     return found
 
 
-def curves_of(found: Iterator[tuple[str, dict]]) -> dict[tuple[str, str], Points]:
+def curves_of(found: Iterable[tuple[str, dict]]) -> dict[tuple[str, str], Points]:
     """Every number of a log by updates; of the training within epochs, where there is enough."""
     curves: dict[tuple[str, str], dict[float, float]] = {}
     for tag, values in found:
@@ -124,6 +124,15 @@ def curves_of(found: Iterator[tuple[str, dict]]) -> dict[tuple[str, str], Points
             if len(points) > len(result.get(("train", name), [])):
                 result["train", name] = points
     return result
+
+
+def validations(record: dict) -> Iterator[tuple[str, dict]]:
+    """The validations that ``run.json`` has, as records of a log."""
+    history = record.get("validation", [])
+    for scores in history if isinstance(history, list) else []:
+        if isinstance(scores, dict) and isinstance(scores.get("updates"), (int, float)):
+            numbers = {n: v for n, v in scores.items() if isinstance(v, (int, float))}
+            yield "valid", {**numbers, "num_updates": scores["updates"]}
 
 
 def command_of(folder: Path, record: dict, log: str) -> list[str]:

@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 WIDTH, HEIGHT = 400, 230
 LEFT, RIGHT, TOP, BOTTOM = 52, 24, 10, 40
 SCALE = 1.15  # of a picture, where there is room
+MOST_POINTS, MOST_DOTS = 400, 60  # of a curve
 
 
 @dataclass
@@ -28,6 +29,12 @@ class Line:
     points: Sequence[tuple[float, float]]
     colour: int
     thin: bool = False
+
+
+def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """Points of a long curve: every so many, and the last one."""
+    step = -(-len(points) // MOST_POINTS)
+    return points if step <= 1 else [*points[:-1:step], points[-1]]
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -114,13 +121,14 @@ def line_chart(label: str, lines: Sequence[Line], x_label: str, log: bool = Fals
     )
     body += axis_labels(x_label)
     for line in sorted(lines, key=lambda line: not line.thin):
-        points = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in line.points)
+        chosen = thinned(line.points)
+        points = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in chosen)
         style = f"curve c{line.colour % 8}{' thin' if line.thin else ''}"
         body.append(element("polyline", points=points, class_=style))
-        if not line.thin and len(line.points) <= 60:
+        if not line.thin and len(chosen) <= MOST_DOTS:
             body += [
                 element("circle", cx=x_of(x), cy=y_of(y), r=2.5, class_=f"dot c{line.colour % 8}")
-                for x, y in line.points
+                for x, y in chosen
             ]
     told = "; ".join(
         f"{line.name}: from {short(line.points[0][1])} to {short(line.points[-1][1])}, lowest "

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import show
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.serving.loading import TOKENIZERS, load
 
 SECONDS_TO_STOP = 10
 
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beam", type=int, default=5, help="beam size of translation (5)")
     parser.add_argument(
         "--tokenizer",
-        choices=("moses_lowercase", "space"),
+        choices=TOKENIZERS,
         help="how to split text that is to be translated (as casrnn prepare did, else space)",
     )
     parser.add_argument(
@@ -67,8 +68,6 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(
             f"casrnn serve needs {error.name}; install it with pip install 'fairseq-casrnn[serve]'"
         ) from None
-    from fairseq_casrnn.serving.loading import load
-
     with listening(args.host, args.port) as listener:
         answering = load(args)
         settings = Settings(

@@ -248,6 +248,28 @@ def test_curves_are_the_finer_ones(tmp_path):
     }
 
 
+def test_runs_without_a_log(tmp_path):
+    """Of fairseq-train by itself: what ``run.json`` has of the validations."""
+    run = tmp_path / "x" / "seed1"
+    run.mkdir(parents=True)
+    history = [{"epoch": n, "updates": 7 * n, "loss": 4 - n, "ppl": 2.0 ** (4 - n)} for n in (1, 2)]
+    (run / "run.json").write_text(json.dumps({"validation": [*history, "damaged", {}]}))
+    curves = read_run(run, "test").curves
+    assert curves["valid", "loss"] == [(7, 3), (14, 2)]
+    assert curves["valid", "ppl"] == [(7, 8), (14, 4)]
+    assert report(tmp_path, run).pictures[1].startswith("Perplexity. By updates. x/seed1, valid")
+
+
+def test_long_curves_are_thinned():
+    points = [(n, n % 7) for n in range(100_001)]
+    picture = svg.line_chart("y", [svg.Line("x", points, 0)], "updates")
+    (drawn,) = coordinates(picture)
+    assert len(drawn) <= svg.MOST_POINTS + 1
+    assert drawn[0][0] == svg.LEFT
+    assert drawn[-1][0] == svg.WIDTH - svg.RIGHT
+    assert "lowest 0, highest 6" in picture
+
+
 def test_predictions_of_a_recipe_have_no_header(tmp_path):
     path = tmp_path / "test.predictions.tsv"
     path.write_text("a\ta\t0.9\nb\ta\t0.8\n")
