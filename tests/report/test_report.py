@@ -5,6 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from browsing import CONTRAST
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
@@ -434,6 +435,23 @@ def test_mistakes(tmp_path, capsys):
             read_run(run, "test")
         predictions.write_text(good)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_legible(tmp_path, browser, scheme):
+    """Contrast of 4.5 at least (WCAG 1.4.3, AA), and nothing wider than a phone."""
+    runs = [write_run(tmp_path / name / "seed1") for name in "abcdefgh"]
+    report(tmp_path, *runs)
+    with browser.new_context(
+        color_scheme=scheme, viewport={"width": 360, "height": 640}
+    ) as context:
+        page = context.new_page()
+        page.goto((tmp_path / "report.html").as_uri())
+        contrast, where = page.evaluate(CONTRAST)
+        assert contrast >= 4.5, where
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
 def test_without_predictions_it_says_so(tmp_path, capsys):

@@ -148,6 +148,16 @@ def test_client_that_leaves(url):
     assert ("casrnn_requests_total", "/predict", "500") not in metrics(url)
 
 
+def test_a_body_that_does_not_come(monkeypatch, url):
+    monkeypatch.setattr("fairseq_casrnn.serving.app.SECONDS_FOR_BODY", 0.1)
+    with socket.create_connection(urlsplit(url).netloc.split(":"), timeout=30) as client:
+        client.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n")
+        client.sendall(b"Content-Type: application/json\r\n\r\n{")
+        answer = client.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"the body did not arrive within 0.1 seconds" in answer
+
+
 class Held(Echo):
     """Answers once it may."""
 

@@ -1,57 +1,16 @@
 """The page in a real browser, by keyboard, in light and dark, on a phone."""
 
-import shutil
-
 import pytest
+from browsing import CONTRAST
 
 from .common import ROLES, golden, serving
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-)
 TEXTS = {
     "sentence_encoder": "the film is good",
     "tagger": "Anna saw Bad Ems",
     "translation": "bo da",
     "language_model": "bo unheard-of",
 }
-# For each text on the page: the lowest contrast with the colour behind it. A canvas knows the
-# numbers of whatever colour CSS can name.
-CONTRAST = """() => {
-  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const light = (colours) => {
-    context.clearRect(0, 0, 1, 1);
-    for (const colour of colours) { context.fillStyle = colour; context.fillRect(0, 0, 1, 1); }
-    const [r, g, b] = [...context.getImageData(0, 0, 1, 1).data].map((v) => v / 255)
-      .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  const found = [];
-  while (walker.nextNode()) {
-    const node = walker.currentNode.parentElement;
-    if (!walker.currentNode.data.trim() || !node.checkVisibility()) continue;
-    const behind = [];
-    for (let at = node; at; at = at.parentElement)
-      behind.unshift(getComputedStyle(at).backgroundColor);
-    const [a, b] = [light(behind), light([...behind, getComputedStyle(node).color])];
-    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    found.push([contrast, node.outerHTML.slice(0, 80)]);
-  }
-  return found.sort((a, b) => a[0] - b[0])[0];
-}"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module", params=ROLES)

@@ -1,0 +1,7 @@
+import pytest
+from browsing import launched
+
+
+@pytest.fixture(scope="module")
+def browser():
+    yield from launched()
