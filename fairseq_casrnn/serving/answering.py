@@ -138,12 +138,16 @@ class Translating(Answering):
 
     def answer(self, questions: Sequence[Question]) -> list[dict]:
         """Hypotheses, the best first, and for the best one what it attended to."""
+        from fairseq.utils import apply_to_sample
+
         source = self.task.source_dictionary
         lines = [escape_line(self.encode(question.text)) for question in questions]
         ids = [source.encode_line(line, add_if_not_exist=False).long() for line in lines]
         dataset = self.task.build_dataset_for_inference(ids, [len(row) for row in ids])
         rows = [{"id": i, "source": row, "target": None} for i, row in enumerate(ids)]
-        batch = dataset.collater(rows)  # sorted by length
+        device = next(self.model.parameters()).device
+        # Sorted by length.
+        batch = apply_to_sample(lambda tensor: tensor.to(device), dataset.collater(rows))
         found = self.task.inference_step(self.generator, [self.model], batch)
         answers: list[dict] = [{}] * len(questions)
         for index, hypotheses in zip(batch["id"].tolist(), found, strict=True):
