@@ -13,6 +13,7 @@ from fairseq_casrnn.data.command import read_json
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.report.predictions import Predictions, read_predictions
+from fairseq_casrnn.runs.record import read as read_record
 
 # What evaluations write, and what it is called.
 SCORES = {
@@ -37,7 +38,8 @@ class Run:
         folder: ``OUT/NAME/seedN``.
         curves: by (part, name) its points (update, value); a part is "train" or "valid".
         scores: of the test set, by name.
-        command: words of the command that trained it; empty where unknown.
+        command: words of the fairseq-train command that trained it; empty where unknown.
+        typed: the command that ran that, of casrnn train or a recipe; empty where unknown.
         evaluations: commands that evaluated it.
         environment: what is known of machine, versions and duration, by name.
         predictions: of the test set, or None.
@@ -47,6 +49,7 @@ class Run:
     curves: dict[tuple[str, str], Points] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
+    typed: str = ""
     evaluations: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     predictions: Predictions | None = None
@@ -65,7 +68,7 @@ def read_run(folder: Path, subset: str) -> Run:
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder; give that of a run, such as OUT/NAME/seed1")
-    record, log = read_object(folder / "run.json"), folder / "train.log"
+    record, log = read_record(folder), folder / "train.log"
     scores = read_object(folder / f"{subset}.json")
     if not record and not log.is_file() and not scores:
         raise UserError(
@@ -75,11 +78,12 @@ def read_run(folder: Path, subset: str) -> Run:
     run = Run(folder)
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     run.curves = curves_of(records(log) if text else validations(record))
-    evaluations = [one for one in record.get("evaluations", []) if isinstance(one, dict)]
+    evaluations = record.get("evaluations", [])
     for one in (recorded(folder), scores, *evaluations):
         if one.get("subset", subset) == subset:
             run.scores |= {n: one[n] for n in SCORES if isinstance(one.get(n), (int, float))}
     run.command = command_of(folder, record, text)
+    run.typed = record.get("command", "")
     run.evaluations = [str(one["command"]) for one in evaluations if "command" in one]
     run.environment = environment_of(record, text)
     predictions = folder / f"{subset}.predictions.tsv"
@@ -128,9 +132,8 @@ def curves_of(found: Iterable[tuple[str, dict]]) -> dict[tuple[str, str], Points
 
 def validations(record: dict) -> Iterator[tuple[str, dict]]:
     """The validations that ``run.json`` has, as records of a log."""
-    history = record.get("validation", [])
-    for scores in history if isinstance(history, list) else []:
-        if isinstance(scores, dict) and isinstance(scores.get("updates"), (int, float)):
+    for scores in record.get("validation", []):
+        if isinstance(scores.get("updates"), (int, float)):
             numbers = {n: v for n, v in scores.items() if isinstance(v, (int, float))}
             yield "valid", {**numbers, "num_updates": scores["updates"]}
 
@@ -141,7 +144,7 @@ def command_of(folder: Path, record: dict, log: str) -> list[str]:
     Of runs without ``run.json`` it is put together from ``finished`` and the configuration that
     fairseq logs, in which an option with several values is one word.
     """
-    if isinstance(record.get("training"), str):
+    if "training" in record:
         return split(record["training"])
     options = folder / "finished"
     if not options.is_file():
@@ -190,11 +193,20 @@ def pairs(words: list[str]) -> Iterator[tuple[str, str]]:
 def environment_of(record: dict, log: str) -> dict[str, str]:
     """What is known of machine, versions and duration, for people."""
     found: dict[str, object] = {}
-    for name in ("date", "device", "precision", "parameters", "epochs", "updates", "load"):
+    for name in (
+        "date",
+        "device",
+        "processes",
+        "precision",
+        "parameters",
+        "epochs",
+        "updates",
+        "load",
+    ):
         found[name] = record.get(name)
     for name in ("machine", "versions", "package", "data"):
-        if isinstance(part := record.get(name), dict):
-            found[name] = ", ".join(f"{key} {value}" for key, value in part.items())
+        part = record.get(name, {})
+        found[name] = ", ".join(f"{key} {value}" for key, value in part.items())
     found["seconds of training"] = record.get("seconds")
     if record.get("finished") is False:
         found["finished"] = "no: the training was interrupted, or goes on"

@@ -281,7 +281,7 @@ CASES: dict[str, Case] = {
         "word\tgold\tpredicted\tprobability\n\nx\tO\tB-A\t0.75\ny\tO\tO\t0.75\n", "tags.tsv",
         lambda path: read_predictions(path).confusion(),
     ),
-    "run.json": of_text(
+    "run in a report": of_text(
         '{"training": "fairseq-train d --lr 1", "seconds": 3, "evaluations": [{"accuracy": 5}]}',
         "run.json", lambda path: read_run(path.parent, "test"),
     ),

@@ -185,6 +185,7 @@ def test_runs_side_by_side(tmp_path):
 def test_record_of_a_run_comes_first(tmp_path):
     run = write_run(tmp_path / "out" / "x" / "seed1")
     record = {
+        "command": "casrnn train classification x",
         "training": "fairseq-train data --user-dir u --adam-betas '(0.9, 0.98)' --fp16",
         "parameters": 99,
         "seconds": 7.5,
@@ -210,8 +211,14 @@ def test_record_of_a_run_comes_first(tmp_path):
     assert "interrupted" in found.environment["finished"]
     page = report(tmp_path, run)
     assert page.pre[0].strip().split("\n") == [
-        record["training"], "casrnn evaluate x --subset valid", "casrnn evaluate x"
-    ]  # fmt: skip
+        "# as it was called",
+        "casrnn train classification x",
+        "# which ran",
+        record["training"],
+        "# evaluation",
+        "casrnn evaluate x --subset valid",
+        "casrnn evaluate x",
+    ]
 
 
 def test_scores_of_a_recipe(tmp_path):
@@ -254,7 +261,7 @@ def test_runs_without_a_log(tmp_path):
     run = tmp_path / "x" / "seed1"
     run.mkdir(parents=True)
     history = [{"epoch": n, "updates": 7 * n, "loss": 4 - n, "ppl": 2.0 ** (4 - n)} for n in (1, 2)]
-    (run / "run.json").write_text(json.dumps({"validation": [*history, "damaged", {}]}))
+    (run / "run.json").write_text(json.dumps({"validation": [*history, {}]}))
     curves = read_run(run, "test").curves
     assert curves["valid", "loss"] == [(7, 3), (14, 2)]
     assert curves["valid", "ppl"] == [(7, 8), (14, 4)]
@@ -428,7 +435,7 @@ def test_mistakes(tmp_path, capsys):
         (predictions, good.replace("0.9\t", "nan\t"), r"line 3 has the probability 'nan'; eval"),
         (predictions, "", r"predictions.tsv is empty"),
         (predictions, "word\ttag\n", r"tsv is damaged: its first line names no tags"),
-        (record, "{", r"run.json is damaged \(.*\); remove it, or evaluate the run again"),
+        (record, "{", r"run.json is damaged \(.*\); remove it, and evaluate again"),
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=error):
