@@ -213,7 +213,7 @@ def environment_of(record: dict, log: str) -> dict[str, str]:
     for name, pattern in (
         ("date", r"^(\d{4}-\d\d-\d\d \d\d:\d\d)"),
         ("parameters", r"num\. shared model params: ([\d,]+)"),
-        ("devices", r"training on (\d+ devices)"),
+        ("processes", r"training on (\d+) devices"),
         ("seconds of training", r"done training in ([\d.]+) seconds"),
     ):
         if found.get(name) is None and (match := re.search(pattern, log, re.MULTILINE)):
