@@ -47,6 +47,10 @@ COMMANDS = {
         "fairseq_casrnn.evaluation.predict",
         "classify lines of text with a trained sentence encoder",
     ),
+    "serve": (
+        "fairseq_casrnn.serving.command",
+        "a page and a JSON API that put text to a trained model",
+    ),
     "prepare classification": (
         "fairseq_casrnn.prepare.classification",
         "texts with labels of your own: TSV, CSV, JSON lines, folders",
@@ -97,10 +101,6 @@ COMMANDS = {
         "translate lines of text with a trained model",
     ),
     "pack": ("fairseq_casrnn.evaluation.pack", "a trained model in one file, to hand on"),
-    "serve": (
-        "fairseq_casrnn.serving.command",
-        "a page and a JSON API that put text to a trained model",
-    ),
     "tag": ("fairseq_casrnn.evaluation.tag", "tag the words of lines of text"),
     "warm-up": ("fairseq_casrnn.warm_up", "compile ahead the GPU's kernels of a training"),
     "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),
