@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from fairseq_casrnn.data.spans import are_spans, spans
 from fairseq_casrnn.data.symbols import escape, escape_line
-from fairseq_casrnn.data.words import words
 from fairseq_casrnn.serving.questions import MOST_HYPOTHESES, Question
 from fairseq_casrnn.serving.traces import rounded, trace
 
@@ -183,12 +182,12 @@ class LanguageModelling(Answering):
 
     Args:
         model, task: of language modelling.
-        split: options of :func:`.words`.
+        split: splits a text into the model's words.
     """
 
     kind = "language model"
 
-    def __init__(self, model, task, split: dict):
+    def __init__(self, model, task, split):
         self.model, self.dictionary, self.split = model, task.source_dictionary, split
 
     def answer(self, questions: Sequence[Question]) -> list[dict]:
@@ -198,7 +197,7 @@ class LanguageModelling(Answering):
         from fairseq_casrnn.evaluation.lm_scores import of_targets, padded
         from fairseq_casrnn.evaluation.trained_lm import reads_bos
 
-        split = [words(question.text, **self.split) for question in questions]
+        split = [self.split(question.text) for question in questions]
         ids = [self._tokens(sentence) for sentence in split]
         bos = reads_bos(self.model)
         source, target = padded(ids, self.dictionary, bos)

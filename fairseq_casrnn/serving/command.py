@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import show
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.serving.loading import TOKENIZERS, load
+from fairseq_casrnn.serving.loading import load
 
 SECONDS_TO_STOP = 10
 
@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "models of every kind. It answers this machine alone unless --host says otherwise; Ctrl+C "
         "stops it."
     )
-    parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
+    parser.add_argument(
+        "--path", required=True, type=Path, help="checkpoint, its folder, or a file of casrnn pack"
+    )
     parser.add_argument("--data", help="folder of its dictionaries (that of the training)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="0 for any that is free (8000)")
@@ -35,16 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-characters", type=int, default=2000, help="of the longest text (2000)"
     )
     parser.add_argument("--beam", type=int, default=5, help="beam size of translation (5)")
-    parser.add_argument(
-        "--tokenizer",
-        choices=TOKENIZERS,
-        help="how to split text that is to be translated (as casrnn prepare did, else space)",
-    )
-    parser.add_argument(
-        "--bpe-codes",
-        type=Path,
-        help="merges of subword-nmt, for translation (text/bpe.codes beside the data folder)",
-    )
 
 
 def run(args: argparse.Namespace) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Callable
 from pathlib import Path
 
 from fairseq_casrnn.data.command import OPTIONS, read_json
+from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import inference_cli, trained_lm
 from fairseq_casrnn.serving.answering import (
@@ -17,8 +16,6 @@ from fairseq_casrnn.serving.answering import (
     Tagging,
     Translating,
 )
-
-TOKENIZERS = ("moses_lowercase", "space")
 
 
 def load(args: argparse.Namespace) -> Answering:
@@ -33,6 +30,7 @@ def load(args: argparse.Namespace) -> Answering:
     import fairseq_casrnn
     from fairseq_casrnn.analysis.tracing import architecture
     from fairseq_casrnn.diagnostics.explain import explained
+    from fairseq_casrnn.models.hub import find_dictionaries
 
     fairseq_casrnn.register()
     path = trained_lm.checkpoint_file(args.path)
@@ -41,111 +39,48 @@ def load(args: argparse.Namespace) -> Answering:
     task, (name, model) = cfg.task._name, architecture(cfg.model)
     for kind, answering in (("classifier", Classifying), ("tagger", Tagging)):
         if task == {"classifier": "sentence_classification", "tagger": "sequence_tagging"}[kind]:
-            check_unused(args, kind)
             return answering(inference_cli.load(kind, args.path, args.data))
     if issubclass(model, FairseqEncoderDecoderModel):
-        return load_translator(args, path, cfg.task)
+        return load_translator(args)
     if issubclass(model, FairseqLanguageModel):
-        check_unused(args, "language model")
-        return load_language_model(path, find_data(args, path, cfg.task.data, "dict.txt", 1))
+        data = find_dictionaries(path.parent, args.data, cfg.task.data, (".",))
+        return load_language_model(path, Path(data))
     raise UserError(
         f"{path} is of {name}, which casrnn serve cannot ask; give a classifier, a tagger, a "
         "translation model or a language model"
     )
 
 
-def check_unused(args: argparse.Namespace, kind: str) -> None:
-    """Raise UserError for options of translation that a model of another kind is given."""
-    for option in ("tokenizer", "bpe_codes"):
-        if getattr(args, option) is not None:
-            name = option.replace("_", "-")
-            raise UserError(f"--{name} is for translation models, and this is a {kind}; drop it")
-
-
-def find_data(
-    args: argparse.Namespace, checkpoint: Path, trained_on: str, pattern: str, count: int
-) -> Path:
-    """The folder with dictionaries: ``--data``, that of the training, or where it moved to.
-
-    Args:
-        args: the command's options.
-        checkpoint: the model's file.
-        trained_on: the training's data, several folders separated by colons.
-        pattern: names of dictionaries.
-        count: how many of them there must be.
-
-    Raises:
-        UserError: they are in none of the places.
-    """
-    near = checkpoint.resolve().parent / "../../../data-bin"  # of DIR/out/NAME/seedN
-    places = [checkpoint.parent, Path(trained_on.split(":")[0]), Path(os.path.normpath(near))]
-    places = [Path(args.data)] if args.data else places
-    for place in places:
-        if len(list(place.glob(pattern))) >= count:
-            return place
-    found = " nor in ".join(map(str, places))
-    raise UserError(
-        f"there is no {pattern} in {found}; name the folder of the training data with --data"
-    )
-
-
-def options_of(data: Path) -> dict:
-    """What ``casrnn prepare`` noted in a data folder; nothing where it did not make it."""
-    path = data / OPTIONS
-    return read_json(path) if path.is_file() else {}
-
-
 def load_language_model(path: Path, data: Path) -> LanguageModelling:
-    """A language model, with the words of its data."""
+    """A language model, with the words or pieces of its data."""
+    from fairseq_casrnn.data.sentencepiece_units import apply_pieces, find_model
+
     model, task = trained_lm.load(path, data)
-    options = options_of(data)
+    options = read_json(data / OPTIONS) if (data / OPTIONS).is_file() else {}
     names = ("tokenizer", "lowercase", "language")
-    split = {"tokenizer": "whitespace"} | {n: options[n] for n in names if options.get(n)}
+    how = {"tokenizer": "whitespace"} | {n: options[n] for n in names if options.get(n)}
+    file = find_model(data)
+    pieces = None if file is None else file.read_bytes()
+
+    def split(text: str) -> list[str]:
+        found = words(text, **how)
+        return apply_pieces([" ".join(found)], pieces)[0].split() if pieces else found
+
     return LanguageModelling(model, task, split)
 
 
-def load_translator(args: argparse.Namespace, path: Path, cfg) -> Translating:
+def load_translator(args: argparse.Namespace) -> Translating:
     """A translation model, with the tokenizer and the subwords of its data."""
-    from fairseq_casrnn.analysis import tracing
+    from fairseq_casrnn.evaluation import trained_translation
 
     if args.beam < 1:
         raise UserError(f"--beam is {args.beam}; it must be at least 1")
-    data = find_data(args, path, cfg.data, "dict.*.txt", 2)
-    model, task = tracing.load(path, data, translation=True)
-    own = options_of(data).get("program") == "casrnn prepare translation"
-    tokenizer = args.tokenizer or ("moses_lowercase" if own else "space")
-    codes = args.bpe_codes or data.parent / "text" / "bpe.codes"
-    codes = codes if args.bpe_codes or codes.is_file() else None
-    encode, decode = text_functions(tokenizer, codes, task.cfg)
-    return Translating(model, task, encode, decode, args.beam)
-
-
-def text_functions(
-    tokenizer: str, codes: Path | None, cfg
-) -> tuple[Callable[[str], str], Callable[[str], str]]:
-    """From a text to a line of tokens, and back.
-
-    Args:
-        tokenizer: of :data:`TOKENIZERS`.
-        codes: merges of subword-nmt, or None.
-        cfg: the task's options, with its languages.
-
-    Raises:
-        UserError: ``codes`` is no such file.
-    """
-    from fairseq_casrnn.data.bpe import read_merges
-    from fairseq_casrnn.data.tokenizers import MosesLowercase
-
-    merges = None if codes is None else read_merges(codes)
-    moses = MosesLowercase(cfg) if tokenizer == "moses_lowercase" else None
+    hub = trained_translation.load(args.path, args.data and Path(args.data))
 
     def encode(text: str) -> str:
-        line = " ".join(text.split())
-        line = moses.encode(line) if moses else line
-        return merges.process_line(line) if merges else line
+        return hub.apply_bpe(hub.tokenize(" ".join(text.split())))
 
     def decode(line: str) -> str:
-        line = f"{line} ".replace("@@ ", "").strip() if merges else line
-        return moses.decode(line) if moses else line
+        return hub.detokenize(hub.remove_bpe(line))
 
-    return encode, decode
+    return Translating(hub.models[0], hub.task, encode, decode, args.beam)

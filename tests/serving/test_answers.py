@@ -9,20 +9,21 @@ import torch
 from helpers import randomize
 from models.sentences import encoder
 
+from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import gates, plots, tracing
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import inference_cli, lm_scores
 from fairseq_casrnn.models.sentence_hub import SentenceHub
 from fairseq_casrnn.models.tagger_hub import Word
 from fairseq_casrnn.serving.answering import Classifying
-from fairseq_casrnn.serving.loading import load, text_functions
+from fairseq_casrnn.serving.loading import load
 from fairseq_casrnn.serving.questions import Question
 from fairseq_casrnn.tasks.sentence_classification import (
     SentenceClassificationConfig,
     SentenceClassificationTask,
 )
 
-from .common import golden, options, unpack
+from .common import ROLES, golden, options, unpack
 
 
 def test_classifier_of_pairs(tmp_path):
@@ -105,16 +106,6 @@ def test_translator(tmp_path):
         assert scores == sorted(scores, reverse=True)
 
 
-def test_text_of_own_data_is_split_as_it_was_prepared(tmp_path):
-    (tmp_path / "codes").write_text("#version: 0.2\nd a\nda s</w>\n")
-    languages = options(source_lang="de", target_lang="en")
-    encode, decode = text_functions("moses_lowercase", tmp_path / "codes", languages)
-    assert encode("Das,  ja!") == "das , j@@ a !"
-    assert decode("j@@ a , das it 's !") == "ja, das it's!"
-    encode, decode = text_functions("space", None, languages)
-    assert encode("Das,\tja! ") == decode("Das, ja!") == "Das, ja!"
-
-
 @pytest.fixture
 def single(tmp_path):
     """A classifier of single texts with these cells, of random weights."""
@@ -171,19 +162,21 @@ def test_routing_by_word(single):
         assert row["of"] == one.weights.size(1)
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_packed_models(role, tmp_path):
+    given, file = unpack(role, tmp_path), str(tmp_path / "model.casrnn")
+    pack = ["pack", str(given.path), "--data", given.data, "--output", file]
+    assert cli.main(pack) == 0
+    question = Question("bo da", pair="bo" if role == "sentence_encoder" else None)
+    (answer,) = load(options(path=tmp_path / "model.casrnn")).answer([question])
+    assert [answer] == load(given).answer([question])
+
+
 def test_mistakes(tmp_path):
-    given = unpack("tagger", tmp_path / "tagger")
-    for name, value in (("tokenizer", "space"), ("bpe_codes", tmp_path)):
-        setattr(given, name, value)
-        with pytest.raises(UserError, match="is for translation models, and this is a tagger"):
-            load(given)
-        setattr(given, name, None)
     given = unpack("translation", tmp_path / "translation")
     with pytest.raises(UserError, match="--beam is 0; it must be at least 1"):
         load(options(**{**vars(given), "beam": 0}))
-    with pytest.raises(UserError, match=r"there is no dict\.\*\.txt in .* with --data"):
+    with pytest.raises(UserError, match=r"the dictionaries of both languages .* \(--data\)"):
         load(options(**{**vars(given), "data": str(tmp_path)}))
-    with pytest.raises(UserError, match=r"cannot read the BPE codes .*/none"):
-        load(options(**{**vars(given), "bpe_codes": tmp_path / "none"}))
     with pytest.raises(UserError, match=r"none does not exist; check the path"):
         load(options(path=tmp_path / "none"))
