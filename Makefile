@@ -32,6 +32,7 @@ BUILD_TOOLS := numpy cython setuptools setuptools_scm wheel
 STAMP := $(VENV)/.installed
 TRITON := $(VENV)/.installed-triton
 MKDOCS := $(VENV)/.installed-mkdocs
+CPP := $(wildcard fairseq_casrnn/csrc/* fairseq_casrnn/cells/*.h fairseq_casrnn/cells/*/*.h)
 
 .PHONY: demo test test-full test-all mutants fuzz lint docs bench gpu install clean
 
@@ -56,6 +57,7 @@ lint: $(STAMP)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/casrnn results render --check
+	$(VENV)/bin/clang-format --dry-run -Werror $(CPP)
 
 docs: $(MKDOCS)
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
@@ -71,8 +73,7 @@ install: $(STAMP)
 # fairseq has no wheel and must be compiled against the torch it will run with: torch comes first,
 # and pip's build isolation, which would fetch another one, is off. A second run finds the pinned
 # versions in place and only renews the package's own metadata.
-$(STAMP): setup.py pyproject.toml constraints.txt \
-    $(wildcard fairseq_casrnn/csrc/* fairseq_casrnn/cells/*.h fairseq_casrnn/cells/*/*.h)
+$(STAMP): setup.py pyproject.toml constraints.txt $(CPP)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	    echo "error: Python >= 3.11 is needed; name one with make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import os, sys, sysconfig as s; \

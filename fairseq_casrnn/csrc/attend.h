@@ -56,8 +56,7 @@ inline void softmax(T* scores, int64_t n, T temperature = T(1)) {
 
 // The gradient of the scores, given the softmax and its gradient.
 template <class T>
-inline void softmax_backward(T* d_scores, const T* alpha, const T* d_alpha, int64_t n,
-                             T temperature = T(1)) {
+inline void softmax_backward(T* d_scores, const T* alpha, const T* d_alpha, int64_t n, T temperature = T(1)) {
   T inner = 0;
   for (int64_t i = 0; i < n; ++i) inner += alpha[i] * d_alpha[i];
   for (int64_t i = 0; i < n; ++i) d_scores[i] = alpha[i] * (d_alpha[i] - inner) / temperature;

@@ -28,7 +28,8 @@ constexpr int64_t kBlock = 4 * Vec<float>::size();
 inline bool worth_a_look(const float* x, Vec<float> score, float worst) {
   constexpr int64_t width = Vec<float>::size();
   Vec<float> most = Vec<float>::loadu(x) + score;
-  for (int64_t i = width; i < kBlock; i += width) most = at::vec::maximum(most, Vec<float>::loadu(x + i) + score);
+  for (int64_t i = width; i < kBlock; i += width)
+    most = at::vec::maximum(most, Vec<float>::loadu(x + i) + score);
   float lanes[width];
   most.store(lanes);
   bool below = true;
@@ -36,7 +37,8 @@ inline bool worth_a_look(const float* x, Vec<float> score, float worst) {
   return !below;
 }
 
-void choose(const float* lprobs, const float* scores, int64_t rows, int64_t size, std::vector<Candidate>& heap) {
+void choose(const float* lprobs, const float* scores, int64_t rows, int64_t size,
+            std::vector<Candidate>& heap) {
   // Worse than any number, so that the first values replace them.
   std::fill(heap.begin(), heap.end(), Candidate{-std::numeric_limits<float>::infinity(), rows * size});
   auto offer = [&](float value, int64_t index) {
@@ -63,7 +65,8 @@ void choose(const float* lprobs, const float* scores, int64_t rows, int64_t size
 
 }  // namespace
 
-std::tuple<at::Tensor, at::Tensor> best_sums(const at::Tensor& lprobs, const at::Tensor& scores, int64_t count) {
+std::tuple<at::Tensor, at::Tensor> best_sums(const at::Tensor& lprobs, const at::Tensor& scores,
+                                             int64_t count) {
   const int64_t batch = lprobs.size(0), rows = lprobs.size(1), size = lprobs.size(2);
   check("scores", scores, {batch, rows});
   TORCH_CHECK(lprobs.is_contiguous() && scores.is_contiguous(), "lprobs or scores are not dense");

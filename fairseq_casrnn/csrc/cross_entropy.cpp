@@ -133,8 +133,9 @@ CrossEntropy cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& 
   check("weight", weight, {size, x.size(1)});
   check("bias", bias, {size});
   check("target", target, {rows});
-  TORCH_CHECK(weight.scalar_type() == x.scalar_type() && (!bias.defined() || bias.scalar_type() == x.scalar_type()),
-              "x, weight and bias are not of one type");
+  TORCH_CHECK(
+      weight.scalar_type() == x.scalar_type() && (!bias.defined() || bias.scalar_type() == x.scalar_type()),
+      "x, weight and bias are not of one type");
   TORCH_CHECK(target.is_contiguous(), "targets are not dense");
   TORCH_CHECK(size > 1, "there is only one class");
   std::vector<int64_t> kept, classes;

@@ -74,8 +74,8 @@ class LayerLoop {
     s.keep = keep;
     rows.forward(s);
     if (layer.up.defined())
-      map(data<T>(layer.up, t), data<T>(layer.hs, t + 1), data<T>(layer.drop, t),
-          sizes_.batch * sizes_.size, [](Vec<T> a, Vec<T> b) { return a * b; });
+      map(data<T>(layer.up, t), data<T>(layer.hs, t + 1), data<T>(layer.drop, t), sizes_.batch * sizes_.size,
+          [](Vec<T> a, Vec<T> b) { return a * b; });
   }
 
   // dh, dc: of this step's state, then of the one before; dx: (B, H), made. upper: the layer above, or
@@ -221,8 +221,7 @@ class Loop {
       every_row([&](int64_t b) { output_backward(grads, t, b, data<T>(d_feed) + b * sizes_.size); });
       out.run(grads.d_pre, t, grads.dh.back(), true);
       for (int64_t k = depth - 1; k >= 0; --k)
-        layers_[k].backward(below(k), k + 1 < depth ? &layers_[k + 1] : nullptr, t, grads, k,
-                            d_.temperature);
+        layers_[k].backward(below(k), k + 1 < depth ? &layers_[k + 1] : nullptr, t, grads, k, d_.temperature);
     }
     for (const auto& layer : layers_) {
       grads.params.push_back(layer.rows.d_params());
@@ -257,8 +256,8 @@ class Loop {
     const int64_t r = d_.source.defined() ? d_.source.template const_data_ptr<int64_t>()[b] : b;
     const int64_t at = r * d_.keys.stride(0);
     const bool* mask = d_.mask.defined() ? d_.mask.template const_data_ptr<bool>() : nullptr;
-    return {data<T>(d_.keys) + at, data<T>(d_.values) + at,
-            mask ? mask + r * d_.keys.size(1) : nullptr, d_.keys.size(1), sizes_.size};
+    return {data<T>(d_.keys) + at, data<T>(d_.values) + at, mask ? mask + r * d_.keys.size(1) : nullptr,
+            d_.keys.size(1), sizes_.size};
   }
 
   // From the gradient of row b's fed output to those of the scores and of the top layer's h.
@@ -269,8 +268,7 @@ class Loop {
     if (d_.drop_out.defined())
       map(d_feed, d_feed, row(d_.drop_out, t, b), n, [](Vec<T> a, Vec<T> m) { return a * m; });
     T* d_pre = row(grads.d_pre, t, b);
-    map(d_pre, d_feed, row(d_.outs, t, b), n,
-        [](Vec<T> g, Vec<T> y) { return g * (Vec<T>(T(1)) - y * y); });
+    map(d_pre, d_feed, row(d_.outs, t, b), n, [](Vec<T> g, Vec<T> y) { return g * (Vec<T>(T(1)) - y * y); });
     thread_local std::vector<T> d_alpha;
     d_alpha.assign(d_.keys.size(1), T(0));
     if (grads.alpha.defined()) std::copy_n(alpha(grads.alpha, t, b), d_alpha.size(), d_alpha.data());
@@ -322,8 +320,7 @@ std::tuple<Tensor, Tensor> DecoderSteps::step(const Tensor& gx, const Tensor& ro
     if (begun_) advance(layer.hs, batch), advance(layer.cs, batch);
     if (layer.gates.defined() && layer.gates.size(1) == batch) continue;
     const auto options = layer.hs.options();
-    if (&layer != &decoder_.layers[0])
-      layer.gates = at::empty({1, batch, layer.bias.size(0)}, options);
+    if (&layer != &decoder_.layers[0]) layer.gates = at::empty({1, batch, layer.bias.size(0)}, options);
     if (!layer.cs.defined()) layer.candidate = at::empty({1, batch, size_}, options);
     if (layer.mixes.defined()) layer.mixes = at::empty({1, batch, layer.mixes.size(2)}, options);
   }

@@ -29,20 +29,20 @@ struct DecoderLayer {
 
 struct Decoder {
   std::vector<DecoderLayer> layers;
-  at::Tensor keys, values;         // (R, S, H)
-  at::Tensor mask;                 // (R, S) bool
-  at::Tensor source;               // (B) int64: the sentence of each row; undefined: its own, R = B
-  at::Tensor weight_out_t;         // (H, H), any strides
-  at::Tensor drop_out;             // (T, B, H)
-  at::Tensor feeds;                // (T + 1, B, H)
-  at::Tensor outs;                 // (T, B, H); feeds without its first step where nothing is dropped
-  at::Tensor alphas;               // (T, B, S)
+  at::Tensor keys, values;            // (R, S, H)
+  at::Tensor mask;                    // (R, S) bool
+  at::Tensor source;                  // (B) int64: the sentence of each row; undefined: its own, R = B
+  at::Tensor weight_out_t;            // (H, H), any strides
+  at::Tensor drop_out;                // (T, B, H)
+  at::Tensor feeds;                   // (T + 1, B, H)
+  at::Tensor outs;                    // (T, B, H); feeds without its first step where nothing is dropped
+  at::Tensor alphas;                  // (T, B, S)
   std::optional<double> temperature;  // of the mixtures' softmax; none: hard routing
 };
 
 struct DecoderGradients {
-  at::Tensor out, alpha;         // from outside: (T, B, H), (T, B, S), or undefined
-  at::Tensor d_pre, d_scores;    // (T, B, H), (T, B, S)
+  at::Tensor out, alpha;                 // from outside: (T, B, H), (T, B, S), or undefined
+  at::Tensor d_pre, d_scores;            // (T, B, H), (T, B, S)
   std::vector<at::Tensor> dh, dc;        // (B, H), of the initial state in the end
   std::vector<at::Tensor> mixes;         // (T, B, S of the mixture)
   std::vector<at::Tensor> bias, params;  // (G), (rows, H), made; undefined where there are none

@@ -10,28 +10,28 @@ namespace casrnn {
 template <class T>
 struct Step {
   int64_t batch, size;
-  int64_t cells;         // S of a mixture, otherwise 1
-  T* gates;              // (B, blocks * S * H): W x + b, then activated, then gradients of their sums
-  T* candidate;          // only with Kernel::candidate: that block of U h, then its gradient
+  int64_t cells;  // S of a mixture, otherwise 1
+  T* gates;       // (B, blocks * S * H): W x + b, then activated, then gradients of their sums
+  T* candidate;   // only with Kernel::candidate: that block of U h, then its gradient
   const T* h_prev;
   const T* c_prev;
-  const T* side;         // the lower layer's c, or mixture weights (B, S)
-  const T* params;       // (Kernel::params, H)
+  const T* side;    // the lower layer's c, or mixture weights (B, S)
+  const T* params;  // (Kernel::params, H)
   T* h;
   T* c;
   // Forward only.
-  const T* products;     // (B, products * S * H): U h, added to the first blocks of the gates
-  const T* bias;         // (blocks * S * H), added, too; may be null
-  bool keep;             // whether gates and candidate will be looked at again
+  const T* products;  // (B, products * S * H): U h, added to the first blocks of the gates
+  const T* bias;      // (blocks * S * H), added, too; may be null
+  bool keep;          // whether gates and candidate will be looked at again
   // Backward only. dh and dc come in without what reaches h and c from outside, which is grad_h and
   // grad_c (either may be null), and leave as the gradients of h_prev (not through U) and of c_prev.
   T* dh;
   T* dc;
   const T* grad_h;
   const T* grad_c;
-  T* d_side;             // may be null
-  T* d_params;           // (Kernel::grads, H), added to
-  T* d_bias;             // (blocks * S * H), added to; may be null
+  T* d_side;    // may be null
+  T* d_params;  // (Kernel::grads, H), added to
+  T* d_bias;    // (blocks * S * H), added to; may be null
 };
 
 template <class T>

@@ -33,7 +33,8 @@ bool normalise(float* x, int64_t size) {
 
 }  // namespace
 
-std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& weight,
+                                       const at::Tensor& bias) {
   const int64_t rows = x.size(0), size = weight.size(1);
   check("x", x, {rows, weight.size(0)});
   check("bias", bias, {size});

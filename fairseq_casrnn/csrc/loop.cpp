@@ -81,7 +81,8 @@ struct Loop {
   std::vector<int64_t> blocks(const Layer& layer) const {
     constexpr int64_t kCache = 1 << 20;
     const int64_t weight = layer.x.size(1) * gates * int64_t(sizeof(T));
-    const int64_t most = std::max<int64_t>(kCache / (gates * int64_t(sizeof(T))), weight > kCache ? 512 : 256);
+    const int64_t most =
+        std::max<int64_t>(kCache / (gates * int64_t(sizeof(T))), weight > kCache ? 512 : 256);
     std::vector<int64_t> firsts(1, 0);
     for (int64_t t = 1; t < steps; ++t)
       if (starts[t + 1] - starts[firsts.back()] > most) firsts.push_back(t);

@@ -15,15 +15,15 @@ namespace casrnn {
 struct Layer {
   std::string name;           // of the kernel
   std::vector<int64_t> rows;  // (T), from B on, none greater than the one before
-  at::Tensor x;            // (N, I), or undefined when gates come with W x + b in them
-  at::Tensor weight_ih_t;  // (I, G), any strides
-  at::Tensor bias;         // (G)
-  at::Tensor weight_hh_t;  // (H, P), any strides
-  at::Tensor gates;        // (N, G): pre-activations, then activated gates, then gradients
-  at::Tensor candidate;    // (N, H)
-  at::Tensor hs, cs;       // (B + N, H), the initial state first
-  at::Tensor side;         // (N, H): the lower layer's c, or (N, S): mixture weights
-  at::Tensor params;       // (rows, H)
+  at::Tensor x;               // (N, I), or undefined when gates come with W x + b in them
+  at::Tensor weight_ih_t;     // (I, G), any strides
+  at::Tensor bias;            // (G)
+  at::Tensor weight_hh_t;     // (H, P), any strides
+  at::Tensor gates;           // (N, G): pre-activations, then activated gates, then gradients
+  at::Tensor candidate;       // (N, H)
+  at::Tensor hs, cs;          // (B + N, H), the initial state first
+  at::Tensor side;            // (N, H): the lower layer's c, or (N, S): mixture weights
+  at::Tensor params;          // (rows, H)
 };
 
 // What comes into the backward (grad_hs, grad_cs: (N, H) or undefined; dh, dc: (B, H), of the last

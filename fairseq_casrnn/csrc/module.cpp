@@ -24,17 +24,19 @@ DecoderLayer make_layer(const std::string& kernel, const Maybe& weight_ih_t, con
                         const Maybe& candidate, const Maybe& mixes, const Tensor& hs, const Maybe& cs,
                         const Maybe& drop, const Maybe& up) {
   const NoAutogradGuard guard;
-  return {kernel, plain(weight_ih_t), weight_hh_t, dense(bias), dense(params), plain(attention), plain(gates),
-          plain(candidate), plain(mixes), hs, plain(cs), dense(drop), plain(up)};
+  return {kernel,           plain(weight_ih_t), weight_hh_t,      dense(bias),  dense(params),
+          plain(attention), plain(gates),       plain(candidate), plain(mixes), hs,
+          plain(cs),        dense(drop),        plain(up)};
 }
 
 Decoder make_decoder(const std::vector<DecoderLayer>& layers, const Tensor& keys, const Tensor& values,
-                     const Maybe& mask, const Maybe& source, const Tensor& weight_out_t, const Maybe& drop_out,
-                     const Tensor& feeds, const Maybe& outs, const Maybe& alphas,
+                     const Maybe& mask, const Maybe& source, const Tensor& weight_out_t,
+                     const Maybe& drop_out, const Tensor& feeds, const Maybe& outs, const Maybe& alphas,
                      std::optional<double> temperature) {
   const NoAutogradGuard guard;
-  return {layers, keys.contiguous(), values.contiguous(), dense(mask), dense(source), weight_out_t,
-          dense(drop_out), feeds, plain(outs), plain(alphas), temperature};
+  return {layers,        keys.contiguous(), values.contiguous(), dense(mask),
+          dense(source), weight_out_t,      dense(drop_out),     feeds,
+          plain(outs),   plain(alphas),     temperature};
 }
 
 void run_decode_forward(Decoder decoder) {
@@ -100,14 +102,20 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   // A step of beam search takes some microseconds: not through the dispatcher, which takes one of its own.
   py::class_<DecoderSteps>(m, "DecoderSteps")
       .def(py::init<Decoder>(), arg("decoder"))
-      .def("reorder", [](DecoderSteps& steps, const Tensor& order) {
-        const NoAutogradGuard guard;
-        steps.reorder(order);
-      }, arg("order"))
-      .def("step", [](DecoderSteps& steps, const Tensor& gx, const Maybe& routed) {
-        const NoAutogradGuard guard;
-        return steps.step(gx, plain(routed));
-      }, release(), arg("gx"), arg("routed"));
+      .def(
+          "reorder",
+          [](DecoderSteps& steps, const Tensor& order) {
+            const NoAutogradGuard guard;
+            steps.reorder(order);
+          },
+          arg("order"))
+      .def(
+          "step",
+          [](DecoderSteps& steps, const Tensor& gx, const Maybe& routed) {
+            const NoAutogradGuard guard;
+            return steps.step(gx, plain(routed));
+          },
+          release(), arg("gx"), arg("routed"));
   py::class_<Factor>(m, "Factor")
       .def(py::init(&make_factor), release(), arg("b"), arg("a"), arg("products"))
       .def("mm", &run_factor, release(), arg("a"));

@@ -68,7 +68,7 @@ void multiply_piece(const Tensor& y, const Tensor& a, const Panels& panels, bool
 // The same piece by piece of K. panels(first, count): those of a piece.
 template <class F>
 void multiply_by_pieces(const Tensor& y, const Tensor& a, bool add, const Tensor& bias, const RowsDone& done,
-                     const F& panels) {
+                        const F& panels) {
   const int64_t inner = a.size(1), depth = depth_at_once(inner);
   for (int64_t first = 0; first < inner; first += depth) {
     const int64_t count = std::min(depth, inner - first);
@@ -78,26 +78,29 @@ void multiply_by_pieces(const Tensor& y, const Tensor& a, bool add, const Tensor
   }
 }
 
-void multiply_by_torch(Tensor y, const Tensor& a, const Tensor& b, bool add, const Tensor& bias, const RowsDone& done) {
+void multiply_by_torch(Tensor y, const Tensor& a, const Tensor& b, bool add, const Tensor& bias,
+                       const RowsDone& done) {
   if (add) at::addmm_out(y, y, a, b);
   else at::mm_out(y, a, b);
   if (bias.defined()) y.add_(bias);
-  if (done) shared_out(shares_of(y.size(0), y.size(1)), y.size(0), [&](int64_t, int64_t begin, int64_t end) {
-    done(begin, end);
-  });
+  if (done)
+    shared_out(shares_of(y.size(0), y.size(1)), y.size(0),
+               [&](int64_t, int64_t begin, int64_t end) { done(begin, end); });
 }
 
 }  // namespace
 
 bool takes_halves(const Tensor& b, int64_t rows) { return pays(rows, b) && is_narrow(b, rows); }
 
-void multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias, const RowsDone& done, bool add) {
+void multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias, const RowsDone& done,
+              bool add) {
   TORCH_CHECK(a.size(1) == b.size(0), "a product of ", a.sizes(), " and ", b.sizes());
   check("bias", bias, {b.size(1)});
   if (!pays(a.size(0), b)) return multiply_by_torch(y, a, b, add, bias, done);
   const Tensor x = with_dense_dimension(a);
   // Made when their turn comes: so they are still in the cache.
-  multiply_by_pieces(y, x, add, bias, done, [&](int64_t first, int64_t count) { return piece(x, b, first, count); });
+  multiply_by_pieces(y, x, add, bias, done,
+                     [&](int64_t first, int64_t count) { return piece(x, b, first, count); });
 }
 
 Factor::Factor(Tensor b, const Tensor& a, int64_t products) : b_(std::move(b)) {
@@ -127,7 +130,8 @@ void Factor::multiply(const Tensor& a, const Tensor& bias, const RowsPass& pass)
     for (int64_t row = begin; row < end; row += block) {
       const int64_t stop = std::min(end, row + block);
       for (size_t i = 0; i < parts.size(); ++i)
-        pieces_[i].run(parts[i], memory, i > 0, row, stop, i + 1 < parts.size() ? Tensor() : added, share * block);
+        pieces_[i].run(parts[i], memory, i > 0, row, stop, i + 1 < parts.size() ? Tensor() : added,
+                       share * block);
       pass(row, stop, data<float>(memory, share * block));
     }
   });

@@ -27,8 +27,8 @@ void multiply(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, con
 // The b of several such products, whose panels are made once.
 class Factor {
  public:
-  // a: the first a that it will be multiplied with, and the one with the most rows; like all, with dense rows.
-  // products: how many there will be with as many rows.
+  // a: the first a that it will be multiplied with, and the one with the most rows; like all, with dense
+  // rows. products: how many there will be with as many rows.
   Factor(at::Tensor b, const at::Tensor& a, int64_t products = 1);
 
   int64_t columns() const { return b_.size(1); }

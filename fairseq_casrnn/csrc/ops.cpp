@@ -59,10 +59,11 @@ Layer make_layer(c10::string_view kernel, const Tensor& weight_hh, const Tensor&
 
 // Shapes as in Layer, weights as torch's modules have them; hs and cs are (B + N, H) with the initial
 // state first. Without `keep` there are no gates and no candidate.
-std::tuple<Tensor, Tensor, Tensor, Tensor> layer_forward(
-    c10::string_view kernel, const Tensor& x, const Tensor& weight_ih, const Tensor& bias,
-    const Tensor& weight_hh, const Tensor& h0, const Maybe& c0, const Maybe& side, const Maybe& params,
-    Rows rows, bool keep) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> layer_forward(c10::string_view kernel, const Tensor& x,
+                                                         const Tensor& weight_ih, const Tensor& bias,
+                                                         const Tensor& weight_hh, const Tensor& h0,
+                                                         const Maybe& c0, const Maybe& side,
+                                                         const Maybe& params, Rows rows, bool keep) {
   Layer layer = make_layer(kernel, weight_hh, h0, c0, side, params, rows, x.size(0));
   layer.x = x.contiguous();
   layer.weight_ih_t = weight_ih.t();
@@ -88,10 +89,10 @@ std::tuple<Tensor, Tensor, Tensor> layer_forward_(c10::string_view kernel, const
 // Overwrites gates and candidate; the gradients of the gates' sums are left in gates. dh_n and dc_n are those
 // of the states after the last step. Gradients of what was not given are undefined.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
-    c10::string_view kernel, const Maybe& x, const Maybe& weight_ih, const Tensor& gates, const Maybe& candidate,
-    const Tensor& hs, const Maybe& cs, const Tensor& weight_hh, const Maybe& side, const Maybe& params,
-    const Maybe& grad_hs, const Maybe& grad_cs, const Maybe& dh_n, const Maybe& dc_n, Rows rows, bool wants_x,
-    bool wants_side) {
+    c10::string_view kernel, const Maybe& x, const Maybe& weight_ih, const Tensor& gates,
+    const Maybe& candidate, const Tensor& hs, const Maybe& cs, const Tensor& weight_hh, const Maybe& side,
+    const Maybe& params, const Maybe& grad_hs, const Maybe& grad_cs, const Maybe& dh_n, const Maybe& dc_n,
+    Rows rows, bool wants_x, bool wants_side) {
   const int64_t all = gates.size(0), batch = hs.size(0) - all;
   Layer layer;
   layer.name = std::string(kernel);
@@ -117,7 +118,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> layer
   grads.wants_x = wants_x;
   grads.wants_side = wants_side;
   backward(layer, grads);
-  return {grads.x, grads.weight_ih, grads.bias, grads.weight_hh, grads.dh, grads.dc, grads.side, grads.params};
+  return {grads.x,  grads.weight_ih, grads.bias, grads.weight_hh,
+          grads.dh, grads.dc,        grads.side, grads.params};
 }
 
 // x: (T, B, I). cells: (T, B) of int64, the one cell of a mixture that is computed. Returns (hs, cs), each
@@ -128,16 +130,17 @@ std::tuple<Tensor, Tensor> routed_layer(const Tensor& x, const Tensor& weight_ih
   auto buffer = [&](const Tensor& first) {
     return states(first, x.size(0) * first.size(0)).view({-1, first.size(0), first.size(1)});
   };
-  Routed layer{x.contiguous(), weight_ih.t(), bias.contiguous(), weight_hh.t(), cells.contiguous(),
-               buffer(h0), buffer(c0)};
+  Routed layer{x.contiguous(),     weight_ih.t(), bias.contiguous(), weight_hh.t(),
+               cells.contiguous(), buffer(h0),    buffer(c0)};
   routed_forward(layer);
   return {layer.hs, layer.cs};
 }
 
 // The loss, smoothed and plain, and the gradients of the former by x, weight and bias.
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> run_cross_entropy(
-    const Tensor& x, const Tensor& weight, const Maybe& bias, const Tensor& target, double smoothing,
-    int64_t pad, std::array<bool, 3> wants) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> run_cross_entropy(const Tensor& x, const Tensor& weight,
+                                                                     const Maybe& bias, const Tensor& target,
+                                                                     double smoothing, int64_t pad,
+                                                                     std::array<bool, 3> wants) {
   const auto found = cross_entropy(x.resolve_neg(), weight.resolve_neg(), dense(bias).resolve_neg(), target,
                                    smoothing, pad, wants);
   auto scalar = [&](double value) { return at::scalar_tensor(value, x.options()); };
@@ -162,18 +165,20 @@ std::tuple<Tensor, Tensor> run_look_around(const Tensor& h, int64_t window, IntA
   return look_around(h, window, counts.vec());
 }
 
-Tensor run_look_around_backward(const Tensor& d_around, const Tensor& d_total, int64_t window, IntArrayRef counts) {
+Tensor run_look_around_backward(const Tensor& d_around, const Tensor& d_total, int64_t window,
+                                IntArrayRef counts) {
   return look_around_backward(d_around, d_total, window, counts.vec());
 }
 
-std::tuple<Tensor, Tensor> run_mix_words(const Tensor& gates, const Tensor& gx, const Tensor& gg, const Tensor& c,
-                                         const Tensor& nodes, IntArrayRef counts) {
+std::tuple<Tensor, Tensor> run_mix_words(const Tensor& gates, const Tensor& gx, const Tensor& gg,
+                                         const Tensor& c, const Tensor& nodes, IntArrayRef counts) {
   return mix_words(gates, gx, gg, c, nodes, counts.vec());
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> run_mix_words_backward(
-    const Tensor& gates, const Tensor& c, const Tensor& nodes, const Tensor& new_c, const Tensor& grad_h,
-    const Tensor& grad_c, IntArrayRef counts) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> run_mix_words_backward(const Tensor& gates, const Tensor& c,
+                                                                  const Tensor& nodes, const Tensor& new_c,
+                                                                  const Tensor& grad_h, const Tensor& grad_c,
+                                                                  IntArrayRef counts) {
   return mix_words_backward(gates, c, nodes, new_c, grad_h, grad_c, counts.vec());
 }
 
@@ -182,8 +187,9 @@ std::tuple<Tensor, Tensor> run_gather_words(const Tensor& gates, const Tensor& g
   return gather_words(gates, gg, c, counts.vec());
 }
 
-std::tuple<Tensor, Tensor, Tensor> run_gather_words_backward(
-    const Tensor& gates, const Tensor& c, const Tensor& grad_cells, const Tensor& grad_shares, IntArrayRef counts) {
+std::tuple<Tensor, Tensor, Tensor> run_gather_words_backward(const Tensor& gates, const Tensor& c,
+                                                             const Tensor& grad_cells,
+                                                             const Tensor& grad_shares, IntArrayRef counts) {
   return gather_words_backward(gates, c, grad_cells, grad_shares, counts.vec());
 }
 
@@ -239,9 +245,10 @@ TORCH_LIBRARY(fairseq_casrnn, m) {
       m,
       "cross_entropy(Tensor x, Tensor weight, Tensor? bias, Tensor target, float smoothing, int pad, "
       "bool[3] wants) -> (Tensor loss, Tensor plain, Tensor dx, Tensor d_weight, Tensor d_bias)");
-  define<&run_log_probs>(m, "log_probs(Tensor x, Tensor weight, Tensor? bias) -> (Tensor table, bool has_nan)");
-  define<&best_sums>(
-      m, "best_sums(Tensor lprobs, Tensor scores, int count) -> (Tensor values, Tensor indices)");
+  define<&run_log_probs>(m,
+                         "log_probs(Tensor x, Tensor weight, Tensor? bias) -> (Tensor table, bool has_nan)");
+  define<&best_sums>(m,
+                     "best_sums(Tensor lprobs, Tensor scores, int count) -> (Tensor values, Tensor indices)");
   define<&run_look_around>(
       m, "look_around(Tensor h, int window, int[] counts) -> (Tensor around, Tensor total)");
   define<&run_look_around_backward>(
@@ -255,7 +262,8 @@ TORCH_LIBRARY(fairseq_casrnn, m) {
       "mix_words_backward(Tensor gates, Tensor c, Tensor nodes, Tensor new_c, Tensor grad_h, "
       "Tensor grad_c, int[] counts) -> (Tensor d_gates, Tensor d_gg, Tensor d_c, Tensor d_nodes)");
   define<&run_gather_words>(
-      m, "gather_words_(Tensor(a!) gates, Tensor gg, Tensor c, int[] counts) -> (Tensor cells, Tensor shares)");
+      m,
+      "gather_words_(Tensor(a!) gates, Tensor gg, Tensor c, int[] counts) -> (Tensor cells, Tensor shares)");
   define<&run_gather_words_backward>(
       m,
       "gather_words_backward(Tensor gates, Tensor c, Tensor grad_cells, Tensor grad_shares, "

@@ -29,7 +29,8 @@ using at::Tensor;
 
 constexpr int64_t kWidth = 64;  // columns of a panel
 constexpr int64_t kRows = 64;   // of x at once; then they and a panel are in the cache
-constexpr int64_t kNarrowRows = 256;  // the same of a narrow x, whose products are so fast that reading a panel counts
+constexpr int64_t kNarrowRows =
+    256;  // the same of a narrow x, whose products are so fast that reading a panel counts
 
 #if defined(CPUBLAS_BRGEMM_F32F32F32) && defined(CPUBLAS_BRGEMM_BF16BF16F32)
 using at::native::cpublas::brgemm;
@@ -169,7 +170,8 @@ void pair_rows(const float* first, const float* second, int64_t size, BFloat16* 
 }
 
 // to[c][r] = from[r][c], rows × columns of it.
-void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
+void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
+               int64_t to_stride) {
   at::vec::transpose_mxn<float>(from, from_stride, to, to_stride, rows, columns);
 }
 
@@ -178,8 +180,8 @@ void transpose(const BFloat16* from, int64_t from_stride, int64_t rows, int64_t 
   constexpr int64_t kBlock = 32;  // the most that torch's function takes
   for (int64_t r = 0; r < rows; r += kBlock)
     for (int64_t c = 0; c < columns; c += kBlock)
-      at::vec::transpose_mxn<BFloat16>(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride,
-                                       std::min(kBlock, rows - r), std::min(kBlock, columns - c));
+      at::vec::transpose_mxn<BFloat16>(from + r * from_stride + c, from_stride, to + c * to_stride + r,
+                                       to_stride, std::min(kBlock, rows - r), std::min(kBlock, columns - c));
 }
 
 // A matrix in memory with dense rows or columns. The stride of what there is only one of means nothing.
@@ -278,15 +280,16 @@ void Panels::fill(const Tensor& tensor, int64_t panel) const {
   if (matrix.across == 1) {
     const float zeros[kWidth] = {};
     for (int64_t k = 0; k < depth_; k += 2)
-      pair_rows(k < inner_ ? from + k * matrix.down : zeros, k + 1 < inner_ ? from + (k + 1) * matrix.down : zeros,
-                width, to + k * kWidth);
+      pair_rows(k < inner_ ? from + k * matrix.down : zeros,
+                k + 1 < inner_ ? from + (k + 1) * matrix.down : zeros, width, to + k * kWidth);
     return;
   }
   // Dense columns: pairs are neighbours already, and are moved as if each were a float.
   constexpr int64_t kBlock = 64;  // rows at a time, so that they are still in the cache
   alignas(64) BFloat16 halves[kWidth * kBlock];
   for (int64_t first = 0; first < depth_; first += kBlock) {
-    const int64_t count = std::clamp<int64_t>(inner_ - first, 0, kBlock), padded = std::min(kBlock, depth_ - first);
+    const int64_t count = std::clamp<int64_t>(inner_ - first, 0, kBlock),
+                  padded = std::min(kBlock, depth_ - first);
     narrow_rows(from + first, matrix.across, width, count, padded, halves);
     at::vec::transpose_mxn<float>(reinterpret_cast<const float*>(halves), padded / 2,
                                   reinterpret_cast<float*>(to + first * kWidth), kWidth, width, padded / 2);
@@ -311,7 +314,8 @@ void Panels::multiply(const void* x, int64_t x_stride, int64_t rows, float* y, i
                true);
       else
         brgemm(count, width, depth_, x_stride, kWidth, y_stride, add,
-               static_cast<const float*>(x) + row * x_stride, packed_.const_data_ptr<float>() + at, out, false);
+               static_cast<const float*>(x) + row * x_stride, packed_.const_data_ptr<float>() + at, out,
+               false);
       if (bias)
         for (int64_t r = 0; r < count; ++r)
           for (int64_t i = 0; i < width; ++i) out[r * y_stride + i] += bias[column + i];
@@ -355,7 +359,8 @@ const void* Panels::rows_for_product(const Tensor& x, int64_t row, int64_t count
   if (matrix.across != 1 || (depth_ != inner_ && !converted)) {
     T* const copy = scratch<T, 2>(most * depth_);
     matrix.copy(row, 0, count, inner_, copy, depth_);
-    for (int64_t r = 0; r < count; ++r) std::fill(copy + r * depth_ + inner_, copy + (r + 1) * depth_, T(0.0f));
+    for (int64_t r = 0; r < count; ++r)
+      std::fill(copy + r * depth_ + inner_, copy + (r + 1) * depth_, T(0.0f));
     from = copy;
     stride = depth_;
   }

@@ -80,18 +80,18 @@ class Product {
     constexpr int64_t kMany = 32;  // rows that are worth a copy of the matrix, too
     small_ = is_small(matrix_, rows);
     if (small_) pack();
-    else if ((many || rows >= rows_worth_panels(kMany)) && has_panels(matrix_)) wide_.emplace(matrix_, is_narrow(matrix_, rows));
+    else if ((many || rows >= rows_worth_panels(kMany)) && has_panels(matrix_))
+      wide_.emplace(matrix_, is_narrow(matrix_, rows));
     else if (many) matrix_ = dense_copy<T>(matrix_);  // a transposed view costs half as much again
   }
 
-  static bool is_small(const at::Tensor& matrix, int64_t rows) {
-    return rows * matrix.numel() <= 32 * 1024;
-  }
+  static bool is_small(const at::Tensor& matrix, int64_t rows) { return rows * matrix.numel() <= 32 * 1024; }
 
   // y (+)= xs[t] · M, with xs (T, rows, K) and y (rows, N), whose rows are dense.
   void run(const at::Tensor& xs, int64_t t, const at::Tensor& y, bool add) const {
     // Of a small product a view would be a good part.
-    if (small_) run_small(xs.template const_data_ptr<T>() + t * xs.stride(0), xs.stride(1), y, y.size(0), add);
+    if (small_)
+      run_small(xs.template const_data_ptr<T>() + t * xs.stride(0), xs.stride(1), y, y.size(0), add);
     else run(xs.select(0, t), y, add);
   }
 
@@ -122,7 +122,8 @@ class Product {
     }
   }
 
-  void run_small(const T* x_data, int64_t x_stride, const at::Tensor& y_tensor, int64_t rows, bool add) const {
+  void run_small(const T* x_data, int64_t x_stride, const at::Tensor& y_tensor, int64_t rows,
+                 bool add) const {
     constexpr int64_t width = Vec<T>::size();
     const Rows<const T> x{x_data, x_stride};
     const Rows<T> y{y_tensor.template mutable_data_ptr<T>(), y_tensor.stride(0)};

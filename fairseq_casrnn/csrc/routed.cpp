@@ -77,7 +77,8 @@ void routed_forward_as(Routed& layer) {
   T* const made_data = data<T>(made);
   T* const sums_data = data<T>(sums);
   const int64_t* cells = layer.cells.const_data_ptr<int64_t>();
-  const bool known = std::all_of(cells, cells + steps * batch, [&](int64_t s) { return s >= 0 && s < mixed; });
+  const bool known =
+      std::all_of(cells, cells + steps * batch, [&](int64_t s) { return s >= 0 && s < mixed; });
   TORCH_CHECK(known, "an input goes to a cell that is not among the ", mixed);
   for (int64_t first = 0; first < steps; first += block) {
     const int64_t count = std::min(block, steps - first), tokens = count * batch;
@@ -87,7 +88,7 @@ void routed_forward_as(Routed& layer) {
       const int64_t begin = all.starts[s], found = all.starts[s + 1] - begin;
       if (found) input[s].run(xs.narrow(0, begin, found), made.narrow(0, begin, found), false);
     }
-    std::vector<Sorted> order;  // of each step's rows
+    std::vector<Sorted> order;           // of each step's rows
     std::vector<int64_t> place(tokens);  // of each input among those of its step in that order
     for (int64_t i = 0; i < count; ++i) {
       order.emplace_back(cells + (first + i) * batch, batch, mixed);

@@ -126,11 +126,27 @@ struct Plain {
 template <class T, class Cell>
 Kernel<T> make_kernel() {
   if constexpr (Cell::kMixture) {
-    return {Cell::kBlocks, Cell::kProducts, 0, 0, true, false, false, true, Cell::template forward<T>,
+    return {Cell::kBlocks,
+            Cell::kProducts,
+            0,
+            0,
+            true,
+            false,
+            false,
+            true,
+            Cell::template forward<T>,
             Cell::template backward<T>};
   } else {
-    return {Cell::kBlocks, Cell::kProducts, Cell::kParams, Cell::kGrads, Cell::kCell, Cell::kCandidate,
-            Cell::kLower, false, Plain<Cell>::template forward<T>, Plain<Cell>::template backward<T>};
+    return {Cell::kBlocks,
+            Cell::kProducts,
+            Cell::kParams,
+            Cell::kGrads,
+            Cell::kCell,
+            Cell::kCandidate,
+            Cell::kLower,
+            false,
+            Plain<Cell>::template forward<T>,
+            Plain<Cell>::template backward<T>};
   }
 }
 

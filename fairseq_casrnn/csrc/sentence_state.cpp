@@ -22,8 +22,8 @@ using at::Tensor;
 struct Rows {
   explicit Rows(const std::vector<int64_t>& counts) : counts(counts), starts(1, 0) {
     for (size_t t = 0; t < counts.size(); ++t) {
-      TORCH_CHECK(counts[t] > 0 && (t == 0 || counts[t] <= counts[t - 1]), "no sentence, or more than before, at word ",
-                  t);
+      TORCH_CHECK(counts[t] > 0 && (t == 0 || counts[t] <= counts[t - 1]),
+                  "no sentence, or more than before, at word ", t);
       starts.push_back(starts.back() + counts[t]);
     }
   }
@@ -101,7 +101,8 @@ Sizes sizes_of(const Rows& rows, const Tensor& gates, const Tensor& c, const Ten
 
 // The cells that share k of word t of sentence b is for: null beyond the sentence and for u.
 template <class T>
-const T* mixed(const Rows& rows, const Sizes& s, const T* c, const T* nodes, int64_t k, int64_t t, int64_t b) {
+const T* mixed(const Rows& rows, const Sizes& s, const T* c, const T* nodes, int64_t k, int64_t t,
+               int64_t b) {
   const int64_t span = 2 * s.window + 1;
   if (k > span) return nodes + (b * s.nodes + k - span - 1) * s.size;
   const int64_t from = t + k - 1 - s.window;
@@ -125,7 +126,8 @@ void look(const Rows& rows, int64_t size, int64_t window, const T* h, T* around,
 }
 
 template <class T>
-void look_backward(const Rows& rows, int64_t size, int64_t window, const T* d_around, const T* d_total, T* d_h) {
+void look_backward(const Rows& rows, int64_t size, int64_t window, const T* d_around, const T* d_total,
+                   T* d_h) {
   const int64_t span = 2 * window + 1;
   each_word(rows, size, [&](int64_t t, int64_t b, Units units) {
     T* to = d_h + rows.at(t, b) * size;
@@ -140,8 +142,8 @@ void look_backward(const Rows& rows, int64_t size, int64_t window, const T* d_ar
 }
 
 template <class T>
-void mix(const Rows& rows, const Sizes& s, T* gates, const T* gx, const T* gg, const T* c, const T* nodes, T* new_h,
-         T* new_c) {
+void mix(const Rows& rows, const Sizes& s, T* gates, const T* gx, const T* gg, const T* c, const T* nodes,
+         T* new_h, T* new_c) {
   each_word(rows, s.size, [&](int64_t t, int64_t b, Units units) {
     const int64_t row = rows.at(t, b);
     T *h_out = new_h + row * s.size, *c_out = new_c + row * s.size, *a = gates + row * s.gates * s.size;
@@ -171,8 +173,8 @@ void mix(const Rows& rows, const Sizes& s, T* gates, const T* gx, const T* gg, c
 }
 
 template <class T>
-void mix_backward(const Rows& rows, const Sizes& s, const T* gates, const T* c, const T* nodes, const T* new_c,
-                  const T* grad_h, const T* grad_c, T* d_gates, T* d_gg, T* d_c, T* d_nodes) {
+void mix_backward(const Rows& rows, const Sizes& s, const T* gates, const T* c, const T* nodes,
+                  const T* new_c, const T* grad_h, const T* grad_c, T* d_gates, T* d_gg, T* d_c, T* d_nodes) {
   each_word(rows, s.size, [&](int64_t t, int64_t b, Units units) {
     const int64_t row = rows.at(t, b);
     const T* a = gates + row * s.gates * s.size;
@@ -213,7 +215,8 @@ void mix_backward(const Rows& rows, const Sizes& s, const T* gates, const T* c, 
 }
 
 template <class T>
-void gather(const Rows& rows, int64_t size, int64_t nodes, T* gates, const T* gg, const T* c, T* cells, T* shares) {
+void gather(const Rows& rows, int64_t size, int64_t nodes, T* gates, const T* gg, const T* c, T* cells,
+            T* shares) {
   each_word(rows, size, [&](int64_t t, int64_t b, Units units) {
     for (int64_t k = 0; k < nodes; ++k) {
       const int64_t row = rows.at(t, b), node = (b * nodes + k) * size;
@@ -230,8 +233,8 @@ void gather(const Rows& rows, int64_t size, int64_t nodes, T* gates, const T* gg
 }
 
 template <class T>
-void gather_backward(const Rows& rows, int64_t size, int64_t nodes, const T* gates, const T* c, const T* grad_cells,
-                     const T* grad_shares, T* d_gates, T* d_gg, T* d_c) {
+void gather_backward(const Rows& rows, int64_t size, int64_t nodes, const T* gates, const T* c,
+                     const T* grad_cells, const T* grad_shares, T* d_gates, T* d_gg, T* d_c) {
   each_word(rows, size, [&](int64_t t, int64_t b, Units units) {
     for (int64_t k = 0; k < nodes; ++k) {
       const int64_t row = rows.at(t, b), node = (b * nodes + k) * size;
@@ -298,7 +301,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> mix_words_backward(const Tensor& gate
   const Rows rows(counts);
   const Sizes s = sizes_of(rows, gates, c, nodes);
   for (const Tensor& tensor : {new_c, grad_h, grad_c}) check_dense("c or a gradient", tensor, c.sizes());
-  const Tensor d_gates = at::empty_like(gates), d_gg = at::zeros({rows.batch(), s.gates * s.size}, c.options());
+  const Tensor d_gates = at::empty_like(gates),
+               d_gg = at::zeros({rows.batch(), s.gates * s.size}, c.options());
   const Tensor d_c = at::zeros_like(c), d_nodes = at::zeros_like(nodes);
   AT_DISPATCH_FLOATING_TYPES(c.scalar_type(), "casrnn::mix_words_backward", [&] {
     mix_backward<scalar_t>(rows, s, data<scalar_t>(gates), data<scalar_t>(c), data<scalar_t>(nodes),
@@ -337,8 +341,8 @@ std::tuple<Tensor, Tensor, Tensor> gather_words_backward(const Tensor& gates, co
   const Tensor d_c = at::zeros_like(c);
   AT_DISPATCH_FLOATING_TYPES(c.scalar_type(), "casrnn::gather_words_backward", [&] {
     gather_backward<scalar_t>(rows, size, nodes, data<scalar_t>(gates), data<scalar_t>(c),
-                              data<scalar_t>(grad_cells), data<scalar_t>(grad_shares), data<scalar_t>(d_gates),
-                              data<scalar_t>(d_gg), data<scalar_t>(d_c));
+                              data<scalar_t>(grad_cells), data<scalar_t>(grad_shares),
+                              data<scalar_t>(d_gates), data<scalar_t>(d_gg), data<scalar_t>(d_c));
   });
   return {d_gates, d_gg, d_c};
 }

@@ -39,8 +39,10 @@ std::tuple<at::Tensor, at::Tensor> gather_words(const at::Tensor& gates, const a
                                                 const at::Tensor& c, const std::vector<int64_t>& counts);
 
 // The gradients of the gates' sums, of gg and of c.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> gather_words_backward(
-    const at::Tensor& gates, const at::Tensor& c, const at::Tensor& grad_cells, const at::Tensor& grad_shares,
-    const std::vector<int64_t>& counts);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> gather_words_backward(const at::Tensor& gates,
+                                                                     const at::Tensor& c,
+                                                                     const at::Tensor& grad_cells,
+                                                                     const at::Tensor& grad_shares,
+                                                                     const std::vector<int64_t>& counts);
 
 }  // namespace casrnn

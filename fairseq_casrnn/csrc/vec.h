@@ -88,17 +88,13 @@ inline Vec<float> exp_of_negative(Vec<float> x) {
 #else
 
 inline Vec<float> exp_of_negative(Vec<float> x) { return x.exp(); }
-inline Vec<float> sigmoid(Vec<float> x) {
-  return Vec<float>(1.0f) / (Vec<float>(1.0f) + x.neg().exp());
-}
+inline Vec<float> sigmoid(Vec<float> x) { return Vec<float>(1.0f) / (Vec<float>(1.0f) + x.neg().exp()); }
 inline Vec<float> tanh(Vec<float> x) { return x.tanh(); }
 
 #endif
 
 inline Vec<double> exp_of_negative(Vec<double> x) { return x.exp(); }
-inline Vec<double> sigmoid(Vec<double> x) {
-  return Vec<double>(1.0) / (Vec<double>(1.0) + x.neg().exp());
-}
+inline Vec<double> sigmoid(Vec<double> x) { return Vec<double>(1.0) / (Vec<double>(1.0) + x.neg().exp()); }
 inline Vec<double> tanh(Vec<double> x) { return x.tanh(); }
 
 // The sum of all lanes.

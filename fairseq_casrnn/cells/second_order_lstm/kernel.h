@@ -24,8 +24,8 @@ struct SecondOrderLstm : Shape<4, 4> {
     V h(T(0)), c(T(0)), a[kBlocks];
     for (int64_t i = 0; i < s.cells; ++i) {
       const int64_t cell = (row * s.cells + i) * block + j;
-      load_sums<kBlocks, kBlocks>(lanes, s.gates + cell, shifted(s.bias, i * block + j),
-                                  s.products + cell, s.size, a);
+      load_sums<kBlocks, kBlocks>(lanes, s.gates + cell, shifted(s.bias, i * block + j), s.products + cell,
+                                  s.size, a);
       StackedLstm::forward(a, u);
       if (s.keep) store_gates<kBlocks>(lanes, s.gates + cell, s.size, a);
       h = fmadd(V(alpha[i]), u.h, h);
