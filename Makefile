@@ -6,7 +6,7 @@
 #   make mutants    plant bugs one by one: the tests of make test must notice each; 15 minutes
 #   make fuzz       2,000 damaged files a reader, 2,000 settings an engine, 20 kills a role, at
 #                   random: 5 minutes (FUZZ=N: N, N and N/100)
-#   make lint       check style, and that docs/results/ is rendered from results/
+#   make lint       check style and types, and that docs/results/ is rendered from results/
 #   make docs       build the documentation into site/; a link that leads nowhere is an error
 #   make bench      measure speed and memory on the CPU, beside fairseq's own lstm and torch.nn.LSTM,
 #                   into benchmarks/results/; on an idle machine, 45 minutes (QUICK=1: 15)
@@ -56,6 +56,7 @@ fuzz: $(STAMP)
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
 	$(VENV)/bin/casrnn results render --check
 	$(VENV)/bin/clang-format --dry-run -Werror $(CPP)
 

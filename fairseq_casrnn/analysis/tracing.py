@@ -196,7 +196,7 @@ def _watching(stack, passes: list):
     from fairseq_casrnn.recurrence.reference import at_step, gather_last
 
     @torch.no_grad()
-    def run(k, suffix, x, lower_c, state, last, tokens):
+    def run(k, suffix, x, lower_c, *, state, last, tokens):
         w_ih, w_hh, bias, params = stack.layer_parameters(k, suffix)
         mixture, weights, cells = stack.mixture_weights(k, suffix, x, tokens), None, None
         cell = stack.cells[k]

@@ -1,17 +1,18 @@
 """The cells, one folder each, named as the cell is everywhere else.
 
-``__init__.py`` has the paper's equations in plain PyTorch, one step, its options, and the same step
-in place with its backward; ``kernel.h`` and ``triton.py`` have the step and its backward for the
-engines ``cpp`` and ``triton``.
+``__init__.py`` has the cell's options, one step of the paper's equations in plain PyTorch, and the
+same step in place with its backward; ``kernel.h`` and ``triton.py`` have the step and its backward
+for the engines ``cpp`` and ``triton``.
 
-To add a cell: write its folder and add one row to :data:`FAMILIES`. It then exists as a layer, in
-every role, on every engine and in the tests that run over all cells.
+To add a cell, write its folder and add one row to :data:`FAMILIES`. It is then available as a
+layer, in every role, on every engine and in the tests that run over all cells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import UserError
 from . import (
@@ -31,15 +32,15 @@ class Family:
     """A kind of stack.
 
     Attributes:
-        make_cell: ``make_cell(k, options)`` gives the :class:`Cell` of layer k, 0 at the bottom.
-        options: dataclass of the family's own options; defaults and help texts are its fields'.
-        layer: the name of its class in :mod:`fairseq_casrnn.layers`; None for a plain
+        make_cell: ``make_cell(k, options)`` returns the :class:`Cell` of layer k, 0 at the bottom.
+        options: dataclass of the family's own options, with their defaults and help texts.
+        layer: name of its class in :mod:`fairseq_casrnn.layers`; None for a plain
             ``RecurrentStack``.
-        kernels: the names of its cells' kernels (:attr:`Cell.kernel`), in its folder's
-            ``kernel.h`` and ``triton.py``; for a new one, add its type to ``csrc/cells.h``.
+        kernels: names of its cells' kernels (:attr:`Cell.kernel`) in its folder's ``kernel.h`` and
+            ``triton.py``; for a new one, add its type to ``csrc/cells.h``.
     """
 
-    make_cell: Callable[[int, object], Cell]
+    make_cell: Callable[[int, Any], Cell]
     options: type = NoOptions
     layer: str | None = None
     kernels: tuple[str, ...] = ()

@@ -1,36 +1,45 @@
-"""What every recurrent cell has in common: its shape, and one step of it, twice.
+"""The base class of all recurrent cells: a cell's shape and its step, differentiable and in place.
 
-A cell describes ONE layer. It owns no parameters; they are handed to it. The recurrence engines
-(:mod:`fairseq_casrnn.recurrence`) run it over time.
+A cell describes ONE layer. It owns no parameters: they are passed to its methods. The recurrence
+engines (:mod:`fairseq_casrnn.recurrence`) run it over time.
 
 Notation: B batch, H hidden size, S cells of a mixture. A "block" is H consecutive columns.
 
 Every step has the same outline. The pre-activations are ``gx = W x_t + b`` (``ih_blocks`` blocks,
 for the whole sequence in one product) and ``gh = U h_{t-1}`` (``hh_blocks`` blocks). ``gh`` is
 added to the first blocks of ``gx``, except its last ``num_separate_gates`` blocks, which the cell
-gets apart (the GRU's candidate, where the reset gate multiplies U h and not h).
+gets separately (the GRU's candidate, where the reset gate multiplies U h and not h).
 """
 
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, SupportsInt, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
 from ..errors import UserError
 
+IfUsed: TypeAlias = Tensor | Any
+"""A tensor; or None for a cell that has, or reads, no such thing.
 
-def at_least_one(label: str, value, least: int = 1) -> int:
+Which of the two it is follows from the class attributes of :class:`Cell`, so a subclass may declare
+a plain ``Tensor``: that is what Any allows, and None would not.
+"""
+
+
+def at_least_one(label: str, value: object, least: int = 1) -> int:
     """``value`` as an int.
 
     Raises:
-        UserError: it is no whole number, or below ``least``; names ``label``.
+        UserError: it is not a whole number, or is below ``least``; the message names ``label``.
     """
     if not isinstance(value, numbers.Real) or not float(value).is_integer() or value < least:
         raise UserError(f"{label} is {value!r}; it must be a whole number of at least {least}")
-    return int(value)
+    return int(cast(SupportsInt, value))
 
 
 FUNCTIONAL = {"functional": True}
@@ -45,24 +54,28 @@ class NoOptions:
     """Options of a cell that has none."""
 
 
+CellGrads: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+"""What :meth:`Cell.backward_` returns: ``(dh_prev, dc_prev, d_lower_c, d_mixture)``."""
+
+
 class Cell:
     """One layer's maths: a subclass sets the class attributes and defines :meth:`step`.
 
-    That is enough: gradients then come from autograd. :meth:`forward_` and :meth:`backward_`, the
-    same in place and its gradient, make it faster.
+    That is enough, since autograd computes the gradients. :meth:`forward_` and :meth:`backward_`,
+    the same step in place and its gradient, make it faster.
 
     Attributes:
         ih_blocks: blocks of ``weight_ih`` and of the bias.
         hh_blocks: blocks of ``weight_hh``.
-        num_separate_gates: how many of the last blocks of U h are not simply added to ``gx``.
+        num_separate_gates: how many of the last blocks of U h are not added to ``gx``.
         has_cell: whether the layer has a cell state c beside h.
         lower_cell: whether the step reads the cell state of the layer below, (B, H).
-        num_cells: S, when the step reads mixture weights (B, S), which the layer makes
+        num_cells: S, if the step reads mixture weights (B, S), which the layer computes
             (``RecurrentStack.mixture_weights``); otherwise 0.
         params: ``(name, rows)`` of the elementwise parameters, shape ``(rows, H)``, or ``(H,)``
             when rows is None.
         kernel: name of its kernels in C++ and Triton (its folder's ``kernel.h`` and ``triton.py``),
-            or None. Never inherited, for a subclass may compute something else.
+            or None. Not inherited, since a subclass may compute something else.
         bias_one_gates: blocks of the bias that start at 1 (the forget-like gates).
     """
 
@@ -76,11 +89,11 @@ class Cell:
     kernel: str | None = None
     bias_one_gates: tuple[int, ...] = (1,)
 
-    def __init_subclass__(cls):
-        """Refuse a step whose in-place version would be that of another cell; drop its kernels.
+    def __init_subclass__(cls) -> None:
+        """Refuse a step whose in-place version is inherited; do not inherit ``kernel``.
 
         Raises:
-            TypeError: ``step`` is redefined, and ``forward_`` inherited.
+            TypeError: ``step`` is redefined but ``forward_`` inherited.
         """
         if "step" in vars(cls) and "forward_" not in vars(cls) and cls.is_fused():
             raise TypeError(
@@ -92,7 +105,7 @@ class Cell:
 
     @classmethod
     def is_fused(cls) -> bool:
-        """Whether there are :meth:`forward_` and :meth:`backward_`; else autograd runs the step."""
+        """Whether it has :meth:`forward_` and :meth:`backward_`; if not, autograd runs the step."""
         return cls.forward_ is not Cell.forward_ and cls.backward_ is not Cell.backward_
 
     def step(
@@ -100,15 +113,15 @@ class Cell:
         gx: Tensor,
         gh: Tensor,
         h: Tensor,
-        c: Tensor | None,
+        c: IfUsed,
         *,
-        lower_c: Tensor | None,
-        mixture: Tensor | None,
+        lower_c: IfUsed,
+        mixture: IfUsed,
         params: tuple[Tensor, ...],
     ) -> tuple[Tensor, Tensor | None]:
         """One differentiable step in plain PyTorch: the specification of the cell.
 
-        A subclass names the keyword arguments that it reads, and takes the rest as ``**unused``.
+        A subclass names the keyword arguments that it reads and takes the rest as ``**unused``.
 
         Args:
             gx: ``(B, ih_blocks*H)``, W x_t + b.
@@ -128,13 +141,13 @@ class Cell:
         self,
         gates: Tensor,
         h_prev: Tensor,
-        c_prev: Tensor | None,
+        c_prev: IfUsed,
         h: Tensor,
-        c: Tensor | None,
+        c: IfUsed,
         *,
-        candidate: Tensor | None,
-        lower_c: Tensor | None,
-        mixture: Tensor | None,
+        candidate: IfUsed,
+        lower_c: IfUsed,
+        mixture: IfUsed,
         params: tuple[Tensor, ...],
     ) -> None:
         """The same step in place: ``gates`` (gx with gh added) is activated; h and c are written.
@@ -146,18 +159,18 @@ class Cell:
     def backward_(
         self,
         dh: Tensor,
-        dc: Tensor | None,
+        dc: IfUsed,
         gates: Tensor,
         h_prev: Tensor,
-        c_prev: Tensor | None,
-        c: Tensor | None,
+        c_prev: IfUsed,
+        c: IfUsed,
         *,
-        candidate: Tensor | None,
-        lower_c: Tensor | None,
-        mixture: Tensor | None,
+        candidate: IfUsed,
+        lower_c: IfUsed,
+        mixture: IfUsed,
         params: tuple[Tensor, ...],
         d_params: tuple[Tensor, ...],
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    ) -> CellGrads:
         """The hand-written backward of :meth:`forward_`.
 
         ``gates`` becomes the gradient of the pre-activations, ``candidate`` that of its own blocks;
@@ -165,17 +178,17 @@ class Cell:
         :meth:`param_grads`.
 
         Returns:
-            ``(dh_prev, dc_prev, d_lower_c, d_mixture)``, None where there is none; dh_prev only the
-            part that does not pass through U.
+            ``(dh_prev, dc_prev, d_lower_c, d_mixture)``, each None where the cell has no such
+            input; dh_prev without what comes through U.
         """
         raise NotImplementedError
 
     def param_grads(
         self,
         d_gates: Tensor,
-        cs: Tensor,
+        cs: IfUsed,
         *,
-        lower_c: Tensor | None,
+        lower_c: IfUsed,
         d_params: tuple[Tensor, ...],
     ) -> None:
         """Add to ``d_params`` what can be summed over the whole sequence at once.
@@ -184,7 +197,7 @@ class Cell:
         ``lower_c`` is ``(T, B, H)``.
         """
 
-    def kernel_rows(self, params: tuple[Tensor, ...], like: Tensor, size: int) -> Tensor | None:
+    def kernel_rows(self, params: Sequence[Tensor], like: Tensor, size: int) -> Tensor | None:
         """The elementwise parameters as the kernels read them: ``(rows, H)``, or None.
 
         Args:
@@ -196,7 +209,9 @@ class Cell:
             return params[0].reshape(-1, size) if params else None
         return torch.cat([p.reshape(-1, size) for p in params])
 
-    def kernel_param_grads(self, d_rows, rows, params) -> tuple[Tensor, ...]:
+    def kernel_param_grads(
+        self, d_rows: IfUsed, rows: IfUsed, params: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
         """The gradients of ``params`` from those of :meth:`kernel_rows`, both ``(rows, H)``."""
         if not params:
             return ()
@@ -207,12 +222,14 @@ class Cell:
 
 def dsigmoid_(out: Tensor, grad: Tensor) -> Tensor:
     """Overwrite ``out`` = σ(a) with the gradient of a."""
-    return torch.ops.aten.sigmoid_backward.grad_input(grad, out, grad_input=out)
+    result: Tensor = torch.ops.aten.sigmoid_backward.grad_input(grad, out, grad_input=out)
+    return result
 
 
 def dtanh_(out: Tensor, grad: Tensor) -> Tensor:
     """Overwrite ``out`` = tanh(a) with the gradient of a."""
-    return torch.ops.aten.tanh_backward.grad_input(grad, out, grad_input=out)
+    result: Tensor = torch.ops.aten.tanh_backward.grad_input(grad, out, grad_input=out)
+    return result
 
 
 def grad_through_output(dh: Tensor, dc: Tensor, o: Tensor, c: Tensor) -> Tensor:

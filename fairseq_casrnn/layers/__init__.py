@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from ..cells import FAMILIES, family
 from . import recurrent
@@ -13,7 +14,9 @@ from .sentence_state import SentenceStateLSTM
 from .shortcut import ShortcutStackedLSTM
 from .stack import RecurrentStack
 
-LAYERS = {name: getattr(recurrent, row.layer) for name, row in FAMILIES.items() if row.layer}
+LAYERS: dict[str, type[RecurrentStack]] = {
+    name: getattr(recurrent, row.layer) for name, row in FAMILIES.items() if row.layer
+}
 
 
 def build(
@@ -23,15 +26,17 @@ def build(
     num_layers: int,
     bidirectional: bool | str = False,
     dropout: float = 0.0,
-    options=None,
+    options: object = None,
     engine: str | None = None,
-    **others,
+    **others: Any,
 ) -> RecurrentStack:
-    """A stack of the family ``name``; ``options`` is any object with its options as attributes.
+    """A stack of the family ``name``.
 
-    ``others`` are further arguments of the layer's constructor, such as ``batch_first``.
-
-    A single layer gets no dropout, without the warning that its constructor would give.
+    Args:
+        name, input_size, hidden_size, num_layers, bidirectional, dropout, engine: as of
+            :class:`RecurrentStack`. A single layer gets no dropout, and gives no warning about it.
+        options: any object; those of its attributes that are options of the family are used.
+        others: further arguments of the layer's constructor, such as ``batch_first``.
 
     Raises:
         UserError: unknown family, or sizes and options it cannot be built with.
@@ -42,7 +47,8 @@ def build(
     if num_layers == 1 and dropout_probability(dropout):
         dropout = 0.0
     if name in LAYERS:
-        return LAYERS[name](
+        make: Any = LAYERS[name]  # constructors differ in their own options
+        layer: RecurrentStack = make(
             *sizes,
             bidirectional=bidirectional,
             dropout=dropout,
@@ -50,8 +56,9 @@ def build(
             **chosen,
             **others,
         )
-    options = family(name).options(**chosen)
-    return RecurrentStack(name, *sizes, bidirectional, dropout, options, engine, **others)
+        return layer
+    own = family(name).options(**chosen)
+    return RecurrentStack(name, *sizes, bidirectional, dropout, own, engine, **others)
 
 
 __all__ = [

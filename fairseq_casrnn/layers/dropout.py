@@ -1,13 +1,14 @@
-"""Dropout whose masks cost a fifth of torch's on the CPU.
+"""Dropout whose masks take a fifth of the time of torch's on the CPU.
 
-torch draws one number of its generator for every element there, a tenth of the time of training a
-small translation model. Here, four elements share the 64 bits of one. Elsewhere, and for few
-elements or other types than float32, these are torch's own functions.
+There torch draws one random number per element, which takes a tenth of the time of training a small
+translation model. Here four elements share the 64 bits of one number. On other devices, for other
+dtypes than float32 and for small tensors these are torch's own functions.
 """
 
 from __future__ import annotations
 
 import functools
+from typing import Final
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +17,8 @@ from torch import Tensor
 from ..errors import UserError
 from ..recurrence.memory import on_host, readable
 
-BITS = 16  # an element's; probabilities are rounded to multiples of 2**-16
-FEWEST = 4096  # elements
+BITS: Final = 16  # per element: probabilities are rounded to multiples of 2**-16
+FEWEST = 4096  # elements; smaller tensors are left to torch
 
 
 def dropout_probability(p: float) -> float:
@@ -34,7 +35,7 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     if not _is_faster(x, x.numel(), p):
         return F.dropout(x, p)
     mask = _mask(x.numel(), p, x.device)
-    strides = torch.empty_like(x, device="meta").stride()  # the mask in x's order of elements
+    strides = torch.empty_like(x, device="meta").stride()  # the mask gets x's memory format
     return x * mask.as_strided(x.size(), strides)
 
 
@@ -46,7 +47,7 @@ def locked_dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
 
 
 def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
-    """What ``dropout`` multiplies with: zeros and 1/(1-p), of dtype and device of ``like``."""
+    """The mask of :func:`dropout`: zeros and 1/(1-p), with dtype and device of ``like``."""
     count = torch.Size(shape).numel()
     if _is_faster(like, count, p):
         return _mask(count, p, like.device).view(shape)
@@ -57,7 +58,7 @@ def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
 
 @functools.cache
 def _one(device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A scalar that is there already: a mask of a GPU is one launch then."""
+    """1 as a scalar, cached so that a mask on a GPU takes one launch."""
     return torch.ones((), device=device, dtype=dtype)
 
 
@@ -80,4 +81,5 @@ def _mask(count: int, p: float, device: torch.device) -> Tensor:
     words.random_(-(2**63), None)  # all of int64
     dropped = _threshold(p)
     kept = words.view(torch.int16)[:count] >= dropped - 2 ** (BITS - 1)
-    return kept.to(torch.float32).mul_(1 / (1 - dropped / 2**BITS))
+    mask: Tensor = kept.to(torch.float32).mul_(1 / (1 - dropped / 2**BITS))
+    return mask

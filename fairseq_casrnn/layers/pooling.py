@@ -1,4 +1,4 @@
-"""From the states of a sentence's words to one vector. Padding takes no part in it."""
+"""Pooling of the states of a sentence's words into one vector, without padding."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Pooling(nn.Module):
     - ``mean``: the mean over the words
     - ``last``: the final states: forward at the last word, backward at the first
     - ``attention``: Σ αₜ hₜ, α = softmax(uᵀ tanh(W hₜ + b)) (S-LSTM paper, "external attention")
-    - ``node``: the sentence nodes of a sentence-state LSTM, as they are
+    - ``node``: the states of a sentence-state LSTM's sentence nodes
 
     Args:
         kind: one of these.
         size: C.
-        directions: 2 where the second half of the features belongs to a backward reading.
-        node_size: features of the sentence nodes, 0 where there are none.
+        directions: 2 if the second half of the features is of the backward direction.
+        node_size: features of the sentence nodes, 0 if there are none.
 
     Parameters, for ``attention``: ``weight`` (C, C), ``bias`` (C,), ``query`` (C,).
 
@@ -54,11 +54,12 @@ class Pooling(nn.Module):
         """The sentence vectors ``(B, output_size)``.
 
         Args:
-            states: ``(T, B, C)``; what stands at padding does not matter.
+            states: ``(T, B, C)``; values at padding are ignored.
             lengths: ``(B,)``, at least 1 each.
             node: ``(B, node_size)``, read by ``node`` only.
         """
         if self.kind == "node":
+            assert node is not None
             return node
         if self.kind == "last":
             return self._last(states, lengths)

@@ -1,11 +1,13 @@
-"""The recurrent layers by name; :class:`.stack.RecurrentStack` is what they share.
+"""The recurrent layers; their base class is :class:`.stack.RecurrentStack`.
 
-All take ``bias``, ``batch_first``, ``device`` and ``dtype``, too: :class:`.stack.TorchOptions`.
+All of them also take ``bias``, ``batch_first``, ``device`` and ``dtype``, as
+:class:`.stack.TorchOptions` has them.
 """
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -27,12 +29,12 @@ class _PlainStack(RecurrentStack):
 
     def __init__(
         self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bidirectional=False,
-        dropout=0.0,
-        engine=None,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bidirectional: bool | str = False,
+        dropout: float = 0.0,
+        engine: str | None = None,
         **torch_options: Unpack[TorchOptions],
     ):
         sizes = (input_size, hidden_size, num_layers)
@@ -52,21 +54,21 @@ class NormalizedLSTM(_PlainStack):
 
 
 class GRU(_PlainStack):
-    """Gated recurrent unit as cuDNN has it. Blocks r z n.
+    """Gated recurrent unit in cuDNN's form. Blocks r z n.
 
-    ``bias_n_l{k}`` is the reset gate's inner bias. The state is h alone:
-    ``output, h_n = layer(x, h_0)``.
+    ``bias_n_l{k}`` is the candidate's bias b_n, which the reset gate multiplies. The state is h
+    alone: ``output, h_n = layer(x, h_0)``.
     """
 
     name = "stacked_gru"
 
     @classmethod
     def from_torch_gru(cls, gru: nn.GRU) -> GRU:
-        """The same function as ``gru``. Raises UserError where there is none."""
+        """A layer that computes what ``gru`` does. Raises UserError if there is none."""
         return convert.from_torch_gru(cls, gru)
 
     def to_torch_gru(self) -> nn.GRU:
-        """An ``nn.GRU`` with this layer's function. Raises UserError where there is none."""
+        """An ``nn.GRU`` that computes what this layer does. Raises UserError if there is none."""
         return convert.to_torch_gru(self)
 
 
@@ -78,16 +80,16 @@ class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
 
     def __init__(
         self,
-        input_size,
-        hidden_size,
-        num_layers=2,
-        lam=0.5,
-        bidirectional=False,
-        dropout=0.0,
-        engine=None,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 2,
+        lam: float | str | None = 0.5,
+        bidirectional: bool | str = False,
+        dropout: float = 0.0,
+        engine: str | None = None,
         **torch_options: Unpack[TorchOptions],
     ):
-        options = CASOptions(lam=lam)
+        options = CASOptions(lam=lam)  # type: ignore[arg-type] # a string on the command line
         sizes = (input_size, hidden_size, num_layers)
         super().__init__(
             "cas_lstm", *sizes, bidirectional, dropout, options, engine, **torch_options
@@ -95,8 +97,9 @@ class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
 
     @property
     def lam(self) -> float | str | None:
-        """λ as it was given; of another λ, make another layer."""
-        return self.options.lam
+        """λ as it was given. It cannot be changed."""
+        options: CASOptions = self.options
+        return options.lam
 
     def extra_repr(self) -> str:
         """The sizes, λ and what is not at its default, for ``repr``."""
@@ -108,7 +111,9 @@ class HighwayLSTM(convert.LikeTorchLSTM, _PlainStack):
 
     name = "highway_lstm"
 
-    def __init__(self, input_size, hidden_size, num_layers=2, *args, **kwargs):
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 2, *args: Any, **kwargs: Any
+    ):
         super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
 
 
@@ -117,7 +122,9 @@ class DGLSTM(_PlainStack):
 
     name = "dg_lstm"
 
-    def __init__(self, input_size, hidden_size, num_layers=2, *args, **kwargs):
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 2, *args: Any, **kwargs: Any
+    ):
         super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
 
 
@@ -126,13 +133,13 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
 
     The temperature τ is a buffer, so part of every checkpoint; :meth:`set_epoch` anneals it. In
     ``eval()`` the routing is hard: each input goes to the cell with the largest weight, the first
-    of equals. Without gradients the engine ``cpp`` computes that cell alone in :meth:`forward`,
-    where the layer is large enough for that to be faster. With the attribute ``soft_routing`` set,
+    of equal ones. Without gradients the engine ``cpp`` computes only that cell in :meth:`forward`,
+    if the layer is large enough for that to be faster. With the attribute ``soft_routing`` set,
     cells are mixed in ``eval()`` as they are in training.
 
     Args:
         num_cells: S.
-        routing: "attention", or "assignment" to choose the cell by token from a fixed table.
+        routing: "attention", or "assignment": a fixed table has the cell of each token.
         assignment: ``(V,)`` cell of each token, for routing by assignment; ``forward`` then needs
             ``tokens``.
         temperature, temperature_decay, temperature_floor: τ of the first epoch, its factor per
@@ -140,21 +147,24 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
     """
 
     soft_routing = False
+    options: SecondOrderOptions
+    assignment: Tensor
+    temperature: Tensor
 
     def __init__(
         self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        num_cells=2,
-        bidirectional=False,
-        dropout=0.0,
-        routing="attention",
-        assignment=None,
-        temperature=1.0,
-        temperature_decay=0.9,
-        temperature_floor=1e-4,
-        engine=None,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        num_cells: int = 2,
+        bidirectional: bool | str = False,
+        dropout: float = 0.0,
+        routing: str = "attention",
+        assignment: Tensor | Sequence[int] | None = None,
+        temperature: float = 1.0,
+        temperature_decay: float = 0.9,
+        temperature_floor: float = 1e-4,
+        engine: str | None = None,
         **torch_options: Unpack[TorchOptions],
     ):
         options = SecondOrderOptions(num_cells, temperature, temperature_decay, temperature_floor)
@@ -172,20 +182,20 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
             self.register_buffer("temperature", torch.empty((), device=device, dtype=dtype))
         self._reset_buffers()
 
-    def reset_parameters(self, bound=None):
-        """Those of the base; the temperature is that of the first epoch again."""
+    def reset_parameters(self, bound: float | None = None) -> None:
+        """As :meth:`RecurrentStack.reset_parameters`; τ becomes that of the first epoch."""
         super().reset_parameters(bound)
         self._reset_buffers()
 
-    def _reset_buffers(self):
-        # While the base is constructed there are none yet.
-        if "assignment" in self._buffers:
+    def _reset_buffers(self) -> None:
+        # There are none yet while the base class is constructed.
+        if "assignment" in self._buffers and self._table is not None:
             self.assignment.copy_(self._table)
         elif "temperature" in self._buffers:
             self.set_epoch(1)
 
-    def parameter_shapes(self, k):
-        """Those of the base; ``attention`` only where it routes."""
+    def parameter_shapes(self, k: int) -> dict[str, tuple[int, ...]]:
+        """As in the base class; without ``attention`` for routing by assignment."""
         shapes = super().parameter_shapes(k)
         if self.routing == "assignment":
             shapes.pop(f"attention_l{k}")
@@ -194,7 +204,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
     def temperature_at(self, epoch: int) -> float:
         """τ for the 1-based ``epoch``: τ₁ · decay^(epoch-1), not below the floor."""
         o = self.options
-        tau = o.temperature * o.temperature_decay ** max(epoch - 1, 0)
+        tau: float = o.temperature * o.temperature_decay ** max(epoch - 1, 0)
         return max(tau, min(o.temperature_floor, o.temperature))
 
     def set_epoch(self, epoch: int) -> None:
@@ -202,8 +212,10 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
         if self.routing == "attention":
             self.temperature.fill_(self.temperature_at(epoch))
 
-    def mixture_weights(self, k, suffix, x, tokens):
-        """What mixes layer k's cells for its input ``x``: weights α, (…, S), or HardRouting."""
+    def mixture_weights(
+        self, k: int, suffix: str, x: Tensor, tokens: Tensor | None
+    ) -> Tensor | HardRouting:
+        """The weights α ``(…, S)``, or a HardRouting, of layer k's cells for its input ``x``."""
         count = self.options.num_cells
         if self.routing == "assignment":
             if tokens is None:
@@ -225,7 +237,9 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
         return f"{super().extra_repr()}, num_cells={self.options.num_cells}{routing}"
 
 
-def check_routing(options: SecondOrderOptions, routing: str, assignment) -> Tensor | None:
+def check_routing(
+    options: SecondOrderOptions, routing: str, assignment: Tensor | Sequence[int] | None
+) -> Tensor | None:
     """The table of routing by assignment as a tensor ``(V,)`` on the CPU, else None.
 
     Raises:

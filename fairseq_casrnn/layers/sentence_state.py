@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +13,10 @@ from torch.utils.checkpoint import checkpoint
 from ..cells.base import at_least_one
 from ..recurrence import choose
 from ..recurrence.products import SharedWeightLinear, linear
+from ..recurrence.sentence_state import WordOps
 from ..recurrence.sentence_state_weights import Options, Parameters
 from .sequences import (
+    Lengths,
     check_input,
     check_lengths,
     from_time_first,
@@ -42,14 +45,14 @@ class SentenceStateLSTM(nn.Module):
 
     Args:
         input_size, hidden_size: I, H.
-        num_steps: how often the states are renewed.
-        window: w, how many words to either side a word reads.
-        num_sentence_nodes: K; with 0, words hear of the sentence through their neighbours alone
-            (first row of the paper's Table 2).
-        recompute: keep only the states of each step and compute the gates again in the backward:
-            a fraction of the memory for a third more time.
+        num_steps: number of steps, each of which updates all states.
+        window: w, the number of words on either side that a word reads.
+        num_sentence_nodes: K; with 0, words exchange information with their neighbours only (first
+            row of the paper's Table 2).
+        recompute: keep only the states of each step and recompute the gates in the backward: a
+            fraction of the memory for a third more time.
         engine: ``cpp`` and ``triton`` do a step's elementwise work in one compiled loop or GPU
-            kernel and leave padding out, any other in PyTorch operations; None for the default of
+            kernel and leave padding out, others use PyTorch operations; None for the default of
             :mod:`fairseq_casrnn.recurrence`.
         batch_first: input and output are ``(B, T, …)``.
         device, dtype: of the parameters.
@@ -58,12 +61,21 @@ class SentenceStateLSTM(nn.Module):
     (G·H, (2w+1)·H), ``weight_ih`` (G·H, I), ``weight_gh`` (G·H, K·H), ``bias`` (G·H); for the
     nodes, one after another, blocks **g f o**: ``weight_sg`` (K·3H, H) on the nodes' states,
     ``weight_sh`` (K·3H, H) on (h̄, hᵢ, h̄), ``bias_s`` (K·3H), all None if K is 0; ``h0`` (H).
-    After a single step g does not depend on the words: weights that no output depends on make
-    ``torch``'s DistributedDataParallel fail (fairseq: ``--ddp-backend legacy_ddp``).
+    After a single step g does not depend on the words, and DistributedDataParallel fails for
+    weights that no output depends on (with fairseq use ``--ddp-backend legacy_ddp``).
 
     Raises:
         UserError: a size below 1, or an unknown engine.
     """
+
+    weight_ih: nn.Parameter
+    weight_hh: nn.Parameter
+    bias: nn.Parameter
+    h0: nn.Parameter
+    weight_gh: nn.Parameter | None
+    weight_sg: nn.Parameter | None
+    weight_sh: nn.Parameter | None
+    bias_s: nn.Parameter | None
 
     def __init__(
         self,
@@ -104,10 +116,11 @@ class SentenceStateLSTM(nn.Module):
             "bias_s": (nodes * 3 * size,),
         }
         for name, shape in {**shapes, **of_nodes, "h0": (size,)}.items():
-            # Without nodes they have none: data-parallel training waits for every gradient.
-            wanted = nodes or name not in of_nodes
-            parameter = torch.empty(shape, device=device, dtype=dtype) if wanted else None
-            self.register_parameter(name, nn.Parameter(parameter) if wanted else None)
+            # None without nodes: data-parallel training waits for the gradient of any parameter.
+            parameter = None
+            if nodes or name not in of_nodes:
+                parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+            self.register_parameter(name, parameter)
         self.reset_parameters()
 
     def reset_parameters(self, bound: float | None = None) -> None:
@@ -120,12 +133,18 @@ class SentenceStateLSTM(nn.Module):
                 else:
                     parameter.uniform_(-bound, bound)
             size = self.hidden_size
-            forget = 1 + self.window  # behind i, l_w…l_1
+            forget = 1 + self.window  # after i, l_w…l_1
             self.bias[forget * size : (forget + 1) * size] = 1.0
             if self.bias_s is not None:
                 self.bias_s.view(-1, 3, size)[:, 0] = 1.0
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    @overload
+    def forward(self, x: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def forward(self, x: PackedSequence, lengths: None = None) -> tuple[PackedSequence, Tensor]: ...
+    def forward(
+        self, x: Tensor | PackedSequence, lengths: Lengths = None
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Run all steps over a batch.
 
         Args:
@@ -141,67 +160,72 @@ class SentenceStateLSTM(nn.Module):
         Raises:
             UserError: shapes that do not fit.
         """
-        expected = self.input_size, self.weight_ih.dtype
+        dtype = self.weight_ih.dtype
         if isinstance(x, PackedSequence):
-            return run_packed(self._forward, x, lengths, *expected)
-        check_input(x, *expected, self.batch_first)
+            return run_packed(self._forward, x, lengths, self.input_size, dtype)
+        check_input(x, self.input_size, dtype, self.batch_first)
         words, g = self._forward(to_time_first(x, self.batch_first), lengths)
         g = g.squeeze(0) if x.dim() == 2 else g
         return from_time_first(words, x, self.batch_first), without_view(g)
 
-    def _forward(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _forward(self, x: Tensor, given: Lengths) -> tuple[Tensor, Tensor]:
         """:meth:`forward` for x ``(T, B, input_size)``."""
         steps, batch, _ = x.shape
-        lengths = check_lengths(lengths, steps, batch, x.device)
+        lengths = check_lengths(given, steps, batch, x.device)
         params = Parameters(*(getattr(self, name) for name in Parameters._fields))
         chosen = choose(
             self.engine,
             x.device.type,
             lambda one: one.supports_sentence_state(x, lengths, params),
         )
-        if chosen.sentence_state is not None:
+        if chosen.has_sentence_state:
             sizes = self.hidden_size, self.window, self.num_sentence_nodes, self.num_steps
             return chosen.sentence_state(Options(*sizes, self.recompute), x, lengths, params)
         words, engine = chosen.word_ops(x, lengths), chosen.name
-        # For all steps at once. Not even NaN at padding may reach a weight's gradient.
+        # For all steps at once. words.rows zeroes padding: NaN there must not reach the gradient.
         gx = linear(words.rows(x), self.weight_ih, self.bias, engine)
         h0 = self.h0.to(gx.dtype)
         h, g = words.expand_to_words(h0), h0.expand(batch, self.num_sentence_nodes, -1)
-        state = (h, torch.zeros_like(h), g, torch.zeros_like(g))
+        state = _State(h, torch.zeros_like(h), g, torch.zeros_like(g))
         weights = _Weights(self, engine)
         for _ in range(self.num_steps):
             if self.recompute and torch.is_grad_enabled():
-                state = checkpoint(self._step, words, weights, gx, *state, use_reentrant=False)
+                state = checkpoint(self._step, words, weights, gx, state, use_reentrant=False)
             else:
-                state = self._step(words, weights, gx, *state)
-        return words.to_padded(state[0]), words.nodes(state[2]).flatten(1)
+                state = self._step(words, weights, gx, state)
+        return words.to_padded(state.h), words.nodes(state.g).flatten(1)
 
-    def _step(self, words, weights, gx: Tensor, h: Tensor, c: Tensor, g: Tensor, c_g: Tensor):
-        """All states of one step from those of the step before: h, c, g, c_g.
+    def _step(self, words: WordOps, weights: _Weights, gx: Tensor, state: _State) -> _State:
+        """All states of one step from those of the step before.
 
         Args:
-            words: the operations that depend on lengths (``Engine.word_ops``).
-            weights: :class:`_Weights`.
+            words: the operations that depend on lengths.
+            weights: the layer's.
             gx: W_ih x + b of each word, (…, G*H).
-            h, c: (…, H) likewise.
-            g, c_g: ``(B, K, H)``.
+            state: of the step before.
         """
         # Eq. 2.
-        around, total = words.window_concat(h, self.window)
+        around, total = words.window_concat(state.h, self.window)
         gates = weights.around(around)
-        nodes = self.num_sentence_nodes
-        shared = weights.nodes(g.flatten(1)) if nodes else gx.new_zeros(len(g), len(self.bias))
-        new_h, new_c = words.mix(gates, gx, shared, c, c_g)
-        return new_h, new_c, *self._nodes(words, weights, h, c, total / words.lengths, g, c_g)
+        if self.num_sentence_nodes:
+            shared = weights.nodes(state.g.flatten(1))
+        else:
+            shared = gx.new_zeros(len(state.g), len(self.bias))
+        new_h, new_c = words.mix(gates, gx, shared, state.c, state.c_g)
+        return _State(new_h, new_c, *self._nodes(words, weights, state, total / words.lengths))
 
-    def _nodes(self, words, weights, h, c, mean, g, c_g):
-        """Eq. 3, for all K nodes; mean: ``(B, H)``, of the words' h."""
+    def _nodes(
+        self, words: WordOps, weights: _Weights, state: _State, mean: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Eq. 3: g and c_g of all K nodes; ``mean`` (B, H) is that of the words' h."""
+        h, c, g, c_g = state
         nodes = self.num_sentence_nodes
-        if not nodes:
+        if self.bias_s is None:
             return g, c_g
 
-        def split(x, *parts):  # (…, K*parts*H)
-            return x.unflatten(-1, (nodes, *parts, self.hidden_size))
+        def split(x: Tensor, *parts: int) -> Tensor:  # (…, K*parts*H)
+            blocks: Tensor = x.unflatten(-1, (nodes, *parts, self.hidden_size))
+            return blocks
 
         b_g, b_f, b_o = split(self.bias_s, 3).unbind(1)  # (K, H) each
         mean_g, mean_o = split(weights.mean(mean), 2).unbind(2)
@@ -228,26 +252,37 @@ class SentenceStateLSTM(nn.Module):
         )
 
 
+class _State(NamedTuple):
+    """States of all words ``(…, H)``, h and c, and of all sentence nodes ``(B, K, H)``."""
+
+    h: Tensor
+    c: Tensor
+    g: Tensor
+    c_g: Tensor
+
+
 class _Weights:
-    """The products of a step, whose weights are those of all steps.
+    """The linear maps of a step; their weights are packed once for all steps.
+
+    Without sentence nodes there is only the first.
 
     Attributes:
-        around: W_hh ξ, of the words.
-        nodes: W_gh g, of all nodes' states.
-        each_other: W_g of every node on any node's state, (…, K*H).
-        own: W_f and W_o of each node on its own state, (…, 2*H).
-        word: U_f of every node on a word's state, (…, K*H).
-        mean: U_g and U_o of every node on the words' mean, (…, K*2*H).
+        around: W_hh ξ, for the words.
+        nodes: W_gh g, for the words.
+        each_other: W_g of every node, of any node's state: (…, K*H).
+        own: W_f and W_o of each node, of its own state: (…, 2*H).
+        word: U_f of every node, of a word's state: (…, K*H).
+        mean: U_g and U_o of every node, of the words' mean: (…, K*2*H).
     """
 
     def __init__(self, layer: SentenceStateLSTM, engine: str | None):
         size, nodes = layer.hidden_size, layer.num_sentence_nodes
 
-        def repeated(weight):
+        def repeated(weight: Tensor) -> SharedWeightLinear:
             return SharedWeightLinear(weight, layer.num_steps, engine)
 
         self.around = repeated(layer.weight_hh)
-        if not nodes:
+        if layer.weight_gh is None or layer.weight_sg is None or layer.weight_sh is None:
             return
         self.nodes = repeated(layer.weight_gh)
         of_nodes = layer.weight_sg.view(nodes, 3, size, size)  # g, f, o

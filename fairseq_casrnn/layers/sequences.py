@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,19 +12,24 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from ..errors import UserError
 from ..recurrence.memory import on_host, readable
 
+R = TypeVar("R")
+
 
 class KnownLengths(NamedTuple):
-    """Lengths that a layer need not look at, which would wait for a GPU: each lies in 1…T.
+    """Lengths that a layer does not check, since reading them would wait for a GPU.
 
     Attributes:
-        values: ``(B,)``, int64, on the input's device; nobody writes to them.
+        values: ``(B,)``, int64, from 1 to T, on the input's device; never written to.
     """
 
     values: Tensor
 
 
+Lengths: TypeAlias = Tensor | KnownLengths | Sequence[int] | None
+
+
 def trusted(lengths: Tensor) -> Tensor | KnownLengths:
-    """For a layer, ``lengths`` that a model has made itself; as they are where looking is free."""
+    """``lengths`` that a model has computed itself, for a layer to check on the CPU only."""
     return lengths if on_host(lengths) else KnownLengths(lengths)
 
 
@@ -51,14 +56,14 @@ def check_input(x: Tensor, size: int, dtype: torch.dtype, batch_first: bool = Fa
 
 
 def to_time_first(x: Tensor, batch_first: bool) -> Tensor:
-    """X as ``(T, B, …)``, from ``(B, T, …)`` if batch_first, or from a single ``(T, I)``."""
+    """``x`` as ``(T, B, …)``, from ``(B, T, …)`` if batch_first, or from a single ``(T, I)``."""
     if x.dim() == 2:
         return x.unsqueeze(1)
     return x.transpose(0, 1) if batch_first else x
 
 
 def from_time_first(output: Tensor, x: Tensor, batch_first: bool) -> Tensor:
-    """The reverse of :func:`to_time_first` for a layer's output, x being its input as given."""
+    """The inverse of :func:`to_time_first`, for a layer's output; x is the layer's input."""
     if x.dim() == 2:
         output = output.squeeze(1)
     elif batch_first:
@@ -67,21 +72,21 @@ def from_time_first(output: Tensor, x: Tensor, batch_first: bool) -> Tensor:
 
 
 def without_view(tensor: Tensor) -> Tensor:
-    """``tensor``, or a copy where autograd knows it as a view.
+    """``tensor``, or a copy if autograd tracks it as a view.
 
-    In-place operations on a view of a buffer that a backward reads would be refused, and FSDP
-    loses its hooks on any view. What torch.compile traces, it puts together by itself.
+    In-place operations on a view of a buffer that a backward reads would raise, and FSDP loses its
+    hooks on views. There are no copies under torch.compile, which needs none.
     """
     if torch.compiler.is_compiling():
         return tensor
     return tensor.clone() if tensor.requires_grad and tensor._is_view() else tensor
 
 
-def check_lengths(lengths, steps: int, batch: int, device) -> Tensor | None:
+def check_lengths(lengths: Lengths, steps: int, batch: int, device: torch.device) -> Tensor | None:
     """A copy of ``lengths`` as int64 on ``device``, or None when every sequence has all ``steps``.
 
-    The values of lengths that are fake, batched or being traced cannot be looked at;
-    :class:`KnownLengths` are taken as they are.
+    Values of lengths that are fake, batched or being traced cannot be checked;
+    :class:`KnownLengths` are used as they are.
 
     Raises:
         UserError: not one length per sequence, or a length outside 1…steps.
@@ -90,8 +95,9 @@ def check_lengths(lengths, steps: int, batch: int, device) -> Tensor | None:
         return None
     if isinstance(lengths, KnownLengths):
         return lengths.values
-    given = lengths
-    if not torch.is_tensor(lengths):
+    if isinstance(lengths, Tensor):
+        given = lengths
+    else:
         try:
             given = torch.as_tensor(lengths, device="cpu")
         except (TypeError, ValueError):
@@ -104,34 +110,34 @@ def check_lengths(lengths, steps: int, batch: int, device) -> Tensor | None:
         )
     if batch == 0:
         return None
-    # A copy, since autograd may read it again after the caller has changed the original.
-    lengths = given.to(device, torch.long, copy=True)
+    # A copy, since the backward may read it after the caller has changed the original.
+    checked = given.to(device, torch.long, copy=True)
     if not readable(given):
-        return lengths
-    if given.is_floating_point() and not torch.equal(lengths.to(given), given):
+        return checked
+    if given.is_floating_point() and not torch.equal(checked.to(given), given):
         raise UserError("lengths holds fractions; give one whole number per sequence")
     low, high = (int(v) for v in given.aminmax())
     if low < 1 or high > steps:
         raise UserError(f"lengths run from {low} to {high}; each must lie in 1…{steps}")
-    return None if low == steps else lengths
+    return None if low == steps else checked
 
 
 def rows_at(steps: Tensor) -> Tensor:
-    """Numbers of rows among all ``T*B`` of a batch, ``(T*B,)``, from those of steps ``(T, B)``."""
+    """Indices ``(T*B,)`` of rows in ``(T*B, …)``, given the step ``(T, B)`` of each."""
     batch = steps.size(1)
     return (steps * batch + torch.arange(batch, device=steps.device)).flatten()
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """``x`` (T, B, …) with its rows in the order of :func:`rows_at`.
+    """``x`` (T, B, …) with its rows in the order ``rows``, as :func:`rows_at` returns it.
 
-    Indexing with steps and sequences would do the same; its backward sorts the indices on a GPU.
+    Indexing with steps and sequences would do the same, but its backward sorts indices on a GPU.
     """
     return x.flatten(0, 1).index_select(0, rows).view(x.shape)
 
 
 def reversal(lengths: Tensor | None, steps: int) -> Callable[[Tensor], Tensor]:
-    """What reverses each sequence of a ``(T, B, …)`` within its own length; padding stays."""
+    """A function that reverses each sequence of a ``(T, B, …)`` within its length."""
     if lengths is None:
         return lambda x: x.flip(0)
     t = torch.arange(steps, device=lengths.device).unsqueeze(1)
@@ -139,14 +145,13 @@ def reversal(lengths: Tensor | None, steps: int) -> Callable[[Tensor], Tensor]:
     return lambda x: take_rows(x, rows)
 
 
-def unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
-    """A packed sequence as ``(T, B, …)`` in the caller's order, with its lengths ``(B,)``."""
-    return pad_packed_sequence(packed)
-
-
 def run_packed(
-    forward: Callable, packed: PackedSequence, lengths: Tensor | None, size: int, dtype: torch.dtype
-):
+    forward: Callable[[Tensor, Tensor], tuple[Tensor, R]],
+    packed: PackedSequence,
+    lengths: Lengths,
+    size: int,
+    dtype: torch.dtype,
+) -> tuple[PackedSequence, R]:
     """``forward(x, lengths)``, whose first result is ``(T, B, …)``, from and to packed sequences.
 
     Raises:
@@ -154,14 +159,14 @@ def run_packed(
     """
     if lengths is not None:
         raise UserError("a PackedSequence has its own lengths; leave lengths out")
-    x, lengths = unpack(packed)
+    x, own = pad_packed_sequence(packed)  # in the caller's order
     check_input(x, size, dtype)
-    output, *rest = forward(x, lengths)
-    return repack(output, lengths, packed), *rest
+    output, rest = forward(x, own)
+    return repack(output, own, packed), rest
 
 
 def repack(output: Tensor, lengths: Tensor, like: PackedSequence) -> PackedSequence:
-    """``output`` (T, B, …), in the caller's order, packed exactly as ``like`` is."""
+    """``output`` (T, B, …), in the caller's order, packed in the layout of ``like``."""
     order = like.sorted_indices
     if order is not None:
         output, lengths = output.index_select(1, order), lengths[order.cpu()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import TypeAlias, Unpack, overload
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from .dropout import dropout, dropout_probability
 from .recurrent import LSTM
 from .sequences import (
     KnownLengths,
+    Lengths,
     check_input,
     check_lengths,
     from_time_first,
@@ -24,17 +25,19 @@ from .sequences import (
 )
 from .stack import TorchOptions
 
+Pair: TypeAlias = tuple[Tensor, Tensor]
+
 CONNECTIONS = ("shortcut", "residual", "word", "none")
 
 
 class ShortcutStackedLSTM(nn.Module):
     """Shortcut-stacked bidirectional LSTM (Nie and Bansal 2017, eq. 1-3).
 
-    Layer i is a bidirectional LSTM. The bottom layer reads the words w. Another one reads, by
-    ``connection``, of w and the outputs h¹, …, hⁱ⁻¹ below:
+    Layer i is a bidirectional LSTM. The bottom layer reads the words w. What the others read of w
+    and of the outputs h¹, …, hⁱ⁻¹ below depends on ``connection``:
 
     - ``shortcut``: [w, h¹, …, hⁱ⁻¹]
-    - ``residual``: [w, h¹ + … + hⁱ⁻¹], the layers being of one size
+    - ``residual``: [w, h¹ + … + hⁱ⁻¹], for layers of the same size
     - ``word``: [w, hⁱ⁻¹]
     - ``none``: hⁱ⁻¹, as a plain stack
 
@@ -96,19 +99,25 @@ class ShortcutStackedLSTM(nn.Module):
         }[self.connection]
 
     def layer_input(self, x: Tensor, outputs: list[Tensor]) -> Tensor:
-        """What the layer above ``outputs`` reads; ``x`` are the words, all ``(T, B, …)``."""
+        """What the layer after those of ``outputs`` reads; x are the words; all ``(T, B, …)``."""
         if not outputs:
             return x
         if self.connection == "shortcut":
             below = torch.cat(outputs, dim=-1)
         elif self.connection == "residual":
-            below = sum(outputs)
+            below = sum(outputs[1:], outputs[0])
         else:
             below = outputs[-1]
         below = dropout(below, self.dropout, self.training)
         return below if self.connection == "none" else torch.cat([x, below], dim=-1)
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None):
+    @overload
+    def forward(self, x: Tensor, lengths: Lengths = None) -> tuple[Tensor, Pair]: ...
+    @overload
+    def forward(self, x: PackedSequence, lengths: None = None) -> tuple[PackedSequence, Pair]: ...
+    def forward(
+        self, x: Tensor | PackedSequence, lengths: Lengths = None
+    ) -> tuple[Tensor | PackedSequence, Pair]:
         """Run all layers.
 
         Args:
@@ -124,19 +133,19 @@ class ShortcutStackedLSTM(nn.Module):
         Raises:
             UserError: shapes that do not fit.
         """
-        expected = self.input_size, self.layers[0].weight_ih_l0.dtype
+        dtype = next(self.parameters()).dtype
         if isinstance(x, PackedSequence):
-            return run_packed(self._forward, x, lengths, *expected)
-        check_input(x, *expected, self.batch_first)
+            return run_packed(self._forward, x, lengths, self.input_size, dtype)
+        check_input(x, self.input_size, dtype, self.batch_first)
         output, (h_n, c_n) = self._forward(to_time_first(x, self.batch_first), lengths)
         if x.dim() == 2:
             h_n, c_n = (without_view(part.squeeze(1)) for part in (h_n, c_n))
         return from_time_first(output, x, self.batch_first), (h_n, c_n)
 
-    def _forward(self, x: Tensor, lengths: Tensor | None):
+    def _forward(self, x: Tensor, given: Lengths) -> tuple[Tensor, Pair]:
         """:meth:`forward` for x ``(T, B, input_size)``."""
-        lengths = check_lengths(lengths, *x.shape[:2], x.device)
-        lengths = None if lengths is None else KnownLengths(lengths)
+        checked = check_lengths(given, x.size(0), x.size(1), x.device)
+        lengths = None if checked is None else KnownLengths(checked)
         outputs: list[Tensor] = []
         for layer in self.layers:
             output, state = layer(self.layer_input(x, outputs), lengths=lengths)

@@ -1,11 +1,12 @@
-"""A stack of recurrent layers with the habits of ``torch.nn.LSTM``: the base of all layers."""
+"""The base class of the layers: a stack with the interface of ``torch.nn.LSTM``."""
 
 from __future__ import annotations
 
 import functools
 import math
 import warnings
-from typing import TypedDict
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple, TypeAlias, TypedDict, overload
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +16,11 @@ from .. import recurrence
 from ..cells import family
 from ..cells.base import at_least_one
 from ..errors import UserError
-from ..recurrence.inputs import accumulation_dtype
+from ..recurrence.inputs import HardRouting, LayerOutputs, accumulation_dtype
 from ..recurrence.ragged import padding_mask
 from .dropout import dropout, dropout_probability, locked_dropout
 from .sequences import (
+    Lengths,
     check_input,
     check_lengths,
     from_time_first,
@@ -44,39 +46,57 @@ class TorchOptions(TypedDict, total=False):
     dtype: torch.dtype | None
 
 
+class LayerParameters(NamedTuple):
+    """The parameters of one layer in one direction; ``params`` are the cell's elementwise ones."""
+
+    weight_ih: Tensor
+    weight_hh: Tensor
+    bias: Tensor
+    params: tuple[Tensor, ...]
+
+
+State: TypeAlias = Tensor | tuple[Tensor, Tensor]
+"""``(h, c)``, or h alone for a cell without c; each ``(L*D, B, H)``."""
+
+LayerState: TypeAlias = tuple[Tensor, Tensor | None]
+"""h and c of one layer in one direction, ``(B, H)`` each; c is None for a cell without c."""
+
+
 class RecurrentStack(nn.Module):
     """L layers of one family of cells, in one or two directions.
 
-    Two directions are two independent stacks that meet only at the top, where their outputs are
-    concatenated; ``bidirectional="interleaved"`` is ``torch.nn.LSTM``'s way instead (concatenation
-    after every layer), for cells that do not read the cell below.
+    Two directions are two independent stacks; only the outputs of their top layers are
+    concatenated. ``bidirectional="interleaved"`` concatenates after every layer, as
+    ``torch.nn.LSTM`` does; it is for cells that do not read the cell below.
 
     Args:
         name: key of :data:`fairseq_casrnn.cells.FAMILIES`.
-        input_size, hidden_size: features of the input, of every layer's state.
+        input_size, hidden_size: features of the input, and of every layer's state.
         num_layers: L, at least 1.
         bidirectional: False, True or "interleaved".
-        dropout: probability on the hidden state passed up between layers, not on a cell or in time.
+        dropout: probability, on h passed up between layers; not on c, nor between time steps.
         options: the family's options dataclass; None for its defaults.
         engine: name of a recurrence engine, None for the default.
         bias, batch_first, device, dtype: see :class:`TorchOptions`.
 
-    Two attributes regularise further, in training: with ``locked_dropout`` the dropout between
-    layers drops the same features of a sequence at all its steps (Gal & Ghahramani 2016);
-    ``weight_dropout`` is the probability to drop an element of a recurrent weight ``weight_hh``
-    for a whole pass over a batch (Merity et al. 2018).
+    Two attributes add regularization in training: with ``locked_dropout`` the dropout between
+    layers drops the same features of a sequence at all steps (Gal & Ghahramani 2016);
+    ``weight_dropout`` is the probability of dropping an element of a recurrent weight
+    ``weight_hh`` in a whole forward (Merity et al. 2018).
 
     Parameters, for layer k and suffix "" or "_reverse": ``weight_ih_l{k}``, ``weight_hh_l{k}``,
     ``bias_l{k}`` and the cell's elementwise ones.
 
     Raises:
-        UserError: sizes, options or an engine that cannot be.
+        UserError: invalid sizes or options, or an unknown engine.
 
     Warns:
-        UserWarning: dropout with a single layer, which has no layer to pass anything up to.
+        UserWarning: dropout with a single layer, where it has no effect.
     """
 
     dropout_in_inference = False
+    weight_ih_l0: nn.Parameter
+    weight_hh_l0: nn.Parameter
 
     def __init__(
         self,
@@ -86,7 +106,7 @@ class RecurrentStack(nn.Module):
         num_layers: int = 1,
         bidirectional: bool | str = False,
         dropout: float = 0.0,
-        options=None,
+        options: Any = None,
         engine: str | None = None,
         *,
         bias: bool = True,
@@ -154,18 +174,22 @@ class RecurrentStack(nn.Module):
 
     @property
     def drops(self) -> bool:
-        """Whether dropout between layers is active: in training, and in inference if asked for."""
+        """Whether dropout between layers is active: in training, or if ``dropout_in_inference``."""
         return self.training or self.dropout_in_inference
 
     def make_generation_fast_(
-        self, name="", retain_dropout=False, retain_dropout_modules=None, **unused
-    ):
+        self,
+        name: str = "",
+        retain_dropout: bool = False,
+        retain_dropout_modules: Collection[str] | None = None,
+        **unused: object,
+    ) -> None:
         """Called by fairseq's generator; keeps dropout active with its ``--retain-dropout``."""
         chosen = retain_dropout_modules is None or type(self).__name__ in retain_dropout_modules
         self.dropout_in_inference = bool(retain_dropout) and chosen
 
     def flatten_parameters(self) -> None:
-        """Does nothing: there is one layout of the parameters. For code written for ``nn.LSTM``."""
+        """Does nothing; for code written for ``nn.LSTM``."""
 
     def layer_input_size(self, k: int) -> int:
         """Features that layer k reads."""
@@ -204,28 +228,50 @@ class RecurrentStack(nn.Module):
                     blocks = getattr(self, f"bias_l{k}{suffix}").view(cell.ih_blocks, -1)
                     blocks[list(cell.bias_one_gates)] = 1.0
 
-    def layer_parameters(self, k: int, suffix: str = ""):
-        """``(weight_ih, weight_hh, bias, elementwise parameters)`` of layer k in one direction.
+    def layer_parameters(self, k: int, suffix: str = "") -> LayerParameters:
+        """The parameters of layer k in one direction. Without biases they are zeros."""
 
-        Biases are zeros where there are none.
-        """
-
-        def get(key):
-            parameter = getattr(self, f"{key}_l{k}{suffix}")
+        def get(key: str) -> Tensor:
+            parameter: Tensor | None = getattr(self, f"{key}_l{k}{suffix}")
             if parameter is None:
-                parameter = self.weight_hh_l0.new_zeros(self.parameter_shapes(k)[f"{key}_l{k}"])
+                return self.weight_hh_l0.new_zeros(self.parameter_shapes(k)[f"{key}_l{k}"])
             return parameter
 
         params = tuple(get(key) for key, _ in self.cells[k].params)
-        return get("weight_ih"), get("weight_hh"), get("bias"), params
+        return LayerParameters(get("weight_ih"), get("weight_hh"), get("bias"), params)
 
-    def mixture_weights(self, k: int, suffix: str, x: Tensor, tokens: Tensor | None):
-        """The weights ``(…, S)``, or a HardRouting, of layer k's mixture of cells for its input
-        ``x``; None for a cell that is no mixture.
+    def mixture_weights(
+        self, k: int, suffix: str, x: Tensor, tokens: Tensor | None
+    ) -> Tensor | HardRouting | None:
+        """The weights ``(…, S)``, or a HardRouting, of layer k's mixture for its input ``x``.
+
+        None for a cell that is not a mixture.
         """
         return None
 
-    def forward(self, x, state=None, lengths=None, tokens=None):
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        lengths: Lengths = None,
+        tokens: Tensor | None = None,
+    ) -> tuple[Tensor, State]: ...
+    @overload
+    def forward(
+        self,
+        x: PackedSequence,
+        state: State | None = None,
+        lengths: None = None,
+        tokens: Tensor | None = None,
+    ) -> tuple[PackedSequence, State]: ...
+    def forward(
+        self,
+        x: Tensor | PackedSequence,
+        state: State | None = None,
+        lengths: Lengths = None,
+        tokens: Tensor | None = None,
+    ) -> tuple[Tensor | PackedSequence, State]:
         """Run the stack over a batch.
 
         Args:
@@ -235,7 +281,7 @@ class RecurrentStack(nn.Module):
             lengths: ``(B,)`` in any order, or None when nothing is padding or x is packed.
             tokens: ``(T, B)``, ``(B, T)`` with ``batch_first``; read only by routing by token.
 
-        A single sequence has no dimension B, nor have its state, tokens and results.
+        For a single sequence, state, tokens and results have no dimension B either.
 
         Returns:
             ``output, (h_n, c_n)``, or ``output, h_n`` without c. The output is ``(T, B, D*H)``,
@@ -245,37 +291,33 @@ class RecurrentStack(nn.Module):
         Raises:
             UserError: shapes that do not fit.
         """
-        expected = self.input_size, self.weight_ih_l0.dtype
+        size, dtype = self.input_size, self.weight_ih_l0.dtype
         if isinstance(x, PackedSequence):
             forward = functools.partial(self._forward, state=state, tokens=tokens)
-            return run_packed(forward, x, lengths, *expected)
-        check_input(x, *expected, self.batch_first)
+            return run_packed(forward, x, lengths, size, dtype)
+        check_input(x, size, dtype, self.batch_first)
         single = x.dim() == 2
         if single:
-            state = self._map_state(lambda part: part.unsqueeze(1), state)
+            state = None if state is None else map_state(lambda part: part.unsqueeze(1), state)
             tokens = None if tokens is None else tokens.unsqueeze(1)
         elif self.batch_first and tokens is not None:
             tokens = tokens.transpose(0, 1)
         y = to_time_first(x, self.batch_first)
         output, final = self._forward(y, lengths, state, tokens)
         if single:
-            final = self._map_state(lambda part: without_view(part.squeeze(1)), final)
+            final = map_state(lambda part: without_view(part.squeeze(1)), final)
         return from_time_first(output, x, self.batch_first), final
 
-    def _map_state(self, function, state):
-        """``function`` of each tensor of a state."""
-        if isinstance(state, (tuple, list)):
-            return tuple(map(function, state))
-        return state if state is None else function(state)
-
-    def _forward(self, x, lengths, state, tokens):
+    def _forward(
+        self, x: Tensor, given: Lengths, state: State | None, tokens: Tensor | None
+    ) -> tuple[Tensor, State]:
         """:meth:`forward` for x ``(T, B, input_size)``."""
         steps, batch, _ = x.shape
-        lengths = check_lengths(lengths, steps, batch, x.device)
+        lengths = check_lengths(given, steps, batch, x.device)
         mask = None
         if lengths is not None:
             mask = padding_mask(lengths, steps).unsqueeze(-1)
-            # Not even NaN at padding may reach a weight's gradient.
+            # NaN at padding must not reach the weights' gradients.
             x = x.masked_fill(mask, 0.0)
         states = self._split_state(state, x)
         run = self._interleaved if self.bidirectional == "interleaved" else self._independent
@@ -285,12 +327,14 @@ class RecurrentStack(nn.Module):
         h_n = torch.stack([h for h, _ in finals])
         if not self.has_cell:
             return output, h_n
-        return output, (h_n, torch.stack([c for _, c in finals]))
+        return output, (h_n, torch.stack([c for _, c in finals if c is not None]))
 
-    def step(self, x: Tensor, state, tokens: Tensor | None = None):
+    def step(
+        self, x: Tensor, state: State | None, tokens: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """One time step of a one-directional stack, for decoders.
 
-        No mask outlives a step, so that ``weight_dropout`` and ``locked_dropout`` do nothing here.
+        ``weight_dropout`` and ``locked_dropout`` have no effect here: no mask outlives a step.
 
         Args:
             x: ``(B, input_size)``.
@@ -309,37 +353,39 @@ class RecurrentStack(nn.Module):
         if state is None:
             state = self.zero_state(x.size(0))
         self._check_state(state, x.size(0))
-        h_0, c_0 = state if self.has_cell else (state, None)
-        hs, cs, lower_c = [], [], None
+        h_0, c_0 = (state, None) if isinstance(state, Tensor) else state
+        hs, cs = [], []
+        lower_c: Tensor | None = None
         for k, cell in enumerate(self.cells):
             if k > 0:
                 x = dropout(x, self.dropout, self.drops)
             w_ih, w_hh, bias, params = self.layer_parameters(k)
-            reads = {
-                "lower_c": lower_c if cell.lower_cell else None,
-                "mixture": self.mixture_weights(k, "", x, tokens),
-                "params": params,
-            }
-            c = None if c_0 is None else c_0[k]
-            x, lower_c = recurrence.one_step(cell, x, w_ih, bias, w_hh, h_0[k], c, **reads)
+            x, lower_c = recurrence.one_step(
+                *(cell, x, w_ih, bias, w_hh, h_0[k]),
+                None if c_0 is None else c_0[k],
+                lower_c=lower_c if cell.lower_cell else None,
+                mixture=self.mixture_weights(k, "", x, tokens),
+                params=params,
+            )
             hs.append(x)
-            cs.append(lower_c)
+            if lower_c is not None:
+                cs.append(lower_c)
         h = torch.stack(hs)
         return x, ((h, torch.stack(cs)) if self.has_cell else h)
 
-    def zero_state(self, batch: int):
+    def zero_state(self, batch: int) -> State:
         """The all-zero state for ``batch`` sequences, in the form :meth:`forward` takes."""
         h = self.weight_hh_l0.new_zeros(
             self.num_layers * self.num_directions, batch, self.hidden_size
         )
         return (h, h.clone()) if self.has_cell else h
 
-    def _check_state(self, state, batch):
+    def _check_state(self, state: State, batch: int) -> None:
         if self.has_cell != isinstance(state, (tuple, list)) or (self.has_cell and len(state) != 2):
             form = "a pair (h_0, c_0)" if self.has_cell else "one tensor, h_0"
             raise UserError(f"the state of a {type(self).__name__} is {form}")
         expected = (self.num_layers * self.num_directions, batch, self.hidden_size)
-        dtype = self.weight_hh_l0.dtype
+        dtype: torch.dtype = self.weight_hh_l0.dtype
         allowed = {dtype}
         for part in state if self.has_cell else (state,):
             if not torch.is_tensor(part):
@@ -351,21 +397,32 @@ class RecurrentStack(nn.Module):
                     f"the state is of {part.dtype} and the layer of {dtype}; convert one of them, "
                     f"as with state.to({dtype})"
                 )
-            allowed = {
-                dtype,
-                accumulation_dtype(dtype),
-            }  # step() returns c in single precision for half
+            # For half precision, step() returns c in float32.
+            allowed = {dtype, accumulation_dtype(dtype)}
 
-    def _split_state(self, state, x):
+    def _split_state(self, state: State | None, x: Tensor) -> list[LayerState]:
         """The initial (h, c) of each layer and direction, in ``nn.LSTM`` order."""
         if state is None:
             zero = x.new_zeros(x.size(1), self.hidden_size)
-            slots = self.num_layers * self.num_directions
-            return [(zero, zero if self.has_cell else None)] * slots
+            count = self.num_layers * self.num_directions
+            return [(zero, zero if self.has_cell else None)] * count
         self._check_state(state, x.size(1))
-        return list(zip(*state, strict=True)) if self.has_cell else [(h, None) for h in state]
+        if isinstance(state, Tensor):
+            return [(h, None) for h in state]
+        return list(zip(*state, strict=True))
 
-    def _run_layer(self, k, suffix, x, lower_c, state, last, tokens):
+    def _run_layer(
+        self,
+        k: int,
+        suffix: str,
+        x: Tensor,
+        lower_c: Tensor | None,
+        *,
+        state: LayerState,
+        last: Tensor | None,
+        tokens: Tensor | None,
+    ) -> LayerOutputs:
+        """Layer k in one direction; ``x`` and ``tokens`` are reversed for the second one."""
         w_ih, w_hh, bias, params = self.layer_parameters(k, suffix)
         w_hh = dropout(w_hh, self.weight_dropout, self.training)
         gx = recurrence.InputProduct(x, w_ih, bias)  # for the whole sequence at once
@@ -382,39 +439,68 @@ class RecurrentStack(nn.Module):
             params=params,
         )
 
-    def _between(self, x, k):
+    def _directions(
+        self, lengths: Tensor | None, steps: int
+    ) -> list[tuple[str, Callable[[Tensor], Tensor]]]:
+        """The suffixes, and what brings ``(T, B, …)`` into each direction's order, and back."""
+        orders: list[Callable[[Tensor], Tensor]] = [lambda x: x]
+        if self.bidirectional:
+            orders.append(reversal(lengths, steps))
+        return list(zip(self.suffixes, orders, strict=True))
+
+    def _between(self, x: Tensor, k: int) -> Tensor:
+        """``x`` after the dropout below layer k."""
         drop = locked_dropout if self.locked_dropout else dropout
         return drop(x, self.dropout, self.drops) if k > 0 else x
 
-    def _independent(self, x, states, lengths, tokens):
+    def _independent(
+        self,
+        x: Tensor,
+        states: list[LayerState],
+        lengths: Tensor | None,
+        tokens: Tensor | None,
+    ) -> tuple[Tensor, list[LayerState]]:
+        """All layers, the directions one after the other: the output and the final states."""
         last = None if lengths is None else lengths - 1
-        reverse = reversal(lengths, x.size(0)) if self.bidirectional else None
-        outputs, finals = [], [None] * len(states)
-        for d, suffix in enumerate(self.suffixes):
-            y = x if d == 0 else reverse(x)
-            ids = tokens if d == 0 or tokens is None else reverse(tokens)
-            lower_c = None
+        outputs, finals = [], list(states)
+        for d, (suffix, order) in enumerate(self._directions(lengths, x.size(0))):
+            y, ids = order(x), None if tokens is None else order(tokens)
+            lower_c: Tensor | None = None
             for k in range(self.num_layers):
                 slot = k * self.num_directions + d
                 y, lower_c, h_n, c_n = self._run_layer(
-                    k, suffix, self._between(y, k), lower_c, states[slot], last, ids
+                    *(k, suffix, self._between(y, k), lower_c),
+                    state=states[slot],
+                    last=last,
+                    tokens=ids,
                 )
                 finals[slot] = (h_n, c_n)
-            outputs.append(y if d == 0 else reverse(y))
+            outputs.append(order(y))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1), finals
 
-    def _interleaved(self, x, states, lengths, tokens):
+    def _interleaved(
+        self,
+        x: Tensor,
+        states: list[LayerState],
+        lengths: Tensor | None,
+        tokens: Tensor | None,
+    ) -> tuple[Tensor, list[LayerState]]:
+        """The same, with both directions' outputs concatenated after every layer."""
         last = None if lengths is None else lengths - 1
-        reverse = reversal(lengths, x.size(0))
-        reversed_tokens = None if tokens is None else reverse(tokens)
-        finals = []
+        directions = self._directions(lengths, x.size(0))
+        ids = [None if tokens is None else order(tokens) for _, order in directions]
+        finals: list[LayerState] = []
         for k in range(self.num_layers):
             x, outputs = self._between(x, k), []
-            for d, suffix in enumerate(self.suffixes):
-                y, ids = (x, tokens) if d == 0 else (reverse(x), reversed_tokens)
-                y, _, h_n, c_n = self._run_layer(k, suffix, y, None, states[len(finals)], last, ids)
+            for d, (suffix, order) in enumerate(directions):
+                y, _, h_n, c_n = self._run_layer(
+                    *(k, suffix, order(x), None),
+                    state=states[len(finals)],
+                    last=last,
+                    tokens=ids[d],
+                )
                 finals.append((h_n, c_n))
-                outputs.append(y if d == 0 else reverse(y))
+                outputs.append(order(y))
             x = torch.cat(outputs, dim=-1)
         return x, finals
 
@@ -430,3 +516,11 @@ class RecurrentStack(nn.Module):
         if self.batch_first:
             parts.append("batch_first=True")
         return ", ".join(parts)
+
+
+def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
+    """``function`` of each tensor of a state."""
+    if isinstance(state, (tuple, list)):
+        h, c = map(function, state)
+        return h, c
+    return function(state)

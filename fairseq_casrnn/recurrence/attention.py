@@ -15,6 +15,7 @@ Shapes: T target steps, B batch, S source steps, H hidden, L layers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +27,7 @@ from .inputs import HardRouting, accumulation_dtype
 
 @dataclass
 class Layer:
-    """One decoder layer: its cell, parameters and, of a mixture, ``attention`` (S, I), or None."""
+    """One decoder layer: its cell and parameters; ``attention`` (S, I) is that of a mixture."""
 
     cell: Cell
     weight_ih: Tensor
@@ -38,18 +39,18 @@ class Layer:
 
 @dataclass
 class Decode:
-    """What the loop works on.
+    """The inputs of the loop.
 
     Attributes:
         layers: L layers; the bottom one reads [embedding; fed attention output].
         embedded: ``(T, B, E)`` target embeddings.
-        h0, c0: ``(L, B, H)`` initial state (c0 None without cells).
+        h0, c0: ``(L, B, H)`` initial state; c0 is None for cells without c.
         keys, values: ``(B, S, H)``, the source projected for the scores and for the output.
         mask: ``(B, S)`` bool, True at source padding, or None.
         weight_out: ``(H, H)``, W_oh.
         drop_layers: ``(L-1, T, B, H)`` scaled dropout masks between layers, or None.
         drop_out: ``(T, B, H)`` scaled dropout mask of the attention output, or None.
-        temperature: scalar of the mixtures' softmax, or None for hard routing.
+        temperature: scalar, of the mixtures' softmax, or None for hard routing.
     """
 
     layers: list[Layer]
@@ -65,6 +66,16 @@ class Decode:
     temperature: Tensor | None = None
 
 
+class DecoderSteps(Protocol):
+    """The loop step by step, without gradients, for beam search."""
+
+    def step(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
+        """Attention output ``(B, H)`` and weights ``(B, S)`` after embeddings ``(B, E)``."""
+
+    def reorder(self, order: Tensor) -> None:
+        """The next step's rows continue the rows ``order`` (B',) of the last one."""
+
+
 def run_reference(d: Decode) -> tuple[Tensor, Tensor]:
     """The loop under autograd.
 
@@ -77,14 +88,16 @@ def run_reference(d: Decode) -> tuple[Tensor, Tensor]:
     for t in range(d.embedded.size(0)):
         x, lower_c = torch.cat([d.embedded[t], feed], dim=-1), None
         for k, layer in enumerate(d.layers):
-            reads = {
-                "lower_c": lower_c if layer.cell.lower_cell else None,
-                "mixture": route(layer, x, d.temperature),
-                "params": layer.params,
-            }
-            gx, gh = F.linear(x, layer.weight_ih, layer.bias), F.linear(h[k], layer.weight_hh)
-            h[k], lower_c = layer.cell.step(gx, gh, h[k], None if c is None else c[k], **reads)
-            if c is not None:
+            h[k], lower_c = layer.cell.step(
+                F.linear(x, layer.weight_ih, layer.bias),
+                F.linear(h[k], layer.weight_hh),
+                h[k],
+                None if c is None else c[k],
+                lower_c=lower_c if layer.cell.lower_cell else None,
+                mixture=route(layer, x, d.temperature),
+                params=layer.params,
+            )
+            if c is not None and lower_c is not None:
                 c[k] = lower_c
             x = h[k]
             if d.drop_layers is not None and k + 1 < len(d.layers):
@@ -103,7 +116,9 @@ def route(layer: Layer, x: Tensor, temperature: Tensor | None) -> Tensor | None:
     return mix(F.linear(x, layer.attention), temperature)
 
 
-def attend(h, keys, values, mask, weight_out):
+def attend(
+    h: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, weight_out: Tensor
+) -> tuple[Tensor, Tensor]:
     """One step of attention for ``h`` (B, H): the output ``(B, H)`` and the weights ``(B, S)``."""
     scores = torch.bmm(keys, h.unsqueeze(-1)).squeeze(-1)
     if mask is not None:
@@ -117,7 +132,6 @@ def mix(scores: Tensor, temperature: Tensor | None) -> Tensor:
     """Mixture weights from scores: soft at ``temperature``, hard when it is None."""
     if temperature is None:
         return HardRouting(scores.argmax(-1), scores.size(-1)).weights(scores.dtype)
-    wide = accumulation_dtype(
-        scores.dtype
-    )  # in half precision, a score over a low temperature is infinite
+    # In half precision, a score divided by a low temperature overflows.
+    wide = accumulation_dtype(scores.dtype)
     return torch.softmax(scores.to(wide) / temperature.to(wide), dim=-1).to(scores.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -9,6 +11,7 @@ from torch import Tensor
 from . import cpp
 from .attention import Decode
 from .attention_loop import Buffers, Grads, Loops
+from .reference import at_step
 
 
 def why_not(d: Decode) -> str | None:
@@ -16,17 +19,18 @@ def why_not(d: Decode) -> str | None:
     shared = (d.embedded, d.h0, d.c0, d.keys, d.values, d.weight_out, d.drop_layers, d.drop_out)
     for layer in d.layers:
         weights = (layer.weight_ih, layer.weight_hh, layer.attention, *layer.params)
-        if (reason := cpp.why_not(layer.cell, *shared, *weights)) is not None:
+        reason = cpp.why_not(layer.cell, d.embedded.dtype, *shared, *weights)
+        if reason is not None:
             return reason
     return None
 
 
-def compiled_decoder(b: Buffers):
-    """The buffers as the compiled loop takes them (``csrc/decoder.h``)."""
+def compiled_decoder(b: Buffers) -> Any:
+    """The buffers as the extension's ``Decoder`` (``csrc/decoder.h``)."""
     module, _ = cpp.extension()
     layers = []
     for k, cell in enumerate(b.cells):
-        drops = b.ups is not None and k + 1 < len(b.cells)
+        passed_up = k + 1 < len(b.cells)  # after dropout
         layers.append(
             module.DecoderLayer(
                 kernel=cell.kernel,
@@ -40,8 +44,8 @@ def compiled_decoder(b: Buffers):
                 mixes=b.mixes[k],
                 hs=b.hs[k],
                 cs=None if b.cs is None else b.cs[k],
-                drop=b.drop_layers[k] if drops else None,
-                up=b.ups[k] if drops else None,
+                drop=at_step(b.drop_layers, k) if passed_up else None,
+                up=at_step(b.ups, k) if passed_up else None,
             )
         )
     return module.Decoder(
@@ -81,8 +85,8 @@ def backward(b: Buffers, g: Grads) -> None:
         mixes=g.mixes,
     )
     g.params = [
-        cell.kernel_param_grads(*pair, params)
-        for cell, *pair, params in zip(b.cells, d_rows, b.rows, b.params, strict=True)
+        cell.kernel_param_grads(d_row, row, params)
+        for cell, d_row, row, params in zip(b.cells, d_rows, b.rows, b.params, strict=True)
     ]
 
 
@@ -95,16 +99,16 @@ class Steps:
     Rows of the batch may share a sentence: keys and values are kept once a sentence.
 
     Args:
-        d: as for the loop, but of ``embedded`` only the width counts; h0 and c0 are by row, keys,
-            values and mask by sentence; there is no dropout and no temperature.
-        source: ``(B,)`` int64, the sentence of each row, or None when they are the same.
+        d: as for the loop, but of ``embedded`` only the width is used; h0 and c0 are by row; keys,
+            values and mask by sentence; dropout and temperature are None.
+        source: ``(B,)`` int64, the sentence of each row, or None if rows are sentences.
         input_feed: whether the bottom layer reads the attention output.
     """
 
     def __init__(self, d: Decode, source: Tensor | None, input_feed: bool = True):
         module, _ = cpp.extension()
         embed_dim, bottom = d.embedded.size(-1), d.layers[0]
-        # A transposed view would make each step's products half as slow again.
+        # Copies: with transposed views the products of a step would take 1.5 times as long.
         self.weight = bottom.weight_ih[:, :embed_dim].t().contiguous()
         self.bias = bottom.bias
         self.routing = None if bottom.attention is None else bottom.attention[:, :embed_dim]
@@ -144,16 +148,18 @@ class Steps:
     def step(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
         """Attention output ``(B, H)`` and weights ``(B, S)`` after embeddings ``(B, E)``."""
         routed = None if self.routing is None else F.linear(embedded, self.routing)
-        return self.steps.step(torch.addmm(self.bias, embedded, self.weight), routed)
+        gx = torch.addmm(self.bias, embedded, self.weight)
+        out, alpha = self.steps.step(gx, routed)
+        return out, alpha
 
     def reorder(self, order: Tensor) -> None:
         """The next step's rows continue the rows ``order`` (B',) of the last one."""
-        # A copy of its own, and a dense one: the loop keeps it, and reads it by its address.
+        # A contiguous copy: the loop keeps it, and reads it by its address.
         self.steps.reorder(order.clone(memory_format=torch.contiguous_format))
 
 
 def first_of_two(state: Tensor) -> Tensor:
-    """A buffer ``(2, B, H)`` with ``state`` (B, H) at its first place."""
+    """A buffer ``(2, B, H)`` whose first half is ``state`` (B, H)."""
     buffer = state.new_empty(2, *state.shape)
     buffer[0] = state
     return buffer

@@ -9,6 +9,7 @@ from torch import Tensor
 from .attention import mix
 from .attention_loop import Buffers, Grads, Loops, Maybe
 from .eager import add_recurrent_
+from .reference import at_step
 
 
 def eager_forward(b: Buffers) -> None:
@@ -21,22 +22,20 @@ def eager_forward(b: Buffers) -> None:
     for t in range(b.alphas.size(0)):
         for k, cell in enumerate(b.cells):
             x, (w_t, u_t) = b.x(k)[t], weights_t[k]
-            gates, candidate = (
-                b.gates[k][t],
-                None if b.candidates[k] is None else b.candidates[k][t],
-            )
+            gates, candidate = b.gates[k][t], at_step(b.candidates[k], t)
             if k == 0:
                 gates.addmm_(x, w_t)
             else:
                 torch.addmm(b.bias[k], x, w_t, out=gates)
             add_recurrent_(cell, gates, candidate, b.hs[k, t], u_t)
-            if b.mixes[k] is not None:
-                scores = F.linear(x, b.attention[k])
-                b.mixes[k][t] = mix(scores + b.mixes[k][t] if k == 0 else scores, b.temperature)
+            mixes, attention = b.mixes[k], b.attention[k]
+            if mixes is not None and attention is not None:
+                scores = F.linear(x, attention)
+                mixes[t] = mix(scores + mixes[t] if k == 0 else scores, b.temperature)
             c_prev, c = b.states(k, t)
             h = b.hs[k, t + 1]
             cell.forward_(gates, b.hs[k, t], c_prev, h, c, **b.reads(k, t))
-            if b.ups is not None and k + 1 < len(b.cells):
+            if b.ups is not None and b.drop_layers is not None and k + 1 < len(b.cells):
                 torch.mul(h, b.drop_layers[k, t], out=b.ups[k, t])
         eager_attend(b, t, weight_out_t)
 
@@ -58,7 +57,8 @@ def eager_attend(b: Buffers, t: int, weight_out_t: Tensor) -> None:
 def eager_backward(b: Buffers, g: Grads) -> None:
     """The backward loop in PyTorch operations."""
     depth = len(b.cells)
-    dh, dc = list(g.dh), [None] * depth if g.dc is None else list(g.dc)
+    dh = list(g.dh)
+    dc: list[Tensor | None] = [None] * depth if g.dc is None else list(g.dc)
     d_feed = torch.zeros_like(b.feeds[0])
     for t in reversed(range(b.alphas.size(0))):
         eager_attend_backward(b, g, t, d_feed, dh[-1])
@@ -71,16 +71,16 @@ def eager_backward(b: Buffers, g: Grads) -> None:
             else:
                 dh[k - 1].addcmul_(dx, b.drop_layers[k - 1, t])
     g.dh = torch.stack(dh)
-    g.dc = None if b.cs is None else torch.stack(dc)
+    g.dc = None if b.cs is None else torch.stack([d for d in dc if d is not None])
     for k, cell in enumerate(b.cells):
-        lower = b.cs[k - 1, 1:] if cell.lower_cell else None
+        lower = b.cs[k - 1, 1:] if b.cs is not None and cell.lower_cell else None
         cs = None if b.cs is None else b.cs[k]
         cell.param_grads(b.gates[k], cs, lower_c=lower, d_params=g.params[k])
         g.bias[k] = None if k == 0 else b.gates[k].sum((0, 1))
 
 
 def eager_attend_backward(b: Buffers, g: Grads, t: int, d_feed: Tensor, dh: Tensor) -> None:
-    """Backward of eager_attend; adds to ``dh``, the gradient of the top layer's state."""
+    """Backward of :func:`eager_attend`; adds to ``dh``, the gradient of the top layer's state."""
     if g.out is not None:
         d_feed.add_(g.out[t])
     if b.drop_out is not None:
@@ -96,10 +96,12 @@ def eager_attend_backward(b: Buffers, g: Grads, t: int, d_feed: Tensor, dh: Tens
     dh.unsqueeze(1).baddbmm_(g.d_scores[t].unsqueeze(1), b.keys)
 
 
-def eager_layer_backward(b: Buffers, g: Grads, t: int, k: int, dh: list, dc: list) -> Tensor:
+def eager_layer_backward(
+    b: Buffers, g: Grads, t: int, k: int, dh: list[Tensor], dc: list[Tensor | None]
+) -> Tensor:
     """Backward of layer k at step t: updates ``dh`` and ``dc``, returns the gradient of its x."""
     cell, w_hh = b.cells[k], b.weight_hh[k]
-    gates, candidate = b.gates[k][t], None if b.candidates[k] is None else b.candidates[k][t]
+    gates, candidate = b.gates[k][t], at_step(b.candidates[k], t)
     c_prev, c = b.states(k, t)
     h_prev, reads = b.hs[k, t], b.reads(k, t)
     direct, dc[k], d_lower_c, d_mixture = cell.backward_(
@@ -112,11 +114,14 @@ def eager_layer_backward(b: Buffers, g: Grads, t: int, k: int, dh: list, dc: lis
     if direct is not None:
         dh[k].add_(direct)
     dx = torch.mm(gates, b.weight_ih[k])
-    if b.mixes[k] is not None:
-        g.mixes[k][t] = unmix(d_mixture, b.mixes[k][t], b.temperature)
-        dx.addmm_(g.mixes[k][t], b.attention[k])
-    if d_lower_c is not None:
-        dc[k - 1].add_(d_lower_c)
+    mixes, d_mixes, attention = b.mixes[k], g.mixes[k], b.attention[k]
+    if mixes is not None and d_mixes is not None and attention is not None:
+        assert d_mixture is not None  # of a mixture
+        d_mixes[t] = unmix(d_mixture, mixes[t], b.temperature)
+        dx.addmm_(d_mixes[t], attention)
+    d_below = dc[k - 1]
+    if d_lower_c is not None and d_below is not None:
+        d_below.add_(d_lower_c)
     return dx
 
 

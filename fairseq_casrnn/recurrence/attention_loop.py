@@ -1,14 +1,15 @@
 """The decoder loop of :mod:`.attention` as one ``autograd.Function`` with hand-written backward.
 
-What the forward loop fills and the backward loop reads lies in :class:`Buffers`. The loops
-themselves are exchangeable: see :mod:`.attention_eager` and :mod:`.attention_cpp`. What can be done
-for all steps at once, hoisted products before and weight gradients after, is done here.
+The forward loop fills :class:`Buffers`, which the backward loop reads. There are two pairs of
+loops, :mod:`.attention_eager` and :mod:`.attention_cpp`. What can be computed for all steps at once
+is computed here: products with the embeddings before the loop, gradients of weights after it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,18 +29,18 @@ class Buffers:
     """Inputs and state of the loop; shapes as in :class:`.attention.Decode`, lists by layer.
 
     Attributes:
-        weight_ih, attention: the bottom layer's without the embedding's columns.
+        weight_ih, attention: those of the bottom layer without the embedding's columns.
         params: the cells' elementwise parameters, in the cells' order.
         hs, cs: ``(L, T+1, B, H)``, the initial state first (cs None without cells).
         feeds: ``(T+1, B, H)``, what the bottom layer reads at each step, first zeros.
         outs: ``(T, B, H)``, attention outputs before dropout.
         alphas: ``(T, B, S)``.
-        gates: ``(T, B, ih_blocks*H)``: the bottom layer's come with the embedding's product.
+        gates: ``(T, B, ih_blocks*H)``; the bottom layer's start as the product with embeddings.
         candidates: ``(T, B, num_separate_gates*H)`` or None.
-        mixes: ``(T, B, S)`` mixture weights or None; the bottom layer's come with ``routed``, the
+        mixes: ``(T, B, S)`` mixture weights or None; the bottom layer's start as ``routed``, the
             embedding's part of the scores.
         ups: ``(L-1, T, B, H)``, the states passed up after dropout, or None without dropout.
-        rows: for the compiled loop: the elementwise parameters as its kernels read them.
+        rows: the elementwise parameters as compiled kernels read them; of the compiled loop only.
     """
 
     keys: Tensor
@@ -67,27 +68,29 @@ class Buffers:
     rows: list[Maybe] = field(default_factory=list)
 
     def x(self, k: int) -> Tensor:
-        """What layer k reads at each step, ``(T, B, H)``; of the bottom one the fed part."""
+        """What layer k reads at each step, ``(T, B, H)``: the bottom one the attention outputs."""
         if k == 0:
             return self.feeds[:-1]
         return self.hs[k - 1, 1:] if self.ups is None else self.ups[k - 1]
 
-    def states(self, k: int, t: int):
-        """``c_prev, c`` of layer k at step t, None without cells."""
+    def states(self, k: int, t: int) -> tuple[Maybe, Maybe]:
+        """``c_prev, c`` of layer k at step t; None without cells."""
         return (None, None) if self.cs is None else (self.cs[k, t], self.cs[k, t + 1])
 
-    def reads(self, k: int, t: int) -> dict:
-        """What layer k's cell reads at step t beside gates and states, by keyword."""
+    def reads(self, k: int, t: int) -> dict[str, Any]:
+        """The keyword arguments of :meth:`.Cell.forward_` for layer k at step t."""
+        lower = self.cells[k].lower_cell
         return {
             "candidate": at_step(self.candidates[k], t),
-            "lower_c": self.cs[k - 1, t + 1] if self.cells[k].lower_cell else None,
+            "lower_c": None if self.cs is None or not lower else self.cs[k - 1, t + 1],
             "mixture": at_step(self.mixes[k], t),
             "params": self.params[k],
         }
 
-    def pack(self) -> tuple[list[Maybe], list]:
-        """All tensors in one list, and what :meth:`unpack` needs to find them again."""
-        tensors, layout = [], []
+    def pack(self) -> tuple[list[Maybe], list[Any]]:
+        """All tensors in one list, and the layout by which :meth:`unpack` finds them again."""
+        tensors: list[Maybe] = []
+        layout: list[Any] = []
         for value in vars(self).values():
             values = value if isinstance(value, list) else [value]
             if values and isinstance(values[0], Cell):
@@ -102,10 +105,10 @@ class Buffers:
         return tensors, layout
 
     @classmethod
-    def unpack(cls, tensors, layout) -> Buffers:
+    def unpack(cls, tensors: Iterable[Maybe], layout: list[Any]) -> Buffers:
         """The inverse of :meth:`pack`."""
         rest = iter(tensors)
-        values = []
+        values: list[Any] = []
         for item in layout:
             if item is None:
                 values.append(next(rest))
@@ -120,11 +123,11 @@ class Buffers:
 
 @dataclass
 class Grads:
-    """What the backward loop is given and makes.
+    """Gradients: the backward loop reads ``out`` and ``alpha`` and fills the others.
 
     Attributes:
-        out, alpha: gradients of feeds[1:] and alphas from outside, or None.
-        dh, dc: ``(L, B, H)``, of the initial state when the loop is done.
+        out, alpha: the incoming gradients of feeds[1:] and alphas, or None.
+        dh, dc: ``(L, B, H)``; after the loop, of the initial state.
         d_pre: ``(T, B, H)``, of the attention output before its tanh.
         d_scores: ``(T, B, S)``, of the attention's scores.
         mixes: ``(T, B, S)`` by layer, of the routing's scores, or None.
@@ -146,57 +149,82 @@ class Grads:
 class Loops(NamedTuple):
     """A forward loop, which fills Buffers, and a backward loop, which fills Grads.
 
-    The backward overwrites the gates and candidates by the gradients of their pre-activations.
+    The backward loop overwrites gates and candidates with the gradients of their pre-activations.
     """
 
-    forward: callable
-    backward: callable
+    forward: Callable[[Buffers], None]
+    backward: Callable[[Buffers, Grads], None]
     engine: str
 
 
 def run(d: Decode, loops: Loops) -> tuple[Tensor, Tensor]:
-    """The loop as one autograd function; as :func:`.attention.run_reference`."""
+    """:func:`.attention.run_reference` as one autograd function."""
     embed_dim = d.embedded.size(-1)
     bottom = d.layers[0]
-    # The embedding's part of the bottom layer's product, for all steps at once; and of its routing.
+    # The embedding's part of the bottom layer's products, for all steps at once.
     gx = linear(d.embedded, bottom.weight_ih[:, :embed_dim], bottom.bias, loops.engine)
     routed = None
     if bottom.attention is not None:
         routed = F.linear(d.embedded, bottom.attention[:, :embed_dim])
-    tensors = []
+    tensors: list[Maybe] = []
     for k, layer in enumerate(d.layers):
         skip = embed_dim if k == 0 else 0
         attention = None if layer.attention is None else layer.attention[:, skip:]
         tensors += [layer.weight_ih[:, skip:], layer.weight_hh, layer.bias, attention]
         tensors += layer.params
-    return _Decode.apply(
+    result: tuple[Tensor, Tensor] = _Decode.apply(
         loops,
         [layer.cell for layer in d.layers],
-        (d.mask, d.drop_layers, d.drop_out, d.temperature),
-        gx,
-        routed,
-        d.h0,
-        d.c0,
-        d.keys,
-        d.values,
-        d.weight_out,
+        Constants(d.mask, d.drop_layers, d.drop_out, d.temperature),
+        *Inputs(gx, routed, d.h0, d.c0, d.keys, d.values, d.weight_out),
         *tensors,
     )
+    return result
 
 
-def split_tensors(cells, tensors):
-    """Undo the flattening of run: lists by layer of w_ih, w_hh, bias, attention, params."""
+class Constants(NamedTuple):
+    """Inputs of the loop that have no gradient; see :class:`.attention.Decode`."""
+
+    mask: Maybe
+    drop_layers: Maybe
+    drop_out: Maybe
+    temperature: Maybe
+
+
+class Inputs(NamedTuple):
+    """Inputs of the loop that have a gradient, but for the layers' parameters.
+
+    Attributes:
+        gx: ``(T, B, ih_blocks*H)``, the bottom layer's product with the embeddings.
+        routed: ``(T, B, S)``, the same for its routing, or None.
+
+    The rest is that of :class:`.attention.Decode`.
+    """
+
+    gx: Tensor
+    routed: Maybe
+    h0: Tensor
+    c0: Maybe
+    keys: Tensor
+    values: Tensor
+    weight_out: Tensor
+
+
+def split_tensors(cells: list[Cell], tensors: Sequence[Any]) -> list[list[Any]]:
+    """The inverse of run's flattening: lists by layer of w_ih, w_hh, bias, attention, params."""
     layers, at = [], 0
     for cell in cells:
         count = 4 + len(cell.params)
-        *weights, params = *tensors[at : at + 4], tuple(tensors[at + 4 : at + count])
-        layers.append((*weights, params))
+        layers.append((*tensors[at : at + 4], tuple(tensors[at + 4 : at + count])))
         at += count
     return [list(column) for column in zip(*layers, strict=True)]
 
 
-def allocate(cells, constants, gx, routed, h0, c0, keys, values, weight_out, tensors) -> Buffers:
+def allocate(
+    cells: list[Cell], constants: Constants, inputs: Inputs, tensors: Sequence[Maybe]
+) -> Buffers:
     """The buffers of a forward pass, with the initial state and the hoisted products in them."""
+    gx, routed, h0, c0, keys, values, weight_out = inputs
     mask, drop_layers, drop_out, temperature = constants
     weight_ih, weight_hh, bias, attention, params = split_tensors(cells, tensors)
     steps, batch, _ = gx.shape
@@ -215,7 +243,7 @@ def allocate(cells, constants, gx, routed, h0, c0, keys, values, weight_out, ten
     ]
     if routed is not None:
         mixes[0] = routed.detach().clone()
-    # The result of a linear map is ours to overwrite, for nobody keeps it.
+    # In place: gx is the output of a linear map, which autograd does not save.
     gates = [gx.detach().contiguous()]
     return Buffers(
         keys=keys,
@@ -250,8 +278,11 @@ def allocate(cells, constants, gx, routed, h0, c0, keys, values, weight_out, ten
 
 class _Decode(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, loops, cells, constants, gx, routed, h0, c0, keys, values, weight_out, *rest):
-        b = allocate(cells, constants, gx, routed, h0, c0, keys, values, weight_out, rest)
+    def forward(
+        ctx: Any, loops: Loops, cells: list[Cell], constants: Constants, *given: Any
+    ) -> tuple[Tensor, Tensor]:
+        count = len(Inputs._fields)
+        b = allocate(cells, constants, Inputs(*given[:count]), given[count:])
         loops.forward(b)
         tensors, ctx.layout = b.pack()
         ctx.loops = loops
@@ -261,7 +292,9 @@ class _Decode(torch.autograd.Function):
 
     @staticmethod
     @without_autocast
-    def backward(ctx, grad_out, grad_alpha):
+    def backward(
+        ctx: Any, grad_out: Tensor | None, grad_alpha: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         engine = ctx.loops.engine
         check_backward(engine, grad_out, grad_alpha)
         b = Buffers.unpack(ctx.saved_tensors, ctx.layout)
@@ -281,13 +314,14 @@ class _Decode(torch.autograd.Function):
             params=[tuple(torch.zeros_like(p) for p in params) for params in b.params],
         )
         ctx.loops.backward(b, g)
-        d_tensors = []
+        d_tensors: list[Maybe] = []
         for k in range(len(b.cells)):
             x = b.x(k)
             d_w, d_u = weight_grads(
                 b.cells[k], b.gates[k], b.candidates[k], x, b.hs[k, :-1], engine
             )
-            d_attention = None if g.mixes[k] is None else time_product(g.mixes[k], x, engine)
+            mixes = g.mixes[k]
+            d_attention = None if mixes is None else time_product(mixes, x, engine)
             # The bottom layer's bias is in gx.
             d_tensors += [d_w, d_u, None if k == 0 else g.bias[k], d_attention, *g.params[k]]
         top = b.hs[-1, 1:]
@@ -307,7 +341,7 @@ def time_product(a: Tensor, b: Tensor, engine: str) -> Tensor:
 
 def weight_grads(
     cell: Cell, d_gates: Tensor, candidate: Maybe, x: Tensor, h_prev: Tensor, engine: str
-):
+) -> tuple[Tensor, Tensor]:
     """Gradients of weight_ih and weight_hh from those of the pre-activations, one product each."""
     split = (cell.hh_blocks - cell.num_separate_gates) * h_prev.size(-1)
     d_u = time_product(d_gates[:, :, :split], h_prev, engine)

@@ -1,22 +1,29 @@
 """The decoder loop of :mod:`.attention` on a GPU: engine ``triton``.
 
-Both directions are one cooperative launch each (:mod:`.triton_decoder`); what can be done for all
-steps at once, products with embeddings before and weights' gradients after, is done here. In half
-precision the products' factors are rounded; gates, states, attention weights and sums are float32.
+Forward and backward are one cooperative launch each (:mod:`.triton_decoder`). What can be computed
+for all steps at once is computed here: products with the embeddings before, gradients of weights
+after it. In half precision the products' factors are rounded; gates, states, attention weights and
+sums are float32.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..cells.base import Cell
 from . import triton_loop
 from .attention import Decode, Layer
 from .attention_eager import unmix
+from .attention_loop import Constants
 from .eager import check_backward, retain_graph_requested, without_autocast
 from .inputs import accumulation_dtype, wants_gradient
-from .triton_decoder_loop import Saved, backward, dense, forward, gather_weights
+from .reference import at_step
+from .triton_decoder_loop import Grads, Saved, Weights, backward, dense, forward, gather_weights
 from .triton_decoder_plan import tiling
 from .triton_failures import stop
 from .triton_plan import chip, interpreting, supports_grid_barrier
@@ -43,8 +50,8 @@ def why_not(d: Decode) -> str | None:
     return None
 
 
-def unflatten(cells, tensors) -> list[Layer]:
-    """The layers from their parameters in one list, as :func:`run` makes it."""
+def unflatten(cells: list[Cell], tensors: Sequence[Any]) -> list[Layer]:
+    """The layers, of their parameters in one list as :func:`run` makes it."""
     layers, at = [], 0
     for cell in cells:
         w_ih, w_hh, bias, attention, *params = tensors[at : at + 4 + len(cell.params)]
@@ -55,14 +62,15 @@ def unflatten(cells, tensors) -> list[Layer]:
 
 def run(d: Decode) -> tuple[Tensor, Tensor]:
     """As :func:`.attention.run_reference`."""
-    tensors = []
+    tensors: list[Maybe] = []
     for layer in d.layers:
         tensors += [layer.weight_ih, layer.weight_hh, layer.bias, layer.attention, *layer.params]
-    constants = d.mask, d.drop_layers, d.drop_out, d.temperature
+    constants = Constants(d.mask, d.drop_layers, d.drop_out, d.temperature)
     given = d.embedded, d.h0, d.c0, d.keys, d.values, d.weight_out
     cells = [layer.cell for layer in d.layers]
     if wants_gradient(*given, *tensors):
-        return _Decode.apply(cells, constants, *given, *tensors)
+        out, alpha = _Decode.apply(cells, constants, *given, *tensors)
+        return out, alpha
     saved = run_forward(dense(d), keep=False)
     return saved.fed, saved.alphas.to(d.h0.dtype)
 
@@ -80,11 +88,24 @@ def run_forward(d: Decode, keep: bool) -> Saved:
 
 class _Decode(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, cells, constants, embedded, h0, c0, keys, values, weight_out, *tensors):
+    def forward(
+        ctx: Any, cells: list[Cell], constants: Constants, *given: Any
+    ) -> tuple[Tensor, Tensor]:
+        embedded, h0, c0, keys, values, weight_out, *tensors = given
+        mask, *dropped = constants
         d = dense(
-            Decode(unflatten(cells, tensors), embedded, h0, c0, keys, values, constants[0],
-                   weight_out, *constants[1:])
-        )  # fmt: skip
+            Decode(
+                unflatten(cells, tensors),
+                embedded,
+                h0,
+                c0,
+                keys,
+                values,
+                mask,
+                weight_out,
+                *dropped,
+            )
+        )
         saved = run_forward(d, keep=True)
         ctx.cells = cells
         ctx.save_for_backward(
@@ -96,7 +117,7 @@ class _Decode(torch.autograd.Function):
 
     @staticmethod
     @without_autocast
-    def backward(ctx, grad_out, grad_alphas):
+    def backward(ctx: Any, grad_out: Maybe, grad_alphas: Maybe) -> tuple[Maybe, ...]:
         check_backward("triton", grad_out, grad_alphas)
         count = len(Saved._fields)
         saved = Saved(*ctx.saved_tensors[:count])
@@ -106,55 +127,43 @@ class _Decode(torch.autograd.Function):
         return None, None, *run_backward(d, saved, grad_out, grad_alphas)
 
 
-def run_backward(d: Decode, saved: Saved, grad_out, grad_alphas) -> list[Maybe]:
+def run_backward(d: Decode, saved: Saved, grad_out: Maybe, grad_alphas: Maybe) -> list[Maybe]:
     """Gradients of embedded, h0, c0, keys, values, weight_out and the layers' parameters."""
     layers, dtype = d.layers, d.h0.dtype
     weights, names = gather_weights(layers, d.embedded.size(-1))
     if grad_alphas is not None:
         grad_alphas = grad_alphas.to(saved.alphas.dtype)
     try:
-        g = backward(d, weights, names, saved, grad_out, grad_alphas, retain_graph_requested())
+        g = backward(
+            d,
+            weights,
+            names,
+            saved,
+            grad_out=grad_out,
+            grad_alphas=grad_alphas,
+            retain=retain_graph_requested(),
+        )
     except Exception as error:
         stop(error)
-    d_embedded, d_h0, tensors = None, [], []
+    d_states_h, tensors = [], []
     for k, layer in enumerate(layers):
-        d_gates, d_products, h = g.gates0, g.products0, saved.hs[k, :-1].flatten(0, 1)
-        d_mixture, mixture, d_rows = g.mixture0, saved.mixture0, g.rows0
-        if k > 0:
-            d_gates, d_products = g.gates[k - 1], g.products[k - 1]
-            if layer.attention is not None:
-                mixture = saved.mixture[k - 1]
-                d_mixture = None if g.mixture is None else g.mixture[k - 1]
-            d_rows = None if g.rows is None else g.rows[:, k - 1 : k]
-        width = layer.weight_hh.size(0)
-        d_h0.append(torch.mm(d_products[0, :, :width], layer.weight_hh))
-        d_products = d_products.flatten(0, 1)[:, :width]
-        d_gates = d_gates.flatten(0, 1)
-        d_scores = None
-        if layer.attention is not None:
-            d_weights = None if d_mixture is None else d_mixture.sum(-3)  # of all tiles of units
-            d_scores = unmix(d_weights, mixture, d.temperature).to(dtype).flatten(0, 1)
-        x = saved.hs[k - 1, 1:] if saved.ups is None else saved.ups[k - 1]
-        x = (d.embedded, saved.fed) if k == 0 else (x,)
+        one = layer_grads(k, layer, d, saved, g)
         if k == 0:
-            size = d.embedded.size(-1)
-            d_embedded = torch.mm(d_gates, layer.weight_ih[:, :size])
-            if d_scores is not None:
-                d_embedded.addmm_(d_scores, layer.attention[:, :size])
-            d_embedded = d_embedded.view_as(d.embedded)
-        d_params = ()
-        if layer.params:
-            rows = weights.rows0 if k == 0 else weights.rows[k - 1]
-            d_params = layer.cell.kernel_param_grads(d_rows.sum((0, 1)), rows, layer.params)
+            d_embedded = embedded_grad(d, one.gates, one.scores)
+        x = saved.hs[k - 1, 1:] if saved.ups is None else saved.ups[k - 1]
+        inputs = (d.embedded, saved.fed) if k == 0 else (x,)
+        d_states_h.append(one.h0)
         tensors += [
-            input_grad(d_gates, x, layer.weight_ih),
-            torch.mm(d_products.t(), h),
-            d_gates.sum(0, dtype=accumulation_dtype(dtype)).to(dtype),
-            None if d_scores is None else input_grad(d_scores, x, layer.attention),
-            *(p_grad.to(dtype) for p_grad in d_params),
+            input_grad(one.gates, inputs, layer.weight_ih),
+            torch.mm(one.products.t(), saved.hs[k, :-1].flatten(0, 1)),
+            one.gates.sum(0, dtype=accumulation_dtype(dtype)).to(dtype),
+            None
+            if one.scores is None or layer.attention is None
+            else input_grad(one.scores, inputs, layer.attention),
+            *(p_grad.to(dtype) for p_grad in param_grads(k, layer, weights, g)),
         ]
     top, pre = saved.hs[-1, 1:], g.pre
-    d_h0, d_states = torch.stack(d_h0), g.states.to(dtype)
+    d_h0, d_states = torch.stack(d_states_h), g.states.to(dtype)
     if d.c0 is None:
         d_h0 += d_states
     d_keys = torch.bmm(g.scores.to(dtype).permute(1, 2, 0), top.transpose(0, 1))
@@ -164,10 +173,62 @@ def run_backward(d: Decode, saved: Saved, grad_out, grad_alphas) -> list[Maybe]:
     return [d_embedded, d_h0, d_c0, d_keys, d_values, d_weight_out, *tensors]
 
 
-def input_grad(d: Tensor, inputs: tuple[Tensor, ...], weight: Tensor) -> Tensor:
-    """The gradient of ``weight`` (M, I), given that ``(T*B, M)`` of its products with inputs.
+class LayerGrads(NamedTuple):
+    """Gradients of one layer.
 
-    The second of two inputs ``(T, B, ·)``, side by side, is read a step later than it is made.
+    Attributes:
+        gates, products: ``(T*B, ·)``, of the pre-activations and of U h.
+        scores: ``(T*B, S)``, of a mixture's scores, or None.
+        h0: ``(B, H)``, without what does not come through U.
+    """
+
+    gates: Tensor
+    products: Tensor
+    scores: Maybe
+    h0: Tensor
+
+
+def layer_grads(k: int, layer: Layer, d: Decode, saved: Saved, g: Grads) -> LayerGrads:
+    """What the backward loop has computed for layer k."""
+    d_gates, d_products, mixture, d_mixture = g.gates0, g.products0, saved.mixture0, g.mixture0
+    if k > 0:
+        d_gates, d_products = g.gates[k - 1], g.products[k - 1]
+        mixture, d_mixture = at_step(saved.mixture, k - 1), at_step(g.mixture, k - 1)
+    d_scores = None
+    if layer.attention is not None and mixture is not None:
+        # Summed over tiles of units; hard routing has none.
+        d_weights = torch.zeros_like(mixture) if d_mixture is None else d_mixture.sum(-3)
+        d_scores = unmix(d_weights, mixture, d.temperature).to(d.h0.dtype).flatten(0, 1)
+    width = layer.weight_hh.size(0)
+    d_h0 = torch.mm(d_products[0, :, :width], layer.weight_hh)
+    return LayerGrads(d_gates.flatten(0, 1), d_products.flatten(0, 1)[:, :width], d_scores, d_h0)
+
+
+def embedded_grad(d: Decode, d_gates: Tensor, d_scores: Maybe) -> Tensor:
+    """The gradient of the embeddings, given those of the bottom layer."""
+    bottom, size = d.layers[0], d.embedded.size(-1)
+    d_embedded = torch.mm(d_gates, bottom.weight_ih[:, :size])
+    if d_scores is not None and bottom.attention is not None:
+        d_embedded.addmm_(d_scores, bottom.attention[:, :size])
+    return d_embedded.view_as(d.embedded)
+
+
+def param_grads(k: int, layer: Layer, weights: Weights, g: Grads) -> tuple[Tensor, ...]:
+    """The gradients of layer k's elementwise parameters."""
+    if not layer.params:
+        return ()
+    rows, d_rows = weights.rows0, g.rows0
+    if k > 0:
+        rows = at_step(weights.rows, k - 1)
+        d_rows = None if g.rows is None else g.rows[:, k - 1 : k]
+    d_rows = None if d_rows is None else d_rows.sum((0, 1))
+    return layer.cell.kernel_param_grads(d_rows, rows, layer.params)
+
+
+def input_grad(d: Tensor, inputs: tuple[Tensor, ...], weight: Tensor) -> Tensor:
+    """The gradient of ``weight`` (M, I), given that of its products with ``inputs``, ``(T*B, M)``.
+
+    Of two inputs ``(T, B, ·)``, side by side, the second is that of the step before.
     """
     if len(inputs) == 1:
         return torch.mm(d.t(), inputs[0].flatten(0, 1))

@@ -10,47 +10,48 @@ import importlib
 import importlib.util
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from ..cells.base import Cell
 from . import eager, sources
-from .inputs import InputProduct, side_input, wants_gradient
-from .ragged import PackedLayout, PaddedLayout, after_start
+from .inputs import InputProduct, LayerInputs, LayerOutputs, LoopTensors, wants_gradient
+from .ragged import Layout, PackedLayout, PaddedLayout, after_start
 
 DTYPES = (torch.float32, torch.float64)
 
-
 ROUTED_WEIGHTS = 1 << 16
-"""Elements of a mixture's recurrent weights from which the chosen cells alone are faster."""
-
+"""With at least as many recurrent weights, a mixture's chosen cells are computed alone."""
 
 RAGGED_PRODUCTS = 1 << 22
-"""Multiplications for padding from which it is faster to sort the sequences and leave it out."""
-
+"""With at least as many multiplications for padding, sequences are sorted to leave padding out."""
 
 PACKAGE = Path(__file__).resolve().parents[1]
-
 
 OPS = torch.ops.fairseq_casrnn
 """The registered operators (``csrc/ops.cpp``), once :func:`extension` has loaded them."""
 
 
-def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` as it lies in memory for C++, which knows neither strides nor a pending sign."""
+def dense(tensor: Tensor) -> Tensor:
+    """``tensor`` contiguous and without a pending negation, which the C++ code does not handle."""
     return tensor.contiguous().resolve_neg()
 
 
 @functools.cache
-def extension():
-    """``(module, None)``, or ``(None, why not)`` when there is no compiled extension to use."""
+def extension() -> tuple[Any, str | None]:
+    """``(module, None)``, or ``(None, why not)`` if there is no compiled extension to use."""
     name = f"{__package__.rpartition('.')[0]}._cpp"
     spec = importlib.util.find_spec(name)
-    if spec is None or Path(spec.origin).parent.resolve() != PACKAGE:
-        # Or it is another copy's, which an editable installation lends to every package here.
-        return None, not_compiled(spec and Path(spec.origin).parent)
-    compiled = Path(spec.origin).read_bytes()
+    if spec is None or spec.origin is None:
+        return None, not_compiled()
+    found = Path(spec.origin)
+    if found.parent.resolve() != PACKAGE:  # by way of an editable installation of another copy
+        return None, not_compiled(found.parent)
+    compiled = found.read_bytes()
     if sources.digest(PACKAGE) not in (None, marked(compiled, "sources")):
         return None, "it was compiled from other C++ sources than this package's; install again"
     if lacking := sorted(needs(compiled) - instructions()):
@@ -67,7 +68,7 @@ def extension():
     built, here = (".".join(v.split(".")[:2]) for v in (module.torch_version, torch.__version__))
     if built != here:
         return None, f"it was compiled for torch {built} and this is torch {here}; install again"
-    from . import cpp_fakes  # needs the operators, which the module has registered
+    from . import cpp_fakes  # after the module has registered the operators
 
     cpp_fakes.register()
     return module, None
@@ -88,33 +89,35 @@ def not_compiled(other: Path | None = None) -> str:
 
 
 def marked(compiled: bytes, what: str) -> str | None:
-    """What the compiled file says of itself: ``csrc/needs.h``."""
+    """What ``csrc/needs.h`` has written into the compiled file."""
     found = re.search(rb"fairseq_casrnn %b: *([ \w]*);" % what.encode(), compiled)
     return None if found is None else found[1].decode()
 
 
 def needs(compiled: bytes) -> set[str]:
-    """The instructions that the extension was compiled with."""
+    """The instruction sets that the extension was compiled for."""
     return set((marked(compiled, "needs") or "").split()) if instructions() else set()
 
 
 @functools.cache
 def instructions() -> frozenset[str]:
-    """Those of this machine's processor by Linux's names; empty where they are not known."""
+    """The instruction sets of this machine's processor, by Linux's names; empty if not known."""
     cpuinfo = Path("/proc/cpuinfo")
     text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
     found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
     return frozenset(found[1].split()) if found else frozenset()
 
 
-def why_not(cell: Cell, *tensors) -> str | None:
-    """Why the compiled loop cannot run ``cell`` on ``tensors`` (None among them is ignored)."""
+def why_not(cell: Cell, dtype: torch.dtype, *tensors: Tensor | None) -> str | None:
+    """Why the compiled loop cannot run ``cell`` on ``tensors``, all of ``dtype``; or None.
+
+    None among the tensors is ignored.
+    """
     if cell.kernel is None:
         return f"it has no kernel for {type(cell).__name__}"
-    dtype = tensors[0].dtype
     if dtype not in DTYPES:
         return f"it does not run in {dtype}"
-    # torch.compile cannot ask is_neg; the dispatcher resolves the sign before it calls an operator.
+    # torch.compile cannot trace is_neg; there the dispatcher resolves the sign before the call.
     compiling = torch.compiler.is_compiling()
     for t in tensors:
         if t is None:
@@ -124,50 +127,49 @@ def why_not(cell: Cell, *tensors) -> str | None:
     return None
 
 
-def run(cell: Cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
-    """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
-    fused = isinstance(gx, InputProduct)
-    inputs = (None, gx.x, gx.weight, gx.bias) if fused else (gx, None, None, None)
-    tensors = (*inputs, weight_hh, h0, c0, side_input(lower_c, mixture))
-    layout = layout_of(cell, gx, h0, last)
+def run(inputs: LayerInputs) -> LayerOutputs:
+    """Run a layer over time; see :func:`fairseq_casrnn.recurrence.run`."""
+    cell, tensors, params = inputs.cell, LoopTensors.of(inputs), inputs.params
+    layout = layout_of(cell, inputs.gx, inputs.h0, inputs.last)
     if wants_gradient(*tensors, *params):
-        hs, cs, h_n, c_n = _Loop.apply(cell, layout, *tensors, *params)
-    else:
-        hs, cs, *_ = forward(cell, layout, *tensors, params, keep=False)
-        hs, cs, h_n, c_n = outputs(hs, cs, layout)
-    if cell.has_cell:
-        return hs, cs, h_n, c_n
-    return hs, None, h_n, None
+        outputs: LayerOutputs = _Loop.apply(cell, layout, *tensors, *params)
+        return outputs
+    return outputs_of(forward(cell, layout, tensors, params, keep=False), layout)
 
 
-def why_not_routed(cell: Cell, gx, weight_hh, h0, c0) -> str | None:
-    """Why :func:`run_routed` cannot run these, or is not worth its sorting of the rows.
+def why_not_routed(inputs: LayerInputs) -> str | None:
+    """Why :func:`run_routed` cannot run these, or would be slower; or None.
 
-    Small weights are multiplied faster than rows are sorted.
+    It sorts rows by their cells, which takes longer than to multiply with small weights.
     """
+    cell, gx, weight_hh = inputs.cell, inputs.gx, inputs.weight_hh
     if not isinstance(gx, InputProduct) or cell.kernel != "second_order_lstm" or cell.num_cells < 2:
         return "it is no mixture"
-    tensors = (gx.x, gx.weight, gx.bias, weight_hh, h0, c0)
+    tensors = (gx.x, gx.weight, gx.bias, weight_hh, inputs.h0, inputs.c0)
     if weight_hh.numel() < ROUTED_WEIGHTS or wants_gradient(*tensors):
         return "the layer is small, or learns"
-    return why_not(cell, *tensors)
+    return why_not(cell, gx.x.dtype, *tensors)
 
 
-def run_routed(gx: InputProduct, weight_hh, h0, c0, cells, last=None):
-    """Run a mixture, each input ``(T, B)`` through the one cell that ``cells`` names.
+def run_routed(inputs: LayerInputs, cells: Tensor) -> LayerOutputs:
+    """Run a mixture of which ``cells`` ``(T, B)`` names one cell for each input.
 
-    The arithmetic is that of one cell. For the rest see :func:`fairseq_casrnn.recurrence.run`.
+    It computes that cell alone. For the rest see :func:`fairseq_casrnn.recurrence.run`.
     """
-    hs, cs = OPS.routed_layer(gx.x, gx.weight, gx.bias, weight_hh, h0, c0, cells)
-    layout = PaddedLayout(*gx.x.shape[:2], last)
-    return outputs(hs.flatten(0, 1), cs.flatten(0, 1), layout)
+    x, weight_ih, bias = LoopTensors.of(inputs)[1:4]
+    assert x is not None  # as why_not_routed has checked
+    hs, cs = OPS.routed_layer(x, weight_ih, bias, inputs.weight_hh, inputs.h0, inputs.c0, cells)
+    layout = PaddedLayout(x.size(0), x.size(1), inputs.last)
+    return states_of(hs.flatten(0, 1), cs.flatten(0, 1), layout)
 
 
-def layout_of(cell: Cell, gx, h0, last) -> PaddedLayout | PackedLayout:
-    """How the rows of all steps lie in memory: padding is left out where that is worth its cost."""
-    fused = isinstance(gx, InputProduct)
-    steps, batch = (gx.x if fused else gx).shape[:2]
-    if not fused or last is None or torch.compiler.is_compiling():  # lengths are not known there
+def layout_of(
+    cell: Cell, gx: Tensor | InputProduct, h0: Tensor, last: Tensor | None
+) -> PaddedLayout | PackedLayout:
+    """The layout of the rows of all steps; padding is left out if that saves enough products."""
+    steps, batch = (gx.x if isinstance(gx, InputProduct) else gx).shape[:2]
+    # While tracing, the lengths are not known.
+    if not isinstance(gx, InputProduct) or last is None or torch.compiler.is_compiling():
         return PaddedLayout(steps, batch, last)
     weights = gx.weight.numel() + cell.hh_blocks * h0.size(-1) ** 2
     padding = steps * batch - int(last.sum()) - batch
@@ -176,28 +178,51 @@ def layout_of(cell: Cell, gx, h0, last) -> PaddedLayout | PackedLayout:
     return PackedLayout(steps, batch, last)
 
 
-def forward(cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, side, params, keep):
-    """The compiled forward, in the layout's rows.
+class Saved(NamedTuple):
+    """What the forward computes, in the layout's N rows.
 
-    Returns:
-        hs, cs ``(B+N, H)`` with the initial state first, gates ``(N, ·)`` and candidate as the
-        backward wants them, the kernel's parameters.
+    Attributes:
+        hs, cs: ``(B+N, H)``, the initial state first; cs is None for a cell without c.
+        gates: ``(N, ih_blocks*H)``, activated; undefined or None unless kept for the backward.
+        candidate: ``(N, num_separate_gates*H)``, or None.
+        rows: the elementwise parameters as the kernel reads them, or None.
     """
+
+    hs: Tensor
+    cs: Tensor | None
+    gates: Tensor | None
+    candidate: Tensor | None
+    rows: Tensor | None
+
+
+def forward(
+    cell: Cell, layout: Layout, tensors: LoopTensors, params: Sequence[Tensor], keep: bool
+) -> Saved:
+    """The compiled forward; ``keep`` gates and candidate for the backward."""
+    gx, x, weight_ih, bias, weight_hh, h0, c0, side = tensors
     rows = cell.kernel_rows(params, h0, h0.size(-1))
     rest = (
         *(weight_hh, layout.sort(h0), layout.sort(c0), layout.pack(side)),
         *(rows, layout.counts, keep),
     )
     if gx is None:
-        return *OPS.layer_forward(cell.kernel, layout.pack(x), weight_ih, bias, *rest), rows
+        hs, cs, gates, candidate = OPS.layer_forward(
+            cell.kernel, layout.pack(x), weight_ih, bias, *rest
+        )
+        return Saved(hs, cs, gates, candidate, rows)
     # In place: gx is the output of a linear map, which autograd does not save.
     gates = layout.pack(gx.detach().contiguous())
     hs, cs, candidate = OPS.layer_forward_(cell.kernel, gates, *rest)
-    return hs, cs, gates, candidate, rows
+    return Saved(hs, cs, gates, candidate, rows)
 
 
-def outputs(hs, cs, layout):
-    """What an engine returns, from the buffers that start with the initial state."""
+def outputs_of(saved: Saved, layout: Layout) -> LayerOutputs:
+    """What an engine returns."""
+    return states_of(saved.hs, saved.cs, layout)
+
+
+def states_of(hs: Tensor, cs: Tensor | None, layout: Layout) -> LayerOutputs:
+    """What an engine returns, from states ``(B+N, H)`` with the initial ones first."""
     h_n = layout.final(hs)
     hs = layout.unpack(after_start(hs, layout.batch))
     if cs is None:
@@ -207,25 +232,30 @@ def outputs(hs, cs, layout):
 
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, side, *params):
-        hs, cs, gates, candidate, rows = forward(
-            cell, layout, gx, x, weight_ih, bias, weight_hh, h0, c0, side, params, keep=True
-        )
+    def forward(ctx: Any, cell: Cell, layout: Layout, *given: Any) -> LayerOutputs:
+        tensors, params = LoopTensors(*given[:8]), given[8:]
+        saved = forward(cell, layout, tensors, params, keep=True)
         ctx.cell, ctx.layout = cell, layout
         ctx.save_for_backward(
-            x, weight_ih, gates, candidate, hs, cs, weight_hh, side, rows, *params
+            *saved, tensors.x, tensors.weight_ih, tensors.weight_hh, tensors.side, *params
         )
         ctx.set_materialize_grads(False)
-        return outputs(hs, cs, layout)
+        return outputs_of(saved, layout)
 
     @staticmethod
-    def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
+    def backward(
+        ctx: Any,
+        grad_hs: Tensor | None,
+        grad_cs: Tensor | None,
+        grad_hn: Tensor | None,
+        grad_cn: Tensor | None,
+    ) -> tuple[Tensor | None, ...]:
         eager.check_backward("cpp", grad_hs, grad_cs, grad_hn, grad_cn)
         cell, layout = ctx.cell, ctx.layout
-        x, weight_ih, gates, candidate, hs, cs, weight_hh, side, rows, *params = ctx.saved_tensors
+        hs, cs, gates, candidate, rows, x, weight_ih, weight_hh, side, *params = ctx.saved_tensors
         grad_hs, dh_n = layout.merge_grads(grad_hs, grad_hn)
         grad_cs, dc_n = layout.merge_grads(grad_cs, grad_cn)
-        if eager.retain_graph_requested():  # a second backward must find the activated gates again
+        if eager.retain_graph_requested():  # the next backward needs the activated gates, too
             gates = gates.clone()
             candidate = None if candidate is None else candidate.clone()
         wants_x, wants_side = ctx.needs_input_grad[3], ctx.needs_input_grad[9]

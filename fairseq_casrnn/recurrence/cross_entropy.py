@@ -1,14 +1,14 @@
-"""Cross entropy of a linear map to the vocabulary, without its table of logits.
+"""Cross entropy of a linear map to the vocabulary, without storing its logits.
 
-The logits of a batch, ``(N, V)``, are the largest tensor of most models, and are read only by the
-softmax and its gradient. The compiled extension makes them some rows at a time, goes on to the loss
-and all gradients while they are in the cache, and leaves padding out. Engine ``triton`` has kernels
-for the GPU: see :mod:`.triton_cross_entropy`.
+The logits of a batch, ``(N, V)``, are the largest tensor of most models, and only the softmax and
+its gradient read them. The compiled extension computes them some rows at a time, and from them the
+loss and all gradients while they are in the cache; it leaves padding out. Engine ``triton`` has
+kernels for the GPU: see :mod:`.triton_cross_entropy`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,12 +22,12 @@ from .memory import readable
 
 
 class LossSpec(NamedTuple):
-    """The loss that a criterion wants of a decoder, instead of logits.
+    """The loss that a criterion asks a decoder for, instead of logits.
 
     Attributes:
         target: ``(*)``, tokens.
         smoothing: probability shared by all tokens but the target.
-        pad: the token that counts for nothing.
+        pad: the token that is not counted.
     """
 
     target: Tensor
@@ -36,7 +36,7 @@ class LossSpec(NamedTuple):
 
 
 def can_fuse(weight: Tensor, engine: str | None = None) -> bool:
-    """Whether :func:`cross_entropy` serves a vocabulary with this ``weight`` on an engine."""
+    """Whether the engine has :func:`cross_entropy` for a vocabulary with this ``weight``."""
     device = weight.device.type
     return device in ("cpu", "cuda") and choose(engine, device).supports_loss(weight) is None
 
@@ -50,28 +50,35 @@ def cross_entropy(
         x: ``(*, E)``.
         weight: ``(V, E)``.
         bias: ``(V,)``.
-        loss_spec: its target is of x's shape without the last.
+        loss_spec: its target has x's shape without the last dimension.
         engine: name of an engine, or None for the default; see :func:`can_fuse`.
 
-    Only the first has a gradient. With weights in half precision, and where autocast makes them so,
-    the sums are in float32.
+    Only the first has a gradient. With weights in half precision, or under autocast, the sums are
+    in float32.
     """
     device = weight.device.type
     if autocast(device):
         dtype = torch.get_autocast_dtype(device)
-        x, weight, bias = (cast(t, dtype) for t in (x, weight, bias))
+        x, weight, bias = cast(x, dtype), cast(weight, dtype), cast(bias, dtype)
     target = loss_spec.target.reshape(-1).contiguous()
-    args = x.reshape(-1, x.size(-1)), weight, bias, target, loss_spec.smoothing, loss_spec.pad
-    return choose(engine, device).cross_entropy(*args)
+    rows = x.reshape(-1, x.size(-1))
+    return choose(engine, device).cross_entropy(
+        rows, weight, bias, loss_spec._replace(target=target)
+    )
 
 
-def run_compiled(*args) -> tuple[Tensor, Tensor]:
+def run_compiled(
+    x: Tensor, weight: Tensor, bias: Tensor | None, loss_spec: LossSpec
+) -> tuple[Tensor, Tensor]:
     """:func:`cross_entropy` of x ``(N, E)`` in the compiled extension."""
-    return _CrossEntropy.apply(*args, torch.is_grad_enabled())
+    sums: tuple[Tensor, Tensor] = _CrossEntropy.apply(
+        x, weight, bias, *loss_spec, torch.is_grad_enabled()
+    )
+    return sums
 
 
 def refuse_second_derivatives() -> None:
-    """Raise UserError in a backward with ``create_graph=True``; see eager.check_backward."""
+    """Raise UserError in a backward with ``create_graph=True`` (:func:`.eager.check_backward`)."""
     if torch.is_grad_enabled():
         raise UserError(
             "the fused criterions have no second derivatives; use cross_entropy or "
@@ -81,18 +88,27 @@ def refuse_second_derivatives() -> None:
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, target, smoothing, pad, learns):
-        wants = [learns and needed for needed in ctx.needs_input_grad[:3]]
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        smoothing: float,
+        pad: int,
+        enable_grad: bool,
+    ) -> tuple[Tensor, Tensor]:
+        wants = [enable_grad and needed for needed in ctx.needs_input_grad[:3]]
         loss, plain, *grads = OPS.cross_entropy(x, weight, bias, target, smoothing, pad, wants)
         ctx.save_for_backward(*grads)
         ctx.mark_non_differentiable(plain)
         return loss, plain
 
     @staticmethod
-    def backward(ctx, grad, _):
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         grads = ctx.saved_tensors
-        # Seldom; as they are, a pass is saved.
+        # Usually grad is 1, and a pass over the gradients is saved.
         if not readable(grad) or grad != 1 or retain_graph_requested():
             grads = [None if found is None else found * grad for found in grads]
         return *grads, None, None, None, None

@@ -1,13 +1,14 @@
-"""Chooses how the decoder loop of :mod:`.attention` is run."""
+"""The decoder loop of :mod:`.attention`, on the engine that is chosen."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .attention import Decode, Layer
+from .attention import Decode, DecoderSteps, Layer
 from .engine import autocast, by_name, choose
 from .memory import readable
 
@@ -15,16 +16,18 @@ from .memory import readable
 def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
     """:func:`.attention.run_reference`, by the engine of that name (None: the default)."""
     device = d.h0.device.type
-    if autocast(device):  # sums over time in the parameters' precision
+    if autocast(device):  # the recurrence has the parameters' precision
         with torch.autocast(device, enabled=False):
             return run(engine, in_dtype(d, d.layers[0].weight_hh.dtype))
     return choose(engine, device, lambda one: one.supports_decode(d)).decode(d)
 
 
-def steps(engine: str | None, d: Decode, source: Tensor | None, input_feed: bool):
-    """The loop step by step for beam search; see :class:`.attention_cpp.Steps`.
+def steps(
+    engine: str | None, d: Decode, source: Tensor | None, input_feed: bool
+) -> DecoderSteps | None:
+    """The loop step by step, for beam search; arguments as in :class:`.attention_cpp.Steps`.
 
-    None where there is no compiled loop for it, or where gradients are wanted.
+    None if gradients are enabled, or the engine has no compiled loop for ``d``.
     """
     device = d.h0.device.type
     if torch.is_grad_enabled() or autocast(device) or not all_readable(d):
@@ -39,25 +42,25 @@ def all_readable(d: Decode) -> bool:
 
 
 def all_in_dtype(d: Decode, dtype: torch.dtype) -> Decode:
-    """``d`` with its floating-point tensors in ``dtype``, those of the layers, too."""
+    """``d`` and its layers with all floating-point tensors in ``dtype``."""
     layers = [layer_in_dtype(layer, dtype) for layer in d.layers]
     return in_dtype(replace(d, layers=layers), dtype)
 
 
 def in_dtype(d: Decode, dtype: torch.dtype) -> Decode:
-    """``d`` with its floating-point tensors, other than the layers', in ``dtype``."""
-    return replace(
-        d,
-        **{
-            name: value.to(dtype)
-            for name, value in vars(d).items()
-            if torch.is_tensor(value) and value.is_floating_point() and name != "temperature"
-        },
-    )
+    """``d`` with its own floating-point tensors in ``dtype``; the layers stay as they are."""
+    tensors: dict[str, Any] = {
+        name: value.to(dtype)
+        for name, value in vars(d).items()
+        if torch.is_tensor(value) and value.is_floating_point() and name != "temperature"
+    }
+    return replace(d, **tensors)
 
 
 def layer_in_dtype(layer: Layer, dtype: torch.dtype) -> Layer:
     """``layer`` with all its tensors in ``dtype``."""
     params = tuple(p.to(dtype) for p in layer.params)
-    tensors = {k: t.to(dtype) for k, t in vars(layer).items() if torch.is_tensor(t)}
+    tensors: dict[str, Any] = {
+        name: value.to(dtype) for name, value in vars(layer).items() if torch.is_tensor(value)
+    }
     return replace(layer, params=params, **tensors)

@@ -1,43 +1,49 @@
 """Engine ``eager``: one ``autograd.Function`` for all cells.
 
-The recurrent product and the cell's in-place elementwise maths are all that the time loop does,
-forward and backward. Activated gates are kept over the pre-activations, the states in one buffer
-that both passes share, and the gradient of the recurrent weight is a single product after the loop.
+A step of the loop, forward or backward, is the recurrent product and the cell's elementwise maths
+in place. Activated gates overwrite their pre-activations, all states are in one buffer that both
+passes share, and the gradient of the recurrent weight is one product after the loop.
 
-In float16 and bfloat16 the loop runs in float32. The cells ``cs`` that :func:`run` returns are
-float32 then, for the layer above; all else has the weights' dtype.
+For weights in float16 and bfloat16 the loop runs in float32. The cells ``cs`` that :func:`run`
+returns are then float32, for the layer above; everything else has the weights' dtype.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..cells.base import Cell
 from ..errors import UserError
-from .inputs import accumulation_dtype, cast
+from .inputs import LayerInputs, LayerOutputs, accumulation_dtype, cast
 from .memory import readable
 from .reference import at_step, gather_last
 
 
-def run(cell: Cell, gx, weight_hh, h0, c0, lower_c=None, mixture=None, last=None, params=()):
-    """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
-    dtype, wide = weight_hh.dtype, accumulation_dtype(weight_hh.dtype)
-    tensors = (gx, weight_hh, h0, c0, lower_c, mixture)
+def run(inputs: LayerInputs) -> LayerOutputs:
+    """Run a layer over time; see :func:`fairseq_casrnn.recurrence.run`."""
+    cell, dtype = inputs.cell, inputs.weight_hh.dtype
+    states = inputs.h0, inputs.c0, inputs.lower_c, inputs.mixture
+    tensors = [inputs.gates_input(), inputs.weight_hh, *states]
+    params = list(inputs.params)
+    wide = accumulation_dtype(dtype)
     if wide != dtype:
         tensors = [cast(t, wide) for t in tensors]
         params = [cast(p, wide) for p in params]
-    hs, cs, *final = _Loop.apply(cell, *tensors, last, *params)
+    hs, cs, h_n, c_n = _Loop.apply(cell, *tensors, inputs.last, *params)
     if wide != dtype:
-        hs, *final = (cast(t, dtype) for t in (hs, *final))
-    if cell.has_cell:
-        return hs, cs, *final
-    return hs, None, final[0], None
+        hs, h_n, c_n = cast(hs, dtype), cast(h_n, dtype), cast(c_n, dtype)
+    return hs, cs, h_n, c_n
 
 
-def add_recurrent_(cell: Cell, gates, candidate, h, weight_t):
-    """Add U h to the additive blocks of ``gates``, write the others to ``candidate``.
+def add_recurrent_(
+    cell: Cell, gates: Tensor, candidate: Tensor | None, h: Tensor, weight_t: Tensor
+) -> None:
+    """Add the first blocks of U h to ``gates``; write the cell's separate ones to ``candidate``.
 
     ``weight_t`` is ``(H, hh_blocks*H)``.
     """
@@ -51,12 +57,13 @@ def add_recurrent_(cell: Cell, gates, candidate, h, weight_t):
     torch.mm(h, weight_t[:, split:], out=candidate)
 
 
-def without_autocast(backward):
-    """Make ``backward`` compute in its tensors' own precision, also where autocast is active."""
+def without_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of a backward: disable autocast within it."""
 
     @functools.wraps(backward)
-    def wrapped(ctx, *grads):
-        # Not that of the saved tensors: torch.utils.checkpoint lets them be asked for only once.
+    def wrapped(ctx: Any, *grads: Tensor | None) -> Any:
+        # Not the device of a saved tensor: under torch.utils.checkpoint, ctx.saved_tensors can be
+        # read only once.
         device = next((g.device.type for g in grads if g is not None), "cpu")
         with torch.autocast(device, enabled=False):
             return backward(ctx, *grads)
@@ -66,15 +73,27 @@ def without_autocast(backward):
 
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, cell, gx, weight_hh, h0, c0, lower_c, mixture, last, *params):
+    def forward(
+        ctx: Any,
+        cell: Cell,
+        gx: Tensor,
+        weight_hh: Tensor,
+        h0: Tensor,
+        c0: Tensor | None,
+        lower_c: Tensor | None,
+        mixture: Tensor | None,
+        last: Tensor | None,
+        *params: Tensor,
+    ) -> LayerOutputs:
         steps, batch, _ = gx.shape
         size = h0.size(-1)
-        gates = gx.detach().contiguous()  # ours to overwrite: nobody keeps a linear map's result
+        # In place: gx is the output of a linear map, which autograd does not save.
+        gates = gx.detach().contiguous()
         weight_t = weight_hh.t().contiguous()
         hs = gx.new_empty(steps + 1, batch, size)
         hs[0] = h0
         cs = candidate = None
-        if cell.has_cell:
+        if c0 is not None:
             cs = torch.empty_like(hs)
             cs[0] = c0
         if cell.num_separate_gates:
@@ -85,21 +104,27 @@ class _Loop(torch.autograd.Function):
             if cs is not None:
                 c_prev, c = cs[t], cs[t + 1]
             add_recurrent_(cell, gates[t], candidate_t, hs[t], weight_t)
-            reads = {"lower_c": at_step(lower_c, t), "mixture": at_step(mixture, t)}
             cell.forward_(
                 *(gates[t], hs[t], c_prev, hs[t + 1], c),
-                candidate=candidate_t, params=params, **reads,
+                candidate=candidate_t, params=params,
+                lower_c=at_step(lower_c, t), mixture=at_step(mixture, t),
             )  # fmt: skip
         ctx.cell, ctx.num_params = cell, len(params)
         ctx.save_for_backward(gates, candidate, hs, cs, weight_hh, lower_c, mixture, last, *params)
         ctx.set_materialize_grads(False)
         out_c = None if cs is None else cs[1:]
-        c_n = None if cs is None else gather_last(out_c, last).clone()
+        c_n = None if out_c is None else gather_last(out_c, last).clone()
         return hs[1:], out_c, gather_last(hs[1:], last).clone(), c_n
 
     @staticmethod
     @without_autocast
-    def backward(ctx, grad_hs, grad_cs, grad_hn, grad_cn):
+    def backward(
+        ctx: Any,
+        grad_hs: Tensor | None,
+        grad_cs: Tensor | None,
+        grad_hn: Tensor | None,
+        grad_cn: Tensor | None,
+    ) -> tuple[Tensor | None, ...]:
         check_backward("eager", grad_hs, grad_cs, grad_hn, grad_cn)
         cell = ctx.cell
         gates, candidate, hs, cs, weight_hh, lower_c, mixture, last, *params = ctx.saved_tensors
@@ -110,7 +135,7 @@ class _Loop(torch.autograd.Function):
         d_params = tuple(torch.zeros_like(p) for p in params)
         d_lower_c = torch.empty_like(lower_c) if cell.lower_cell else None
         d_mixture = torch.empty_like(mixture) if cell.num_cells else None
-        if retain_graph_requested():  # a second backward must find the activated gates again
+        if retain_graph_requested():  # the next backward needs the activated gates, too
             gates = gates.clone()
             candidate = None if candidate is None else candidate.clone()
         split = (cell.hh_blocks - cell.num_separate_gates) * size
@@ -122,19 +147,19 @@ class _Loop(torch.autograd.Function):
         for t in reversed(range(steps)):
             if grad_hs is not None:
                 dh = dh.add_(grad_hs[t])
-            if grad_cs is not None:
+            if grad_cs is not None and dc is not None:
                 dc = dc.add_(grad_cs[t])
             if cs is not None:
                 c_prev, c = cs[t], cs[t + 1]
             gates_t, candidate_t = gates[t], at_step(candidate, t)
-            reads = {"lower_c": at_step(lower_c, t), "mixture": at_step(mixture, t)}
             direct, dc, d_lower_c_t, d_mixture_t = cell.backward_(
                 *(dh, dc, gates_t, hs[t], c_prev, c),
-                candidate=candidate_t, params=params, d_params=d_params, **reads,
+                candidate=candidate_t, params=params, d_params=d_params,
+                lower_c=at_step(lower_c, t), mixture=at_step(mixture, t),
             )  # fmt: skip
-            if d_lower_c_t is not None:
+            if d_lower_c is not None and d_lower_c_t is not None:
                 d_lower_c[t] = d_lower_c_t
-            if d_mixture_t is not None:
+            if d_mixture is not None and d_mixture_t is not None:
                 d_mixture[t] = d_mixture_t
             dh = torch.mm(gates_t[:, :split], weight_hh[:split])
             if candidate_t is not None:
@@ -151,12 +176,15 @@ class _Loop(torch.autograd.Function):
         return None, gates, d_weight, dh, dc, d_lower_c, d_mixture, None, *d_params
 
 
-def check_backward(engine: str, *grads) -> None:
-    """Raises UserError in a backward that has to be differentiated, or has batched gradients.
+def check_backward(engine: str, *grads: Tensor | None) -> None:
+    """Refuse a backward with ``create_graph=True``, or with batched gradients.
 
-    Nothing but ``create_graph=True`` leaves gradients enabled there. ``once_differentiable`` would
-    not do: where the incoming gradient is a constant it lets the second derivative pass as zero.
+    Gradients are enabled in a backward only with ``create_graph=True``. ``once_differentiable`` is
+    not enough: if the incoming gradient is a constant, it returns zero second derivatives silently.
     Batched gradients come from ``is_grads_batched`` and ``jacobian(…, vectorize=True)``.
+
+    Raises:
+        UserError: either of them.
     """
     if not readable(*grads):
         raise UserError(
@@ -171,14 +199,23 @@ def check_backward(engine: str, *grads) -> None:
 
 def retain_graph_requested() -> bool:
     """Whether the running backward was called with ``retain_graph=True``."""
-    ask = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
-    return True if ask is None else ask()
+    keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return True if keeps_graph is None else bool(keeps_graph())
 
 
-def scatter_last_grad(grad, grad_last, last, steps):
-    """Gradients of all states and of those at ``last``, as (grad (T, B, H), grad of step T-1).
+def scatter_last_grad(
+    grad: Tensor | None, grad_last: Tensor | None, last: Tensor | None, steps: int
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradient of all states, with that of the last states added if there are lengths.
 
-    Without lengths the latter starts the backward loop; with lengths it is added where it belongs.
+    Args:
+        grad: ``(T, B, H)``, of all states, or None.
+        grad_last: ``(B, H)``, of the states at ``last``, or None.
+        last: ``(B,)``, or None where all sequences have T steps.
+        steps: T.
+
+    Returns:
+        ``(T, B, H)`` or None, and ``(B, H)``, with which the backward loop starts, or None.
     """
     if grad_last is None or last is None:
         return grad, grad_last

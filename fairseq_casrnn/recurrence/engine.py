@@ -1,4 +1,4 @@
-"""What an engine is, which there are, and the one place where one of them is chosen.
+"""The base class of engines, their registry, and how one is chosen.
 
 ======================  =======================================================================
 ``reference``           the cell's own step under autograd, any dtype: the specification
@@ -7,10 +7,11 @@
 ``triton``              the same loop in kernels on a GPU, where Triton works
 ======================  =======================================================================
 
-The engine is chosen by ``engine=`` of a layer, else by the environment variable ``CASRNN_ENGINE``,
-else it is ``triton`` on a GPU and ``cpp`` on the CPU. One that is not available is replaced by the
-device's best other one; where the one chosen does not support what it is given, its ``fallback``
-steps in, and so on until ``reference``, which takes everything. A line in the log says why.
+A layer's ``engine=`` chooses the engine, then the environment variable ``CASRNN_ENGINE``; without
+either it is ``triton`` on a GPU and ``cpp`` on the CPU. An engine that is not available is replaced
+by the best other one for the device. If the chosen engine does not support its inputs, its
+``fallback`` runs instead, and so on down to ``reference``, which supports everything. A line in the
+log says why.
 """
 
 from __future__ import annotations
@@ -18,104 +19,129 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from ..errors import UserError
 
+if TYPE_CHECKING:  # an engine does not import what a layer alone does not need
+    from .attention import Decode, DecoderSteps
+    from .cross_entropy import LossSpec
+    from .inputs import LayerInputs, LayerOutputs
+    from .sentence_state import WordOps
+    from .sentence_state_weights import Options, Parameters
+
 logger = logging.getLogger(__name__)
 
-logged: set[tuple] = set()
-"""What :func:`log_once` has said."""
+logged: set[tuple[str, tuple[object, ...]]] = set()
+"""Messages that :func:`log_once` has logged, with their arguments."""
 
 
 class Engine:
-    """PyTorch operations, which is what an engine does that has nothing faster.
+    """Base class; its defaults are those of an engine that has PyTorch operations only.
 
-    The methods ``available`` and ``supports…`` return None for yes, and for no the reason, as half
-    a sentence for the log.
+    The methods ``available`` and ``supports…`` return None for yes; for no they return the reason,
+    as a clause for the log.
 
     Attributes:
-        name: what ``engine=`` and ``CASRNN_ENGINE`` call it.
-        takes_input_product: whether :meth:`run` takes an :class:`.inputs.InputProduct` as it is.
-        sentence_state: None, or a function ``(options, x, lengths, params)`` that runs all steps of
-            a sentence-state LSTM; otherwise it is put together from :meth:`word_ops`.
+        name: its name in ``engine=`` and ``CASRNN_ENGINE``.
+        takes_input_product: whether :meth:`run` accepts an :class:`.inputs.InputProduct`.
+        has_sentence_state: whether it has :meth:`sentence_state`; if not, the layer runs its steps
+            with :meth:`word_ops`.
     """
 
     name: str
     takes_input_product = False
-    sentence_state: Callable | None = None
+    has_sentence_state = False
 
     def available(self, device: str) -> str | None:
-        """Whether it can run on that type of device at all; if not, also what to do."""
+        """Whether it can run on that type of device at all; the reason says what to do about it."""
         return None
 
     def fallback(self, device: str) -> str:
-        """The engine that steps in for what this one does not support."""
+        """The engine that runs what this one does not support."""
         return "reference"
 
-    def supports(self, cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params) -> str | None:
-        """Whether it has :meth:`run` for these."""
+    def supports(self, inputs: LayerInputs) -> str | None:
+        """Whether it has :meth:`run` for these inputs."""
         return None
 
-    def run(self, cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
-        """A layer over time; see :func:`fairseq_casrnn.recurrence.run`."""
+    def run(self, inputs: LayerInputs) -> LayerOutputs:
+        """Run a layer over time; see :func:`fairseq_casrnn.recurrence.run`."""
         raise NotImplementedError
 
-    def supports_routing(self, cell, gx, weight_hh, h0, c0, routing) -> str | None:
-        """Whether it has ``run_routed``, and whether that is faster."""
+    def supports_routing(self, inputs: LayerInputs, cells: Tensor) -> str | None:
+        """Whether it has :meth:`run_routed` for these inputs, and that is faster."""
         return "it computes all cells of a mixture"
 
-    def supports_decode(self, d) -> str | None:
-        """Whether it has :meth:`decode` for a :class:`.attention.Decode`."""
-        return None
-
-    def decode(self, d):
-        """The decoder's loop; see :func:`.attention.run_reference`."""
+    def run_routed(self, inputs: LayerInputs, cells: Tensor) -> LayerOutputs:
+        """Run a mixture of which ``cells`` ``(T, B)`` names one cell for each input."""
         raise NotImplementedError
 
-    def decode_steps(self, d, source, input_feed: bool):
-        """The decoder step by step, without gradients: :class:`.attention_cpp.Steps`, or None."""
+    def supports_decode(self, d: Decode) -> str | None:
+        """Whether it has :meth:`decode` for this decoder."""
         return None
 
-    def supports_sentence_state(self, x, lengths, params) -> str | None:
-        """Whether it has its own of :attr:`sentence_state` or :meth:`word_ops` for these."""
+    def decode(self, d: Decode) -> tuple[Tensor, Tensor]:
+        """Run the decoder's loop; see :func:`.attention.run_reference`."""
+        raise NotImplementedError
+
+    def decode_steps(
+        self, d: Decode, source: Tensor | None, input_feed: bool
+    ) -> DecoderSteps | None:
+        """The decoder's loop step by step, without gradients; None if it cannot."""
         return None
 
-    def word_ops(self, x, lengths):
-        """The element-wise part of a sentence-state LSTM's step."""
+    def supports_sentence_state(
+        self, x: Tensor, lengths: Tensor | None, params: Parameters
+    ) -> str | None:
+        """Whether its :meth:`sentence_state`, or else :meth:`word_ops`, takes these."""
+        return None
+
+    def sentence_state(
+        self, options: Options, x: Tensor, lengths: Tensor | None, params: Parameters
+    ) -> tuple[Tensor, Tensor]:
+        """Run all steps of a sentence-state LSTM; see :func:`.sentence_state_loop.run`."""
+        raise NotImplementedError
+
+    def word_ops(self, x: Tensor, lengths: Tensor | None) -> WordOps:
+        """The elementwise part of a sentence-state LSTM's step."""
         from .sentence_state import TorchWordOps
 
         return TorchWordOps(x, lengths)
 
-    def supports_products(self, *tensors) -> str | None:
+    def supports_products(self, first: Tensor, *others: Tensor | None) -> str | None:
         """Whether it has matrix products of its own for these tensors (:mod:`.products`)."""
         return "it has torch's matrix products"
 
-    def supports_loss(self, weight) -> str | None:
+    def supports_loss(self, weight: Tensor) -> str | None:
         """Whether it has :meth:`cross_entropy` for a vocabulary with this weight."""
         return "it has no loss without a table of logits"
 
-    def cross_entropy(self, x, weight, bias, target, smoothing: float, pad: int):
-        """See :func:`.cross_entropy.cross_entropy`."""
+    def cross_entropy(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, loss_spec: LossSpec
+    ) -> tuple[Tensor, Tensor]:
+        """See :func:`.cross_entropy.cross_entropy`; x is ``(N, E)``, the target ``(N,)``."""
         raise NotImplementedError
 
-    def supports_best_sums(self, lprobs, scores) -> str | None:
+    def supports_best_sums(self, lprobs: Tensor, scores: Tensor) -> str | None:
         """Whether it picks beam search's candidates in one pass."""
         return "it has torch's topk"
 
 
 ENGINES: dict[str, Engine] = {}
-"""All engines, available or not, by their names; :mod:`.engines` fills it."""
+"""All engines by name, available or not; :mod:`.engines` registers them."""
 
 
 def installed() -> list[str]:
-    """The names of the engines that could run here, on the CPU or on a GPU."""
+    """The names of the engines that can run here, on the CPU or on a GPU."""
     return [name for name, engine in ENGINES.items() if engine.available("cpu") is None]
 
 
 def default(device: str = "cpu") -> str:
-    """The engine taken for this type of device unless another one is asked for."""
+    """The engine used on this type of device unless another one is requested."""
     best = preferred(device)
     return best if ENGINES[best].available(device) is None else "eager"
 
@@ -130,12 +156,12 @@ def choose(
     device: str = "cpu",
     supports: Callable[[Engine], str | None] | None = None,
 ) -> Engine:
-    """The engine that runs, and a line in the log, once, if it is not the one asked for.
+    """The engine to run; if it is not the requested one, a line in the log says so, once.
 
     Args:
         name: an engine; None or "auto" for the environment's or the default.
         device: type of the device it is to run on.
-        supports: asks an engine whether it supports what it is to do, and returns its answer.
+        supports: whether an engine supports what it is to run: None, or why not.
 
     Raises:
         UserError: no engine of that name.
@@ -146,17 +172,17 @@ def choose(
     other = ENGINES[engine.fallback(device)]
     while supports(other) is not None:
         other = ENGINES[other.fallback(device)]
-    leave(engine, other, reason)
+    log_fallback(engine, other, reason)
     return other
 
 
-def leave(engine: Engine, other: Engine, reason: str) -> None:
-    """Log once that ``other`` steps in."""
+def log_fallback(engine: Engine, other: Engine, reason: str) -> None:
+    """Log once that ``other`` runs instead of ``engine``."""
     log_once(logging.INFO, "engine '%s' leaves this to '%s': %s", engine.name, other.name, reason)
 
 
 def by_name(name: str | None, device: str) -> Engine:
-    """:func:`choose` without looking at what it is to do."""
+    """:func:`choose`, whatever it is to run."""
     asked = "engine"
     if name is None or name == "auto":
         asked, name = "environment variable CASRNN_ENGINE: engine", os.environ.get("CASRNN_ENGINE")
@@ -168,7 +194,7 @@ def by_name(name: str | None, device: str) -> Engine:
     if (reason := engine.available(device)) is None:
         log_once(logging.INFO, "recurrence engine: %s", name)
         return engine
-    # A checkpoint, too, names the engine of the machine it was trained on.
+    # No error: a checkpoint may name an engine of the machine that it was trained on.
     other = default(device)
     log_once(
         logging.WARNING, "engine '%s' is not available, '%s' runs instead: %s", name, other, reason
@@ -176,8 +202,8 @@ def by_name(name: str | None, device: str) -> Engine:
     return ENGINES[other]
 
 
-def log_once(level: int, message: str, *arguments) -> None:
-    """Log a line the first time; never while torch.compile or torch.export look on."""
+def log_once(level: int, message: str, *arguments: object) -> None:
+    """Log a line the first time; never while torch.compile or torch.export trace."""
     if (message, arguments) not in logged and not torch.compiler.is_compiling():
         logged.add((message, arguments))
         logger.log(level, message, *arguments)

@@ -1,36 +1,41 @@
-"""The engines, as :mod:`.engine` describes them: which module does what, and what it asks for.
+"""The engines: what each supports, and the modules that run it.
 
-What a layer alone does not need is imported where it is used: decoders, losses, other layers.
+What a layer alone does not need (decoders, losses, other layers) is imported where it is used.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
+from torch import Tensor
 
 from . import cpp, eager, layer, reference, triton_failures, triton_loop
-from .engine import ENGINES, Engine, autocast, by_name, default, leave
-from .inputs import InputProduct, accumulation_dtype, wants_gradient
+from .engine import ENGINES, Engine, autocast, by_name, default, log_fallback
+from .inputs import LayerInputs, LayerOutputs, LoopTensors, accumulation_dtype, wants_gradient
 from .memory import readable
 from .triton_plan import RefusedError, interpreting
+
+if TYPE_CHECKING:
+    from .attention import Decode, DecoderSteps
+    from .attention_loop import Loops
+    from .cross_entropy import LossSpec
+    from .sentence_state import WordOps
+    from .sentence_state_weights import Options, Parameters
 
 UNREADABLE = "tensors are traced, fake, batched or of a subclass"
 NO_SEQUENCE = "a batch without sequences"
 
 
-def tensors_of(gx) -> tuple:
-    """x, weight and bias of an InputProduct; otherwise the tensor itself."""
-    return (gx.x, gx.weight, gx.bias) if isinstance(gx, InputProduct) else (gx,)
-
-
 class Reference(Engine):
-    """Autograd runs the cell's step."""
+    """The cell's step under autograd."""
 
     name = "reference"
 
-    def run(self, *args):
-        return reference.run(*args)
+    def run(self, inputs: LayerInputs) -> LayerOutputs:
+        return reference.run(inputs)
 
-    def decode(self, d):
+    def decode(self, d: Decode) -> tuple[Tensor, Tensor]:
         from .attention import run_reference
 
         return run_reference(d)
@@ -41,20 +46,19 @@ class Eager(Engine):
 
     name = "eager"
 
-    def supports(self, cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
-        """A cell with a backward, and memory that it may overwrite."""
-        if not cell.is_fused():
-            return f"{type(cell).__name__} has a step only"
-        if h0.size(0) == 0:
+    def supports(self, inputs: LayerInputs) -> str | None:
+        """Cells with a hand-written backward, on plain tensors."""
+        if not inputs.cell.is_fused():
+            return f"{type(inputs.cell).__name__} has a step only"
+        if inputs.h0.size(0) == 0:
             return NO_SEQUENCE
-        tensors = (*tensors_of(gx), weight_hh, h0, c0, lower_c, mixture, *params)
-        return None if readable(*tensors) else UNREADABLE
+        return None if readable(*inputs.tensors()) else UNREADABLE
 
-    def run(self, *args):
-        return eager.run(*args)
+    def run(self, inputs: LayerInputs) -> LayerOutputs:
+        return eager.run(inputs)
 
-    def supports_decode(self, d):
-        """The same of all layers."""
+    def supports_decode(self, d: Decode) -> str | None:
+        """As :meth:`supports`, for all layers."""
         from .decoding import all_readable
 
         for part in d.layers:
@@ -64,8 +68,8 @@ class Eager(Engine):
             return NO_SEQUENCE
         return None if all_readable(d) else UNREADABLE
 
-    def decode(self, d):
-        """In half precision the loop runs in single, on the engine that then supports it."""
+    def decode(self, d: Decode) -> tuple[Tensor, Tensor]:
+        """For half precision the loop runs in float32, on the engine that then supports it."""
         from . import attention_loop, decoding
 
         dtype = d.layers[0].weight_hh.dtype
@@ -75,7 +79,7 @@ class Eager(Engine):
         out, alpha = decoding.run(self.name, decoding.all_in_dtype(d, wide))
         return out.to(dtype), alpha.to(dtype)
 
-    def loops(self):
+    def loops(self) -> Loops:
         """The decoder's forward and backward loop."""
         from .attention_eager import EAGER
 
@@ -88,36 +92,36 @@ class Cpp(Eager):
     name = "cpp"
     takes_input_product = True
 
-    def __init__(self):
+    def __init__(self) -> None:
         _, self.missing = cpp.extension()
 
-    def available(self, device):
+    def available(self, device: str) -> str | None:
         return self.missing
 
-    def fallback(self, device):
+    def fallback(self, device: str) -> str:
         return "eager"
 
-    def supports(self, cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
-        """Also what torch.compile and torch.export trace, where there is no gradient."""
-        tensors = (weight_hh, *tensors_of(gx), h0, c0, lower_c, mixture, *params)
+    def supports(self, inputs: LayerInputs) -> str | None:
+        """Also what torch.compile and torch.export trace, if there is no gradient."""
+        tensors = inputs.tensors()
         if not (readable(*tensors) or is_traced(*tensors)):
             return UNREADABLE
-        return cpp.why_not(cell, *tensors)
+        return cpp.why_not(inputs.cell, inputs.weight_hh.dtype, *tensors)
 
-    def run(self, *args):
-        return cpp.run(*args)
+    def run(self, inputs: LayerInputs) -> LayerOutputs:
+        return cpp.run(inputs)
 
-    def supports_routing(self, cell, gx, weight_hh, h0, c0, routing):
-        tensors = (*tensors_of(gx), weight_hh, h0, c0, routing.cells)
+    def supports_routing(self, inputs: LayerInputs, cells: Tensor) -> str | None:
+        tensors = *inputs.tensors(), cells
         if not (readable(*tensors) or is_traced(*tensors)):
             return UNREADABLE
-        return cpp.why_not_routed(cell, gx, weight_hh, h0, c0)
+        return cpp.why_not_routed(inputs)
 
-    def run_routed(self, *args):
-        return cpp.run_routed(*args)
+    def run_routed(self, inputs: LayerInputs, cells: Tensor) -> LayerOutputs:
+        return cpp.run_routed(inputs, cells)
 
-    def supports_decode(self, d):
-        """In half precision always, for it is asked again in single."""
+    def supports_decode(self, d: Decode) -> str | None:
+        """Always yes for half precision: :meth:`decode` chooses again, in float32."""
         from . import attention_cpp
 
         reason, dtype = super().supports_decode(d), d.layers[0].weight_hh.dtype
@@ -125,19 +129,23 @@ class Cpp(Eager):
             return reason
         return attention_cpp.why_not(d)
 
-    def loops(self):
+    def loops(self) -> Loops:
         from .attention_cpp import COMPILED
 
         return COMPILED
 
-    def decode_steps(self, d, source, input_feed):
+    def decode_steps(
+        self, d: Decode, source: Tensor | None, input_feed: bool
+    ) -> DecoderSteps | None:
         from . import attention_cpp
 
         if d.temperature is not None or attention_cpp.why_not(d) is not None:
             return None
         return attention_cpp.Steps(d, source, input_feed)
 
-    def supports_sentence_state(self, x, lengths, params):
+    def supports_sentence_state(
+        self, x: Tensor, lengths: Tensor | None, params: Parameters
+    ) -> str | None:
         if not readable(x, lengths, *params):
             return UNREADABLE
         if x.device.type != "cpu" or autocast("cpu"):
@@ -146,29 +154,30 @@ class Cpp(Eager):
             return f"it does not run in {x.dtype}"
         return None if x.size(1) else NO_SEQUENCE
 
-    def word_ops(self, x, lengths):
-        """Without padding."""
+    def word_ops(self, x: Tensor, lengths: Tensor | None) -> WordOps:
+        """Those that leave padding out."""
         from .sentence_state import PackedWordOps
 
         return PackedWordOps(x, lengths)
 
-    def supports_products(self, *tensors):
-        first = tensors[0]
+    def supports_products(self, first: Tensor, *others: Tensor | None) -> str | None:
         if first.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return "it runs on the CPU, without autocast"
-        return None if readable(*tensors) else UNREADABLE
+        return None if readable(first, *others) else UNREADABLE
 
-    def supports_loss(self, weight):
+    def supports_loss(self, weight: Tensor) -> str | None:
         if weight.dtype not in cpp.DTYPES:
             return f"it does not run in {weight.dtype}"
         return self.supports_products(weight)
 
-    def cross_entropy(self, *args):
+    def cross_entropy(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, loss_spec: LossSpec
+    ) -> tuple[Tensor, Tensor]:
         from .cross_entropy import run_compiled
 
-        return run_compiled(*args)
+        return run_compiled(x, weight, bias, loss_spec)
 
-    def supports_best_sums(self, lprobs, scores):
+    def supports_best_sums(self, lprobs: Tensor, scores: Tensor) -> str | None:
         if not readable(lprobs, scores) or wants_gradient(lprobs, scores):
             return UNREADABLE
         if not lprobs.is_contiguous() or {lprobs.device.type, scores.device.type} != {"cpu"}:
@@ -178,10 +187,10 @@ class Cpp(Eager):
         return None
 
 
-def is_traced(*tensors) -> bool:
-    """Whether torch.compile or torch.export sees the operators called on these, and can keep them.
+def is_traced(*tensors: Tensor | None) -> bool:
+    """Whether torch.compile or torch.export can trace the registered operators on these tensors.
 
-    They have no gradient of their own, which is that of an autograd.Function around them.
+    Not if a gradient is wanted: operators have none, only the autograd.Function around them has.
     """
     return torch.compiler.is_compiling() and not wants_gradient(*tensors)
 
@@ -191,40 +200,40 @@ class Triton(Engine):
 
     name = "triton"
     takes_input_product = True
+    has_sentence_state = True
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.missing = triton_loop.missing()
 
-    def available(self, device):
+    def available(self, device: str) -> str | None:
         if self.missing is not None:
             return self.missing
         return triton_failures.why_not() if device == "cuda" else None
 
-    def fallback(self, device):
+    def fallback(self, device: str) -> str:
         return "eager" if device == "cuda" else default(device)
 
-    def supports(self, cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
-        inputs = tensors_of(gx)
-        states = (inputs[0], h0, c0, lower_c, mixture)
-        if not readable(*inputs, weight_hh, *states, *params):
+    def supports(self, inputs: LayerInputs) -> str | None:
+        if not readable(*inputs.tensors()):
             return UNREADABLE
-        if h0.size(0) == 0:
+        if inputs.h0.size(0) == 0:
             return NO_SEQUENCE
-        return triton_loop.why_not(cell, (weight_hh, *inputs[1:], *params), states)
+        tensors = LoopTensors.of(inputs)
+        weights = inputs.weight_hh, tensors.weight_ih, tensors.bias, *inputs.params
+        states = tensors.gx, tensors.x, inputs.h0, inputs.c0, inputs.lower_c, inputs.mixture
+        return triton_loop.why_not(inputs.cell, weights, states)
 
-    def run(self, cell, gx, weight_hh, *rest):
-        """On the fallback where Triton can neither compile nor launch."""
+    def run(self, inputs: LayerInputs) -> LayerOutputs:
+        """On the fallback if Triton can neither compile nor launch."""
 
-        def otherwise():
-            device = weight_hh.device.type
-            by_name(self.name, device)  # says so where it will not run again
-            return layer.run_on(self.fallback(device), cell, gx, weight_hh, *rest)
+        def otherwise() -> LayerOutputs:
+            device = inputs.weight_hh.device.type
+            by_name(self.name, device)  # logs that it will not run again
+            return layer.run_on(self.fallback(device), inputs)
 
-        return triton_failures.attempt(
-            lambda: triton_loop.run(cell, gx, weight_hh, *rest), otherwise
-        )
+        return triton_failures.attempt(lambda: triton_loop.run(inputs), otherwise)
 
-    def supports_decode(self, d):
+    def supports_decode(self, d: Decode) -> str | None:
         from . import attention_triton
         from .decoding import all_readable
 
@@ -234,52 +243,60 @@ class Triton(Engine):
             return UNREADABLE
         return attention_triton.why_not(d)
 
-    def decode(self, d):
-        """On the fallback where the GPU refuses the kernel."""
+    def decode(self, d: Decode) -> tuple[Tensor, Tensor]:
+        """On the fallback if the GPU has no room for the kernel."""
         from . import attention_triton, decoding
 
         device = d.h0.device.type
 
-        def otherwise():
+        def otherwise() -> tuple[Tensor, Tensor]:
             return decoding.run(self.fallback(device), d)
 
         try:
             return triton_failures.attempt(lambda: attention_triton.run(d), otherwise)
         except RefusedError as error:
-            leave(self, ENGINES[self.fallback(device)], triton_failures.first_line(error))
+            log_fallback(self, ENGINES[self.fallback(device)], triton_failures.first_line(error))
             return otherwise()
 
-    def decode_steps(self, d, source, input_feed):
+    def decode_steps(
+        self, d: Decode, source: Tensor | None, input_feed: bool
+    ) -> DecoderSteps | None:
         from . import attention_triton, triton_decoder_steps
 
         if attention_triton.why_not(d) is not None:
             return None
         return triton_decoder_steps.Steps(d, source, input_feed)
 
-    def supports_sentence_state(self, x, lengths, params):
+    def supports_sentence_state(
+        self, x: Tensor, lengths: Tensor | None, params: Parameters
+    ) -> str | None:
         if not readable(x, lengths, *params):
             return UNREADABLE
         if x.size(1) == 0:
             return NO_SEQUENCE
-        # Autocast brings x and the parameters to the same dtype.
+        # Autocast brings x to the parameters' dtype.
         return triton_loop.why_not_on(params if autocast(x.device.type) else (x, *params))
 
-    def sentence_state(self, *args):
+    def sentence_state(
+        self, options: Options, x: Tensor, lengths: Tensor | None, params: Parameters
+    ) -> tuple[Tensor, Tensor]:
         from .sentence_state_loop import run
 
-        return run(*args)
+        return run(options, x, lengths, params)
 
-    def supports_loss(self, weight):
+    def supports_loss(self, weight: Tensor) -> str | None:
         if weight.device.type != "cuda" and not interpreting():
             return "it runs on CUDA tensors"
         if weight.dtype not in (torch.float32, torch.float16, torch.bfloat16):
             return f"it does not run in {weight.dtype}"
         return None if readable(weight) else UNREADABLE
 
-    def cross_entropy(self, *args):
+    def cross_entropy(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, loss_spec: LossSpec
+    ) -> tuple[Tensor, Tensor]:
         from .triton_cross_entropy import cross_entropy  # needs Triton
 
-        return cross_entropy(*args)
+        return cross_entropy(x, weight, bias, loss_spec)
 
 
 for engine in (Reference(), Eager(), Cpp(), Triton()):

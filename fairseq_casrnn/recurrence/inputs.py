@@ -1,39 +1,46 @@
-"""What a layer hands to an engine for its gates' inputs, and the precision of its states."""
+"""What a layer passes to an engine, and the precision in which engines keep states."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..cells.base import Cell
+
+MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
+"""A tensor or None, of which a function makes a tensor or None."""
+
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of gates' sums and cell states where inputs and weights have ``dtype``."""
+    """The dtype of pre-activations and cell states, given that of inputs and weights."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def cast(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+def cast(tensor: MaybeTensor, dtype: torch.dtype) -> MaybeTensor:
     """``tensor``, or None, in ``dtype``."""
     return None if tensor is None else tensor.to(dtype)
 
 
 def wants_gradient(*tensors: Tensor | None) -> bool:
-    """Whether autograd follows what is computed from these; None among them is ignored."""
+    """Whether autograd records operations on these; None among them is ignored."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 def side_input(lower_c: Tensor | None, mixture: Tensor | None) -> Tensor | None:
-    """What a compiled kernel reads through its one pointer ``side``: the cells of the layer below
-    ``(…, H)``, or the weights of a mixture ``(…, S)``; no cell with a kernel reads both.
+    """The tensor behind the compiled kernels' pointer ``side``: the cells of the layer below
+    ``(…, H)``, or the weights of a mixture ``(…, S)``. No cell with a kernel reads both.
     """
     return mixture if lower_c is None else lower_c
 
 
 @dataclass(frozen=True)
 class InputProduct:
-    """W x + b for all steps, still to be computed: some engines do it along with their loop.
+    """W x + b for all steps, not computed yet: some engines compute it within their loop.
 
     Attributes:
         x: ``(T, B, I)``.
@@ -52,7 +59,7 @@ class InputProduct:
 
 @dataclass(frozen=True)
 class HardRouting:
-    """Hard routing: the one cell of a mixture that computes each step, in place of weights.
+    """Hard routing, in place of weights: the one cell of a mixture that each input goes to.
 
     Attributes:
         cells: ``(T, B)`` or ``(B,)``, 0 to S-1.
@@ -65,3 +72,67 @@ class HardRouting:
     def weights(self, dtype: torch.dtype) -> Tensor:
         """1 for the chosen cell and 0 for the others, ``(…, S)``."""
         return F.one_hot(self.cells, self.count).to(dtype)
+
+
+class LayerInputs(NamedTuple):
+    """The arguments of :func:`fairseq_casrnn.recurrence.run`, as engines take them.
+
+    Attributes:
+        cell: the cell.
+        gx: ``(T, B, ih_blocks*H)``, W x + b, or an :class:`InputProduct`.
+        weight_hh: ``(hh_blocks*H, H)``.
+        h0, c0: ``(B, H)``; c0 is None for a cell without c.
+        lower_c: ``(T, B, H)``, or None.
+        mixture: ``(T, B, S)``, or None.
+        last: ``(B,)``, or None for T-1.
+        params: the elementwise parameters in the cell's order.
+    """
+
+    cell: Cell
+    gx: Tensor | InputProduct
+    weight_hh: Tensor
+    h0: Tensor
+    c0: Tensor | None
+    lower_c: Tensor | None = None
+    mixture: Tensor | None = None
+    last: Tensor | None = None
+    params: Sequence[Tensor] = ()
+
+    def gates_input(self) -> Tensor:
+        """W x + b, ``(T, B, ih_blocks*H)``; computed here if it has not been yet."""
+        return self.gx.compute() if isinstance(self.gx, InputProduct) else self.gx
+
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All floating-point tensors, weight_hh first."""
+        gx = self.gx
+        inputs = (gx.x, gx.weight, gx.bias) if isinstance(gx, InputProduct) else (gx,)
+        states = self.h0, self.c0, self.lower_c, self.mixture
+        return self.weight_hh, *inputs, *states, *self.params
+
+
+LayerOutputs: TypeAlias = tuple[Tensor, Tensor | None, Tensor, Tensor | None]
+"""``hs, cs`` ``(T, B, H)`` and ``h_n, c_n`` ``(B, H)``; the c's are None for a cell without c."""
+
+
+class LoopTensors(NamedTuple):
+    """The tensors of :class:`LayerInputs` as the compiled loops take them: either gx is None, or x,
+    weight_ih and bias are. ``side`` is that of :func:`side_input`.
+    """
+
+    gx: Tensor | None
+    x: Tensor | None
+    weight_ih: Tensor | None
+    bias: Tensor | None
+    weight_hh: Tensor
+    h0: Tensor
+    c0: Tensor | None
+    side: Tensor | None
+
+    @classmethod
+    def of(cls, inputs: LayerInputs) -> LoopTensors:
+        """Those of ``inputs``."""
+        rest = inputs.weight_hh, inputs.h0, inputs.c0, side_input(inputs.lower_c, inputs.mixture)
+        gx = inputs.gx
+        if isinstance(gx, InputProduct):
+            return cls(None, gx.x, gx.weight, gx.bias, *rest)
+        return cls(gx, None, None, None, *rest)

@@ -1,12 +1,14 @@
-"""Linear maps that the compiled extension computes where it does so better than torch.
+"""Linear maps, computed by the compiled extension where it is faster than torch.
 
-``--float32-matmul-precision medium`` makes torch multiply float32 matrices in bfloat16 inside, but
-only on CPUs with AMX, and slowly; the extension does so on all with dot products of bfloat16
-(AVX512_BF16). Large products in single precision it computes with weights in panels. Elsewhere,
-and on any other engine than ``cpp``, these are torch's own functions.
+With ``--float32-matmul-precision medium`` torch multiplies float32 matrices in bfloat16, but only
+on CPUs with AMX, and slowly; the extension does so on all CPUs with AVX512_BF16. Large products in
+float32 are computed with the weights packed in panels. Everywhere else, and on every engine but
+``cpp``, these are torch's own functions.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,15 +19,18 @@ from .cpp import OPS, dense
 from .engine import choose
 from .memory import readable
 
-# Rows; with fewer, bringing a weight into another order costs more than it saves.
 LARGE = 256
+"""Rows of x; with fewer, packing a weight costs more time than it saves."""
 LARGE_NARROW = 64
+"""The same for products in bfloat16."""
 
 
 def is_narrow(x: Tensor, engine: str | None = None) -> bool:
-    """Whether products of the rows ``x`` (*, I) are to have their factors rounded to bfloat16."""
+    """Whether the factors of products with ``x`` (*, I) are rounded to bfloat16."""
     rows = x.shape[:-1].numel()
-    return rows >= LARGE_NARROW and is_compiled(engine, x) and cpp.extension()[0].is_narrow(x, rows)
+    if rows < LARGE_NARROW or not is_compiled(engine, x):
+        return False
+    return bool(cpp.extension()[0].is_narrow(x, rows))
 
 
 def linear(
@@ -40,25 +45,27 @@ def linear(
     large = x.dtype == torch.float32 and x.shape[:-1].numel() >= LARGE
     if not (large or is_narrow(x, engine)) or not is_compiled(engine, x, weight, bias):
         return F.linear(x, weight, bias)
-    y = _Linear.apply(x.reshape(-1, x.size(-1)), weight, bias)
+    y: Tensor = _Linear.apply(x.reshape(-1, x.size(-1)), weight, bias)
     return y.view(*x.shape[:-1], -1)
 
 
 class SharedWeightLinear:
-    """The map x → x · weightᵀ, as :func:`linear`, of several x in turn: those of a loop's steps.
+    """:func:`linear` without bias of several x in turn, with the same weight: a loop's steps.
 
-    The compiled extension brings ``weight`` ``(O, I)`` into order once for all of them, and adds
-    its gradients up in place, where torch would make one of its size for each x. An object serves
-    one forward and the backward of it, and x with as many rows as the first or fewer.
+    The compiled extension packs ``weight`` once for all of them and accumulates its gradient in
+    place, where torch would allocate one for each x. Use an object for one forward and its
+    backward only; no x may have more rows than the first.
 
     Args:
         weight: ``(O, I)``.
-        times: of how many x, at least 1.
+        times: number of calls, at least 1.
         engine: name of an engine, or None for the default.
     """
 
     def __init__(self, weight: Tensor, times: int, engine: str | None = None):
-        self._weight, self._shared, self._sink, self._engine = weight, None, None, engine
+        self._weight, self._engine = weight, engine
+        self._shared: _PackedWeight | None = None
+        self._sink: Tensor | None = None  # autograd's node that receives the weight's gradient
         single_or_double = weight.dtype in (torch.float32, torch.float64)
         if single_or_double and is_compiled(engine, weight):
             self._shared = _PackedWeight(times)
@@ -70,41 +77,42 @@ class SharedWeightLinear:
         if self._shared is None or not x.numel() or not readable(x):
             return linear(x, self._weight, engine=self._engine)
         rows = x.reshape(-1, x.size(-1))
-        y = _SharedWeightLinear.apply(rows, self._weight, self._sink, self._shared)
+        y: Tensor = _SharedWeightLinear.apply(rows, self._weight, self._sink, self._shared)
         return y.view(*x.shape[:-1], -1)
 
 
 def log_probs(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, engine: str | None = None
 ) -> tuple[Tensor, bool] | None:
-    """Log-probabilities ``(N, O)`` of x ``(N, I)``, :func:`linear` and its log softmax in one pass.
-
-    Without gradients, and only where the compiled extension can.
+    """Log-probabilities ``(N, O)`` of x ``(N, I)``: :func:`linear` and log softmax in one pass.
 
     Returns:
-        the table and whether it holds NaN (in whole rows); or None.
+        The table and whether it holds NaN (in whole rows); None if gradients are enabled or the
+        compiled extension does not support these tensors.
     """
     if torch.is_grad_enabled() or x.dtype != torch.float32:
         return None
     if not is_compiled(engine, x, weight, bias):
         return None
-    return OPS.log_probs(x, weight, bias)
+    table, has_nan = OPS.log_probs(x, weight, bias)
+    return table, has_nan
 
 
-def is_compiled(engine: str | None, *tensors: Tensor | None) -> bool:
-    """Whether the engine has products of its own for these; all but the first may be None."""
-    device = tensors[0].device.type
-    return device == "cpu" and choose(engine, device).supports_products(*tensors) is None
+def is_compiled(engine: str | None, first: Tensor, *others: Tensor | None) -> bool:
+    """Whether the engine has products of its own for these tensors."""
+    device = first.device.type
+    return device == "cpu" and choose(engine, device).supports_products(first, *others) is None
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias):
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return OPS.mm(x, weight.t(), bias)
+        y: Tensor = OPS.mm(x, weight.t(), bias)
+        return y
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad
         return (
@@ -115,27 +123,34 @@ class _Linear(torch.autograd.Function):
 
 
 class _PackedWeight:
-    """What the products with a weight have in common; it must not hold what holds it."""
+    """A weight packed for products, and its gradient.
+
+    Autograd's nodes hold it; it must not hold any of them, nor the weight: a cycle is not freed.
+    """
 
     def __init__(self, times: int):
         self.times = times
-        self.factors: dict[bool, object] = {}
+        self.factors: dict[bool, Any] = {}
         self.gradient: Tensor | None = None
-        self.backward_pass: int | None = None  # that the gradient is of
+        self.backward_pass: int | None = None  # the one that computed the gradient
 
     def product(self, x: Tensor, weight: Tensor, back: bool) -> Tensor:
-        """X times the weight, or times its transpose."""
+        """x · weightᵀ, or x · weight if ``back``."""
         if back not in self.factors:
             factor = weight.detach().resolve_neg()
             self.factors[back] = cpp.extension()[0].Factor(
                 factor if back else factor.t(), x, self.times
             )
-        return self.factors[back].mm(x)
+        y: Tensor = self.factors[back].mm(x)
+        return y
 
     def add(self, grad: Tensor, x: Tensor) -> Tensor | None:
-        """Add to the weight's gradient; returned is what autograd is to add to what it has."""
-        # One that did not want this gradient, or failed, leaves some of it behind.
-        current = torch._C._current_graph_task_id()
+        """Add a product to the weight's gradient; return the buffer on the first call, then None.
+
+        Autograd accumulates what is returned, so the buffer must be returned only once.
+        """
+        # A backward that failed, or did not need this gradient, has left its buffer behind.
+        current: int = torch._C._current_graph_task_id()
         if self.gradient is not None and self.backward_pass == current:
             OPS.add_mm_(self.gradient, grad.t(), x)
             return None
@@ -146,29 +161,31 @@ class _PackedWeight:
 class _GradAccumulator(torch.autograd.Function):
     """Identity on the weight: all products accumulate into one buffer, returned to autograd once.
 
-    Nothing else depends on what it returns, so that autograd has nothing to add to the first.
+    Only these products use its result, so autograd has nothing to add to that buffer.
     """
 
     @staticmethod
-    def forward(ctx, weight, shared):
+    def forward(ctx: Any, weight: Tensor, shared: _PackedWeight) -> Tensor:
         ctx.shared = shared
         return weight.view_as(weight)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         ctx.shared.gradient = None
         return grad, None
 
 
 class _SharedWeightLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, sink, shared):
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, sink: Tensor | None, shared: _PackedWeight
+    ) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.shared = shared
         return shared.product(dense(x), weight, back=False)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         wants_x, _, wants_weight, _ = ctx.needs_input_grad
         if torch.is_grad_enabled() or not readable(grad):  # second derivatives, batched gradients

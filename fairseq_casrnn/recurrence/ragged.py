@@ -1,11 +1,14 @@
-"""Where padding is, and where a padded batch's rows lie while the compiled loop runs over them."""
+"""Where padding is, and the two layouts in which the compiled loop runs over a padded batch."""
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from .eager import scatter_last_grad
+from .inputs import MaybeTensor
 from .reference import gather_last
 
 
@@ -15,36 +18,37 @@ def padding_mask(lengths: Tensor, steps: int) -> Tensor:
 
 
 def after_start(states: Tensor, batch: int) -> Tensor:
-    """``(N, H)`` of ``(B+N, H)``, the initial states first."""
+    """``(N, H)``: the states ``(B+N, H)`` without the initial ones, which come first."""
     return states.narrow(0, batch, states.size(0) - batch)
 
 
 class PaddedLayout:
-    """Every step has all B sequences: the rows lie as they do in ``(T, B, …)``.
+    """All B sequences at every step, as in ``(T, B, …)``, padding included. N is T*B.
 
     Attributes:
-        counts: sequences in each step, or None where they are B in all.
+        counts: number of sequences at each step, or None where it is always B.
         batch: B.
     """
 
+    counts: list[int] | None = None
+
     def __init__(self, steps: int, batch: int, last: Tensor | None = None):
         self.steps, self.batch, self.last = steps, batch, last
-        self.counts = None
 
-    def pack(self, tensor: Tensor | None) -> Tensor | None:
+    def pack(self, tensor: MaybeTensor) -> MaybeTensor:
         """``(N, …)`` of ``(T, B, …)``."""
         return None if tensor is None else tensor.flatten(0, 1)
 
-    def unpack(self, rows: Tensor | None) -> Tensor | None:
+    def unpack(self, rows: MaybeTensor) -> MaybeTensor:
         """``(T, B, …)`` of ``(N, …)``."""
         return None if rows is None else rows.view(self.steps, self.batch, *rows.shape[1:])
 
-    def sort(self, tensor: Tensor | None) -> Tensor | None:
+    def sort(self, tensor: MaybeTensor) -> MaybeTensor:
         """``(B, …)`` with the sequences in the order of the rows."""
         return tensor
 
     unsort = sort
-    """The reverse."""
+    """The inverse of :meth:`sort`."""
 
     def final(self, states: Tensor) -> Tensor:
         """The states ``(B, H)`` after each sequence's last step, of all ``(B+N, H)``."""
@@ -52,21 +56,30 @@ class PaddedLayout:
             return states.narrow(0, states.size(0) - self.batch, self.batch).clone()
         return gather_last(self.unpack(after_start(states, self.batch)), self.last)
 
-    def merge_grads(self, grad: Tensor | None, grad_last: Tensor | None):
-        """From gradients of all states ``(T, B, H)`` and of :meth:`final`'s, those the loop wants.
+    def merge_grads(
+        self, grad: Tensor | None, grad_last: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The gradients that the backward loop reads.
+
+        Args:
+            grad: of all states, ``(T, B, H)``, or None.
+            grad_last: of :meth:`final`'s states, ``(B, H)``, or None.
 
         Returns:
-            ``(N, H)`` or None, and ``(B, H)`` or None, of the states after the last step.
+            ``(N, H)`` or None, of all states; ``(B, H)`` or None, of those after step T-1.
         """
         grad, start = scatter_last_grad(grad, grad_last, self.last, self.steps)
         return self.pack(grad), start
 
 
 class PackedLayout:
-    """Without padding: in each step the sequences that are as long, the longest first.
+    """Without padding: at each step only the sequences that reach it, the longest first.
 
-    The methods are those of :class:`PaddedLayout`; what they return is zero at padding.
+    The methods are those of :class:`PaddedLayout`; padding is zero in what they return. N is the
+    sum of all lengths.
     """
+
+    counts: list[int]
 
     def __init__(self, steps: int, batch: int, last: Tensor):
         self.steps, self.batch = steps, batch
@@ -78,40 +91,45 @@ class PackedLayout:
             real
         ]  # in (T, B)
         before = counts.cumsum(0) - counts
-        self.ends = torch.empty_like(last)  # the row of each sequence's last step
+        self.ends = torch.empty_like(last)  # row of each sequence's last step
         self.ends[self.order] = before[ends] + torch.arange(batch, device=last.device)
 
-    def pack(self, tensor):
+    def pack(self, tensor: MaybeTensor) -> MaybeTensor:
         """``(N, …)`` of ``(T, B, …)``."""
         return None if tensor is None else tensor.flatten(0, 1).index_select(0, self.places)
 
-    def unpack(self, rows):
+    def unpack(self, rows: MaybeTensor) -> MaybeTensor:
         """``(T, B, …)`` of ``(N, …)``."""
         if rows is None:
             return None
         whole = rows.new_zeros(self.steps * self.batch, *rows.shape[1:])
         return whole.index_copy_(0, self.places, rows).view(self.steps, self.batch, *rows.shape[1:])
 
-    def sort(self, tensor):
+    def sort(self, tensor: MaybeTensor) -> MaybeTensor:
         """``(B, …)`` with the sequences in the order of the rows."""
         return None if tensor is None else tensor.index_select(0, self.order)
 
-    def unsort(self, tensor):
-        """The reverse."""
+    def unsort(self, tensor: MaybeTensor) -> MaybeTensor:
+        """The inverse of :meth:`sort`."""
         if tensor is None:
             return None
         return torch.empty_like(tensor).index_copy_(0, self.order, tensor)
 
-    def final(self, states):
+    def final(self, states: Tensor) -> Tensor:
         """The states ``(B, H)`` after each sequence's last step, of all ``(B+N, H)``."""
         return states.index_select(0, self.batch + self.ends)
 
-    def merge_grads(self, grad, grad_last):
-        """Gradients of all states, ``(N, H)`` or None; None of those after the last step."""
+    def merge_grads(
+        self, grad: Tensor | None, grad_last: Tensor | None
+    ) -> tuple[Tensor | None, None]:
+        """As :meth:`PaddedLayout.merge_grads`; ``grad_last`` is always merged into the first."""
         if grad_last is None:
             return self.pack(grad), None
         if grad is None:
-            grad = grad_last.new_zeros(len(self.places), grad_last.size(1))
+            rows = grad_last.new_zeros(len(self.places), grad_last.size(1))
         else:
-            grad = self.pack(grad)
-        return grad.index_add_(0, self.ends, grad_last), None
+            rows = self.pack(grad)
+        return rows.index_add_(0, self.ends, grad_last), None
+
+
+Layout: TypeAlias = PaddedLayout | PackedLayout

@@ -1,64 +1,89 @@
-"""Engine ``reference``: the cell's own step under autograd, any dtype.
+"""Engine ``reference``: the cell's own step under autograd, for any dtype.
 
-All other engines are compared with it. Under ``torch.export`` the steps are one ``scan`` instead of
-a Python loop, so that the program takes sequences of any length and needs torch's operators alone.
+The tests compare all other engines with it. Under ``torch.export`` the steps are one ``scan``
+instead of a Python loop, so that the program takes sequences of any length and has torch's
+operators only.
 """
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._higher_order_ops.scan import scan
 
-from ..cells.base import Cell
+from .inputs import LayerInputs, LayerOutputs, MaybeTensor
 
 
-def run(cell: Cell, gx, weight_hh, h0, c0, lower_c=None, mixture=None, last=None, params=()):
-    """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
+def run(inputs: LayerInputs) -> LayerOutputs:
+    """Run a layer over time; see :func:`fairseq_casrnn.recurrence.run`."""
     if torch.compiler.is_exporting():
-        hs, cs = scanned(cell, gx, weight_hh, h0, c0, lower_c, mixture, params)
-        return hs, cs, gather_last(hs, last), gather_last(cs, last)
-    h, c = h0, c0
-    hs, cs = [], []
+        hs, cs = scanned(inputs)
+        return hs, cs, gather_last(hs, inputs.last), gather_last(cs, inputs.last)
+    cell, h, c, gx = inputs.cell, inputs.h0, inputs.c0, inputs.gates_input()
+    params = tuple(inputs.params)
+    steps_h, steps_c = [], []
     for t in range(gx.size(0)):
-        gh = torch.nn.functional.linear(h, weight_hh)
-        reads = {"lower_c": at_step(lower_c, t), "mixture": at_step(mixture, t), "params": params}
-        h, c = cell.step(gx[t], gh, h, c, **reads)
-        hs.append(h)
-        cs.append(c)
-    hs = torch.stack(hs)  # (T, B, H)
-    cs = torch.stack(cs) if cell.has_cell else None
-    return hs, cs, gather_last(hs, last), gather_last(cs, last)
+        h, c = cell.step(
+            gx[t],
+            F.linear(h, inputs.weight_hh),
+            h,
+            c,
+            lower_c=at_step(inputs.lower_c, t),
+            mixture=at_step(inputs.mixture, t),
+            params=params,
+        )
+        steps_h.append(h)
+        if c is not None:
+            steps_c.append(c)
+    hs = torch.stack(steps_h)  # (T, B, H)
+    cs = torch.stack(steps_c) if cell.has_cell else None
+    return hs, cs, gather_last(hs, inputs.last), gather_last(cs, inputs.last)
 
 
-def scanned(cell: Cell, gx, weight_hh, h0, c0, lower_c, mixture, params):
+def scanned(inputs: LayerInputs) -> tuple[Tensor, Tensor | None]:
     """The states ``(T, B, H)`` of all steps, as one operator."""
-    sequences = {"gx": gx, "lower_c": lower_c, "mixture": mixture}
-    names = [name for name, tensor in sequences.items() if tensor is not None]
+    cell, h0, c0, params = inputs.cell, inputs.h0, inputs.c0, tuple(inputs.params)
+    sequences = {
+        "gx": inputs.gates_input(),
+        "lower_c": inputs.lower_c,
+        "mixture": inputs.mixture,
+    }
+    present = {name: tensor for name, tensor in sequences.items() if tensor is not None}
 
-    def step(state, parts):
-        reads = {"lower_c": None, "mixture": None} | dict(zip(names, parts, strict=True))
-        h, c = state if cell.has_cell else (state[0], None)
-        gh = torch.nn.functional.linear(h, weight_hh)
-        h, c = cell.step(reads.pop("gx"), gh, h, c, **reads, params=params)
-        new = (h, c) if cell.has_cell else (h,)
+    def step(
+        state: tuple[Tensor, ...], parts: tuple[Tensor, ...]
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        reads = dict(zip(present, parts, strict=True))
+        h, new_c = cell.step(
+            reads["gx"],
+            F.linear(state[0], inputs.weight_hh),
+            state[0],
+            state[1] if cell.has_cell else None,
+            lower_c=reads.get("lower_c"),
+            mixture=reads.get("mixture"),
+            params=params,
+        )
+        new = (h,) if new_c is None else (h, new_c)
         return new, tuple(part.clone() for part in new)  # scan allows no aliases
 
-    first = (h0.clone(), c0.clone()) if cell.has_cell else (h0.clone(),)
-    _, states = scan(step, first, tuple(sequences[name] for name in names))
-    return states if cell.has_cell else (states[0], None)
+    first = (h0.clone(),) if c0 is None else (h0.clone(), c0.clone())
+    _, states = scan(step, first, tuple(present.values()))
+    return states[0], states[1] if cell.has_cell else None
 
 
-def at_step(tensor: Tensor | None, t: int) -> Tensor | None:
-    """Step t of a sequence ``(T, …)``; None where there is none."""
+def at_step(tensor: MaybeTensor, t: int) -> MaybeTensor:
+    """Step t of a sequence ``(T, …)``, or None of None."""
     return None if tensor is None else tensor[t]
 
 
-def gather_last(states, last):
+def gather_last(states: MaybeTensor, last: Tensor | None) -> MaybeTensor:
     """States ``(T, B, H)`` at each sequence's own last step, ``(B, H)``.
 
     ``last`` is ``(B,)``, or None for T-1.
     """
-    if states is None or last is None:
-        return None if states is None else states[-1]
+    if states is None:
+        return None
+    if last is None:
+        return states[-1]
     return states[last, torch.arange(last.numel(), device=last.device)]

@@ -1,11 +1,13 @@
-"""The elementwise work of a sentence-state LSTM's step, in two classes with the same methods.
+"""The elementwise part of a sentence-state LSTM's step, in PyTorch and in C++ operations.
 
-PyTorch's operations make a dozen passes over the gates of all words in either direction, padding
-included; the compiled extension makes one, over real words only. Shapes and names are those of
+PyTorch operations make a dozen passes over the gates of all words, forward and backward, padding
+included; the compiled extension makes one each, over real words only. Shapes and names are those of
 :class:`fairseq_casrnn.layers.SentenceStateLSTM`.
 """
 
 from __future__ import annotations
+
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from . import eager
 from .cpp import OPS, dense
-from .ragged import PackedLayout, PaddedLayout, padding_mask
+from .ragged import Layout, PackedLayout, PaddedLayout, padding_mask
 
 
 def lengths_of(x: Tensor) -> Tensor:
@@ -21,12 +23,53 @@ def lengths_of(x: Tensor) -> Tensor:
     return torch.full((x.size(1),), x.size(0), device=x.device)
 
 
-class TorchWordOps:
-    """PyTorch operations on states ``(T, B, ·)`` of all words, zero at padding.
+class WordOps(Protocol):
+    """What both classes do. ``*`` stands for the dimensions of words: ``(T, B)``, or N of them.
 
     Attributes:
-        lengths: ``(B, 1)``.
+        lengths: ``(B, 1)``, in the order of the sentences' states.
     """
+
+    lengths: Tensor
+
+    def rows(self, states: Tensor) -> Tensor:
+        """``(*, ·)`` of ``(T, B, ·)``."""
+
+    def to_padded(self, states: Tensor) -> Tensor:
+        """``(T, B, ·)`` of ``(*, ·)``, zero at padding."""
+
+    def nodes(self, states: Tensor) -> Tensor:
+        """States ``(B, ·)`` of sentences, in the caller's order."""
+
+    def expand_to_words(self, state: Tensor) -> Tensor:
+        """``state`` (H) for every word, ``(*, H)``."""
+
+    def window_concat(self, h: Tensor, window: int) -> tuple[Tensor, Tensor]:
+        """ξ ``(*, (2w+1)*H)``, zero beyond the sentence, and the sum of the words ``(B, H)``."""
+
+    def mix(
+        self, gates: Tensor, gx: Tensor, gg: Tensor, c: Tensor, nodes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """New h and c of the words.
+
+        Args:
+            gates: ``(*, G*H)``, W_hh ξ; may be overwritten.
+            gx, gg: ``(*, G*H)``, W_ih x + b, and ``(B, G*H)``, W_gh g.
+            c, nodes: ``(*, H)`` and ``(B, K, H)``, the cells of words and sentence nodes.
+        """
+
+    def gather(self, gates: Tensor, gg: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Σᵢ eᵢ⊙cᵢ and Σᵢ eᵢ over the words, ``(B, K, H)`` each, with e = exp(σ(gates + gg) − 1).
+
+        Args:
+            gates: ``(*, K*H)``, U_f h; may be overwritten.
+            gg: ``(B, K*H)``, W_f g + b_f.
+            c: ``(*, H)``.
+        """
+
+
+class TorchWordOps:
+    """:class:`WordOps` in PyTorch operations, on states ``(T, B, ·)``, zero at padding."""
 
     def __init__(self, x: Tensor, lengths: Tensor | None):
         self.steps, self.batch, _ = x.shape
@@ -38,36 +81,33 @@ class TorchWordOps:
         self.lengths = lengths.unsqueeze(1)
 
     def without_padding(self, states: Tensor) -> Tensor:
-        """``(T, B, ·)`` with zeros at padding, whatever stood there, NaN included."""
+        """``(T, B, ·)`` with zeros at padding, even where there was NaN."""
         return states if self.padding is None else states.masked_fill(self.padding, 0.0)
 
-    rows = without_padding
-    """``(T, B, ·)`` in the layout of the words' states."""
+    def rows(self, states: Tensor) -> Tensor:
+        """The states, zero at padding."""
+        return self.without_padding(states)
 
     def to_padded(self, states: Tensor) -> Tensor:
-        """States of words as ``(T, B, ·)``, zero at padding."""
+        """The states as they are."""
         return states
 
     def nodes(self, states: Tensor) -> Tensor:
-        """``(B, ·)`` of the sentences, in the caller's order."""
+        """The states as they are."""
         return states
 
     def expand_to_words(self, state: Tensor) -> Tensor:
-        """``state`` (H) for every word."""
+        """``state`` (H) for every word, ``(T, B, H)``."""
         return self.without_padding(state.expand(self.steps, self.batch, -1))
 
     def window_concat(self, h: Tensor, window: int) -> tuple[Tensor, Tensor]:
-        """ξ ``(T, B, (2w+1)*H)``, zero beyond the sentence, and the sum of the words ``(B, H)``."""
+        """ξ ``(T, B, (2w+1)*H)`` and the sum of the words ``(B, H)``."""
         return torch.cat(self._around(h, window), -1), h.sum(0)
 
-    def mix(self, gates, gx, gg, c, nodes) -> tuple[Tensor, Tensor]:
-        """New h and c of the words.
-
-        Args:
-            gates: ``(T, B, G*H)``, W_hh ξ; may be overwritten.
-            gx, gg: ``(T, B, G*H)``, W_ih x + b, and ``(B, G*H)``, W_gh g.
-            c, nodes: ``(T, B, H)`` and ``(B, K, H)``, the cells of words and sentence nodes.
-        """
+    def mix(
+        self, gates: Tensor, gx: Tensor, gg: Tensor, c: Tensor, nodes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """New h and c of the words."""
         size, cells = c.size(-1), nodes.size(1)
         shares = gates.size(-1) // size - 2
         window = (shares - 2 - cells) // 2
@@ -75,19 +115,13 @@ class TorchWordOps:
         # σ first and softmax after: the exponents lie in (0, 1), so nothing can overflow.
         weights = mixing.sigmoid().exp().unflatten(-1, (shares, size))
         mixed = [u.tanh(), *self._around(c, window)]
-        total = sum(weights[..., k, :] * cell for k, cell in enumerate(mixed))
-        total = total + (weights[..., len(mixed) :, :] * nodes).sum(-2)
+        terms = [weights[..., k, :] * cell for k, cell in enumerate(mixed)]
+        total = sum(terms[1:], terms[0]) + (weights[..., len(mixed) :, :] * nodes).sum(-2)
         new_c = self.without_padding(total / weights.sum(-2))
         return self.without_padding(o.sigmoid() * new_c.tanh()), new_c
 
-    def gather(self, gates, gg, c) -> tuple[Tensor, Tensor]:
-        """Σᵢ eᵢ⊙cᵢ and Σᵢ eᵢ over the words, ``(B, K, H)`` each, with e = exp(σ(gates + gg) − 1).
-
-        Args:
-            gates: ``(T, B, K*H)``, U_f h; may be overwritten.
-            gg: ``(B, K*H)``, W_f g + b_f.
-            c: ``(T, B, H)``.
-        """
+    def gather(self, gates: Tensor, gg: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Σᵢ eᵢ⊙cᵢ and Σᵢ eᵢ over the words, ``(B, K, H)`` each."""
         shares = self.without_padding(((gates + gg).sigmoid() - 1).exp())
         shares = shares.unflatten(-1, (-1, c.size(-1)))
         return (shares * c.unsqueeze(2)).sum(0), shares.sum(0)
@@ -100,51 +134,65 @@ class TorchWordOps:
 
 
 class PackedWordOps:
-    """C++ operations on states ``(N, ·)`` of the N real words, without padding.
+    """:class:`WordOps` in C++ operations, on states ``(N, ·)`` of the real words, without padding.
 
-    Rows hold the first words of all sentences, the longest sentence first, then the second words,
-    and so on. Methods are those of :class:`TorchWordOps`, with N in place of ``(T, B)`` and
-    sentences sorted by length.
+    Rows are the first words of all sentences, the longest sentence first, then the second words,
+    and so on. Sentences' states are sorted by length, too, but for the results of :meth:`nodes`.
     """
 
     def __init__(self, x: Tensor, lengths: Tensor | None):
         steps, batch, _ = x.shape
         if lengths is None:
-            self.layout, lengths = PaddedLayout(steps, batch), lengths_of(x)
+            self.layout: Layout = PaddedLayout(steps, batch)
+            lengths = lengths_of(x)
         else:
             self.layout = PackedLayout(steps, batch, lengths - 1)
         self.counts = self.layout.counts or [batch] * steps
         self.lengths = self.layout.sort(lengths).unsqueeze(1)
-        self.rows, self.to_padded = self.layout.pack, self.layout.unpack
-        self.nodes = self.layout.unsort
 
-    def expand_to_words(self, state):
-        """``state`` (H) for every word."""
+    def rows(self, states: Tensor) -> Tensor:
+        """``(N, ·)`` of ``(T, B, ·)``."""
+        return self.layout.pack(states)
+
+    def to_padded(self, states: Tensor) -> Tensor:
+        """``(T, B, ·)`` of ``(N, ·)``, zero at padding."""
+        return self.layout.unpack(states)
+
+    def nodes(self, states: Tensor) -> Tensor:
+        """States ``(B, ·)`` of sentences, in the caller's order."""
+        return self.layout.unsort(states)
+
+    def expand_to_words(self, state: Tensor) -> Tensor:
+        """``state`` (H) for every word, ``(N, H)``."""
         return state.expand(sum(self.counts), -1)
 
-    def window_concat(self, h, window):
-        """ξ ``(N, (2w+1)*H)``, zero beyond the sentence, and the sum of the words ``(B, H)``."""
-        return _WindowConcat.apply(dense(h), window, self.counts)
+    def window_concat(self, h: Tensor, window: int) -> tuple[Tensor, Tensor]:
+        """ξ ``(N, (2w+1)*H)`` and the sum of the words ``(B, H)``."""
+        around, total = _WindowConcat.apply(dense(h), window, self.counts)
+        return around, total
 
-    def mix(self, gates, gx, gg, c, nodes):
+    def mix(
+        self, gates: Tensor, gx: Tensor, gg: Tensor, c: Tensor, nodes: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """New h and c of the words."""
-        tensors = map(dense, (gates, gx, gg, c, nodes))
-        return _Mix.apply(*tensors, self.counts)
+        new_h, new_c = _Mix.apply(*map(dense, (gates, gx, gg, c, nodes)), self.counts)
+        return new_h, new_c
 
-    def gather(self, gates, gg, c):
+    def gather(self, gates: Tensor, gg: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """Σᵢ eᵢ⊙cᵢ and Σᵢ eᵢ over the words, ``(B, K, H)`` each."""
-        tensors = map(dense, (gates, gg, c))
-        return _Gather.apply(*tensors, self.counts)
+        cells, shares = _Gather.apply(*map(dense, (gates, gg, c)), self.counts)
+        return cells, shares
 
 
 class _WindowConcat(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, h, window, counts):
+    def forward(ctx: Any, h: Tensor, window: int, counts: list[int]) -> tuple[Tensor, Tensor]:
         ctx.window, ctx.counts = window, counts
-        return OPS.look_around(h, window, counts)
+        around, total = OPS.look_around(h, window, counts)
+        return around, total
 
     @staticmethod
-    def backward(ctx, grad_around, grad_total):
+    def backward(ctx: Any, grad_around: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         eager.check_backward("cpp", grad_around, grad_total)
         grad = OPS.look_around_backward(
             dense(grad_around), dense(grad_total), ctx.window, ctx.counts
@@ -154,7 +202,15 @@ class _WindowConcat(torch.autograd.Function):
 
 class _Mix(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gates, gx, gg, c, nodes, counts):
+    def forward(
+        ctx: Any,
+        gates: Tensor,
+        gx: Tensor,
+        gg: Tensor,
+        c: Tensor,
+        nodes: Tensor,
+        counts: list[int],
+    ) -> tuple[Tensor, Tensor]:
         ctx.counts = counts
         # In place: gates are the output of a matrix product, which autograd does not save.
         h, new_c = OPS.mix_words_(gates.detach(), gx, gg, c, nodes, counts)
@@ -162,7 +218,7 @@ class _Mix(torch.autograd.Function):
         return h, new_c
 
     @staticmethod
-    def backward(ctx, grad_h, grad_c):
+    def backward(ctx: Any, grad_h: Tensor, grad_c: Tensor) -> tuple[Tensor | None, ...]:
         eager.check_backward("cpp", grad_h, grad_c)
         d_gates, d_gg, d_c, d_nodes = OPS.mix_words_backward(
             *ctx.saved_tensors, dense(grad_h), dense(grad_c), ctx.counts
@@ -172,13 +228,16 @@ class _Mix(torch.autograd.Function):
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gates, gg, c, counts):
+    def forward(
+        ctx: Any, gates: Tensor, gg: Tensor, c: Tensor, counts: list[int]
+    ) -> tuple[Tensor, Tensor]:
         ctx.counts = counts
         ctx.save_for_backward(gates, c)
-        return OPS.gather_words_(gates.detach(), gg, c, counts)
+        cells, shares = OPS.gather_words_(gates.detach(), gg, c, counts)
+        return cells, shares
 
     @staticmethod
-    def backward(ctx, grad_cells, grad_shares):
+    def backward(ctx: Any, grad_cells: Tensor, grad_shares: Tensor) -> tuple[Tensor | None, ...]:
         eager.check_backward("cpp", grad_cells, grad_shares)
         grads = OPS.gather_words_backward(
             *ctx.saved_tensors, dense(grad_cells), dense(grad_shares), ctx.counts

@@ -2,16 +2,16 @@
 
 A step is two matrix products and one kernel (:mod:`.triton_sentence_state`), forward and backward:
 one product for all words, W_hh ξ and U_f h, and one for all nodes. The weights' gradients are one
-product each, after the loop. To have no more products, weights on the same factor are merged, with
-zeros where a gate reads only a part of it. With one node that adds 2 blocks to 22, and saves a
-launch a step: in small batches a step takes as long as its launches.
+product each, after the loop. Weights that multiply the same input are merged into one, with zeros
+where a gate reads only a part of it. With one node that adds 2 blocks to 22 and saves a launch per
+step: with small batches, launches are what a step's time is spent on.
 
 Shapes and names as in :class:`fairseq_casrnn.layers.SentenceStateLSTM` and in the kernels' module.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,18 +19,20 @@ from torch import Tensor
 from .cpp import dense
 from .eager import check_backward, retain_graph_requested, without_autocast
 from .engine import autocast
-from .inputs import accumulation_dtype, wants_gradient
+from .inputs import accumulation_dtype, cast, wants_gradient
 from .ragged import padding_mask
 from .sentence_state_weights import Options, Parameters, merge_weights, split_grads
 from .triton_steps import kernels, on_its_device, product
 
 TILE = 8, 32
-"""Words and hidden units that a program computes at once, at most."""
+"""Words and hidden units of a program's tile, at most."""
 MANY = 13
-"""Gates; with more, a tile has half as many words, for registers."""
+"""With more gates than this a tile has half as many words, to fit in registers."""
 
 
-def run(options: Options, x: Tensor, lengths: Tensor | None, params: Parameters):
+def run(
+    options: Options, x: Tensor, lengths: Tensor | None, params: Parameters
+) -> tuple[Tensor, Tensor]:
     """All steps over a padded batch.
 
     Args:
@@ -45,19 +47,20 @@ def run(options: Options, x: Tensor, lengths: Tensor | None, params: Parameters)
     device = x.device.type
     if autocast(device):
         dtype = torch.get_autocast_dtype(device)
-        x, *cast = (None if t is None else t.to(dtype) for t in (x, *params))
+        params = Parameters._make(cast(p, dtype) for p in params)
         with torch.autocast(device, enabled=False):
-            return run(options, x, lengths, Parameters(*cast))
+            return run(options, x.to(dtype), lengths, params)
     if wants_gradient(x, *params):
-        return _Loop.apply(options, lengths, x, *params)
+        words, nodes = _Loop.apply(options, lengths, x, *params)
+        return words, nodes
     return forward(options, x, lengths, params, keep=False)[:2]
 
 
 class Saved(NamedTuple):
-    """What the forward computes for the backward, as in :mod:`.triton_sentence_state`.
+    """What the forward computes for the backward; shapes as in :mod:`.triton_sentence_state`.
 
-    N = T*B is one dimension here. ``node_gates`` and ``node_inputs`` are None without nodes.
-    ``gates`` has a single slot where they are computed again. x is zero at padding.
+    T*B is one dimension here. ``node_gates``, ``node_inputs`` and ``node_weight`` are None without
+    nodes. If they are recomputed, ``gates`` has a single slot. x is zero at padding.
     """
 
     gates: Tensor
@@ -86,7 +89,7 @@ def allocate(options: Options, x: Tensor, lengths: Tensor, p: Parameters, keep: 
     (words, batch, _), size, nodes = x.shape, options.size, options.nodes
     slots, rows, wide = options.num_steps if keep else 2, words * batch, accumulation_dtype(x.dtype)
 
-    def empty(*shape, dtype=wide):
+    def empty(*shape: int, dtype: torch.dtype = wide) -> Tensor:
         return x.new_empty(shape, dtype=dtype)
 
     weight, node_weight, bias = merge_weights(options, p)
@@ -105,8 +108,8 @@ def allocate(options: Options, x: Tensor, lengths: Tensor, p: Parameters, keep: 
     return Saved(gates, gx, node_gates, bias, *states, lengths, x, weight, node_weight)
 
 
-def launcher(options: Options, x: Tensor):
-    """The grid of programs, and the arguments that all kernels have."""
+def launcher(options: Options, x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
+    """The grid of programs, and the arguments that all kernels have in common."""
     words, batch, _ = x.shape
     rows = TILE[0] if options.gates <= MANY else TILE[0] // 2
     units = min(TILE[1], 1 << (options.size - 1).bit_length())
@@ -116,8 +119,10 @@ def launcher(options: Options, x: Tensor):
 
 
 @on_its_device
-def forward(options: Options, x: Tensor, lengths: Tensor | None, p: Parameters, keep: bool):
-    """The results of :func:`run`, and :class:`Saved` for all steps if ``keep``."""
+def forward(
+    options: Options, x: Tensor, lengths: Tensor | None, p: Parameters, keep: bool
+) -> tuple[Tensor, Tensor, Saved]:
+    """The results of :func:`run`, and :class:`Saved`, which has all steps only if ``keep``."""
     words, batch, _ = x.shape
     if lengths is None:
         lengths = torch.full((batch,), words, device=x.device)
@@ -126,31 +131,33 @@ def forward(options: Options, x: Tensor, lengths: Tensor | None, p: Parameters, 
     saved = allocate(options, x.contiguous(), lengths.contiguous(), p, keep)
     output = x.new_empty(words, batch, options.size)
     node_output = x.new_empty(batch, options.nodes * options.size)
-    tensors = saved[:10]
-    if not options.nodes:  # the kernels want a pointer, which they do not read
-        tensors = saved._replace(node_gates=saved.gates, node_inputs=saved.windows)[:10]
+    given = saved
+    if not options.nodes:  # pointers that the kernels take but do not read
+        given = saved._replace(node_gates=saved.gates, node_inputs=saved.windows)
     grid, sizes = launcher(options, x)
     module = kernels("sentence_state")
-    node_inputs, lengths = tensors[5], tensors[9]
-    module.first_states[grid](dense(p.h0), saved.windows, node_inputs, lengths, **sizes)
+    module.first_states[grid](dense(p.h0), saved.windows, given.node_inputs, saved.lengths, **sizes)
     sizes |= {"slots": len(saved.windows), "gate_slots": len(saved.gates)}
     kernel, num_steps, weight_t = module.forward_step[grid], options.num_steps, saved.weight.t()
     windows = of_steps(saved.windows[..., : options.columns], num_steps)
     gates = of_steps(saved.gates, num_steps)
-    if options.nodes:
-        node_weight_t = saved.node_weight.t()
-        inputs, sums = (of_steps(t, num_steps) for t in (saved.node_inputs, saved.node_gates))
+    inputs, sums = (
+        [] if t is None else of_steps(t, num_steps) for t in (saved.node_inputs, saved.node_gates)
+    )
+    node_weight_t = None if saved.node_weight is None else saved.node_weight.t()
     for step in range(num_steps):
         product(windows[step], weight_t, gates[step])
-        if options.nodes:
+        if node_weight_t is not None:
             product(inputs[step], node_weight_t, sums[step])
-        kernel(*tensors, output, node_output, step, num_steps, **sizes)
+        kernel(*given[:10], output, node_output, step, num_steps, **sizes)
     return output, node_output, saved
 
 
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, options, lengths, x, *params):
+    def forward(
+        ctx: Any, options: Options, lengths: Tensor | None, x: Tensor, *params: Any
+    ) -> tuple[Tensor, Tensor]:
         output, node_output, saved = forward(options, x, lengths, Parameters(*params), keep=True)
         ctx.options = options
         ctx.save_for_backward(*saved, params[0])
@@ -158,10 +165,10 @@ class _Loop(torch.autograd.Function):
 
     @staticmethod
     @without_autocast
-    def backward(ctx, grad_h, grad_g):
+    def backward(ctx: Any, grad_h: Tensor, grad_g: Tensor) -> tuple[Tensor | None, ...]:
         check_backward("triton", grad_h, grad_g)
-        *saved, weight_ih = ctx.saved_tensors
-        saved, dtype = Saved(*saved), weight_ih.dtype
+        *tensors, weight_ih = ctx.saved_tensors
+        saved, dtype = Saved(*tensors), weight_ih.dtype
         grads = backward(ctx.options, saved, dense(grad_h), dense(grad_g))
         d_gx = grads.gx.to(dtype)
         d_x = torch.mm(d_gx, weight_ih).view_as(saved.x) if ctx.needs_input_grad[2] else None
@@ -174,7 +181,7 @@ class _Loop(torch.autograd.Function):
 
 
 class Grads(NamedTuple):
-    """Gradients of gx, of the merged weights and bias, and of h0 ``(B, H)`` for each sentence."""
+    """Gradients of gx, of the merged weights and bias, and of h0 ``(B, H)``, by sentence."""
 
     gx: Tensor
     weight: Tensor
@@ -196,13 +203,13 @@ class _Sums:
             self.term = torch.empty_like(self.weight)
 
     def add(self, step: int) -> None:
-        """Those of a step, unless its d_gates are there until the end."""
+        """Add those of a step, unless its d_gates are kept until the end."""
         if not self.at_once:
             self.weight += product(self.d_gates[0].t(), self.windows[step], self.term)
             self.gx += self.d_gates[0, :, : self.columns]
 
     def totals(self) -> tuple[Tensor, Tensor]:
-        """Of all steps."""
+        """The sums over all steps."""
         if not self.at_once:
             return self.gx, self.weight
         gx = self.d_gates[..., : self.columns].sum(0, dtype=accumulation_dtype(self.d_gates.dtype))
@@ -212,19 +219,23 @@ class _Sums:
 @on_its_device
 def backward(options: Options, saved: Saved, grad_h: Tensor, grad_g: Tensor) -> Grads:
     """The backward loop."""
-    if options.recompute:  # not where autograd has saved it
+    if options.recompute:  # into a buffer of its own, not the saved one
         saved = saved._replace(gates=torch.empty_like(saved.gates))
     gates, x, batch = saved.gates, saved.x, saved.x.size(1)
-    own = options.recompute or not retain_graph_requested()
-    d_gates = gates if own and gates.dtype == x.dtype else torch.empty_like(gates, dtype=x.dtype)
+    overwrite = options.recompute or not retain_graph_requested()
+    d_gates = (
+        gates if overwrite and gates.dtype == x.dtype else torch.empty_like(gates, dtype=x.dtype)
+    )
     d_node_gates = x.new_empty(options.num_steps, batch, options.node_blocks * options.size)
     d_windows = gates.new_empty(saved.windows.shape[1:])
     d_node_inputs = gates.new_empty(batch, (options.nodes + 1) * options.size)
-    node_gates = saved.node_gates if options.nodes else gates  # a pointer, which is not read
-    tensors = gates, d_gates, saved.gx, node_gates, d_node_gates, saved.bias, saved.cells
-    tensors += saved.node_cells, saved.node_totals, saved.lengths, grad_h, grad_g, d_windows
-    tensors += d_node_inputs, gates.new_empty(2, *d_windows.shape)
-    tensors += (gates.new_empty(batch, options.nodes, options.size),)
+    node_gates = gates if saved.node_gates is None else saved.node_gates  # then it is not read
+    tensors = (
+        *(gates, d_gates, saved.gx, node_gates, d_node_gates, saved.bias, saved.cells),
+        *(saved.node_cells, saved.node_totals, saved.lengths, grad_h, grad_g, d_windows),
+        *(d_node_inputs, gates.new_empty(2, *d_windows.shape)),
+        gates.new_empty(batch, options.nodes, options.size),
+    )
     grid, sizes = launcher(options, x)
     module = kernels("sentence_state_backward")
     kernel, num_steps = module.backward_step[grid], options.num_steps
@@ -236,12 +247,12 @@ def backward(options: Options, saved: Saved, grad_h: Tensor, grad_g: Tensor) -> 
         kernel(*tensors, step, num_steps, len(gates), **sizes)
         sums.add(step)
         product(d_of_steps[step], saved.weight, d_factors)
-        if options.nodes:
+        if saved.node_weight is not None:
             product(d_node_gates[step], saved.node_weight, d_node_inputs)
     d_h0 = gates.new_empty(batch, options.size)
     module.first_states_backward[grid](d_windows, d_node_inputs, saved.lengths, d_h0, **sizes)
     d_node_weight = None
-    if options.nodes:
+    if saved.node_inputs is not None:
         inputs = saved.node_inputs.flatten(0, 1)
         d_node_weight = torch.mm(d_node_gates.flatten(0, 1).t(), inputs)
     d_bias = d_node_gates.sum((0, 1), dtype=gates.dtype)

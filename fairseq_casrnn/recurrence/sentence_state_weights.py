@@ -15,11 +15,11 @@ from torch import Tensor
 from .cpp import dense
 
 ALIGNMENT = 8
-"""Rows of ξ lie a multiple of this apart: 16 bytes in half precision, for matrix units."""
+"""The stride of ξ's rows is a multiple of this: 16 bytes in half precision, for tensor cores."""
 
 
 class Parameters(NamedTuple):
-    """Those of the layer; the last four are None without sentence nodes."""
+    """The layer's parameters; the last four are None without sentence nodes."""
 
     weight_ih: Tensor
     bias: Tensor
@@ -37,7 +37,7 @@ class Options:
 
     Attributes:
         size, window, nodes, num_steps: H, w, K and the number of steps.
-        recompute: compute the gates of words again in the backward.
+        recompute: recompute the words' gates in the backward.
     """
 
     size: int
@@ -48,22 +48,22 @@ class Options:
 
     @property
     def gates(self) -> int:
-        """G, of a word."""
+        """G: gates of a word."""
         return 2 * self.window + self.nodes + 4
 
     @property
     def node_blocks(self) -> int:
-        """M: blocks that are computed once a sentence."""
+        """M: blocks that are computed once per sentence."""
         return self.gates + 2 * self.nodes + self.nodes**2
 
     @property
     def columns(self) -> int:
-        """Values in ξ."""
+        """Number of values in ξ."""
         return (2 * self.window + 1) * self.size
 
     @property
     def width(self) -> int:
-        """From one row of ξ to the next."""
+        """The stride of ξ's rows."""
         return -(-self.columns // ALIGNMENT) * ALIGNMENT
 
 
@@ -79,32 +79,35 @@ def merge_weights(options: Options, p: Parameters) -> tuple[Tensor, Tensor | Non
     weight[: gates * size] = p.weight_hh
     if nodes == 0:
         return weight, None, dense(p.bias)
-    on_g, on_h = (w.view(nodes, 3, size, size) for w in (p.weight_sg, p.weight_sh))  # g f o
+    weight_gh, weight_sg, weight_sh, bias_s = (t for t in p[4:] if t is not None)
+    on_g, on_h = (w.view(nodes, 3, size, size) for w in (weight_sg, weight_sh))  # g f o
     center = weight[gates * size :, options.window * size : (options.window + 1) * size]
     center.unflatten(0, (nodes, size)).copy_(on_h[:, 1])
 
     node_weight = weight.new_zeros(options.node_blocks, size, nodes + 1, size)
-    node_weight[:gates, :, :nodes] = p.weight_gh.view(gates, size, nodes, size)
+    node_weight[:gates, :, :nodes] = weight_gh.view(gates, size, nodes, size)
     own, each = _node_blocks(options, node_weight)
     own.diagonal(dim1=1, dim2=3).copy_(on_g[:, 1:].permute(1, 2, 3, 0))
     own[1, :, :, nodes] = on_h[:, 2]
     each.diagonal(dim1=1, dim2=3).copy_(on_g[:, 0].unsqueeze(-1).expand(-1, -1, -1, nodes))
     each[:, :, :, nodes] = on_h[:, 0].unsqueeze(1)
 
-    b_g, b_f, b_o = p.bias_s.view(nodes, 3, size).unbind(1)
+    b_g, b_f, b_o = bias_s.view(nodes, 3, size).unbind(1)
     b_g = b_g.unsqueeze(1).expand(-1, nodes, -1).flatten(0, 1)
     bias = torch.cat([p.bias.view(gates, size), b_f, b_o, b_g])
     return weight, node_weight.view(-1, (nodes + 1) * size), bias.flatten()
 
 
-def split_grads(options: Options, d_words: Tensor, d_nodes: Tensor | None, d_bias: Tensor) -> tuple:
-    """The reverse of :func:`merge_weights` for gradients.
+def split_grads(
+    options: Options, d_words: Tensor, d_nodes: Tensor | None, d_bias: Tensor
+) -> tuple[Tensor | None, ...]:
+    """The inverse of :func:`merge_weights`, for gradients.
 
     Returns:
-        those of weight_hh, bias, weight_gh, weight_sg, weight_sh and bias_s.
+        Those of weight_hh, bias, weight_gh, weight_sg, weight_sh and bias_s.
     """
     size, nodes, gates = options.size, options.nodes, options.gates
-    if nodes == 0:
+    if d_nodes is None:
         return d_words, d_bias, None, None, None, None
     d_hh, d_f = d_words.split([gates * size, nodes * size])
     d_f = d_f[:, options.window * size : (options.window + 1) * size]

@@ -1,4 +1,4 @@
-"""A digest of the C++ sources: the build compiles it in, and loading compares it with the files."""
+"""A digest of the C++ sources, which is compiled in and compared with the files on loading."""
 
 from __future__ import annotations
 

@@ -1,24 +1,26 @@
-"""Kernels that a training will need, compiled at the same time and before they are needed.
+"""Compile the kernels that a training will need in parallel, before they are needed.
 
-Triton compiles a kernel when it is first launched, one after another, each for seconds; but while
-it does so, other threads can compile others. Here the forward and the backward of layers and
-decoders are run with inputs of zeros, for batches of both heights of tiles, and where they would
-launch a kernel it is compiled.
+Triton compiles kernels one after another, each when it is first launched, for seconds; but other
+threads can compile others meanwhile. Here the forward and backward of layers and decoders run with
+inputs of zeros, for batches of both heights of tiles, and compile each kernel instead of launching
+it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import torch
+from torch import Tensor
 
-from .attention import Decode
+from ..cells.base import Cell
+from .attention import Decode, Layer
 from .attention_triton import run_forward
-from .inputs import accumulation_dtype
+from .inputs import LoopTensors, accumulation_dtype
 from .triton_compiling import compiling_only
 from .triton_decoder_loop import backward as backward_decoder
 from .triton_decoder_loop import dense, gather_weights
@@ -28,11 +30,11 @@ from .triton_steps import backward, forward
 logger = logging.getLogger(__name__)
 
 Job = tuple[str, Callable[[], None]]
-"""The name of a kernel, and what would launch it."""
+"""The name of a kernel, and a function that would launch it."""
 
 
 def start(jobs: list[Job], device: torch.device) -> None:
-    """Begin these jobs, as many at a time as there are processors, and do not wait for them."""
+    """Start these jobs, one thread per processor, and return at once."""
     pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="compile_ahead")
     for kernel, job in jobs:
         pool.submit(run, kernel, job, device)
@@ -40,7 +42,7 @@ def start(jobs: list[Job], device: torch.device) -> None:
 
 
 def run(kernel: str, job: Callable[[], None], device: torch.device) -> None:
-    """A job. What fails is left for the launch, where it can be dealt with."""
+    """Run a job. An error is only logged: the launch will raise it again, and handle it."""
     try:
         with compiling_only(kernel), torch.no_grad():
             if device.type == "cuda":
@@ -51,48 +53,71 @@ def run(kernel: str, job: Callable[[], None], device: torch.device) -> None:
 
 
 def batches(size: int, device: torch.device) -> tuple[int, int]:
-    """Sizes of batches whose rows are in low tiles, and in high ones."""
+    """Two batch sizes, one for each height of tiles."""
     processors = chip(device)[0]
     columns = next((n for n in (-(-size // 16), -(-size // 32)) if n <= processors), processors)
     return 1, HEIGHTS[0] * (processors // columns) + 1
 
 
-def layer_jobs(cell, weight_ih, weight_hh, bias, params) -> Iterator[Job]:
-    """What trains a layer of this cell; parameters as of :func:`.one_step`."""
-    weights = [t.detach() for t in (weight_ih, weight_hh, bias)]
+def layer_jobs(
+    cell: Cell, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, params: Sequence[Tensor]
+) -> Iterator[Job]:
+    """The kernels that train a layer of this cell; parameters as of :func:`.one_step`."""
+    w_ih, w_hh, b = (t.detach() for t in (weight_ih, weight_hh, bias))
     params = [p.detach() for p in params]
     for batch in batches(weight_hh.size(1), weight_hh.device):
         for kernel in ("forward_sequence", "backward_sequence"):
-            yield kernel, partial(train_layer, cell, *weights, params, batch)
+            yield kernel, partial(train_layer, cell, w_ih, w_hh, b, params, batch)
 
 
-def train_layer(cell, weight_ih, weight_hh, bias, params, batch: int) -> None:
+def train_layer(
+    cell: Cell,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor,
+    params: Sequence[Tensor],
+    batch: int,
+) -> None:
     """Forward and backward over two steps of zeros."""
     size, wide = weight_hh.size(1), accumulation_dtype(weight_hh.dtype)
     x = weight_ih.new_zeros(2, batch, weight_ih.size(1))
-    h0, side = x.new_zeros(batch, size), None
+    h0 = x.new_zeros(batch, size)
+    side: Tensor | None = None
     if cell.num_cells:
         side = x.new_zeros(2, batch, cell.num_cells)
     elif cell.lower_cell:
         side = x.new_zeros(2, batch, size, dtype=wide)
     c0 = h0.clone() if cell.has_cell else None
-    saved, *_ = forward(
-        cell, None, x, weight_ih, bias, weight_hh, h0, c0, side, None, params, keep=True
-    )
+    tensors = LoopTensors(None, x, weight_ih, bias, weight_hh, h0, c0, side)
+    saved, *_ = forward(cell, tensors, None, params, keep=True)
     gates = saved.gates
     d_gates = gates if gates.dtype == x.dtype else torch.empty_like(gates, dtype=x.dtype)
-    nothing = (None,) * 4
-    backward(cell, saved, side, weight_hh, d_gates, nothing, None, wants_side=True)
+    backward(
+        cell,
+        saved,
+        side=side,
+        weight_hh=weight_hh,
+        d_gates=d_gates,
+        grads=(None, None, None, None),
+        last=None,
+        wants_side=True,
+    )
 
 
-def decoder_jobs(layers, embed_dim: int, weight_out, dropped, temperature) -> Iterator[Job]:
-    """What trains a decoder with attention and input feeding.
+def decoder_jobs(
+    layers: list[Layer],
+    embed_dim: int,
+    weight_out: Tensor,
+    dropped: tuple[bool, bool],
+    temperature: Tensor | None,
+) -> Iterator[Job]:
+    """The kernels that train a decoder with attention and input feeding.
 
     Args:
         layers: as of :class:`.attention.Decode`.
         embed_dim: E.
         weight_out: ``(H, H)``, W_oh.
-        dropped: whether there is dropout between layers, and of the output.
+        dropped: whether there is dropout between layers, and on the output.
         temperature: of soft routing, or None.
     """
     for batch in batches(weight_out.size(0), weight_out.device):
@@ -103,7 +128,14 @@ def decoder_jobs(layers, embed_dim: int, weight_out, dropped, temperature) -> It
             )
 
 
-def train_decoder(layers, embed_dim, weight_out, dropped, temperature, batch: int) -> None:
+def train_decoder(
+    layers: list[Layer],
+    embed_dim: int,
+    weight_out: Tensor,
+    dropped: tuple[bool, bool],
+    temperature: Tensor | None,
+    batch: int,
+) -> None:
     """Forward and backward over two steps and three words of zeros."""
     size, new = weight_out.size(0), weight_out.new_zeros
     states = new(len(layers), batch, size)
@@ -124,4 +156,12 @@ def train_decoder(layers, embed_dim, weight_out, dropped, temperature, batch: in
     d = dense(d)
     saved = run_forward(d, keep=True)
     weights, names = gather_weights(layers, embed_dim)
-    backward_decoder(d, weights, names, saved, torch.zeros_like(saved.fed), None, retain=False)
+    backward_decoder(
+        d,
+        weights,
+        names,
+        saved,
+        grad_out=torch.zeros_like(saved.fed),
+        grad_alphas=None,
+        retain=False,
+    )

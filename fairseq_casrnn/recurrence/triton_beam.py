@@ -1,7 +1,7 @@
 """A step's choice among the candidates of beam search, in one launch.
 
-In PyTorch operations it is some twenty launches of a few microseconds' work: as long as all else
-that a step of a small model does.
+In PyTorch operations it takes some twenty launches, as long as everything else in a step of a small
+model.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def choose_candidates(
 
 
 @on_its_device
-def choose(found, words, beams, ignored, collected, eos: int) -> tuple[Tensor, ...]:
+def choose(
+    found: Tensor, words: Tensor, beams: Tensor, ignored: Tensor, collected: Tensor, eos: int
+) -> tuple[Tensor, ...]:
     """See :func:`fairseq_casrnn.patches.beam_loop.choose`."""
     ended, covered = torch.empty_like(ignored), torch.empty_like(ignored)
     ended_rows, parents, tokens = words.new_empty(3, *ignored.shape)

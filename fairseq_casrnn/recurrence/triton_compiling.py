@@ -1,7 +1,7 @@
-"""What happens when Triton compiles a kernel.
+"""Compiling Triton's kernels: a message to the user, and threads that compile ahead.
 
-The user is told, once: the first steps are slow for it. And threads that compile ahead
-(:mod:`.triton_ahead`) do so here, in the place of a launch; who needs what they compile waits.
+The message appears once, since compiling makes the first steps slow. Threads of
+:mod:`.triton_ahead` compile a kernel in place of launching it; a launch of that kernel waits.
 """
 
 from __future__ import annotations
@@ -10,33 +10,35 @@ import contextlib
 import functools
 import logging
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
 
 class _Thread(threading.local):
-    kernel: str | None = None  # the only one, which this thread compiles and does not launch
+    kernel: str | None = None  # the one kernel that this thread compiles; it launches none
 
 
 _thread = _Thread()
 _lock = threading.Lock()
-_begun: dict[tuple, threading.Event] = {}  # set when it is compiled
-_unfinished: list[tuple] = []
+_begun: dict[tuple[str, ...], threading.Event] = {}  # set when the kernel is compiled
+_unfinished: list[tuple[str, ...]] = []
 
-PACKAGE = __package__.partition(".")[0]
+PACKAGE = __name__.partition(".")[0]
 
 
 @functools.cache
 def listen() -> None:
-    """Have Triton report what it compiles, beside whoever it reports to already."""
+    """Have Triton report what it compiles; an existing listener is kept."""
     import triton
 
     compilation = triton.knobs.compilation
     compilation.listener = functools.partial(compiled, compilation.listener)
 
 
-def compiled(other, *, src, cache_hit: bool, **details) -> None:
-    """What Triton calls after it has compiled a kernel, or read it from its cache on disk."""
+def compiled(other: Any, *, src: Any, cache_hit: bool, **details: Any) -> None:
+    """Triton calls this after it has compiled a kernel, or read it from its cache on disk."""
     if other is not None:
         other(src=src, cache_hit=cache_hit, **details)
     module = getattr(getattr(src, "fn", None), "module", "")
@@ -46,7 +48,7 @@ def compiled(other, *, src, cache_hit: bool, **details) -> None:
 
 @functools.cache
 def announce() -> None:
-    """The message."""
+    """Log the message."""
     import triton
 
     logger.info(
@@ -57,8 +59,8 @@ def announce() -> None:
 
 
 @contextlib.contextmanager
-def compiling_only(kernel: str):
-    """Let this thread launch nothing, and compile the kernel of that name where it would be."""
+def compiling_only(kernel: str) -> Iterator[None]:
+    """This thread launches no kernels meanwhile; that of this name is compiled instead."""
     _thread.kernel = kernel
     try:
         yield
@@ -66,10 +68,10 @@ def compiling_only(kernel: str):
         _thread.kernel = None
 
 
-def may_launch(kernel, grid, arguments: dict) -> bool:
+def may_launch(kernel: Any, grid: tuple[int, int], arguments: dict[str, Any]) -> bool:
     """Whether to launch a kernel: not in :func:`compiling_only`, where this compiles it.
 
-    Otherwise it waits for a thread that is compiling that kernel, if there is one.
+    Waits if another thread is compiling that kernel.
     """
     if _thread.kernel is None:
         if _unfinished and (event := _begun.get(_key(kernel, arguments))):
@@ -80,7 +82,7 @@ def may_launch(kernel, grid, arguments: dict) -> bool:
     return False
 
 
-def _compile_once(kernel, grid, arguments: dict) -> None:
+def _compile_once(kernel: Any, grid: tuple[int, int], arguments: dict[str, Any]) -> None:
     key, event = _key(kernel, arguments), threading.Event()
     with _lock:
         if key in _begun:
@@ -95,7 +97,7 @@ def _compile_once(kernel, grid, arguments: dict) -> None:
         event.set()
 
 
-def _key(kernel, arguments: dict) -> tuple:
-    """What tells a model's kernels from each other."""
+def _key(kernel: Any, arguments: dict[str, Any]) -> tuple[str, ...]:
+    """What distinguishes a model's kernels from each other."""
     names = "cell0", "cell", "size", "ROWS", "FACTOR", "PRECISION"
     return kernel.__name__, *(str(arguments.get(name)) for name in names)

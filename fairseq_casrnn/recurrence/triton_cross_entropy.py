@@ -1,29 +1,33 @@
-"""Cross entropy of a linear map on a GPU: cuBLAS makes logits, one kernel each way reads them.
+"""Cross entropy of a linear map on a GPU: cuBLAS computes the logits, one kernel each way the rest.
 
 The forward kernel reduces each row of logits with an online softmax in float32. The backward kernel
 overwrites the logits with their gradient, already multiplied by the incoming one: a loss scale acts
-before anything is rounded to float16, as in PyTorch's own operations. (Gradients made in the
-forward, as in Liger Kernel's ``FusedLinearCrossEntropy``, would underflow there.)
+before anything is rounded to float16, as in PyTorch's own operations. (Gradients computed in the
+forward, as in Liger Kernel's ``FusedLinearCrossEntropy``, would underflow.)
 
-The logits, ``(N, V)`` in the weights' dtype, are kept for the backward up to ``KEPT`` bytes; a
-larger table is never whole: it is made some rows at a time, in the backward again.
+The logits, ``(N, V)`` in the weights' dtype, are kept for the backward up to ``KEPT`` bytes. Larger
+ones are computed some rows at a time, and again in the backward.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
+from torch import Tensor
 
-from .cross_entropy import refuse_second_derivatives
+from .cross_entropy import LossSpec, refuse_second_derivatives
 from .eager import retain_graph_requested, without_autocast
+from .inputs import cast
 from .triton_steps import on_its_device
 
 KEPT = 2**30
-"""Bytes of a table of logits that is kept for the backward."""
+"""Up to this size in bytes, logits are kept for the backward."""
 CHUNK = 2**28
-"""Bytes of logits at a time in a table that is not kept."""
+"""Bytes of the logits that are computed at a time if they are not kept."""
 BLOCK = 2048
 """Classes that a program reads at a time."""
 UNALIGNED = ["target", "stats", "grad"]
@@ -83,26 +87,40 @@ def backward_rows(
         tl.store(logits + at, d_x.to(logits.dtype.element_ty), mask=at < V)
 
 
-def cross_entropy(x, weight, bias, target, smoothing: float, pad: int):
-    """See :func:`.cross_entropy.cross_entropy`, of x ``(N, E)`` and target ``(N,)``, contiguous.
+def cross_entropy(
+    x: Tensor, weight: Tensor, bias: Tensor | None, loss_spec: LossSpec
+) -> tuple[Tensor, Tensor]:
+    """See :func:`.cross_entropy.cross_entropy`; x is ``(N, E)``, the target ``(N,)``, contiguous.
+
+    A target that is not one of the classes makes the loss NaN.
 
     Raises:
-        RuntimeError: sizes do not fit. A target that is none of the classes makes the loss NaN.
+        RuntimeError: x and target have different lengths.
     """
-    if target.numel() != x.size(0):
-        raise RuntimeError(f"target has {target.numel()} words, x has {x.size(0)} rows")
-    learns = torch.is_grad_enabled()
-    return _CrossEntropy.apply(x, weight, bias, target, smoothing, pad, learns)
+    words = loss_spec.target.numel()
+    if words != x.size(0):
+        raise RuntimeError(f"target has {words} words, x has {x.size(0)} rows")
+    loss, nll = _CrossEntropy.apply(x, weight, bias, *loss_spec, torch.is_grad_enabled())
+    return loss, nll
 
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     @on_its_device
-    def forward(ctx, x, weight, bias, target, smoothing, pad, learns):
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        smoothing: float,
+        pad: int,
+        enable_grad: bool,
+    ) -> tuple[Tensor, Tensor]:
         rows, size = x.size(0), weight.size(0)
         stats = torch.empty(3, rows, dtype=torch.float32, device=x.device)
         row_bytes = size * x.element_size()
-        keep = learns and rows * row_bytes <= KEPT
+        keep = enable_grad and rows * row_bytes <= KEPT
         chunk = max(1, rows if keep else CHUNK // row_bytes)
         other = smoothing / (size - 1)
         shares = pad, 1.0 - smoothing - other, other
@@ -122,13 +140,14 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     @on_its_device
     @without_autocast
-    def backward(ctx, grad, _):
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         x, weight, bias, target, stats, kept = ctx.saved_tensors
         (rows, _), size = x.shape, weight.size(0)
         if kept is not None and retain_graph_requested():
             kept = kept.clone()
-        d_x, sums = torch.empty_like(x) if ctx.needs_input_grad[0] else None, [None, None]
+        d_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        sums: list[Tensor | None] = [None, None]
         for first in range(0, max(rows, 1), ctx.chunk):
             part = x[first : first + ctx.chunk]
             logits = F.linear(part, weight, bias) if kept is None else kept
@@ -141,10 +160,10 @@ class _CrossEntropy(torch.autograd.Function):
                 sums[0] = _added(sums[0], logits.t() @ part)
             if ctx.needs_input_grad[2]:
                 sums[1] = _added(sums[1], logits.sum(0))
-        sums = [None if s is None else s.to(weight.dtype) for s in sums]
-        return d_x, *sums, None, None, None, None
+        d_weight, d_bias = (cast(total, weight.dtype) for total in sums)
+        return d_x, d_weight, d_bias, None, None, None, None
 
 
-def _added(total: torch.Tensor | None, part: torch.Tensor) -> torch.Tensor:
-    """Their sum, of more than one part in float32 at least."""
+def _added(total: Tensor | None, part: Tensor) -> Tensor:
+    """Their sum, in float32 if there is a total."""
     return part if total is None else total.float().add_(part)

@@ -1,4 +1,4 @@
-"""The decoder's loops of engine ``triton``, forward and backward: buffers and arguments.
+"""Buffers, arguments and launches of the decoder's loops on engine ``triton``.
 
 Shapes as in :class:`.attention.Decode`: T steps, B rows, H units, L layers.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..cells.base import Cell
 from .attention import Decode, Layer
 from .inputs import accumulation_dtype
 from .triton_decoder_plan import Tiling, launch, tiles, tiling
@@ -22,7 +23,7 @@ Maybe = Tensor | None
 
 
 class Weights(NamedTuple):
-    """The layers' parameters as the kernels read them: the bottom one's, and the others stacked."""
+    """The parameters as the kernels read them: the bottom layer's, and the others' stacked."""
 
     w_ih0: Maybe
     w_hh0: Tensor
@@ -36,16 +37,18 @@ class Weights(NamedTuple):
 
 
 def stacked(tensors: list[Maybe]) -> Maybe:
-    """``(N, …)``, or None where there is none."""
-    if not tensors or tensors[0] is None:
+    """``(N, …)``, or None if there are none."""
+    present = [t for t in tensors if t is not None]
+    if not present:
         return None
-    if len(tensors) == 1:
-        return tensors[0].contiguous().unsqueeze(0)
-    return torch.stack(tensors)
+    if len(present) == 1:
+        return present[0].contiguous().unsqueeze(0)
+    return torch.stack(present)
 
 
 def named(layer: Layer) -> tuple[str, Maybe]:
-    """The kernel's name and rows of elementwise parameters, in the dtype of sums."""
+    """The kernel's name, and the rows of elementwise parameters in the dtype of sums."""
+    assert layer.cell.kernel is not None  # as attention_triton.why_not has checked
     wide = accumulation_dtype(layer.weight_hh.dtype)
     like = torch.empty(0, dtype=wide, device=layer.weight_hh.device)
     params = [p.to(wide) for p in layer.params]
@@ -53,7 +56,7 @@ def named(layer: Layer) -> tuple[str, Maybe]:
 
 
 def gather_weights(layers: list[Layer], embed_dim: int) -> tuple[Weights, list[str]]:
-    """The parameters, and the kernels' names by layer. ``embed_dim`` columns are left out."""
+    """The parameters without the embedding's columns, and the names of the layers' kernels."""
     names, rows = zip(*(named(layer) for layer in layers), strict=True)
     bottom, upper = layers[0], layers[1:]
     fed = bottom.weight_ih.size(1) > embed_dim
@@ -73,7 +76,7 @@ def gather_weights(layers: list[Layer], embed_dim: int) -> tuple[Weights, list[s
     return weights, list(names)
 
 
-def shape_of(cell, rows: Maybe, number: str = "") -> dict:
+def shape_of(cell: Cell, rows: Maybe, number: str = "") -> dict[str, int]:
     """The kernels' arguments that describe a layer's cell."""
     return {
         f"BLOCKS{number}": cell.ih_blocks,
@@ -84,15 +87,15 @@ def shape_of(cell, rows: Maybe, number: str = "") -> dict:
 
 
 class Saved(NamedTuple):
-    """What the forward fills; gates, candidate, mixture of the upper layers are stacked.
+    """What the forward computes; gates, candidate and mixture of the upper layers are stacked.
 
     Attributes:
         hs: ``(L, T+1, B, H)`` in the weights' dtype, the initial state first.
-        states: ``(L, T+1, B, H)``, c or, of cells without c, h.
+        states: ``(L, T+1, B, H)``, c, or h for cells without c.
         gates0, gates: ``(T, B, blocks*H)``, ``(L-1, T, B, blocks*H)``, activated, or None.
         candidate0, candidate: ``(T, B, H)``, ``(L-1, T, B, H)``, or None.
         mixture0, mixture: ``(T, B, S)``, ``(L-1, T, B, S)``, or None.
-        ups: ``(L-1, T, B, H)``, what goes up after dropout, or None without.
+        ups: ``(L-1, T, B, H)``, what is passed up after dropout, or None without dropout.
         outs, fed: ``(T, B, H)``, attention outputs before and after dropout.
         alphas: ``(T, B, span)``.
     """
@@ -111,8 +114,8 @@ class Saved(NamedTuple):
     alphas: Tensor
 
 
-def common(layers, weights: Weights, d: Decode, how: Tiling) -> dict:
-    """Arguments that both kernels have."""
+def common(layers: list[Layer], weights: Weights, d: Decode, how: Tiling) -> dict[str, Any]:
+    """The arguments that both kernels have in common."""
     bottom, top = layers[0].cell, layers[-1].cell
     size = d.h0.size(-1)
     return {
@@ -138,17 +141,19 @@ def common(layers, weights: Weights, d: Decode, how: Tiling) -> dict:
     }
 
 
-def pointers(arguments: dict, *names: str) -> dict:
-    """``arguments`` with a tensor that is not read in place of what is missing among ``names``.
+def pointers(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
+    """``arguments`` with some tensor for those of ``names`` that are None.
 
-    Where None would choose another kernel and the pointer is never used, any will do.
+    The kernel does not read them, but with None another one would be compiled.
     """
     other = arguments["hs"]
     return arguments | {n: other for n in names if arguments.get(n) is None}
 
 
-def forward(d: Decode, weights, names, gx, routed, keep: bool) -> Saved:
-    """The forward loop; gates are kept for the backward where ``keep``."""
+def forward(
+    d: Decode, weights: Weights, names: list[str], gx: Tensor, routed: Maybe, keep: bool
+) -> Saved:
+    """The forward loop; ``keep`` gates, candidate and mixture for the backward."""
     layers, (steps, batch) = d.layers, gx.shape[:2]
     depth, size, dtype = len(layers), d.h0.size(-1), d.h0.dtype
     wide, above = accumulation_dtype(dtype), layers[-1].cell
@@ -183,21 +188,28 @@ def forward(d: Decode, weights, names, gx, routed, keep: bool) -> Saved:
         fed=fed,
         alphas=new(steps, batch, d.keys.size(1)),
     )
-    decode(d, weights, names, saved, gx, routed, (steps + 1) * batch, batch)
+    how, arguments = prepare(d, weights, names, batch, (steps + 1) * batch, batch)
+    arguments |= saved._asdict()
+    arguments |= {"gx": gx, "routed": routed, "feed": None, "source": None}
+    start(how, arguments, states.new_empty(batch, size), steps)
     return saved
 
 
-def decode(d: Decode, weights, names, saved: Saved, gx, routed, plane, hop) -> None:
-    """Launch the forward kernel over all steps: layers ``plane`` rows apart, steps ``hop``."""
-    how, arguments = prepare(d, weights, names, gx.size(1), plane, hop)
-    arguments |= saved._asdict()
-    arguments |= {"gx": gx, "routed": routed, "feed": None, "source": None}
-    start(how, arguments, saved.states.new_empty(gx.size(1), d.h0.size(-1)), gx.size(0))
+def fitting(size: int, batch: int, device: torch.device) -> Tiling:
+    """The tiling for sizes of which :func:`.attention_triton.why_not` has checked that they fit."""
+    how = tiling(size, batch, chip(device)[0])
+    assert how is not None
+    return how
 
 
-def prepare(d: Decode, weights, names, batch: int, plane: int, hop: int) -> tuple[Tiling, dict]:
-    """The tiling and those arguments of the forward kernel that do not change with the step."""
-    how = tiling(d.h0.size(-1), batch, chip(d.h0.device)[0])
+def prepare(
+    d: Decode, weights: Weights, names: list[str], batch: int, plane: int, hop: int
+) -> tuple[Tiling, dict[str, Any]]:
+    """The tiling, and the forward kernel's arguments that do not change with the step.
+
+    In the buffers of states layers are ``plane`` rows apart, and steps ``hop``.
+    """
+    how = fitting(d.h0.size(-1), batch, d.h0.device)
     tables = kernels("kernels").FORWARD
     arguments = common(d.layers, weights, d, how) | {
         "padding": d.mask,
@@ -211,8 +223,8 @@ def prepare(d: Decode, weights, names, batch: int, plane: int, hop: int) -> tupl
     return how, arguments
 
 
-def start(how: Tiling, arguments: dict, context: Tensor, steps: int) -> None:
-    """Launch the forward kernel; ``context`` (B, H) is for its programs to share."""
+def start(how: Tiling, arguments: dict[str, Any], context: Tensor, steps: int) -> None:
+    """Launch the forward kernel; ``context`` (B, H) is a buffer that its programs share."""
     arguments = arguments | {"context": context, "steps": steps}
     arguments = pointers(arguments, "w_ih0", "w_ih", "w_hh", "bias", "rows", "rows0")
     module = kernels("decoder")
@@ -220,10 +232,13 @@ def start(how: Tiling, arguments: dict, context: Tensor, steps: int) -> None:
 
 
 class Grads(NamedTuple):
-    """What the backward kernel fills; shapes as of :class:`Saved`, wide where sums are kept.
+    """Gradients that the backward kernel computes; shapes as of :class:`Saved`.
+
+    They have the accumulation dtype, unless said otherwise.
 
     Attributes:
-        gates0, gates, products0, products: of the gates' sums and of U h, in the weights' dtype.
+        gates0, gates: of the pre-activations, in the weights' dtype.
+        products0, products: of U h, in the weights' dtype.
         rows0, rows: ``(tiles, 1 or L-1, rows, H)`` of the elementwise parameters, by tile of rows.
         mixture0, mixture: of the mixtures' weights, by tile of units (first), or None.
         states: ``(L, B, H)``.
@@ -244,11 +259,22 @@ class Grads(NamedTuple):
     scores: Tensor
 
 
-def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, retain: bool) -> Grads:
-    """The backward loop."""
+def backward(
+    d: Decode,
+    weights: Weights,
+    names: list[str],
+    saved: Saved,
+    *,
+    grad_out: Maybe,
+    grad_alphas: Maybe,
+    retain: bool,
+) -> Grads:
+    """The backward loop; ``retain`` the saved gates for another one."""
+    assert saved.gates0 is not None
+    assert saved.gates is not None
     hs, states, layers = saved.hs, saved.states, d.layers
     depth, steps, batch, size = len(layers), hs.size(1) - 1, *hs.shape[2:]
-    how = tiling(size, batch, chip(hs.device)[0])
+    how = fitting(size, batch, hs.device)
     bottom, above = layers[0].cell, layers[-1].cell
     new, zeros = states.new_empty, states.new_zeros
     overwrite = hs.dtype == states.dtype and not retain
@@ -298,14 +324,14 @@ def backward(d: Decode, weights, names, saved: Saved, grad_out, grad_alphas, ret
 
 
 def parts_like(mixture: Maybe, parts: int, temperature: Maybe) -> Maybe:
-    """Where each tile of units writes its part of the gradient of ``mixture`` (…, B, S)."""
+    """Buffers for each tile of units to write its part of the gradient of ``mixture`` (…, B, S)."""
     if mixture is None or temperature is None:
         return None
     return mixture.new_empty(*mixture.shape[:-2], parts, *mixture.shape[-2:])
 
 
 def dense(d: Decode) -> Decode:
-    """``d`` with its tensors as the kernels read them: elements, or those of a row, in order."""
+    """``d`` with its tensors as the kernels read them: contiguous, or at least their rows."""
     names = ("keys", "values", "mask", "drop_layers", "drop_out")
     changed = {name: contiguous(getattr(d, name)) for name in names}
     if d.weight_out.stride(-1) != 1:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 
@@ -10,11 +11,11 @@ from .triton_plan import factors_of, interpreting, launch_together, zeros
 from .triton_steps import kernels
 
 WARPS = 8
-"""Of a program; they share out the sum of a product."""
+"""Warps of a program; each computes a part of a product's sum."""
 STAGES = 3
-"""Steps of a product for which memory is asked before the first has come."""
+"""Pipeline stages of the loads in a product."""
 ROWS = 16, 32
-"""Heights of tiles: the second where the first does not have all rows on the GPU at once."""
+"""Heights of tiles: the second if not all rows fit on the GPU at once with the first."""
 
 
 class Tiling(NamedTuple):
@@ -26,10 +27,10 @@ class Tiling(NamedTuple):
 
 
 def tiling(size: int, batch: int, processors: int) -> Tiling | None:
-    """How rows and units are shared out, or None where there is no room.
+    """How rows and units are divided into tiles, or None if they do not fit.
 
-    The units of a tile depend on the size alone, and of the rows there are two choices, so that
-    batches of all sizes need few kernels.
+    The units of a tile depend on the size alone, and its rows are one of two numbers, so that few
+    kernels serve batches of all sizes.
     """
     for units in (16, 32):
         across = -(-size // units)
@@ -42,8 +43,8 @@ def tiling(size: int, batch: int, processors: int) -> Tiling | None:
     return Tiling((min(-(-batch // rows), room), across), rows, units)
 
 
-def tiles(size: int, how: Tiling, dtype: torch.dtype) -> dict:
-    """The kernels' arguments that say how they work, by name."""
+def tiles(size: int, how: Tiling, dtype: torch.dtype) -> dict[str, Any]:
+    """The kernels' arguments of the tiles' sizes and the products' precision, by name."""
     share = -(-how.rows // how.grid[1])  # rows whose attention a program computes
     together = min(4, 1 << (share - 1).bit_length())
     halved = 1 if dtype in (torch.float16, torch.bfloat16) else 2
@@ -59,8 +60,8 @@ def tiles(size: int, how: Tiling, dtype: torch.dtype) -> dict:
     }
 
 
-def launch(kernel, phases: tuple[str, ...], how: Tiling, **arguments):
-    """Run a kernel over all steps: whole, or phase by phase in the interpreter.
+def launch(kernel: Any, phases: tuple[str, ...], how: Tiling, **arguments: Any) -> None:
+    """Run a kernel over all steps: in one launch, or phase by phase in the interpreter.
 
     Raises:
         RefusedError: the programs do not fit on the GPU at the same time.
@@ -78,12 +79,12 @@ def launch(kernel, phases: tuple[str, ...], how: Tiling, **arguments):
     tensor = arguments["hs"]
     arguments["count"] = zeros(how.grid[0] * kernels("decoder").APART.value, tensor.device)
     options = {"PHASE": -1, "num_warps": WARPS, "num_stages": STAGES}
-    steps = {"begin": 0, "end": steps, "first": 1, "last": layers}
+    span = {"begin": 0, "end": steps, "first": 1, "last": layers}
     with torch.cuda.device_of(tensor):  # there may be several GPUs
-        launch_together(kernel, how.grid, **arguments, **steps, **options)
+        launch_together(kernel, how.grid, **arguments, **span, **options)
 
 
-def order(phases: tuple[str, ...], layers: int, backwards: bool):
+def order(phases: tuple[str, ...], layers: int, backwards: bool) -> Iterator[tuple[int, bool, int]]:
     """The phases of a step, as ``(number, whether of an upper layer, layer)``."""
     upper = [i for i, phase in enumerate(phases) if phase in ("upper", "between")]
     for i in range(len(phases)):

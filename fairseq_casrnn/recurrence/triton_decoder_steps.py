@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -9,13 +11,14 @@ from torch import Tensor
 from .attention import Decode
 from .inputs import accumulation_dtype
 from .triton_decoder_loop import Saved, dense, gather_weights, prepare, start
+from .triton_decoder_plan import Tiling
 
 
 class Steps:
     """As :class:`.attention_cpp.Steps`: one launch a step for all layers and the attention.
 
-    On a GPU a step's time is that of launching, so what does not change with the step is prepared
-    once, and h and c move to other rows in one operation where they have one dtype.
+    On a GPU a step takes as long as its launches, so arguments that do not change with the step are
+    prepared once, and h and c are reordered in one operation if they have the same dtype.
     """
 
     def __init__(self, d: Decode, source: Tensor | None, input_feed: bool = True):
@@ -26,8 +29,8 @@ class Steps:
         if not input_feed:
             self.weights = self.weights._replace(w_ih0=None, attention0=None)
         self.d, self.source = dense(d), source
-        # h of all layers and what the bottom one is fed, before and after a step; then c likewise,
-        # which may be of another dtype, or h once more in the precision of sums.
+        # h of all layers and the input feeding, before and after a step; then c likewise, or h once
+        # more in the precision of sums: in the same buffer if the dtype is the same.
         depth, batch, size = d.h0.shape
         self.planes = depth + 1
         wide = accumulation_dtype(d.h0.dtype)
@@ -39,10 +42,13 @@ class Steps:
         hs[0, :depth] = d.h0
         if states is not hs:
             states[0, :depth] = d.h0 if d.c0 is None else d.c0
-        self.stepped, self.prepared, self.rows = False, None, None
+        self.stepped = False
+        self.how: Tiling | None = None
+        self.prepared: dict[str, Any] = {}
+        self.rows: int | None = None  # of the batch that is prepared
 
     def views(self) -> tuple[Tensor, Tensor]:
-        """h and c (or what stands for it), ``(2, L + 1, B, H)`` each."""
+        """h and c, or h again for cells without c: ``(2, L + 1, B, H)`` each."""
         hs = self.buffer[:, : self.planes]
         if self.wide is not None:
             return hs, self.wide
@@ -54,10 +60,10 @@ class Steps:
         if self.stepped:
             self.reorder(torch.arange(batch, device=self.buffer.device))
         self.stepped = True
-        if self.rows != batch:
+        if self.how is None or self.rows != batch:
             hop = self.buffer.size(1) * batch
             self.how, shared = prepare(self.d, self.weights, self.names, batch, batch, hop)
-            self.prepared = dict.fromkeys(Saved._fields) | shared
+            self.prepared = {**dict.fromkeys(Saved._fields), **shared}
             self.rows = batch
         hs, states = self.views()
         out, feed = hs[1, -1], hs[0, -1]

@@ -1,10 +1,9 @@
-"""Whether Triton works here at all: what engine ``triton`` needs beside itself.
+"""Whether Triton works here at all: a compiler, a driver, a folder that can be written.
 
-Triton compiles kernels when they are first launched, a stub in C among them, into a folder in the
-user's home. Where that fails, ``eager`` runs instead, and a message says why. There are two places
-where it can be found out: :func:`why_not` launches a kernel that does nothing, before an engine is
-chosen; and :func:`attempt` stands around what launches real ones, for a first that compiled may
-have come from the cache.
+When kernels are first launched, Triton compiles them, and a stub in C, into a folder in the user's
+home. If that fails, ``eager`` runs instead, and a message says why. It is noticed in two places:
+:func:`why_not` launches a trivial kernel before an engine is chosen; and :func:`attempt` wraps the
+launch of real ones, since the trivial one may have come from the cache.
 """
 
 from __future__ import annotations
@@ -14,12 +13,15 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from typing import NoReturn, TypeVar
 
 import torch
 
 from ..errors import UserError
 from .memory import readable
 from .triton_plan import interpreting, supports_grid_barrier
+
+R = TypeVar("R")
 
 REFUSALS = (
     "active drivers",  # it finds no CUDA driver
@@ -31,10 +33,10 @@ REFUSALS = (
     "unsupported toolchain",  # a driver older than Triton's assembler
     "operation not supported",
 )
-"""Parts of RuntimeErrors. Others, as of an illegal access to memory, are the program's own."""
+"""Parts of RuntimeErrors that are Triton's. Others, as of an illegal memory access, are bugs."""
 
-_failure: str | None = None  # of a real kernel
-_found: dict[int, str | None] = {}  # by the trial on each GPU
+_failure: str | None = None  # why a real kernel failed
+_found: dict[int, str | None] = {}  # the trial's result on each GPU
 
 
 def why_not() -> str | None:
@@ -45,7 +47,7 @@ def why_not() -> str | None:
         return "torch sees no GPU"
     index = torch.cuda.current_device()
     if index not in _found:
-        # Within a transformation or a capture nothing can be launched; the next time, perhaps.
+        # Nothing can be launched within a transformation or a capture: try the next time.
         if not readable(torch.empty(0)) or torch.cuda.is_current_stream_capturing():
             return None
         _found[index] = try_out(index)
@@ -53,7 +55,7 @@ def why_not() -> str | None:
 
 
 def try_out(index: int) -> str | None:
-    """:func:`why_not` for the GPU of that number, by a trial where the card will do."""
+    """:func:`why_not` for the GPU of that number: by its kind, then by a trial."""
     if torch.version.hip is not None:
         return "its kernels are for NVIDIA's GPUs"
     if not supports_grid_barrier(torch.device("cuda", index)):
@@ -78,11 +80,11 @@ def trial(index: int) -> None:
         torch.cuda.synchronize()
 
 
-def attempt(launch: Callable, otherwise: Callable):
-    """``launch()``, or ``otherwise()`` where Triton can neither compile nor launch its kernels.
+def attempt(launch: Callable[[], R], otherwise: Callable[[], R]) -> R:
+    """``launch()``, or ``otherwise()`` if Triton can neither compile nor launch its kernels.
 
-    From then on no kernel is tried again. What fails must not have changed anything: it is called
-    for a forward, whose first launch comes before all else is written.
+    After such a failure no kernel is tried again. ``launch`` must not have changed anything when it
+    fails; it is a forward, which writes nothing before its first launch.
     """
     try:
         return launch()
@@ -92,7 +94,7 @@ def attempt(launch: Callable, otherwise: Callable):
 
 
 def give_up(error: Exception) -> None:
-    """Use the engine no more; raises ``error`` again if it is not one of Triton's circumstances."""
+    """Stop using the engine; raises ``error`` again if it is not about Triton's environment."""
     global _failure
     reason = explain(error) if raised_in_triton(error) and not interpreting() else None
     if reason is None:
@@ -100,11 +102,11 @@ def give_up(error: Exception) -> None:
     _failure = reason
 
 
-def stop(error: Exception) -> None:
-    """In a backward, for which no other engine can step in.
+def stop(error: Exception) -> NoReturn:
+    """:func:`give_up` in a backward, which no other engine can take over.
 
     Raises:
-        UserError: Triton cannot compile or launch; ``error`` itself, if it is of another kind.
+        UserError: Triton cannot compile or launch; ``error`` itself if it is of another kind.
     """
     give_up(error)
     raise UserError(
@@ -114,13 +116,13 @@ def stop(error: Exception) -> None:
 
 
 def raised_in_triton(error: Exception) -> bool:
-    """Whether the error comes out of Triton, not of the operations around a launch."""
+    """Whether Triton raised the error, and not an operation around a launch."""
     names = (f.f_globals.get("__name__", "") for f, _ in traceback.walk_tb(error.__traceback__))
     return any(name.partition(".")[0] == "triton" for name in names)
 
 
 def explain(error: Exception) -> str | None:
-    """What is missing and what to do, in half a sentence; None for errors of another kind."""
+    """What is missing and what to do, as a clause; None for errors of another kind."""
     compiler = "install gcc, or name a C compiler in the environment variable CC"
     if isinstance(error, subprocess.CalledProcessError):
         return (
@@ -142,12 +144,12 @@ def explain(error: Exception) -> str | None:
     return None
 
 
-def _triton_errors() -> tuple[type, ...]:
-    """Of Triton's compiler; none where it was not imported."""
+def _triton_errors() -> tuple[type[Exception], ...]:
+    """Those of Triton's compiler; none if it was not imported."""
     errors = sys.modules.get("triton.errors")
     return () if errors is None else (errors.TritonError,)
 
 
 def first_line(error: Exception) -> str:
-    """The error in a line."""
+    """The error's type and first line."""
     return f"{type(error).__name__}: {error}".partition("\n")[0]

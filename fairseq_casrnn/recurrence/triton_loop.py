@@ -1,19 +1,19 @@
 """Engine ``triton``: the loop of :mod:`.eager` on a GPU.
 
-The input's product is one for all steps, and the weights' gradients are one product each after the
-loop. The loop is one launch (:mod:`.triton_sequences`); in float64, for a single step and on GPUs
-that cannot do that each step is a product U h and one kernel with all of the cell's maths
-(:mod:`.triton_kernels`). A small layer takes longer to launch than to compute: what a kernel can
-read or write itself is not worth an operation of torch's.
+The product with the input is computed for all steps at once before the loop, the gradients of the
+weights after it. The loop is one launch (:mod:`.triton_sequences`); in float64, for a single step,
+and on GPUs that do not support that, each step is a product U h and one kernel with all of the
+cell's maths (:mod:`.triton_kernels`). A small layer takes longer to launch than to compute, so the
+kernels do themselves what would take another operation in torch.
 
-In float16 and bfloat16 only the products' factors are rounded: gates, cell states and their
-gradients are kept in float32, of a cell without c also h. The cells ``cs`` that :func:`run` returns
-are float32 then, for the layer above; all else has the inputs' dtype.
+In float16 and bfloat16 only the products' factors are rounded: gates, cell states (h, for a cell
+without c) and their gradients are float32. The cells ``cs`` that :func:`run` returns are then
+float32, for the layer above; everything else has the inputs' dtype.
 
-The engine runs on CUDA tensors; on others where Triton interprets its kernels
-(``TRITON_INTERPRET=1``), which is for tests. For anything else, for a cell without a kernel, and
-where Triton does not work (:mod:`.triton_failures`), ``eager`` steps in, on the CPU its default.
-Kernels are compiled as they are first needed.
+The engine runs on CUDA tensors, and on others in Triton's interpreter (``TRITON_INTERPRET=1``),
+which is for tests. For other tensors, for a cell without a kernel, and if Triton does not work
+(:mod:`.triton_failures`), the fallback runs: ``eager`` on a GPU, on the CPU its default engine.
+Kernels are compiled when they are first launched.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+from collections.abc import Iterable
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..cells.base import Cell
 from . import eager
-from .inputs import InputProduct, accumulation_dtype, side_input, wants_gradient
+from .inputs import LayerInputs, LayerOutputs, LoopTensors, accumulation_dtype, wants_gradient
 from .triton_failures import stop
 from .triton_plan import interpreting
 from .triton_steps import Saved, backward, forward, product
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 OLDEST = 3, 6
-"""Version of Triton."""
+"""The oldest version of Triton that works."""
 
 
 def missing() -> str | None:
@@ -42,26 +45,32 @@ def missing() -> str | None:
         return "Triton is not installed (pip install triton)"
     try:
         version = importlib.metadata.version("triton")
-    except importlib.metadata.PackageNotFoundError:  # a build under another name
+    except importlib.metadata.PackageNotFoundError:  # a distribution of another name
         return None
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
         return f"Triton {version} is too old; it needs {'.'.join(map(str, OLDEST))} or newer"
     return None
 
 
-def why_not(cell: Cell, tensors, states=()) -> str | None:
+def why_not(
+    cell: Cell, tensors: Iterable[Tensor | None], states: Iterable[Tensor | None] = ()
+) -> str | None:
     """Why the kernels cannot run ``cell`` on these, or None. None among the tensors is ignored.
 
-    ``states`` may have the dtype in which states are kept.
+    ``states`` may also have the dtype in which states are accumulated.
     """
     if cell.kernel is None:
         return f"it has no kernel for {type(cell).__name__}"
     return why_not_on(tensors, states)
 
 
-def why_not_on(tensors, states=()) -> str | None:
+def why_not_on(
+    tensors: Iterable[Tensor | None], states: Iterable[Tensor | None] = ()
+) -> str | None:
     """Why kernels cannot run on these, or None; as in :func:`why_not`."""
-    device, dtype = tensors[0].device, tensors[0].dtype
+    tensors = list(tensors)
+    first = next(t for t in tensors if t is not None)
+    device, dtype = first.device, first.dtype
     if device.type != "cuda" and not (interpreting() and device.type == "cpu"):
         return f"it runs on CUDA tensors, these are on {device.type}"
     if dtype not in DTYPES:
@@ -76,31 +85,28 @@ def why_not_on(tensors, states=()) -> str | None:
     return None
 
 
-def run(cell: Cell, gx, weight_hh, h0, c0, lower_c, mixture, last, params):
-    """Run ``cell`` over time; see :func:`fairseq_casrnn.recurrence.run` for the arguments."""
-    fused = isinstance(gx, InputProduct)
-    inputs = (None, gx.x, gx.weight, gx.bias) if fused else (gx, None, None, None)
-    tensors = (*inputs, weight_hh, h0, c0, side_input(lower_c, mixture))
+def run(inputs: LayerInputs) -> LayerOutputs:
+    """Run a layer over time; see :func:`fairseq_casrnn.recurrence.run`."""
+    cell, last, params = inputs.cell, inputs.last, inputs.params
+    tensors = LoopTensors.of(inputs)
     if wants_gradient(*tensors, *params):
-        hs, cs, h_n, c_n = _Loop.apply(cell, last, *tensors, *params)
-    else:
-        made = forward(cell, *tensors, last, params, keep=False)
-        hs, cs, h_n, c_n = outputs(cell, *made)
-    return (hs, cs, h_n, c_n) if cell.has_cell else (hs, None, h_n, None)
+        learned: LayerOutputs = _Loop.apply(cell, last, *tensors, *params)
+        return learned
+    return outputs(cell, *forward(cell, tensors, last, params, keep=False))
 
 
-def outputs(cell, saved: Saved, h_n, c_n):
-    """What an engine returns; c and c_n None for a cell without c."""
+def outputs(cell: Cell, saved: Saved, h_n: Tensor, c_n: Tensor | None) -> LayerOutputs:
+    """What an engine returns."""
     return saved.hs[1:], saved.states[1:] if cell.has_cell else None, h_n, c_n
 
 
 class _Loop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, cell, last, gx, x, weight_ih, bias, weight_hh, h0, c0, side, *params):
-        saved, h_n, c_n = forward(
-            cell, gx, x, weight_ih, bias, weight_hh, h0, c0, side, last, params, keep=True
-        )
+    def forward(ctx: Any, cell: Cell, last: Tensor | None, *given: Any) -> LayerOutputs:
+        tensors, params = LoopTensors(*given[:8]), given[8:]
+        saved, h_n, c_n = forward(cell, tensors, last, params, keep=True)
         ctx.cell = cell
+        gx, x, weight_ih, bias, weight_hh, h0, c0, side = tensors
         ctx.dtypes = [None if t is None else t.dtype for t in (gx, bias, h0, c0, side)]
         ctx.save_for_backward(*saved, x, weight_ih, weight_hh, side, last, *params)
         ctx.set_materialize_grads(False)
@@ -108,7 +114,14 @@ class _Loop(torch.autograd.Function):
 
     @staticmethod
     @eager.without_autocast
-    def backward(ctx, *grads):
+    def backward(
+        ctx: Any,
+        grad_hs: Tensor | None,
+        grad_cs: Tensor | None,
+        grad_hn: Tensor | None,
+        grad_cn: Tensor | None,
+    ) -> tuple[Tensor | None, ...]:
+        grads = grad_hs, grad_cs, grad_hn, grad_cn
         eager.check_backward("triton", *grads)
         cell, tensors = ctx.cell, ctx.saved_tensors
         saved, (x, weight_ih, weight_hh, side, last, *params) = Saved(*tensors[:5]), tensors[5:]
@@ -117,7 +130,16 @@ class _Loop(torch.autograd.Function):
         d_gates = gates if overwrite else torch.empty_like(gates, dtype=hs.dtype)
         _, _, _, wants_x, _, _, wants_hh, wants_h, wants_c, wants_side, *_ = ctx.needs_input_grad
         try:
-            made = backward(cell, saved, side, weight_hh, d_gates, grads, last, wants_side)
+            made = backward(
+                cell,
+                saved,
+                side=side,
+                weight_hh=weight_hh,
+                d_gates=d_gates,
+                grads=grads,
+                last=last,
+                wants_side=wants_side,
+            )
         except Exception as error:
             stop(error)
         d_params = cell.kernel_param_grads(made.rows, rows, params)
@@ -138,11 +160,13 @@ class _Loop(torch.autograd.Function):
         return None, None, d_gx, d_x, d_weight_ih, d_bias, d_weight_hh, dh, dc, d_side, *d_params
 
 
-def input_grads(d_gates, x, weight_ih, wants_x: bool):
-    """Gradients of gx (where there is no x), x, weight_ih and the bias."""
-    if x is None:
+def input_grads(
+    d_gates: Tensor, x: Tensor | None, weight_ih: Tensor | None, wants_x: bool
+) -> tuple[Tensor | None, ...]:
+    """Gradients of gx, x, weight_ih and bias: of gx alone if there is no x, else of the others."""
+    if x is None or weight_ih is None:
         return d_gates, None, None, None
     flat = d_gates.flatten(0, 1)
     d_x = torch.mm(flat, weight_ih).view_as(x) if wants_x else None
-    # In half precision torch's sum is one of float32, too.
+    # In half precision, too, torch's sum accumulates in float32.
     return None, d_x, torch.mm(flat.t(), x.flatten(0, 1)), flat.sum(0)

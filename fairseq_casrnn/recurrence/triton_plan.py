@@ -1,8 +1,8 @@
-"""Whether the kernels of :mod:`.triton_sequences` can run a layer, their tiles and their launch.
+"""Whether the kernels of :mod:`.triton_sequences` can run a layer; their tiles and their launch.
 
-A multiprocessor runs one program, and all that wait for each other must be on the GPU at once:
-UNITS is chosen so that there are at least as many multiprocessors as tiles of units. A kernel is
-compiled for a layer's size and dtype, and for two heights of tiles of rows, whatever the batch.
+A multiprocessor runs one program at a time, and programs that wait for each other must be on the
+GPU at the same time: UNITS is chosen so that there are no more tiles of units than multiprocessors.
+A kernel is compiled per layer size, dtype and one of two heights of row tiles, for any batch size.
 """
 
 from __future__ import annotations
@@ -10,33 +10,35 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
+from ..cells.base import Cell
 from .triton_compiling import may_launch
 
 HEIGHTS = 16, 32
-"""Rows of a tile: few, so that a batch is spread over the GPU; more where not all fit at once."""
+"""Rows of a tile: the first spreads a batch over the GPU; the second if not all tiles fit then."""
 DEPTHS = 256, 128
-"""Columns that are loaded, and multiplied, at once."""
+"""Columns that are loaded and multiplied at once."""
 AHEAD = {2: 3, 4: 2, 8: 2}
-"""How many times as many are on their way, by bytes of a weight, in as many registers."""
+"""How many such groups of columns are prefetched into registers, by bytes of a weight."""
 SUMS = 32 * 16 * 5
-"""Elements of products' results that the registers of each warp have room for at once."""
+"""Elements of products' results that fit in the registers of each warp at once."""
 SPARE = 1024
-"""Bytes of a multiprocessor's memory left for anything but products' factors."""
+"""Bytes of shared memory left for anything but products' factors."""
 H200 = 132, 227 * 1024
-"""Multiprocessors, and bytes of memory that a program may have on each."""
+"""Its multiprocessors, and bytes of shared memory that a program may have on each."""
 GIVEN = tuple(1 << bit for bit in range(5))
 """Bits of the kernels' argument ``given``: whether there are ``last`` and gradients of all h, all
-c, the last h and the last c. Were these None, there would be a kernel for each combination."""
+c, the last h and the last c. With None for these, a kernel would be compiled per combination."""
 OFF = ("", "0", "false", "False")
-"""Values of an environment variable that turn off what it names."""
+"""Values of an environment variable that mean no."""
 
 
 class RefusedError(RuntimeError):
-    """The GPU has no room for a kernel; it has not run."""
+    """The GPU has no room for a kernel, which has not run."""
 
 
 class Plan(NamedTuple):
@@ -44,11 +46,11 @@ class Plan(NamedTuple):
 
     Attributes:
         grid: numbers of tiles of rows and of units.
-        tiles: sizes, by the names of the kernel's arguments.
+        tiles: the kernel's arguments of the tiles' sizes, by name.
     """
 
     grid: tuple[int, int]
-    tiles: dict
+    tiles: dict[str, Any]
 
 
 def interpreting() -> bool:
@@ -58,45 +60,58 @@ def interpreting() -> bool:
 
 @functools.cache
 def chip(device: torch.device) -> tuple[int, int]:
-    """Multiprocessors and bytes for a program on ``device``; an H200's for the interpreter."""
+    """Multiprocessors and shared memory per program of ``device``; H200's in the interpreter."""
     if device.type != "cuda":
         return H200
     found = torch.cuda.get_device_properties(device)
-    return found.multi_processor_count, found.shared_memory_per_block_optin
+    memory: int = found.shared_memory_per_block_optin  # type: ignore[attr-defined] # not in stubs
+    return found.multi_processor_count, memory
 
 
 @functools.cache
 def supports_grid_barrier(device: torch.device) -> bool:
-    """Whether programs on ``device`` may wait for each other: on NVIDIA's from Ampere on."""
+    """Whether programs on ``device`` may wait for each other: NVIDIA's from Ampere on."""
     if device.type != "cuda":
         return True
     return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def persistent_kernels_enabled() -> bool:
-    """Whether whole sequences may be launched: not with CASRNN_TRITON_SEQUENCES=0."""
+    """Whether a launch may run a whole sequence: not with CASRNN_TRITON_SEQUENCES=0."""
     return os.environ.get("CASRNN_TRITON_SEQUENCES", "1") not in OFF
 
 
-def plan(cell, weight_hh: torch.Tensor, batch: int, backwards: bool = False) -> Plan | None:
-    """How a sequence is launched whole, or None where it is not.
+def plan(cell: Cell, weight_hh: Tensor, batch: int, backwards: bool = False) -> Plan | None:
+    """How one launch runs a whole sequence; None if it cannot.
 
     Args:
         cell: the cell.
         weight_hh: ``(hh_blocks*H, H)``.
         batch: number of rows.
-        backwards: whether it is the backward.
+        backwards: whether it is for the backward.
     """
     if not (persistent_kernels_enabled() and supports_grid_barrier(weight_hh.device)):
         return None
     rounded = weight_hh.dtype == torch.float32 and may_round()
-    size, dtype, device = weight_hh.size(1), weight_hh.dtype, weight_hh.device
-    return _plan(cell.hh_blocks, size, dtype, device, batch, backwards, rounded, interpreting())
+    key = PlanKey(cell.hh_blocks, weight_hh.size(1), weight_hh.dtype, weight_hh.device)
+    return _plan(key, batch, backwards, rounded, interpreting())
+
+
+class PlanKey(NamedTuple):
+    """What a plan depends on in a recurrent weight: its blocks, H, dtype and device."""
+
+    blocks: int
+    size: int
+    dtype: torch.dtype
+    device: torch.device
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(blocks, size, dtype, device, batch, backwards, rounded, interpreted) -> Plan | None:
-    """:func:`plan`, which depends on nothing else; two a layer and batch."""
+def _plan(
+    key: PlanKey, batch: int, backwards: bool, rounded: bool, interpreted: bool
+) -> Plan | None:
+    """:func:`plan`, which depends on nothing else."""
+    blocks, size, dtype, device = key
     if dtype == torch.float64 and not interpreted:
         return None
     factors = factors_of(dtype)
@@ -112,14 +127,14 @@ def _plan(blocks, size, dtype, device, batch, backwards, rounded, interpreted) -
 
 
 class Product(NamedTuple):
-    """What each step multiplies with.
+    """The recurrent product of each step.
 
     Attributes:
         size: H.
         blocks: of U, ``(blocks*H, H)``.
         width: bytes of a weight.
-        parts: factors that a weight is kept as, in as many bytes each.
-        backwards: whether the sum runs over the rows of U; otherwise each block has its own result.
+        parts: number of factors into which a weight is split, of ``width`` bytes each.
+        backwards: whether it sums over the rows of U; if not, each block has a result of its own.
     """
 
     size: int
@@ -129,8 +144,8 @@ class Product(NamedTuple):
     backwards: bool
 
 
-def layout(product: Product, batch: int, processors: int, memory: int) -> dict | None:
-    """The tiles' sizes, or None where no program has room for one; for the GPU see :func:`chip`."""
+def layout(product: Product, batch: int, processors: int, memory: int) -> dict[str, Any] | None:
+    """The tiles' sizes, or None if a tile does not fit; for the GPU's numbers see :func:`chip`."""
     size, blocks, width, parts, backwards = product
     results, summed = (1, blocks * size) if backwards else (blocks, size)
     units = next((n for n in (16, 32, 64) if -(-size // n) <= processors), None)
@@ -138,7 +153,7 @@ def layout(product: Product, batch: int, processors: int, memory: int) -> dict |
         return None
     columns = -(-size // units)
     rows = next((n for n in HEIGHTS if -(-batch // n) * columns <= processors), HEIGHTS[-1])
-    group = -(-results // -(-results * rows * units // SUMS))  # as many groups as there must be
+    group = -(-results // -(-results * rows * units // SUMS))  # as few groups as possible
     tiles = {
         "ROWS": rows,
         "UNITS": units,
@@ -146,9 +161,9 @@ def layout(product: Product, batch: int, processors: int, memory: int) -> dict |
         "GROUP": group,
         "AHEAD": AHEAD[width],
     }
-    # Beside the factors a part of the rows, or what all warps have summed for a block.
+    # Memory beside the weights: a part of the rows, or the sums of all warps for a block.
     scratch = max(rows * max(DEPTHS), rows // 4 * rows * units) * 4 + SPARE
-    # Few parts, for each is compiled by itself, unless a tenth would be beyond the end.
+    # Few parts, since each is unrolled, unless they would exceed the width by more than a tenth.
     depth = min(DEPTHS, key=lambda n: -(-summed // n) * n * (1 if n == DEPTHS[0] else 1.1))
     kept = -(-summed // depth) * depth * units * results * width * parts
     if kept + scratch <= memory:
@@ -158,11 +173,11 @@ def layout(product: Product, batch: int, processors: int, memory: int) -> dict |
     return tiles | {"DEPTH": depth, "RESIDENT": False} if ahead + scratch <= memory else None
 
 
-def factors_of(dtype: torch.dtype) -> dict:
-    """The dtype of products' factors, and how float32 ones are multiplied on a GPU.
+def factors_of(dtype: torch.dtype) -> dict[str, Any]:
+    """The kernels' arguments FACTOR, the dtype of products' factors, and PRECISION.
 
-    They are rounded to TF32 where torch's own products may be, and otherwise split in sums of two
-    such numbers.
+    float32 factors are rounded to TF32 if torch's own products may be; otherwise each is split into
+    a sum of two such numbers.
     """
     import triton.language as tl  # only where there is Triton
 
@@ -179,12 +194,13 @@ def may_round() -> bool:
     try:
         return torch.get_float32_matmul_precision() != "highest"
     except RuntimeError:  # it was set with torch's newer switch
-        return torch.backends.cuda.matmul.fp32_precision == "tf32"
+        return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 class Counters:
-    """Zeros ``(COUNT,)`` for barriers. A launch takes some that none had, so that they are zeroed
-    again only when all have been used."""
+    """Zeros ``(COUNT,)`` for barriers. A launch takes unused ones; when there are not enough left,
+    all are zeroed again.
+    """
 
     COUNT = 1 << 14
 
@@ -193,8 +209,8 @@ class Counters:
         with torch.inference_mode(False):
             self.zeros = torch.zeros(self.COUNT, dtype=torch.int32, device=device)
 
-    def take(self, count: int) -> torch.Tensor:
-        """``count`` of them."""
+    def take(self, count: int) -> Tensor:
+        """``count`` unused zeros."""
         with self.lock:
             if self.used + count > self.COUNT:
                 self.zeros.zero_()
@@ -205,16 +221,16 @@ class Counters:
 
 @functools.cache
 def stream_counters(device: torch.device, stream: int) -> Counters:
-    """Those of a stream, whose launches, and zeroing, run one after the other."""
+    """The counters of a stream, on which launches and zeroing run one after the other."""
     return Counters(device)
 
 
-def counters(how: Plan, gates: torch.Tensor) -> torch.Tensor:
-    """What the programs of each tile of rows count their steps in, 0, for gates ``(T, B, ·)``."""
+def counters(how: Plan, gates: Tensor) -> Tensor:
+    """A counter, 0, for the barriers of each tile of rows; gates are ``(T, B, ·)``."""
     return zeros(-(-gates.size(1) // how.tiles["ROWS"]), gates.device)
 
 
-def zeros(count: int, device: torch.device) -> torch.Tensor:
+def zeros(count: int, device: torch.device) -> Tensor:
     """``count`` counters for one launch on the current stream."""
     if device.type != "cuda" or count > Counters.COUNT or torch.cuda.is_current_stream_capturing():
         return torch.zeros(count, dtype=torch.int32, device=device)
@@ -222,8 +238,8 @@ def zeros(count: int, device: torch.device) -> torch.Tensor:
     return stream_counters(device, stream).take(count)
 
 
-def launch(kernel, how: Plan, /, backwards: bool = False, **arguments) -> None:
-    """Run a kernel of :mod:`.triton_sequences` over all steps, the last one first if backwards.
+def launch(kernel: Any, how: Plan, /, backwards: bool = False, **arguments: Any) -> None:
+    """Run a kernel of :mod:`.triton_sequences` over all steps, in reverse order if backwards.
 
     Raises:
         RefusedError: the programs do not fit on the GPU after all.
@@ -231,7 +247,7 @@ def launch(kernel, how: Plan, /, backwards: bool = False, **arguments) -> None:
     arguments |= how.tiles | {"count": counters(how, arguments["gates"])}
     steps = arguments["steps"]
     if interpreting():
-        if not backwards:  # the initial states
+        if not backwards:  # store the initial states
             kernel[how.grid](**arguments, begin=0, end=0, BARRIER=False)
         for t in reversed(range(steps)) if backwards else range(steps):
             kernel[how.grid](**arguments, begin=t, end=t + 1, BARRIER=False)
@@ -240,8 +256,8 @@ def launch(kernel, how: Plan, /, backwards: bool = False, **arguments) -> None:
     launch_together(kernel, how.grid, **arguments, **options)
 
 
-def launch_together(kernel, grid: tuple[int, int], /, **arguments) -> None:
-    """Launch a kernel whose programs wait for each other.
+def launch_together(kernel: Any, grid: tuple[int, int], /, **arguments: Any) -> None:
+    """Launch a kernel whose programs wait for each other, as a cooperative grid.
 
     Raises:
         RefusedError: they do not fit on the GPU at the same time.
@@ -252,7 +268,7 @@ def launch_together(kernel, grid: tuple[int, int], /, **arguments) -> None:
     try:
         kernel[grid](**arguments)
     except Exception as error:
-        # Triton's OutOfResources; CUDA's "too many blocks in cooperative launch"; or it has none
+        # Triton's OutOfResources, and CUDA's messages for too many blocks or no cooperative launch.
         refusals = ("OutOfResources", "cooperative", "operation not supported")
         if not any(words in f"{type(error).__name__}: {error}" for words in refusals):
             raise

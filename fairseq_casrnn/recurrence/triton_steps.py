@@ -1,7 +1,7 @@
 """The time loops of engine ``triton``, forward and backward.
 
-Where :mod:`.triton_plan` allows it, one launch makes all steps; otherwise each step is a product
-and a launch.
+One launch runs all steps if :mod:`.triton_plan` has a plan for it; otherwise a step is a matrix
+product and a launch.
 """
 
 from __future__ import annotations
@@ -9,67 +9,76 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import torch
+from torch import Tensor
 
+from ..cells.base import Cell
 from . import triton_compiling
 from .engine import log_once
-from .inputs import accumulation_dtype
+from .inputs import LoopTensors, MaybeTensor, accumulation_dtype
 from .triton_plan import GIVEN, Plan, RefusedError, launch, plan
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+StateGrads: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+"""The incoming gradients of hs, cs, h_n and c_n."""
+
 TILE = 4, 128
-"""Rows and units of a program that makes one step, at most: few, to spread over the whole GPU."""
+"""Rows and units of a tile in a launch for one step, at most: few, to spread over the whole GPU."""
 
 
 @functools.cache
-def kernels(kind: str):
-    """The module ``triton_kind``; reading it needs Triton and takes a second."""
+def kernels(kind: str) -> Any:
+    """The module ``triton_kind``; importing it needs Triton and takes a second."""
     triton_compiling.listen()
     return importlib.import_module(f"{__package__}.triton_{kind}")
 
 
 def explain_steps(reason: str) -> None:
-    """Log once why a sequence is not launched whole."""
+    """Log once why a sequence is not run in one launch."""
     log_once(logging.INFO, "engine 'triton' launches a kernel a step: %s", reason)
 
 
 class Saved(NamedTuple):
-    """What the forward fills.
+    """What the forward computes.
 
     Attributes:
         gates: ``(T, B, ih_blocks*H)``, activated.
-        candidate: ``(T, B, H)``, the part of U h that is not simply added, or None.
+        candidate: ``(T, B, H)``, the block of U h that is not added to the gates, or None.
         hs: ``(T+1, B, H)`` in the inputs' dtype, the initial state first.
-        states: ``(T+1, B, H)``, c, or h where the cell has no c; hs itself where that will do.
+        states: ``(T+1, B, H)``, c, or h for a cell without c; it may be hs itself.
         rows: the elementwise parameters as the kernels read them, or None.
     """
 
-    gates: torch.Tensor
-    candidate: torch.Tensor | None
-    hs: torch.Tensor
-    states: torch.Tensor
-    rows: torch.Tensor | None
+    gates: Tensor
+    candidate: Tensor | None
+    hs: Tensor
+    states: Tensor
+    rows: Tensor | None
 
 
 class Grads(NamedTuple):
-    """What the backward fills; shapes as of what they are gradients of.
+    """Gradients that the backward computes.
 
     Attributes:
         products: of U h for all steps, ``(T, B, hh_blocks*H)``.
-        side: of what the step read through ``side``, or None.
-        rows: of the parameters' rows, or None.
+        side: of :func:`.inputs.side_input`, or None.
+        rows: of the rows of elementwise parameters, or None.
         state: ``(B, H)``, of the initial state.
     """
 
-    products: torch.Tensor
-    side: torch.Tensor | None
-    rows: torch.Tensor | None
-    state: torch.Tensor
+    products: Tensor
+    side: Tensor | None
+    rows: Tensor | None
+    state: Tensor
 
 
-def product(a, b, out):
-    """The product of two matrices, summed in the precision of ``out``, where it is written."""
+def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    """The product of two matrices, written to ``out`` and summed in its precision."""
     if a.dtype == out.dtype:
         return torch.mm(a, b, out=out)
     if a.is_cuda and hasattr(torch.ops.aten.mm, "dtype_out"):
@@ -77,10 +86,10 @@ def product(a, b, out):
     return torch.mm(a.to(out.dtype), b.to(out.dtype), out=out)
 
 
-def contiguous(tensor):
-    """``tensor``, or None, with its elements in order, at an address that kernels expect.
+def contiguous(tensor: MaybeTensor) -> MaybeTensor:
+    """``tensor``, or None, contiguous and at an address that is a multiple of 16.
 
-    Triton compiles another kernel for one that is no multiple of 16.
+    For other addresses Triton would compile another kernel.
     """
     if tensor is None:
         return None
@@ -90,28 +99,38 @@ def contiguous(tensor):
 
 @functools.cache
 @torch.inference_mode(False)
-def nothing(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """For an argument that is not there, and not read."""
+def placeholder(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The argument of a kernel for a tensor that is missing; it is not read."""
     return torch.zeros(16, dtype=dtype, device=device)
 
 
-def given(device: torch.device, **tensors) -> dict:
-    """Arguments that may be missing, each a pair ``(tensor or None, dtype)``, in the order of
-    :data:`.triton_plan.GIVEN`, and the bits that say which there are.
+def optional_arguments(
+    device: torch.device, **tensors: tuple[Tensor | None, torch.dtype]
+) -> dict[str, Any]:
+    """Kernels' arguments for tensors that may be missing, and ``given``, which says which are not.
+
+    Args:
+        device: of placeholders.
+        tensors: ``(tensor or None, dtype)`` by name, in the order of :data:`.triton_plan.GIVEN`.
     """
-    arguments, bits = {}, 0
+    arguments: dict[str, Any] = {}
+    bits = 0
     for bit, (name, (tensor, dtype)) in zip(GIVEN, tensors.items(), strict=False):
         bits |= 0 if tensor is None else bit
-        arguments[name] = nothing(dtype, device) if tensor is None else contiguous(tensor)
+        arguments[name] = placeholder(dtype, device) if tensor is None else contiguous(tensor)
     return arguments | {"given": bits}
 
 
-def on_its_device(function):
-    """Make ``function(cell, …)`` launch kernels where its first tensor is, with several GPUs."""
+def on_its_device(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator: launch kernels on the device of the first tensor among the arguments.
+
+    There may be several GPUs. Tensors are also looked for in tuples.
+    """
 
     @functools.wraps(function)
-    def wrapped(*args, **kwargs):
-        first = next(t for t in args if isinstance(t, torch.Tensor))
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        values = (t for arg in args for t in (arg if isinstance(arg, tuple) else (arg,)))
+        first = next(t for t in values if isinstance(t, Tensor))
         with torch.cuda.device_of(first):
             return function(*args, **kwargs)
 
@@ -119,19 +138,19 @@ def on_its_device(function):
 
 
 def single_steps(batch: int, size: int) -> Plan:
-    """The grid of programs for one step and the tile of each."""
+    """The plan of a launch for one step."""
     rows, units = TILE[0], min(TILE[1], 1 << (size - 1).bit_length())
     return Plan((-(-batch // rows), -(-size // units)), {"ROWS": rows, "UNITS": units})
 
 
-def arguments(cell, saved: Saved, side, table: str) -> dict:
-    """Those that all kernels have."""
+def arguments(cell: Cell, saved: Saved, side: Tensor | None, table: str) -> dict[str, Any]:
+    """The arguments that all kernels have in common."""
     gates, candidate, hs, states, rows = saved
     return {
         "gates": gates,
         "candidate": candidate,
         "side": contiguous(side),
-        "rows": gates if rows is None else rows,  # a pointer all the same, though it is not read
+        "rows": gates if rows is None else rows,  # if there are none, it is not read
         "states": states,
         "batch": hs.size(1),
         "steps": gates.size(0),
@@ -144,14 +163,17 @@ def arguments(cell, saved: Saved, side, table: str) -> dict:
     }
 
 
-def allocate(cell, gx, x, weight_ih, weight_hh, h0, params) -> Saved:
-    """What the forward fills, with W x in gates."""
+def allocate(cell: Cell, tensors: LoopTensors, params: Sequence[Tensor]) -> Saved:
+    """Buffers for the forward; gates start as W x, or as W x + b from ``gx``."""
+    gx, x, weight_ih, _, weight_hh, h0, _, _ = tensors
     dtype, wide = weight_hh.dtype, accumulation_dtype(weight_hh.dtype)
     batch, size = h0.shape
-    if x is None:
+    if gx is not None:
         # In place: gx is the output of a linear map, which autograd does not save.
         gates = contiguous(gx.detach().to(wide))
     else:
+        assert x is not None
+        assert weight_ih is not None
         gates = x.new_empty(x.size(0), batch, weight_ih.size(0), dtype=wide)
         product(x.flatten(0, 1), weight_ih.t(), gates.flatten(0, 1))
     shape = gates.size(0) + 1, batch, size
@@ -163,24 +185,35 @@ def allocate(cell, gx, x, weight_ih, weight_hh, h0, params) -> Saved:
 
 
 @on_its_device
-def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, side, last, params, keep):
-    """The forward loop; the gates are not activated unless ``keep``.
+def forward(
+    cell: Cell,
+    tensors: LoopTensors,
+    last: Tensor | None,
+    params: Sequence[Tensor],
+    keep: bool,
+) -> tuple[Saved, Tensor, Tensor | None]:
+    """The forward loop; ``keep`` the activated gates for the backward.
 
     Returns:
-        Saved, and h and c ``(B, H)`` at each row's last step, c None for a cell without c.
+        Saved, and h and c ``(B, H)`` at each row's last step; c is None for a cell without c.
     """
-    saved = allocate(cell, gx, x, weight_ih, weight_hh, h0, params)
+    saved = allocate(cell, tensors, params)
+    weight_hh, h0, c0 = tensors.weight_hh, tensors.h0, tensors.c0
     gates, _, hs, states, _ = saved
     steps, batch = gates.shape[:2]
     h_n = torch.empty_like(hs[0])
     c_n = torch.empty_like(h_n) if cell.has_cell else None
-    shared = arguments(cell, saved, side, "FORWARD")
-    shared |= {"bias": contiguous(bias), "hs": hs, "h_n": h_n, "c_n": c_n, "KEEP": keep}
+    shared = arguments(cell, saved, tensors.side, "FORWARD")
+    shared |= {"bias": contiguous(tensors.bias), "hs": hs, "h_n": h_n, "c_n": c_n, "KEEP": keep}
     shared |= {"ADDED": cell.hh_blocks - cell.num_separate_gates}
-    shared |= given(gates.device, last=(last, torch.int64))
+    shared |= optional_arguments(gates.device, last=(last, torch.int64))
     whole = plan(cell, weight_hh, batch) if steps > 1 else None
     if whole is not None:
-        inputs = {"weight": contiguous(weight_hh), "h0": contiguous(h0), "c0": contiguous(c0)}
+        inputs: dict[str, Any] = {
+            "weight": contiguous(weight_hh),
+            "h0": contiguous(h0),
+            "c0": contiguous(c0),
+        }
         try:
             launch(kernels("sequences").forward_sequence, whole, **shared, **inputs)
         except RefusedError as error:
@@ -188,7 +221,7 @@ def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, side, last, params,
         else:
             return saved, h_n, c_n
     hs[0] = h0
-    states[0] = c0 if cell.has_cell else h0
+    states[0] = h0 if c0 is None else c0
     grid, tiles = single_steps(batch, hs.size(2))
     kernel, weight_t = kernels("kernels").forward_step[grid], weight_hh.t()
     products = gates.new_empty(batch, weight_hh.size(0))
@@ -198,21 +231,31 @@ def forward(cell, gx, x, weight_ih, bias, weight_hh, h0, c0, side, last, params,
     return saved, h_n, c_n
 
 
-def trained(cell, rows) -> int:
-    """How many of the rows of elementwise parameters get a gradient."""
+def trained(cell: Cell, rows: Tensor | None) -> int:
+    """The number of rows of elementwise parameters that have a gradient."""
     return rows.size(0) if cell.params and rows is not None else 0
 
 
 @on_its_device
-def backward(cell, saved: Saved, side, weight_hh, d_gates, grads, last, wants_side):
+def backward(
+    cell: Cell,
+    saved: Saved,
+    *,
+    side: Tensor | None,
+    weight_hh: Tensor,
+    d_gates: Tensor,
+    grads: StateGrads,
+    last: Tensor | None,
+    wants_side: bool,
+) -> Grads:
     """The backward loop.
 
     Args:
-        d_gates: where to write the gradient of the gates' sums.
-        grads: of hs, cs, h_n and c_n, each may be None.
-
-    Returns:
-        Grads.
+        cell, saved, side, weight_hh, last: as in the forward.
+        d_gates: buffer for the gradient of the pre-activations, ``(T, B, ih_blocks*H)``; it may be
+            ``saved.gates``.
+        grads: of hs, cs, h_n and c_n.
+        wants_side: whether to compute the gradient of ``side``.
     """
     gates, candidate, hs, states, rows = saved
     steps, batch, size = hs.size(0) - 1, *hs.shape[1:]
@@ -224,15 +267,15 @@ def backward(cell, saved: Saved, side, weight_hh, d_gates, grads, last, wants_si
     shared |= {"GRADS": trained(cell, rows)}
     dtypes = hs.dtype, gates.dtype, hs.dtype, hs.dtype
     names = "grad_h", "grad_c", "grad_hn", "grad_cn"
-    grads = dict(zip(names, zip(grads, dtypes, strict=True), strict=True))
-    shared |= given(gates.device, last=(last, torch.int64), **grads)
+    incoming = dict(zip(names, zip(grads, dtypes, strict=True), strict=True))
+    shared |= optional_arguments(gates.device, last=(last, torch.int64), **incoming)
 
-    def sums(how: Plan) -> dict:
-        """Where each tile of rows, or of units, is to sum its own part of a gradient."""
+    def sums(how: Plan) -> dict[str, Tensor | None]:
+        """Buffers for gradients of which each tile of rows, or of units, sums its own part."""
         d_rows, d_side = gates, None
-        if shared["GRADS"]:
+        if rows is not None and shared["GRADS"]:
             d_rows = gates.new_zeros(-(-batch // how.tiles["ROWS"]), *rows.shape)
-        if cell.num_cells:
+        if side is not None and cell.num_cells:
             d_side = gates.new_empty(how.grid[1], *side.shape)
         elif side is not None and wants_side:
             d_side = torch.empty_like(side, memory_format=torch.contiguous_format)
@@ -254,6 +297,7 @@ def backward(cell, saved: Saved, side, weight_hh, d_gates, grads, last, wants_si
             kernel(**shared, **parts, **how.tiles, dh=dh, t=t)
             if t > 0:
                 product(d_products[t], weight_hh, dh)
-    d_rows = parts["d_rows"].sum(0) if shared["GRADS"] else None
-    d_side = parts["d_side"].sum(0) if cell.num_cells else parts["d_side"]
+    d_rows, d_side = parts["d_rows"], parts["d_side"]
+    d_rows = d_rows.sum(0) if d_rows is not None and shared["GRADS"] else None
+    d_side = d_side.sum(0) if d_side is not None and cell.num_cells else d_side
     return Grads(d_products, d_side, d_rows, d_state)

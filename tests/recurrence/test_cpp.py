@@ -22,6 +22,7 @@ from fairseq_casrnn.cells.cas_lstm import CASCell
 from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.layers import CASLSTM
 from fairseq_casrnn.recurrence import InputProduct, cpp, eager
+from fairseq_casrnn.recurrence.inputs import LoopTensors
 from fairseq_casrnn.recurrence.ragged import PaddedLayout
 
 compiled = pytest.mark.skipif(
@@ -280,9 +281,11 @@ def test_empty_batches_do_not_reach_the_loop():
 @compiled
 def test_the_loop_itself_refuses_an_empty_batch():
     """It would divide by the size."""
-    parts = (None, rand(3, 0, 3), rand(16, 3), rand(16), rand(16, 4), rand(0, 4), rand(0, 4))
+    state = rand(0, 4)
+    inputs = rand(3, 0, 3), rand(16, 3), rand(16)
+    tensors = LoopTensors(None, *inputs, rand(16, 4), state, state, side=None)
     with pytest.raises(RuntimeError, match="no step or no sequence"):
-        cpp.forward(LSTMCell(), PaddedLayout(3, 0), *parts, None, (), keep=False)
+        cpp.forward(LSTMCell(), PaddedLayout(3, 0), tensors, (), keep=False)
 
 
 @pytest.mark.parametrize("which", range(4), ids=["x", "h", "c", "weight"])

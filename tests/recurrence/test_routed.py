@@ -8,6 +8,7 @@ from fairseq_casrnn import recurrence
 from fairseq_casrnn.cells.second_order_lstm import SecondOrderCell
 from fairseq_casrnn.layers import SecondOrderLSTM
 from fairseq_casrnn.recurrence import HardRouting, InputProduct, cpp
+from fairseq_casrnn.recurrence.inputs import LayerInputs
 
 pytestmark = pytest.mark.skipif(
     "cpp" not in recurrence.installed(), reason="engine cpp is not compiled"
@@ -41,7 +42,7 @@ def test_chosen_cells_alone_are_the_mixture_with_weights_of_one(
 ):
     monkeypatch.setattr(cpp, "ROUTED_WEIGHTS", 0)
     cell, gx, *rest, choice = mixture(cells, dtype)
-    assert cpp.why_not_routed(cell, gx, *rest) is None
+    assert cpp.why_not_routed(LayerInputs(cell, gx, *rest)) is None
     found = recurrence.run("cpp", cell, gx, *rest, mixture=choice, last=last)
     weights = choice.weights(dtype)
     expected = recurrence.run("reference", cell, gx, *rest, mixture=weights, last=last)

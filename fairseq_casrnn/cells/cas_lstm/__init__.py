@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from ...errors import UserError
-from ..base import FUNCTIONAL, Cell, dsigmoid_, grad_through_output
+from ..base import FUNCTIONAL, Cell, CellGrads, IfUsed, dsigmoid_, grad_through_output
 from ..stacked_lstm import LSTMCell, activate_, input_grads_
 
 
@@ -58,18 +60,30 @@ class CASCell(Cell):
             self.params = (("lam_logit", None),)
 
     @property
-    def kernel(self) -> str:
-        """Two kernels: a trainable λ has gradients."""
+    def kernel(self) -> str:  # type: ignore[override] # not for a class as a whole
+        """There are two: a trainable λ needs gradients."""
         return "cas_lstm_trained" if self.trainable else "cas_lstm"
 
-    def weights(self, params):
+    def weights(self, params: Sequence[Tensor]) -> tuple[Tensor | float, Tensor | float]:
         """The factors of f⊙c₋ and v⊙c': 1-λ and λ, as numbers or as ``(H,)``."""
         if self.lam is None:
             return 1.0, 1.0
-        lam = torch.sigmoid(params[0]) if self.trainable else self.lam
-        return 1 - lam, lam
+        if isinstance(self.lam, str):
+            lam = torch.sigmoid(params[0])
+            return 1 - lam, lam
+        return 1 - self.lam, self.lam
 
-    def step(self, gx, gh, h, c, *, lower_c, params, **unused):
+    def step(
+        self,
+        gx: Tensor,
+        gh: Tensor,
+        h: Tensor,
+        c: Tensor,
+        *,
+        lower_c: Tensor,
+        params: tuple[Tensor, ...],
+        **unused: IfUsed,
+    ) -> tuple[Tensor, Tensor]:
         i, f, g, o, v = (gx + gh).chunk(5, dim=-1)
         past, below = self.weights(params)
         c = (
@@ -79,24 +93,48 @@ class CASCell(Cell):
         )
         return torch.sigmoid(o) * torch.tanh(c), c
 
-    def forward_(self, gates, h_prev, c_prev, h, c, *, lower_c, params, **unused):
+    def forward_(
+        self,
+        gates: Tensor,
+        h_prev: Tensor,
+        c_prev: Tensor,
+        h: Tensor,
+        c: Tensor,
+        *,
+        lower_c: Tensor,
+        params: tuple[Tensor, ...],
+        **unused: IfUsed,
+    ) -> None:
         i, f, g, o, v = activate_(gates, c.size(-1))
         past, below = self.weights(params)
         torch.mul(f, c_prev, out=c).mul_(past)
-        if self.trainable:
+        if isinstance(below, Tensor):
             c.addcmul_(v * below, lower_c)
         else:
             c.addcmul_(v, lower_c, value=below)
         c.addcmul_(i, g)
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, h_prev, c_prev, c, *, lower_c, params, d_params, **unused):
+    def backward_(
+        self,
+        dh: Tensor,
+        dc: Tensor,
+        gates: Tensor,
+        h_prev: Tensor,
+        c_prev: Tensor,
+        c: Tensor,
+        *,
+        lower_c: Tensor,
+        params: tuple[Tensor, ...],
+        d_params: tuple[Tensor, ...],
+        **unused: IfUsed,
+    ) -> CellGrads:
         i, f, g, o, v = gates.chunk(5, dim=-1)
         grad_through_output(dh, dc, o, c)
         past, below = self.weights(params)
         dc_past, dc_below = dc * past, dc * below
         dc_prev, d_lower_c = dc_past * f, dc_below * v
-        if self.trainable:
+        if isinstance(past, Tensor):
             d_lam = (dc * (v * lower_c - f * c_prev)).sum(0)
             d_params[0].addcmul_(d_lam, past * below)
         input_grads_(dc, i, g)
@@ -104,14 +142,18 @@ class CASCell(Cell):
         dsigmoid_(v, dc_below.mul_(lower_c))
         return None, dc_prev, d_lower_c, None
 
-    def kernel_rows(self, params, like, size):
-        if self.trainable:
-            return torch.stack(self.weights(params))
-        # What is made while torch.export looks on stands for a computation: not to be kept.
+    def kernel_rows(self, params: Sequence[Tensor], like: Tensor, size: int) -> Tensor:
+        past, below = self.weights(params)
+        if isinstance(past, Tensor) and isinstance(below, Tensor):
+            return torch.stack([past, below])
+        # A tensor made under torch.export is fake and must not be cached.
         make = constant_rows.__wrapped__ if torch.compiler.is_compiling() else constant_rows
-        return make(*self.weights(params), size, like.dtype, like.device)
+        rows: Tensor = make(past, below, size, like.dtype, like.device)
+        return rows
 
-    def kernel_param_grads(self, d_rows, rows, params):
+    def kernel_param_grads(
+        self, d_rows: Tensor, rows: Tensor, params: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
         if not self.trainable:
             return ()
         past, below = rows  # 1-λ and λ = σ(lam_logit)
@@ -120,12 +162,14 @@ class CASCell(Cell):
 
 @functools.lru_cache(maxsize=64)
 @torch.inference_mode(False)
-def constant_rows(past: float, below: float, size: int, dtype, device):
-    """``(2, size)``: a λ that is a number as the kernels read it, one row for each factor."""
+def constant_rows(
+    past: float, below: float, size: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """:meth:`CASCell.weights` of a constant λ, as the kernels read them: ``(2, size)``."""
     return torch.tensor([[past], [below]], dtype=dtype, device=device).repeat(1, size)
 
 
-def make_cell(layer: int, options) -> Cell:
+def make_cell(layer: int, options: CASOptions) -> Cell:
     """The bottom layer is a plain LSTM; the layers above see the cell below."""
-    cell = CASCell(options.lam)  # checks lam, even where a single layer makes no use of it
+    cell = CASCell(options.lam)  # checks lam, even in a stack of one layer, which has no use for it
     return LSTMCell() if layer == 0 else cell

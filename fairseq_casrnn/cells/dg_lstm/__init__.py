@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from ..base import Cell, dsigmoid_, dtanh_
+from ..base import Cell, CellGrads, IfUsed, NoOptions, dsigmoid_, dtanh_
 
 
 class PeepholeCell(Cell):
@@ -14,10 +15,20 @@ class PeepholeCell(Cell):
     """
 
     kernel = "dg_lstm_bottom"
-    params = (("peephole", 3),)
+    params: tuple[tuple[str, int], ...] = (("peephole", 3),)
     depth = False
 
-    def step(self, gx, gh, h, c, *, lower_c, params, **unused):
+    def step(
+        self,
+        gx: Tensor,
+        gh: Tensor,
+        h: Tensor,
+        c: Tensor,
+        *,
+        lower_c: IfUsed,
+        params: tuple[Tensor, ...],
+        **unused: IfUsed,
+    ) -> tuple[Tensor, Tensor]:
         p = params[0]
         blocks = gx.chunk(self.ih_blocks, dim=-1)
         gh_i, gh_f, gh_g, gh_o = gh.chunk(4, dim=-1)
@@ -30,7 +41,18 @@ class PeepholeCell(Cell):
         o = torch.sigmoid(blocks[3] + gh_o + p[2] * new)
         return o * torch.tanh(new), new
 
-    def forward_(self, gates, h_prev, c_prev, h, c, *, lower_c, params, **unused):
+    def forward_(
+        self,
+        gates: Tensor,
+        h_prev: Tensor,
+        c_prev: Tensor,
+        h: Tensor,
+        c: Tensor,
+        *,
+        lower_c: IfUsed,
+        params: tuple[Tensor, ...],
+        **unused: IfUsed,
+    ) -> None:
         p = params[0]
         i, f, g, o, *depth = gates.split(c.size(-1), dim=-1)
         i.addcmul_(p[0], c_prev).sigmoid_()
@@ -43,7 +65,19 @@ class PeepholeCell(Cell):
         o.addcmul_(p[2], c).sigmoid_()
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, h_prev, c_prev, c, *, lower_c, params, **unused):
+    def backward_(
+        self,
+        dh: Tensor,
+        dc: Tensor,
+        gates: Tensor,
+        h_prev: Tensor,
+        c_prev: Tensor,
+        c: Tensor,
+        *,
+        lower_c: IfUsed,
+        params: tuple[Tensor, ...],
+        **unused: IfUsed,
+    ) -> CellGrads:
         p = params[0]
         i, f, g, o, *depth = gates.chunk(self.ih_blocks, dim=-1)
         tanh_c = torch.tanh(c)
@@ -61,7 +95,9 @@ class PeepholeCell(Cell):
         dsigmoid_(d, dc * lower_c)
         return None, dc_prev.addcmul_(d, q[0]), d_lower_c.addcmul_(d, q[1]), None
 
-    def param_grads(self, d_gates, cs, *, lower_c, d_params):
+    def param_grads(
+        self, d_gates: Tensor, cs: Tensor, *, lower_c: IfUsed, d_params: tuple[Tensor, ...]
+    ) -> None:
         d_i, d_f, _, d_o, *depth = d_gates.chunk(self.ih_blocks, dim=-1)
         past, new = cs[:-1], cs[1:]
         for row, (grad, seen) in enumerate(((d_i, past), (d_f, past), (d_o, new))):
@@ -85,6 +121,6 @@ class DGCell(PeepholeCell):
     params = (("peephole", 3), ("depth_peephole", 2))
 
 
-def make_cell(layer: int, options) -> Cell:
+def make_cell(layer: int, options: NoOptions) -> Cell:
     """The bottom layer is a peephole LSTM; the layers above see the cell below."""
     return PeepholeCell() if layer == 0 else DGCell()

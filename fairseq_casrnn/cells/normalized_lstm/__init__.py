@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from ..base import Cell, dsigmoid_, dtanh_, grad_through_output
+from ..base import Cell, CellGrads, IfUsed, NoOptions, dsigmoid_, dtanh_, grad_through_output
 from ..stacked_lstm import activate_
 
 
@@ -13,20 +14,39 @@ class NormalizedLSTMCell(Cell):
 
     kernel = "normalized_lstm"
 
-    def step(self, gx, gh, h, c, **unused):
+    def step(
+        self, gx: Tensor, gh: Tensor, h: Tensor, c: Tensor, **unused: IfUsed
+    ) -> tuple[Tensor, Tensor]:
         i, f, g, o = (gx + gh).chunk(4, dim=-1)
         i, f = torch.softmax(torch.stack([torch.sigmoid(i), torch.sigmoid(f)]), dim=0)
         c = i * torch.tanh(g) + f * c
         return torch.sigmoid(o) * torch.tanh(c), c
 
-    def forward_(self, gates, h_prev, c_prev, h, c, **unused):
+    def forward_(
+        self,
+        gates: Tensor,
+        h_prev: Tensor,
+        c_prev: Tensor,
+        h: Tensor,
+        c: Tensor,
+        **unused: IfUsed,
+    ) -> None:
         i, f, g, o = activate_(gates, c.size(-1))
-        # A softmax over a pair is the logistic function of the difference: i is share, f the rest.
+        # A softmax over two values is the sigmoid of their difference; f is 1 - share.
         share = torch.sigmoid(i - f)
         torch.lerp(c_prev, g, share, out=c)
         torch.tanh(c, out=h).mul_(o)
 
-    def backward_(self, dh, dc, gates, h_prev, c_prev, c, **unused):
+    def backward_(
+        self,
+        dh: Tensor,
+        dc: Tensor,
+        gates: Tensor,
+        h_prev: Tensor,
+        c_prev: Tensor,
+        c: Tensor,
+        **unused: IfUsed,
+    ) -> CellGrads:
         i, f, g, o = gates.chunk(4, dim=-1)
         grad_through_output(dh, dc, o, c)
         share = torch.sigmoid(i - f)
@@ -38,6 +58,6 @@ class NormalizedLSTMCell(Cell):
         return None, dc - d_g, None, None
 
 
-def make_cell(layer: int, options) -> NormalizedLSTMCell:
+def make_cell(layer: int, options: NoOptions) -> NormalizedLSTMCell:
     """The cell of layer ``layer`` of a stack."""
     return NormalizedLSTMCell()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
-from ..base import Cell, at_least_one, dsigmoid_, dtanh_
+from ..base import Cell, CellGrads, IfUsed, at_least_one, dsigmoid_, dtanh_
 
 
 @dataclass
@@ -41,11 +42,22 @@ class SecondOrderCell(Cell):
         self.ih_blocks = self.hh_blocks = 4 * self.num_cells
         self.bias_one_gates = tuple(range(1, self.ih_blocks, 4))
 
-    def blocks(self, gates):
+    def blocks(self, gates: Tensor) -> tuple[Tensor, ...]:
         """Views i, f, g, o of ``(B, S*4*H)``, each ``(B, S, H)``."""
-        return gates.unflatten(-1, (self.num_cells, 4, gates.size(-1) // self.ih_blocks)).unbind(2)
+        size = gates.size(-1) // self.ih_blocks
+        views: tuple[Tensor, ...] = gates.unflatten(-1, (self.num_cells, 4, size)).unbind(2)
+        return views
 
-    def step(self, gx, gh, h, c, *, mixture, **unused):
+    def step(
+        self,
+        gx: Tensor,
+        gh: Tensor,
+        h: Tensor,
+        c: Tensor,
+        *,
+        mixture: Tensor,
+        **unused: IfUsed,
+    ) -> tuple[Tensor, Tensor]:
         h_sum, c_sum = torch.zeros_like(h), torch.zeros_like(c)
         gates = (gx + gh).chunk(self.num_cells, dim=-1)
         for gates_s, alpha in zip(gates, mixture.split(1, dim=-1), strict=True):
@@ -55,7 +67,17 @@ class SecondOrderCell(Cell):
             c_sum = c_sum + alpha * c_s
         return h_sum, c_sum
 
-    def forward_(self, gates, h_prev, c_prev, h, c, *, mixture, **unused):
+    def forward_(
+        self,
+        gates: Tensor,
+        h_prev: Tensor,
+        c_prev: Tensor,
+        h: Tensor,
+        c: Tensor,
+        *,
+        mixture: Tensor,
+        **unused: IfUsed,
+    ) -> None:
         i, f, g, o = self.blocks(gates)
         gates.view(gates.size(0), self.num_cells, 4, -1)[:, :, :2].sigmoid_()
         g.tanh_()
@@ -66,7 +88,18 @@ class SecondOrderCell(Cell):
         c.copy_(torch.bmm(alpha, c_s).squeeze(1))
         h.copy_(torch.bmm(alpha, h_s).squeeze(1))
 
-    def backward_(self, dh, dc, gates, h_prev, c_prev, c, *, mixture, **unused):
+    def backward_(
+        self,
+        dh: Tensor,
+        dc: Tensor,
+        gates: Tensor,
+        h_prev: Tensor,
+        c_prev: Tensor,
+        c: Tensor,
+        *,
+        mixture: Tensor,
+        **unused: IfUsed,
+    ) -> CellGrads:
         i, f, g, o = self.blocks(gates)
         past, alpha = c_prev.unsqueeze(1), mixture.unsqueeze(-1)
         c_s = torch.addcmul(i * g, f, past)
@@ -84,6 +117,6 @@ class SecondOrderCell(Cell):
         return None, dc_prev, None, d_mixture.squeeze(-1)
 
 
-def make_cell(layer: int, options) -> SecondOrderCell:
+def make_cell(layer: int, options: SecondOrderOptions) -> SecondOrderCell:
     """All layers are alike."""
     return SecondOrderCell(options.num_cells)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from ..base import Cell, dsigmoid_, dtanh_
+from ..base import Cell, CellGrads, IfUsed, NoOptions, dsigmoid_, dtanh_
 
 
 class GRUCell(Cell):
@@ -16,9 +17,18 @@ class GRUCell(Cell):
     num_separate_gates = 1
     has_cell = False
     params = (("bias_n", None),)
-    bias_one_gates = ()
+    bias_one_gates: tuple[int, ...] = ()
 
-    def step(self, gx, gh, h, c, *, params, **unused):
+    def step(
+        self,
+        gx: Tensor,
+        gh: Tensor,
+        h: Tensor,
+        c: IfUsed,
+        *,
+        params: tuple[Tensor, ...],
+        **unused: IfUsed,
+    ) -> tuple[Tensor, None]:
         (bias_n,) = params
         gx_r, gx_z, gx_n = gx.chunk(3, dim=-1)
         gh_r, gh_z, gh_n = gh.chunk(3, dim=-1)
@@ -26,19 +36,42 @@ class GRUCell(Cell):
         n = torch.tanh(gx_n + r * (gh_n + bias_n))
         return (1 - z) * n + z * h, None
 
-    def forward_(self, gates, h_prev, c_prev, h, c, *, candidate, params, **unused):
+    def forward_(
+        self,
+        gates: Tensor,
+        h_prev: Tensor,
+        c_prev: IfUsed,
+        h: Tensor,
+        c: IfUsed,
+        *,
+        candidate: Tensor,
+        params: tuple[Tensor, ...],
+        **unused: IfUsed,
+    ) -> None:
         size = h.size(-1)
-        candidate.add_(params[0])  # kept with its bias: the backward needs the sum
+        candidate.add_(params[0])  # bias included, as the backward reads it
         gates[:, : 2 * size].sigmoid_()
         r, z, n = gates.split(size, dim=-1)
         n.addcmul_(r, candidate).tanh_()
         torch.lerp(n, h_prev, z, out=h)
 
-    def backward_(self, dh, dc, gates, h_prev, c_prev, c, *, candidate, d_params, **unused):
+    def backward_(
+        self,
+        dh: Tensor,
+        dc: IfUsed,
+        gates: Tensor,
+        h_prev: Tensor,
+        c_prev: IfUsed,
+        c: IfUsed,
+        *,
+        candidate: Tensor,
+        d_params: tuple[Tensor, ...],
+        **unused: IfUsed,
+    ) -> CellGrads:
         r, z, n = gates.chunk(3, dim=-1)
         dh_prev = dh * z
         d_z = dh * (h_prev - n)
-        dtanh_(n, dh - dh_prev)  # n is now the gradient of the candidate's pre-activation
+        dtanh_(n, dh - dh_prev)  # n becomes the gradient of its pre-activation
         dsigmoid_(z, d_z)
         d_candidate = n * r
         dsigmoid_(r, n * candidate)
@@ -47,6 +80,6 @@ class GRUCell(Cell):
         return dh_prev, None, None, None
 
 
-def make_cell(layer: int, options) -> GRUCell:
+def make_cell(layer: int, options: NoOptions) -> GRUCell:
     """The cell of layer ``layer`` of a stack."""
     return GRUCell()
