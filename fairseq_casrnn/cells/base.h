@@ -1,4 +1,4 @@
-// What every cell's kernel.h is made of: one step and its backward on one vector of hidden units. The tests
+// For the cells' kernel.h, which have one step and its backward on one vector of hidden units. The tests
 // compare each with the cell's step in the Python file beside it, which has the equations.
 #pragma once
 
@@ -8,13 +8,13 @@ namespace casrnn {
 
 constexpr int kMaxParams = 5;
 
-// What a step reads and makes. A backward finds c, dh and dc (of h and c, complete) and leaves dc as the
-// gradient of c_prev; dh stays, or becomes the gradient of h_prev that does not pass through U (GRU).
+// Inputs and results of a step. A backward reads c, dh and dc (complete, of h and c); dc becomes the gradient
+// of c_prev, and in cells without c dh that of h_prev without what comes through U (GRU).
 template <class V>
 struct Unit {
   V h_prev, c_prev;
   V lower;          // the lower layer's c
-  V candidate;      // the part of U h that is not simply added (GRU)
+  V candidate;      // the block of U h that is not added to the gates (GRU)
   V p[kMaxParams];  // elementwise parameters, row by row
   V h, c;
   V dh, dc, d_lower;
@@ -51,9 +51,9 @@ inline void inputs_backward(V* a, const Unit<V>& u) {
 template <int blocks, int products, int params = 0, int grads = params>
 struct Shape {
   static constexpr int kBlocks = blocks, kProducts = products, kParams = params, kGrads = grads;
-  static constexpr int kAdded = products;  // of the blocks of U h, how many are added to the gates
+  static constexpr int kAdded = products;  // how many blocks of U h are added to the gates
   static constexpr bool kCell = true, kLower = false, kCandidate = false;
-  static constexpr bool kMixture = false;  // of cells, which runs over the rows itself
+  static constexpr bool kMixture = false;  // then the cell loops over rows itself
 };
 
 }  // namespace casrnn

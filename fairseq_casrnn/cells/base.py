@@ -24,10 +24,10 @@ from torch import Tensor
 from ..errors import UserError
 
 IfUsed: TypeAlias = Tensor | Any
-"""A tensor; or None for a cell that has, or reads, no such thing.
+"""A tensor, or None for a cell that does not have, or does not read, it.
 
-Which of the two it is follows from the class attributes of :class:`Cell`, so a subclass may declare
-a plain ``Tensor``: that is what Any allows, and None would not.
+The class attributes of :class:`Cell` decide which of the two it is. A subclass that knows may
+therefore declare ``Tensor``; Any permits that, ``Tensor | None`` would not.
 """
 
 

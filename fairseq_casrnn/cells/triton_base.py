@@ -1,19 +1,19 @@
-"""What every cell's ``triton.py`` is made of, and the signatures that it has.
+"""Functions for the cells' ``triton.py``, and the signatures that these have.
 
 A cell's ``forward`` and ``backward`` compute one step, and its backward, on a tile of rows of the
 batch and hidden units. The tests compare them with the cell's ``step``, which has the equations.
 
-``forward(a, past, lower, candidate, p)`` gets the gates' sums, block by block; c before the step,
-or h of a cell without c; the lower layer's c; the part of U h that is not simply added; the
-elementwise parameters, row by row. It returns the activated gates, the new c (or h), h, and
-candidate as the backward reads it.
+``forward(a, past, lower, candidate, p)`` gets the pre-activations, block by block; c before the
+step (h, for a cell without c); the lower layer's c; the block of U h that is not added to the
+gates; the elementwise parameters, row by row. It returns the activated gates, the new c (or h), h,
+and candidate as the backward reads it.
 
-``backward(a, past, new, lower, candidate, p, dh, dnew)`` gets those, with activated gates; the c
-(or h) that the step made; the gradients of h and of ``new``, the latter without what comes through
-h. It returns the gradients of the gates' sums, of ``past``, ``lower``, ``candidate`` and ``p``.
+``backward(a, past, new, lower, candidate, p, dh, dnew)`` gets the same, but with activated gates;
+the new c (or h); the gradients of h and of ``new``, the latter without what comes through h. It
+returns the gradients of the pre-activations, of ``past``, ``lower``, ``candidate`` and ``p``.
 
-What a cell does not have is 0 (``p``: ()), and so is its gradient. Importing these files needs
-Triton: :mod:`fairseq_casrnn.recurrence.triton_kernels` does, when a kernel is first launched.
+What a cell does not have is 0 (``p``: an empty tuple), and so is its gradient. These files need
+Triton; :mod:`fairseq_casrnn.recurrence.triton_kernels` imports them when a kernel is launched.
 """
 
 from __future__ import annotations
@@ -56,6 +56,6 @@ def dtanh(dy, y):
 
 @triton.jit
 def output_backward(o, c, dh, dc):
-    """Backward of h = o ⊙ tanh(c): the gradient of o's sum, and the complete one of c."""
+    """Backward of h = o ⊙ tanh(c): the gradients of o's pre-activation, and of c in all."""
     tanh_c = tanh(c)
     return dsigmoid(dh * tanh_c, o), dc + dtanh(dh * o, tanh_c)

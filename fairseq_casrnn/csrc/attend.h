@@ -1,4 +1,4 @@
-// Attention from one row of states: products of a vector with a few vectors, and a softmax.
+// Attention of one row: products of a vector with a few others, and a softmax.
 #pragma once
 
 #include <cmath>
@@ -44,7 +44,7 @@ inline void map(T* to, const T* a, const T* b, int64_t n, F f) {
   if (i < n) f(V::loadu(a + i, n - i), V::loadu(b + i, n - i)).store(to + i, n - i);
 }
 
-// Softmax in place of scores divided by `temperature`.
+// Softmax of scores / temperature, in place.
 template <class T>
 inline void softmax(T* scores, int64_t n, T temperature = T(1)) {
   T largest = -std::numeric_limits<T>::infinity();
@@ -72,7 +72,7 @@ struct Source {
 
   bool padding(int64_t s) const { return mask && mask[s]; }
 
-  // alpha: the weights; out: tanh of what it holds plus the weighted values.
+  // Writes the weights to alpha, and to out: tanh(out + the weighted sum of values).
   void forward(const T* h, T* alpha, T* out) const {
     for (int64_t s = 0; s < positions; ++s)
       alpha[s] = padding(s) ? -std::numeric_limits<T>::infinity() : dot(keys + s * size, h, size);
@@ -82,7 +82,7 @@ struct Source {
     map(out, out, out, size, [](Vec<T> a, Vec<T>) { return tanh(a); });
   }
 
-  // d_pre: of what the tanh was taken of. d_alpha comes with what reaches alpha from outside. Adds to dh.
+  // d_pre: gradient before the tanh. d_alpha comes in with the incoming gradient of alpha. Adds to dh.
   void backward(const T* alpha, const T* d_pre, T* d_alpha, T* d_scores, T* dh) const {
     for (int64_t s = 0; s < positions; ++s)
       if (!padding(s)) d_alpha[s] += dot(values + s * size, d_pre, size);

@@ -24,8 +24,8 @@ struct Candidate {
 
 constexpr int64_t kBlock = 4 * Vec<float>::size();
 
-// Whether one of kBlock values may be above `worst`: yes also where one is NaN.
-inline bool worth_a_look(const float* x, Vec<float> score, float worst) {
+// Whether one of kBlock values may be greater than `worst`; also true if one is NaN.
+inline bool may_exceed(const float* x, Vec<float> score, float worst) {
   constexpr int64_t width = Vec<float>::size();
   Vec<float> most = Vec<float>::loadu(x) + score;
   for (int64_t i = width; i < kBlock; i += width)
@@ -39,7 +39,7 @@ inline bool worth_a_look(const float* x, Vec<float> score, float worst) {
 
 void choose(const float* lprobs, const float* scores, int64_t rows, int64_t size,
             std::vector<Candidate>& heap) {
-  // Worse than any number, so that the first values replace them.
+  // Less than any number: the first values replace them.
   std::fill(heap.begin(), heap.end(), Candidate{-std::numeric_limits<float>::infinity(), rows * size});
   auto offer = [&](float value, int64_t index) {
     if (!(value == value)) value = -std::numeric_limits<float>::infinity();
@@ -55,7 +55,7 @@ void choose(const float* lprobs, const float* scores, int64_t rows, int64_t size
     int64_t i = 0;
     for (; i + kBlock <= size; i += kBlock) {
       const bool full = heap.front().index < rows * size;
-      if (full && !worth_a_look(x + i, Vec<float>(score), heap.front().value)) continue;
+      if (full && !may_exceed(x + i, Vec<float>(score), heap.front().value)) continue;
       for (int64_t j = i; j < i + kBlock; ++j) offer(x[j] + score, r * size + j);
     }
     for (; i < size; ++i) offer(x[i] + score, r * size + i);

@@ -1,4 +1,4 @@
-// All cells' kernels, by the names that fairseq_casrnn/cells gives them.
+// All cells' kernels, by their names in fairseq_casrnn/cells.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -14,7 +14,7 @@
 
 namespace casrnn {
 
-// The kernel among those of Cells... whose kName is `name`. Throws c10::Error where there is none.
+// The kernel of that one of Cells... whose kName is `name`. Throws c10::Error if there is none.
 template <class T, class... Cells>
 const Kernel<T>& kernel_among(const std::string& name) {
   static const std::pair<const char*, Kernel<T>> kernels[] = {{Cells::kName, make_kernel<T, Cells>()}...};

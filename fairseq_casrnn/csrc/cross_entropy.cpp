@@ -26,7 +26,7 @@ struct Loss {
   double smoothed = 0, plain = 0;
 };
 
-// Of one row; grad (size), if there is one, becomes the gradient. It may be x itself.
+// The losses of one row; the gradient is written to grad (size) unless null. grad may be x itself.
 template <class T>
 Loss row_loss(const T* x, int64_t size, int64_t target, double smoothing, T* grad) {
   constexpr int64_t width = Vec<T>::size();
@@ -48,7 +48,7 @@ Loss row_loss(const T* x, int64_t size, int64_t target, double smoothing, T* gra
     if (grad) grad[i] = power;
   }
   const double other = smoothing / double(size - 1);  // q of every class but the target
-  const double more = 1 - smoothing - other;          // and what the target has more
+  const double more = 1 - smoothing - other;          // additional q of the target
   if (grad) {
     const T scale = T(1 / total), off = T(-other);
     for (i = 0; i + width <= size; i += width)
@@ -58,27 +58,27 @@ Loss row_loss(const T* x, int64_t size, int64_t target, double smoothing, T* gra
   }
   const double log_total = std::log(total);
   const double plain = log_total - double(chosen);
-  // Without smoothing a logit of -inf, whose sum is not finite, counts for nothing.
+  // Without smoothing the sum of logits is not read: it is not finite if a logit is -inf.
   const double others = other > 0 ? other * (double(size) * log_total - all) : 0;
   return {more * plain + others, plain};
 }
 
-// How many of `rows` rows of logits to have at once: little memory, read again soon, and yet rows enough for
-// the sums of the weight's gradient, which are read and written each time. About as many every time.
+// The number of rows of logits to compute at once, in chunks of about the same size: few enough to stay in
+// the cache, but many, since the weight's gradient is read and written for every chunk.
 int64_t rows_at_once(int64_t rows, int64_t size, bool narrow) {
-  const int64_t halves = narrow ? 2 : 1;
+  const int64_t per_float = narrow ? 2 : 1;
   constexpr int64_t kLogits = 1 << 21, kFewest = 512, kMultiple = 16;
-  const int64_t most = std::max(kLogits / size, kFewest) * halves, parts = (rows + most - 1) / most;
+  const int64_t most = std::max(kLogits / size, kFewest) * per_float, parts = (rows + most - 1) / most;
   return ((rows + parts - 1) / parts + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-// Whether all products are narrow, so that gradients of logits may be kept in bfloat16, as those take them.
-bool keeps_halves(const Tensor& x, const Tensor& weight, int64_t chunk) {
-  return takes_halves(weight, chunk) && takes_halves(x, weight.size(0));
+// Whether all products round to bfloat16, so that gradients of logits can be kept in it.
+bool keeps_bfloat16(const Tensor& x, const Tensor& weight, int64_t chunk) {
+  return accepts_bfloat16(weight, chunk) && accepts_bfloat16(x, weight.size(0));
 }
 
-// Of rows without padding, with their classes. Where they are defined, the gradient of x is written, those of
-// weight and bias are added to.
+// The losses of rows without padding and their classes. Unless undefined, the gradient of x is written, those
+// of weight and bias are added to.
 template <class T>
 Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& classes,
               double smoothing, const std::array<Tensor, 3>& grads) {
@@ -86,11 +86,11 @@ Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const s
   const int64_t rows = x.size(0), size = weight.size(0);
   const bool wants_any = d_x.defined() || d_weight.defined() || d_bias.defined();
   int64_t chunk = std::min(rows, rows_at_once(rows, size, true));
-  const bool halves = keeps_halves(x, weight, chunk);  // of floats only
-  if (!halves) chunk = std::min(rows, rows_at_once(rows, size, false));
-  // Logits and then their gradients; with `halves` only these, if they are wanted.
-  const Tensor buffer = at::empty({halves && !wants_any ? 0 : chunk, size},
-                                  x.options().dtype(halves ? at::kBFloat16 : x.scalar_type()));
+  const bool in_bfloat16 = keeps_bfloat16(x, weight, chunk);  // of floats only
+  if (!in_bfloat16) chunk = std::min(rows, rows_at_once(rows, size, false));
+  // Logits and then their gradients; with `in_bfloat16` only these, if they are wanted.
+  const Tensor buffer = at::empty({in_bfloat16 && !wants_any ? 0 : chunk, size},
+                                  x.options().dtype(in_bfloat16 ? at::kBFloat16 : x.scalar_type()));
   const Factor forward(weight.t(), x.narrow(0, 0, chunk));
   std::optional<Factor> back;
   if (d_x.defined()) back.emplace(weight, buffer);
@@ -101,7 +101,7 @@ Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const s
     const auto lose = [&](int64_t r, auto* row) {
       losses[first + r] = row_loss(row, size, classes[first + r], smoothing, wants_any ? row : nullptr);
     };
-    if (halves) {
+    if (in_bfloat16) {
       forward.multiply(some, bias, [&](int64_t begin, int64_t end, float* logits) {
         for (int64_t r = begin; r < end; ++r, logits += size) {
           lose(r, logits);
@@ -117,7 +117,7 @@ Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const s
     const Tensor d_logits = buffer.narrow(0, 0, count);
     if (back) back->multiply(d_x.narrow(0, first, count), d_logits);
     if (d_weight.defined()) multiply(d_weight, d_logits.t(), some, {}, {}, true);
-    if (d_bias.defined() && halves) add_rows(d_logits, d_bias);
+    if (d_bias.defined() && in_bfloat16) add_rows(d_logits, d_bias);
     else if (d_bias.defined()) d_bias.add_(d_logits.sum(0));
   }
   Loss total;

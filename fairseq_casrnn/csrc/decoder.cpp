@@ -13,7 +13,7 @@
 
 #include "attend.h"
 #include "kernels.h"
-#include "shares.h"
+#include "parallel.h"
 #include "tensors.h"
 
 namespace casrnn {
@@ -34,12 +34,12 @@ class LayerLoop {
         rows(kernel, sizes.batch, layer.gates.size(2)),
         sizes_(sizes),
         cells_(layer.mixes.defined() ? layer.mixes.size(2) : 1),
-        added_((kernel.products * cells_ - kernel.candidate) * sizes.size),
-        apart_(kernel.candidate ? sizes.size : 0) {
+        fused_((kernel.products * cells_ - kernel.candidate) * sizes.size),
+        separate_(kernel.candidate ? sizes.size : 0) {
     const auto [steps, batch, size] = sizes;
     const int64_t gates = kernel.blocks * cells_ * size;
     check("weight_ih", layer.weight_ih_t, {size, gates});
-    check("weight_hh", layer.weight_hh_t, {size, added_ + apart_});
+    check("weight_hh", layer.weight_hh_t, {size, fused_ + separate_});
     check("bias", layer.bias, {gates});
     check("params", layer.params, {kernel.params, size});
     check("gates", layer.gates, {steps, batch, gates});
@@ -62,9 +62,9 @@ class LayerLoop {
       const auto [steps, batch, _] = sizes_;
       if (layer.weight_ih_t.defined()) ih_ = step_product<T>(layer.weight_ih_t, batch, steps);
       hh_ = step_product<T>(layer.weight_hh_t, batch, steps);
-      products_ = at::empty({sizes_.batch, added_ + apart_}, layer.hs.options());
+      products_ = at::empty({sizes_.batch, fused_ + separate_}, layer.hs.options());
     }
-    // The bottom layer's gates come with a product in them, the others' are to be made.
+    // The bottom layer's gates come in with the product with the embedding.
     if (ih_) ih_->run(x, t, layer.gates.select(0, t), lower == nullptr);
     hh_->run(layer.hs, t, products_, false);
     if (kernel.mixture) route(x, lower == nullptr, t, temperature);
@@ -78,17 +78,17 @@ class LayerLoop {
           [](Vec<T> a, Vec<T> b) { return a * b; });
   }
 
-  // dh, dc: of this step's state, then of the one before; dx: (B, H), made. upper: the layer above, or
-  // null, whose dx and gradient of the lower cell come to this one. d_mix: (T, B, S), made.
+  // dh, dc: of this step's state, then of the one before; writes dx (B, H) and d_mix (T, B, S). upper: the
+  // layer above, or null; its dx and gradient of the lower cell are added to those of this one.
   void backward(const LayerLoop* lower, LayerLoop* upper, int64_t t, const DecoderGradients& grads, int64_t k,
                 std::optional<double> temperature) {
     if (!outer_) {
       const Tensor weight_hh = layer.weight_hh_t.t();
       const auto [steps, batch, _] = sizes_;
-      outer_ = step_product<T>(weight_hh.narrow(0, 0, added_), batch, steps);
-      if (apart_) candidate_ = step_product<T>(weight_hh.narrow(0, added_, apart_), batch, steps);
+      outer_ = step_product<T>(weight_hh.narrow(0, 0, fused_), batch, steps);
+      if (separate_) candidate_ = step_product<T>(weight_hh.narrow(0, fused_, separate_), batch, steps);
       input_ = step_product<T>(layer.weight_ih_t.t(), batch, steps);
-      d_added_ = layer.gates.narrow(2, 0, added_);
+      d_fused_ = layer.gates.narrow(2, 0, fused_);
       const int64_t width = kernel.mixture ? cells_ : sizes_.size;
       if (kernel.mixture || kernel.lower) d_side_ = at::empty({sizes_.batch, width}, layer.hs.options());
       rows.clear(sizes_.size, layer.bias.defined(), layer.hs);
@@ -106,9 +106,9 @@ class LayerLoop {
     }
     s.d_side = data<T>(d_side_);
     rows.backward(s);
-    // A cell without c leaves in dh what does not pass through U.
-    outer_->run(d_added_, t, grads.dh[k], !kernel.cell);
-    if (apart_) candidate_->run(layer.candidate, t, grads.dh[k], true);
+    // A cell without c leaves the part of the gradient that does not pass through U in dh.
+    outer_->run(d_fused_, t, grads.dh[k], !kernel.cell);
+    if (separate_) candidate_->run(layer.candidate, t, grads.dh[k], true);
     input_->run(layer.gates, t, dx, false);
     if (kernel.mixture) unroute(grads.mixes[k], t, temperature);
   }
@@ -152,12 +152,12 @@ class LayerLoop {
     }
   }
 
-  // Routing's share of dx.
+  // Adds what comes through the routing to dx.
   void unroute(const Tensor& d_mixes, int64_t t, std::optional<double> temperature) {
     T* d_scores = data<T>(d_mixes, t);
     const T* d_alpha = data<T>(d_side_);
     const T* alpha = data<T>(layer.mixes, t);
-    if (!temperature) {  // a choice has no gradient
+    if (!temperature) {  // hard routing has no gradient
       std::fill_n(d_scores, sizes_.batch * cells_, T(0));
       return;
     }
@@ -168,9 +168,9 @@ class LayerLoop {
 
   const Sizes sizes_;
   const int64_t cells_;
-  const int64_t added_, apart_;  // columns of U h that are added to the gates, and the others
+  const int64_t fused_, separate_;  // columns of U h that are added to the gates, and the others
   std::optional<Product<T>> ih_, hh_, outer_, candidate_, input_;
-  Tensor products_, d_added_, d_side_;
+  Tensor products_, d_fused_, d_side_;
 };
 
 template <class T>
@@ -230,11 +230,11 @@ class Loop {
   }
 
  private:
-  // f(b) for every row of the batch, whose attention is apart from that of the others.
+  // Calls f(b) for every row b of the batch, in parallel.
   template <class F>
   void every_row(const F& f) const {
-    const int64_t shares = shares_of(sizes_.batch, 2 * d_.keys.size(1) * sizes_.size);
-    shared_out(shares, sizes_.batch, [&](int64_t, int64_t begin, int64_t end) {
+    const int64_t shares = num_chunks(sizes_.batch, 2 * d_.keys.size(1) * sizes_.size);
+    parallel_chunks(shares, sizes_.batch, [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) f(b);
     });
   }
@@ -260,7 +260,7 @@ class Loop {
             d_.keys.size(1), sizes_.size};
   }
 
-  // From the gradient of row b's fed output to those of the scores and of the top layer's h.
+  // Given the gradient of row b's output (after dropout), computes those of the scores and the top h.
   void output_backward(DecoderGradients& grads, int64_t t, int64_t b, T* d_feed) {
     const int64_t n = sizes_.size;
     if (grads.out.defined())
@@ -302,7 +302,7 @@ void DecoderSteps::reorder(const Tensor& order) {
   else decoder_.source = order;
 }
 
-// What stands after the last step, in the pending order, becomes what stands before the next.
+// Copies the state after the last step, in the pending order, to the state before the next.
 void DecoderSteps::advance(Tensor& states, int64_t batch) const {
   if (!states.defined()) return;
   Tensor now = states.select(0, 1);

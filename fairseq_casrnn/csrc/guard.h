@@ -1,4 +1,4 @@
-// What every call from Python begins with, and its optional tensors.
+// The guard with which every call from Python begins, and optional tensors.
 #pragma once
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -10,13 +10,13 @@ namespace casrnn {
 
 using Maybe = std::optional<at::Tensor>;
 
-// No autograd in here, and no autocast: sums over time keep their precision.
+// Disables autograd and autocast: the recurrence keeps its precision.
 struct NoAutogradGuard {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
 };
 
-// The tensor, undefined where there is none.
+// The tensor, or an undefined one.
 inline at::Tensor plain(const Maybe& tensor) { return tensor.value_or(at::Tensor()); }
 
 inline at::Tensor dense(const Maybe& tensor) {

@@ -6,13 +6,13 @@
 
 namespace casrnn {
 
-// Where one time step finds things. B rows, H hidden units; all of shape (B, H) and dense unless said.
+// Arguments of one time step. B rows, H hidden units; all are (B, H) and contiguous unless noted.
 template <class T>
 struct Step {
   int64_t batch, size;
   int64_t cells;  // S of a mixture, otherwise 1
-  T* gates;       // (B, blocks * S * H): W x + b, then activated, then gradients of their sums
-  T* candidate;   // only with Kernel::candidate: that block of U h, then its gradient
+  T* gates;       // (B, blocks * S * H): pre-activations, then activated gates, then gradients
+  T* candidate;   // only with Kernel::candidate: the separate block of U h, then its gradient
   const T* h_prev;
   const T* c_prev;
   const T* side;    // the lower layer's c, or mixture weights (B, S)
@@ -21,10 +21,10 @@ struct Step {
   T* c;
   // Forward only.
   const T* products;  // (B, products * S * H): U h, added to the first blocks of the gates
-  const T* bias;      // (blocks * S * H), added, too; may be null
-  bool keep;          // whether gates and candidate will be looked at again
-  // Backward only. dh and dc come in without what reaches h and c from outside, which is grad_h and
-  // grad_c (either may be null), and leave as the gradients of h_prev (not through U) and of c_prev.
+  const T* bias;      // (blocks * S * H), added to the gates; may be null
+  bool keep;          // whether gates and candidate are needed afterwards
+  // Backward only. dh and dc come in without the incoming gradients grad_h and grad_c (which may be null),
+  // and become the gradients of h_prev (without what comes through U) and of c_prev.
   T* dh;
   T* dc;
   const T* grad_h;
@@ -37,15 +37,15 @@ struct Step {
 template <class T>
 struct Kernel {
   int blocks, products;  // blocks of gates and of U h, per cell of a mixture
-  int params, grads;     // rows of elementwise parameters, and how many of them (the first) are learned
+  int params, grads;     // rows of elementwise parameters, and how many (the first) have gradients
   bool cell;             // whether there is a c
-  bool candidate;        // whether the last block of U h is kept apart
+  bool candidate;        // whether the last block of U h is not added to the gates
   bool lower, mixture;   // whether side is the lower layer's c, or mixture weights
   void (*forward)(const Step<T>&, int64_t first_row, int64_t last_row);
   void (*backward)(const Step<T>&, int64_t first_row, int64_t last_row);
 };
 
-// The kernel of that name. Throws c10::Error for a name that is not known.
+// The kernel of that name. Throws c10::Error for an unknown name.
 template <class T>
 const Kernel<T>& kernel(const std::string& name);
 

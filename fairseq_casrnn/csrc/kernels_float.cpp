@@ -1,4 +1,4 @@
-#include "needs.h"
+#include "build_info.h"
 #include "cells.h"
 
 namespace casrnn {

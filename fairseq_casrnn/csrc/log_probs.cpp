@@ -13,7 +13,7 @@
 namespace casrnn {
 namespace {
 
-// log softmax of one row, in place. Returns whether it is of numbers.
+// log softmax of one row, in place. Returns whether it is free of NaN.
 bool normalise(float* x, int64_t size) {
   constexpr int64_t width = Vec<float>::size();
   const float top = largest(x, size);
@@ -23,7 +23,7 @@ bool normalise(float* x, int64_t size) {
     powers = powers + exp_of_negative(Vec<float>::loadu(x + i) - Vec<float>(top));
   double total = sum(powers);
   for (; i < size; ++i) total += std::exp(x[i] - top);
-  // In two steps: the sum of both would be rounded as its larger part is.
+  // Subtracted one by one: their sum would be rounded to the precision of the larger one.
   const float rest = float(std::log(total));
   for (i = 0; i + width <= size; i += width)
     (Vec<float>::loadu(x + i) - Vec<float>(top) - Vec<float>(rest)).store(x + i);

@@ -7,8 +7,8 @@
 
 namespace casrnn {
 
-// log softmax(x · weight + bias), (N, V), in one pass over the table: x (N, I), weight (I, V), bias (V)
-// or undefined, all of floats. A row with NaN or +inf becomes NaN. And whether there is any such row.
+// log softmax(x · weight + bias), (N, V), in one pass, for x (N, I), weight (I, V) and bias (V) or undefined,
+// all float32; and whether there is NaN. A row with NaN or +inf becomes NaN.
 std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace casrnn

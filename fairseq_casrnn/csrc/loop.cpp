@@ -10,21 +10,21 @@
 
 #include "kernels.h"
 #include "multiply.h"
-#include "shares.h"
+#include "parallel.h"
 #include "tensors.h"
 
 namespace casrnn {
 namespace {
 
-// Shapes of a layer's loop, and its buffers as pointers.
+// The sizes of a layer's loop, and pointers into its buffers.
 template <class T>
 struct Loop {
   const Kernel<T>& kernel;
   const std::vector<int64_t>& rows;  // of each step
-  std::vector<int64_t> starts;       // the first row of each step in x, gates, candidate, side; at the end N
+  std::vector<int64_t> starts;       // first row of each step in x, gates, candidate, side; then N
   int64_t steps, batch, size, cells, gates;
-  int64_t added;  // columns of U h that are added to the gates; the others make candidate
-  int64_t apart;  // the number of those others
+  int64_t fused;     // columns of U h that are added to the gates
+  int64_t separate;  // number of the others, the candidate
 
   explicit Loop(const Layer& layer)
       : kernel(casrnn::kernel<T>(layer.name)),
@@ -35,8 +35,8 @@ struct Loop {
         size(layer.hs.size(1)),
         cells(kernel.mixture && layer.side.defined() ? layer.side.size(1) : 1),
         gates(kernel.blocks * cells * size),
-        added((kernel.products * cells - kernel.candidate) * size),
-        apart(kernel.candidate ? size : 0) {
+        fused((kernel.products * cells - kernel.candidate) * size),
+        separate(kernel.candidate ? size : 0) {
     TORCH_CHECK(steps > 0 && batch > 0, "no step or no sequence");
     for (int64_t t = 0; t < steps; ++t) {
       TORCH_CHECK(rows[t] > 0 && rows[t] <= rows[t > 0 ? t - 1 : 0], "sequences are not sorted by length");
@@ -44,7 +44,7 @@ struct Loop {
     }
     const int64_t all = starts[steps];
     check("the initial h", layer.hs, {batch + all, size});
-    check("weight_hh", layer.weight_hh_t, {size, added + apart});
+    check("weight_hh", layer.weight_hh_t, {size, fused + separate});
     check("x", layer.x, {all, layer.x.defined() ? layer.weight_ih_t.size(0) : 0});
     check("weight_ih", layer.weight_ih_t, {layer.x.defined() ? layer.x.size(1) : 0, gates});
     check("bias", layer.bias, {gates});
@@ -57,7 +57,7 @@ struct Loop {
     TORCH_CHECK(layer.params.defined() == (kernel.params > 0), "params are missing, or unused");
   }
 
-  // Where the states before step t begin; those after it, at(t).h, begin at state(t + 1).
+  // First row of the states before step t; those after it, at(t).h, begin at state(t + 1).
   int64_t state(int64_t t) const { return t > 0 ? batch + starts[t - 1] : 0; }
 
   // Step t, whose gates begin in row `slot`.
@@ -75,9 +75,9 @@ struct Loop {
     return s;
   }
 
-  // Steps whose input products are done at once, each block's first step, and `steps` at the end: so many
-  // that they fill the matrix units, and so few that their gates are still in the cache when the recurrent
-  // product is added to them.
+  // Blocks of steps whose input products are computed at once: the first step of each, then `steps`. They are
+  // large enough to use the matrix units well, and small enough for their gates to be in the cache when the
+  // recurrent product is added.
   std::vector<int64_t> blocks(const Layer& layer) const {
     constexpr int64_t kCache = 1 << 20;
     const int64_t weight = layer.x.size(1) * gates * int64_t(sizeof(T));
@@ -98,20 +98,20 @@ void forward_as(Layer& layer, bool keep) {
   std::optional<Product<T>> input;
   if (layer.x.defined()) {
     blocks = loop.blocks(layer);
-    int64_t largest = 0;  // rows of a block
+    int64_t largest = 0;  // rows of the largest block
     for (size_t i = 0; i + 1 < blocks.size(); ++i)
       largest = std::max(largest, loop.starts[blocks[i + 1]] - loop.starts[blocks[i]]);
     const int64_t slots = keep ? loop.starts[loop.steps] : largest;
     layer.gates = at::empty({slots, loop.gates}, layer.hs.options());
-    if (loop.apart) layer.candidate = at::empty({slots, loop.size}, layer.hs.options());
+    if (loop.separate) layer.candidate = at::empty({slots, loop.size}, layer.hs.options());
     input.emplace(layer.weight_ih_t, largest, blocks.size() > 2);
   }
   const auto product = step_product<T>(layer.weight_hh_t, loop.batch, loop.steps);
   const SharedRows<T> rows(loop.kernel, loop.batch, loop.gates);
-  const at::Tensor products = at::empty({loop.batch, loop.added + loop.apart}, layer.hs.options());
+  const at::Tensor products = at::empty({loop.batch, loop.fused + loop.separate}, layer.hs.options());
   for (size_t i = 0; i + 1 < blocks.size(); ++i) {
     const int64_t first = loop.starts[blocks[i]], count = loop.starts[blocks[i + 1]] - first;
-    // Gates that are not kept begin where those of the block before did.
+    // Gates that are not kept reuse the memory of the block before.
     const int64_t back = keep || !layer.x.defined() ? 0 : first;
     if (layer.x.defined())
       input->run(layer.x.narrow(0, first, count), layer.gates.narrow(0, first - back, count), false);
@@ -120,14 +120,14 @@ void forward_as(Layer& layer, bool keep) {
       s.products = data<T>(products);
       s.bias = data<T>(layer.bias);
       s.keep = keep;
-      // Not added to the gates by the product itself, which makes small products up to a third slower.
+      // The kernel adds it to the gates: accumulating in the product makes small ones up to a third slower.
       product.run(layer.hs, loop.state(t), loop.rows[t], products, false);
       rows.forward(s);
     }
   }
 }
 
-// The states that each row's step began with, (N, H).
+// The states before the step of each row, (N, H).
 template <class T>
 at::Tensor states_before(const Layer& layer, const Loop<T>& loop) {
   const int64_t all = loop.starts[loop.steps];
@@ -139,11 +139,11 @@ at::Tensor states_before(const Layer& layer, const Loop<T>& loop) {
 }
 
 // The gradients of W, x and U, each one product over all steps.
-void weight_gradients(const Layer& layer, const at::Tensor& states, Gradients& grads, int64_t added,
-                      int64_t apart) {
-  grads.weight_hh = at::empty({added + apart, states.size(1)}, states.options());
-  multiply(grads.weight_hh.narrow(0, 0, added), layer.gates.narrow(1, 0, added).t(), states);
-  if (apart) multiply(grads.weight_hh.narrow(0, added, apart), layer.candidate.t(), states);
+void weight_gradients(const Layer& layer, const at::Tensor& states, Gradients& grads, int64_t fused,
+                      int64_t separate) {
+  grads.weight_hh = at::empty({fused + separate, states.size(1)}, states.options());
+  multiply(grads.weight_hh.narrow(0, 0, fused), layer.gates.narrow(1, 0, fused).t(), states);
+  if (separate) multiply(grads.weight_hh.narrow(0, fused, separate), layer.candidate.t(), states);
   if (!layer.x.defined()) return;
   grads.weight_ih = at::empty({layer.weight_ih_t.size(1), layer.weight_ih_t.size(0)}, states.options());
   multiply(grads.weight_ih, layer.gates.t(), layer.x);
@@ -156,9 +156,10 @@ template <class T>
 void backward_as(Layer& layer, Gradients& grads) {
   const Loop<T> loop(layer);
   const at::Tensor weight_hh = layer.weight_hh_t.t();
-  const auto outer = step_product<T>(weight_hh.narrow(0, 0, loop.added), loop.batch, loop.steps);
-  const auto candidate = step_product<T>(weight_hh.narrow(0, loop.added, loop.apart), loop.batch, loop.steps);
-  const at::Tensor added = layer.gates.narrow(1, 0, loop.added);
+  const auto outer = step_product<T>(weight_hh.narrow(0, 0, loop.fused), loop.batch, loop.steps);
+  const auto candidate =
+      step_product<T>(weight_hh.narrow(0, loop.fused, loop.separate), loop.batch, loop.steps);
+  const at::Tensor d_fused = layer.gates.narrow(1, 0, loop.fused);
   if (grads.wants_side && layer.side.defined()) grads.side = at::empty_like(layer.side);
   SharedRows<T> rows(loop.kernel, loop.batch, loop.gates);
   rows.clear(loop.size, layer.x.defined(), layer.hs);
@@ -171,13 +172,13 @@ void backward_as(Layer& layer, Gradients& grads) {
     s.grad_c = data<T>(grads.grad_cs, first);
     s.d_side = data<T>(grads.side, first);
     rows.backward(s);
-    // A cell without c leaves in dh what does not pass through U.
-    outer.run(added, first, loop.rows[t], grads.dh, !loop.kernel.cell);
-    if (loop.apart) candidate.run(layer.candidate, first, loop.rows[t], grads.dh, true);
+    // A cell without c leaves the part of the gradient that does not pass through U in dh.
+    outer.run(d_fused, first, loop.rows[t], grads.dh, !loop.kernel.cell);
+    if (loop.separate) candidate.run(layer.candidate, first, loop.rows[t], grads.dh, true);
   }
   grads.params = rows.d_params();
   grads.bias = rows.d_bias();
-  weight_gradients(layer, states_before(layer, loop), grads, loop.added, loop.apart);
+  weight_gradients(layer, states_before(layer, loop), grads, loop.fused, loop.separate);
 }
 
 }  // namespace

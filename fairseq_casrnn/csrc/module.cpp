@@ -1,6 +1,6 @@
-// The Python module fairseq_casrnn._cpp: facts about this build, and what has a state and so is no
-// operator (see ops.cpp): the decoder's buffers and its steps, and a product's prepared factor.
-// fairseq_casrnn/recurrence is its only caller.
+// The Python module fairseq_casrnn._cpp: facts about this build, and what cannot be an operator (ops.cpp)
+// because it has state: the decoder's buffers and steps, and a product's packed factor. Only
+// fairseq_casrnn/recurrence calls it.
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/utils/pybind.h>
@@ -44,8 +44,8 @@ void run_decode_forward(Decoder decoder) {
   decode_forward(decoder, true);
 }
 
-// dh, dc: (B, H) by layer, zeros; become the gradients of the initial state. mixes: by layer. Returns
-// those of the bias and of the params, by layer.
+// dh, dc: (B, H) by layer, zeros, which become the gradients of the initial state. mixes: by layer. Returns
+// the gradients of the bias and of the params, by layer.
 std::tuple<std::vector<Tensor>, std::vector<Tensor>> run_decode_backward(
     Decoder decoder, const Maybe& grad_out, const Maybe& grad_alpha, const Tensor& d_pre,
     const Tensor& d_scores, const std::vector<Tensor>& dh, const std::vector<Tensor>& dc,
@@ -79,7 +79,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.doc() = "Compiled engine of fairseq_casrnn; see fairseq_casrnn.recurrence.cpp.";
   m.attr("torch_version") = TORCH_VERSION;
   m.attr("instruction_set") = instruction_set();
-#ifdef INTRA_OP_PARALLEL  // of ATen/Parallel.h, which without it runs everything on one thread
+#ifdef INTRA_OP_PARALLEL  // ATen/Parallel.h runs everything on one thread without it
   m.attr("has_threads") = true;
 #else
   m.attr("has_threads") = false;
@@ -99,7 +99,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("decode_backward", &run_decode_backward, release(), arg("decoder"), py::kw_only(), arg("grad_out"),
         arg("grad_alpha"), arg("d_pre"), arg("d_scores"), arg("dh"), arg("dc"), arg("mixes"));
 
-  // A step of beam search takes some microseconds: not through the dispatcher, which takes one of its own.
+  // Not an operator: a step of beam search takes a few microseconds, and the dispatcher another one.
   py::class_<DecoderSteps>(m, "DecoderSteps")
       .def(py::init<Decoder>(), arg("decoder"))
       .def(

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "shares.h"
+#include "parallel.h"
 #include "tensors.h"
 
 namespace casrnn {
@@ -17,24 +17,24 @@ using at::Tensor;
 constexpr int64_t kFewest = 64;  // with fewer rows, packing for one product costs more than it saves
 constexpr int64_t kAligned = 16;
 
-// What of K is multiplied at once: so much that y is seldom read again, and so little that the rows and
-// a panel are in the cache. Rounded up, for kernels are compiled for a depth, and of bfloat16 for one of
-// kTile with AMX: others need copies of their rows.
+// The part of K to multiply at once: large enough that y is seldom read again, small enough that the rows and
+// a panel fit in the cache. Rounded up, since kernels are compiled for a depth; with AMX, bfloat16 needs a
+// multiple of kTile, or rows are copied.
 int64_t depth_at_once(int64_t inner) {
   constexpr int64_t kMost = 1280, kTile = 2 * kAligned;
   const int64_t parts = (inner + kMost - 1) / kMost;
   return ((inner + parts - 1) / parts + kTile - 1) / kTile * kTile;
 }
 
-// How many rows of y to finish at once: as many as are still in the cache then, but enough for b, which
-// is read anew for each such block.
+// The number of rows of y to finish at once: as many as stay in the cache, but not few, since b is read again
+// for each such block.
 int64_t rows_in_cache(int64_t columns) {
   constexpr int64_t kCache = 1 << 18, kLeast = 64;  // elements, rows
   return std::max(kCache / columns / 4 * 4, kLeast);
 }
 
-// How many rows of a product that is not kept to have at once in each of `shares` shares of `rows`: not many
-// in all, but enough for b.
+// The number of rows that each of `shares` threads computes at once of a product that is not stored: few, to
+// save memory, but enough for reading b again.
 int64_t rows_in_memory(int64_t rows, int64_t columns, int64_t shares) {
   constexpr int64_t kMost = 512, kLeast = 16;
   const int64_t each = std::max(kMost / shares, kLeast);
@@ -46,26 +46,27 @@ bool pays(int64_t rows, const Tensor& b, int64_t products = 1) {
   return rows >= rows_worth_panels(std::max(kFewest / products, kFewestOfMany)) && has_panels(b);
 }
 
-// The panels for rows [first, first + count) of b, as the product with a wants them.
+// The panels of rows [first, first + count) of b, for products with a.
 Panels piece(const Tensor& a, const Tensor& b, int64_t first, int64_t count) {
   const bool narrow = is_narrow(b, a.size(0)), copied = narrow || a.stride(1) != 1;
   return Panels(b.narrow(0, first, count), narrow, copied ? kAligned : 1);
 }
 
-// y (+)= a · panels (+ bias), and then `done`.
+// y (+)= a · panels (+ bias), then calls `done`.
 void multiply_piece(const Tensor& y, const Tensor& a, const Panels& panels, bool add, const Tensor& bias,
                     const RowsDone& done) {
   const int64_t rows = a.size(0), block = done ? rows_in_cache(y.size(1)) : rows;
-  shared_out(shares_of(rows, a.size(1) * y.size(1) / 16), rows, [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row += block) {
-      const int64_t stop = std::min(end, row + block);
-      panels.run(a, y, add, row, stop, bias, row);
-      if (done) done(row, stop);
-    }
-  });
+  parallel_chunks(num_chunks(rows, a.size(1) * y.size(1) / 16), rows,
+                  [&](int64_t, int64_t begin, int64_t end) {
+                    for (int64_t row = begin; row < end; row += block) {
+                      const int64_t stop = std::min(end, row + block);
+                      panels.run(a, y, add, row, stop, bias, row);
+                      if (done) done(row, stop);
+                    }
+                  });
 }
 
-// The same piece by piece of K. panels(first, count): those of a piece.
+// The same, piece by piece of K; panels(first, count) returns those of a piece.
 template <class F>
 void multiply_by_pieces(const Tensor& y, const Tensor& a, bool add, const Tensor& bias, const RowsDone& done,
                         const F& panels) {
@@ -84,13 +85,13 @@ void multiply_by_torch(Tensor y, const Tensor& a, const Tensor& b, bool add, con
   else at::mm_out(y, a, b);
   if (bias.defined()) y.add_(bias);
   if (done)
-    shared_out(shares_of(y.size(0), y.size(1)), y.size(0),
-               [&](int64_t, int64_t begin, int64_t end) { done(begin, end); });
+    parallel_chunks(num_chunks(y.size(0), y.size(1)), y.size(0),
+                    [&](int64_t, int64_t begin, int64_t end) { done(begin, end); });
 }
 
 }  // namespace
 
-bool takes_halves(const Tensor& b, int64_t rows) { return pays(rows, b) && is_narrow(b, rows); }
+bool accepts_bfloat16(const Tensor& b, int64_t rows) { return pays(rows, b) && is_narrow(b, rows); }
 
 void multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias, const RowsDone& done,
               bool add) {
@@ -98,7 +99,7 @@ void multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& b
   check("bias", bias, {b.size(1)});
   if (!pays(a.size(0), b)) return multiply_by_torch(y, a, b, add, bias, done);
   const Tensor x = with_dense_dimension(a);
-  // Made when their turn comes: so they are still in the cache.
+  // Packed just before they are used, so that they are in the cache.
   multiply_by_pieces(y, x, add, bias, done,
                      [&](int64_t first, int64_t count) { return piece(x, b, first, count); });
 }
@@ -124,9 +125,10 @@ void Factor::multiply(const Tensor& a, const Tensor& bias, const RowsPass& pass)
   std::vector<Tensor> parts;
   for (int64_t first = 0; first < inner; first += depth)
     parts.push_back(a.narrow(1, first, std::min(depth, inner - first)));
-  const int64_t shares = shares_of(rows, inner * columns / 16), block = rows_in_memory(rows, columns, shares);
+  const int64_t shares = num_chunks(rows, inner * columns / 16),
+                block = rows_in_memory(rows, columns, shares);
   const Tensor memory = at::empty({shares * block, columns}, a.options());
-  shared_out(shares, rows, [&](int64_t share, int64_t begin, int64_t end) {
+  parallel_chunks(shares, rows, [&](int64_t share, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row += block) {
       const int64_t stop = std::min(end, row + block);
       for (size_t i = 0; i < parts.size(); ++i)

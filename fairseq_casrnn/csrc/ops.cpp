@@ -1,5 +1,5 @@
-// The registered operators, torch.ops.fairseq_casrnn: what PyTorch's dispatcher, torch.compile and
-// torch.export see of the engine. Their fake kernels are in fairseq_casrnn/recurrence/cpp_fakes.py.
+// The operators torch.ops.fairseq_casrnn, registered with PyTorch's dispatcher so that torch.compile and
+// torch.export can trace them. Their fake kernels are in fairseq_casrnn/recurrence/cpp_fakes.py.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
@@ -26,7 +26,7 @@ using at::IntArrayRef;
 using at::Tensor;
 using Rows = at::OptionalIntArrayRef;
 
-// A buffer (B + rows, H) that begins with the states `first`, (B, H).
+// A buffer (B + rows, H) whose first rows are the states `first`, (B, H).
 Tensor states(const Tensor& first, int64_t rows) {
   Tensor all = at::empty({first.size(0) + rows, first.size(1)}, first.options());
   if (first.is_contiguous()) std::memcpy(all.mutable_data_ptr(), first.const_data_ptr(), first.nbytes());
@@ -34,7 +34,7 @@ Tensor states(const Tensor& first, int64_t rows) {
   return all;
 }
 
-// The number of rows of each step; all B of them unless given. all: N.
+// The number of rows of each step, B unless given; all: N.
 std::vector<int64_t> rows_of_steps(const Rows& rows, int64_t batch, int64_t all) {
   if (rows.has_value()) return rows->vec();
   TORCH_CHECK(batch > 0 && all > 0, "no step or no sequence");
@@ -57,8 +57,8 @@ Layer make_layer(c10::string_view kernel, const Tensor& weight_hh, const Tensor&
   return layer;
 }
 
-// Shapes as in Layer, weights as torch's modules have them; hs and cs are (B + N, H) with the initial
-// state first. Without `keep` there are no gates and no candidate.
+// Shapes as in Layer, weights not transposed, as in torch's modules; hs and cs are (B + N, H) with the
+// initial state first. Without `keep`, gates and candidate are undefined.
 std::tuple<Tensor, Tensor, Tensor, Tensor> layer_forward(c10::string_view kernel, const Tensor& x,
                                                          const Tensor& weight_ih, const Tensor& bias,
                                                          const Tensor& weight_hh, const Tensor& h0,
@@ -73,7 +73,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> layer_forward(c10::string_view kernel
   return {layer.hs, layer.cs, layer.gates, layer.candidate};
 }
 
-// The same, with W x + b in `gates`, which are overwritten by the activated gates.
+// The same for `gates` that come in as W x + b; they are overwritten with the activated gates.
 std::tuple<Tensor, Tensor, Tensor> layer_forward_(c10::string_view kernel, const Tensor& gates,
                                                   const Tensor& weight_hh, const Tensor& h0, const Maybe& c0,
                                                   const Maybe& side, const Maybe& params, Rows rows,
@@ -86,8 +86,8 @@ std::tuple<Tensor, Tensor, Tensor> layer_forward_(c10::string_view kernel, const
   return {layer.hs, layer.cs, layer.candidate};
 }
 
-// Overwrites gates and candidate; the gradients of the gates' sums are left in gates. dh_n and dc_n are those
-// of the states after the last step. Gradients of what was not given are undefined.
+// Overwrites gates and candidate with the gradients of their pre-activations. dh_n and dc_n are the gradients
+// of the states after the last step. Gradients of missing inputs are undefined.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
     c10::string_view kernel, const Maybe& x, const Maybe& weight_ih, const Tensor& gates,
     const Maybe& candidate, const Tensor& hs, const Maybe& cs, const Tensor& weight_hh, const Maybe& side,
@@ -106,7 +106,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> layer
   layer.weight_hh_t = weight_hh.t();
   layer.side = dense(side);
   layer.params = dense(params);
-  auto start = [&](const Maybe& last) {  // always a buffer of our own
+  auto start = [&](const Maybe& last) {  // always a new buffer
     if (last.has_value()) return last->clone(at::MemoryFormat::Contiguous);
     return at::zeros({batch, hs.size(1)}, hs.options());
   };
@@ -122,8 +122,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> layer
           grads.dh, grads.dc,        grads.side, grads.params};
 }
 
-// x: (T, B, I). cells: (T, B) of int64, the one cell of a mixture that is computed. Returns (hs, cs), each
-// (T + 1, B, H) with the initial state first.
+// x: (T, B, I). cells: (T, B) int64, the one cell of a mixture to compute for each input. Returns hs and cs,
+// (T + 1, B, H) each, with the initial state first.
 std::tuple<Tensor, Tensor> routed_layer(const Tensor& x, const Tensor& weight_ih, const Tensor& bias,
                                         const Tensor& weight_hh, const Tensor& h0, const Tensor& c0,
                                         const Tensor& cells) {
@@ -136,7 +136,7 @@ std::tuple<Tensor, Tensor> routed_layer(const Tensor& x, const Tensor& weight_ih
   return {layer.hs, layer.cs};
 }
 
-// The loss, smoothed and plain, and the gradients of the former by x, weight and bias.
+// The loss with and without smoothing, and the gradients of the former by x, weight and bias.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> run_cross_entropy(const Tensor& x, const Tensor& weight,
                                                                      const Maybe& bias, const Tensor& target,
                                                                      double smoothing, int64_t pad,
@@ -161,13 +161,13 @@ std::tuple<Tensor, bool> run_log_probs(const Tensor& x, const Tensor& weight, co
   return log_probs(x, weight.t(), dense(bias));
 }
 
-std::tuple<Tensor, Tensor> run_look_around(const Tensor& h, int64_t window, IntArrayRef counts) {
-  return look_around(h, window, counts.vec());
+std::tuple<Tensor, Tensor> run_window_concat(const Tensor& h, int64_t window, IntArrayRef counts) {
+  return window_concat(h, window, counts.vec());
 }
 
-Tensor run_look_around_backward(const Tensor& d_around, const Tensor& d_total, int64_t window,
-                                IntArrayRef counts) {
-  return look_around_backward(d_around, d_total, window, counts.vec());
+Tensor run_window_concat_backward(const Tensor& d_around, const Tensor& d_total, int64_t window,
+                                  IntArrayRef counts) {
+  return window_concat_backward(d_around, d_total, window, counts.vec());
 }
 
 std::tuple<Tensor, Tensor> run_mix_words(const Tensor& gates, const Tensor& gx, const Tensor& gg,
@@ -193,7 +193,7 @@ std::tuple<Tensor, Tensor, Tensor> run_gather_words_backward(const Tensor& gates
   return gather_words_backward(gates, c, grad_cells, grad_shares, counts.vec());
 }
 
-// A kernel that is called without autograd and autocast.
+// A kernel, called without autograd and autocast.
 template <auto function>
 struct Guarded;
 
@@ -205,8 +205,8 @@ struct Guarded<function> {
   }
 };
 
-// Defines the operator of that schema. Its gradients are an autograd.Function's in Python, which calls
-// another operator: the dispatcher's own keys for autograd have nothing to do.
+// Defines the operator of that schema. An autograd.Function in Python has its gradient, and calls another
+// operator for it, so that the dispatcher's autograd keys fall through.
 template <auto function>
 void define(torch::Library& m, const char* schema) {
   const std::string text = schema;
@@ -249,9 +249,9 @@ TORCH_LIBRARY(fairseq_casrnn, m) {
                          "log_probs(Tensor x, Tensor weight, Tensor? bias) -> (Tensor table, bool has_nan)");
   define<&best_sums>(m,
                      "best_sums(Tensor lprobs, Tensor scores, int count) -> (Tensor values, Tensor indices)");
-  define<&run_look_around>(
+  define<&run_window_concat>(
       m, "look_around(Tensor h, int window, int[] counts) -> (Tensor around, Tensor total)");
-  define<&run_look_around_backward>(
+  define<&run_window_concat_backward>(
       m, "look_around_backward(Tensor d_around, Tensor d_total, int window, int[] counts) -> Tensor");
   define<&run_mix_words>(
       m,

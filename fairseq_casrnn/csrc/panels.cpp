@@ -12,7 +12,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "shares.h"
+#include "parallel.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -28,9 +28,9 @@ using at::BFloat16;
 using at::Tensor;
 
 constexpr int64_t kWidth = 64;  // columns of a panel
-constexpr int64_t kRows = 64;   // of x at once; then they and a panel are in the cache
+constexpr int64_t kRows = 64;   // of x at once: these and a panel fit in the cache
 constexpr int64_t kNarrowRows =
-    256;  // the same of a narrow x, whose products are so fast that reading a panel counts
+    256;  // for narrow products, which are so fast that reading a panel takes a part of the time
 
 #if defined(CPUBLAS_BRGEMM_F32F32F32) && defined(CPUBLAS_BRGEMM_BF16BF16F32)
 using at::native::cpublas::brgemm;
@@ -43,7 +43,7 @@ void brgemm(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, const T*
 void brgemm_release(bool) {}
 #endif
 
-// Whether oneDNN, which may be told to do without what the processor has, makes kernels for T.
+// Whether oneDNN makes kernels for T; it can be told not to use all that the processor has.
 template <class T>
 bool can_multiply() {
   constexpr int64_t depth = 32;
@@ -71,20 +71,20 @@ bool has_amx() {  // AMX-BF16
 bool has_dot_products() {  // AVX512_BF16
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__builtin_cpu_supports("avx512f")) return false;  // asks the operating system, too
+  if (!__builtin_cpu_supports("avx512f")) return false;  // also checks the operating system
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 5 & 1;
 #else
   return false;
 #endif
 }
 
-// What the depth of a narrow product is rounded up to: a tile of AMX's has 32, a dot product 2.
+// The depth of narrow products is padded to a multiple of this: 32 in AMX's tiles, 2 in dot products.
 int64_t pair_multiple() {
   static const int64_t multiple = has_amx() ? 32 : 2;
   return multiple;
 }
 
-// Whether torch's own products on a CPU may round their factors to bfloat16, by either of its switches.
+// Whether torch's own products on the CPU may round to bfloat16, by either of its settings.
 bool is_medium() {
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
   return at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) ==
@@ -92,7 +92,7 @@ bool is_medium() {
 #else
   try {
     return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::MEDIUM;
-  } catch (const c10::Error&) {  // the newer switch was set, whose setting only newer versions tell
+  } catch (const c10::Error&) {  // the newer setting was used, which only newer versions return
     return false;
   }
 #endif
@@ -100,7 +100,7 @@ bool is_medium() {
 
 int64_t rounded(int64_t size, int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }
 
-// The upper half of a float, rounded to the nearest, ties to even, in the lower half of the result.
+// A float rounded to bfloat16, to nearest, ties to even: its bits are the lower half of the result.
 inline uint32_t narrowed(uint32_t bits) {
   const uint32_t result = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
   return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : result;  // NaN stays NaN
@@ -108,7 +108,7 @@ inline uint32_t narrowed(uint32_t bits) {
 
 }  // namespace
 
-// The processor's own conversion makes zeros of numbers below 1e-38.
+// The processor's own conversion flushes numbers below 1e-38 to zero.
 void narrow_row(const float* from, int64_t size, BFloat16* to) {
   const auto* bits = reinterpret_cast<const uint32_t*>(from);
   auto* out = reinterpret_cast<uint16_t*>(to);
@@ -123,11 +123,11 @@ void narrow_row(const float* from, int64_t size, BFloat16* to) {
 }
 
 void add_rows(const Tensor& x, const Tensor& sums) {
-  constexpr int64_t kBlock = 1024;  // sums at a time, which stay in the cache
+  constexpr int64_t kBlock = 1024;  // sums at a time, to stay in the cache
   const int64_t rows = x.size(0), columns = x.size(1), blocks = (columns + kBlock - 1) / kBlock;
   const auto* from = reinterpret_cast<const uint16_t*>(x.const_data_ptr<BFloat16>());
   float* const to = sums.mutable_data_ptr<float>();
-  shared_out(shares_of(blocks, rows * kBlock), blocks, [&](int64_t, int64_t begin, int64_t end) {
+  parallel_chunks(num_chunks(blocks, rows * kBlock), blocks, [&](int64_t, int64_t begin, int64_t end) {
     for (int64_t first = begin * kBlock; first < std::min(end * kBlock, columns); first += kBlock) {
       const int64_t count = std::min(kBlock, columns - first);
       for (int64_t r = 0; r < rows; ++r)
@@ -143,7 +143,7 @@ void add_rows(const Tensor& x, const Tensor& sums) {
 
 namespace {
 
-// Rows of `size` elements, filled up with zeros to `depth`, which is their distance in `to`.
+// Rounds rows of `size` elements, padded with zeros to `depth`, the stride in `to`.
 void narrow_rows(const float* from, int64_t stride, int64_t rows, int64_t size, int64_t depth, BFloat16* to) {
   for (int64_t r = 0; r < rows; ++r) {
     narrow_row(from + r * stride, size, to + r * depth);
@@ -151,7 +151,7 @@ void narrow_rows(const float* from, int64_t stride, int64_t rows, int64_t size, 
   }
 }
 
-// Pairs of the elements of two rows, as the dot products of bfloat16 take them.
+// Interleaves the elements of two rows, as dot products of bfloat16 read them.
 void pair_rows(const float* first, const float* second, int64_t size, BFloat16* to) {
   const auto* low = reinterpret_cast<const uint32_t*>(first);
   const auto* high = reinterpret_cast<const uint32_t*>(second);
@@ -169,7 +169,7 @@ void pair_rows(const float* first, const float* second, int64_t size, BFloat16* 
   for (; i < size; ++i) out[i] = narrowed(high[i]) << 16 | narrowed(low[i]);
 }
 
-// to[c][r] = from[r][c], rows × columns of it.
+// to[c][r] = from[r][c], for rows × columns elements.
 void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
                int64_t to_stride) {
   at::vec::transpose_mxn<float>(from, from_stride, to, to_stride, rows, columns);
@@ -177,14 +177,14 @@ void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t col
 
 void transpose(const BFloat16* from, int64_t from_stride, int64_t rows, int64_t columns, BFloat16* to,
                int64_t to_stride) {
-  constexpr int64_t kBlock = 32;  // the most that torch's function takes
+  constexpr int64_t kBlock = 32;  // the maximum of torch's function
   for (int64_t r = 0; r < rows; r += kBlock)
     for (int64_t c = 0; c < columns; c += kBlock)
       at::vec::transpose_mxn<BFloat16>(from + r * from_stride + c, from_stride, to + c * to_stride + r,
                                        to_stride, std::min(kBlock, rows - r), std::min(kBlock, columns - c));
 }
 
-// A matrix in memory with dense rows or columns. The stride of what there is only one of means nothing.
+// A matrix in memory with contiguous rows or columns. The stride of a dimension of size 1 is meaningless.
 template <class T>
 struct Matrix {
   const T* data;
@@ -197,7 +197,7 @@ struct Matrix {
     TORCH_CHECK(down == 1 || across == 1, "a matrix without a dense dimension");
   }
 
-  // Copies rows × columns elements from (row, column) to `to`, whose rows are dense.
+  // Copies rows × columns elements from (row, column) on to `to`, which is contiguous.
   void copy(int64_t row, int64_t column, int64_t rows, int64_t columns, T* to, int64_t stride) const {
     const T* from = data + row * down + column * across;
     if (across != 1) return transpose(from, across, columns, rows, to, stride);
@@ -205,7 +205,7 @@ struct Matrix {
   }
 };
 
-// Memory of a thread's own that is kept.
+// A buffer of the calling thread, which is kept.
 template <class T, int kUse>
 T* scratch(int64_t size) {
   thread_local std::vector<T> memory;
@@ -235,7 +235,7 @@ bool is_narrow(const Tensor& factor, int64_t rows) {
 Tensor with_dense_dimension(const Tensor& matrix) {
   const int64_t rows = matrix.size(0), columns = matrix.size(1);
   const bool dense_rows = matrix.stride(1) == 1 && (rows == 1 || matrix.stride(0) >= columns);
-  // A single row with gaps would pass for columns, whose stride of 1 says nothing.
+  // A single row with gaps would look like contiguous columns: a stride of size 1 is meaningless.
   const bool dense_columns = rows > 1 && matrix.stride(0) == 1 && (columns == 1 || matrix.stride(1) >= rows);
   return dense_rows || dense_columns ? matrix : matrix.clone(at::MemoryFormat::Contiguous);
 }
@@ -248,12 +248,12 @@ Panels::Panels(const Tensor& matrix, bool narrow, int64_t multiple)
   const Tensor source = with_dense_dimension(matrix);
   const int64_t count = panels_.size();
   packed_ = at::empty({count, depth_, kWidth}, matrix.options().dtype(narrow ? at::kBFloat16 : at::kFloat));
-  shared_out(shares_of(count, depth_ * kWidth), count, [&](int64_t, int64_t begin, int64_t end) {
+  parallel_chunks(num_chunks(count, depth_ * kWidth), count, [&](int64_t, int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) fill(source, p);
   });
 }
 
-// Every thread gets the same number of columns, but for what is left of a vector.
+// Every thread gets the same number of columns, up to a vector.
 void Panels::arrange(int64_t columns) {
   const int64_t threads = std::clamp<int64_t>(columns / kWidth, 1, at::get_num_threads());
   for (int64_t share = 0; share < threads; ++share) {
@@ -284,8 +284,8 @@ void Panels::fill(const Tensor& tensor, int64_t panel) const {
                 k + 1 < inner_ ? from + (k + 1) * matrix.down : zeros, width, to + k * kWidth);
     return;
   }
-  // Dense columns: pairs are neighbours already, and are moved as if each were a float.
-  constexpr int64_t kBlock = 64;  // rows at a time, so that they are still in the cache
+  // Contiguous columns: pairs are adjacent already, and are moved like floats.
+  constexpr int64_t kBlock = 64;  // rows at a time, to stay in the cache
   alignas(64) BFloat16 halves[kWidth * kBlock];
   for (int64_t first = 0; first < depth_; first += kBlock) {
     const int64_t count = std::clamp<int64_t>(inner_ - first, 0, kBlock),
@@ -296,12 +296,12 @@ void Panels::fill(const Tensor& tensor, int64_t panel) const {
   }
 }
 
-// y (+)= x · M (+ bias) for one thread's columns, x (rows, depth) of the panels' type.
+// y (+)= x · M (+ bias) for the columns of one thread; x (rows, depth) has the panels' dtype.
 void Panels::multiply(const void* x, int64_t x_stride, int64_t rows, float* y, int64_t y_stride, bool add,
                       int64_t share, const float* bias) const {
   const int64_t most = narrow_ ? kNarrowRows : kRows;
   for (int64_t row = 0; row < rows;) {
-    // Kernels are compiled for a number of rows. Batches differ in theirs; so they share kernels.
+    // Kernels are compiled for a number of rows: it is split so that batches of all sizes share them.
     int64_t count = std::min(most, rows - row);
     if (count > 4) count = count / 4 * 4;
     for (int64_t p = shares_[share]; p < shares_[share + 1]; ++p) {
@@ -322,7 +322,7 @@ void Panels::multiply(const void* x, int64_t x_stride, int64_t rows, float* y, i
     }
     row += count;
   }
-  if (narrow_) brgemm_release(true);  // AMX's tiles, which torch's own products arrange otherwise
+  if (narrow_) brgemm_release(true);  // AMX's tiles, which torch's own products configure differently
 }
 
 void Panels::run(const Tensor& x, const Tensor& y, bool add) const {
@@ -332,7 +332,7 @@ void Panels::run(const Tensor& x, const Tensor& y, bool add) const {
   if (narrow_) {
     BFloat16* const to = scratch<BFloat16, 1>(rows * depth_);
     const float* const data = x.const_data_ptr<float>();
-    shared_out(shares_of(rows, depth_), rows, [&](int64_t, int64_t begin, int64_t end) {
+    parallel_chunks(num_chunks(rows, depth_), rows, [&](int64_t, int64_t begin, int64_t end) {
       narrow_rows(data + begin * stride, stride, end - begin, inner_, depth_, to + begin * depth_);
     });
     from = to;
@@ -348,7 +348,7 @@ void Panels::run(const Tensor& x, const Tensor& y, bool add) const {
   });
 }
 
-// Rows [row, row + count) of x as they are to be multiplied, `stride` apart.
+// Rows [row, row + count) of x in the dtype and layout of products, `stride` apart.
 template <class T>
 const void* Panels::rows_for_product(const Tensor& x, int64_t row, int64_t count, int64_t& stride) const {
   const Matrix<T> matrix(x);

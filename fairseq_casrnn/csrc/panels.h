@@ -1,7 +1,7 @@
-// Products of floats with a matrix that is kept in panels of columns, in the order in which the kernels
-// of oneDNN that torch offers (brgemm) read it. Either in floats or narrow, with both factors rounded to
-// bfloat16 and sums in floats: torch's "medium" precision for processors with dot products of bfloat16.
-// Torch itself makes use of those only with AMX, and converts the matrix for every product.
+// Products of floats with a matrix that is packed in panels of columns, in the order in which oneDNN's
+// kernels (brgemm, as torch exposes them) read it. Either in floats, or narrow: with both factors rounded to
+// bfloat16 and sums in floats, which is torch's "medium" precision, on processors with dot products of
+// bfloat16. Torch itself uses those only with AMX, and converts the matrix for every product.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,37 +10,38 @@
 
 namespace casrnn {
 
-// Whether torch has the kernels, this processor runs them, and `matrix` is of floats on the CPU.
+// Whether torch has the kernels, this processor runs them, and `matrix` is float32 on the CPU.
 bool has_panels(const at::Tensor& matrix);
 
-// How many rows a single product must have for panels to be worth their making: `usual`, or more where
-// torch's own product is in bfloat16.
+// The number of rows from which packing pays for a single product: `usual`, or more if torch's own product is
+// in bfloat16.
 int64_t rows_worth_panels(int64_t usual);
 
-// Whether products of `rows` rows with `factor` are to be narrow: the switch is on, the processor can,
-// and there are rows enough to be worth the conversion.
+// Whether products of `rows` rows with `factor` are narrow: torch's setting allows it, the processor can, and
+// there are enough rows for the conversion to pay.
 bool is_narrow(const at::Tensor& factor, int64_t rows);
 
-// Rounded to bfloat16, to the nearest, ties to even.
+// Rounds to bfloat16, to nearest, ties to even.
 void narrow_row(const float* from, int64_t size, at::BFloat16* to);
 
-// sums (N) += the rows of x (rows, N), of bfloat16 and dense. Torch's own sum takes ten times as long.
+// sums (N) += the rows of x (rows, N), bfloat16, contiguous. Torch's own sum takes ten times as long.
 void add_rows(const at::Tensor& x, const at::Tensor& sums);
 
-// The matrix itself, or a copy where neither its rows nor its columns are dense, as those of expanded
-// and of sliced ones.
+// The matrix itself, or a copy if neither its rows nor its columns are contiguous, as in expanded and sliced
+// ones.
 at::Tensor with_dense_dimension(const at::Tensor& matrix);
 
 class Panels {
  public:
-  // matrix: (K, N), any strides. multiple: what K is rounded up to, with zeros.
+  // matrix: (K, N), any strides. K is padded with zeros to a multiple of `multiple`.
   Panels(const at::Tensor& matrix, bool narrow, int64_t multiple = 1);
 
-  // y (+)= x · M, with x (rows, K) and y (rows, N), which have dense rows.
+  // y (+)= x · M for x (rows, K) and y (rows, N), whose rows are contiguous.
   void run(const at::Tensor& x, const at::Tensor& y, bool add) const;
 
-  // The same for any x with a dense dimension, rows [begin, end), by the calling thread alone; plus bias
-  // (N) where there is one. Where they are narrow, x may be of bfloat16. Row `begin` becomes row `to` of y.
+  // The same for rows [begin, end) of any x with a contiguous dimension, on the calling thread only, plus
+  // bias (N) if defined. Narrow products accept bfloat16. Row `begin` of the result is written to row `to` of
+  // y.
   void run(const at::Tensor& x, const at::Tensor& y, bool add, int64_t begin, int64_t end,
            const at::Tensor& bias, int64_t to) const;
 
@@ -57,9 +58,9 @@ class Panels {
                 int64_t share, const float* bias) const;
 
   bool narrow_;
-  int64_t inner_, depth_;  // K, and what it is rounded up to
+  int64_t inner_, depth_;  // K, before and after padding
   std::vector<Panel> panels_;
-  std::vector<int64_t> shares_;  // the first panel of each thread's, and the end
+  std::vector<int64_t> shares_;  // first panel of each thread, then their number
   at::Tensor packed_;            // (panels, depth, kWidth); narrow: (panels, depth / 2, kWidth, 2)
 };
 

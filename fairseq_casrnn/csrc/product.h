@@ -1,4 +1,4 @@
-// Products with one matrix, Y (+)= X · M for many small X or one large one.
+// Products Y (+)= X · M with one matrix M, for many small X or a large one.
 #pragma once
 
 #include "vec.h"
@@ -16,7 +16,7 @@
 
 namespace casrnn {
 
-// Rows of a matrix in memory; the columns are dense.
+// A matrix in memory with contiguous rows.
 template <class T>
 struct Rows {
   T* data;
@@ -51,7 +51,7 @@ inline void tile(Rows<const T> x, const T* panels, int64_t inner, Rows<T> y, int
   }
 }
 
-// A dense copy of a matrix. Of a transposed one, block by block: a third of contiguous()'s time.
+// A contiguous copy of a matrix. A transposed one is copied in blocks, in a third of contiguous()'s time.
 template <class T>
 at::Tensor dense_copy(const at::Tensor& matrix) {
   if (matrix.stride(0) != 1) return matrix.contiguous();
@@ -68,40 +68,40 @@ at::Tensor dense_copy(const at::Tensor& matrix) {
   return copy;
 }
 
-// A product with a fixed matrix. For large sizes one of panels, or ATen's; for small ones,
-// where a call costs more than the arithmetic, a loop over M kept in panels of one vector's width,
-// padded with zeros.
+// Products with a fixed matrix. Large ones use Panels, or ATen. Small ones, for which a call costs more than
+// the arithmetic, are a loop over M packed in panels of one vector's width, padded with zeros.
 template <class T>
 class Product {
  public:
-  // matrix: (K, N), any strides. rows: the most that an X has. many: whether there will be many X.
+  // matrix: (K, N), any strides. rows: the maximum of an X. many: whether there will be many X.
   Product(at::Tensor matrix, int64_t rows, bool many)
       : matrix_(std::move(matrix)), inner_(matrix_.size(0)), columns_(matrix_.size(1)) {
-    constexpr int64_t kMany = 32;  // rows that are worth a copy of the matrix, too
+    constexpr int64_t kMany = 32;  // rows from which a copy of the matrix pays
     small_ = is_small(matrix_, rows);
     if (small_) pack();
     else if ((many || rows >= rows_worth_panels(kMany)) && has_panels(matrix_))
       wide_.emplace(matrix_, is_narrow(matrix_, rows));
-    else if (many) matrix_ = dense_copy<T>(matrix_);  // a transposed view costs half as much again
+    else if (many)
+      matrix_ = dense_copy<T>(matrix_);  // products with a transposed view take 1.5 times as long
   }
 
   static bool is_small(const at::Tensor& matrix, int64_t rows) { return rows * matrix.numel() <= 32 * 1024; }
 
-  // y (+)= xs[t] · M, with xs (T, rows, K) and y (rows, N), whose rows are dense.
+  // y (+)= xs[t] · M for xs (T, rows, K) and y (rows, N), whose rows are contiguous.
   void run(const at::Tensor& xs, int64_t t, const at::Tensor& y, bool add) const {
-    // Of a small product a view would be a good part.
+    // No view: it would take a good part of the time of a small product.
     if (small_)
       run_small(xs.template const_data_ptr<T>() + t * xs.stride(0), xs.stride(1), y, y.size(0), add);
     else run(xs.select(0, t), y, add);
   }
 
-  // The first `count` rows of y (+)= `count` rows of x from `first` on · M.
+  // The first `count` rows of y (+)= x[first : first + count] · M.
   void run(const at::Tensor& x, int64_t first, int64_t count, const at::Tensor& y, bool add) const {
     if (small_) run_small(x.template const_data_ptr<T>() + first * x.stride(0), x.stride(0), y, count, add);
     else run(x.narrow(0, first, count), y.narrow(0, 0, count), add);
   }
 
-  // y (+)= x · M, with x (at most `rows`, K) and y of as many rows, which are dense.
+  // y (+)= x · M for x (at most `rows`, K) and y, whose rows are contiguous.
   void run(const at::Tensor& x, at::Tensor y, bool add) const {
     if (small_) run_small(x.template const_data_ptr<T>(), x.stride(0), y, y.size(0), add);
     else if (wide_) wide_->run(x, y, add);
@@ -159,7 +159,7 @@ class Product {
   std::optional<Panels> wide_;
 };
 
-// The product of each of `steps` steps with `matrix`.
+// The products of `steps` steps with `matrix`.
 template <class T>
 Product<T> step_product(at::Tensor matrix, int64_t rows, int64_t steps) {
   return Product<T>(std::move(matrix), rows, steps > 1);

@@ -10,13 +10,13 @@
 #include <deque>
 
 #include "kernels.h"
-#include "shares.h"
+#include "parallel.h"
 #include "tensors.h"
 
 namespace casrnn {
 namespace {
 
-// Copies of `count` rows of `width` elements, from or to the rows `where` of a larger matrix.
+// Copies `count` rows of `width` elements from or to the rows `where` of a larger matrix.
 template <class T>
 void gather(const T* from, const int64_t* where, int64_t count, int64_t width, T* to) {
   for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * width, from + where[i] * width, width * sizeof(T));
@@ -27,7 +27,7 @@ void scatter(const T* from, const int64_t* where, int64_t count, int64_t width, 
   for (int64_t i = 0; i < count; ++i) std::memcpy(to + where[i] * width, from + i * width, width * sizeof(T));
 }
 
-// Rows sorted by their cell: those of cell s are order[starts[s]] to order[starts[s + 1] - 1].
+// Rows sorted by cell: those of cell s are order[starts[s]] to order[starts[s + 1] - 1].
 struct Sorted {
   std::vector<int64_t> order, starts;
 
@@ -49,7 +49,7 @@ std::deque<Product<T>> by_cell(const at::Tensor& weight_t, int64_t gates, int64_
 
 template <class T>
 void routed_forward_as(Routed& layer) {
-  constexpr int64_t kRows = 1024;  // inputs whose products are done at once
+  constexpr int64_t kRows = 1024;  // inputs whose products are computed at once
   const int64_t steps = layer.x.size(0), batch = layer.x.size(1), inputs = layer.x.size(2);
   const int64_t size = layer.hs.size(2), gates = 4 * size, mixed = layer.weight_hh_t.size(1) / gates;
   check("weight_ih", layer.weight_ih_t, {inputs, mixed * gates});
@@ -68,7 +68,7 @@ void routed_forward_as(Routed& layer) {
   const at::Tensor xs = at::empty({block * batch, inputs}, options);
   const at::Tensor made = at::empty({block * batch, gates}, options), sums = at::empty_like(made);
   const at::Tensor products = at::empty({batch, gates}, options);
-  // States of a step, h and c before and after, in the order of the cells.
+  // h and c before and after a step, sorted by cell.
   const at::Tensor states = at::empty({4, batch, size}, options);
   const at::Tensor h_prev = states.select(0, 0);
   T* const h_data = data<T>(layer.hs);
@@ -89,12 +89,12 @@ void routed_forward_as(Routed& layer) {
       if (found) input[s].run(xs.narrow(0, begin, found), made.narrow(0, begin, found), false);
     }
     std::vector<Sorted> order;           // of each step's rows
-    std::vector<int64_t> place(tokens);  // of each input among those of its step in that order
+    std::vector<int64_t> place(tokens);  // position of each input in the order of its step
     for (int64_t i = 0; i < count; ++i) {
       order.emplace_back(cells + (first + i) * batch, batch, mixed);
       for (int64_t r = 0; r < batch; ++r) place[i * batch + order[i].order[r]] = i * batch + r;
     }
-    shared_out(shares_of(tokens, gates), tokens, [&](int64_t, int64_t begin, int64_t end) {
+    parallel_chunks(num_chunks(tokens, gates), tokens, [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t token = all.order[i];
         const T* const bias = biases + cells[first * batch + token] * gates;

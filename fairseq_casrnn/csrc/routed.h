@@ -1,11 +1,11 @@
-// The loop over time, forward only, of a mixture whose inputs go to one cell each.
+// The loop over time of a mixture with hard routing: each input goes to one cell. Forward only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace casrnn {
 
-// T steps, B rows, I inputs, H hidden units, S cells, G = 4 H gates of a cell. All dense, unless said.
+// T steps, B rows, I inputs, H hidden units, S cells, G = 4 H gates of a cell. All contiguous unless noted.
 struct Routed {
   at::Tensor x;            // (T, B, I)
   at::Tensor weight_ih_t;  // (I, S * G), any strides
@@ -15,7 +15,7 @@ struct Routed {
   at::Tensor hs, cs;       // (T + 1, B, H), the initial state first
 };
 
-// Fills hs and cs, in which the initial state is set. Only the cell that a row goes to is computed.
+// Fills hs and cs, which hold the initial state. Only the cell that a row goes to is computed.
 void routed_forward(Routed& layer);
 
 }  // namespace casrnn

@@ -6,8 +6,8 @@
 
 namespace casrnn {
 
-// The sums of kBlocks gates of some units: W x, the bias where it is not in it yet, and U h for the
-// first kAdded of them.
+// The pre-activations of kBlocks gates of some units: W x, the bias unless null, and U h for the first kAdded
+// of them.
 template <int kBlocks, int kAdded, class L, class T>
 inline void load_sums(const L& lanes, const T* gates, const T* bias, const T* products, int64_t size,
                       Vec<T>* a) {
@@ -28,7 +28,7 @@ inline void store_gates(const L& lanes, T* gates, int64_t size, const Vec<T>* a)
   for (int k = 0; k < kBlocks; ++k) lanes.store(gates + k * size, a[k]);
 }
 
-// sums += a, where there are sums to make.
+// sums += a, unless sums is null.
 template <int kBlocks, class L, class T>
 inline void accumulate(const L& lanes, T* sums, int64_t size, const Vec<T>* a) {
   if (!sums) return;
@@ -122,7 +122,7 @@ struct Plain {
   }
 };
 
-// The kernel of a cell that is a Shape.
+// The kernel of a cell, which derives from Shape.
 template <class T, class Cell>
 Kernel<T> make_kernel() {
   if constexpr (Cell::kMixture) {

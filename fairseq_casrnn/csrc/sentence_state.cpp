@@ -18,7 +18,7 @@ namespace {
 
 using at::Tensor;
 
-// The rows of word t are those of the first counts[t] sentences, behind the rows of the words before it.
+// The rows of word t are those of the first counts[t] sentences, after the rows of the words before it.
 struct Rows {
   explicit Rows(const std::vector<int64_t>& counts) : counts(counts), starts(1, 0) {
     for (size_t t = 0; t < counts.size(); ++t) {
@@ -45,7 +45,7 @@ struct Sizes {
 struct Units {
   int64_t begin, end;
 
-  // body(lanes, j) for vectors of units j, j + 1, … that together are all of these.
+  // Calls body(lanes, j) for vectors of units j, j + 1, … until all units are done.
   template <class T, class Body>
   void each(const Body& body) const {
     constexpr int64_t width = Vec<T>::size();
@@ -55,8 +55,8 @@ struct Units {
   }
 };
 
-// body(t, b, units) for all words, forwards. Threads share the units out, not the sentences: all have as
-// much to do, however long these are, and every sum is one thread's. Fewer than 17 units are one's.
+// Calls body(t, b, units) for all words, in order. Threads divide the units, not the sentences: so all have
+// as much to do, whatever the lengths, and every sum is one thread's. 16 units or fewer run on one thread.
 template <class Body>
 void each_word(const Rows& rows, int64_t size, const Body& body) {
   constexpr int64_t kBlock = 16;
@@ -67,14 +67,14 @@ void each_word(const Rows& rows, int64_t size, const Body& body) {
   });
 }
 
-// exp(s - 1) for a gate s. The factor 1/e is no matter to shares, and the exponent is never positive.
+// exp(s - 1) for a gate s. The factor 1/e cancels in the softmax, and the exponent is never positive.
 template <class T>
 Vec<T> share(Vec<T> s) {
   return exp_of_negative(s - Vec<T>(1));
 }
 
 template <class T>
-Vec<T> slope(Vec<T> s) {  // of σ, where it is s
+Vec<T> slope(Vec<T> s) {  // of σ, where its value is s
   return s * (Vec<T>(1) - s);
 }
 
@@ -99,7 +99,7 @@ Sizes sizes_of(const Rows& rows, const Tensor& gates, const Tensor& c, const Ten
   return s;
 }
 
-// The cells that share k of word t of sentence b is for: null beyond the sentence and for u.
+// The cells that share k of word t of sentence b weights; null beyond the sentence, and for u.
 template <class T>
 const T* mixed(const Rows& rows, const Sizes& s, const T* c, const T* nodes, int64_t k, int64_t t,
                int64_t b) {
@@ -132,7 +132,7 @@ void look_backward(const Rows& rows, int64_t size, int64_t window, const T* d_ar
   each_word(rows, size, [&](int64_t t, int64_t b, Units units) {
     T* to = d_h + rows.at(t, b) * size;
     std::copy_n(d_total + b * size + units.begin, units.end - units.begin, to + units.begin);
-    for (int64_t k = 0; k < span; ++k) {  // word t is k-th of the words around that of `reader`
+    for (int64_t k = 0; k < span; ++k) {  // word t is the k-th word in the window of `reader`
       const int64_t reader = t + window - k;
       if (!rows.has(reader, b)) continue;
       const T* from = d_around + (rows.at(reader, b) * span + k) * size;
@@ -191,7 +191,7 @@ void mix_backward(const Rows& rows, const Sizes& s, const T* gates, const T* c, 
       Vec<T> all(T(0));
       for (int64_t k = 0; k < s.shares; ++k) {
         const Vec<T> e = share(gate(k));
-        lanes.store(da + k * s.size + j, e);  // until it is wanted again below
+        lanes.store(da + k * s.size + j, e);  // until it is read again below
         all = all + e;
       }
       const Vec<T> d_cell = lanes.load(grad_c + row * s.size + j) + dh * o * (one - squashed * squashed);
@@ -254,26 +254,27 @@ void gather_backward(const Rows& rows, int64_t size, int64_t nodes, const T* gat
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> look_around(const Tensor& h, int64_t window, const std::vector<int64_t>& counts) {
+std::tuple<Tensor, Tensor> window_concat(const Tensor& h, int64_t window,
+                                         const std::vector<int64_t>& counts) {
   const Rows rows(counts);
   const int64_t size = h.size(1);
   check_dense("h", h, {rows.all(), size});
   const Tensor around = at::empty({rows.all(), (2 * window + 1) * size}, h.options());
   const Tensor total = at::zeros({rows.batch(), size}, h.options());
-  AT_DISPATCH_FLOATING_TYPES(h.scalar_type(), "casrnn::look_around", [&] {
+  AT_DISPATCH_FLOATING_TYPES(h.scalar_type(), "casrnn::window_concat", [&] {
     look<scalar_t>(rows, size, window, data<scalar_t>(h), data<scalar_t>(around), data<scalar_t>(total));
   });
   return {around, total};
 }
 
-Tensor look_around_backward(const Tensor& d_around, const Tensor& d_total, int64_t window,
-                            const std::vector<int64_t>& counts) {
+Tensor window_concat_backward(const Tensor& d_around, const Tensor& d_total, int64_t window,
+                              const std::vector<int64_t>& counts) {
   const Rows rows(counts);
   const int64_t size = d_total.size(1);
   check_dense("a gradient", d_around, {rows.all(), (2 * window + 1) * size});
   check_dense("a gradient", d_total, {rows.batch(), size});
   const Tensor d_h = at::empty({rows.all(), size}, d_total.options());
-  AT_DISPATCH_FLOATING_TYPES(d_h.scalar_type(), "casrnn::look_around_backward", [&] {
+  AT_DISPATCH_FLOATING_TYPES(d_h.scalar_type(), "casrnn::window_concat_backward", [&] {
     look_backward<scalar_t>(rows, size, window, data<scalar_t>(d_around), data<scalar_t>(d_total),
                             data<scalar_t>(d_h));
   });

@@ -1,4 +1,4 @@
-// Tensors as the loops see them: pointers, and shapes that are checked once.
+// Pointers to tensors for the loops, and checks of shapes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,13 +11,13 @@ T* data(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.mutable_data_ptr<T>() : nullptr;
 }
 
-// The part of `tensor`, (T, ...), that belongs to step t.
+// Step t of `tensor` (T, ...).
 template <class T>
 T* data(const at::Tensor& tensor, int64_t t) {
   return tensor.defined() ? tensor.mutable_data_ptr<T>() + t * tensor.stride(0) : nullptr;
 }
 
-// The kernels look at no bounds.
+// The kernels do not check bounds.
 inline void check(const char* what, const at::Tensor& tensor, at::IntArrayRef shape) {
   TORCH_CHECK(!tensor.defined() || tensor.sizes() == shape, what, " has shape ", tensor.sizes(),
               "; expected ", shape);

@@ -1,4 +1,4 @@
-// Vectors of hidden units (at::vec) and the functions of them that the cells need.
+// Vectors of hidden units (at::vec), and functions of them for the cells.
 #pragma once
 
 // at::vec takes its instruction set from these macros; here they follow the compiler's own flags.
@@ -25,7 +25,7 @@ using Vec = at::vec::Vectorized<T>;
 
 using at::vec::fmadd;
 
-// Loads and stores n lanes, all of them where kFull (n is then not looked at).
+// Loads and stores n lanes, or all if kFull (n is then ignored).
 template <class T, bool kFull>
 struct Lanes {
   int64_t n;

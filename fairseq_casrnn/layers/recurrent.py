@@ -102,7 +102,7 @@ class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
         return options.lam
 
     def extra_repr(self) -> str:
-        """The sizes, λ and what is not at its default, for ``repr``."""
+        """The sizes, λ and non-default options, for ``repr``."""
         return f"{super().extra_repr()}, lam={self.lam!r}"
 
 
@@ -232,7 +232,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
         return mix(scores, self.temperature)
 
     def extra_repr(self) -> str:
-        """The sizes, S and what is not at its default, for ``repr``."""
+        """The sizes, S and non-default options, for ``repr``."""
         routing = "" if self.routing == "attention" else f", routing={self.routing!r}"
         return f"{super().extra_repr()}, num_cells={self.options.num_cells}{routing}"
 

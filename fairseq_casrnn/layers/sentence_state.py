@@ -241,7 +241,7 @@ class SentenceStateLSTM(nn.Module):
         return o * new_c_g.tanh(), new_c_g
 
     def extra_repr(self) -> str:
-        """The sizes and what is not at its default, for ``repr``."""
+        """The sizes and non-default options, for ``repr``."""
         changed = [name for name in ("recompute", "batch_first") if getattr(self, name)]
         return ", ".join(
             [

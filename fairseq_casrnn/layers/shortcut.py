@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias, Unpack, overload
+from typing import Any, TypeAlias, Unpack, overload
 
 import torch
 from torch import Tensor, nn
@@ -133,7 +133,8 @@ class ShortcutStackedLSTM(nn.Module):
         Raises:
             UserError: shapes that do not fit.
         """
-        dtype = next(self.parameters()).dtype
+        bottom: Any = self.layers[0]
+        dtype: torch.dtype = bottom.weight_ih_l0.dtype
         if isinstance(x, PackedSequence):
             return run_packed(self._forward, x, lengths, self.input_size, dtype)
         check_input(x, self.input_size, dtype, self.batch_first)
@@ -153,7 +154,7 @@ class ShortcutStackedLSTM(nn.Module):
         return output, state
 
     def extra_repr(self) -> str:
-        """The sizes and what is not at its default, for ``repr``."""
+        """The sizes and non-default options, for ``repr``."""
         rest = "".join(
             f", {name}={value}"
             for name, value in (("dropout", self.dropout), ("batch_first", self.batch_first))

@@ -6,7 +6,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple, TypeAlias, TypedDict, overload
+from typing import Any, NamedTuple, TypeAlias, TypedDict, cast, overload
 
 import torch
 from torch import Tensor, nn
@@ -443,10 +443,9 @@ class RecurrentStack(nn.Module):
         self, lengths: Tensor | None, steps: int
     ) -> list[tuple[str, Callable[[Tensor], Tensor]]]:
         """The suffixes, and what brings ``(T, B, …)`` into each direction's order, and back."""
-        orders: list[Callable[[Tensor], Tensor]] = [lambda x: x]
-        if self.bidirectional:
-            orders.append(reversal(lengths, steps))
-        return list(zip(self.suffixes, orders, strict=True))
+        if not self.bidirectional:
+            return [("", identity)]
+        return [("", identity), ("_reverse", reversal(lengths, steps))]
 
     def _between(self, x: Tensor, k: int) -> Tensor:
         """``x`` after the dropout below layer k."""
@@ -505,7 +504,7 @@ class RecurrentStack(nn.Module):
         return x, finals
 
     def extra_repr(self) -> str:
-        """The sizes and what is not at its default, for ``repr``."""
+        """The sizes and non-default options, for ``repr``."""
         parts = [f"{self.input_size}, {self.hidden_size}", f"num_layers={self.num_layers}"]
         if self.bidirectional:
             parts.append(f"bidirectional={self.bidirectional!r}")
@@ -518,9 +517,13 @@ class RecurrentStack(nn.Module):
         return ", ".join(parts)
 
 
+def identity(x: Tensor) -> Tensor:
+    """``x``: the order of the forward direction."""
+    return x
+
+
 def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
-    """``function`` of each tensor of a state."""
+    """``function`` of each tensor of a state, which need not be checked yet."""
     if isinstance(state, (tuple, list)):
-        h, c = map(function, state)
-        return h, c
+        return cast(State, tuple(map(function, state)))
     return function(state)

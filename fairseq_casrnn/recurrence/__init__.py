@@ -1,10 +1,10 @@
-"""How a cell is run over time: one signature, several engines (:mod:`.engine`).
+"""Running a cell over time: one function, several engines (:mod:`.engine`).
 
-With weights in float16 or bfloat16 all engines but ``reference`` keep the sums of gates and the
-cell states in float32.
+For weights in float16 or bfloat16, all engines but ``reference`` keep pre-activations and cell
+states in float32.
 """
 
-from . import engines  # noqa: F401 (makes the engines known)
+from . import engines  # noqa: F401 (registers the engines)
 from .engine import ENGINES, Engine, autocast, choose, default, installed
 from .inputs import HardRouting, InputProduct
 from .layer import one_step, run

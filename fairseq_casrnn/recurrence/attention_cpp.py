@@ -94,9 +94,9 @@ COMPILED = Loops(forward, backward, "cpp")
 
 
 class Steps:
-    """One step after another, without gradients, for beam search.
+    """The loop step by step, without gradients, for beam search.
 
-    Rows of the batch may share a sentence: keys and values are kept once a sentence.
+    Rows of the batch may share a sentence: keys and values are stored once per sentence.
 
     Args:
         d: as for the loop, but of ``embedded`` only the width is used; h0 and c0 are by row; keys,

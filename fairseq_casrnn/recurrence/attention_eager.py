@@ -41,7 +41,7 @@ def eager_forward(b: Buffers) -> None:
 
 
 def eager_attend(b: Buffers, t: int, weight_out_t: Tensor) -> None:
-    """Attention from the top layer's state at step t, and what it feeds to step t+1."""
+    """Attention of the top layer's state at step t, and its output, which step t+1 reads."""
     top = b.hs[-1, t + 1]
     scores = torch.bmm(b.keys, top.unsqueeze(-1)).squeeze(-1)
     if b.mask is not None:

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -54,7 +54,7 @@ def extension() -> tuple[Any, str | None]:
     compiled = found.read_bytes()
     if sources.digest(PACKAGE) not in (None, marked(compiled, "sources")):
         return None, "it was compiled from other C++ sources than this package's; install again"
-    if lacking := sorted(needs(compiled) - instructions()):
+    if lacking := sorted(required_instructions(compiled) - instructions()):
         return None, (
             f"it was compiled for a processor with {', '.join(lacking)}, which this one lacks; "
             "install again here, or with CASRNN_MARCH=x86-64-v3 for all that have AVX2"
@@ -75,7 +75,7 @@ def extension() -> tuple[Any, str | None]:
 
 
 def not_compiled(other: Path | None = None) -> str:
-    """Why there is no extension here; ``other`` is a copy of the package that has one."""
+    """Why there is no extension here; ``other`` is another copy of the package, which has one."""
     for folder in sys.path if other is None else ():
         for library in Path(folder, PACKAGE.name).glob("_cpp.*"):
             if library.parent.resolve() != PACKAGE:
@@ -89,12 +89,12 @@ def not_compiled(other: Path | None = None) -> str:
 
 
 def marked(compiled: bytes, what: str) -> str | None:
-    """What ``csrc/needs.h`` has written into the compiled file."""
+    """What ``csrc/build_info.h`` has written into the compiled file."""
     found = re.search(rb"fairseq_casrnn %b: *([ \w]*);" % what.encode(), compiled)
     return None if found is None else found[1].decode()
 
 
-def needs(compiled: bytes) -> set[str]:
+def required_instructions(compiled: bytes) -> set[str]:
     """The instruction sets that the extension was compiled for."""
     return set((marked(compiled, "needs") or "").split()) if instructions() else set()
 
@@ -134,7 +134,8 @@ def run(inputs: LayerInputs) -> LayerOutputs:
     if wants_gradient(*tensors, *params):
         outputs: LayerOutputs = _Loop.apply(cell, layout, *tensors, *params)
         return outputs
-    return outputs_of(forward(cell, layout, tensors, params, keep=False), layout)
+    hs, cs, *_ = forward(cell, layout, tensors, params, keep=False)
+    return outputs_of(hs, cs, layout)
 
 
 def why_not_routed(inputs: LayerInputs) -> str | None:
@@ -160,7 +161,7 @@ def run_routed(inputs: LayerInputs, cells: Tensor) -> LayerOutputs:
     assert x is not None  # as why_not_routed has checked
     hs, cs = OPS.routed_layer(x, weight_ih, bias, inputs.weight_hh, inputs.h0, inputs.c0, cells)
     layout = PaddedLayout(x.size(0), x.size(1), inputs.last)
-    return states_of(hs.flatten(0, 1), cs.flatten(0, 1), layout)
+    return outputs_of(hs.flatten(0, 1), cs.flatten(0, 1), layout)
 
 
 def layout_of(
@@ -178,27 +179,23 @@ def layout_of(
     return PackedLayout(steps, batch, last)
 
 
-class Saved(NamedTuple):
-    """What the forward computes, in the layout's N rows.
+Saved: TypeAlias = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+"""What the forward computes, in the layout's N rows.
 
-    Attributes:
-        hs, cs: ``(B+N, H)``, the initial state first; cs is None for a cell without c.
-        gates: ``(N, ih_blocks*H)``, activated; undefined or None unless kept for the backward.
-        candidate: ``(N, num_separate_gates*H)``, or None.
-        rows: the elementwise parameters as the kernel reads them, or None.
-    """
-
-    hs: Tensor
-    cs: Tensor | None
-    gates: Tensor | None
-    candidate: Tensor | None
-    rows: Tensor | None
+hs, cs: ``(B+N, H)``, the initial state first; cs is None for a cell without c.
+gates: ``(N, ih_blocks*H)``, activated; undefined or None unless kept for the backward.
+candidate: ``(N, num_separate_gates*H)``, or None.
+rows: the elementwise parameters as the kernel reads them, or None.
+"""
 
 
 def forward(
-    cell: Cell, layout: Layout, tensors: LoopTensors, params: Sequence[Tensor], keep: bool
+    cell: Cell, layout: Layout, tensors: Sequence[Any], params: Sequence[Tensor], keep: bool
 ) -> Saved:
-    """The compiled forward; ``keep`` gates and candidate for the backward."""
+    """The compiled forward; ``keep`` gates and candidate for the backward.
+
+    ``tensors`` are those of :class:`.inputs.LoopTensors`, in its order.
+    """
     gx, x, weight_ih, bias, weight_hh, h0, c0, side = tensors
     rows = cell.kernel_rows(params, h0, h0.size(-1))
     rest = (
@@ -209,19 +206,14 @@ def forward(
         hs, cs, gates, candidate = OPS.layer_forward(
             cell.kernel, layout.pack(x), weight_ih, bias, *rest
         )
-        return Saved(hs, cs, gates, candidate, rows)
+        return hs, cs, gates, candidate, rows
     # In place: gx is the output of a linear map, which autograd does not save.
     gates = layout.pack(gx.detach().contiguous())
     hs, cs, candidate = OPS.layer_forward_(cell.kernel, gates, *rest)
-    return Saved(hs, cs, gates, candidate, rows)
+    return hs, cs, gates, candidate, rows
 
 
-def outputs_of(saved: Saved, layout: Layout) -> LayerOutputs:
-    """What an engine returns."""
-    return states_of(saved.hs, saved.cs, layout)
-
-
-def states_of(hs: Tensor, cs: Tensor | None, layout: Layout) -> LayerOutputs:
+def outputs_of(hs: Tensor, cs: Tensor | None, layout: Layout) -> LayerOutputs:
     """What an engine returns, from states ``(B+N, H)`` with the initial ones first."""
     h_n = layout.final(hs)
     hs = layout.unpack(after_start(hs, layout.batch))
@@ -233,14 +225,13 @@ def states_of(hs: Tensor, cs: Tensor | None, layout: Layout) -> LayerOutputs:
 class _Loop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, cell: Cell, layout: Layout, *given: Any) -> LayerOutputs:
-        tensors, params = LoopTensors(*given[:8]), given[8:]
+        tensors, params = given[:8], given[8:]
         saved = forward(cell, layout, tensors, params, keep=True)
         ctx.cell, ctx.layout = cell, layout
-        ctx.save_for_backward(
-            *saved, tensors.x, tensors.weight_ih, tensors.weight_hh, tensors.side, *params
-        )
+        _, x, weight_ih, _, weight_hh, _, _, side = tensors
+        ctx.save_for_backward(*saved, x, weight_ih, weight_hh, side, *params)
         ctx.set_materialize_grads(False)
-        return outputs_of(saved, layout)
+        return outputs_of(saved[0], saved[1], layout)
 
     @staticmethod
     def backward(

@@ -61,5 +61,5 @@ def best_sums(lprobs: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tenso
 
 
 def look_around(h: Tensor, window: int, counts: list[int]) -> tuple[Tensor, Tensor]:
-    """``(N, (2w+1)*H)`` and ``(B, H)``."""
+    """:meth:`.WordOps.window_concat`: ``(N, (2w+1)*H)`` and ``(B, H)``."""
     return h.new_empty(h.size(0), (2 * window + 1) * h.size(1)), h.new_empty(counts[0], h.size(1))

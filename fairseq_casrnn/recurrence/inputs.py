@@ -13,7 +13,7 @@ from torch import Tensor
 from ..cells.base import Cell
 
 MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
-"""A tensor or None, of which a function makes a tensor or None."""
+"""A function given a tensor returns a tensor; given one or None, it returns one or None."""
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -29,13 +29,6 @@ def cast(tensor: MaybeTensor, dtype: torch.dtype) -> MaybeTensor:
 def wants_gradient(*tensors: Tensor | None) -> bool:
     """Whether autograd records operations on these; None among them is ignored."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-
-
-def side_input(lower_c: Tensor | None, mixture: Tensor | None) -> Tensor | None:
-    """The tensor behind the compiled kernels' pointer ``side``: the cells of the layer below
-    ``(…, H)``, or the weights of a mixture ``(…, S)``. No cell with a kernel reads both.
-    """
-    return mixture if lower_c is None else lower_c
 
 
 @dataclass(frozen=True)
@@ -104,10 +97,10 @@ class LayerInputs(NamedTuple):
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         """All floating-point tensors, weight_hh first."""
-        gx = self.gx
-        inputs = (gx.x, gx.weight, gx.bias) if isinstance(gx, InputProduct) else (gx,)
-        states = self.h0, self.c0, self.lower_c, self.mixture
-        return self.weight_hh, *inputs, *states, *self.params
+        _, gx, weight_hh, h0, c0, lower_c, mixture, _, params = self
+        if isinstance(gx, InputProduct):
+            return weight_hh, gx.x, gx.weight, gx.bias, h0, c0, lower_c, mixture, *params
+        return weight_hh, gx, h0, c0, lower_c, mixture, *params
 
 
 LayerOutputs: TypeAlias = tuple[Tensor, Tensor | None, Tensor, Tensor | None]
@@ -116,7 +109,10 @@ LayerOutputs: TypeAlias = tuple[Tensor, Tensor | None, Tensor, Tensor | None]
 
 class LoopTensors(NamedTuple):
     """The tensors of :class:`LayerInputs` as the compiled loops take them: either gx is None, or x,
-    weight_ih and bias are. ``side`` is that of :func:`side_input`.
+    weight_ih and bias are.
+
+    ``side`` is what kernels read through one pointer: the cells of the layer below ``(T, B, H)``,
+    or the weights of a mixture ``(T, B, S)``. No cell with a kernel reads both.
     """
 
     gx: Tensor | None
@@ -131,8 +127,8 @@ class LoopTensors(NamedTuple):
     @classmethod
     def of(cls, inputs: LayerInputs) -> LoopTensors:
         """Those of ``inputs``."""
-        rest = inputs.weight_hh, inputs.h0, inputs.c0, side_input(inputs.lower_c, inputs.mixture)
-        gx = inputs.gx
+        _, gx, weight_hh, h0, c0, lower_c, mixture, _, _ = inputs
+        side = mixture if lower_c is None else lower_c
         if isinstance(gx, InputProduct):
-            return cls(None, gx.x, gx.weight, gx.bias, *rest)
-        return cls(gx, None, None, None, *rest)
+            return cls(None, gx.x, gx.weight, gx.bias, weight_hh, h0, c0, side)
+        return cls(gx, None, None, None, weight_hh, h0, c0, side)

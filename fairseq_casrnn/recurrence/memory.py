@@ -1,8 +1,8 @@
 """Whether tensors are plain memory, which compiled code may read by address.
 
 Under ``torch.jit.trace``, ``torch.func``, ``FakeTensorMode``, ``make_fx`` or ``torch.export`` a
-tensor stands for a computation instead: what reads its address finds nothing there, and what it
-computes is missing in the trace. These go to PyTorch operations, which know what to do.
+tensor represents a computation instead: there is no data at its address, and compiled code would be
+missing in the trace. Such tensors are left to PyTorch operations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _bits(*keys: DispatchKey) -> int:
     return bits
 
 
-# What a thread's dispatch includes when nothing but autograd watches.
+# The keys that a thread's dispatch includes by default, with no mode or transformation active.
 _ORDINARY = _bits(DispatchKey.BackendSelect, DispatchKey.ADInplaceOrView)
 # The keys of dense tensors; Negative is a pending sign (``Tensor.is_neg``).
 _DENSE = _bits(
@@ -33,7 +33,7 @@ _included, _keys = torch._C._dispatch_tls_local_include_set, torch._C._dispatch_
 
 
 def on_host(tensor: Tensor) -> bool:
-    """Whether the values of ``tensor`` can be looked at without waiting for a GPU."""
+    """Whether the values of ``tensor`` can be read without waiting for a GPU."""
     return tensor.device.type == "cpu" and readable(tensor)
 
 
@@ -41,8 +41,8 @@ def readable(*tensors: Tensor | None) -> bool:
     """Whether compiled kernels may read ``tensors`` (None among them is ignored).
 
     False for tensors that are fake, on the meta device, sparse, functional, batched, of a
-    subclass, or being traced, and within any transformation of ``torch.func`` or
-    ``torch.autograd.forward_ad``. Also False for all that torch.compile and torch.export trace.
+    subclass, or being traced, within any transformation of ``torch.func`` or
+    ``torch.autograd.forward_ad``, and while torch.compile or torch.export trace.
     """
     if torch.compiler.is_compiling():
         return False

@@ -50,11 +50,12 @@ def scanned(inputs: LayerInputs) -> tuple[Tensor, Tensor | None]:
         "mixture": inputs.mixture,
     }
     present = {name: tensor for name, tensor in sequences.items() if tensor is not None}
+    names = list(present)
 
     def step(
         state: tuple[Tensor, ...], parts: tuple[Tensor, ...]
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        reads = dict(zip(present, parts, strict=True))
+        reads = dict(zip(names, parts, strict=True))
         h, new_c = cell.step(
             reads["gx"],
             F.linear(state[0], inputs.weight_hh),

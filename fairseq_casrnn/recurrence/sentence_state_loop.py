@@ -4,7 +4,7 @@ A step is two matrix products and one kernel (:mod:`.triton_sentence_state`), fo
 one product for all words, W_hh ξ and U_f h, and one for all nodes. The weights' gradients are one
 product each, after the loop. Weights that multiply the same input are merged into one, with zeros
 where a gate reads only a part of it. With one node that adds 2 blocks to 22 and saves a launch per
-step: with small batches, launches are what a step's time is spent on.
+step: with small batches a step takes as long as its launches.
 
 Shapes and names as in :class:`fairseq_casrnn.layers.SentenceStateLSTM` and in the kernels' module.
 """
@@ -37,7 +37,7 @@ def run(
 
     Args:
         options: of the layer.
-        x: ``(T, B, I)``; what it holds at padding does not matter.
+        x: ``(T, B, I)``; values at padding are ignored.
         lengths: ``(B,)``, int64, or None where nothing is padding.
         params: the layer's.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def digest(package: Path) -> str | None:
-    """Of all C++ files in the package; None where there are none, as in an installed wheel."""
+    """The digest of all C++ files in the package; None without any, as in an installed wheel."""
     files = [path for where in ("csrc/*", "cells/*", "cells/*/*") for path in package.glob(where)]
     found = hashlib.sha256()
     for path in sorted(files := [p for p in files if p.suffix in (".cpp", ".h")]):

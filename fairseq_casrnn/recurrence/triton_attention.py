@@ -1,11 +1,11 @@
 """Attention for RB rows of the batch at once, inside a larger kernel.
 
-Each program has rows of its own: their scores, softmax and weighted sum need no other program.
+Each program has rows of its own, whose scores, softmax and weighted sum need no other program.
 Tiles of the source are SPAN positions by CHUNK features. All arithmetic is in the precision of
 ``alphas``.
 
-Shapes: keys and values ``(B', span, size)``; ``source`` ``(B,)``, which of the B' each row reads,
-or None when they are the same; padding ``(B', span)`` bool or None; alphas ``(B, span)``.
+Shapes: keys and values ``(R, span, size)``; ``source`` ``(B,)``, which of the R sentences each row
+reads, or None if row i reads sentence i; padding ``(R, span)`` bool or None; alphas ``(B, span)``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def matched(
     query, memory, row, ok, sentence, position, span, like, size: tl.constexpr,
     RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Products ``(RB, SPAN)`` of each row's query with its memory at ``position``."""
+    """Products ``(RB, SPAN)`` of each row's query and its memory at ``position``."""
     wide = like.dtype.element_ty
     total = tl.zeros((RB, SPAN), wide)
     here = (sentence[:, None] * span + position[None, :]) * size
@@ -42,7 +42,7 @@ def weigh(
     weights, memory, out, row, ok, sentence, span, size: tl.constexpr,
     RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Writes the sums of each row's memory, by ``weights`` (B, span), to ``out`` (B, size)."""
+    """Writes each row's memory, summed with ``weights`` (B, span), to ``out`` (B, size)."""
     for d in tl.range(0, size, CHUNK, num_stages=STAGES):
         depth = d + tl.arange(0, CHUNK)
         total = tl.zeros((RB, CHUNK), weights.dtype.element_ty)
@@ -60,7 +60,7 @@ def weigh(
 
 @triton.jit
 def rows_of(source, first, batch, LAST: tl.constexpr, begin, RB: tl.constexpr):
-    """The RB rows from ``begin`` on of a tile of LAST rows, which are there, their sentences."""
+    """RB rows of a tile of LAST rows, from ``begin`` on; which of them exist; their sentences."""
     one = begin + tl.arange(0, RB)
     row = first + one
     ok = (one < LAST) & (row < batch)
@@ -78,7 +78,7 @@ def attend(
 ):  # fmt: skip
     """Writes the attention's weights and the context ``(B, size)`` of this program's rows.
 
-    query is ``(B, size)``; first is the first row of the tile that the programs share.
+    query is ``(B, size)``; ``first`` is the first row of the tile that the programs divide.
     """
     for begin in range(tl.program_id(1) * RB, ROWS, tl.num_programs(1) * RB):
         row, ok, sentence = rows_of(source, first, batch, ROWS, begin, RB)
@@ -97,7 +97,7 @@ def attend(
             scores = tl.where(known, scores, float("-inf"))
             tl.store(alphas + row[:, None] * span + position[None, :], scores, mask=there)
             new = tl.maximum(best, tl.max(scores, axis=1))
-            base = tl.where(new == float("-inf"), 0.0, new)  # so far all is padding
+            base = tl.where(new == float("-inf"), 0.0, new)  # only padding so far
             total = total * tl.exp(best - base) + tl.sum(tl.exp(scores - base[:, None]), axis=1)
             best = new
         tl.debug_barrier()
@@ -119,8 +119,8 @@ def attend_backward(
 ):  # fmt: skip
     """Writes the gradients of the scores ``(B, span)`` and of the query, for this program's rows.
 
-    d_context is ``(B, size)``; grad_alphas comes from outside, or is None. The step's rows of
-    alphas, grad_alphas and d_scores begin at ``step``. At padding alphas and the gradient are 0.
+    d_context is ``(B, size)``; grad_alphas, the incoming gradient, may be None. The step's rows of
+    alphas, grad_alphas and d_scores begin at ``step``. At padding, alphas and gradient are 0.
     """
     alphas += step
     d_scores += step

@@ -19,13 +19,23 @@ from .triton_steps import on_its_device
     do_not_specialize_on_alignment=["ended_rows", "parents", "tokens"],
 )
 def choose_candidates(
-    found, words, beams, ignored, collected, ended, ended_rows, parents, tokens, scores, covered,
-    total, count, beam, eos, WIDTH: tl.constexpr,
+    found,  # (B, count)
+    words,  # (B, count), int64
+    beams,  # (B, count), int64
+    ignored,  # (B, beam), bool
+    collected,  # (B,), int64
+    ended,  # (B, beam), bool
+    ended_rows,  # (B, beam), int64
+    parents,  # (B, beam), int64
+    tokens,  # (B, beam), int64
+    scores,  # (B, beam)
+    covered,  # (B, beam), bool
+    total,  # (B,), int64
+    count, beam, eos, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """A program a sentence; ``count`` candidates, the best first, each in (B, count).
+    """One program per sentence; candidates are sorted, the best first.
 
-    Tensors of hypotheses are (B, beam), the new ones of ``ignored`` and ``collected`` are
-    ``covered`` and ``total``.
+    ``covered`` and ``total`` are the new values of ``ignored`` and ``collected``.
     """
     sentence = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, WIDTH)

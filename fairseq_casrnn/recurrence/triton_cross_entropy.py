@@ -36,13 +36,15 @@ INTEGERS = ["rows", "first", "pad"]
 
 @triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def forward_rows(
-    logits, target, stats, rows, first, pad, target_share, other_share,
-    V: tl.constexpr, BLOCK: tl.constexpr,
+    logits,  # (*, V)
+    target,  # (rows,), int64
+    stats,  # (3, rows)
+    rows, first, pad, target_share, other_share, V: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Loss, loss without smoothing and log-sum-exp of a row, to the rows of stats ``(3, rows)``.
+    """Writes loss, loss without smoothing and log-sum-exp of a row to the three rows of stats.
 
-    ``logits`` ``(*, V)`` are those of row ``first`` of the batch and the rows after it; of target
-    probability, the target has ``target_share`` more than the ``other_share`` that every class has.
+    ``logits`` are those of the batch's row ``first`` and the rows after it. The target distribution
+    has ``other_share`` for every class, and ``target_share`` more for the target.
     """
     row = first + tl.program_id(0)
     word = tl.load(target + row)
@@ -62,7 +64,7 @@ def forward_rows(
         is_class = (word >= 0) & (word < V)
         nll = log_total - tl.load(logits + word, mask=is_class, other=float("nan")).to(tl.float32)
         loss = target_share * nll
-        if other_share > 0:  # without smoothing, a logit of -inf counts for nothing
+        if other_share > 0:  # without smoothing the sum is not read, as a logit may be -inf
             loss += other_share * (V * log_total - tl.sum(sums, 0))
     tl.store(stats + row, loss)
     tl.store(stats + rows + row, nll)
@@ -71,10 +73,13 @@ def forward_rows(
 
 @triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def backward_rows(
-    logits, target, stats, grad, rows, first, pad, target_share, other_share,
-    V: tl.constexpr, BLOCK: tl.constexpr,
+    logits,  # (*, V)
+    target,  # (rows,), int64
+    stats,  # (3, rows)
+    grad,  # ()
+    rows, first, pad, target_share, other_share, V: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Overwrite logits with their gradient, where that of the sum of losses is ``grad`` ``()``."""
+    """Overwrites logits with their gradient, given that of the sum of losses, ``grad``."""
     row = first + tl.program_id(0)
     word = tl.load(target + row)
     log_total, scale = tl.load(stats + 2 * rows + row), tl.load(grad)

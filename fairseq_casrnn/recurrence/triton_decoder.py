@@ -1,17 +1,17 @@
 """The decoder loop with attention in Triton: all steps and layers in one launch.
 
 A program has a tile of ROWS rows of the batch and UNITS hidden units, in every layer. Programs with
-the same rows meet at a counter whenever one is to read what the others have written: in a step once
-after each layer, once after the attention's weights, of which each computes those of some rows, and
-once after the output. They must be on the GPU at the same time, so the launch is cooperative. Where
-there are more tiles of rows than room, programs go on to further tiles, since rows are independent.
+the same rows wait for each other at a barrier before they read what the others have written: in
+each step after each layer, after the attention (each program computes that of some rows), and after
+the output. They must be on the GPU at the same time, so the launch is cooperative. If there are
+more tiles of rows than fit, programs go on to further tiles, since rows are independent.
 
-Triton's interpreter runs one program after another. There a launch is for one PHASE of one step,
-and the programs do not meet.
+Triton's interpreter runs one program after another. There a launch runs one PHASE of one step,
+without barriers.
 
-Shapes: T steps, B rows, H units (``size``), L layers, S source positions (``span``), D units of a
-mixture's attention; the upper layers' tensors are stacked, so that depth is a loop. See
-:class:`.triton_decoder_loop.Saved`.
+Shapes: T steps, B rows, H units (``size``), L layers, S source positions (``span``), R sentences.
+Names that end in 0 are those of the bottom layer; tensors of the upper layers are stacked, so that
+depth is a loop. See :class:`.triton_decoder_loop.Saved`.
 """
 
 from __future__ import annotations
@@ -23,36 +23,66 @@ from ..cells.triton_base import tanh
 from .triton_attention import attend, attend_backward
 from .triton_decoder_layers import layer_backward, layer_forward, mixture_scores_grad
 from .triton_decoder_products import accumulate, multiply_back
-from .triton_products import factor
-from .triton_sequences import meet
+from .triton_products import to_dot_operand
+from .triton_sequences import grid_barrier
 from .triton_tiles import load
 
 ALL = tl.constexpr(-1)
 APART = tl.constexpr(32)
-"""Elements between two counters, for each to have a cache line."""
+"""Elements from one counter to the next: each has a cache line of its own."""
 FORWARD = ("bottom", "upper", "attend", "output")
 BACKWARD = ("feed", "attend", "top", "upper", "between", "bottom")
 
 
 @triton.jit
-def after(count, met, PHASE: tl.constexpr):
-    """Wait for the programs with the same rows, the ``met``-th time; returns how often they met."""
+def barrier_of_rows(count, passed, PHASE: tl.constexpr):
+    """Wait for the programs with the same rows; ``passed`` barriers before, returns it plus 1."""
     if PHASE == ALL:
-        met += 1
-        meet(count + tl.program_id(0) * APART, met * tl.num_programs(1))
-    return met
+        passed += 1
+        grid_barrier(count + tl.program_id(0) * APART, passed * tl.num_programs(1))
+    return passed
 
 
 INTEGERS = ["batch", "span", "steps", "layers", "begin", "end", "first", "last"]
-"""Arguments for whose values no kernel is compiled apart."""
+"""Arguments whose values kernels are not specialized for."""
 
 
 @triton.jit(do_not_specialize=[*INTEGERS, "plane", "hop"])
 def decode_forward(
-    gx, w_ih0, w_hh0, rows0, attention0, routed, gates0, candidate0, mixture0,
-    w_ih, w_hh, bias, rows, attention, gates, candidate, mixture,
-    hs, states, feed, fed, outs, ups, drop_layers, drop_out,
-    keys, values, padding, source, alphas, context, w_out, temperature, count,
+    gx,  # (T, B, BLOCKS0*H)
+    w_ih0,  # (BLOCKS0*H, H), rows ``stride`` apart
+    w_hh0,  # (PRODUCTS0*H, H)
+    rows0,  # (PARAMS0, H)
+    attention0,  # (CELLS, H), rows ``stride`` apart, or None
+    routed,  # (T, B, CELLS), or None
+    gates0,  # (T, B, BLOCKS0*H), or None
+    candidate0,  # (T, B, H), or None
+    mixture0,  # (T, B, CELLS), or None
+    w_ih,  # (L-1, BLOCKS*H, H)
+    w_hh,  # (L-1, PRODUCTS*H, H)
+    bias,  # (L-1, BLOCKS*H)
+    rows,  # (L-1, PARAMS, H)
+    attention,  # (L-1, CELLS, H), or None
+    gates,  # (L-1, T, B, BLOCKS*H), or None
+    candidate,  # (L-1, T, B, H), or None
+    mixture,  # (L-1, T, B, CELLS), or None
+    hs,  # (L, T+1, B, H), strided by ``plane`` and ``hop``
+    states,  # (L, T+1, B, H), likewise
+    feed,  # (B, H), or None
+    fed,  # (T, B, H)
+    outs,  # (T, B, H)
+    ups,  # (L-1, T, B, H), or None
+    drop_layers,  # (L-1, T, B, H), or None
+    drop_out,  # (T, B, H), or None
+    keys,  # (R, S, H)
+    values,  # (R, S, H)
+    padding,  # (R, S), bool, or None
+    source,  # (B,), int64, or None
+    alphas,  # (T, B, S)
+    context,  # (B, H)
+    w_out,  # (H, H), rows ``out_stride`` apart
+    temperature,  # (), or None
+    count,  # (tiles of rows * APART,), int32, zeros
     batch, span, steps, layers, plane, hop, begin, end, first, last,
     size: tl.constexpr, stride: tl.constexpr, out_stride: tl.constexpr, LOWER: tl.constexpr,
     BLOCKS0: tl.constexpr, PRODUCTS0: tl.constexpr, ADDED0: tl.constexpr, PARAMS0: tl.constexpr,
@@ -62,16 +92,16 @@ def decode_forward(
     SPLIT: tl.constexpr, RB: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr,
     FACTOR: tl.constexpr, PRECISION: tl.constexpr, PHASE: tl.constexpr,
 ):  # fmt: skip
-    """Steps ``begin`` to ``end``; layers ``first`` to ``last`` are the upper ones.
+    """Steps ``begin`` to ``end``, upper layers ``first`` to ``last``.
 
-    stride and out_stride are between rows of w_ih0 and w_out, which are parts of larger ones. In hs
-    and states, layers are ``plane`` rows apart and steps ``hop``. The bottom layer reads at first
-    ``feed`` ``(B, H)``, or nothing, and then the rows of ``fed``.
+    w_ih0, attention0 and w_out may be parts of larger matrices. In hs and states, layers are
+    ``plane`` rows apart and steps ``hop``. In the first step the bottom layer reads ``feed`` (if
+    None: zeros), then the attention output of the step before, in ``fed``.
     """
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     plane, hop = plane.to(tl.int64) * size, hop.to(tl.int64) * size
     rows_of_layer = steps.to(tl.int64) * batch
-    met = 0
+    passed = 0
     for tile in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
         row = tile * ROWS + tl.arange(0, ROWS)[:, None]
         inside, mask = row < batch, (row < batch) & (unit < size)
@@ -91,7 +121,7 @@ def decode_forward(
                     stride, size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, CELLS, cell0,
                     ROWS, UNITS, WAYS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
                 )  # fmt: skip
-                met = after(count, met, PHASE)
+                passed = barrier_of_rows(count, passed, PHASE)
             for k in range(first, last):
                 j = k - 1  # among the upper layers
                 at = j * rows_of_layer + now
@@ -110,14 +140,14 @@ def decode_forward(
                     size, size, BLOCKS, PRODUCTS, ADDED, PARAMS, CELLS, cell,
                     ROWS, UNITS, WAYS, DEPTH, SPLIT, FACTOR, PRECISION, True,
                 )  # fmt: skip
-                met = after(count, met, PHASE)
+                passed = barrier_of_rows(count, passed, PHASE)
             top = hs + (layers - 1) * plane + new
             if PHASE == ALL or PHASE == 2:
                 attend(
                     top, keys, values, padding, source, alphas + now * span, context,
                     tile * ROWS, batch, span, size, ROWS, RB, SPAN, CHUNK,
                 )  # fmt: skip
-                met = after(count, met, PHASE)
+                passed = barrier_of_rows(count, passed, PHASE)
             if PHASE == ALL or PHASE == 3:
                 total = tl.zeros((ROWS, UNITS), states.dtype.element_ty)
                 total = accumulate(
@@ -131,15 +161,51 @@ def decode_forward(
                     kept = out.to(states.dtype.element_ty)
                     out = (kept * load(drop_out + now * size + here, mask, states)).to(out.dtype)
                 tl.store(fed + now * size + here, out, mask=mask)
-                met = after(count, met, PHASE)
+                passed = barrier_of_rows(count, passed, PHASE)
 
 
 @triton.jit(do_not_specialize=INTEGERS)
 def decode_backward(
-    w_ih0, w_hh0, rows0, attention0, gates0, candidate0, mixture0, d_gates0, d_products0, d_rows0,
-    d_mixture0, w_ih, w_hh, rows, attention, gates, candidate, mixture, d_gates, d_products, d_rows,
-    d_mixture, hs, states, outs, drop_layers, drop_out, keys, values, alphas, w_out,
-    temperature, grad_out, grad_alphas, d_states, d_pre, d_scores, d_query, d_up, count,
+    w_ih0,  # (BLOCKS0*H, H), rows ``stride`` apart, or None
+    w_hh0,  # (PRODUCTS0*H, H)
+    rows0,  # (PARAMS0, H)
+    attention0,  # (CELLS, H), rows ``stride`` apart, or None
+    gates0,  # (T, B, BLOCKS0*H)
+    candidate0,  # (T, B, H), or None
+    mixture0,  # (T, B, CELLS), or None
+    d_gates0,  # (T, B, BLOCKS0*H), may be gates0
+    d_products0,  # (T, B, PRODUCTS0*H), may be d_gates0
+    d_rows0,  # (tiles of rows, 1, GRADS0, H)
+    d_mixture0,  # (T, PARTS, B, CELLS), or None
+    w_ih,  # (L-1, BLOCKS*H, H)
+    w_hh,  # (L-1, PRODUCTS*H, H)
+    rows,  # (L-1, PARAMS, H)
+    attention,  # (L-1, CELLS, H), or None
+    gates,  # (L-1, T, B, BLOCKS*H)
+    candidate,  # (L-1, T, B, H), or None
+    mixture,  # (L-1, T, B, CELLS), or None
+    d_gates,  # (L-1, T, B, BLOCKS*H), may be gates
+    d_products,  # (L-1, T, B, PRODUCTS*H), may be d_gates
+    d_rows,  # (tiles of rows, L-1, GRADS, H)
+    d_mixture,  # (L-1, T, PARTS, B, CELLS), or None
+    hs,  # (L, T+1, B, H)
+    states,  # (L, T+1, B, H)
+    outs,  # (T, B, H)
+    drop_layers,  # (L-1, T, B, H), or None
+    drop_out,  # (T, B, H), or None
+    keys,  # (B, S, H)
+    values,  # (B, S, H)
+    alphas,  # (T, B, S)
+    w_out,  # (H, H), rows ``out_stride`` apart
+    temperature,  # (), or None
+    grad_out,  # (T, B, H), or None
+    grad_alphas,  # (T, B, S), or None
+    d_states,  # (L, B, H)
+    d_pre,  # (T, B, H)
+    d_scores,  # (T, B, S)
+    d_query,  # (B, H)
+    d_up,  # (B, H)
+    count,  # (tiles of rows * APART,), int32, zeros
     batch, span, steps, layers, begin, end, first, last,
     size: tl.constexpr, stride: tl.constexpr, out_stride: tl.constexpr, LOWER: tl.constexpr,
     BLOCKS0: tl.constexpr, PRODUCTS0: tl.constexpr, ADDED0: tl.constexpr, PARAMS0: tl.constexpr,
@@ -152,16 +218,16 @@ def decode_backward(
 ):  # fmt: skip
     """Steps from ``end`` back to ``begin``; upper layers from ``last`` back to ``first``.
 
-    d_states ``(L, B, H)`` is the gradient of the states after the last step and becomes that of the
-    initial ones; d_pre ``(T, B, H)`` that of the output before its tanh. d_query and d_up
-    ``(B, H)`` are of one step: of the attention's query, and of a layer's h from above. d_mixture
-    ``(T, PARTS, B, CELLS)`` has the parts of the mixtures' weights' gradients, by unit tile.
+    d_states is the gradient of the states after the last step, and becomes that of the initial
+    ones. d_pre is that of the output before its tanh. d_query and d_up are buffers for one step:
+    the gradient of the attention's query, and that of a layer's h from above. In d_mixture, each
+    tile of units has its own part of the gradient of a mixture's weights.
     """
     column = tl.program_id(1) * UNITS
     unit = column + tl.arange(0, UNITS)[None, :]
     rows_of_layer = steps.to(tl.int64) * batch
     plane = (rows_of_layer + batch) * size
-    met = 0
+    passed = 0
     for tile in range(tl.program_id(0), tl.cdiv(batch, ROWS), tl.num_programs(0)):
         row = tile * ROWS + tl.arange(0, ROWS)[:, None]
         inside, mask = row < batch, (row < batch) & (unit < size)
@@ -195,14 +261,14 @@ def decode_backward(
                 out = load(outs + now * size + here, mask, states)
                 d = (d * (1.0 - out * out)).to(d_pre.dtype.element_ty)
                 tl.store(d_pre + now * size + here, d, mask=mask)
-                met = after(count, met, PHASE)
+                passed = barrier_of_rows(count, passed, PHASE)
             if PHASE == ALL or PHASE == 1:
                 attend_backward(
                     d_pre + now * size, keys, values, alphas, grad_alphas, d_scores,
                     now * span, d_query,
                     tile * ROWS, batch, span, size, ROWS, RB, SPAN, CHUNK,
                 )  # fmt: skip
-                met = after(count, met, PHASE)
+                passed = barrier_of_rows(count, passed, PHASE)
             d_h = zero
             if PHASE == ALL or PHASE == 2:
                 d_h = tl.load(d_query + here, mask=mask, other=0.0, cache_modifier=".cg")
@@ -233,7 +299,7 @@ def decode_backward(
                         size, BLOCKS, PRODUCTS, ADDED, PARAMS, GRADS, CELLS, cell,
                         ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                     )  # fmt: skip
-                    met = after(count, met, PHASE)
+                    passed = barrier_of_rows(count, passed, PHASE)
                 if PHASE == ALL or PHASE == 4:
                     d_h = multiply_back(
                         d_gates + at * (BLOCKS * size), tile * ROWS, batch,
@@ -262,7 +328,7 @@ def decode_backward(
                     size, BLOCKS0, PRODUCTS0, ADDED0, PARAMS0, GRADS0, CELLS, cell0,
                     ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                 )  # fmt: skip
-                met = after(count, met, PHASE)
+                passed = barrier_of_rows(count, passed, PHASE)
 
 
 @triton.jit
@@ -280,6 +346,6 @@ def through_mixture(
     mask = (ways < CELLS)[:, None] & (unit < size)
     w = tl.load(attention + ways[:, None] * stride + unit, mask=mask, other=0.0)
     return tl.dot(
-        factor(d, FACTOR, PRECISION), factor(w, FACTOR, PRECISION), zero,
+        to_dot_operand(d, FACTOR, PRECISION), to_dot_operand(w, FACTOR, PRECISION), zero,
         input_precision=PRECISION, out_dtype=zero.dtype,
     )  # fmt: skip

@@ -1,9 +1,10 @@
 """One decoder layer at one time step on a tile, for the kernels of :mod:`.triton_decoder`.
 
 Pointers are to the step's first row; ``row`` ``(ROWS, 1)`` and ``unit`` ``(1, UNITS)`` are the
-tile. Shapes, with B rows and H units: x, h ``(B, H)``; state, c or, of a cell without c, h; gates
-``(B, BLOCKS*H)``; candidate ``(B, H)``, the part of U h that is not simply added; lower ``(B, H)``,
-the cell below; mixture ``(B, CELLS)`` weights of CELLS cells. See :mod:`..cells.triton_base`.
+tile. Shapes, with B rows and H units: x, h ``(B, H)``; state ``(B, H)``, c, or h for a cell without
+c; gates ``(B, BLOCKS*H)``; candidate ``(B, H)``, the block of U h that is not added to the gates;
+lower ``(B, H)``, the cell below; mixture ``(B, CELLS)``, weights of CELLS cells. See
+:mod:`..cells.triton_base`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .triton_tiles import load, load_blocks, store_blocks
 
 @triton.jit
 def column(tile, ways, one):
-    """The column ``(ROWS, 1)`` number ``one`` of ``tile``, whose columns are numbered ``ways``."""
+    """Column ``one`` of ``tile``, ``(ROWS, 1)``; ``ways`` are the numbers of its columns."""
     return tl.sum(tl.where(ways == one, tile, 0.0), axis=1)[:, None]
 
 
@@ -30,9 +31,9 @@ def mixture_weights(
     size: tl.constexpr, CELLS: tl.constexpr, ROWS: tl.constexpr, WAYS: tl.constexpr,
     DEPTH: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
 ):  # fmt: skip
-    """Weights ``(ROWS, WAYS)`` of the mixture's cells, for rows ``x`` and scores ``routed``.
+    """Weights ``(ROWS, WAYS)`` of the mixture's cells, from rows ``x`` and scores ``routed``.
 
-    A softmax at ``temperature``, or without it 1 for the highest score.
+    They are a softmax at ``temperature``; if that is None, 1 for the highest score.
     """
     wide = like.dtype.element_ty
     scores = tl.zeros((ROWS, WAYS), wide)
@@ -58,7 +59,7 @@ def mixture_scores_grad(
 ):  # fmt: skip
     """Gradients ``(ROWS, WAYS)`` of a mixture's scores, from parts of those of its weights.
 
-    parts is ``(PARTS, B, CELLS)``: each program with the same rows wrote what its units make.
+    parts is ``(PARTS, B, CELLS)``: each program with the same rows has written that of its units.
     """
     mask = inside & (ways < CELLS)
     d_alpha = tl.zeros((ROWS, WAYS), like.dtype.element_ty)
@@ -80,12 +81,12 @@ def layer_forward(
     ROWS: tl.constexpr, UNITS: tl.constexpr, WAYS: tl.constexpr, DEPTH: tl.constexpr,
     SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
 ):  # fmt: skip
-    """Writes h, the state, what goes up after dropout, and activated gates and candidate if wanted.
+    """Writes h, the state, h after dropout (``up``), and activated gates and candidate if wanted.
 
-    The gates' sums start from ``gx`` (T, B, BLOCKS*H), or from ``bias``. x counts in rows before
-    ``x_rows`` only; without FEED there is none. ``goes_up``: another layer reads h. ``first`` is
-    the tile's first row. Parameters are stacked, this is number ``layer``. What is kept of each
-    step starts at row ``at``, in drop and up at ``up_at``.
+    Pre-activations start from ``gx`` (T, B, BLOCKS*H), or from ``bias``. x is read in rows before
+    ``x_rows`` only, and not at all without FEED. ``goes_up``: another layer reads h. ``first`` is
+    the tile's first row. ``layer`` is the index into the stacked parameters. The step's rows start
+    at ``at``, in drop and up at ``up_at``.
     """
     inside, mask = row < batch, (row < batch) & (unit < size)
     here = row * size + unit
@@ -116,7 +117,7 @@ def layer_forward(
         new, made = zero, zero
         for s in range(CELLS):
             block = 4 * s * size
-            sums = starts(gx, bias, layer, block, kept, unit, mask, zero, size, BLOCKS, 4)
+            sums = initial_sums(gx, bias, layer, block, kept, unit, mask, zero, size, BLOCKS, 4)
             sums, _ = multiply_both(
                 sums, (), x, x_rows, h, first, batch, w_ih + block * stride, w_hh + block * size,
                 column_0, stride, size, 4, 4, 4, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
@@ -129,7 +130,7 @@ def layer_forward(
                 store_blocks(gates + kept * (BLOCKS * size) + block + unit, size, 4, mask, a)
     else:
         p = load_blocks(rows + layer * (PARAMS * size) + unit, size, PARAMS, unit < size, new_state)
-        sums = starts(gx, bias, layer, 0, kept, unit, mask, zero, size, BLOCKS, BLOCKS)
+        sums = initial_sums(gx, bias, layer, 0, kept, unit, mask, zero, size, BLOCKS, BLOCKS)
         below, u_h, parts = 0.0, 0.0, ()
         if lower is not None:
             below = load(lower + here, mask, new_state)
@@ -154,11 +155,11 @@ def layer_forward(
 
 
 @triton.jit
-def starts(
+def initial_sums(
     gx, bias, layer, block, row, unit, mask, zero, size: tl.constexpr, BLOCKS: tl.constexpr,
     COUNT: tl.constexpr,
 ):  # fmt: skip
-    """What COUNT blocks of gates' sums from ``block`` on are before the products are added."""
+    """COUNT blocks of pre-activations from ``block`` on, before the products are added."""
     sums = ()
     for k in tl.static_range(COUNT):
         at = block + k * size + unit
@@ -181,13 +182,13 @@ def layer_backward(
     ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
     FACTOR: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of the gates' sums, and of the state before, which replaces ``d_state``.
+    """Writes the gradients of the pre-activations, and that of the state before to ``d_state``.
 
-    ``first`` is the tile's first row. d_h is the gradient of h from above; what comes through U h
-    of the step after is added, unless this is the ``last``. What is kept of each step starts at row
-    ``step``. d_lower, the gradient of the cell below, is added to. d_mixture ``(T, PARTS, B,
-    CELLS)`` gets these units' part of the gradient of the mixture's weights, d_rows ``(PARAMS, H)``
-    that of elementwise parameters.
+    ``first`` is the tile's first row; the step's rows start at ``step``. d_h is the gradient of h
+    from above, to which that through U h of the step after is added, unless this is the ``last``.
+    The gradient of the cell below is added to d_lower, that of elementwise parameters to d_rows
+    ``(PARAMS, H)``. d_mixture ``(T, PARTS, B, CELLS)`` gets these units' part of the gradient of
+    the mixture's weights.
     """
     inside, mask = row < batch, (row < batch) & (unit < size)
     here = row * size + unit

@@ -1,6 +1,6 @@
 """The products of :mod:`.triton_decoder`, on a tile of ROWS rows of the batch and UNITS units.
 
-Weights are read from the GPU's cache again at each step, which sets no limit to depth and H.
+Weights are read again at each step, from the L2 cache, so that depth and H are not limited.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_products import factor, multiply
+from .triton_products import multiply, to_dot_operand
 
 
 @triton.jit
@@ -19,19 +19,19 @@ def accumulate(
     """``total`` plus x Wᵀ.
 
     Args:
-        x: pointers ``(ROWS, 1)`` to rows of ``size``, which other programs wrote.
+        x: pointers ``(ROWS, 1)`` to rows of ``size`` elements, which other programs wrote.
         weight: ``(bound, size)``, rows ``stride`` apart.
-        unit: the rows of weight that are multiplied.
+        unit: the rows of weight to multiply with.
     """
     for k in range(0, size, DEPTH):
         depth = k + tl.arange(0, DEPTH)
         across, along = depth[None, :], depth[:, None]
         a = tl.load(x + across, mask=inside & (across < size), other=0.0, cache_modifier=".cg")
-        a = factor(a, FACTOR, PRECISION)
+        a = to_dot_operand(a, FACTOR, PRECISION)
         mask = (along < size) & (unit < bound)
         w = tl.load(weight + unit * stride + along, mask=mask, other=0.0)
         total = tl.dot(
-            a, factor(w, FACTOR, PRECISION), total,
+            a, to_dot_operand(w, FACTOR, PRECISION), total,
             input_precision=PRECISION, out_dtype=total.dtype,
         )  # fmt: skip
     return total
@@ -44,9 +44,9 @@ def multiply_both(
     ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
     FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
 ):  # fmt: skip
-    """``sums`` plus x W_ihᵀ (with FEED) and ADDED blocks of h W_hhᵀ; ``parts`` plus the others.
+    """``sums`` plus x W_ihᵀ (if FEED) and ADDED blocks of h W_hhᵀ; ``parts`` plus its others.
 
-    x and h are ``(B, size)``, row and unit the tile's first ones; of x there are ``x_rows``.
+    x is ``(x_rows, size)`` and h ``(B, size)``; row and unit are the tile's first ones.
     """
     SUM: tl.constexpr = sums[0].dtype
     if FEED:
@@ -77,12 +77,12 @@ def multiply_back(
     DEPTH: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
     SUM: tl.constexpr,
 ):  # fmt: skip
-    """The tile ``(ROWS, UNITS)`` of d W, whose sum the warps share out.
+    """The tile ``(ROWS, UNITS)`` of d W, whose sum is divided among the warps.
 
     Args:
-        d: rows of WIDTH, ``row_stride`` apart, which other programs wrote.
+        d: rows of WIDTH elements, ``row_stride`` apart, which other programs wrote.
         row, unit: the tile's first row and column.
-        bound: rows from there on are 0.
+        bound: number of rows; further ones count as 0.
         weight: ``(WIDTH, size)``, rows ``stride`` apart.
     """
     products = multiply(

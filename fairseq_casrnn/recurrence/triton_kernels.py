@@ -1,7 +1,7 @@
-"""The kernels of engine ``triton`` that make one time step's elementwise maths in one launch.
+"""The kernels of engine ``triton`` for the elementwise maths of one time step in one launch.
 
-They get whole sequences and the step's number, so that from step to step nothing else changes.
-Shapes are those of :mod:`.triton_tiles`; of products ``(B, PRODUCTS*H)``, U h of this step.
+They get whole sequences and the step's number t, the only argument that changes from step to step.
+Names are those of :mod:`.triton_tiles`; ``products`` are U h of this step.
 """
 
 from __future__ import annotations
@@ -40,8 +40,19 @@ BACKWARD = {name: backward for name, (_, backward) in STEPS.items()}
 
 @triton.jit(do_not_specialize=["t", "batch", "steps", "given"])
 def forward_step(
-    gates, bias, products, candidate, side, rows, hs, states, h_n, c_n, last, given, t, batch,
-    steps,
+    gates,  # (T, B, BLOCKS*H)
+    bias,  # (BLOCKS*H,), or None
+    products,  # (B, PRODUCTS*H)
+    candidate,  # (T, B, H), or None
+    side,  # (T, B, H) or (T, B, CELLS), or None
+    rows,  # (PARAMS, H)
+    hs,  # (T+1, B, H)
+    states,  # (T+1, B, H)
+    h_n,  # (B, H)
+    c_n,  # (B, H), or None
+    last,  # (B,), int64
+    given,  # bits of triton_plan.GIVEN
+    t, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
@@ -65,16 +76,32 @@ def forward_step(
 
 @triton.jit(do_not_specialize=["t", "batch", "steps", "given"])
 def backward_step(
-    gates, d_gates, candidate, d_products, side, d_side, rows, d_rows, states,
-    grad_h, grad_c, grad_hn, grad_cn, last, given, dh, d_state, t, batch, steps,
+    gates,  # (T, B, BLOCKS*H)
+    d_gates,  # (T, B, BLOCKS*H), may be gates
+    candidate,  # (T, B, H), or None
+    d_products,  # (T, B, PRODUCTS*H)
+    side,  # (T, B, H) or (T, B, CELLS), or None
+    d_side,  # (T, B, H) or (tiles of units, T, B, CELLS), or None
+    rows,  # (PARAMS, H)
+    d_rows,  # (tiles of rows, GRADS, H)
+    states,  # (T+1, B, H)
+    grad_h,  # (T, B, H)
+    grad_c,  # (T, B, H)
+    grad_hn,  # (B, H)
+    grad_cn,  # (B, H)
+    last,  # (B,), int64
+    given,  # bits of triton_plan.GIVEN
+    dh,  # (B, H)
+    d_state,  # (B, H)
+    t, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
     """Step t's backward; see :func:`.triton_tiles.backward_tile`.
 
-    dh and d_state ``(B, H)`` hold the gradients from the step after, of h through U and of the
-    state; d_state becomes that of the step before. Before the last step they are not read.
+    dh and d_state come from the step after: the gradient of h through U, and of the state. d_state
+    becomes that of the step before. In the last step they are not read.
     """
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     row, inside, mask = tile(tl.program_id(0), batch, unit, size, ROWS)

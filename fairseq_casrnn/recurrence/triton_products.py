@@ -1,11 +1,12 @@
 """The products of :mod:`.triton_sequences`: a tile of rows with a program's part of U.
 
-The warps of a program share out the sum of a product, not its result: products have SPLIT parts as
-a third dimension. So each reads its own part of h and of U, which no other needs. Tiles are loaded
-as matrices whose rows are ordered so that Triton lays them out in shared memory part by part;
-otherwise eight rows of a part would lie in the same bank.
+The warps of a program divide the sum of a product, not its result: products have SPLIT parts as a
+third dimension, and each warp reads a part of h and of U that no other needs. Tiles are loaded as
+matrices whose rows are ordered so that Triton lays them out in shared memory part by part;
+otherwise eight rows of a part would be in the same bank.
 
-float32 is the sum of two factors in TF32, which makes three products, or rounded to one.
+A float32 operand is either split into a sum of two in TF32, which takes three products, or rounded
+to one.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import triton.language as tl
 
 @triton.jit
 def to_tf32(x):
-    """float32 rounded to TF32. The bits of NaN may become those of another number."""
+    """float32 rounded to TF32. NaN may become a number."""
     return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def factor(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
-    """``x`` as a product's factor. Products in TF32 cut numbers off, which are rounded before."""
+def to_dot_operand(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
+    """``x`` as an operand of tl.dot, which truncates to TF32: there x is rounded before."""
     x = x.to(FACTOR)
     if PRECISION == "tf32":
         x = tl.where(x == x, to_tf32(x), x)  # NaN stays NaN
@@ -30,19 +31,19 @@ def factor(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def factors(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
-    """``x`` as a tuple of factors of which it is the sum: two in TF32 for all of float32."""
+def to_dot_operands(x, FACTOR: tl.constexpr, PRECISION: tl.constexpr):
+    """``x`` as a tuple of operands whose sum it is: two in TF32 for the precision of float32."""
     if PRECISION == "tf32x3":
         high = to_tf32(x)
         parts = (high, x - high)  # of NaN and infinity the rest is NaN
     else:
-        parts = (factor(x, FACTOR, PRECISION),)
+        parts = (to_dot_operand(x, FACTOR, PRECISION),)
     return parts
 
 
 @triton.jit
 def add_product(x, u, total, PRECISION: tl.constexpr):
-    """``total`` plus the product of what :func:`factors` made."""
+    """``total`` plus the product of two results of :func:`to_dot_operands`."""
     if PRECISION == "tf32x3":
         total = tl.dot(x[1], u[0], total, input_precision="tf32", out_dtype=total.dtype)
         total = tl.dot(x[0], u[1], total, input_precision="tf32", out_dtype=total.dtype)
@@ -57,10 +58,10 @@ def load_rows(
     pointer, start, batch, first, width: tl.constexpr, stride: tl.constexpr, ROWS: tl.constexpr,
     DEPTH: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """DEPTH columns from ``first`` on, of ``width``, of the tile of rows from ``start`` on, which
-    lie ``stride`` apart: ``(SPLIT*ROWS, DEPTH/SPLIT)``.
+    """DEPTH of ``width`` columns from ``first`` on, of ROWS rows from ``start`` on, which are
+    ``stride`` apart: ``(SPLIT*ROWS, DEPTH/SPLIT)``.
 
-    Other programs wrote them: not from this multiprocessor's own cache.
+    Other programs wrote them, so the loads bypass the L1 cache.
     """
     part: tl.constexpr = DEPTH // SPLIT
     index = tl.arange(0, SPLIT * ROWS)[:, None]
@@ -71,12 +72,12 @@ def load_rows(
 
 
 @triton.jit
-def row_factors(
+def row_operands(
     x, ROWS: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr
 ):
-    """What :func:`load_rows` returns as factors ``(SPLIT, ROWS, DEPTH/SPLIT)``."""
+    """What :func:`load_rows` returns, as operands ``(SPLIT, ROWS, DEPTH/SPLIT)``."""
     x = tl.reshape(x, (SPLIT, ROWS, x.shape[0] * x.shape[1] // (SPLIT * ROWS)))
-    return factors(x, FACTOR, PRECISION)
+    return to_dot_operands(x, FACTOR, PRECISION)
 
 
 @triton.jit
@@ -85,8 +86,8 @@ def load_weights(
     ALONG: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
     FACTOR: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """What these columns are multiplied with, for UNITS units from ``start`` on:
-    ``(SPLIT, DEPTH/SPLIT, UNITS)``. Units lie ACROSS apart, what belongs to a column ALONG.
+    """The weights of these columns, for UNITS units from ``start`` on:
+    ``(SPLIT, DEPTH/SPLIT, UNITS)``. Units are ACROSS elements apart, columns ALONG.
     """
     part: tl.constexpr = DEPTH // SPLIT
     if ALONG == 1:
@@ -103,7 +104,7 @@ def load_weights(
         u = tl.permute(tl.reshape(u, (UNITS, SPLIT, part)), (1, 2, 0))
     else:
         u = tl.permute(tl.reshape(u, (part, SPLIT, UNITS)), (1, 0, 2))
-    return factors(u, FACTOR, PRECISION)
+    return to_dot_operands(u, FACTOR, PRECISION)
 
 
 @triton.jit
@@ -112,7 +113,7 @@ def keep_weights(
     ACROSS: tl.constexpr, ALONG: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
     SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, RESIDENT: tl.constexpr,
 ):  # fmt: skip
-    """A tuple of all that :func:`multiply` needs of U, or an empty one where it is not RESIDENT."""
+    """All weights that :func:`multiply` needs, as a tuple; an empty one unless RESIDENT."""
     kept = ()
     if RESIDENT:
         for first in tl.static_range(0, width, DEPTH):
@@ -129,9 +130,9 @@ def keep_weights(
 def sum_parts(
     totals, COUNT: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, SPLIT: tl.constexpr
 ):
-    """The sums over the first axis, SPLIT being 4 or 8.
+    """The sums over the first axis; SPLIT is 4 or 8.
 
-    tl.sum would have each warp write to an eighth of the banks, and take ten times as long.
+    In tl.sum each warp would write to an eighth of the banks, which takes ten times as long.
     """
     sums = ()
     for n in tl.static_range(COUNT):
@@ -153,11 +154,11 @@ def multiply(
     DEPTH: tl.constexpr, AHEAD: tl.constexpr, SPLIT: tl.constexpr, FACTOR: tl.constexpr,
     PRECISION: tl.constexpr, RESIDENT: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
-    """Products of rows from ``row`` on, at ``pointer``, with COUNT of KEPT blocks of weights from
-    FIRST on.
+    """Products of the rows at ``pointer``, from ``row`` on, with COUNT of KEPT blocks of weights,
+    from FIRST on.
 
     Returns:
-        a tuple of COUNT tiles ``(ROWS, UNITS)``.
+        A tuple of COUNT tiles ``(ROWS, UNITS)``.
     """
     totals = ()
     for _ in tl.static_range(COUNT):
@@ -168,12 +169,12 @@ def multiply(
             x = load_rows(pointer, row, batch, first, width, stride, ROWS, DEPTH, SPLIT)
             tiles = tiles + (x,)
         for first in tl.static_range(0, width, DEPTH):
-            if first + AHEAD * DEPTH < width:  # is on its way while others are multiplied
+            if first + AHEAD * DEPTH < width:  # prefetched while others are multiplied
                 x = load_rows(
                     pointer, row, batch, first + AHEAD * DEPTH, width, stride, ROWS, DEPTH, SPLIT
                 )
                 tiles = tiles + (x,)
-            x = row_factors(tiles[first // DEPTH], ROWS, SPLIT, FACTOR, PRECISION)
+            x = row_operands(tiles[first // DEPTH], ROWS, SPLIT, FACTOR, PRECISION)
             sums = ()
             for n in tl.static_range(COUNT):
                 u = kept[first // DEPTH * KEPT + FIRST + n]
@@ -182,7 +183,7 @@ def multiply(
     else:
         for first in tl.range(0, width, DEPTH, num_stages=3):
             x = load_rows(pointer, row, batch, first, width, stride, ROWS, DEPTH, SPLIT)
-            x = row_factors(x, ROWS, SPLIT, FACTOR, PRECISION)
+            x = row_operands(x, ROWS, SPLIT, FACTOR, PRECISION)
             sums = ()
             for n in tl.static_range(COUNT):
                 u = load_weights(

@@ -1,7 +1,7 @@
 """Triton kernels of the sentence-state LSTM: all elementwise work of a step in one launch.
 
-A program computes UNITS hidden units of one sentence: it loops over the words, ROWS at a time, so
-that what a sentence node sums over words stays in registers. Padding is neither read nor counted.
+A program computes UNITS hidden units of one sentence. It loops over the words, ROWS at a time, so
+that a sentence node's sums over words stay in registers. Padding is neither read nor counted.
 
 Shapes, with T words, B sentences, K sentence nodes, windows of W = 2w+1 words, and G = W + K + 3
 gates **i l f r s o u** of a word (l, r and s stand for w, w and K gates):
@@ -23,8 +23,8 @@ gates **i l f r s o u** of a word (l, r and s stand for w, w and K gates):
 ================  =======================  ========================================================
 
 The last dimension counts blocks of H values. S is the number of steps; without a backward there are
-two slots in its place, used in turn, and one of ``gates``. Gates are kept as sums, which the
-backward activates again: to store the activated gates, too, would cost as much memory traffic.
+two slots instead, used in turn, and one of ``gates``. Gates are kept as pre-activations, which the
+backward activates again: storing the activated gates, too, would cost as much memory traffic.
 """
 
 from __future__ import annotations
@@ -110,7 +110,11 @@ def store_windows(
 
 @triton.jit(do_not_specialize=["words", "batch"])
 def first_states(
-    h0, windows, node_inputs, lengths, words, batch,
+    h0,  # (H,)
+    windows,  # (S, T, B, WIDTH)
+    node_inputs,  # (S, B, (K+1)*H)
+    lengths,  # (B,), int64
+    words, batch,
     size: tl.constexpr, WINDOW: tl.constexpr, WIDTH: tl.constexpr, NODES: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
@@ -132,15 +136,26 @@ def first_states(
 
 @triton.jit(do_not_specialize=["step", "num_steps", "slots", "gate_slots", "words", "batch"])
 def forward_step(
-    gates, gx, node_gates, bias, windows, node_inputs, cells, node_cells, node_totals, lengths,
-    output, node_output, step, num_steps, slots, gate_slots, words, batch,
+    gates,  # (slots, T, B, (G+K)*H)
+    gx,  # (T, B, G*H)
+    node_gates,  # (S, B, M*H)
+    bias,  # (M*H,)
+    windows,  # (S, T, B, WIDTH)
+    node_inputs,  # (S, B, (K+1)*H)
+    cells,  # (S, T, B, H)
+    node_cells,  # (S, B, K*H)
+    node_totals,  # (S, B, K*H)
+    lengths,  # (B,), int64
+    output,  # (T, B, H)
+    node_output,  # (B, K*H)
+    step, num_steps, slots, gate_slots, words, batch,
     size: tl.constexpr, WINDOW: tl.constexpr, WIDTH: tl.constexpr, NODES: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
     """A step of all words and sentence nodes.
 
-    h goes to the windows of the next step, and g and h̄ to its ``node_inputs``; after the last step
-    they go to ``output`` ``(T, B, H)``, zero at padding, and ``node_output`` ``(B, K*H)``.
+    Writes h to the windows of the next step, and g and h̄ to its ``node_inputs``; in the last step
+    to ``output``, zero at padding, and ``node_output``.
     """
     span: tl.constexpr = 2 * WINDOW + 1
     shares: tl.constexpr = span + 1 + NODES

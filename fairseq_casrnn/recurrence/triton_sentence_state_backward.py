@@ -15,7 +15,7 @@ def sum_windows(
     windows, row, word, length, batch, mask, size: tl.constexpr, WINDOW: tl.constexpr,
     WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """The inverse, for gradients: each word's sum over the windows that it is in."""
+    """The backward of ``store_windows``: each word's sum over the windows that contain it."""
     total = 0.0
     for k in tl.static_range(2 * WINDOW + 1):
         reader = word + (WINDOW - k)
@@ -29,10 +29,10 @@ def backward_nodes(
     d_gates, gates, past, cells, totals, grad_g, d_g_later, d_cells, at, at_sentence, inside, last,
     later, size: tl.constexpr, NODES: tl.constexpr,
 ):  # fmt: skip
-    """The backward of the nodes' cells and of their gates o and f of nodes.
+    """The backward of the nodes' cells, and of their gates o and f on nodes.
 
-    Returns tuples for all nodes: their cells, the gradients of these over the total of the shares,
-    and the gradients of the cells before, as far as nodes have read them.
+    Returns three tuples, by node: the cells; their gradients divided by the total of the shares;
+    and the gradients of the cells before the step, without those of the words that read them.
     """
     new_cells, scaled_all, d_past = (), (), zeros(cells, 1, inside.shape[1], NODES)
     for k in tl.static_range(NODES):
@@ -61,19 +61,32 @@ def backward_nodes(
 
 @triton.jit(do_not_specialize=["step", "num_steps", "gate_slots", "words", "batch"])
 def backward_step(
-    gates, d_gates, gx, node_gates, d_node_gates, bias, cells, node_cells, node_totals, lengths,
-    grad_h, grad_g, d_windows, d_node_inputs, d_reads, d_node_cells, step, num_steps, gate_slots,
-    words, batch,
+    gates,  # (slots, T, B, (G+K)*H)
+    d_gates,  # (slots, T, B, (G+K)*H), may be gates
+    gx,  # (T, B, G*H)
+    node_gates,  # (S, B, M*H)
+    d_node_gates,  # (S, B, M*H)
+    bias,  # (M*H,)
+    cells,  # (S, T, B, H)
+    node_cells,  # (S, B, K*H)
+    node_totals,  # (S, B, K*H)
+    lengths,  # (B,), int64
+    grad_h,  # (T, B, H)
+    grad_g,  # (B, K*H)
+    d_windows,  # (T, B, WIDTH)
+    d_node_inputs,  # (B, (K+1)*H)
+    d_reads,  # (2, T, B, WIDTH)
+    d_node_cells,  # (B, K*H)
+    step, num_steps, gate_slots, words, batch,
     size: tl.constexpr, WINDOW: tl.constexpr, WIDTH: tl.constexpr, NODES: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
-    """The backward of ``forward_step``; shapes of gradients as of what they are gradients of.
+    """The backward of ``forward_step``.
 
-    grad_h ``(T, B, H)`` and grad_g ``(B, K*H)`` are those of the results, read by the last step.
-    From the step after, the others read ``d_windows`` ``(T, B, W)``, ``d_node_inputs`` ``(B,
-    K+1)``, ``d_reads`` and ``d_node_cells`` ``(B, K)``. d_reads ``(2, T, B, W)`` holds, for each
-    word that reads c of its window, their gradients; the two slots are used in turn. d_gates
-    may be gates, and is zero at padding.
+    The last step reads grad_h and grad_g, the gradients of the results. The others read what the
+    step after has written: d_windows, d_node_inputs, d_reads and d_node_cells. d_reads holds, for
+    each word, the gradients of the cells in its window; its two slots are used in turn. d_gates is
+    zero at padding.
     """
     span: tl.constexpr = 2 * WINDOW + 1
     shares: tl.constexpr = span + 1 + NODES
@@ -191,11 +204,15 @@ def backward_step(
 
 @triton.jit(do_not_specialize=["words", "batch"])
 def first_states_backward(
-    d_windows, d_node_inputs, lengths, d_h0, words, batch,
+    d_windows,  # (T, B, WIDTH)
+    d_node_inputs,  # (B, (K+1)*H)
+    lengths,  # (B,), int64
+    d_h0,  # (B, H)
+    words, batch,
     size: tl.constexpr, WINDOW: tl.constexpr, WIDTH: tl.constexpr, NODES: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
-    """The backward of ``first_states``: writes d_h0 ``(B, H)``, a sentence's part of it."""
+    """The backward of ``first_states``: writes the gradient of h0 by sentence."""
     b = tl.program_id(0)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     inside = unit < size

@@ -1,18 +1,18 @@
 """The kernels of engine ``triton`` that run a layer over all time steps in one launch.
 
 A program computes UNITS hidden units of a tile of ROWS rows of the batch, step by step, and keeps
-the tile's state in registers. Where they fit, it also keeps its rows of U (all blocks) in shared
-memory; elsewhere it reads them again at every step, from the second-level cache. After each step
-all programs of the same rows wait for each other, for each reads all of h (backward: all gradients
-of U h) that the others have written. They must therefore be on the GPU at the same time: such a
-kernel is launched as a cooperative grid, which fails rather than waits for ever. Rows are
-independent: where there are more tiles of rows than programs, a program takes one after another.
+the tile's state in registers. If they fit, it also keeps its rows of U (all blocks) in shared
+memory; otherwise it reads them again at every step, from the L2 cache. After each step all programs
+of the same rows wait for each other, since each reads all of h (backward: all gradients of U h),
+which the others have written. They must therefore be on the GPU at the same time: such a kernel is
+launched as a cooperative grid, which fails instead of deadlocking. Rows are independent: if there
+are more tiles of rows than programs, a program takes one after another.
 
-What no other program reads is stored, and what does not depend on the neighbouring step loaded for
-the next, between arriving at the barrier and waiting there.
+Between arriving at the barrier and waiting there, a program stores what no other program reads, and
+loads inputs of the next step that do not depend on this one.
 
-Triton's interpreter runs one program after another. There a launch without a barrier (``BARRIER``
-false) stores the initial states (``end`` = ``begin`` = 0), and others each make one step.
+Triton's interpreter runs one program after another. There, one launch without a barrier
+(``BARRIER`` false) stores the initial states (``end`` = ``begin`` = 0), then each runs one step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_products import factor, keep_weights, multiply
+from .triton_products import keep_weights, multiply
 from .triton_tiles import (
     backward_tile,
     forward_tile,
@@ -39,21 +39,21 @@ from .triton_tiles import (
     zeros,
 )
 
-__all__ = ["arrive", "backward_sequence", "factor", "forward_sequence", "meet", "wait"]
+__all__ = ["arrive", "backward_sequence", "forward_sequence", "grid_barrier", "wait"]
 
 
 @triton.jit
 def arrive(count):
-    """Tell the other programs that what this one wrote before can be read."""
+    """Tell the other programs that they can read what this one has written."""
     tl.debug_barrier()  # all threads have written before one releases
     tl.atomic_add(count, 1, sem="release")
 
 
 @triton.jit
 def wait(count, goal):
-    """Wait until programs have arrived ``goal`` times in all; what they wrote is seen then.
+    """Wait until programs have arrived ``goal`` times in all; what they wrote is visible then.
 
-    Adding 0 is how Triton is told to load with acquire; the barrier puts all threads' reads after.
+    Adding 0 is Triton's way to load with acquire; the barrier orders all threads' reads after it.
     """
     while tl.atomic_add(count, 0, sem="acquire") < goal:
         pass
@@ -61,7 +61,7 @@ def wait(count, goal):
 
 
 @triton.jit
-def meet(count, goal):
+def grid_barrier(count, goal):
     """A barrier: :func:`arrive`, then :func:`wait`."""
     arrive(count)
     wait(count, goal)
@@ -69,7 +69,21 @@ def meet(count, goal):
 
 @triton.jit(do_not_specialize=["begin", "end", "batch", "steps", "given"])
 def forward_sequence(
-    gates, bias, weight, candidate, side, rows, h0, c0, hs, states, h_n, c_n, last, given, count,
+    gates,  # (T, B, BLOCKS*H)
+    bias,  # (BLOCKS*H,), or None
+    weight,  # (PRODUCTS*H, H)
+    candidate,  # (T, B, H), or None
+    side,  # (T, B, H) or (T, B, CELLS), or None
+    rows,  # (PARAMS, H)
+    h0,  # (B, H)
+    c0,  # (B, H), or None
+    hs,  # (T+1, B, H)
+    states,  # (T+1, B, H)
+    h_n,  # (B, H)
+    c_n,  # (B, H), or None
+    last,  # (B,), int64
+    given,  # bits of triton_plan.GIVEN
+    count,  # (tiles of rows,), int32, zeros
     begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
@@ -77,10 +91,9 @@ def forward_sequence(
     SPLIT: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
     RESIDENT: tl.constexpr, BARRIER: tl.constexpr,
 ):  # fmt: skip
-    """Steps from begin to end; see :func:`.triton_tiles.forward_tile`.
+    """Steps ``begin`` to ``end``; see :func:`.triton_tiles.forward_tile`.
 
-    weight is U ``(PRODUCTS*H, H)``. From h0 and c0 ``(B, H)``, c0 None for a cell without c, the
-    first of hs and states are stored where begin is 0. count ``(tiles of rows,)`` is 0.
+    weight is U. If ``begin`` is 0, the initial state is copied from h0 and c0 to hs and states.
     """
     start = tl.program_id(1) * UNITS
     unit = start + tl.arange(0, UNITS)[None, :]
@@ -140,19 +153,36 @@ def forward_sequence(
 
 @triton.jit(do_not_specialize=["begin", "end", "batch", "steps", "given"])
 def backward_sequence(
-    gates, d_gates, weight, candidate, d_products, side, d_side, rows, d_rows, states,
-    grad_h, grad_c, grad_hn, grad_cn, last, given, d_state, count, begin, end, batch, steps,
+    gates,  # (T, B, BLOCKS*H)
+    d_gates,  # (T, B, BLOCKS*H), may be gates
+    weight,  # (PRODUCTS*H, H)
+    candidate,  # (T, B, H), or None
+    d_products,  # (T, B, PRODUCTS*H)
+    side,  # (T, B, H) or (T, B, CELLS), or None
+    d_side,  # (T, B, H) or (tiles of units, T, B, CELLS), or None
+    rows,  # (PARAMS, H)
+    d_rows,  # (tiles of rows, GRADS, H)
+    states,  # (T+1, B, H)
+    grad_h,  # (T, B, H)
+    grad_c,  # (T, B, H)
+    grad_hn,  # (B, H)
+    grad_cn,  # (B, H)
+    last,  # (B,), int64
+    given,  # bits of triton_plan.GIVEN
+    d_state,  # (B, H)
+    count,  # (tiles of rows,), int32, zeros
+    begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, AHEAD: tl.constexpr,
     SPLIT: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
     RESIDENT: tl.constexpr, BARRIER: tl.constexpr,
 ):  # fmt: skip
-    """Steps from end back to begin; see :func:`.triton_tiles.backward_tile`.
+    """Steps ``end`` back to ``begin``; see :func:`.triton_tiles.backward_tile`.
 
-    d_state ``(B, H)`` becomes the gradient of the state before step ``begin``, and is read where
-    there are steps from ``end`` on. The gradient of h0 is left to be made of d_products, which are
-    the first blocks of d_gates in a cell without candidate. count ``(tiles of rows,)`` is 0.
+    d_state becomes the gradient of the state before step ``begin``; it is read only if there are
+    steps after ``end``. The caller computes the gradient of h0 from d_products, which are the first
+    blocks of d_gates for a cell without candidate.
     """
     start = tl.program_id(1) * UNITS
     unit = start + tl.arange(0, UNITS)[None, :]

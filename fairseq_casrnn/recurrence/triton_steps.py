@@ -66,7 +66,7 @@ class Grads(NamedTuple):
 
     Attributes:
         products: of U h for all steps, ``(T, B, hh_blocks*H)``.
-        side: of :func:`.inputs.side_input`, or None.
+        side: of :class:`.inputs.LoopTensors`' side, or None.
         rows: of the rows of elementwise parameters, or None.
         state: ``(B, H)``, of the initial state.
     """

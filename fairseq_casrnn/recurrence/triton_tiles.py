@@ -1,15 +1,15 @@
 """One step's elementwise maths on a tile of ROWS rows of the batch and UNITS hidden units.
 
-What the kernels of :mod:`.triton_kernels` (a launch a step) and of :mod:`.triton_sequences` (a
-launch a sequence) share. All arithmetic is in the precision of the gates' buffer; tensors of
-another are converted as they are read and written.
+It is shared by the kernels of :mod:`.triton_kernels` (one launch per step) and of
+:mod:`.triton_sequences` (one launch per sequence). All arithmetic is in the precision of the gates'
+buffer; tensors of other dtypes are converted as they are read and written.
 
-Shapes: gates ``(T, B, BLOCKS*H)``, bias ``(BLOCKS*H,)``, candidate and side ``(T, B, H)`` (for
-CELLS cells side has their weights, ``(T, B, CELLS)``), rows ``(PARAMS, H)`` (the elementwise
-parameters), hs and states ``(T+1, B, H)`` with the initial state first. states is c, or h where
-the cell has no c. ``products`` are tiles of the blocks of U h, of which the first ADDED are added
-to the gates. ``at`` is t*B + row for the tile's rows, ``inside`` whether a row is in the batch and
-``mask`` whether row and unit are within bounds.
+Shapes: gates ``(T, B, BLOCKS*H)``, bias ``(BLOCKS*H,)``, candidate and side ``(T, B, H)`` (for a
+mixture of CELLS cells, side has their weights, ``(T, B, CELLS)``), rows ``(PARAMS, H)`` (the
+elementwise parameters), hs and states ``(T+1, B, H)`` with the initial state first. states is c, or
+h for a cell without c. ``products`` are tiles of the blocks of U h, of which the first ADDED are
+added to the gates. ``at`` is t*B + row for the tile's rows, ``inside`` whether a row is in the
+batch, and ``mask`` whether row and unit are within bounds.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ GRAD_HN, GRAD_CN = (tl.constexpr(bit) for bit in triton_plan.GIVEN[3:])
 
 @triton.jit
 def load(pointer, mask, like):
-    """The tile at ``pointer`` in the precision of ``like``, 0 outside ``mask``."""
+    """The tile at ``pointer`` in the precision of ``like``; 0 outside ``mask``."""
     return tl.load(pointer, mask=mask, other=0.0).to(like.dtype.element_ty)
 
 
 @triton.jit
 def load_blocks(pointer, size: tl.constexpr, COUNT: tl.constexpr, mask, like):
-    """A tuple of COUNT tiles that lie ``size`` apart."""
+    """A tuple of COUNT tiles that are ``size`` elements apart."""
     tiles = ()
     for k in tl.static_range(COUNT):
         tiles = tiles + (load(pointer + k * size, mask, like),)
@@ -50,7 +50,7 @@ def store_blocks(pointer, size: tl.constexpr, COUNT: tl.constexpr, mask, tiles):
 
 @triton.jit
 def zeros(like, COUNT: tl.constexpr):
-    """A tuple of COUNT tiles of 0."""
+    """A tuple of COUNT tiles of zeros."""
     tiles = ()
     for _ in tl.static_range(COUNT):
         tiles = tiles + (tl.zeros_like(like),)
@@ -59,7 +59,7 @@ def zeros(like, COUNT: tl.constexpr):
 
 @triton.jit
 def tile(index, batch, unit, size: tl.constexpr, ROWS: tl.constexpr):
-    """Rows ``(ROWS, 1)`` of the tile number ``index``, whether they are in the batch, the mask."""
+    """Rows ``(ROWS, 1)`` of tile ``index``, whether they are in the batch, and the mask."""
     row = index * ROWS + tl.arange(0, ROWS)[:, None]
     return row, row < batch, (row < batch) & (unit < size)
 
@@ -68,7 +68,7 @@ def tile(index, batch, unit, size: tl.constexpr, ROWS: tl.constexpr):
 def load_others(
     gates, side, at, unit, inside, mask, size: tl.constexpr, CELLS: tl.constexpr
 ):  # fmt: skip
-    """What the step reads beside its gates, in a tuple: a tile of the layer below (0 where the cell
+    """A tuple of what the step reads besides its gates: a tile of the layer below (0 if the cell
     reads none), or the weights ``(ROWS, 1)`` of CELLS cells."""
     if CELLS > 0:
         others = load_blocks(side + at * CELLS, 1, CELLS, inside, gates)
@@ -84,11 +84,11 @@ def load_inputs(
     gates, bias, side, at, unit, inside, mask, size: tl.constexpr, BLOCKS: tl.constexpr,
     CELLS: tl.constexpr,
 ):  # fmt: skip
-    """The gates' W x + b, block by block, and what :func:`load_others` returns."""
+    """W x + b of the gates, block by block, and what :func:`load_others` returns."""
     sums = ()
     for k in tl.static_range(BLOCKS):
         a = load(gates + at * (BLOCKS * size) + k * size + unit, mask, gates)
-        if bias is not None:  # it is not in gates yet
+        if bias is not None:  # gates are without it
             a += load(bias + k * size + unit, unit < size, gates)
         sums = sums + (a,)
     return sums, load_others(gates, side, at, unit, inside, mask, size, CELLS)
@@ -99,8 +99,8 @@ def load_saved(
     gates, states, candidate, side, at, unit, inside, mask, size: tl.constexpr,
     BLOCKS: tl.constexpr, CELLS: tl.constexpr,
 ):  # fmt: skip
-    """Of a step that :func:`forward_tile` made: gates, state before it, what
-    :func:`load_others` returns, candidate (0 where there is none)."""
+    """Of a step of the forward: activated gates, the state before it, what :func:`load_others`
+    returns, and candidate (0 if there is none)."""
     a = load_blocks(gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, gates)
     past = load(states + at * size + unit, mask, gates)
     u_h = tl.zeros_like(past)
@@ -121,7 +121,7 @@ def load_gradients(
     gates, grad_h, grad_c, grad_hn, grad_cn, given, t, last, at, row, unit, mask,
     size: tl.constexpr,
 ):  # fmt: skip
-    """Gradients from outside of step t's h and c; of those of the last step, too, where it is."""
+    """Incoming gradients of step t's h and c, with those of h_n and c_n in a row's last step."""
     here, final = at * size + unit, mask & (last == t)
     d_h = load(grad_h + here, mask & ((given & GRAD_H) != 0), gates)
     d_c = load(grad_c + here, mask & ((given & GRAD_C) != 0), gates)
@@ -142,7 +142,7 @@ def store_sums(d_rows, d_p, index, unit, size: tl.constexpr, GRADS: tl.constexpr
 
 @triton.jit
 def four_of(tiles, s: tl.constexpr):
-    """The gates of the LSTM cell number s of a mixture."""
+    """The gates of cell s of a mixture of LSTM cells."""
     return tiles[4 * s], tiles[4 * s + 1], tiles[4 * s + 2], tiles[4 * s + 3]
 
 
@@ -155,7 +155,7 @@ def forward_tile(
     """The cell's step; ``sums`` and ``others`` are what :func:`load_inputs` returns.
 
     Returns:
-        the activated gates, candidate as the backward wants it, the state and h.
+        The activated gates, candidate as the backward reads it, the state and h.
     """
     a = ()
     for k in tl.static_range(BLOCKS):
@@ -165,7 +165,7 @@ def forward_tile(
         a = a + (total,)
     u_h = tl.zeros_like(past)
     if CELLS > 0:
-        # LSTM cells that read the same h and c; theirs are summed with the weights in side.
+        # LSTM cells with the same h and c before the step; what they compute is summed by weights.
         gates = ()
         h, state = tl.zeros_like(past), tl.zeros_like(past)
         for s in tl.static_range(CELLS):
@@ -182,7 +182,7 @@ def forward_tile(
 
 @triton.jit
 def store_last(h_n, c_n, h, state, t, last, row, unit, mask, size: tl.constexpr):
-    """h and c of rows whose last step is t; ``(B, H)``, c_n None for a cell without c."""
+    """Writes h and c of rows whose last step is t, ``(B, H)``; c_n is None for a cell without c."""
     here, mask = row * size + unit, mask & (last == t)
     tl.store(h_n + here, h.to(h_n.dtype.element_ty), mask=mask)
     if c_n is not None:
@@ -194,7 +194,7 @@ def store_saved(
     gates, candidate, states, a, u_h, state, at, batch, unit, mask, size: tl.constexpr,
     BLOCKS: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """The state and, where KEEP, what the backward reads, over the gates' sums and in candidate."""
+    """Writes the state and, if KEEP, the activated gates (over their inputs) and candidate."""
     here = at * size + unit
     tl.store(states + here + batch * size, state, mask=mask)
     if KEEP:
@@ -208,11 +208,11 @@ def backward_tile(
     saved, new, d_h, d_new, p, d_p, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr
 ):  # fmt: skip
     """The step's backward. ``saved`` is what :func:`load_saved` returns, ``new`` the state after
-    the step; d_h and d_new are complete gradients of h and of that state.
+    the step; d_h and d_new are the complete gradients of h and of that state.
 
     Returns:
-        the gradients of the gates' sums, of candidate, of what :func:`load_others` returns and of
-        the state before; ``d_p`` with the GRADS parameters' added.
+        The gradients of the pre-activations, of candidate, of what :func:`load_others` returns and
+        of the state before; and ``d_p``, with the gradients of GRADS parameters added.
     """
     a, past, others, u_h = saved
     if CELLS > 0:
@@ -245,8 +245,8 @@ def store_products(
     d_gates, candidate, d_products, d_a, d_candidate, at, unit, mask, size: tl.constexpr,
     BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of U h, which the step before multiplies: d_gates, which may be gates, or for a
-    cell with candidate d_products ``(T, B, PRODUCTS*H)``."""
+    """Writes the gradient of U h, which the step before multiplies: to d_gates, or for a cell with
+    candidate to d_products ``(T, B, PRODUCTS*H)``."""
     if candidate is None:
         store_blocks(d_gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, d_a)
     else:
@@ -261,8 +261,8 @@ def store_rest(
     d_gates, candidate, d_side, d_a, d_others, at, batch, steps, unit, inside, mask,
     size: tl.constexpr, BLOCKS: tl.constexpr, CELLS: tl.constexpr,
 ):  # fmt: skip
-    """The gradients that no other program reads. For CELLS cells d_side is ``(tiles of units, T,
-    B, CELLS)``, to be summed over tiles."""
+    """Writes the gradients that no other program reads. For CELLS cells d_side is ``(tiles of
+    units, T, B, CELLS)``, to be summed over tiles."""
     if candidate is not None:
         store_blocks(d_gates + at * (BLOCKS * size) + unit, size, BLOCKS, mask, d_a)
     if CELLS > 0:

@@ -1,4 +1,4 @@
-"""The smallest of all kernels: whether Triton can compile and launch any."""
+"""A trivial kernel, to find out whether Triton can compile and launch any."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import triton.language as tl
 
 
 @triton.jit
-def add_one(number):
-    """``number`` (1,) + 1, in place."""
+def add_one(
+    number,  # (1,)
+):
+    """Adds 1 in place."""
     tl.store(number, tl.load(number) + 1)

@@ -182,6 +182,9 @@ def test_form_of_the_state():
             gru(x, wrong)
         with refused("the state of a GRU is one tensor, h_0"):
             gru.step(x[0], wrong)
+    for wrong in ((h[:, 0],), (h[:, 0],) * 3):  # of a single sequence
+        with refused(r"the state of a LSTM is a pair \(h_0, c_0\)"):
+            lstm(x[:, 0], wrong)
     lstm(x, [h, h])
     with refused(rf"the state has shape \(2, {B}, {H}\); expected \(1, {B}, {H}\)"):
         gru.step(x[0], torch.zeros(2, B, H))

@@ -144,7 +144,7 @@ def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, library):
 def test_the_extension_says_what_it_needs():
     library = Path(cpp.extension()[0].__file__)
     if cpp.extension()[0].instruction_set == "AVX512" and cpp.instructions():
-        needs = cpp.needs(library.read_bytes())
+        needs = cpp.required_instructions(library.read_bytes())
         assert {"avx2", "avx512f"} <= needs <= cpp.instructions()
 
 

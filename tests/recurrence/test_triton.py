@@ -405,17 +405,17 @@ def test_gpus_whose_programs_cannot_wait_for_each_other(monkeypatch):
 
 
 @pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")
-def test_factors_are_rounded_to_tf32():
+def test_operands_are_rounded_to_tf32():
     """To 10 bits of mantissa, halves away from 0; the hardware would cut them off."""
-    from .kernels import factors
+    from .kernels import operands
 
     step = 2.0**-10
     x = torch.tensor([1 + step / 4, 1 + step / 2, 1 + 0.75 * step, -1 - 0.75 * step, 0.0, 3e38])
     x = torch.cat([x, torch.tensor([math.inf, -math.inf, math.nan]), rand(7, dtype=torch.float32)])
     x = torch.cat([x[:15], torch.tensor([0x7FFFFFFF]).int().view(torch.float32)])  # CUDA's NaN
     y, same = torch.empty(16), torch.empty(16)
-    factors[1,](x, y, "tf32")
-    factors[1,](x, same, "tf32x3")
+    operands[1,](x, y, "tf32")
+    operands[1,](x, same, "tf32x3")
     assert y[:5].tolist() == [1, 1 + step, 1 + step, -1 - step, 0]
     assert y[6:8].tolist() == [math.inf, -math.inf]
     assert y[[8, 15]].isnan().all()

@@ -10,7 +10,7 @@ struct NormalizedLstm : Shape<4, 4> {
   template <class V>
   static void forward(V* a, Unit<V>& u) {
     a[0] = sigmoid(a[0]), a[1] = sigmoid(a[1]), a[2] = tanh(a[2]), a[3] = sigmoid(a[3]);
-    // A softmax over the pair (i, f) is the logistic function of their difference.
+    // A softmax over two values is the sigmoid of their difference.
     u.c = fmadd(sigmoid(a[0] - a[1]), a[2] - u.c_prev, u.c_prev);
     u.h = a[3] * tanh(u.c);
   }

@@ -11,7 +11,7 @@ from ..triton_base import dsigmoid, dtanh, output_backward, sigmoid, tanh
 @triton.jit
 def forward(a, past, lower, candidate, p):
     i, f, g, o = sigmoid(a[0]), sigmoid(a[1]), tanh(a[2]), sigmoid(a[3])
-    # A softmax over the pair (i, f) is the logistic function of their difference.
+    # A softmax over two values is the sigmoid of their difference.
     c = past + sigmoid(i - f) * (g - past)
     return (i, f, g, o), c, o * tanh(c), candidate
 

@@ -35,7 +35,7 @@ struct SecondOrderLstm : Shape<4, 4> {
     lanes.store(s.c + at, c);
   }
 
-  // Adds to d_alpha, (S) vectors whose lanes are still to be summed.
+  // Adds to d_alpha, S vectors whose lanes are summed later.
   template <bool kFull, class T>
   static void backward_units(const Step<T>& s, int64_t row, int64_t j, int64_t n, T* d_alpha) {
     using V = Vec<T>;

@@ -1,4 +1,4 @@
-"""The second-order LSTM in Triton: its kernels mix S of these LSTM cells themselves."""
+"""The second-order LSTM in Triton: the engine's kernels mix S of these LSTM cells."""
 
 from __future__ import annotations
 

@@ -4,14 +4,14 @@
 
 namespace casrnn {
 
-// Blocks r z n; U h of the candidate comes apart, as candidate. Parameter row: its bias.
+// Blocks r z n; U h of n is separate, as candidate. Parameter row: its bias.
 struct StackedGru : Shape<3, 3, 1> {
   static constexpr const char* kName = "stacked_gru";
   static constexpr bool kCell = false, kCandidate = true;
   static constexpr int kAdded = 2;
   template <class V>
   static void forward(V* a, Unit<V>& u) {
-    u.candidate = u.candidate + u.p[0];  // kept with its bias, for the backward
+    u.candidate = u.candidate + u.p[0];  // bias included, as the backward reads it
     a[0] = sigmoid(a[0]), a[1] = sigmoid(a[1]);
     a[2] = tanh(fmadd(a[0], u.candidate, a[2]));
     u.h = fmadd(a[1], u.h_prev - a[2], a[2]);

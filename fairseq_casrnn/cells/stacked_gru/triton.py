@@ -11,7 +11,7 @@ from ..triton_base import dsigmoid, dtanh, sigmoid, tanh
 @triton.jit
 def forward(a, past, lower, candidate, p):
     """Blocks r z n; ``candidate`` is U h of the candidate and ``p`` its bias."""
-    candidate += p[0]  # kept with its bias, for the backward
+    candidate += p[0]  # bias included, as the backward reads it
     r, z = sigmoid(a[0]), sigmoid(a[1])
     n = tanh(a[2] + r * candidate)
     h = n + z * (past - n)

@@ -1,5 +1,5 @@
-// What fairseq_casrnn/recurrence/cpp.py looks for in the compiled file before it loads it: the digest of
-// the sources, and the instructions that the compiler was allowed, by their names in Linux's /proc/cpuinfo.
+// Strings that fairseq_casrnn/recurrence/cpp.py reads from the compiled file before it loads it: the digest
+// of the sources, and the instruction sets it was compiled for, by their names in Linux's /proc/cpuinfo.
 #pragma once
 
 namespace casrnn {
@@ -7,10 +7,11 @@ namespace casrnn {
 #define CASRNN_STRING(text) #text
 #define CASRNN_TEXT_OF(macro) CASRNN_STRING(macro)
 
-__attribute__((used)) const char sources[] = "fairseq_casrnn sources: " CASRNN_TEXT_OF(CASRNN_SOURCES) ";";
+__attribute__((used)) const char source_digest[] =
+    "fairseq_casrnn sources: " CASRNN_TEXT_OF(CASRNN_SOURCES) ";";
 
-// On a lesser processor loading the file would end the process.
-__attribute__((used)) const char needs[] =
+// On a processor without them, loading the file would kill the process.
+__attribute__((used)) const char required_instructions[] =
     "fairseq_casrnn needs:"
 #ifdef __AVX2__
     " avx2"
