@@ -5,6 +5,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fairseq_casrnn import __version__
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
@@ -140,7 +141,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     commands.add_parser("run", help="prepare, train or evaluate as a recipe says")
     text = "print what this package changes in fairseq, and why"
     commands.add_parser("patches", help=text, description=text).set_defaults(run=_patches)
-    groups = {(): commands}
+    groups: dict[tuple[str, ...], Any] = {(): commands}
     for name, (module, text) in COMMANDS.items():
         *group, command = name.split()
         if tuple(group) not in groups:

@@ -8,13 +8,17 @@ the same cell. Likewise for the depth gates of depth-gated and highway LSTMs.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, whole_file
+
+V = TypeVar("V")
 
 BINS = 50
 OUTPUT, BELOW = 3, 4  # blocks i f g o and, where the cell reads the one below, its gate
@@ -82,10 +86,10 @@ def name_of(layer: int, direction: str, both: bool) -> str:
     return f"layer {layer + 1}{way}"
 
 
-def named(found: dict) -> dict[str, dict[str, Histogram]]:
+def named(found: Mapping[tuple[int, str], V]) -> dict[str, V]:
     """The same by the layers' names."""
     both = any(direction for _, direction in found)
-    return {name_of(*key, both): own for key, own in found.items()}
+    return {name_of(layer, direction, both): own for (layer, direction), own in found.items()}
 
 
 def lines_of_table(found: dict[str, dict[str, Histogram]]) -> list[str]:

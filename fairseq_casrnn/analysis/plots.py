@@ -53,9 +53,9 @@ def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     if curves["valid"]:
-        updates, loss = curves["valid"][-1]
+        last, loss = curves["valid"][-1]
         result = f"perplexity {2**loss:.3g}" if of_tokens else f"loss {loss:.3g}"
-        text = f"Validation {result} after {updates:,} updates"
+        text = f"Validation {result} after {last:,} updates"
         axes.set_title(text, loc="left", color=_INK, fontsize=11)
     _save(figure, png)
 

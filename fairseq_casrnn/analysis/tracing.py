@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike, translation: bool = F
     return model.eval(), task
 
 
-def architecture(cfg) -> tuple[str, type]:
+def architecture(cfg) -> tuple[str | None, type]:
     """Name and class of the model whose options a checkpoint has."""
     from fairseq.models import ARCH_MODEL_REGISTRY
 
@@ -106,7 +106,7 @@ def readings(
     import torch
 
     run, size = reader(model, task, data, subset)
-    chosen = range(min(count, size))
+    chosen: Sequence[int] = range(min(count, size))
     if seed is not None:
         chosen = sorted(random.Random(seed).sample(range(size), min(count, size)))
     with watched(stacks(model)) as passes:
@@ -144,12 +144,12 @@ def reader(model, task, data, subset: str):
         sentences = read_sentences(data, subset, dictionary)
         device = next(model.parameters()).device
 
-        def run(index):
+        def run_line(index):
             source, _ = padded([sentences[index]], dictionary, reads_bos(model))
             model.extract_features(source.to(device))
             return [source[0].tolist()]
 
-        return run, len(sentences)
+        return run_line, len(sentences)
     with explained():
         if hasattr(task, "read"):  # the training set, too, without words forgotten for training
             dataset = task.read(subset)

@@ -180,9 +180,10 @@ def _unreadable(options: Mapping) -> Iterator[str]:
     """Values that fairseq reads as Python, when it comes to need them."""
     for name in ("model_overrides", "optimizer_overrides"):
         value = options.get(name)
+        if not isinstance(value, str):
+            continue
         try:
-            if isinstance(value, str):
-                ast.literal_eval(value)
+            ast.literal_eval(value)
         except (ValueError, SyntaxError):
             yield (
                 f"--{name.replace('_', '-')} takes a Python value, and {quoted(value)} is none; "

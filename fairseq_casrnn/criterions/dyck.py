@@ -64,7 +64,7 @@ class DyckCrossEntropy(CrossEntropyCriterion):
 def check_whole_strings(task) -> None:
     """Raises UserError for a task whose batches begin in the middle of strings."""
     options = getattr(task, "args", None)
-    if hasattr(options, "sentence_reset"):
+    if options is not None and hasattr(options, "sentence_reset"):
         whole, remedy = options.sentence_reset, "--sentence-reset"
     else:
         whole = str(getattr(options, "sample_break_mode", "eos")) == "eos"

@@ -55,7 +55,7 @@ class FusedLabelSmoothedCrossEntropy(Fused, LabelSmoothedCrossEntropyCriterion):
     """``label_smoothed_cross_entropy``."""
 
     @property
-    def smoothing(self) -> float:
+    def smoothing(self) -> float:  # type: ignore[override] # of the base it is a constant
         """Probability shared by all tokens but the target."""
         return self.eps
 

@@ -131,9 +131,8 @@ class ClassificationCorpus(Corpus):
             name: [[as_words(text, args) for text in example.sentences] for example in examples]
             for name, examples in self.splits.items()
         }
-        notes = symbols.escaped_note(
-            text for rows in texts.values() for row in rows for text in row
-        )
+        every = (text for rows in texts.values() for row in rows for text in row)
+        notes: dict[str, object] = {**symbols.escaped_note(every)}
         parts = len(texts["train"][0])
         inputs = [
             {name: [symbols.escape(row[part]) for row in rows] for name, rows in texts.items()}
@@ -166,7 +165,7 @@ class TaggedCorpus(Corpus):
     def columns(self, args: argparse.Namespace) -> Columns:
         """What is binarised. Raises UserError where there is one tag only."""
         every = (column for rows in self.splits.values() for row in rows for column in row)
-        notes: dict[str, object] = symbols.escaped_note(every)
+        notes: dict[str, object] = {**symbols.escaped_note(every)}
         forms, tags, spelling = {}, {}, {}
         for name, rows in self.splits.items():
             normal = (normalised(row.words, args.lowercase, args.zero_digits) for row in rows)

@@ -67,7 +67,7 @@ class Source:
                 f"no string has a length from {low} to {high}: with the end, lengths are odd"
             )
         self.moves = self._moves(reach)
-        self._lists = None
+        self._lists: list | None = None
 
     def _free(self) -> np.ndarray:
         """``(m+1, 3)``: probabilities of end, closing and opening at each depth, of any length."""
@@ -135,7 +135,8 @@ class Source:
             UserError: this source does not emit it.
         """
         kinds = dict(brackets(self.k))
-        stack, total = [], -len(tokens) / 2 * math.log(self.k)
+        stack: list[str] = []
+        total = -len(tokens) / 2 * math.log(self.k)
         for t, token in enumerate(tokens):
             move, depth = (2 if token in kinds else 1), len(stack)
             right = t < self.high and (token in kinds or (stack and stack.pop() == token))
@@ -207,10 +208,10 @@ def draw(
 def length_range(text: str) -> tuple[int, int]:
     """``LOW:HIGH`` as two numbers."""
     low, _, high = text.partition(":")
-    found = natural(low), natural(high)
-    if None in found:
+    first, last = natural(low), natural(high)
+    if first is None or last is None:
         raise argparse.ArgumentTypeError(f"'{text}' is not LOW:HIGH")
-    return found
+    return first, last
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

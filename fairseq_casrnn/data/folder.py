@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fairseq_casrnn.data.command import check_min_count, is_prepared, keep_options, show
@@ -110,7 +110,7 @@ def make_dictionary(counts: Counter, min_count: int = 1):
     return dictionary
 
 
-def binarise(splits: dict[str, Sequence[Sequence[str]]], dictionary, folder: Path) -> None:
+def binarise(splits: Mapping[str, Sequence[Sequence[str]]], dictionary, folder: Path) -> None:
     """Write ``SPLIT.bin``, ``SPLIT.idx`` and ``dict.txt``, each sentence ended by </s>."""
     import torch
     from fairseq.data import indexed_dataset

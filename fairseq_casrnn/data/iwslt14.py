@@ -90,7 +90,9 @@ class Archive:
                             f"{quoted(member.name)}; keep one of them"
                         )
                     found[name] = member.name
-                    self.files[name] = tar.extractfile(member).read()
+                    file = tar.extractfile(member)
+                    assert file is not None  # of a regular file it is none
+                    self.files[name] = file.read()
         except FileNotFoundError:
             raise UserError(f"{path} does not exist; give the archive with --archive") from None
         except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as err:
@@ -129,12 +131,12 @@ def read_raw(archive: Archive) -> tuple[tuple[list[str], list[str]], tuple[list[
     """Untokenised (training, test) pairs of sides, each checked to be parallel."""
     names = [f"train.tags.de-en.{lang}" for lang in (SOURCE, TARGET)]
     train = [parse_train(archive.lines(name)) for name in names]
-    check_parallel(*train, *names)
+    check_parallel(train[0], train[1], names[0], names[1])
     test: tuple[list[str], list[str]] = ([], [])
     for stem in TEST_SETS:
         names = [f"{stem}.de-en.{lang}.xml" for lang in (SOURCE, TARGET)]
         sides = [parse_xml(archive.lines(name)) for name in names]
-        check_parallel(*sides, *names)
+        check_parallel(sides[0], sides[1], names[0], names[1])
         if not sides[0]:
             raise UserError(f"{archive.path}:{names[0]} holds no <seg> line")
         test[0].extend(sides[0])
@@ -164,11 +166,15 @@ def read_corpus(path: Path, workers: int = 1) -> Corpus:
     kept = [pair for pair in pairs if is_clean(*pair)]
     splits = split_train(kept)
     # The original recipe writes ’ as ' in the test sets (only there).
-    splits["test"] = tuple(
+    test_src, test_tgt = (
         tokenize_lines([line.replace("’", "'") for line in side], lang, workers=workers)
         for side, lang in zip(raw_test, (SOURCE, TARGET), strict=True)
     )
-    notes = {"training lines": len(pairs), "training lines dropped": len(pairs) - len(kept)}
+    splits["test"] = test_src, test_tgt
+    notes: dict[str, object] = {
+        "training lines": len(pairs),
+        "training lines dropped": len(pairs) - len(kept),
+    }
     return Corpus(SOURCE, TARGET, splits, raw_test, notes)
 
 

@@ -39,7 +39,7 @@ def read_corpus(raw: Path, fold: int, seed: int) -> ClassificationCorpus:
             dealt += 1
     test, valid = folds[fold], folds[(fold + 1) % FOLDS]
     train = [one for k in range(FOLDS) if (k - fold) % FOLDS > 1 for one in folds[k]]
-    notes = {"fold": fold, "split seed": seed}
+    notes: dict[str, object] = {"fold": fold, "split seed": seed}
     return ClassificationCorpus({"train": train, "valid": valid, "test": test}, notes)
 
 

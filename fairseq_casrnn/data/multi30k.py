@@ -57,7 +57,7 @@ def read_corpus(raw: Path, workers: int = 1) -> Corpus:
     pairs = list(zip(*splits["train"], strict=True))
     kept = [pair for pair in pairs if is_clean(*pair, ratio=None)]
     splits["train"] = ([src for src, _ in kept], [tgt for _, tgt in kept])
-    notes = {"training pairs dropped": len(pairs) - len(kept)}
+    notes: dict[str, object] = {"training pairs dropped": len(pairs) - len(kept)}
     return Corpus(SOURCE, TARGET, splits, raw_lines["test"], notes)
 
 

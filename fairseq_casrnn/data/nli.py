@@ -87,8 +87,8 @@ def txt_rows(path: Path) -> Iterator[tuple[str, str, str]]:
                 f"{path}, line {number} has {len(cells)} columns instead of {len(names)}, as in "
                 "line 1; give the official file, or one in its layout"
             )
-        label, *parses = (cells[i] for i in chosen)
-        yield label, *map(leaves, parses)
+        label, first, second = (cells[i] for i in chosen)
+        yield label, leaves(first), leaves(second)
 
 
 def plain_rows(raw: Path, split: str) -> Iterator[tuple[str, str, str]]:
@@ -132,7 +132,8 @@ def read_corpus(
     raw: Path, corpus: str, train_on_dev: bool, valid_size: int, seed: int
 ) -> ClassificationCorpus:
     """The splits; with ``train_on_dev``, training and validation are parts of the dev set."""
-    splits, notes = {}, {}
+    splits: dict[str, list[Example]] = {}
+    notes: dict[str, object] = {}
     for split in ("valid", "test") if train_on_dev else ("train", "valid", "test"):
         splits[split], notes[f"{split} pairs without a gold label, dropped"] = read_split(
             raw, corpus, split

@@ -30,7 +30,9 @@ def read_sentences(path: Path, column: str) -> list[TaggedSentence]:
     Raises:
         UserError: a line that has not ten columns, no number, or no tag.
     """
-    sentences, words, tags = [], [], []
+    sentences: list[TaggedSentence] = []
+    words: list[str] = []
+    tags: list[str] = []
     for number, line in enumerate([*read_lines(path), ""], start=1):
         if line.startswith("#"):
             continue

@@ -30,7 +30,7 @@ def command(
     options: Options = lambda parser: None,
     tokenizer: str | object | Callable[[argparse.Namespace], str] | None = "space",
     each: Callable[[argparse.Namespace], Iterable[argparse.Namespace]] = lambda args: [args],
-) -> Callable[[list[str] | None], int]:
+) -> Callable[..., int]:
     """The command line of a reader, ``main(argv)``, which returns the exit status.
 
     Args:
@@ -66,7 +66,7 @@ def program_of(function: Callable) -> str:
     """How the module of a function is called. Its last part tells prepared folders apart."""
     module = sys.modules[function.__module__]
     spec = getattr(module, "__spec__", None)
-    return f"python -m {spec.name}" if spec else Path(module.__file__).stem
+    return f"python -m {spec.name}" if spec else Path(str(module.__file__)).stem
 
 
 def add_arguments(

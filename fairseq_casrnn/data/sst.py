@@ -94,17 +94,18 @@ def read_trees(path: Path) -> Iterator[list[Phrase]]:
 def read_corpus(raw: Path, classes: int, sentences_only: bool = False) -> ClassificationCorpus:
     """The splits with five classes, or with two, where neutral ones are left out."""
     names = FIVE if classes == 5 else TWO
-    splits, whole = {}, []
+    splits: dict[str, list] = {}
+    whole: list[str | list[str]] = []
     for split, files in FILES.items():
         every = split == "train" and not sentences_only
         trees = list(read_trees(find(raw, files, WHERE)))
         if every:
             whole = [nodes[0][1] for nodes in trees]
         splits[split] = [
-            Example(names[value], (text,))
+            Example(name, (text,))
             for nodes in trees
             for value, text in (nodes if every else nodes[:1])
-            if names[value] is not None
+            if (name := names[value]) is not None
         ]
     return ClassificationCorpus(splits, whole=whole or None)
 

@@ -48,7 +48,8 @@ def listed(found: Counter) -> str:
 
 def check_symbols(lines: Iterable[str], name: object) -> None:
     """Raise UserError where lines of the file ``name`` have fairseq's symbols as words."""
-    found, first = Counter(), 0
+    found: Counter[str] = Counter()
+    first = 0
     for number, line in enumerate(lines, start=1):
         if more := count(line):
             found += more

@@ -35,6 +35,7 @@ class TaggingDataset(LengthSortedDataset):
         words,
         tags: Callable | None,
         pad: int,
+        *,
         characters: Callable | None = None,
         character_pad: int = 0,
         shuffle: bool = True,

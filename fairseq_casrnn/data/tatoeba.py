@@ -83,6 +83,11 @@ def split_by_source(
     return train, valid, test, len(keys) - len(train) - len(valid) - len(test)
 
 
+def sides_of(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """The source and the target sentences of pairs."""
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
 def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> Corpus:
     """Read, tokenise, drop empty or over-long pairs and split by source sentence."""
     raw = read_pairs(path)
@@ -96,9 +101,9 @@ def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> Corp
     splits, positions = {}, {}
     for name, part in zip(("train", "valid", "test"), parts, strict=True):
         positions[name] = [kept[i] for i in part]
-        splits[name] = tuple([pairs[i][side] for i in positions[name]] for side in (0, 1))
-    raw_test = tuple([raw[i][side] for i in positions["test"]] for side in (0, 1))
-    notes = {
+        splits[name] = sides_of([pairs[i] for i in positions[name]])
+    raw_test = sides_of([raw[i] for i in positions["test"]])
+    notes: dict[str, object] = {
         "pairs": len(raw),
         "pairs dropped": len(raw) - len(kept),
         "further translations of evaluation sources left out": left_out,

@@ -41,7 +41,7 @@ def read_bytes(path: str | Path) -> bytes:
     except FileNotFoundError:
         raise UserError(f"{path} does not exist; check the path") from None
     except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as err:
-        kind = {gzip: "gzip", lzma: "xz"}[module]
+        kind = "gzip" if module is gzip else "xz"
         raise UserError(
             f"{path} is not a complete {kind} file ({err}); copy or download it again"
         ) from None

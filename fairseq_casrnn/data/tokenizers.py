@@ -40,7 +40,7 @@ class MosesLowercase:
 
     def encode(self, line: str) -> str:
         """A line of the source language, tokenised and lower-cased."""
-        return tokenize_lines([line], self.source_lang)[0]
+        return tokenize_lines([line], str(self.source_lang))[0]
 
     def decode(self, line: str) -> str:
         """A tokenised line of the target language as plain text; capitals are lost."""

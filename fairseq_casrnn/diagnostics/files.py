@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+from typing import Any
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
@@ -47,7 +48,7 @@ def _disk_full(error: Exception) -> str | None:
 def disk_full(error: Exception, name: str | os.PathLike | None) -> str | None:
     """That a file, ``name`` unless the system says which, does not fit on its disk."""
     # torch's writer fails once more while it closes the file, so look at what came before, too.
-    link: BaseException | None = error
+    link: Any = error
     while link is not None and getattr(link, "errno", None) not in DISK_FULL:
         link = link.__context__
     if link is None:

@@ -4,9 +4,10 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-Sentence = Callable[[BaseException], str | None]
-"""One sentence about an exception, or None if it is something else."""
+Sentence = Callable[[Any], str | None]
+"""One sentence about an exception of the rule's types, or None if it is something else."""
 Rules = tuple[tuple[type | tuple[type, ...], Sentence], ...]
 
 OURS = ("fairseq", "fairseq_cli", "fairseq_casrnn")

@@ -1,6 +1,7 @@
 """Numbers that are not finite."""
 
 import re
+from typing import Any
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
@@ -19,7 +20,7 @@ def _diverged(error: FloatingPointError) -> str | None:
 
 def _no_finite_score(error: Exception) -> str | None:
     """Weights that are NaN: fairseq's search runs to the end without a single hypothesis."""
-    ensemble = getattr(frame_local(error, SEARCH, "self"), "model", None)
+    ensemble: Any = getattr(frame_local(error, SEARCH, "self"), "model", None)
     lost = re.search(r"^\d+ < \d+$|multinomial|probability tensor", str(error))
     if not (lost and hasattr(ensemble, "parameters")):
         return None

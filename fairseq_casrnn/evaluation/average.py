@@ -76,7 +76,7 @@ def load(path: Path) -> dict:
     """
     import torch
 
-    check_archive(path)
+    check_archive(str(path))
     allow_checkpoint_globals()
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
@@ -85,7 +85,7 @@ def load(path: Path) -> dict:
     except Exception as err:  # what torch raises for a cut file varies with the place of the cut
         if getattr(err, "filename", None) is not None:  # the system's, on opening
             raise
-        raise UserError(explain_failure(path, err)) from None
+        raise UserError(explain_failure(str(path), err)) from None
     weights = state.get("model") if isinstance(state, dict) else None
     if not isinstance(weights, dict) or not weights:
         raise UserError(f"{path} is not a fairseq checkpoint")

@@ -102,10 +102,12 @@ def text_probabilities(
 
     NaN where nothing is predicted, or from an empty cache.
     """
+    features = text.features
+    assert features is not None  # of a text that was read with keep=True
     found = np.full((len(flatnesses), len(text.words)), np.nan)
     for start, stop in zip(text.bounds[:-1] + 1, text.bounds[1:], strict=True):
         found[:, start:stop] = cache_probabilities(
-            text.features[start:stop], text.words[start:stop], size, flatnesses
+            features[start:stop], text.words[start:stop], size, flatnesses
         )
     return found
 

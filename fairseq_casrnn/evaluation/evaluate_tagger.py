@@ -68,19 +68,19 @@ def tag(
         [without_spaces(task.dictionary[int(token)]) for token in dataset.words[i][:-1]]
         for i in range(len(dataset))
     ]
-    shown = (
-        [[as_iob2(row) for row in rows] for rows in (truth, found)]
-        if task.are_spans
-        else (truth, found)
-    )
-    total = dict(zip(COUNTS, counts(*shown, task.are_spans), strict=True))
+    gold, predicted = truth, found
+    if task.are_spans:
+        gold, predicted = ([as_iob2(row) for row in rows] for rows in (truth, found))
+    total = dict(zip(COUNTS, counts(gold, predicted, task.are_spans), strict=True))
     return {
         "sentences": len(truth),
         "words": total["words"],
         **{name: round(value, 2) for name, value in scores(total).items()},
         **({"constrained_tags": hub.is_constrained} if task.are_spans else {}),
         "seconds": round(seconds, 2),
-        "rows": [list(zip(*columns, strict=True)) for columns in zip(words, *shown, strict=True)],
+        "rows": [
+            list(zip(*columns, strict=True)) for columns in zip(words, gold, predicted, strict=True)
+        ],
         "report": report(truth, found) if task.are_spans else None,
         **extra,
     }
@@ -137,7 +137,7 @@ def evaluate_all(args: argparse.Namespace) -> None:
         found = ", ".join(f"{titles.get(name, name)} {result[name]:.2f}" for name in names)
         size = f"{result['words']} words, {result['sentences']} sentences"
         print(f"{arch} seed {seed}: {found} on {size} of {args.subset}", flush=True)
-        scores.setdefault(arch, {})[seed] = result.get("f1", result["accuracy"])
+        scores.setdefault(arch, {})[seed] = result["f1" if "f1" in result else "accuracy"]
     show(table(scores, args.baseline))
 
 

@@ -88,7 +88,9 @@ def generate(
     finally:
         part.unlink(missing_ok=True)
     speed = _SPEED.search(log)
-    seconds = float(speed[2]) if speed else 0.0  # rounded: 0.0 for a few short sentences
+    if speed is None:
+        return None
+    seconds = float(speed[2])  # rounded: 0.0 for a few short sentences
     return float(speed[1].replace(",", "")) / seconds if seconds else None
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.trained_lm import reads_bos
 from fairseq_casrnn.progress import shown
+
+if TYPE_CHECKING:
+    import torch
 
 BATCH_TOKENS = 2048  # of one batch; its probabilities take BATCH_TOKENS * V * 4 bytes
 
@@ -76,9 +80,9 @@ class Text:
     """
 
     scores: Scores
-    words: object
+    words: torch.Tensor
     bounds: np.ndarray
-    features: object
+    features: torch.Tensor | None
 
 
 def log_probs(model, source, target):
@@ -124,7 +128,8 @@ def read_streams(
     check_carries(model)
     text = StreamDataset(torch.cat(list(sentences)), dictionary.pad())
     text = text.cut(streams, option="--streams")
-    scores, kept = np.full(len(text.tokens), np.nan), None
+    scores = np.full(len(text.tokens), np.nan)
+    kept: torch.Tensor | None = None
     steps = piece_lengths(int(text.sizes.max()), max(1, BATCH_TOKENS // streams), 0.0, (0, 0))
     carried, decoder, device = CarriedState(), model.decoder, next(model.parameters()).device
     if reads_bos(model):
@@ -144,7 +149,7 @@ def read_streams(
             length = int(batch["net_input"]["src_lengths"][row])
             first = int(text.bounds[stream]) + start + 1
             scores[first : first + length] = found[row, :length].numpy()
-            if keep:
+            if kept is not None:
                 kept[first : first + length] = features[row, :length]
     lengths = np.array([len(sentence) for sentence in sentences])
     return Text(Scores(scores, lengths), text.tokens.long(), text.bounds, kept)

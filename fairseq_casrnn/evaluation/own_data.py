@@ -122,9 +122,9 @@ def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
         if gold != best
     ]
     wrong.sort(key=lambda row: -row[2])
-    header = ("gold", "predicted", "probability", "word", "line", "sentence")
+    names_of_wrong = ("gold", "predicted", "probability", "word", "line", "sentence")
     with whole_file(run / f"{args.subset}.errors.tsv") as file:
-        file.write(as_lines([header, *wrong]))
+        file.write(as_lines([names_of_wrong, *wrong]))
     if by_type:
         show(by_type.split("\n"))
     names = [name for name in ("f1", "precision", "recall", "accuracy") if name in result]

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
@@ -15,7 +16,7 @@ from fairseq_casrnn.evaluation.average import average, find_checkpoints, load, s
 from fairseq_casrnn.files import append_json, whole_file
 from fairseq_casrnn.runs.record import add_evaluation
 
-Result = dict[str, object]
+Result = dict[str, Any]
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -115,6 +116,7 @@ class Tagger(Model):
 
     def spelling(self, split: Sequence[Sequence[str]]) -> np.ndarray:
         """The characters ``(B, T, W)`` of words."""
+        assert self.characters is not None
         steps = max(1, *map(len, split))
         rows = [self.characters.encode(word) for words in split for word in words]
         letters = iter(self.characters.batch([*rows, [self.characters.pad]])[: len(rows)])
@@ -265,7 +267,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--beam", type=int, default=5, help="of a translation (default: 5)")
     parser.add_argument("--max-length", type=int, default=200, help="words of one (default: 200)")
     args = parser.parse_args(argv)
-    model = load(args.folder)
+    model: Any = load(args.folder)  # one of several classes
     search = {"beam": args.beam, "max_length": args.max_length}
     for lines in chunks(sys.stdin, args.batch_size):
         more = search if isinstance(model, Translator) else {}

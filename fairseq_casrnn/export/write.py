@@ -57,6 +57,7 @@ def write_onnx(graph: Graph, path: Path) -> None:
             output_names=list(graph.outputs),
             verbose=False,
         )
+        assert program is not None  # with dynamo there is one
         program.save(path, external_data=False)
     difference = largest_difference(graph, path)
     if difference > TOLERANCE:

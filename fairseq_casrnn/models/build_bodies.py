@@ -53,8 +53,9 @@ def directions(cfg) -> bool | str:
 
 def numbers(text: str, option: str) -> list[int]:
     """A comma-separated list of positive numbers. Raises UserError, naming ``option``."""
-    found = [natural(piece.strip()) for piece in str(text).strip("[]()").split(",")]
-    if not all(found):
+    pieces = str(text).strip("[]()").split(",")
+    found = [number for piece in pieces if (number := natural(piece.strip()))]
+    if len(found) < len(pieces):
         raise UserError(f"{option} is '{text}'; give positive numbers, separated by commas")
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -29,19 +30,21 @@ def jobs_of(model: nn.Module) -> Iterator[tuple]:
     in_loops = set()
     for module in model.modules():
         if isinstance(module, RecurrentDecoder) and module.input_feed:
-            rnn, width = module.rnn, module.embed_tokens.embedding_dim
+            rnn: Any = module.rnn
+            width = module.embed_tokens.embedding_dim
             in_loops.add(rnn)
             if on_triton(rnn):
                 dropped = rnn.dropout > 0 and rnn.num_layers > 1, module.dropout_out_module.p > 0
                 temperature = rnn.temperature if rnn.cells[0].num_cells else None
                 weight_out = module.attention.weight_out.detach()
-                loop = module.layers(), width, weight_out, dropped, temperature
-                yield from triton_ahead.decoder_jobs(*loop)
+                layers = module.layers()
+                yield from triton_ahead.decoder_jobs(
+                    layers, width, weight_out, dropped, temperature
+                )
     for module in model.modules():
         if isinstance(module, RecurrentStack) and module not in in_loops and on_triton(module):
             for k, cell in enumerate(module.cells):
-                *weights, params = module.layer_parameters(k)
-                yield from triton_ahead.layer_jobs(cell, *weights, params)
+                yield from triton_ahead.layer_jobs(cell, *module.layer_parameters(k))
 
 
 def on_triton(stack: RecurrentStack) -> bool:

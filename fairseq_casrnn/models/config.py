@@ -10,7 +10,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Optional, get_type_hints
+from typing import Any, Optional, get_type_hints
 
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
@@ -119,7 +119,7 @@ def bind(kind: type, module: str) -> type:
     return kind
 
 
-def build_stack(cell: str, cfg, *sizes: int, **kwargs) -> RecurrentStack:
+def build_stack(cell: str, cfg, *sizes: Any, **kwargs: Any) -> RecurrentStack:
     """The layers of ``cell`` with its options in ``cfg``; further arguments are for the layers.
 
     Raises:
@@ -133,8 +133,9 @@ def build_stack(cell: str, cfg, *sizes: int, **kwargs) -> RecurrentStack:
     elif decay is not None:
         options.temperature_decay = _number(decay)
     with spelled_as_options(names):
-        stack = layers.build(cell, *sizes, options=options, engine=cfg.engine, **kwargs)
-    stack.anneals_with_training = decay == AUTO
+        kwargs |= {"options": options, "engine": cfg.engine}
+        stack = layers.build(cell, *sizes, **kwargs)
+    stack.anneals_with_training = decay == AUTO  # type: ignore[assignment] # read in annealing.py
     return stack
 
 

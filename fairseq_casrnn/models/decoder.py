@@ -89,6 +89,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         rnn: RecurrentStack,
         encoder_layers: int,
         encoder_size: int,
+        *,
         input_feed: bool = True,
         out_embed_dim: int = 256,
         dropout_in: float = 0.1,
@@ -199,7 +200,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
     def routes_softly(self) -> bool:
         """Whether the cells are mixtures, and mixed by weights: in training, or where asked for."""
         mixed = bool(self.rnn.cells[0].num_cells)
-        return mixed and (self.training or self.rnn.soft_routing)
+        return mixed and bool(self.training or self.rnn.soft_routing)
 
     def layers(self):
         """The stack's layers as the loop wants them."""

@@ -52,14 +52,15 @@ class RecurrentEncoder(FairseqEncoder):
             states of each layer, both directions side by side (``encoder_cell`` None for a GRU);
             ``rows``, None: see :meth:`reorder_encoder_out`.
         """
-        mask = src_tokens.eq(self.padding_idx)
+        padding = src_tokens.eq(self.padding_idx)
+        mask: Tensor | None = padding
         # Where looking costs nothing; a trace serves batches with padding, too.
-        if on_host(mask) and not bool(mask.any()):
+        if on_host(padding) and not bool(padding.any()):
             mask = lengths = back = None
         else:
-            lengths, to_front, back = moved_to_front(mask)
+            counts, to_front, back = moved_to_front(padding)
             src_tokens = take_rows(src_tokens.t(), to_front).t()
-            lengths = trusted(lengths)
+            lengths = trusted(counts)
         x = self.dropout_in_module(self.embed_tokens(src_tokens)).transpose(0, 1)
         tokens = src_tokens.t()
         output, state = self.rnn(x.contiguous(), lengths=lengths, tokens=tokens)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fairseq.modules import AdaptiveSoftmax
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import UserError
+from ..layers import RecurrentStack
 from ..recurrence.cross_entropy import LossSpec, can_fuse, cross_entropy
 from ..recurrence.products import linear, log_probs
 
@@ -33,6 +34,9 @@ class VocabularyHead:
     The decoder has the recurrent stack ``rnn``, on whose engine the output layer is computed.
     """
 
+    rnn: RecurrentStack
+    embed_tokens: nn.Embedding
+
     def build_head(self, size: int, features: int, shared: bool, cutoffs, dropout: float) -> None:
         """Make the output layer.
 
@@ -50,7 +54,7 @@ class VocabularyHead:
             self.fc_out = uniform_linear(features, size)
 
     @property
-    def vocabulary(self) -> tuple | None:
+    def vocabulary(self) -> tuple[Tensor, Tensor | None] | None:
         """Weight ``(V, out_embed_dim)`` and bias ``(V,)`` or None, of a full softmax.
 
         None for an output layer that has been replaced, by one with integer weights say.
@@ -81,7 +85,9 @@ class VocabularyHead:
 
     def loss(self, features, loss_spec: LossSpec):
         """The loss of features ``(B, T, out_embed_dim)``, and the loss without smoothing."""
-        return cross_entropy(features, *self.vocabulary, loss_spec, self.rnn.engine)
+        assert self.vocabulary is not None  # see can_fuse_loss
+        weight, bias = self.vocabulary
+        return cross_entropy(features, weight, bias, loss_spec, self.rnn.engine)
 
     def log_probs(self, features):
         """Log-probabilities ``(N, V)`` of features ``(N, out_embed_dim)``, in one pass.

@@ -116,7 +116,8 @@ def cut(order, lengths: Sequence[int], batch_size: int, tokens: int = 16384) -> 
 
     Long reviews would else need memory by the gigabyte.
     """
-    batch, longest = [], 0
+    batch: list = []
+    longest = 0
     for index, length in zip(order, lengths, strict=True):
         longest = max(longest, length)
         if batch and (len(batch) == batch_size or longest * (len(batch) + 1) > tokens):

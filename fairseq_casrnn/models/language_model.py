@@ -90,6 +90,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         embed_tokens: nn.Embedding,
         rnn: RecurrentStack,
         out_embed_dim: int,
+        *,
         dropout_in: float = 0.1,
         dropout_out: float = 0.1,
         share_input_output_embed: bool = False,

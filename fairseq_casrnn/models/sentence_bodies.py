@@ -7,6 +7,8 @@ gives for a sentence does not depend on the padding or on the other sentences.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor, nn
@@ -82,7 +84,7 @@ class ConvolutionBody(nn.Module):
         super().__init__()
         self.output_size = len(widths) * filters
         self.dropout = Dropout(dropout)
-        self.layers = nn.ModuleList(
+        self.layers: Any = nn.ModuleList(  # of lists of nn.Conv1d
             nn.ModuleList(
                 nn.Conv1d(self.output_size if k else input_size, filters, width) for width in widths
             )

@@ -73,10 +73,10 @@ class SentenceClassifier(SentenceModel):
             cfg.mlp_size,
             cfg.mlp_layers,
             len(task.classes),
-            cfg.mlp_activation,
-            cfg.mlp_batch_norm,
-            dropout(cfg, "mlp_dropout"),
-            cfg.mlp_dropout_in,
+            activation=cfg.mlp_activation,
+            batch_norm=cfg.mlp_batch_norm,
+            dropout=dropout(cfg, "mlp_dropout"),
+            dropout_in=cfg.mlp_dropout_in,
         )
         return cls(encoder, kind, classifier)
 

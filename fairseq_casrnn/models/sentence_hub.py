@@ -93,11 +93,11 @@ class SentenceHub(Hub):
 
     @torch.no_grad()
     def _run_dataset(self, dataset, function, batch_size: int) -> Tensor:
-        order, rows = [], []
+        order, outputs = [], []
         for indices, batch in self.batches(dataset, batch_size):
             order += indices
-            rows.append(function(batch["net_input"]))
-        rows = torch.cat(rows)
+            outputs.append(function(batch["net_input"]))
+        rows = torch.cat(outputs)
         check_finite(rows)
         result = torch.empty_like(rows)
         result[torch.as_tensor(order, device=rows.device)] = rows

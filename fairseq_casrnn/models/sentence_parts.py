@@ -74,7 +74,16 @@ class Classifier(nn.Sequential):
     """
 
     def __init__(
-        self, input_size, size, depth, classes, activation, batch_norm, dropout, dropout_in=None
+        self,
+        input_size: int,
+        size: int,
+        depth: int,
+        classes: int,
+        *,
+        activation: str,
+        batch_norm: bool,
+        dropout: float,
+        dropout_in: float | None = None,
     ):
         if activation not in ACTIVATIONS:
             raise UserError(f"--mlp-activation is '{activation}'; use relu or tanh")
@@ -91,5 +100,6 @@ def features(kind: str, first: Tensor, second: Tensor | None = None) -> Tensor:
     """φ of one or two sentence vectors ``(B, C)``: ``(B, FEATURES[kind] * C)``."""
     if kind == "single":
         return first
+    assert second is not None
     contrast = [(first - second).abs(), first * second]
     return torch.cat(contrast if kind == "paraphrase" else [first, second, *contrast], dim=-1)

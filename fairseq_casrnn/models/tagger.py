@@ -74,8 +74,11 @@ class Tagger(SentenceModel):
                 "spelling/; prepare it with a recipe's prepare.sh, or drop the option"
             )
         spelling = Spelling(
-            *(len(task.characters), task.characters.pad()),
-            *(cfg.char_embed_dim, cfg.char_filters, dropout(cfg, "encoder_dropout_in")),
+            characters=len(task.characters),
+            padding=task.characters.pad(),
+            embed_dim=cfg.char_embed_dim,
+            filters=cfg.char_filters,
+            dropout=dropout(cfg, "encoder_dropout_in"),
         )
         task.read_spelling()
         return spelling, cfg.char_filters

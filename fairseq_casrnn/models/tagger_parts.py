@@ -35,6 +35,7 @@ class Spelling(nn.Module):
         width: int = 3,
     ):
         super().__init__()
+        self.padding = padding
         self.embed = embedding(characters, embed_dim, padding, (3 / embed_dim) ** 0.5)
         self.dropout = Dropout(dropout)
         self.convolve = nn.Conv1d(embed_dim, filters, width, padding=width // 2)
@@ -45,7 +46,7 @@ class Spelling(nn.Module):
         A word without characters, as padding is, has zeros.
         """
         shape, rows = spelling.shape, spelling.flatten(0, 1)  # (B·T, W)
-        padding = rows.eq(self.embed.padding_idx)
+        padding = rows.eq(self.padding)
         x = self.dropout(self.embed(rows)).masked_fill(padding.unsqueeze(-1), 0.0)
         x = self.convolve(x.transpose(1, 2))  # (B·T, F, W)
         x = x.masked_fill(padding.unsqueeze(1), float("-inf")).amax(-1)

@@ -60,7 +60,7 @@ def restore_numpy_long() -> None:
     non-autoregressive models.
     """
     if not hasattr(numpy, "compat"):
-        numpy.compat = types.SimpleNamespace(long=int)
+        numpy.compat = types.SimpleNamespace(long=int)  # type: ignore[attr-defined]
 
 
 def get_buckets(original, sizes, num_buckets):

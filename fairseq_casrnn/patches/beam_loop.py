@@ -13,6 +13,7 @@ sentences are finished there are fewer.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,7 +92,7 @@ def search(generator, net_input, longest: int, bos_token: int | None):
     model, beam, eos = generator.model, generator.beam_size, generator.eos
     source = net_input["src_tokens"]
     batch, device = len(source), source.device
-    states = [{} for _ in range(model.models_size)]
+    states: list[dict] = [{} for _ in range(model.models_size)]
     order = torch.arange(batch * beam, device=device).div(beam, rounding_mode="floor")
     encoded = model.reorder_encoder_out(model.forward_encoder(net_input), order)
     sentences = torch.arange(batch)
@@ -204,17 +205,19 @@ def collect(generator, steps: list[Step], batch: int) -> list[list[dict[str, Ten
     def split(values: np.ndarray) -> tuple[Tensor, ...]:
         return torch.from_numpy(values[there]).to(device).split(length.tolist())
 
+    parts: dict[str, Sequence[Tensor]]
     parts = {"tokens": split(words), "positional_scores": split(sums)}
     parts["score"] = torch.from_numpy(scores).to(device).unbind()
     nothing = torch.empty(0)
     parts["attention"] = [nothing] * len(row)
-    if steps[0].attention is not None:
-        counts = [len(step.attention) for step in steps]
+    tables = [step.attention for step in steps if step.attention is not None]
+    if tables:
+        counts = [len(table) for table in tables]
         rows += np.cumsum([0, *counts[:-1]])  # in the table of all steps
-        table = torch.cat([step.attention for step in steps])
+        table = torch.cat(tables)
         picked = table.index_select(0, torch.from_numpy(rows[there]).to(device))
         parts["attention"] = [part.t() for part in picked.split(length.tolist())]
-    found = [[] for _ in range(batch)]
+    found: list[list[dict[str, Tensor]]] = [[] for _ in range(batch)]
     for i in np.lexsort((-scores, sentence)).tolist():  # as stable as fairseq's sort
         hypothesis = {name: values[i] for name, values in parts.items()}
         found[sentence[i]].append(hypothesis | {"alignment": nothing})
@@ -254,7 +257,7 @@ def trace_back(steps: list[Step], length, row, total, eos: int) -> tuple[np.ndar
     everyone = np.arange(len(row))
     rows[everyone, length - 1], sums[everyone, length - 1] = row, total
     made = [step for step in steps if step.parents is not None]
-    sizes = np.cumsum([len(step.parents) for step in made])[:-1]
+    sizes = np.cumsum([len(step.parents) for step in made if step.parents is not None])[:-1]
     parents, tokens, scores = (
         np.split(torch.cat([getattr(step, name) for step in made]).cpu().numpy(), sizes)
         if made

@@ -24,7 +24,9 @@ def full_grads(optimizer) -> list[Tensor | None]:
     """The gradients of :func:`full_weights`."""
     if not optimizer.has_flat_params:
         return [p.grad for p in optimizer.fp32_params]
-    return parts(optimizer, "grads", whole(optimizer).grad.data)
+    grad = whole(optimizer).grad
+    assert grad is not None  # of flat parameters
+    return [*parts(optimizer, "grads", grad.data)]
 
 
 def whole(optimizer) -> Tensor:

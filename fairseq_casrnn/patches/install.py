@@ -8,6 +8,7 @@ import logging
 import os
 import pkgutil
 from collections.abc import Callable, Iterable, Set
+from typing import Any
 
 from fairseq_casrnn.errors import UserError
 
@@ -125,7 +126,7 @@ def patches_of(function: Callable) -> tuple[Patch, ...]:
 
 
 @functools.cache
-def _piece(path: str) -> Callable:
+def _piece(path: str) -> Any:
     return pkgutil.resolve_name(f"fairseq_casrnn.{path}")
 
 
@@ -152,7 +153,7 @@ def _replace(owner, name: str, current: Callable, patch: Patch) -> None:
         setattr(owner, name, piece)
 
 
-def _add(owner, name: str, current: Callable, patch: Patch) -> None:
+def _add(owner, name: str, current: Any, patch: Patch) -> None:
     """Have the function's one wrapper call one more piece."""
     patches = patches_of(current)
     if patch in patches:
@@ -187,5 +188,5 @@ def _wrapper(original: Callable, patches: tuple[Patch, ...]) -> Callable:
             result = piece(result, *args, **kwargs)
         return result
 
-    patched._patches = patches
+    patched._patches = patches  # type: ignore[attr-defined] # read by patches_of
     return patched

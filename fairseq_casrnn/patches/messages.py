@@ -84,7 +84,7 @@ def shorten_usage(parser: argparse.ArgumentParser, *args, **kwargs) -> None:
         parser.exit(2, f"error: {shorten_choices(message)} (--help lists every option)\n")
 
     if isinstance(parser, argparse.ArgumentParser):  # and not a group of options
-        parser.error = error
+        parser.error = error  # type: ignore[method-assign]
 
 
 def filter_logs() -> None:

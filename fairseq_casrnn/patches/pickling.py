@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+from enum import Enum
 
 
 def get_attribute(state, name: str) -> None:
@@ -15,7 +16,7 @@ def register_choices() -> None:
     """Pickle fairseq's types of choices, all of which it calls ``Choices``, by their values."""
     from fairseq.dataclass import constants
 
-    def reduce(kind: type):
+    def reduce(kind: type[Enum]):
         if kind.__name__ != "Choices":
             return kind.__qualname__  # it can be found
         return constants.ChoiceEnum, ([choice.value for choice in kind],)

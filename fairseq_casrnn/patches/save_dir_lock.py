@@ -9,7 +9,7 @@ from fairseq_casrnn.errors import UserError
 try:
     import fcntl
 except ImportError:  # not on Windows
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
 BUSY = (errno.EACCES, errno.EAGAIN)

@@ -38,7 +38,8 @@ def _pass_on(number: int, frame) -> None:
     """To the processes that train, which this one has started and waits for."""
     children = multiprocessing.active_children()
     for child in children:
-        os.kill(child.pid, number)
+        if child.pid is not None:
+            os.kill(child.pid, number)
     if not children:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

@@ -52,7 +52,7 @@ def find_layout(table: Table, args: argparse.Namespace) -> Layout:
     Raises:
         UserError: they cannot be told, or there is no such column.
     """
-    first = [name.strip() for name in (table.names or table.rows[0][1])]
+    first = [(name or "").strip() for name in (table.names or table.rows[0][1])]
     options = {name: getattr(args, name) for name in ("text_column", "pair_column", "label_column")}
     by_name = any(value and natural(value) is None for value in options.values())
     known = [name.lower() for name in first]

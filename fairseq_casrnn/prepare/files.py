@@ -6,7 +6,7 @@ import csv
 import io
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def read_columns(path: Path, lines: Sequence[str], delimiters: str) -> Table:
     Raises:
         UserError: there is none.
     """
-    first_error = None
+    first_error: UserError | None = None
     for delimiter in delimiters:
         readings = [read_quoted] if delimiter != "\t" else [read_plain, read_quoted]
         for read in readings:
@@ -96,10 +96,13 @@ def read_columns(path: Path, lines: Sequence[str], delimiters: str) -> Table:
                 continue
             if read is read_plain and is_quoted(rows):
                 continue
-            notes = {} if read is read_plain else {"cells": f"between {DELIMITERS[delimiter]}"}
+            notes: dict[str, object] = {}
+            if read is read_quoted:
+                notes["cells"] = f"between {DELIMITERS[delimiter]}"
             if read is read_quoted and delimiter == "\t":
                 notes = {"cells": "between tabs, quotation marks around them taken off"}
             return Table(path, None, rows, notes)
+    assert first_error is not None  # there is a delimiter
     raise first_error
 
 
@@ -122,11 +125,12 @@ def read_quoted(path: Path, lines: Sequence[str], delimiter: str) -> Rows:
     reader = csv.reader(
         (f"{line.replace(chr(13), ' ')}\n" for line in lines), delimiter=delimiter, strict=True
     )
-    rows, begin = [], 1
+    rows: Rows = []
+    begin = 1
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
-                rows.append((begin, cells))
+                rows.append((begin, list(cells)))
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
@@ -142,7 +146,7 @@ def is_quoted(rows: Rows) -> bool:
     A file with a few texts in quotation marks is none: a half of all rows has such a cell then, or
     there is a doubled one.
     """
-    cells = [cell for _, row in rows for cell in row if '"' in cell]
+    cells = [cell for _, row in rows for cell in row if cell and '"' in cell]
     doubled = any('""' in cell[1:-1] for cell in cells)
     enclosed = all(
         len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', "")
@@ -162,7 +166,7 @@ def check_width(path: Path, rows: Rows) -> None:
             "give CSV or JSON lines"
         )
     for line, cells in rows:
-        while len(cells) > width and not cells[-1].strip():
+        while len(cells) > width and not (cells[-1] or "").strip():
             cells.pop()
         if len(cells) != width:
             raise UserError(
@@ -194,7 +198,7 @@ def read_json_objects(path: Path, lines: Sequence[str]) -> Table:
     return Table(path, names, rows, {})
 
 
-def parsed(path: Path, number: int, text: str, kind: Callable):
+def parsed(path: Path, number: int, text: str, kind: type):
     """A JSON value of that type. Raises UserError where it is none."""
     try:
         value = parse_json(text)
@@ -219,11 +223,11 @@ def read_folders(folder: Path) -> Table:
         UserError: it has less than two such folders, or a file is not UTF-8.
     """
     labels = sorted(path for path in folder.iterdir() if path.is_dir())
-    notes = {}
+    notes: dict[str, object] = {}
     if any(path.name == "unsup" for path in labels):  # of the IMDb reviews: texts without labels
         labels = [path for path in labels if path.name != "unsup"]
         notes["left out"] = f"{folder / 'unsup'}"
-    rows = []
+    rows: Rows = []
     for label in labels:
         for file in sorted(path for path in label.iterdir() if path.is_file()):
             if not file.name.startswith("."):

@@ -107,9 +107,9 @@ def read_pairs(files: Sequence[Path]) -> list[Pair]:
         UserError: more files, files of different lengths, or a line without two columns.
     """
     if len(files) == 2:
-        source, target = map(read_utf8, files)
-        check_parallel(source, target, *files)
-        return list(zip(source, target, strict=True))
+        sources, targets = map(read_utf8, files)
+        check_parallel(sources, targets, files[0], files[1])
+        return list(zip(sources, targets, strict=True))
     if len(files) > 2:
         raise UserError(f"{len(files)} files are given together; give two, or one with tabs")
     pairs = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.options import Step, parse, parts_of
+from fairseq_casrnn.recipes.options import Step, parse, parts_in, parts_of
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.recipe import Recipe
 from fairseq_casrnn.recipes.runs import check_trained_on
@@ -28,13 +28,13 @@ def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
         checkpoints = sorted(Path(where.out).glob("*/seed*/checkpoint_best.pt"))
         for checkpoint in checkpoints:
             analyze(programs, checkpoint, where.data, options.out)
-        logs = [path.with_name("train.log") for path in checkpoints]
-        if logs := [str(log) for log in logs if log.is_file()]:
+        beside = [path.with_name("train.log") for path in checkpoints]
+        if logs := [str(log) for log in beside if log.is_file()]:
             plot = ("metric-curves", "wcpa", f"{where.out}/wcpa.png", *logs)
             programs.call("fairseq_casrnn.analysis.plots", *plot)
         found = found or bool(checkpoints)
     if not found:
-        depths = ",".join(options.parts or recipe.parts.values)
+        depths = ",".join(options.parts or parts_in(recipe).values)
         raise UserError(
             f"{options.out} holds no trained run of --m {depths}; train some, or give another --out"
         )

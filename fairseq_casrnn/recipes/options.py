@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fairseq_casrnn.data.command import Parser
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.recipe import Recipe, load
+from fairseq_casrnn.recipes.recipe import Parts, Recipe, load
 
 # Metavariable, unless the option has no value, and help; in braces, what the recipe says.
 OPTIONS = {
@@ -116,14 +117,14 @@ def parser_of(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
     for name in step.options:
         if name in ("parts", "tiny") and not getattr(recipe, name):
             continue
-        option = recipe.parts.option if name == "parts" else name
+        option = parts_in(recipe).option if name == "parts" else name
         parser.add_argument(f"--{option}", dest=name, **described(name, step, recipe))
     text = "print the command lines instead of running them"
     parser.add_argument("--dry-run", action="store_true", help=text)
     return parser
 
 
-def described(name: str, step: Step, recipe: Recipe) -> dict[str, object]:
+def described(name: str, step: Step, recipe: Recipe) -> dict[str, Any]:
     """Help and default of an option, for ``add_argument``."""
     trained, prepared = step.name != "evaluate", step.name == "prepare"
     defaults = {
@@ -211,6 +212,12 @@ def check_prepared(options: StepOptions) -> None:
         raise UserError(f"{options.data} is not prepared; run {how} first")
 
 
+def parts_in(recipe: Recipe) -> Parts:
+    """The parts of a recipe that has some."""
+    assert recipe.parts is not None
+    return recipe.parts
+
+
 def parts_of(recipe: Recipe, options: StepOptions) -> Iterator[tuple[Recipe, StepOptions]]:
     """The recipe and the options of each chosen part, or these themselves if there are no parts."""
     if not recipe.parts:
@@ -218,12 +225,13 @@ def parts_of(recipe: Recipe, options: StepOptions) -> Iterator[tuple[Recipe, Ste
         return
     for value in options.parts or recipe.parts.values:
         part = load(recipe.path, **{recipe.parts.variable: value})
+        folder = parts_in(part).folder
         yield (
             part,
             dataclasses.replace(
                 options,
-                data=f"{options.data}/{part.parts.folder}",
-                out=f"{options.out}/{part.parts.folder}",
+                data=f"{options.data}/{folder}",
+                out=f"{options.out}/{folder}",
                 prepared_by=f"prepare.sh --{recipe.parts.option} {value} --out {options.data}",
             ),
         )

@@ -116,7 +116,7 @@ def variables(kind: str, notes: Mapping[str, object]) -> dict[str, str]:
     if kind == "translation":
         # Batches of 1000 tokens, with units of words and padding a fifth more: ten epochs, or as
         # many updates as those of Multi30k, but 60 epochs at most.
-        epoch = int(notes[TOKENS]) * 1.2 / 1000
+        epoch = int(str(notes[TOKENS])) * 1.2 / 1000
         updates = max(10 * epoch, min(5000, 60 * epoch), 300)
         return {"UPDATES": str(round(updates))}
     if kind == "tagging":
@@ -125,7 +125,7 @@ def variables(kind: str, notes: Mapping[str, object]) -> dict[str, str]:
         found: dict[str, object] = {"METRIC": "f1" if spans else "accuracy"}
     else:
         pairs = "train pairs" in notes
-        count = notes["train pairs" if pairs else "train sentences"]
+        count = str(notes["train pairs" if pairs else "train sentences"])
         found = {"PAIRS": "yes" if pairs else "no", "LONGEST": notes.get(LONGEST, 1)}
     for below, batch, patience in reversed(SIZES[kind]):
         if int(count) < below:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -130,11 +131,12 @@ def merged(base: Mapping, own: Mapping) -> dict:
     return joined
 
 
-def check(value, wanted, path: Path, key: str = "") -> None:
+def check(value: Any, wanted: Any, path: Path, key: str = "") -> None:
     """Raise UserError unless ``value``, of ``key`` in ``path``, is what :data:`RECIPE` says."""
-    kind = wanted if wanted is str else type(wanted)
+    kind: Any = wanted if wanted is str else type(wanted)
     if not isinstance(value, kind) or (not value and (wanted is str or kind is list)):
-        has = {str: quoted(str(value)), list: "a list", dict: "a mapping"}.get(type(value), "empty")
+        known: dict[type, str] = {str: quoted(str(value)), list: "a list", dict: "a mapping"}
+        has = known.get(type(value), "empty")
         what = f"{key} is {has if value else 'empty'}" if key else "its content is no mapping"
         raise UserError(f"{path}: {what}; it must be {EXAMPLES[kind]}")
     if kind is list:
@@ -154,6 +156,7 @@ def check_complete(content: Mapping, path: Path) -> None:
     """Raise UserError where a key is missing from a recipe's content."""
     parts = content.get("parts", {})
     own = ("option", "variable", "folder") if "values" in parts else ("option",)
+    needed: list[tuple[Mapping, str, tuple[str, ...]]]
     needed = [(content, "", ("title", "kind", "reader", "archs"))]
     needed += [(parts, "parts.", own)] if "parts" in content else []
     needed += [(condition, "when.", ("if",)) for condition in content.get("when", [])]

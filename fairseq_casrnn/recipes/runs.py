@@ -77,7 +77,7 @@ class Run:
         before = text(finished) if finished.is_file() else ""
         if before == wanted and finished.is_file():
             return print(f"{title} is finished: {self.folder}", flush=True)
-        make_folder(self.folder, self.out)
+        make_folder(self.folder, Path(self.out))
         # While a longer training goes on, the run is no longer a finished one.
         finished.unlink(missing_ok=True)
         kept.write_text(f"{own}\n", "utf-8", "surrogateescape")

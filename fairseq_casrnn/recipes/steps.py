@@ -9,7 +9,14 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, read_json
 from fairseq_casrnn.recipes import dyck
-from fairseq_casrnn.recipes.options import Step, StepOptions, check_prepared, parse, parts_of
+from fairseq_casrnn.recipes.options import (
+    Step,
+    StepOptions,
+    check_prepared,
+    parse,
+    parts_in,
+    parts_of,
+)
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.recipe import KINDS, Recipe, as_words
 from fairseq_casrnn.recipes.runs import Run, check_trained_on
@@ -32,7 +39,7 @@ def prepare(recipe: Recipe, argv: Sequence[str]) -> None:
         options = parse(step, recipe, argv)
         options.data = options.out
         for part, where in parts_of(recipe, options):
-            own = [*as_words(part.parts.prepare), "--out", where.data, *options.others]
+            own = [*as_words(parts_in(part).prepare), "--out", where.data, *options.others]
             call_reader(part, where, own)
         return
     parser = Parser(add_help=False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.options import Step, StepOptions, parse, parts_of
+from fairseq_casrnn.recipes.options import Step, StepOptions, parse, parts_in, parts_of
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.recipe import EVALUATION, Recipe, as_words
 from fairseq_casrnn.recipes.steps import call_reader, evaluate_runs, train_systems
@@ -27,12 +27,12 @@ def of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
     about = "All other options, such as --raw, are those of prepare."
     step = Step("table", names, about, "fairseq-train", reads_others=True)
     options = parse(step, recipe, argv)
-    if recipe.parts.values:
+    if parts_in(recipe).values:
         for part, where in parts_of(recipe, options):
-            call_reader(part, where, [*options.others, *as_words(part.parts.prepare)])
+            call_reader(part, where, [*options.others, *as_words(parts_in(part).prepare)])
             train_and_evaluate(part, where)
     else:  # the reader itself makes a folder for each
-        own = [f"--{recipe.parts.option}", *options.parts] if options.parts else []
+        own = [f"--{parts_in(recipe).option}", *options.parts] if options.parts else []
         call_reader(recipe, options, [*options.others, *own])
         made = sorted(path.parent.name for path in Path(options.data).glob("*/data-bin"))
         for name in options.parts or made:

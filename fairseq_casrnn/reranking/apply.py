@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def compare(problem: problems.Problem, runs: Sequence[np.ndarray], best: int) ->
         "reranked": [lists.bleu_of(choice) for choice in choices[1:]],
         "oracle": lists.bleu_of(oracle(lists, choices)),
         "p": p_value(
-            problem.chosen(problem.baseline), problem.chosen(runs[best]), problem.references
+            problem.chosen(problem.baseline), problem.chosen(runs[best]), problem.references or []
         ),
     }
 
@@ -85,7 +86,8 @@ def p_value(before: list[str], after: list[str], references: list[str]) -> float
         [("before", before), ("after", after)], {"BLEU": metric}, None, "bs", n_samples=SAMPLES
     )
     _, results = test()
-    return float(results["BLEU"][1].p_value)
+    result: Any = results["BLEU"][1]  # of "after"; the first is of the baseline
+    return float(result.p_value)
 
 
 def read_weights(path: Path, files: int) -> dict:

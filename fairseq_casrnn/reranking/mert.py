@@ -46,7 +46,7 @@ class Lists:
         return self.bleu_of(self.choose(weights))
 
 
-def pad(rows: Sequence[Sequence], dtype=float) -> tuple[np.ndarray, np.ndarray]:
+def pad(rows: Sequence[Sequence | np.ndarray], dtype=float) -> tuple[np.ndarray, np.ndarray]:
     """Rows of different lengths as ``(N, K, …)`` with zeros behind, and the mask ``(N, K)``."""
     longest = max(map(len, rows))
     shape = np.asarray(rows[0]).shape[1:]
@@ -163,7 +163,7 @@ def prune(lists: Lists, weights: np.ndarray, best: float) -> np.ndarray:
 
 
 def tune(
-    lists: Lists, baseline: Sequence[float], restarts: int = 10, seed: int = 1
+    lists: Lists, baseline: Sequence[float] | np.ndarray, restarts: int = 10, seed: int = 1
 ) -> tuple[np.ndarray, float]:
     """Weights ``(F,)``, their magnitudes summing to 1, and their BLEU, at least the baseline's.
 

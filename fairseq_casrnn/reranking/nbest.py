@@ -9,10 +9,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.data.values import natural, parse_json
 from fairseq_casrnn.errors import UserError, quoted
+
+if TYPE_CHECKING:
+    import numpy as np
 
 HIGHEST = 1e30  # score; weighted sums of more could overflow
 _LINE = re.compile(r"([STH])-")
@@ -103,7 +107,7 @@ def _parse(kind: str, line: str, path: Path, count: int) -> list:
     form, shape = _FORMS[kind]
     found = form.fullmatch(line)
     number = natural(found[1]) if found else None
-    if number is None:
+    if found is None or number is None:
         raise UserError(f"{path}, line {count} is malformed; it should be {shape}")
     rest = list(found.groups()[1:])
     if kind == "H":
@@ -214,7 +218,7 @@ def _score_row(line: str, path: Path, count: int) -> tuple[float, int]:
     return _number(score, path, count), length
 
 
-def by_sentence(values: Sequence[float], nbest: NBest) -> list[list[float]]:
+def by_sentence(values: Sequence[float] | np.ndarray, nbest: NBest) -> list[list[float]]:
     """Values of all hypotheses, cut into those of each sentence."""
     start, cut = 0, []
     for texts in nbest.hypotheses:

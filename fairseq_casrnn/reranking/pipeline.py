@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import fairseq_casrnn
 from fairseq_casrnn.data.checksum import checksum, contents
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Rerank a translation model's n-best lists with the scores of further models. A second "
         "call with the same --out makes no list and no score again that is there."
     )
-    path = {"type": Path, "required": True}
+    path: dict[str, Any] = {"type": Path, "required": True}
     parser.add_argument(
         "--baseline", metavar="CHECKPOINT", **path, help="model whose n-best lists are reranked"
     )
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
         strict=True,
     ):
-        several = {"action": "extend", "nargs": "+", "default": [], "type": Path}
+        several: dict[str, Any] = {"action": "extend", "nargs": "+", "default": [], "type": Path}
         parser.add_argument(f"--{kind}", metavar="CHECKPOINT", **several, help=what)
     parser.add_argument("--data", **path, help="the translation corpus")
     parser.add_argument("--prepared", **path, help="folder that casrnn rerank prepare made")

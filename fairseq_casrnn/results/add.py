@@ -107,7 +107,7 @@ def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) 
         "curves": curves_of(content, table),
         "reduced": args.reduced,
         "vectors": vectors_of(content.get("training", "")),
-        "precision": PRECISIONS.get(content.get("precision"), content.get("precision")),
+        "precision": PRECISIONS.get(str(content.get("precision")), content.get("precision")),
         "parameters": content.get("parameters"),
         "minutes": round(content["seconds"] / 60, 1) if "seconds" in content else None,
         "machine": ", ".join(parts),

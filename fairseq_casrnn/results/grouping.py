@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fairseq_casrnn.evaluation.significance import mean_deviation, paired_t_test
 from fairseq_casrnn.results.page import Table
@@ -22,7 +23,7 @@ class Group:
         return str(self.rows[0].get("system", ""))
 
     @property
-    def settings(self) -> dict[str, object]:
+    def settings(self) -> dict[str, Any]:
         """What else tells it from other lines."""
         return self.rows[0].get("settings", {})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import Any
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.significance import mean_deviation
@@ -124,7 +125,7 @@ def metric_cells(table: Table, name: str, groups: Sequence[Group]) -> list[str]:
     values = [value for group in groups for value in group.values(name)]
     numbers = [value["mean"] if isinstance(value, dict) else value for value in values]
     known = [value for value in numbers if not isinstance(value, str)]
-    digits = table.digits.get(name, decimals(known))
+    digits: int | None = table.digits.get(name, decimals(known))
     digits = None if digits == AS_IS else digits
     cells = [metric_cell(group.values(name), digits, len(group.single_seeds)) for group in groups]
     if name not in table.best:
@@ -132,13 +133,12 @@ def metric_cells(table: Table, name: str, groups: Sequence[Group]) -> list[str]:
     means = [group.mean(name) for group in groups]
     shown = [None if mean is None else number(mean, digits) for mean in means]
     choose = {"max": max, "min": min}[table.best[name]]
-    known = (one for one in shown if one is not None)
-    best = choose(known, key=lambda one: float(one.replace(",", "")), default=None)
+    best = choose(filter(None, shown), key=lambda one: float(one.replace(",", "")), default=None)
     pairs = zip(cells, shown, strict=True)
     return [f"**{text}**" if one is not None and one == best else text for text, one in pairs]
 
 
-def metric_cell(values: Sequence[object], digits: int | None, seeds: int = 1) -> str:
+def metric_cell(values: Sequence[Any], digits: int | None, seeds: int = 1) -> str:
     """Mean ± deviation and, in brackets, the numbers by seed; of a single number, of how many."""
     fixed = functools.partial(number, digits=digits)
     if len(values) == 1 and isinstance(values[0], dict):

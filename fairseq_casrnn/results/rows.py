@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.data.values import parse_json
@@ -41,7 +42,7 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "note": str,
 }
 
-Row = dict[str, object]
+Row = dict[str, Any]
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -178,8 +178,8 @@ class SequenceTaggingTask(LabelledTask):
             sentences,
             lambda index: numbers[tags[index][:-1].long()],
             self.dictionary.pad(),
-            characters,
-            pad,
+            characters=characters,
+            character_pad=pad,
             shuffle=train,
             unk_dropout=self._unk_dropout() if train else None,
         )
@@ -262,8 +262,8 @@ class SequenceTaggingTask(LabelledTask):
             sentences,
             None,
             self.dictionary.pad(),
-            spelt.__getitem__ if self.spells else None,
-            self.characters.pad() if self.spells else 0,
+            characters=spelt.__getitem__ if self.spells else None,
+            character_pad=self.characters.pad() if self.spells else 0,
             shuffle=False,
         )
 

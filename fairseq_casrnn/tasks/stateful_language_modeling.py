@@ -267,7 +267,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         if after is None:
             self.training_states = []
             return
-        parts = state_parts(after)
+        parts = list(state_parts(after))
         if workers > 1:
             group = distributed.get_data_parallel_group()
             parts = [

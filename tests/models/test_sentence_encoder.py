@@ -195,13 +195,11 @@ def test_both_sentences_share_the_encoder():
 
 
 def test_classifier():
-    kinds = [type(part).__name__ for part in Classifier(4, 5, 2, 3, "tanh", True, 0.5)]
+    deep = Classifier(4, 5, 2, 3, activation="tanh", batch_norm=True, dropout=0.5)
     hidden = ["Linear", "BatchNorm", "Tanh", "Dropout"]
-    assert kinds == ["Dropout", *hidden, *hidden, "Linear"]
-    assert [type(part).__name__ for part in Classifier(4, 5, 0, 3, "relu", False, 0)] == [
-        "Dropout",
-        "Linear",
-    ]
+    assert [type(part).__name__ for part in deep] == ["Dropout", *hidden, *hidden, "Linear"]
+    linear = Classifier(4, 5, 0, 3, activation="relu", batch_norm=False, dropout=0)
+    assert [type(part).__name__ for part in linear] == ["Dropout", "Linear"]
 
 
 def test_options_reach_their_parts():
