@@ -46,7 +46,8 @@ def _finite(values: dict) -> Iterator[tuple[str, float]]:
 
 def _record(line: str) -> tuple[str, dict]:
     """Tag and stats of a line of ``--log-format simple``."""
-    within, subset = _PART.match(line).groups()
+    part = _PART.match(line)
+    within, subset = part.groups() if part else (None, None)
     tag = "train_inner" if within else subset or "train"
     return tag, dict(_STAT.findall(line))
 

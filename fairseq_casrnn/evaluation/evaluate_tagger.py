@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.spans import as_iob2
@@ -126,7 +127,7 @@ def evaluate_all(args: argparse.Namespace) -> None:
     """Evaluate the runs and print mean ± deviation of F1, or of accuracy, over the seeds."""
     titles = {"f1": "F1", "accuracy": "accuracy"}
     scores: dict[str, dict[int, float]] = {}
-    options = {"unconstrained_tags": True} if args.unconstrained_tags else {}
+    options: dict[str, Any] = {"unconstrained_tags": True} if args.unconstrained_tags else {}
     which = (args.checkpoint, args.subset, args.batch_size)
     for arch, seed, result in evaluate_each(
         args, lambda run: evaluate(args.data, run, *which, **options)

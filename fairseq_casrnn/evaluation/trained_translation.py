@@ -77,6 +77,8 @@ def find_files(checkpoint: Path, task_cfg, data: Path | None = None) -> Translat
             "folder of the training data (--data)"
         )
     tokenizer = "moses_lowercase" if (place / OPTIONS).is_file() else ""
+    assert source is not None  # or its dictionary would not have been found
+    assert target is not None
     known = place, source, target, tokenizer
     if pieces := find_model(place):
         return TranslationFiles(*known, pieces, "sentencepiece")

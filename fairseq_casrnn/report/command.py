@@ -99,7 +99,7 @@ def render(runs: dict[str, Run], subset: str, title: str) -> str:
     )
 
 
-def charts(runs: dict[str, Run]) -> list[tuple[str, object]]:
+def charts(runs: dict[str, Run]) -> Sequence[tuple[str, object]]:
     """(title, chart) of the numbers in the logs; curves of a run have one colour."""
     found = []
     for title, name, of_training in CHARTS:
@@ -144,7 +144,7 @@ def pictures(name: str, run: Run) -> list[tuple[str, object]]:
     ]
 
 
-def errors(run: Run) -> tuple[list[str], list[Sequence]]:
+def errors(run: Run) -> tuple[list[str], Sequence[Sequence]]:
     """Header and rows of the most confident errors."""
     if run.predictions is None:
         return [], []
@@ -152,7 +152,7 @@ def errors(run: Run) -> tuple[list[str], list[Sequence]]:
     return header, run.predictions.errors(MOST_ERRORS)
 
 
-def samples(run: Run) -> tuple[list[str], list[Sequence]]:
+def samples(run: Run) -> tuple[list[str], Sequence[Sequence]]:
     """Header and rows of some outputs."""
     if run.predictions is None:
         return [], []

@@ -37,7 +37,7 @@ class Predictions:
         wrong = [example for example in self.examples if example[0] != example[1]]
         return sorted(wrong, key=lambda example: -example[2])[:most]
 
-    def samples(self, most: int) -> list[Sequence]:
+    def samples(self, most: int) -> Sequence[Sequence]:
         """Examples or translations from all over the test set."""
         rows = self.translations or self.examples
         return rows[:: max(1, -(-len(rows) // most))]

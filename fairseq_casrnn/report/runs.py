@@ -102,7 +102,8 @@ def read_object(path: Path) -> dict:
 
 def recorded(folder: Path) -> dict:
     """The last line of a run in ``results.jsonl`` of all runs, which recipes fill."""
-    path, found = folder.parent.parent / "results.jsonl", {}
+    path = folder.parent.parent / "results.jsonl"
+    found: dict = {}
     if path.is_file():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
@@ -179,7 +180,8 @@ def logged(log: str, name: str) -> str | None:
 
 def pairs(words: list[str]) -> Iterator[tuple[str, str]]:
     """Options with their values, several values as one text; what is no option's has no name."""
-    name, values = "", []
+    name = ""
+    values: list[str] = []
     for word in [*words, "--"]:
         if word.startswith("--"):
             if name or values:

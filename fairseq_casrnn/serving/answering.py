@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fairseq_casrnn.data.spans import are_spans, spans
 from fairseq_casrnn.data.symbols import escape, escape_line
 from fairseq_casrnn.serving.questions import MOST_HYPOTHESES, Question
 from fairseq_casrnn.serving.traces import rounded, trace
+
+if TYPE_CHECKING:
+    import torch
+    from fairseq.models import BaseFairseqModel
 
 EXPECTED = 3  # words that a language model thought likeliest, in an explanation
 
@@ -26,7 +31,7 @@ class Answering:
     """
 
     kind: str
-    model: object
+    model: BaseFairseqModel
     pairs = False
 
     def answer(self, questions: Sequence[Question]) -> list[dict]:
@@ -205,7 +210,7 @@ class LanguageModelling(Answering):
         with torch.no_grad():
             output = self.model(source.to(device))
             found = of_targets(self.model, output, target.to(device))
-            likeliest = None
+            likeliest: tuple[torch.Tensor, ...] = ()
             if any(question.explain for question in questions):
                 table = self.model.get_normalized_probs(
                     output, log_probs=False, sample={"target": target.to(device)}

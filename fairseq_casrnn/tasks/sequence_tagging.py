@@ -139,6 +139,7 @@ class SequenceTaggingTask(LabelledTask):
         """Note whether the tags of training break the scheme, as those in IOB1 do."""
         scheme, broken, marked = constraints(tuple(self.classes)), 0, 0
         outside = self.classes.index("O") if "O" in self.classes else -1
+        assert dataset.tags is not None  # of a training set they are known
         for index in range(len(dataset)):
             tags = dataset.tags(index)
             broken += violations(scheme, tags)
