@@ -56,6 +56,7 @@ def test_a_file_that_is_no_yaml(tmp_path, content, message):
     assert message in line
 
 
+@pytest.mark.full
 def test_the_example_trains_and_its_checkpoint_translates(data, tmp_path):
     done = hydra_train(data, tmp_path, "model.lam=0.25", "+model.no_input_feed=true")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -89,6 +89,7 @@ def test_a_packed_model_needs_nothing_else(model, run, capsys, tmp_path, monkeyp
     assert state["cfg"]["task"]["data"] == "data-bin"
 
 
+@pytest.mark.full
 def test_export_and_analysis(model, data, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["export", "--path", str(model), "--format", "torch", "--output", "x"]) == 0

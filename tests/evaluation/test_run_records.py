@@ -1,11 +1,20 @@
 """Evaluations in ``run.json``, and the command lines that it holds."""
 
+import os
+
 import pytest
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import runs
 from fairseq_casrnn.recipes.runs import Run
 from fairseq_casrnn.runs import environment, record
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    """Commands are noted with this package's environment variables, of which there are none."""
+    for name in [name for name in os.environ if name.startswith("CASRNN_")]:
+        monkeypatch.delenv(name)
 
 
 def test_an_evaluation_replaces_that_with_the_same_settings(tmp_path, monkeypatch):

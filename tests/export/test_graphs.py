@@ -77,7 +77,8 @@ def test_programs_compute_what_the_model_does(make):
             assert_close([ours], [theirs], SINGLE)
 
 
-@pytest.mark.parametrize("make", mostly_full(MODELS, "language model, second_order_lstm"))
+@pytest.mark.full
+@pytest.mark.parametrize("make", MODELS)
 def test_onnx_files_compute_what_the_model_does(make, tmp_path):
     pytest.importorskip("onnxruntime")
     for name, graph in graphs(*MODELS[make]()).items():
@@ -94,7 +95,7 @@ def moved(outputs):
 
 
 @pytest.mark.parametrize("case", mostly_full(CASES, CAS), ids=str)
-@pytest.mark.parametrize("way", [False, True])
+@pytest.mark.parametrize("way", mostly_full([False, True], False))
 def test_layers_export_without_operators_of_this_package(case, way):
     layer = case.random(bidirectional=way, engine="reference").eval()
     x, lengths = rand(5, 3, layer.input_size), torch.tensor([5, 2, 4])

@@ -56,6 +56,7 @@ def test_translations_are_those_of_fairseq(spread, tmp_path):
         assert ours.answers(LINES, beam, length) == best
 
 
+@pytest.mark.full
 def test_log_probabilities(tmp_path):
     model, task = language_model()
     ours = exported(model, task, tmp_path)
@@ -69,6 +70,7 @@ def test_log_probabilities(tmp_path):
         assert float(found) == pytest.approx(float(expected), abs=1e-3)
 
 
+@pytest.mark.full
 def test_classes(tmp_path):
     model, task = classifier(pairs=True)
     ours = exported(model, task, tmp_path)
@@ -80,6 +82,7 @@ def test_classes(tmp_path):
     assert ours.answers(pairs) == expected
 
 
+@pytest.mark.full
 def test_tags(tmp_path):
     """Also of a word without a tag's worth of letters, and of a sentence without words."""
     model, task = tagger()
@@ -96,6 +99,7 @@ def test_tags(tmp_path):
     assert ours.answers(LINES) == [" ".join(task.classes[tag] for tag in row) for row in rows]
 
 
+@pytest.mark.full
 def test_the_command_line(tmp_path, monkeypatch, capsys):
     model, task = language_model()
     exported(model, task, tmp_path)

@@ -67,7 +67,9 @@ def serving(answering, **settings):
     """The address of a server of this model, which stops at the end."""
     with listening("127.0.0.1", 0) as listener:
         app = make_app(answering, Settings(**settings))
-        config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=5)
+        config = uvicorn.Config(
+            app, log_config=None, log_level="critical", timeout_graceful_shutdown=5
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()

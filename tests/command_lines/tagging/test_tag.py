@@ -213,6 +213,7 @@ def test_tags_keep_to_their_scheme(hub):
     assert broken() > 0
 
 
+@pytest.mark.full
 def test_a_packed_model(trained, hub, capsys, tmp_path):
     """With the characters of the words."""
     model = tmp_path / "model.casrnn"
