@@ -103,7 +103,6 @@ def test_resume_with_pieces_of_another_length(data, tmp_path, bptt):
         train(data, tmp_path, "--bptt", bptt)
 
 
-@pytest.mark.full
 def test_two_workers(data, tmp_path, warm_python):
     """Two workers with two streams each do what one does with four; also after an interruption."""
     options = [*TRAIN, "--dropout", 0, "--max-epoch", 2]
