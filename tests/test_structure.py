@@ -47,5 +47,27 @@ def test_folders_do_not_import_each_other_in_circles():
     assert order.index("cells") < order.index("layers") < order.index("models")
 
 
+def module(name: str) -> Path | None:
+    """The file of the module of which ``name`` is, or is a part."""
+    while name:
+        path = ROOT / name.replace(".", "/")
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return file
+        name = name.rpartition(".")[0]
+    return None
+
+
+def test_modules_do_not_import_each_other_in_circles():
+    """Also within functions, and for types alone; a folder's own file, which gathers, aside."""
+    uses: dict[Path, set[Path | None]] = {}
+    for path in ROOT.rglob("*.py"):
+        if path.name != "__init__.py":
+            found = {module(name) for name in imported(path)} - {path, None}
+            uses[path] = {file for file in found if file.name != "__init__.py"}
+    assert ROOT / "cells" / "base.py" in uses[ROOT / "recurrence" / "inputs.py"]
+    graphlib.TopologicalSorter(uses).prepare()  # raises CycleError
+
+
 def test_root_has_few_modules():
     assert len(list(ROOT.glob("*.py"))) <= 8

@@ -13,7 +13,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 
 from ..models.fast_path import supports_fused_loss
-from ..recurrence.cross_entropy import LossSpec
+from ..recurrence.inputs import LossSpec
 
 
 class Fused:

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..layers import RecurrentStack
-from ..recurrence.cross_entropy import LossSpec, can_fuse, cross_entropy
+from ..recurrence.cross_entropy import can_fuse, cross_entropy
+from ..recurrence.inputs import LossSpec
 from ..recurrence.products import linear, log_probs
 
 

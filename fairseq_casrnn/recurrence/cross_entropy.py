@@ -8,7 +8,7 @@ kernels for the GPU: see :mod:`.triton_cross_entropy`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,22 +17,8 @@ from ..errors import UserError
 from .cpp import OPS
 from .eager import retain_graph_requested
 from .engine import autocast, choose
-from .inputs import cast
+from .inputs import LossSpec, cast
 from .memory import readable
-
-
-class LossSpec(NamedTuple):
-    """The loss that a criterion asks a decoder for, instead of logits.
-
-    Attributes:
-        target: ``(*)``, tokens.
-        smoothing: probability shared by all tokens but the target.
-        pad: the token that is not counted.
-    """
-
-    target: Tensor
-    smoothing: float
-    pad: int
 
 
 def can_fuse(weight: Tensor, engine: str | None = None) -> bool:

@@ -28,8 +28,7 @@ from ..errors import UserError
 
 if TYPE_CHECKING:  # an engine does not import what a layer alone does not need
     from .attention import Decode, DecoderSteps
-    from .cross_entropy import LossSpec
-    from .inputs import LayerInputs, LayerOutputs
+    from .inputs import LayerInputs, LayerOutputs, LossSpec
     from .sentence_state import WordOps
     from .sentence_state_weights import Options, Parameters
 

@@ -12,14 +12,20 @@ from torch import Tensor
 
 from . import cpp, eager, layer, reference, triton_failures, triton_loop
 from .engine import ENGINES, Engine, autocast, by_name, default, log_fallback
-from .inputs import LayerInputs, LayerOutputs, LoopTensors, accumulation_dtype, wants_gradient
+from .inputs import (
+    LayerInputs,
+    LayerOutputs,
+    LoopTensors,
+    LossSpec,
+    accumulation_dtype,
+    wants_gradient,
+)
 from .memory import readable
 from .triton_plan import RefusedError, interpreting
 
 if TYPE_CHECKING:
     from .attention import Decode, DecoderSteps
     from .attention_loop import Loops
-    from .cross_entropy import LossSpec
     from .sentence_state import WordOps
     from .sentence_state_weights import Options, Parameters
 

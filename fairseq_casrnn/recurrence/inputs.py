@@ -1,4 +1,4 @@
-"""What a layer passes to an engine, and the precision in which engines keep states."""
+"""What a layer or a decoder passes to an engine, and the precision in which engines keep states."""
 
 from __future__ import annotations
 
@@ -132,3 +132,17 @@ class LoopTensors(NamedTuple):
         if isinstance(gx, InputProduct):
             return cls(None, gx.x, gx.weight, gx.bias, weight_hh, h0, c0, side)
         return cls(gx, None, None, None, weight_hh, h0, c0, side)
+
+
+class LossSpec(NamedTuple):
+    """The loss that a criterion asks a decoder for, instead of logits.
+
+    Attributes:
+        target: ``(*)``, tokens.
+        smoothing: probability shared by all tokens but the target.
+        pad: the token that is not counted.
+    """
+
+    target: Tensor
+    smoothing: float
+    pad: int

@@ -19,9 +19,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .cross_entropy import LossSpec, refuse_second_derivatives
+from .cross_entropy import refuse_second_derivatives
 from .eager import retain_graph_requested, without_autocast
-from .inputs import cast
+from .inputs import LossSpec, cast
 from .triton_steps import on_its_device
 
 KEPT = 2**30

@@ -12,7 +12,8 @@ from torch._subclasses import FakeTensorMode
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recurrence import cpp
-from fairseq_casrnn.recurrence.cross_entropy import LossSpec, can_fuse, cross_entropy
+from fairseq_casrnn.recurrence.cross_entropy import can_fuse, cross_entropy
+from fairseq_casrnn.recurrence.inputs import LossSpec
 
 pytestmark = pytest.mark.skipif("cpp" not in recurrence.installed(), reason="cpp is not compiled")
 PAD = 1

@@ -11,7 +11,8 @@ from fairseq.utils import apply_to_sample
 from helpers import HALVES, SINGLE, assert_close, rand
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recurrence.cross_entropy import LossSpec, can_fuse, cross_entropy
+from fairseq_casrnn.recurrence.cross_entropy import can_fuse, cross_entropy
+from fairseq_casrnn.recurrence.inputs import LossSpec
 
 from .test_triton import DEVICE, runs
 
