@@ -118,6 +118,12 @@ class ClassificationCorpus(Corpus):
         parts = max(1, len(self.splits["train"][0].sentences))
         for name, examples in self.splits.items():
             for number, example in enumerate(examples, start=1):
+                texts = (example.label, *example.sentences)
+                if not all(isinstance(text, str | list) for text in texts):
+                    raise UserError(
+                        f"{name}, example {number}: {texts!r} are to be a label and sentences, all "
+                        "of them text; correct what the reader makes of this line"
+                    )
                 if len(example.sentences) != parts or not example.label:
                     raise UserError(
                         f"{name}, example {number}: label {example.label!r} and "

@@ -107,6 +107,17 @@ def data_folder(path: Path, given: Path | None, trained_on: str) -> Path:
     )
 
 
+def reading(task) -> dict[str, bool]:
+    """How words are looked up: in lower case, with every digit as 0."""
+    lowercase = getattr(task.cfg, "lowercase", None)
+    zero_digits = getattr(task.cfg, "zero_digits", None)
+    text = task.state.text
+    return {
+        "lowercase": bool(text.get("lowercase") if lowercase is None else lowercase),
+        "zero_digits": bool(text.get("zero_digits") if zero_digits is None else zero_digits),
+    }
+
+
 def describe(model, task, folder: Path) -> dict[str, object]:
     """What ``run.py`` needs to know; writes the dictionaries into ``folder``."""
     from fairseq_casrnn.models.sentence_encoder import SentenceClassifier
@@ -115,7 +126,7 @@ def describe(model, task, folder: Path) -> dict[str, object]:
     task.source_dictionary.save(str(folder / "dict.txt"))
     about: dict[str, object] = {"dictionary": "dict.txt"}
     if isinstance(model, (SentenceClassifier, Tagger)):
-        about |= {"kind": "classifier", "classes": list(task.classes)}
+        about |= {"kind": "classifier", "classes": list(task.classes), **reading(task)}
         if isinstance(model, SentenceClassifier):
             return about | {"pairs": bool(task.pairs)}
         about["kind"] = "tagger"

@@ -3,9 +3,10 @@
 
     python run.py FOLDER < text > answers
 
-Each line of the input is a sentence whose words are separated by spaces, as in the text that the
-model was trained on: tokenised, lower-cased and byte-pair encoded if that was. A pair has a tab
-between its sentences. The answers are
+Each line of the input is a sentence whose words are separated by spaces, tokenised and byte-pair
+encoded as the text that the model was trained on was. Translation and language models want it
+lower-cased, too, if that was; classifiers and taggers look words up in lower case themselves, and
+taggers read their characters as written. A pair has a tab between its sentences. The answers are
 
 - of a translation model, translations by beam search (``--beam``, ``--max-length``);
 - of a language model, each sentence's log-probability, in nats;
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -75,8 +77,14 @@ class Model:
 
     def tokens(self, lines: Sequence[str]) -> np.ndarray:
         """Sentences ``(B, T)``, each ended by </s>."""
-        rows = [self.words.encode(line.split()) for line in lines]
+        rows = [self.words.encode(self.normalised(line)) for line in lines]
         return self.words.batch([[*row, self.words.eos] for row in rows])
+
+    def normalised(self, line: str) -> list[str]:
+        """The words of a line as the dictionary has them."""
+        line = line.lower() if self.about.get("lowercase") else line
+        line = re.sub("[0-9]", "0", line) if self.about.get("zero_digits") else line
+        return line.split()
 
 
 class Classifier(Model):

@@ -73,9 +73,10 @@ def read_column_file(path: Path) -> ColumnFile:
             rows = []
             continue
         if len(cells) != width:
+            between = "tabs" if tabs else "white space"
             raise UserError(
-                f"{path}, line {number} has {len(cells)} columns instead of {width}, as most have; "
-                f"correct it ({'tabs' if tabs else 'white space'} separate them)"
+                f"{path}, line {number}: number of columns {len(cells)}, where most lines have "
+                f"{width}; correct it (columns are separated by {between})"
             )
         rows.append((number, cells))
     if not found.sentences:

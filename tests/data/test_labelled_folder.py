@@ -1,6 +1,7 @@
 """What all commands that prepare labelled sentences share: the folder that they make."""
 
 import argparse
+import re
 
 import numpy
 import pytest
@@ -155,14 +156,16 @@ def test_what_is_held_out_keeps_its_order():
 @pytest.mark.parametrize(
     ("example", "what"),
     [
-        (Example("a", ()), "label 'a' and 0 sentences"),
-        (Example("", ("x",)), "label '' and 1 sentences"),
-        (Example("a", ("x", "y")), "label 'a' and 2 sentences"),
+        (Example("a", ()), "label 'a' and 0 sentences; each example needs a label"),
+        (Example("", ("x",)), "label '' and 1 sentences; each example needs a label"),
+        (Example("a", ("x", "y")), "label 'a' and 2 sentences; each example needs a label"),
+        (Example(3, ("x",)), "(3, 'x') are to be a label and sentences, all of them text; correct"),
+        (Example("a", (None,)), "('a', None) are to be a label and sentences, all of them text"),
     ],
 )
 def test_examples_without_their_parts(example, what):
     """As a reader gives them that splits a line with too few or too many columns."""
     splits = {name: [Example("a", ("x",))] for name in ("train", "valid", "test")}
     splits["valid"].append(example)
-    with pytest.raises(UserError, match=f"valid, example 2: {what}; each example needs a label"):
+    with pytest.raises(UserError, match=re.escape(f"valid, example 2: {what}")):
         ClassificationCorpus(splits).check()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
+from models import taggers
 from models.common import TARGET, dictionary
 from test_graphs import CAS, classifier, language_model, tagger, translation
 from tiers import mostly_full
@@ -97,6 +98,19 @@ def test_tags(tmp_path):
         emissions, _ = model(tokens, spelling)
     rows = model.best(emissions, torch.tensor([len(line.split()) for line in LINES]))
     assert ours.answers(LINES) == [" ".join(task.classes[tag] for tag in row) for row in rows]
+
+
+def test_words_are_looked_up_as_in_training_and_spelt_as_written(tmp_path):
+    task = taggers.make_task()
+    task.state.text.update(lowercase=True, zero_digits=True)
+    about = describe(taggers.tagger("cas_lstm", task), task, tmp_path) | {"graphs": []}
+    ours = runtime.Tagger(tmp_path, about)
+    assert ours.normalised("W4 w17") == ["w0", "w00"]
+    (row,) = ours.spelling([["w4", "W5"]])
+    letters = task.characters
+    assert row.tolist() == [[letters.index(x) for x in word] for word in ("w4", "W5")]
+    task.cfg.lowercase = False
+    assert not describe(taggers.tagger("cas_lstm", task), task, tmp_path)["lowercase"]
 
 
 @pytest.mark.full

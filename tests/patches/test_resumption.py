@@ -69,7 +69,7 @@ def test_functional_options():
     ],
 )
 def test_functional_options_are_those_of_before(kept, now, refused):
-    model = SimpleNamespace(_name="cas_lstm", lam=now)
+    model = MODEL_DATACLASS_REGISTRY["cas_lstm"](_name="cas_lstm", lam=now)
     trainer = SimpleNamespace(cfg=SimpleNamespace(model=model))
     before = kept.get("meanings", {}).get("lam", "0.5")
     message = f"resumed has --lam {before}, not --lam {now}; give it"

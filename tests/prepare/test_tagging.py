@@ -178,8 +178,12 @@ LONG = "".join(f"word{i} O\n" for i in range(2001))
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("a\tO\nb\tB-X\nc\n", (), "x.txt, line 3 has 1 columns instead of 2, as most have; corr"),
-        ("a b\tO\nb\tB-X\nc d\tO\td\n", (), "line 3 has 3 columns instead of 2, as most have"),
+        (
+            "a\tO\nb\tB-X\nc\n",
+            (),
+            "x.txt, line 3: number of columns 1, where most lines",
+        ),
+        ("a b\tO\nb\tB-X\nc d\tO\td\n", (), "line 3: number of columns 3, where most lines have 2"),
         ("a\tO\nb\t\n", (), "x.txt, line 2 has no tag in column 2; write one, or choose other"),
         ("a\n\nb\n", (), "x.txt has a single column; write a word and its tag in each line"),
         ("# a\n\n-DOCSTART-\n", (), "x.txt has no line with a word and its tag"),
