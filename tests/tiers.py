@@ -27,6 +27,8 @@ def mostly_full(values: Iterable, *kept) -> list:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
 def pytest_collection_modifyitems(items):
+    # First what takes minutes by itself, so that one process does not end long after the others.
+    items.sort(key=lambda item: not item.name.startswith("test_in_the_interpreter"))
     matrices = defaultdict(list)
     for item in items:
         if item.get_closest_marker("sampled") and hasattr(item, "callspec"):

@@ -14,7 +14,6 @@ from fairseq.logging import metrics
 
 from ..cells.second_order_lstm import SecondOrderOptions
 from ..layers import SecondOrderLSTM
-from .extra_state import after_loading
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +140,6 @@ def keep(trainer, filename, extra_state: dict) -> None:
         extra_state["annealing"] = asdict(annealing)
 
 
-@after_loading
 def restore(trainer, extra_state: dict, resumes: bool) -> None:
     """Checkpoints that do not have it are of versions in which 0.9 was the default."""
     if resumes and any(map(is_automatic, mixtures(trainer.get_model()))):

@@ -15,8 +15,8 @@ data, in which the loss falls.
 import logging
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.extra_state import after_loading
 
+from .extra_state import after_loading
 from .programs import program_module
 
 ATTRIBUTES = ("best", "num_runs")  # of fairseq_cli.train.should_stop_early

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from fairseq.models import MODEL_DATACLASS_REGISTRY
-
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.extra_state import after_loading
-from fairseq_casrnn.models.hub import options_of
 
+from .extra_state import after_loading
 from .vocabularies import check_words, keeps_state
 
 
@@ -33,6 +30,14 @@ def restore_task_state(trainer, extra_state: dict, resumes: bool) -> None:
         check_words(trainer.task, state)
 
 
+@after_loading
+def restore_annealing(trainer, extra_state: dict, resumes: bool) -> None:
+    """Give a training of second-order LSTMs its annealing back."""
+    from fairseq_casrnn.models.annealing import restore
+
+    restore(trainer, extra_state, resumes)
+
+
 def functional_options(model) -> dict[str, object]:
     """Options with which the same weights compute something else, and their defaults.
 
@@ -42,6 +47,10 @@ def functional_options(model) -> dict[str, object]:
     Args:
         model: the configuration of a model, with its ``_name``.
     """
+    from fairseq.models import MODEL_DATACLASS_REGISTRY
+
+    from fairseq_casrnn.models.hub import options_of
+
     fields = options_of(MODEL_DATACLASS_REGISTRY, model)
     return {name: own.default for name, own in fields.items() if own.metadata.get("functional")}
 

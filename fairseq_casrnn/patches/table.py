@@ -83,7 +83,7 @@ fairseq.trainer.Trainer.load_checkpoint
         --patience counts on after an interruption
     resumption after patches.early_stopping.step_plateau
         a checkpoint of the end of an epoch is written before reduce_lr_on_plateau's step
-    resumption after models.annealing.restore
+    resumption after patches.resumption.restore_annealing
         the annealing of a second-order LSTM goes on as it began
 fairseq.optim.lr_scheduler.reduce_lr_on_plateau.ReduceLROnPlateauLRSchedule.state_dict
     resumption after patches.early_stopping.keep_counters

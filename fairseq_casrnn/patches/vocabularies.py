@@ -17,7 +17,8 @@ from fairseq.data import Dictionary
 
 from fairseq_casrnn.data.dictionaries import check_digest, digest
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.extra_state import after_loading
+
+from .extra_state import after_loading
 
 logger = logging.getLogger(__name__)
 

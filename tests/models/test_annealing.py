@@ -8,6 +8,7 @@ from fairseq.models import build_model
 from omegaconf import open_dict
 
 from fairseq_casrnn.models import annealing
+from fairseq_casrnn.patches.resumption import restore_annealing
 
 from .common import make_task, parse
 
@@ -27,7 +28,7 @@ class Trainer(SimpleNamespace):
         super().__init__(cfg=cfg, get_model=lambda: model, get_num_updates=lambda: self.update)
         self.rnn = model.encoder.rnn
         if kept is not None:
-            annealing.restore({"epoch": 3, **kept}, self, "checkpoint")
+            restore_annealing({"epoch": 3, **kept}, self, "checkpoint")
 
     def temperature(self, epoch: int, update: int = 0) -> float:
         self.update = update

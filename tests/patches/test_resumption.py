@@ -8,7 +8,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 
 import fairseq_casrnn
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.extra_state import after_loading
+from fairseq_casrnn.patches.extra_state import after_loading
 from fairseq_casrnn.patches.resumption import check_functional_options, functional_options
 
 fairseq_casrnn.register()
