@@ -11,7 +11,8 @@ from fairseq_casrnn import cli
 from .programs import fairseq
 
 
-@pytest.mark.parametrize("form", ["onnx", pytest.param("int8", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("form", ["onnx", "int8"])
 def test_a_translator_by_itself(data, corpus, trained, tmp_path, capsys, form):
     """run.py, in a process that can import neither torch nor fairseq, as fairseq-generate."""
     pytest.importorskip("onnxruntime")
@@ -38,6 +39,7 @@ def test_a_translator_by_itself(data, corpus, trained, tmp_path, capsys, form):
         assert found == expected
 
 
+@pytest.mark.full
 def test_programs_of_torch_export(trained, tmp_path):
     import torch
 
