@@ -64,8 +64,9 @@ def find_files(checkpoint: Path, task_cfg, data: Path | None = None) -> Translat
     Raises:
         UserError: the dictionaries are nowhere.
     """
-    beside = checkpoint.parent / ".." / ".." / ".." / "data-bin"
-    places = [data] if data else [checkpoint.parent, Path(task_cfg["data"] or "."), beside]
+    from fairseq_casrnn.models.hub import data_places
+
+    places = [data] if data else data_places(checkpoint.parent, task_cfg["data"])
     for place in places:
         source, target = languages(place, task_cfg)
         if all((place / f"dict.{language}.txt").is_file() for language in (source, target)):

@@ -96,8 +96,9 @@ def load(path: Path, data: Path | None):
 
 def data_folder(path: Path, given: Path | None, trained_on: str) -> Path:
     """The folder of a training's dictionaries. Raises UserError where it is not found."""
-    near = path.parent / ".." / ".." / ".." / "data-bin"  # of casrnn train, if it has been moved
-    places = [given] if given else [path.parent, Path(trained_on), near]  # first if packed
+    from fairseq_casrnn.models.hub import data_places
+
+    places = [given] if given else data_places(path.parent, trained_on)
     for place in places:
         if any(place.glob("**/dict*.txt")):
             return place
@@ -107,26 +108,17 @@ def data_folder(path: Path, given: Path | None, trained_on: str) -> Path:
     )
 
 
-def reading(task) -> dict[str, bool]:
-    """How words are looked up: in lower case, with every digit as 0."""
-    lowercase = getattr(task.cfg, "lowercase", None)
-    zero_digits = getattr(task.cfg, "zero_digits", None)
-    text = task.state.text
-    return {
-        "lowercase": bool(text.get("lowercase") if lowercase is None else lowercase),
-        "zero_digits": bool(text.get("zero_digits") if zero_digits is None else zero_digits),
-    }
-
-
 def describe(model, task, folder: Path) -> dict[str, object]:
     """What ``run.py`` needs to know; writes the dictionaries into ``folder``."""
     from fairseq_casrnn.models.sentence_encoder import SentenceClassifier
     from fairseq_casrnn.models.tagger import Tagger
+    from fairseq_casrnn.tasks.labelled import normalisation
 
     task.source_dictionary.save(str(folder / "dict.txt"))
     about: dict[str, object] = {"dictionary": "dict.txt"}
     if isinstance(model, (SentenceClassifier, Tagger)):
-        about |= {"kind": "classifier", "classes": list(task.classes), **reading(task)}
+        about |= {"kind": "classifier", "classes": list(task.classes)}
+        about |= normalisation(task.cfg, task.state.text)
         if isinstance(model, SentenceClassifier):
             return about | {"pairs": bool(task.pairs)}
         about["kind"] = "tagger"

@@ -172,6 +172,18 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
     raise UserError(f"there is no checkpoint at {path} ({wanted}); check the path")
 
 
+def data_places(beside: Path, trained_on: str | None) -> list[Path]:
+    """Where the data of a training may be.
+
+    Args:
+        beside: folder of its checkpoints; a packed model has its dictionaries there.
+        trained_on: the folder that the training read.
+    """
+    # The last one is that of casrnn train, DIR/out/NAME/seedN, where DIR may have been moved.
+    near = os.path.normpath(beside / ".." / ".." / ".." / "data-bin")
+    return [beside, Path(trained_on or "."), Path(near)]
+
+
 def find_dictionaries(
     beside: Path, given: str | None, trained_on: str, parts: Sequence[str]
 ) -> str:
@@ -180,9 +192,7 @@ def find_dictionaries(
     Raises:
         UserError: they are in none of the places.
     """
-    # The last one is that of casrnn train, DIR/out/NAME/seedN, where DIR may have been moved.
-    near = os.path.join(beside, "..", "..", "..", "data-bin")
-    places = [given] if given else [str(beside), trained_on, os.path.normpath(near)]
+    places = [given] if given else list(map(str, data_places(beside, trained_on)))
     for place in places:
         files = [os.path.join(place, part, "dict.txt") for part in parts]
         if all(map(os.path.isfile, files)):

@@ -274,6 +274,19 @@ def load_part(folder: str, part: str, split: str, dictionary: Dictionary):
     return dataset
 
 
+def normalisation(cfg, text: dict) -> dict[str, bool]:
+    """Whether words are looked up in ``lowercase``, and with ``zero_digits``.
+
+    Args:
+        cfg: options of a task, which decide where they are given.
+        text: what is known of the text that it was trained on.
+    """
+    chosen = {name: getattr(cfg, name, None) for name in ("lowercase", "zero_digits")}
+    return {
+        name: bool(text.get(name) if value is None else value) for name, value in chosen.items()
+    }
+
+
 def read_text_note(folder: str) -> dict:
     """What ``text.json`` of a data folder says about its text, if it is there."""
     path = Path(folder) / "text.json"

@@ -23,6 +23,7 @@ from .labelled import (
     LabelledTask,
     load_dictionary,
     load_part,
+    normalisation,
     read_text_note,
 )
 
@@ -186,9 +187,8 @@ class SentenceClassificationTask(LabelledTask):
     def split_text(self, line: str) -> list[str]:
         """The words of raw text, as the training text was split and lower-cased."""
         text = self.state.text
-        tokenizer = self.cfg.raw_tokenizer or text["tokenizer"]
-        lowercase = text["lowercase"] if self.cfg.lowercase is None else self.cfg.lowercase
-        return words(line, tokenizer, lowercase, text.get("language", "en"))
+        lowercase = normalisation(self.cfg, text)["lowercase"]
+        return words(line, self.tokenizer, lowercase, text.get("language", "en"))
 
     def build_generator(self, *args, **kwargs):
         """Raises UserError: there is nothing to generate."""

@@ -20,7 +20,7 @@ from ..data.tag_constraints import Constraints, constraints, has_closing, violat
 from ..data.tagging import UNSEEN, TaggingDataset
 from ..data.words import QUOTE, TYPOGRAPHIC, as_written, normalised, words
 from ..errors import UserError
-from .labelled import LabelledConfig, LabelledTask, load_dictionary, load_part
+from .labelled import LabelledConfig, LabelledTask, load_dictionary, load_part, normalisation
 
 logger = logging.getLogger(__name__)
 
@@ -242,10 +242,7 @@ class SequenceTaggingTask(LabelledTask):
 
     def encode_words(self, sentence: list[str]) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Tokens, with </s>, and each word's characters of a sentence that is split already."""
-        options = {name: self.state.text[name] for name in ("lowercase", "zero_digits")}
-        given = {name: getattr(self.cfg, name) for name in options}
-        options |= {name: value for name, value in given.items() if value is not None}
-        forms = escape(normalised(sentence, **options))
+        forms = escape(normalised(sentence, **normalisation(self.cfg, self.state.text)))
         found = [self.index_of(plain_mark(self.dictionary, word)) for word in forms]
         spelt = []
         if self.spells:
