@@ -1,19 +1,23 @@
-"""Write docs/commands.md and docs/all-options.md from the parsers of the programs themselves.
+"""Write what the documentation takes from the code itself.
 
-Run ``python docs/reference.py`` after an option has been added, removed or described anew.
+docs/commands.md and docs/all-options.md come from the programs' parsers; so does what stands
+between ``<!-- NAME: … -->`` and ``<!-- end -->`` on other pages. Run ``python docs/reference.py``
+after a cell or an option has been added, removed or described anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
-import sys
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
 
 import fairseq_casrnn
+from fairseq_casrnn.cells import FAMILIES
 from fairseq_casrnn.data.command import Parser
 
 DOCS = Path(__file__).resolve().parent
@@ -206,14 +210,47 @@ def all_options() -> str:
     return "\n".join(lines) + "\n"
 
 
-GENERATED = {"commands.md": commands, "all-options.md": all_options}
+def cells() -> list[str]:
+    """The table of cells."""
+    rows = ["| cell (`--arch`) | what is new in it | source |", "|---|---|---|"]
+    return rows + [f"| `{name}` | {row.summary} | {row.source} |" for name, row in FAMILIES.items()]
 
 
-def main(folder: Path) -> None:
-    """Write the pages into ``folder``."""
-    for name, page in GENERATED.items():
-        (folder / name).write_text(page(), encoding="utf-8")
+def cell_options() -> list[str]:
+    """The table of the options that cells have, as the translation models describe them."""
+    fairseq_casrnn.register()
+    from fairseq.models import MODEL_REGISTRY
+
+    rows = ["| option | of | meaning |", "|---|---|---|"]
+    for name, row in FAMILIES.items():
+        help_texts = options_of(MODEL_REGISTRY[name])
+        for field in dataclasses.fields(row.options):
+            option = "--" + field.name.replace("_", "-")
+            (found,) = (names for names in help_texts if names.startswith(f"`{option} "))
+            rows.append(f"| `{option}` | `{name}` | {help_texts[found]} |")
+    return rows
+
+
+PAGES = {"commands.md": commands, "all-options.md": all_options}
+TABLES = {"cells": cells, "cell-options": cell_options}
+WITH_TABLES = ["translation.md", "options.md", "../README.md"]
+
+
+def with_tables(text: str) -> str:
+    """``text`` with its generated tables written anew."""
+    for name, make in TABLES.items():
+        start = f"<!-- {name}: {GENERATOR[1:-1]} -->"
+        table = "\n".join([start, "", *make(), "", "<!-- end -->"])
+        text = re.sub(f"{re.escape(start)}.*?<!-- end -->", lambda _, t=table: t, text, flags=re.S)
+    return text
+
+
+def generated() -> dict[str, str]:
+    """What every generated page has to hold, by its path from this folder."""
+    pages = {name: page() for name, page in PAGES.items()}
+    return pages | {name: with_tables((DOCS / name).read_text("utf-8")) for name in WITH_TABLES}
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS)
+    for name, text in generated().items():
+        (DOCS / name).write_text(text, encoding="utf-8")

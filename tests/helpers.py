@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from cells.specification import SETTINGS
 
 from fairseq_casrnn import cells, layers, recurrence
 
@@ -45,15 +46,6 @@ LENGTHS = [3, 5, 1]  # neither sorted nor reversed
 ENGINES = tuple(
     name for name in recurrence.installed() if name != "triton" or "TRITON_INTERPRET" in os.environ
 )
-# Settings in which a cell computes something else than with its defaults.
-SETTINGS = {
-    "cas_lstm": [{"lam": lam} for lam in (0.5, 0.0, 0.25, 1.0, "trainable", None)],
-    "second_order_lstm": [
-        {"num_cells": 2},
-        {"num_cells": 1},
-        {"num_cells": 3, "temperature": 0.75},
-    ],
-}
 
 
 @dataclass(frozen=True)

@@ -38,51 +38,69 @@ class Family:
             ``RecurrentStack``.
         kernels: names of its cells' kernels (:attr:`Cell.kernel`) in its folder's ``kernel.h`` and
             ``triton.py``; for a new one, add its type to ``csrc/cells.h``.
+        summary: what is new in it, and
+        source: the paper, for the documentation's tables.
     """
 
     make_cell: Callable[[int, Any], Cell]
     options: type = NoOptions
     layer: str | None = None
     kernels: tuple[str, ...] = ()
+    summary: str = ""
+    source: str = ""
 
 
 FAMILIES: dict[str, Family] = {
-    "stacked_lstm": Family(
-        stacked_lstm.make_cell,
-        layer="LSTM",
-        kernels=("stacked_lstm",),
-    ),
-    "stacked_gru": Family(
-        stacked_gru.make_cell,
-        layer="GRU",
-        kernels=("stacked_gru",),
-    ),
-    "normalized_lstm": Family(
-        normalized_lstm.make_cell,
-        layer="NormalizedLSTM",
-        kernels=("normalized_lstm",),
-    ),
     "cas_lstm": Family(
         cas_lstm.make_cell,
         cas_lstm.CASOptions,
         layer="CASLSTM",
         kernels=("cas_lstm", "cas_lstm_trained"),
-    ),
-    "highway_lstm": Family(
-        highway_lstm.make_cell,
-        layer="HighwayLSTM",
-        kernels=("highway_lstm",),
+        summary="a second forget gate, on the cell of the layer below",
+        source="Choi et al., *Cell-aware Stacked LSTMs for Modeling Sentences*",
     ),
     "dg_lstm": Family(
         dg_lstm.make_cell,
         layer="DGLSTM",
         kernels=("dg_lstm_bottom", "dg_lstm"),
+        summary="a depth gate, with peepholes to both cells",
+        source="Yao et al., *Depth-Gated LSTM*",
+    ),
+    "highway_lstm": Family(
+        highway_lstm.make_cell,
+        layer="HighwayLSTM",
+        kernels=("highway_lstm",),
+        summary="a carry gate without recurrence",
+        source="Zhang et al., *Highway LSTM*",
     ),
     "second_order_lstm": Family(
         second_order_lstm.make_cell,
         second_order_lstm.SecondOrderOptions,
         layer="SecondOrderLSTM",
         kernels=("second_order_lstm",),
+        summary="S cells, mixed by attention on the input",
+        source="*Second-order attention LSTM*",
+    ),
+    "normalized_lstm": Family(
+        normalized_lstm.make_cell,
+        layer="NormalizedLSTM",
+        kernels=("normalized_lstm",),
+        summary="input and forget gate sum to one",
+        source="baseline of *Sentence-State LSTM*",
+    ),
+    "stacked_lstm": Family(
+        stacked_lstm.make_cell,
+        layer="LSTM",
+        kernels=("stacked_lstm",),
+        summary="the baseline: LSTM",
+        source="Hochreiter and Schmidhuber, *Long Short-Term Memory*",
+    ),
+    "stacked_gru": Family(
+        stacked_gru.make_cell,
+        layer="GRU",
+        kernels=("stacked_gru",),
+        summary="the baseline: GRU",
+        source="Cho et al., *Learning Phrase Representations*",
     ),
 }
 

@@ -21,7 +21,8 @@ from helpers import (
     weighted,
 )
 
-from cells.equations import EQUATIONS, run_batch
+from cells.specification import EQUATIONS
+from cells.unrolled import run_batch
 
 DIRECTIONS = [
     pytest.param(case, way, id=f"{case}-{way}") for case in CASES for way in case.directions
@@ -48,7 +49,7 @@ def by_equations(case, layer, x, state, lengths):
 
 def check(case, layer, tolerance, lengths=LENGTHS):
     if case.name not in EQUATIONS:
-        pytest.skip(f"equations.py has none for {case.name}")
+        pytest.skip(f"specification.py has no equations for {case.name}")
     dtype = layer.bias_l0.dtype
     x = rand(T, B, I, dtype=dtype).requires_grad_()
     state = rand_state(layer)

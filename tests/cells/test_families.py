@@ -20,7 +20,7 @@ from helpers import (
     weighted,
 )
 
-from cells.equations import EQUATIONS
+from cells.specification import EQUATIONS
 from fairseq_casrnn import layers, recurrence
 from fairseq_casrnn.cells import FAMILIES, Cell, Family, family
 from fairseq_casrnn.cells.cas_lstm import CASCell, parse_lam

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from cells.specification import OPEN_GATES, PARAMETERS
 from helpers import FAMILIES, Case, H, I, as_tuple, every_case, rand, rand_state
 
 from fairseq_casrnn.layers import (
@@ -15,35 +16,10 @@ from fairseq_casrnn.layers import (
     build,
 )
 
-# Per family: blocks of weight_ih and weight_hh at layer 0 and above, and the further parameters.
-PEEP, DEPTH = {"peephole": (3, H)}, {"depth_peephole": (2, H)}
-TABLE = [
-    (Case("stacked_lstm"), (4, 4, {}), (4, 4, {})),
-    (Case("normalized_lstm"), (4, 4, {}), (4, 4, {})),
-    (Case("stacked_gru"), (3, 3, {"bias_n": (H,)}), (3, 3, {"bias_n": (H,)})),
-    (Case("cas_lstm"), (4, 4, {}), (5, 5, {})),
-    (Case("cas_lstm", {"lam": None}), (4, 4, {}), (5, 5, {})),
-    (Case("cas_lstm", {"lam": "trainable"}), (4, 4, {}), (5, 5, {"lam_logit": (H,)})),
-    (Case("highway_lstm"), (4, 4, {}), (5, 4, DEPTH)),
-    (Case("dg_lstm"), (4, 4, PEEP), (5, 4, {**PEEP, **DEPTH})),
-]
-TABLE += [
-    (Case("second_order_lstm", {"num_cells": s}), *[(4 * s, 4 * s, {"attention": (s, size)})] * 2)
-    for s, size in ((1, "I"), (2, "I"), (3, "I"))
-]
+TABLE = [(Case(name, options), *blocks) for name, options, *blocks in PARAMETERS]
 by_table = pytest.mark.parametrize(
     ("case", "bottom", "above"), [pytest.param(*row, id=str(row[0])) for row in TABLE]
 )
-# Gates that look left or down: they start open. By block number, at layer 0 and above.
-FORGET = ([1], [1])
-OPEN = {
-    "stacked_lstm": FORGET,
-    "stacked_gru": ([], []),
-    "normalized_lstm": FORGET,
-    "cas_lstm": ([1], [1, 4]),
-    "highway_lstm": FORGET,
-    "dg_lstm": FORGET,
-}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +37,7 @@ def test_names_and_shapes(case, bottom, above, way):
             expected[f"weight_hh_l{k}{suffix}"] = (hh * H, H)
             expected[f"bias_l{k}{suffix}"] = (ih * H,)
             for name, shape in further.items():
-                shape = tuple(size if n == "I" else n for n in shape)
+                shape = tuple({"I": size, "H": H}.get(n, n) for n in shape)
                 expected[f"{name}_l{k}{suffix}"] = shape
     assert {name: tuple(p.shape) for name, p in layer.named_parameters()} == expected
     assert all(p.dtype == torch.float32 and p.requires_grad for p in layer.parameters())
@@ -73,7 +49,7 @@ def test_initial_values(case, way):
     torch.manual_seed(1)
     layer = case.layer(I, 64, 3, bidirectional=way)
     declared = [list(cell.bias_one_gates) for cell in layer.cells[:2]]
-    bias_one_gates = OPEN.get(case.name, declared)
+    bias_one_gates = OPEN_GATES.get(case.name, declared)
     if case.name == "second_order_lstm":
         bias_one_gates = (list(range(1, 4 * layer.options.num_cells, 4)),) * 2
     bound = 1 / math.sqrt(64)

@@ -4,7 +4,7 @@ import io
 
 import pytest
 import torch
-from cells.equations import run_batch
+from cells.unrolled import run_batch
 from helpers import (
     LENGTHS,
     B,

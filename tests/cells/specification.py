@@ -1,12 +1,12 @@
-"""The equations of every cell, written for a reader: one sequence, one step, one gate at a time.
+"""What every cell must compute and have, written for a reader and without the package.
 
-Nothing here comes from the package. ``P`` holds a layer's parameters by their public names; x is
-(I,), h and c are (H,); ``below`` is the cell state of the layer below at the same time.
+The equations are those of one step of one sequence, gate by gate. ``P`` holds a layer's parameters
+by their public names; x is (I,), h and c are (H,); ``below`` is the cell state of the
+layer below at the same time.
 """
 
 from __future__ import annotations
 
-import torch
 from torch import sigmoid, tanh
 
 
@@ -114,76 +114,40 @@ EQUATIONS = {
     "second_order_lstm": second_order_lstm,
 }
 
+# Settings of the options with which a cell computes something else; without a line, the defaults.
+SETTINGS = {
+    "cas_lstm": [{"lam": lam} for lam in (0.5, 0.0, 0.25, 1.0, "trainable", None)],
+    "second_order_lstm": [
+        {"num_cells": 2},
+        {"num_cells": 1},
+        {"num_cells": 3, "temperature": 0.75},
+    ],
+}
 
-def run_layer(step, p, xs, h, c, belows, options):
-    """One layer over one sequence, left to right: lists of h and c."""
-    hs, cs = [], []
-    for t, x in enumerate(xs):
-        h, c = step(p, x, h, c, None if belows is None else belows[t], options)
-        hs.append(h)
-        cs.append(c)
-    return hs, cs
+# Per cell and setting, for layer 0 and for those above: the blocks of weight_ih and of weight_hh,
+# and the shapes of further parameters. "H" is the hidden size, "I" that of the layer's input.
+PEEPHOLES, DEPTH = {"peephole": (3, "H")}, {"depth_peephole": (2, "H")}
+PARAMETERS = [
+    ("stacked_lstm", {}, (4, 4, {}), (4, 4, {})),
+    ("normalized_lstm", {}, (4, 4, {}), (4, 4, {})),
+    ("stacked_gru", {}, *[(3, 3, {"bias_n": ("H",)})] * 2),
+    ("cas_lstm", {}, (4, 4, {}), (5, 5, {})),
+    ("cas_lstm", {"lam": None}, (4, 4, {}), (5, 5, {})),
+    ("cas_lstm", {"lam": "trainable"}, (4, 4, {}), (5, 5, {"lam_logit": ("H",)})),
+    ("highway_lstm", {}, (4, 4, {}), (5, 4, DEPTH)),
+    ("dg_lstm", {}, (4, 4, PEEPHOLES), (5, 4, {**PEEPHOLES, **DEPTH})),
+    ("second_order_lstm", {"num_cells": 1}, *[(4, 4, {"attention": (1, "I")})] * 2),
+    ("second_order_lstm", {"num_cells": 2}, *[(8, 8, {"attention": (2, "I")})] * 2),
+    ("second_order_lstm", {"num_cells": 3}, *[(12, 12, {"attention": (3, "I")})] * 2),
+]
 
-
-def run_sequence(name, P, xs, state, depth, size, bidirectional=False, options=None):
-    """A stack over one sequence without padding.
-
-    ``xs`` is a list of n vectors; ``state`` is ``(h_0, c_0)``, each (L*D, H), c_0 None without
-    cells.
-
-    Returns a list of n outputs and, per layer and direction, the final (h, c).
-    """
-    step, options = EQUATIONS[name], options or {}
-    h_0, c_0 = state
-    suffixes = ("", "_reverse") if bidirectional else ("",)
-    finals = {}
-    tops = [list(xs)] * len(suffixes)
-    belows = [None] * len(suffixes)
-    for k in range(depth):
-        for d, suffix in enumerate(suffixes):
-            slot = k * len(suffixes) + d
-            turn = -1 if d else 1
-            hs, cs = run_layer(
-                step,
-                Layer(P, k, suffix, size),
-                tops[d][::turn],
-                h_0[slot],
-                None if c_0 is None else c_0[slot],
-                None if belows[d] is None else belows[d][::turn],
-                options,
-            )
-            finals[slot] = (hs[-1], cs[-1])
-            tops[d], belows[d] = hs[::turn], cs[::turn]
-        if bidirectional == "interleaved":
-            tops = [[torch.cat(pair) for pair in zip(*tops, strict=True)]] * 2
-    if bidirectional is True:
-        tops = [[torch.cat(pair) for pair in zip(*tops, strict=True)]]
-    return tops[0], [finals[slot] for slot in sorted(finals)]
-
-
-def run_batch(name, P, x, state, lengths, depth, size, bidirectional=False, options=None):
-    """The stack over a padded batch, one sequence at a time: output, h_n, and c_n or None."""
-    h_0, c_0 = state
-    steps, batch, _ = x.shape
-    directions = 2 if bidirectional else 1
-    outputs, finals = [], []
-    for b in range(batch):
-        n = int(lengths[b])
-        top, final = run_sequence(
-            name,
-            P,
-            [x[t, b] for t in range(n)],
-            (h_0[:, b], None if c_0 is None else c_0[:, b]),
-            depth,
-            size,
-            bidirectional,
-            options,
-        )
-        padding = [x.new_zeros(directions * size)] * (steps - n)
-        outputs.append(torch.stack(top + padding))
-        finals.append(final)
-    h_n = torch.stack([torch.stack([h for h, _ in final]) for final in finals], dim=1)
-    c_n = None
-    if c_0 is not None:
-        c_n = torch.stack([torch.stack([c for _, c in final]) for final in finals], dim=1)
-    return torch.stack(outputs, dim=1), h_n, c_n
+# The blocks whose bias starts at 1, at layer 0 and above: gates that look left or down start open.
+FORGET = ([1], [1])
+OPEN_GATES = {
+    "stacked_lstm": FORGET,
+    "stacked_gru": ([], []),
+    "normalized_lstm": FORGET,
+    "cas_lstm": ([1], [1, 4]),
+    "highway_lstm": FORGET,
+    "dg_lstm": FORGET,
+}
