@@ -71,6 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}-column", metavar="NAME", help=f"column of {what}: its name, or number from 1"
         )
+    parser.add_argument(
+        "--skip-malformed",
+        action="store_true",
+        help="leave out rows of a table that have more or fewer columns than the first one, and "
+        "report how many; a tenth of all at most",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -107,13 +113,15 @@ def read_split(
     name: str, path: Path, args: argparse.Namespace, notes: dict[str, object]
 ) -> list[Labelled]:
     """The examples of a file or folder; adds to the notes what was found and left out."""
-    table = read_folders(path) if path.is_dir() else read_table(path)
+    table = read_folders(path) if path.is_dir() else read_table(path, args.skip_malformed)
     layout = find_layout(table, args)
     if name == "train":
         kinds = ("text", "second text", "label") if len(layout.texts) > 1 else ("text", "label")
         columns = dict(zip(kinds, layout.names, strict=True))
         notes["columns"] = ", ".join(f"{kind}: {where}" for kind, where in columns.items())
         notes |= table.notes
+    if table.skipped:
+        notes[f"{name}: rows with another number of columns, left out"] = table.skipped
     parses = layout.names[0].lower().endswith("_parse")
     rows, empty = [], 0
     for line, cells in table.rows[layout.header :]:

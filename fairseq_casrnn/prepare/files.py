@@ -28,12 +28,14 @@ class Table:
         names: of the columns; None where only a first row may have them.
         rows: number of the line where a row begins, and its cells; None is a missing one.
         notes: what to report of how it was read.
+        skipped: how many malformed rows were left out.
     """
 
     path: Path
     names: list[str] | None
     rows: list[tuple[int, list[str | None]]]
     notes: dict[str, object]
+    skipped: int = 0
 
     def where(self, line: int) -> str:
         """A row, for messages."""
@@ -62,8 +64,12 @@ def read_utf8(path: Path) -> list[str]:
     return lines
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, skip_malformed: bool = False) -> Table:
     """The table of a file: JSON by its name or first character, else columns.
+
+    Args:
+        path: the file.
+        skip_malformed: leave out rows with another number of cells than the first one.
 
     Raises:
         UserError: it cannot be read, or a line is malformed; the message names the line.
@@ -73,10 +79,17 @@ def read_table(path: Path) -> Table:
     if ending in JSON or lines[0].startswith("{"):
         return read_json_objects(path, lines)
     delimiters = {".tsv": "\t", ".csv": ",;\t"}.get(ending, "\t,;")
-    return read_columns(path, lines, delimiters)
+    try:
+        return read_columns(path, lines, delimiters)
+    except UserError:
+        if not skip_malformed:
+            raise
+    return read_columns(path, lines, delimiters, skip_malformed=True)
 
 
-def read_columns(path: Path, lines: Sequence[str], delimiters: str) -> Table:
+def read_columns(
+    path: Path, lines: Sequence[str], delimiters: str, skip_malformed: bool = False
+) -> Table:
     """The first reading in which all rows are equally long, by the delimiters and with or without
     quotation marks that enclose cells.
 
@@ -89,7 +102,7 @@ def read_columns(path: Path, lines: Sequence[str], delimiters: str) -> Table:
         for read in readings:
             try:
                 rows = read(path, lines, delimiter)
-                check_width(path, rows)
+                skipped = check_width(path, rows, skip_malformed)
             except UserError as error:
                 # Of files with a single column by that delimiter, another one's error says more.
                 first_error = first_error or error
@@ -101,7 +114,7 @@ def read_columns(path: Path, lines: Sequence[str], delimiters: str) -> Table:
                 notes["cells"] = f"between {DELIMITERS[delimiter]}"
             if read is read_quoted and delimiter == "\t":
                 notes = {"cells": "between tabs, quotation marks around them taken off"}
-            return Table(path, None, rows, notes)
+            return Table(path, None, rows, notes, skipped)
     assert first_error is not None  # there is a delimiter
     raise first_error
 
@@ -155,8 +168,16 @@ def is_quoted(rows: Rows) -> bool:
     return enclosed and (doubled or 2 * len(cells) > len(rows))
 
 
-def check_width(path: Path, rows: Rows) -> None:
-    """Cut empty cells off too long rows. Raises UserError unless all rows are equally long."""
+def check_width(path: Path, rows: Rows, skip_malformed: bool) -> int:
+    """Cut empty cells off rows that are too long, and make all rows equally long.
+
+    Returns:
+        How many rows were removed because they have another number of cells than the first one.
+
+    Raises:
+        UserError: a row has another number of cells and ``skip_malformed`` is not set, or more than
+            a tenth of all rows has.
+    """
     if not rows:
         raise UserError(f"{path} has empty cells alone; give a file with at least one example")
     width = len(rows[0][1])
@@ -165,15 +186,23 @@ def check_width(path: Path, rows: Rows) -> None:
             f"{path}, line {rows[0][0]} has a single column; separate text and label by a tab, or "
             "give CSV or JSON lines"
         )
-    for line, cells in rows:
+    for _, cells in rows:
         while len(cells) > width and not (cells[-1] or "").strip():
             cells.pop()
-        if len(cells) != width:
-            raise UserError(
-                f"{path}, line {line} has {len(cells)} columns instead of {width}, as in line "
-                f"{rows[0][0]}; correct it, or enclose text that holds the separator in "
-                "quotation marks"
-            )
+    kept = [row for row in rows if len(row[1]) == width]
+    skipped = len(rows) - len(kept)
+    if skipped and (not skip_malformed or 10 * skipped > len(rows)):
+        line, cells = next(row for row in rows if len(row[1]) != width)
+        remedy = "or leave such rows out by --skip-malformed"
+        if skip_malformed:
+            remedy = f"{skipped} of {len(rows)} rows are too many for --skip-malformed to leave out"
+        raise UserError(
+            f"{path}, line {line} has {len(cells)} columns instead of {width}, as in line "
+            f"{rows[0][0]}; correct it, enclose text that holds the separator in quotation marks, "
+            f"{remedy}"
+        )
+    rows[:] = kept
+    return skipped
 
 
 def read_json_objects(path: Path, lines: Sequence[str]) -> Table:

@@ -288,6 +288,25 @@ def test_bad_files(name, text, message, tmp_path, capsys):
     assert message.replace("SELF", str(file)) in error
 
 
+def test_malformed_rows_are_left_out_on_request(tmp_path, capsys):
+    """As those of Quora's question pairs that a line end cuts in two."""
+    header = "id\tquestion1\tquestion2\tis_duplicate"
+    rows = [f"{n}\tWhat is {n}?\tWhy {n}?\t{n % 2}" for n in range(40)]
+    file = tmp_path / "x.tsv"
+    file.write_text("\n".join([header, *rows[:20], "7\tbroken", *rows[20:]]))
+    error = fails(capsys, tmp_path, "--train", file)
+    assert "x.tsv, line 22 has 2 columns instead of 4" in error
+    assert "or leave such rows out by --skip-malformed" in error
+    found = made(tmp_path, file, "--skip-malformed")
+    assert "train: rows with another number of columns, left out: 1\n" in capsys.readouterr().out
+    assert sum(map(len, found.values())) == 40
+
+    file.write_text("\n".join([header, *rows[:20], *["7\tbroken"] * 5]))
+    error = fails(capsys, tmp_path, "--train", file, "--skip-malformed")
+    assert "line 22 has 2 columns instead of 4" in error
+    assert "5 of 26 rows are too many for --skip-malformed to leave out" in error
+
+
 def test_bad_bytes(tmp_path, capsys):
     file = tmp_path / "x.tsv"
     for content, message in (
