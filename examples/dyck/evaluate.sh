@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Perplexity beside the source's, and accuracy of closing brackets by distance, of trained models.
+# Evaluate trained models: perplexity, compared with the source's, and accuracy of closing brackets by distance.
 here="$(dirname "${BASH_SOURCE[0]}")"
 exec "$here/../casrnn" run evaluate "$here/recipe.yaml" "$@"

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Ablation of the CAS-LSTM paper (Table 6), on SICK: how the lower layer's cell is let in.
+# The CAS-LSTM paper's ablation of lambda (its Table 6), on SICK.
 here="$(dirname "${BASH_SOURCE[0]}")"
 exec "$here/../casrnn" run table "$here/lambda.yaml" "$@"

@@ -134,7 +134,7 @@ def test_a_short_training_on_wikitext2(data, tmp_path):
     assert re.findall(r"temperature ([\d.]+) \|", log)[-1] == "0.0003"
     run("wikitext2/evaluate.sh", "--data", data, "--out", tmp_path)
     error = run("wikitext2/train.sh", "--data", data, status=2, EPOCHS="few")
-    assert "EPOCHS (an env" in run("wikitext2/train.sh", "--help")
+    assert "environment variable EPOCHS" in run("wikitext2/train.sh", "--help")
     file = EXAMPLES / "wikitext2" / "recipe.yaml"
     assert error == f"error: {file}: EPOCHS must be a positive number, not 'few'\n"
 
