@@ -1,4 +1,4 @@
-"""Recurrent layers in the manner of ``torch.nn.LSTM``; usable without fairseq."""
+"""Recurrent layers with the interface of ``torch.nn.LSTM``; usable without fairseq."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def build(
     """A stack of the family ``name``.
 
     Args:
-        name, input_size, hidden_size, num_layers, bidirectional, dropout, engine: as of
-            :class:`RecurrentStack`. A single layer gets no dropout, and gives no warning about it.
-        options: any object; those of its attributes that are options of the family are used.
+        name, input_size, hidden_size, num_layers, bidirectional, dropout, engine: as for
+            :class:`RecurrentStack`. A single layer gets no dropout, without a warning.
+        options: any object; its attributes that are options of the family are used.
         others: further arguments of the layer's constructor, such as ``batch_first``.
 
     Raises:
-        UserError: unknown family, or sizes and options it cannot be built with.
+        UserError: an unknown family, or invalid sizes or options.
     """
     fields = [f.name for f in dataclasses.fields(family(name).options)]
     chosen = {key: getattr(options, key) for key in fields if hasattr(options, key)}

@@ -1,4 +1,4 @@
-"""Conversion to and from ``torch.nn.LSTM`` and ``torch.nn.GRU``, where the functions agree."""
+"""Conversion to and from equivalent ``torch.nn.LSTM`` and ``torch.nn.GRU``."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .stack import LayerParameters, RecurrentStack
+from .parameters import LayerParameters
+from .stack import RecurrentStack
 
 S = TypeVar("S", bound=RecurrentStack)
 T = TypeVar("T", bound=nn.RNNBase)
 
 
-class LikeTorchLSTM(RecurrentStack):
-    """A stack that can be a plain LSTM: adds ``from_torch_lstm`` and ``to_torch_lstm``."""
+class TorchLSTMConversion(RecurrentStack):
+    """Adds ``from_torch_lstm`` and ``to_torch_lstm`` to a stack that can be a plain LSTM."""
 
     @classmethod
     def from_torch_lstm(cls, lstm: nn.LSTM, **options: Any) -> Self:
-        """A layer that computes what ``lstm`` does; its two biases are added into one.
+        """A layer equivalent to ``lstm``, whose two biases are added into one.
 
-        ``options`` go to the constructor, for instance ``lam=0`` for a CASLSTM of several layers,
-        whose vertical gate's weights are then zero. Sizes, bias, batch_first, dropout, dtype,
-        device and mode are those of ``lstm``.
+        Sizes, bias, batch_first, dropout, dtype, device and mode are those of ``lstm``. Other
+        ``options`` go to the constructor, for instance ``lam=0`` for a CASLSTM of several layers;
+        the weights of its vertical gate are then zero.
 
         Raises:
-            UserError: this layer cannot compute what ``lstm`` does.
+            UserError: a layer with these options is never equivalent to an LSTM.
         """
         if cls.__name__ == "SecondOrderLSTM":
             options.setdefault("num_cells", 1)
@@ -38,71 +39,71 @@ class LikeTorchLSTM(RecurrentStack):
             )
         rows = 4 * layer.hidden_size
         with torch.no_grad():
-            for theirs, (w_ih, w_hh, bias, _) in _pairs(lstm, layer):
+            for torch_parameter, (w_ih, w_hh, bias, _) in _pairs(lstm, layer):
                 for parameter in (w_ih, w_hh, bias):
                     parameter.zero_()
-                w_ih[:rows] = theirs("weight_ih")
-                w_hh[:rows] = theirs("weight_hh")
+                w_ih[:rows] = torch_parameter("weight_ih")
+                w_hh[:rows] = torch_parameter("weight_hh")
                 if lstm.bias:
-                    bias[:rows] = theirs("bias_ih") + theirs("bias_hh")
+                    bias[:rows] = torch_parameter("bias_ih") + torch_parameter("bias_hh")
         return layer
 
     def to_torch_lstm(self) -> nn.LSTM:
-        """An ``nn.LSTM`` that computes what this layer does (``bias_hh`` zero).
+        """An ``nn.LSTM`` equivalent to this layer, with ``bias_hh`` zero.
 
         Raises:
-            UserError: there is none, for a cell that is not a plain LSTM, or for independent
-                directions in several layers.
+            UserError: there is none: the cell is not a plain LSTM, or several layers have
+                independent directions.
         """
         if not _is_plain_lstm(self):
             raise UserError(f"torch.nn.LSTM cannot compute what this {type(self).__name__} does")
         lstm = _torch_like(nn.LSTM, self)
         rows = 4 * self.hidden_size
         with torch.no_grad():
-            for theirs, (w_ih, w_hh, bias, _) in _pairs(lstm, self):
-                theirs("weight_ih").copy_(w_ih[:rows])
-                theirs("weight_hh").copy_(w_hh[:rows])
+            for torch_parameter, (w_ih, w_hh, bias, _) in _pairs(lstm, self):
+                torch_parameter("weight_ih").copy_(w_ih[:rows])
+                torch_parameter("weight_hh").copy_(w_hh[:rows])
                 if self.bias:
-                    theirs("bias_ih").copy_(bias[:rows])
-                    theirs("bias_hh").zero_()
+                    torch_parameter("bias_ih").copy_(bias[:rows])
+                    torch_parameter("bias_hh").zero_()
         return lstm
 
 
 def from_torch_gru(cls: Callable[..., S], gru: nn.GRU) -> S:
-    """A ``cls`` (:class:`.recurrent.GRU`) that computes what ``gru`` does."""
+    """A ``cls`` (:class:`.recurrent.GRU`) equivalent to ``gru``."""
     layer = _layer_like(cls, gru, nn.GRU, {})
-    inner = 2 * layer.hidden_size
+    gates = 2 * layer.hidden_size  # rows of r and z; the rest are the candidate's
     with torch.no_grad():
-        for theirs, (w_ih, w_hh, bias, (bias_n,)) in _pairs(gru, layer):
-            w_ih.copy_(theirs("weight_ih"))
-            w_hh.copy_(theirs("weight_hh"))
+        for torch_parameter, (w_ih, w_hh, bias, (bias_n,)) in _pairs(gru, layer):
+            w_ih.copy_(torch_parameter("weight_ih"))
+            w_hh.copy_(torch_parameter("weight_hh"))
             if gru.bias:
-                bias.copy_(theirs("bias_ih"))
-                bias[:inner] += theirs("bias_hh")[:inner]
-                bias_n.copy_(theirs("bias_hh")[inner:])
+                bias.copy_(torch_parameter("bias_ih"))
+                bias[:gates] += torch_parameter("bias_hh")[:gates]
+                bias_n.copy_(torch_parameter("bias_hh")[gates:])
     return layer
 
 
 def to_torch_gru(layer: RecurrentStack) -> nn.GRU:
-    """An ``nn.GRU`` that computes what ``layer`` (:class:`.recurrent.GRU`) does."""
+    """An ``nn.GRU`` equivalent to ``layer`` (:class:`.recurrent.GRU`)."""
     gru = _torch_like(nn.GRU, layer)
-    inner = 2 * layer.hidden_size
+    gates = 2 * layer.hidden_size  # rows of r and z; the rest are the candidate's
     with torch.no_grad():
-        for theirs, (w_ih, w_hh, bias, (bias_n,)) in _pairs(gru, layer):
-            theirs("weight_ih").copy_(w_ih)
-            theirs("weight_hh").copy_(w_hh)
+        for torch_parameter, (w_ih, w_hh, bias, (bias_n,)) in _pairs(gru, layer):
+            torch_parameter("weight_ih").copy_(w_ih)
+            torch_parameter("weight_hh").copy_(w_hh)
             if layer.bias:
-                theirs("bias_ih").copy_(bias)
-                theirs("bias_hh").zero_()
-                theirs("bias_hh")[inner:] = bias_n
+                torch_parameter("bias_ih").copy_(bias)
+                torch_parameter("bias_hh").zero_()
+                torch_parameter("bias_hh")[gates:] = bias_n
     return gru
 
 
 def _is_plain_lstm(layer: RecurrentStack) -> bool:
-    """Whether every layer computes what a plain LSTM does."""
+    """Whether every layer is equivalent to a plain LSTM."""
     for cell in layer.cells:
         plain_blocks = cell.ih_blocks == 4 and cell.num_cells in (0, 1) and not cell.params
-        ignores_lower = getattr(cell, "lam", None) == 0.0  # then c = i⊙g + f⊙c₋
+        ignores_lower = getattr(cell, "lam", None) == 0.0  # c = i⊙g + f⊙c₋
         if not (plain_blocks or ignores_lower):
             return False
     return True
@@ -118,17 +119,17 @@ def _check_torch(module: nn.RNNBase, kind: type[nn.RNNBase]) -> None:
 def _layer_like(
     cls: Callable[..., S], module: nn.RNNBase, kind: type[nn.RNNBase], options: dict[str, Any]
 ) -> S:
-    """A ``cls`` with the sizes, dropout, dtype, device and mode of ``module``, not its values."""
+    """A ``cls`` with the sizes, dropout, dtype, device and mode of ``module``, but own weights."""
     _check_torch(module, kind)
     weight = module.all_weights[0][0]
-    both: bool | str = module.bidirectional
-    if both and module.num_layers > 1:  # with one layer, interleaved and independent are the same
-        both = "interleaved"
+    bidirectional: bool | str = module.bidirectional
+    if bidirectional and module.num_layers > 1:
+        bidirectional = "interleaved"  # in a single layer it is the same as True
     layer = cls(
         module.input_size,
         module.hidden_size,
         num_layers=module.num_layers,
-        bidirectional=both,
+        bidirectional=bidirectional,
         dropout=module.dropout if module.num_layers > 1 else 0.0,
         bias=module.bias,
         batch_first=module.batch_first,
@@ -140,7 +141,7 @@ def _layer_like(
 
 
 def _torch_like(kind: Callable[..., T], layer: RecurrentStack) -> T:
-    """A ``kind`` with the sizes, dropout, dtype, device and mode of ``layer``, not its values."""
+    """A ``kind`` with the sizes, dropout, dtype, device and mode of ``layer``, but own weights."""
     if layer.bidirectional is True and layer.num_layers > 1:
         raise UserError(
             "torch concatenates the directions after every layer; "
@@ -151,7 +152,7 @@ def _torch_like(kind: Callable[..., T], layer: RecurrentStack) -> T:
         layer.hidden_size,
         layer.num_layers,
         bidirectional=bool(layer.bidirectional),
-        dropout=layer.dropout if layer.num_layers > 1 else 0.0,  # torch warns about it
+        dropout=layer.dropout if layer.num_layers > 1 else 0.0,  # torch warns otherwise
         bias=layer.bias,
         batch_first=layer.batch_first,
         device=layer.weight_ih_l0.device,
@@ -163,12 +164,12 @@ def _torch_like(kind: Callable[..., T], layer: RecurrentStack) -> T:
 def _pairs(
     module: nn.RNNBase, layer: RecurrentStack
 ) -> Iterator[tuple[Callable[[str], Tensor], LayerParameters]]:
-    """By layer and direction: a getter of ``module``'s parameters, and those of ``layer``."""
+    """For each layer and direction: a getter of ``module``'s parameters; ``layer``'s parameters."""
     for k in range(layer.num_layers):
         for suffix in layer.suffixes:
 
-            def theirs(key: str, tail: str = f"l{k}{suffix}") -> Tensor:
+            def torch_parameter(key: str, tail: str = f"l{k}{suffix}") -> Tensor:
                 parameter: Tensor = getattr(module, f"{key}_{tail}")
                 return parameter
 
-            yield theirs, layer.layer_parameters(k, suffix)
+            yield torch_parameter, layer.layer_parameters(k, suffix)

@@ -1,8 +1,8 @@
 """Dropout whose masks take a fifth of the time of torch's on the CPU.
 
-There torch draws one random number per element, which takes a tenth of the time of training a small
-translation model. Here four elements share the 64 bits of one number. On other devices, for other
-dtypes than float32 and for small tensors these are torch's own functions.
+On the CPU, torch draws one random number per element, which takes a tenth of the time of training a
+small translation model. Here four elements share the 64 bits of one number. Other devices, dtypes
+other than float32 and small tensors use torch's own functions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import UserError
 from ..recurrence.memory import on_host, readable
 
 BITS: Final = 16  # per element: probabilities are rounded to multiples of 2**-16
-FEWEST = 4096  # elements; smaller tensors are left to torch
+MIN_ELEMENTS = 4096  # torch is faster for smaller tensors
 
 
 def dropout_probability(p: float) -> float:
@@ -40,14 +40,14 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
 
 
 def locked_dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
-    """Dropout of x ``(T, *)`` with one mask for all steps (Gal & Ghahramani 2016)."""
+    """Dropout on x ``(T, *)`` with one mask for all steps (Gal & Ghahramani 2016)."""
     if not training or p == 0:
         return x
     return x * dropout_mask(x, x[:1].shape, p)
 
 
 def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
-    """The mask of :func:`dropout`: zeros and 1/(1-p), with dtype and device of ``like``."""
+    """A mask for dropout: elements 0 or 1/(1-p), with the dtype and device of ``like``."""
     count = torch.Size(shape).numel()
     if _is_faster(like, count, p):
         return _mask(count, p, like.device).view(shape)
@@ -58,7 +58,7 @@ def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
 
 @functools.cache
 def _one(device: torch.device, dtype: torch.dtype) -> Tensor:
-    """1 as a scalar, cached so that a mask on a GPU takes one launch."""
+    """The scalar 1, cached: a mask on a GPU then takes one kernel launch."""
     return torch.ones((), device=device, dtype=dtype)
 
 
@@ -66,7 +66,7 @@ def _is_faster(x: Tensor, count: int, p: float) -> bool:
     return (
         x.device.type == "cpu"
         and x.dtype == torch.float32
-        and count >= FEWEST
+        and count >= MIN_ELEMENTS
         and 0 < _threshold(p) < 2**BITS
         and readable(x)
     )
@@ -78,7 +78,7 @@ def _threshold(p: float) -> int:
 
 def _mask(count: int, p: float, device: torch.device) -> Tensor:
     words = torch.empty(-(-count * BITS // 64), dtype=torch.int64, device=device)
-    words.random_(-(2**63), None)  # all of int64
+    words.random_(-(2**63), None)  # the whole range of int64
     dropped = _threshold(p)
     kept = words.view(torch.int16)[:count] >= dropped - 2 ** (BITS - 1)
     mask: Tensor = kept.to(torch.float32).mul_(1 / (1 - dropped / 2**BITS))

@@ -1,4 +1,4 @@
-"""Pooling of the states of a sentence's words into one vector, without padding."""
+"""Pooling: the states of a sentence's words as one vector, ignoring padding."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Pooling(nn.Module):
 
     - ``max``: the largest value of each feature
     - ``mean``: the mean over the words
-    - ``last``: the final states: forward at the last word, backward at the first
+    - ``last``: the final states, forward at the last word and backward at the first
     - ``attention``: Σ αₜ hₜ, α = softmax(uᵀ tanh(W hₜ + b)) (S-LSTM paper, "external attention")
     - ``node``: the states of a sentence-state LSTM's sentence nodes
 
     Args:
-        kind: one of these.
+        kind: one of the above.
         size: C.
-        directions: 2 if the second half of the features is of the backward direction.
-        node_size: features of the sentence nodes, 0 if there are none.
+        directions: 2 if the second half of the features comes from the backward direction.
+        node_size: features of the sentence nodes; 0 without nodes.
 
     Parameters, for ``attention``: ``weight`` (C, C), ``bias`` (C,), ``query`` (C,).
 
@@ -56,7 +56,7 @@ class Pooling(nn.Module):
         Args:
             states: ``(T, B, C)``; values at padding are ignored.
             lengths: ``(B,)``, at least 1 each.
-            node: ``(B, node_size)``, read by ``node`` only.
+            node: ``(B, node_size)``, for the kind ``node``.
         """
         if self.kind == "node":
             assert node is not None

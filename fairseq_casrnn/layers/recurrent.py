@@ -1,7 +1,7 @@
 """The recurrent layers; their base class is :class:`.stack.RecurrentStack`.
 
-All of them also take ``bias``, ``batch_first``, ``device`` and ``dtype``, as
-:class:`.stack.TorchOptions` has them.
+All of them also take ``bias``, ``batch_first``, ``device`` and ``dtype``
+(:class:`.parameters.TorchOptions`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from ..errors import UserError
 from ..recurrence import HardRouting
 from ..recurrence.attention import mix
 from . import convert
-from .stack import RecurrentStack, TorchOptions
+from .parameters import TorchOptions
+from .stack import RecurrentStack
 
 
 class _PlainStack(RecurrentStack):
-    """A stack of cells without options of their own, of the family ``name``."""
+    """A stack of the family ``name``, whose cells have no options."""
 
     name: str
 
@@ -41,20 +42,20 @@ class _PlainStack(RecurrentStack):
         super().__init__(self.name, *sizes, bidirectional, dropout, engine=engine, **torch_options)
 
 
-class LSTM(convert.LikeTorchLSTM, _PlainStack):
-    """Stacked LSTM. Blocks i f g o; one bias a layer."""
+class LSTM(convert.TorchLSTMConversion, _PlainStack):
+    """Stacked LSTM. Gates in the order i f g o; one bias per layer."""
 
     name = "stacked_lstm"
 
 
 class NormalizedLSTM(_PlainStack):
-    """LSTM with softmax over input and forget gate (S-LSTM paper, eq. 1). Blocks i f g o."""
+    """LSTM with a softmax over input and forget gate (S-LSTM paper, eq. 1). Gates i f g o."""
 
     name = "normalized_lstm"
 
 
 class GRU(_PlainStack):
-    """Gated recurrent unit in cuDNN's form. Blocks r z n.
+    """Gated recurrent unit as in cuDNN. Gates r z n.
 
     ``bias_n_l{k}`` is the candidate's bias b_n, which the reset gate multiplies. The state is h
     alone: ``output, h_n = layer(x, h_0)``.
@@ -64,16 +65,16 @@ class GRU(_PlainStack):
 
     @classmethod
     def from_torch_gru(cls, gru: nn.GRU) -> GRU:
-        """A layer that computes what ``gru`` does. Raises UserError if there is none."""
+        """A layer equivalent to ``gru``. Raises UserError if there is none."""
         return convert.from_torch_gru(cls, gru)
 
     def to_torch_gru(self) -> nn.GRU:
-        """An ``nn.GRU`` that computes what this layer does. Raises UserError if there is none."""
+        """An ``nn.GRU`` equivalent to this layer. Raises UserError if there is none."""
         return convert.to_torch_gru(self)
 
 
-class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
-    """Cell-aware stacked LSTM (its paper's eq. 7-13). Blocks i f g o, above the bottom also v.
+class CASLSTM(convert.TorchLSTMConversion, RecurrentStack):
+    """Cell-aware stacked LSTM (its paper's eq. 7-13). Gates i f g o, above the bottom also v.
 
     ``lam`` (λ) weights the lower layer's cell: a number in [0, 1], "trainable", or None.
     """
@@ -97,7 +98,7 @@ class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
 
     @property
     def lam(self) -> float | str | None:
-        """λ as it was given. It cannot be changed."""
+        """The argument ``lam``. It cannot be changed."""
         options: CASOptions = self.options
         return options.lam
 
@@ -106,8 +107,8 @@ class CASLSTM(convert.LikeTorchLSTM, RecurrentStack):
         return f"{super().extra_repr()}, lam={self.lam!r}"
 
 
-class HighwayLSTM(convert.LikeTorchLSTM, _PlainStack):
-    """Highway LSTM (CAS-LSTM paper, eq. 17-18). Blocks i f g o, above the bottom also d."""
+class HighwayLSTM(convert.TorchLSTMConversion, _PlainStack):
+    """Highway LSTM (CAS-LSTM paper, eq. 17-18). Gates i f g o, above the bottom also d."""
 
     name = "highway_lstm"
 
@@ -118,7 +119,10 @@ class HighwayLSTM(convert.LikeTorchLSTM, _PlainStack):
 
 
 class DGLSTM(_PlainStack):
-    """Depth-gated LSTM (its paper's eq. 12-18), with peepholes. Blocks i f g o, above also d."""
+    """Depth-gated LSTM with peepholes (its paper's eq. 12-18).
+
+    Gates i f g o, above the bottom also d.
+    """
 
     name = "dg_lstm"
 
@@ -128,22 +132,22 @@ class DGLSTM(_PlainStack):
         super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
 
 
-class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
+class SecondOrderLSTM(convert.TorchLSTMConversion, RecurrentStack):
     """Second-order attention LSTM (its paper's eq. a-e): S cells mixed by α = softmax(V x / τ).
 
-    The temperature τ is a buffer, so part of every checkpoint; :meth:`set_epoch` anneals it. In
-    ``eval()`` the routing is hard: each input goes to the cell with the largest weight, the first
-    of equal ones. Without gradients the engine ``cpp`` computes only that cell in :meth:`forward`,
-    if the layer is large enough for that to be faster. With the attribute ``soft_routing`` set,
-    cells are mixed in ``eval()`` as they are in training.
+    The temperature τ is a buffer and so part of every checkpoint; :meth:`set_epoch` anneals it. In
+    ``eval()`` the routing is hard: each input goes to the cell with the largest weight (the first
+    in a tie). Without gradients, the engine ``cpp`` then computes only that cell in
+    :meth:`forward`, if the layer is large enough for that to be faster. If the attribute
+    ``soft_routing`` is set, ``eval()`` mixes the cells as training does.
 
     Args:
         num_cells: S.
-        routing: "attention", or "assignment": a fixed table has the cell of each token.
+        routing: "attention", or "assignment" for a fixed table of each token's cell.
         assignment: ``(V,)`` cell of each token, for routing by assignment; ``forward`` then needs
             ``tokens``.
-        temperature, temperature_decay, temperature_floor: τ of the first epoch, its factor per
-            epoch, its floor.
+        temperature, temperature_decay, temperature_floor: τ in the first epoch, its factor per
+            epoch, and its minimum.
     """
 
     soft_routing = False
@@ -183,39 +187,39 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
         self._reset_buffers()
 
     def reset_parameters(self, bound: float | None = None) -> None:
-        """As :meth:`RecurrentStack.reset_parameters`; τ becomes that of the first epoch."""
+        """As :meth:`RecurrentStack.reset_parameters`; also resets τ to that of the first epoch."""
         super().reset_parameters(bound)
         self._reset_buffers()
 
     def _reset_buffers(self) -> None:
-        # There are none yet while the base class is constructed.
+        # The base class calls this before the buffers are registered.
         if "assignment" in self._buffers and self._table is not None:
             self.assignment.copy_(self._table)
         elif "temperature" in self._buffers:
             self.set_epoch(1)
 
     def parameter_shapes(self, k: int) -> dict[str, tuple[int, ...]]:
-        """As in the base class; without ``attention`` for routing by assignment."""
+        """As in the base class; routing by assignment has no ``attention``."""
         shapes = super().parameter_shapes(k)
         if self.routing == "assignment":
             shapes.pop(f"attention_l{k}")
         return shapes
 
     def temperature_at(self, epoch: int) -> float:
-        """τ for the 1-based ``epoch``: τ₁ · decay^(epoch-1), not below the floor."""
+        """τ in the 1-based ``epoch``: τ₁ · decay^(epoch-1), but at least the floor."""
         o = self.options
         tau: float = o.temperature * o.temperature_decay ** max(epoch - 1, 0)
         return max(tau, min(o.temperature_floor, o.temperature))
 
     def set_epoch(self, epoch: int) -> None:
-        """Anneal the temperature to :meth:`temperature_at` ``epoch``."""
+        """Set the temperature to that of the 1-based ``epoch``, see :meth:`temperature_at`."""
         if self.routing == "attention":
             self.temperature.fill_(self.temperature_at(epoch))
 
     def mixture_weights(
         self, k: int, suffix: str, x: Tensor, tokens: Tensor | None
     ) -> Tensor | HardRouting:
-        """The weights α ``(…, S)``, or a HardRouting, of layer k's cells for its input ``x``."""
+        """Weights α ``(…, S)`` or HardRouting of layer k's cells for its input ``x``."""
         count = self.options.num_cells
         if self.routing == "assignment":
             if tokens is None:
@@ -223,7 +227,7 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
             if tokens.shape != x.shape[:-1]:
                 raise UserError(
                     f"tokens has shape {tuple(tokens.shape)}; expected {tuple(x.shape[:-1])}, one "
-                    "for each input"
+                    "token per input"
                 )
             return HardRouting(self.assignment[tokens], count)
         scores = F.linear(x, getattr(self, f"attention_l{k}{suffix}"))
@@ -240,16 +244,16 @@ class SecondOrderLSTM(convert.LikeTorchLSTM, RecurrentStack):
 def check_routing(
     options: SecondOrderOptions, routing: str, assignment: Tensor | Sequence[int] | None
 ) -> Tensor | None:
-    """The table of routing by assignment as a tensor ``(V,)`` on the CPU, else None.
+    """The assignment as a tensor ``(V,)`` on the CPU; None for routing by attention.
 
     Raises:
-        UserError: options that contradict each other, or a cell that is not there.
+        UserError: options that contradict each other, or a cell that does not exist.
     """
     if routing not in ("attention", "assignment"):
         raise UserError(f"routing is {routing!r}; use 'attention' or 'assignment'")
     if (assignment is not None) != (routing == "assignment"):
         raise UserError(
-            "assignment is the token-to-cell table of routing='assignment', and only of that"
+            "give assignment, the token-to-cell table, with routing='assignment' and only then"
         )
     table = None
     if assignment is not None:

@@ -1,4 +1,4 @@
-"""Sentence-state LSTM: all words and the sentence exchange information at once, step by step."""
+"""Sentence-state LSTM: in each step, all words and the sentence exchange information at once."""
 
 from __future__ import annotations
 
@@ -29,40 +29,42 @@ from .sequences import (
 class SentenceStateLSTM(nn.Module):
     """Sentence-state LSTM (Zhang, Liu and Song 2018, eq. 2-3).
 
-    Every word i has a state (hᵢ, cᵢ), every sentence node a state (g, c_g); each step computes all
-    of them from those of the step before. With ξᵢ = [h_{i−w}, …, h_{i+w}] and all gates
-    σ(W_hh ξᵢ + W_ih xᵢ + W_gh g + b), softmax over all gates but o, and u with tanh:
+    Every word i has a state (hᵢ, cᵢ), every sentence node a state (g, c_g). Each step computes all
+    states from those of the previous step. The gates of a word are σ(W_hh ξᵢ + W_ih xᵢ + W_gh g +
+    b) with ξᵢ = [h_{i−w}, …, h_{i+w}]; u has tanh, and a softmax normalizes all gates but o:
 
         cᵢ = i⊙u + Σₖ lₖ⊙c_{i−k} + f⊙cᵢ + Σₖ rₖ⊙c_{i+k} + Σⱼ sⱼ⊙c_gⱼ        hᵢ = o⊙tanh(cᵢ)
 
-    and for a sentence node, h̄ the mean over the words, softmax over the words and all nodes:
+    For a sentence node, h̄ is the mean over the words, and the softmax is over the words and all
+    nodes:
 
         f̂ᵢ = σ(W_f g + U_f hᵢ + b_f)   f̂_gⱼ = σ(W_g gⱼ + U_g h̄ + b_g)   o = σ(W_o g + U_o h̄ + b_o)
         c_g = Σⱼ f_gⱼ⊙c_gⱼ + Σᵢ fᵢ⊙cᵢ                                g = o⊙tanh(c_g)
 
-    h⁰ and g⁰ are the learned vector ``h0``, the cells start at zero. Beyond the sentence, and so at
-    padding, h and c are zero.
+    h⁰ and g⁰ are the learned vector ``h0``; the cells start at zero. Outside of the sentence, also
+    at padding, h and c are zero.
 
     Args:
         input_size, hidden_size: I, H.
-        num_steps: number of steps, each of which updates all states.
+        num_steps: number of steps; each updates all states.
         window: w, the number of words on either side that a word reads.
         num_sentence_nodes: K; with 0, words exchange information with their neighbours only (first
             row of the paper's Table 2).
         recompute: keep only the states of each step and recompute the gates in the backward: a
             fraction of the memory for a third more time.
         engine: ``cpp`` and ``triton`` do a step's elementwise work in one compiled loop or GPU
-            kernel and leave padding out, others use PyTorch operations; None for the default of
+            kernel and skip padding; other engines use PyTorch operations. None for the default of
             :mod:`fairseq_casrnn.recurrence`.
         batch_first: input and output are ``(B, T, …)``.
         device, dtype: of the parameters.
 
     Parameters, with G = 2w + K + 4 gates **i l_w…l_1 f r_1…r_w s_1…s_K o u**: ``weight_hh``
     (G·H, (2w+1)·H), ``weight_ih`` (G·H, I), ``weight_gh`` (G·H, K·H), ``bias`` (G·H); for the
-    nodes, one after another, blocks **g f o**: ``weight_sg`` (K·3H, H) on the nodes' states,
+    nodes, one after another, gates **g f o**: ``weight_sg`` (K·3H, H) on the nodes' states,
     ``weight_sh`` (K·3H, H) on (h̄, hᵢ, h̄), ``bias_s`` (K·3H), all None if K is 0; ``h0`` (H).
-    After a single step g does not depend on the words, and DistributedDataParallel fails for
-    weights that no output depends on (with fairseq use ``--ddp-backend legacy_ddp``).
+
+    With ``num_steps=1``, g does not depend on the words, and DistributedDataParallel fails because
+    some weights have no gradient (with fairseq, use ``--ddp-backend legacy_ddp``).
 
     Raises:
         UserError: a size below 1, or an unknown engine.
@@ -109,16 +111,16 @@ class SentenceStateLSTM(nn.Module):
             "weight_ih": (rows, self.input_size),
             "bias": (rows,),
         }
-        of_nodes = {
+        node_shapes = {
             "weight_gh": (rows, nodes * size),
             "weight_sg": (nodes * 3 * size, size),
             "weight_sh": (nodes * 3 * size, size),
             "bias_s": (nodes * 3 * size,),
         }
-        for name, shape in {**shapes, **of_nodes, "h0": (size,)}.items():
-            # None without nodes: data-parallel training waits for the gradient of any parameter.
+        for name, shape in {**shapes, **node_shapes, "h0": (size,)}.items():
+            # None without nodes: data-parallel training needs a gradient of every parameter.
             parameter = None
-            if nodes or name not in of_nodes:
+            if nodes or name not in node_shapes:
                 parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
             self.register_parameter(name, parameter)
         self.reset_parameters()
@@ -133,7 +135,7 @@ class SentenceStateLSTM(nn.Module):
                 else:
                     parameter.uniform_(-bound, bound)
             size = self.hidden_size
-            forget = 1 + self.window  # after i, l_w…l_1
+            forget = 1 + self.window  # the gates i, l_w…l_1 come before f
             self.bias[forget * size : (forget + 1) * size] = 1.0
             if self.bias_s is not None:
                 self.bias_s.view(-1, 3, size)[:, 0] = 1.0
@@ -149,13 +151,14 @@ class SentenceStateLSTM(nn.Module):
 
         Args:
             x: ``(T, B, input_size)``, ``(B, T, input_size)`` with ``batch_first``, a
-                PackedSequence, or a single sentence ``(T, input_size)``, whose results have no
-                dimension B either.
+                PackedSequence, or a single sentence ``(T, input_size)``.
             lengths: ``(B,)`` in any order, or None when nothing is padding or x is packed.
 
+        With a single sentence, the results have no dimension B.
+
         Returns:
-            The words' states, ``(T, B, H)`` or as x has its dimensions, zero at padding, or a
-            PackedSequence if x is one; and the sentence nodes', ``(B, K*H)``.
+            The words' states, ``(T, B, H)``, or ``(B, T, H)`` with ``batch_first``, zero at
+            padding, or a PackedSequence if x is one; and the sentence nodes' states, ``(B, K*H)``.
 
         Raises:
             UserError: shapes that do not fit.
@@ -176,13 +179,13 @@ class SentenceStateLSTM(nn.Module):
         chosen = choose(
             self.engine,
             x.device.type,
-            lambda one: one.supports_sentence_state(x, lengths, params),
+            lambda engine: engine.supports_sentence_state(x, lengths, params),
         )
         if chosen.has_sentence_state:
             sizes = self.hidden_size, self.window, self.num_sentence_nodes, self.num_steps
             return chosen.sentence_state(Options(*sizes, self.recompute), x, lengths, params)
         words, engine = chosen.word_ops(x, lengths), chosen.name
-        # For all steps at once. words.rows zeroes padding: NaN there must not reach the gradient.
+        # Once for all steps. words.rows zeroes padding: NaN there must not reach the gradient.
         gx = linear(words.rows(x), self.weight_ih, self.bias, engine)
         h0 = self.h0.to(gx.dtype)
         h, g = words.expand_to_words(h0), h0.expand(batch, self.num_sentence_nodes, -1)
@@ -196,13 +199,13 @@ class SentenceStateLSTM(nn.Module):
         return words.to_padded(state.h), words.nodes(state.g).flatten(1)
 
     def _step(self, words: WordOps, weights: _Weights, gx: Tensor, state: _State) -> _State:
-        """All states of one step from those of the step before.
+        """One step of all states.
 
         Args:
             words: the operations that depend on lengths.
             weights: the layer's.
             gx: W_ih x + b of each word, (…, G*H).
-            state: of the step before.
+            state: the states after the previous step.
         """
         # Eq. 2.
         around, total = words.window_concat(state.h, self.window)
@@ -217,7 +220,7 @@ class SentenceStateLSTM(nn.Module):
     def _nodes(
         self, words: WordOps, weights: _Weights, state: _State, mean: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Eq. 3: g and c_g of all K nodes; ``mean`` (B, H) is that of the words' h."""
+        """Eq. 3: g and c_g of all K nodes; ``mean`` (B, H) is the mean of the words' h."""
         h, c, g, c_g = state
         nodes = self.num_sentence_nodes
         if self.bias_s is None:
@@ -231,10 +234,10 @@ class SentenceStateLSTM(nn.Module):
         mean_g, mean_o = split(weights.mean(mean), 2).unbind(2)
         own = torch.stack([weigh(g[:, k]) for k, weigh in enumerate(weights.own)], 1)
         own_f, own_o = own.chunk(2, dim=-1)
-        # Of node k for node j: (B, k, j, H).
+        # Node k's forget gate on node j's cell: (B, k, j, H).
         f_nodes = split(weights.each_other(g)).transpose(1, 2) + (mean_g + b_g).unsqueeze(2)
         o = (own_o + mean_o + b_o).sigmoid()
-        # Shares are exp(σ − 1): the factor 1/e is common to all.
+        # Softmax over sigmoids: exp(σ − 1), whose factor 1/e cancels.
         f_nodes = (f_nodes.sigmoid() - 1).exp()
         cells, shares = words.gather(weights.word(h), (own_f + b_f).flatten(1), c)
         new_c_g = (cells + (f_nodes * c_g.unsqueeze(1)).sum(2)) / (shares + f_nodes.sum(2))
@@ -253,7 +256,7 @@ class SentenceStateLSTM(nn.Module):
 
 
 class _State(NamedTuple):
-    """States of all words ``(…, H)``, h and c, and of all sentence nodes ``(B, K, H)``."""
+    """h and c of all words ``(…, H)``, g and c_g of all sentence nodes ``(B, K, H)``."""
 
     h: Tensor
     c: Tensor
@@ -264,30 +267,30 @@ class _State(NamedTuple):
 class _Weights:
     """The linear maps of a step; their weights are packed once for all steps.
 
-    Without sentence nodes there is only the first.
+    Without sentence nodes there is only ``around``.
 
     Attributes:
-        around: W_hh ξ, for the words.
-        nodes: W_gh g, for the words.
-        each_other: W_g of every node, of any node's state: (…, K*H).
-        own: W_f and W_o of each node, of its own state: (…, 2*H).
-        word: U_f of every node, of a word's state: (…, K*H).
-        mean: U_g and U_o of every node, of the words' mean: (…, K*2*H).
+        around: W_hh ξ, for the words' gates.
+        nodes: W_gh g, for the words' gates.
+        each_other: W_g of every node, applied to any node's state: (…, K*H).
+        own: W_f and W_o of each node, applied to its own state: (…, 2*H).
+        word: U_f of every node, applied to a word's state: (…, K*H).
+        mean: U_g and U_o of every node, applied to the words' mean: (…, K*2*H).
     """
 
     def __init__(self, layer: SentenceStateLSTM, engine: str | None):
         size, nodes = layer.hidden_size, layer.num_sentence_nodes
 
-        def repeated(weight: Tensor) -> SharedWeightLinear:
+        def shared_linear(weight: Tensor) -> SharedWeightLinear:
             return SharedWeightLinear(weight, layer.num_steps, engine)
 
-        self.around = repeated(layer.weight_hh)
+        self.around = shared_linear(layer.weight_hh)
         if layer.weight_gh is None or layer.weight_sg is None or layer.weight_sh is None:
             return
-        self.nodes = repeated(layer.weight_gh)
-        of_nodes = layer.weight_sg.view(nodes, 3, size, size)  # g, f, o
-        self.each_other = repeated(of_nodes[:, 0].flatten(0, 1))
-        self.own = [repeated(weights.flatten(0, 1)) for weights in of_nodes[:, 1:]]
-        of_words = layer.weight_sh.view(nodes, 3, size, size)
-        self.word = repeated(of_words[:, 1].flatten(0, 1))
-        self.mean = repeated(of_words[:, ::2].flatten(0, 2))
+        self.nodes = shared_linear(layer.weight_gh)
+        node_weights = layer.weight_sg.view(nodes, 3, size, size)  # g, f, o
+        self.each_other = shared_linear(node_weights[:, 0].flatten(0, 1))
+        self.own = [shared_linear(weights.flatten(0, 1)) for weights in node_weights[:, 1:]]
+        word_weights = layer.weight_sh.view(nodes, 3, size, size)
+        self.word = shared_linear(word_weights[:, 1].flatten(0, 1))
+        self.mean = shared_linear(word_weights[:, ::2].flatten(0, 2))

@@ -16,10 +16,10 @@ R = TypeVar("R")
 
 
 class KnownLengths(NamedTuple):
-    """Lengths that a layer does not check, since reading them would wait for a GPU.
+    """Lengths that a layer does not check: reading them would synchronize with the GPU.
 
     Attributes:
-        values: ``(B,)``, int64, from 1 to T, on the input's device; never written to.
+        values: ``(B,)``, int64, from 1 to T, on the input's device; read only.
     """
 
     values: Tensor
@@ -29,7 +29,7 @@ Lengths: TypeAlias = Tensor | KnownLengths | Sequence[int] | None
 
 
 def trusted(lengths: Tensor) -> Tensor | KnownLengths:
-    """``lengths`` that a model has computed itself, for a layer to check on the CPU only."""
+    """Mark lengths that a model has computed itself: layers then check them on the CPU only."""
     return lengths if on_host(lengths) else KnownLengths(lengths)
 
 
@@ -63,7 +63,7 @@ def to_time_first(x: Tensor, batch_first: bool) -> Tensor:
 
 
 def from_time_first(output: Tensor, x: Tensor, batch_first: bool) -> Tensor:
-    """The inverse of :func:`to_time_first`, for a layer's output; x is the layer's input."""
+    """The inverse of :func:`to_time_first` for a layer's output, given the layer's input x."""
     if x.dim() == 2:
         output = output.squeeze(1)
     elif batch_first:
@@ -75,7 +75,7 @@ def without_view(tensor: Tensor) -> Tensor:
     """``tensor``, or a copy if autograd tracks it as a view.
 
     In-place operations on a view of a buffer that a backward reads would raise, and FSDP loses its
-    hooks on views. There are no copies under torch.compile, which needs none.
+    hooks on views. torch.compile needs no copies, so none are made under it.
     """
     if torch.compiler.is_compiling():
         return tensor
@@ -85,8 +85,8 @@ def without_view(tensor: Tensor) -> Tensor:
 def check_lengths(lengths: Lengths, steps: int, batch: int, device: torch.device) -> Tensor | None:
     """A copy of ``lengths`` as int64 on ``device``, or None when every sequence has all ``steps``.
 
-    Values of lengths that are fake, batched or being traced cannot be checked;
-    :class:`KnownLengths` are used as they are.
+    The values of fake, batched or traced tensors cannot be checked. :class:`KnownLengths` are
+    returned as they are.
 
     Raises:
         UserError: not one length per sequence, or a length outside 1…steps.
@@ -110,7 +110,7 @@ def check_lengths(lengths: Lengths, steps: int, batch: int, device: torch.device
         )
     if batch == 0:
         return None
-    # A copy, since the backward may read it after the caller has changed the original.
+    # A copy: the caller may change the original before the backward reads it.
     checked = given.to(device, torch.long, copy=True)
     if not readable(given):
         return checked
@@ -123,21 +123,22 @@ def check_lengths(lengths: Lengths, steps: int, batch: int, device: torch.device
 
 
 def rows_at(steps: Tensor) -> Tensor:
-    """Indices ``(T*B,)`` of rows in ``(T*B, …)``, given the step ``(T, B)`` of each."""
+    """Row indices ``(T*B,)`` into ``(T*B, …)``, given the time step ``(T, B)`` of each row."""
     batch = steps.size(1)
     return (steps * batch + torch.arange(batch, device=steps.device)).flatten()
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """``x`` (T, B, …) with its rows in the order ``rows``, as :func:`rows_at` returns it.
+    """``x`` (T, B, …) with its rows rearranged to ``rows``, see :func:`rows_at`.
 
-    Indexing with steps and sequences would do the same, but its backward sorts indices on a GPU.
+    Advanced indexing ``x[steps, sequences]`` is equivalent, but its backward sorts indices on a
+    GPU.
     """
     return x.flatten(0, 1).index_select(0, rows).view(x.shape)
 
 
 def reversal(lengths: Tensor | None, steps: int) -> Callable[[Tensor], Tensor]:
-    """A function that reverses each sequence of a ``(T, B, …)`` within its length."""
+    """A function that reverses each sequence of a tensor ``(T, B, …)`` within its length."""
     if lengths is None:
         return lambda x: x.flip(0)
     t = torch.arange(steps, device=lengths.device).unsqueeze(1)
@@ -152,21 +153,27 @@ def run_packed(
     size: int,
     dtype: torch.dtype,
 ) -> tuple[PackedSequence, R]:
-    """``forward(x, lengths)``, whose first result is ``(T, B, …)``, from and to packed sequences.
+    """Call ``forward`` with a packed sequence: unpack the input, pack the output.
+
+    Args:
+        forward: takes ``(T, B, size)`` and lengths; its first result is ``(T, B, …)``.
+        packed: the input.
+        lengths: must be None; a packed sequence has its own.
+        size, dtype: see :func:`check_input`.
 
     Raises:
-        UserError: ``lengths`` beside a packed sequence; input that :func:`check_input` refuses.
+        UserError: ``lengths`` given; input that :func:`check_input` refuses.
     """
     if lengths is not None:
         raise UserError("a PackedSequence has its own lengths; leave lengths out")
-    x, own = pad_packed_sequence(packed)  # in the caller's order
+    x, packed_lengths = pad_packed_sequence(packed)  # in the caller's order
     check_input(x, size, dtype)
-    output, rest = forward(x, own)
-    return repack(output, own, packed), rest
+    output, rest = forward(x, packed_lengths)
+    return repack(output, packed_lengths, packed), rest
 
 
 def repack(output: Tensor, lengths: Tensor, like: PackedSequence) -> PackedSequence:
-    """``output`` (T, B, …), in the caller's order, packed in the layout of ``like``."""
+    """Pack ``output`` (T, B, …), which is in the caller's order, in the layout of ``like``."""
     order = like.sorted_indices
     if order is not None:
         output, lengths = output.index_select(1, order), lengths[order.cpu()]

@@ -1,4 +1,4 @@
-"""Stacked bidirectional LSTMs whose layers read all layers below (shortcut connections)."""
+"""Stacked bidirectional LSTMs with shortcut connections: each layer reads all layers below."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..cells.base import at_least_one
 from ..errors import UserError
 from .dropout import dropout, dropout_probability
+from .parameters import TorchOptions
 from .recurrent import LSTM
 from .sequences import (
     KnownLengths,
@@ -23,7 +24,6 @@ from .sequences import (
     to_time_first,
     without_view,
 )
-from .stack import TorchOptions
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
 
@@ -33,27 +33,28 @@ CONNECTIONS = ("shortcut", "residual", "word", "none")
 class ShortcutStackedLSTM(nn.Module):
     """Shortcut-stacked bidirectional LSTM (Nie and Bansal 2017, eq. 1-3).
 
-    Layer i is a bidirectional LSTM. The bottom layer reads the words w. What the others read of w
-    and of the outputs h¹, …, hⁱ⁻¹ below depends on ``connection``:
+    Layer i is a bidirectional LSTM. The bottom layer reads the words w. The input of the other
+    layers, made of w and the outputs h¹, …, hⁱ⁻¹ of the layers below, depends on ``connection``:
 
     - ``shortcut``: [w, h¹, …, hⁱ⁻¹]
-    - ``residual``: [w, h¹ + … + hⁱ⁻¹], for layers of the same size
+    - ``residual``: [w, h¹ + … + hⁱ⁻¹]; all layers need the same size
     - ``word``: [w, hⁱ⁻¹]
-    - ``none``: hⁱ⁻¹, as a plain stack
+    - ``none``: hⁱ⁻¹, as in a plain stack
 
     Args:
         input_size: features of w.
         hidden_sizes: hidden size of each layer, in each direction.
         connection: one of the above.
-        dropout: on the outputs that a layer reads from those below it, not on the words.
+        dropout: on the outputs of lower layers that a layer reads, not on the words.
         engine: name of a recurrence engine, None for the default.
-        bias, batch_first, device, dtype: see :class:`.stack.TorchOptions`.
+        bias, batch_first, device, dtype: see :class:`.parameters.TorchOptions`.
 
     Parameters: those of :class:`.LSTM` under ``layers.{i}.``, for instance
     ``layers.0.weight_ih_l0_reverse``.
 
     Raises:
-        UserError: no layer, a size below 1, an unknown connection, ``residual`` with unequal sizes.
+        UserError: no layer, a size below 1, an unknown connection, ``residual`` with unequal
+            sizes.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class ShortcutStackedLSTM(nn.Module):
         )
 
     def layer_input_size(self, i: int) -> int:
-        """Features that layer i reads."""
+        """Features of layer i's input."""
         if i == 0:
             return self.input_size
         below = [2 * size for size in self.hidden_sizes[:i]]
@@ -99,7 +100,10 @@ class ShortcutStackedLSTM(nn.Module):
         }[self.connection]
 
     def layer_input(self, x: Tensor, outputs: list[Tensor]) -> Tensor:
-        """What the layer after those of ``outputs`` reads; x are the words; all ``(T, B, …)``."""
+        """Input of the next layer, given the words x and the ``outputs`` of all layers below.
+
+        All tensors are ``(T, B, …)``.
+        """
         if not outputs:
             return x
         if self.connection == "shortcut":
@@ -122,13 +126,15 @@ class ShortcutStackedLSTM(nn.Module):
 
         Args:
             x: ``(T, B, input_size)``, ``(B, T, input_size)`` with ``batch_first``, a
-                PackedSequence, or a single sequence ``(T, input_size)``, whose results have no
-                dimension B either.
+                PackedSequence, or a single sequence ``(T, input_size)``.
             lengths: ``(B,)`` in any order, or None when nothing is padding or x is packed.
 
+        With a single sequence, the results have no dimension B.
+
         Returns:
-            ``output, (h_n, c_n)`` of the last layer: output ``(T, B, 2H)`` or as x has its
-            dimensions, zero at padding, or a PackedSequence if x is one; h_n, c_n ``(2, B, H)``.
+            ``output, (h_n, c_n)`` of the last layer. The output is ``(T, B, 2H)``, or ``(B, T,
+            2H)`` with ``batch_first``, zero at padding, or a PackedSequence if x is one; h_n and
+            c_n are ``(2, B, H)``.
 
         Raises:
             UserError: shapes that do not fit.
@@ -163,4 +169,4 @@ class ShortcutStackedLSTM(nn.Module):
         return f"{self.input_size}, {list(self.hidden_sizes)}, connection={self.connection!r}{rest}"
 
     def flatten_parameters(self) -> None:
-        """Does nothing: there is one layout of the parameters. For code written for ``nn.LSTM``."""
+        """Does nothing: for compatibility with ``nn.LSTM``."""

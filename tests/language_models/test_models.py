@@ -133,8 +133,8 @@ def test_locked_dropout_between_layers():
         "stacked_lstm", decoder_layers=2, decoder_dropout_between=0.5, locked_dropout=True
     )
     rnn, read = model.train().decoder.rnn, []
-    between = rnn._between
-    rnn._between = lambda x, k: read.append(between(x, k)) or read[-1]
+    between = rnn._input_dropout
+    rnn._input_dropout = lambda x, k: read.append(between(x, k)) or read[-1]
     model(random_tokens(3, 5))
     bottom, upper = (x.eq(0) for x in read)  # (T, B, H)
     assert not bottom.any()

@@ -165,7 +165,7 @@ def test_type_of_the_input(case):
 def test_tokens_for_each_input():
     layer = SecondOrderLSTM(I, H, num_cells=2, routing="assignment", assignment=[0, 1, 1])
     for shape in ((T, 1), (T + 1, B), (T, B, 1)):
-        with refused(r"tokens has shape \(.*\); expected \(5, 3\), one for each input"):
+        with refused(r"tokens has shape \(.*\); expected \(5, 3\), one token per input"):
             layer(torch.zeros(T, B, I), tokens=torch.zeros(shape, dtype=torch.long))
 
 
@@ -197,7 +197,7 @@ def test_routing(value):
 
 
 def test_the_assignment_belongs_to_its_routing():
-    sentence = "assignment is the token-to-cell table of routing='assignment', and only of that"
+    sentence = "give assignment, the token-to-cell table, with routing='assignment' and only then"
     with refused(sentence):
         SecondOrderLSTM(I, H, routing="assignment")
     with refused(sentence):

@@ -5,7 +5,7 @@ import torch
 from helpers import rand
 
 from fairseq_casrnn.layers import dropout as dropout_module
-from fairseq_casrnn.layers.dropout import FEWEST, dropout, dropout_mask, locked_dropout
+from fairseq_casrnn.layers.dropout import MIN_ELEMENTS, dropout, dropout_mask, locked_dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.99])
@@ -28,7 +28,7 @@ def test_elements_are_independent():
 
 
 def test_the_generator_decides():
-    x, masks = torch.ones(FEWEST), []
+    x, masks = torch.ones(MIN_ELEMENTS), []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
         masks.append(dropout(x, 0.3))

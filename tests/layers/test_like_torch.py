@@ -276,7 +276,7 @@ def test_flatten_parameters():
 
 def test_a_single_layer_warns_of_dropout():
     for make in (LSTM, GRU, CASLSTM):
-        with pytest.warns(UserWarning, match="dropout is 0.2, but acts between layers"):
+        with pytest.warns(UserWarning, match="dropout is 0.2, but it acts between layers"):
             make(I, H, 1, dropout=0.2)
     with warnings.catch_warnings(action="error"):
         LSTM(I, H, 2, dropout=0.2)
