@@ -19,7 +19,7 @@ def main():
     try:
         plots.learning_curve(out / "train.log", out / "learning_curve.png")
         subwords = plots.segment(sentence, out / "data" / "codes")
-        attention = plots.attend(
+        attention = plots.translation_attention(
             out / "checkpoints" / "checkpoint_best.pt", out / "data" / "data-bin", subwords
         )
         plots.attention_map(*attention, out / "attention.png")

@@ -1,1 +1,1 @@
-"""What models learnt: pictures, measurements of states and gates."""
+"""Analyses of trained models: plots, and measurements of gates, routing and predictions."""

@@ -1,7 +1,7 @@
-"""Tokens assigned to the cells of a second-order LSTM by clustering: ``casrnn data clusters``.
+"""Assigns tokens to the cells of a second-order LSTM by clustering: ``casrnn data clusters``.
 
-The embeddings of a trained language model are clustered by k-means, one cluster for each cell
-(second-order LSTM paper, §3.2.1). The file is what ``--assignment-path`` reads.
+The embeddings of a trained language model are clustered by k-means, one cluster per cell
+(second-order LSTM paper, §3.2.1). ``--assignment-path`` reads the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def cluster(vectors, count: int, seed: int = 1) -> list[int]:
     """The cluster, 0 to ``count - 1``, of each row of ``vectors`` ``(N, E)``.
 
     Raises:
-        UserError: fewer rows than clusters, a negative seed.
+        UserError: fewer rows than clusters, or an invalid seed.
     """
     from sklearn.cluster import KMeans
 

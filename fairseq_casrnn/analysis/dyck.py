@@ -1,9 +1,9 @@
 """How well a language model closes brackets: ``casrnn analyze dyck``.
 
-A closing prediction is right when at least 0.8 of the probability of closing brackets is on the
-right one (Hewitt et al. 2020). Only positions whose next token closes are scored, by the distance
-between the bracket and its partner: the long-distance prediction accuracy, LDPA. WCPA is the worst
-of all distances.
+A prediction of a closing bracket is correct if the correct bracket has at least 0.8 of the
+probability of all closing brackets (Hewitt et al. 2020). Only positions whose next token is a
+closing bracket are scored. Long-distance prediction accuracy (LDPA) is the accuracy by the distance
+between the brackets of a pair; worst-case prediction accuracy (WCPA) is its minimum.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import append_json, check_writable, whole_file
 from fairseq_casrnn.runs.record import add_evaluation
 
-SHARE = 0.8
+MIN_SHARE = 0.8
 
 
 def closing_tokens(dictionary) -> dict[int, int]:
-    """For each closing bracket of the dictionary, the opening one; indices.
+    """Index of the opening bracket, by the index of each closing bracket of the dictionary.
 
     Raises:
-        UserError: the dictionary is not one of brackets.
+        UserError: the dictionary has other tokens than pairs of brackets.
     """
     indices = dictionary.indices
     closing = {}
@@ -35,19 +35,22 @@ def closing_tokens(dictionary) -> dict[int, int]:
             closing[indices[right]] = indices[left]
     words = len(dictionary) - dictionary.nspecial
     if not closing or 2 * len(closing) != words:
-        raise UserError("the data holds other tokens than pairs of brackets such as (a a)")
+        raise UserError(
+            "the data has other tokens than pairs of brackets such as (a a); give data of casrnn "
+            "data dyck"
+        )
     return closing
 
 
 def distances(targets, closing: dict[int, int]):
-    """Distances between closing brackets and their partners.
+    """Distances between closing brackets and their opening brackets.
 
     Args:
-        targets: ``(B, T)`` int tensor of strings, each from its start.
-        closing: of :func:`closing_tokens`.
+        targets: ``(B, T)`` int tensor of strings, each from its beginning.
+        closing: see :func:`closing_tokens`.
 
     Returns:
-        ``(B, T)`` numpy array: 0 where no bracket closes.
+        ``(B, T)`` numpy array: 0 for tokens that are not closing brackets.
     """
     opening, found = set(closing.values()), np.zeros(tuple(targets.shape), dtype=np.int64)
     for row, tokens in enumerate(targets.tolist()):
@@ -61,12 +64,12 @@ def distances(targets, closing: dict[int, int]):
 
 
 def count_right(log_probs, targets, closing: dict[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Right predictions and all predictions of closing brackets by distance.
+    """Count correct predictions and all predictions of closing brackets by distance.
 
     Args:
-        log_probs: ``(B, T, V)``, logarithms up to a constant of each position.
+        log_probs: ``(B, T, V)`` logits or log-probabilities.
         targets: ``(B, T)``.
-        closing: of :func:`closing_tokens`.
+        closing: see :func:`closing_tokens`.
 
     Returns:
         ``(D,)`` each, for the distances 0 to D-1.
@@ -79,20 +82,20 @@ def count_right(log_probs, targets, closing: dict[int, int]) -> tuple[np.ndarray
     columns = torch.tensor(sorted(closing), device=log_probs.device)
     share = log_probs[at][:, columns].float().softmax(-1)  # (N, K)
     gold = columns.unsqueeze(0) == targets.to(columns.device)[at].unsqueeze(1)
-    right = (share[gold] >= SHARE).cpu().numpy()
+    right = (share[gold] >= MIN_SHARE).cpu().numpy()
     found = far[scored].numpy()
     size = int(found.max(initial=0)) + 1
     return np.bincount(found[right], minlength=size), np.bincount(found, minlength=size)
 
 
 def add_counts(total: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """The sum of two arrays of which one may be longer."""
+    """The sum of two arrays of different lengths; the shorter one is padded with zeros."""
     size = max(len(total), len(more))
     return np.pad(total, (0, size - len(total))) + np.pad(more, (0, size - len(more)))
 
 
 def worst(right: np.ndarray, seen: np.ndarray) -> tuple[float, int]:
-    """WCPA and the (shortest) distance where it is; (nan, 0) where nothing closes."""
+    """WCPA and the shortest distance that has it; (nan, 0) without any closing bracket."""
     at = np.flatnonzero(seen)
     if not len(at):
         return float("nan"), 0
@@ -101,10 +104,11 @@ def worst(right: np.ndarray, seen: np.ndarray) -> tuple[float, int]:
 
 
 def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.ndarray]:
-    """Loss, tokens and closing predictions of a model on strings.
+    """Evaluate a model on strings.
 
     Returns:
-        Negative log-likelihood of all tokens in nats, their number, and :func:`count_right`.
+        Negative log-likelihood of all tokens in nats, their number, and the two counts of
+        :func:`count_right`.
     """
     import torch
 
@@ -117,7 +121,7 @@ def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.nd
         pair = padded([sentences[i] for i in batch], dictionary, reads_bos(model))
         source, target = (part.to(device) for part in pair)
         with torch.no_grad():
-            # Without the targets: an adaptive softmax would leave out other tokens' probabilities.
+            # Without targets: with them, an adaptive softmax skips clusters of other tokens.
             table = model.get_normalized_probs(model(source), log_probs=True)
         real = target.ne(dictionary.pad())
         loss -= float(table.gather(-1, target.unsqueeze(-1)).squeeze(-1)[real].double().sum())
@@ -148,7 +152,7 @@ def run(args: argparse.Namespace) -> None:
     from fairseq_casrnn.evaluation.trained_lm import load, read_sentences
 
     check_writable(args.csv, args.png, args.results)
-    split = read_notes(args.data, args.subset)
+    floors = read_floors(args.data, args.subset)
     model, task = load(args.path, args.data / "data-bin")
     dictionary = task.source_dictionary
     sentences = read_sentences(args.data / "data-bin", args.subset, dictionary)
@@ -157,33 +161,35 @@ def run(args: argparse.Namespace) -> None:
         write_csv(args.csv, right, seen)
     if args.png is not None:
         plot(args.png, right, seen)
-    result = {"perplexity": float(np.exp(loss / tokens)), "tokens": tokens, **split}
+    result = {"perplexity": float(np.exp(loss / tokens)), "tokens": tokens, **floors}
     result["wcpa"], result["wcpa_distance"] = worst(right, seen)
     result |= {"closed": int(seen.sum()), "right": int(right.sum())}
     report(args.subset, result, int(seen[result["wcpa_distance"]]))
     if args.results is not None:
         append_json(args.results, {"path": str(args.path), "subset": args.subset} | result)
         checkpoint = args.path.stem.removeprefix("checkpoint_")
-        found = {"checkpoint": checkpoint, "subset": args.subset} | result
-        add_evaluation(args.path.parent, found)
+        evaluation = {"checkpoint": checkpoint, "subset": args.subset} | result
+        add_evaluation(args.path.parent, evaluation)
 
 
-def report(subset: str, result: dict, brackets_there: int) -> None:
-    """Print perplexity beside the floors, and WCPA."""
-    perplexity, floor, own = (result[key] for key in ("perplexity", "floor", "floor_of_samples"))
+def report(subset: str, result: dict, count: int) -> None:
+    """Print the perplexity, compared with the floors, and WCPA, that of ``count`` brackets."""
+    perplexity, floor, of_samples = (
+        result[key] for key in ("perplexity", "floor", "floor_of_samples")
+    )
     print(
         f"{subset}: {result['tokens']} tokens, perplexity {perplexity:.4f}; the source's "
-        f"{floor:.4f} ({100 * (perplexity / floor - 1):+.2f} %), on these strings {own:.4f} "
-        f"({100 * (perplexity / own - 1):+.2f} %)"
+        f"{floor:.4f} ({100 * (perplexity / floor - 1):+.2f} %), on these strings {of_samples:.4f} "
+        f"({100 * (perplexity / of_samples - 1):+.2f} %)"
     )
     print(
         f"closing brackets: {result['right']} of {result['closed']} right, WCPA "
-        f"{result['wcpa']:.3f} (at distance {result['wcpa_distance']}, {brackets_there} brackets)"
+        f"{result['wcpa']:.3f} (at distance {result['wcpa_distance']}, {count} brackets)"
     )
 
 
-def read_notes(data: Path, subset: str) -> dict:
-    """What ``dyck.json`` says of a split. Raises UserError where there is none."""
+def read_floors(data: Path, subset: str) -> dict:
+    """The perplexity floors of a split in ``dyck.json``. Raises UserError if there are none."""
     path = data / "text" / "dyck.json"
     try:
         splits = parse_json(path.read_bytes())["splits"]
@@ -199,7 +205,7 @@ def read_notes(data: Path, subset: str) -> dict:
 
 
 def write_csv(path: Path, right: np.ndarray, seen: np.ndarray) -> None:
-    """Columns distance, right, all, accuracy. Raises UserError where it cannot be written."""
+    """Columns distance, right, all, accuracy. Raises UserError if it cannot be written."""
     with whole_file(path) as file:
         file.write("distance,right,all,accuracy\n")
         for distance in np.flatnonzero(seen):
@@ -208,16 +214,16 @@ def write_csv(path: Path, right: np.ndarray, seen: np.ndarray) -> None:
 
 
 def plot(png: Path, right: np.ndarray, seen: np.ndarray) -> None:
-    """Draw accuracy by distance. Raises UserError: no matplotlib, or no such folder."""
+    """Plot accuracy by distance. Raises UserError: no matplotlib, or no such folder."""
     from fairseq_casrnn.analysis import plots
 
-    figure, axes = plots._figure(6.4, 4.0)
+    figure, axes = plots.new_figure(6.4, 4.0)
     at = np.flatnonzero(seen)
     axes.plot(at, right[at] / seen[at], lw=1, marker=".", ms=3, color="#c8442c")
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlabel("distance to the opening bracket")
-    axes.set_ylabel(f"closing predictions with ≥ {SHARE} on the right bracket")
+    axes.set_ylabel(f"closing predictions with ≥ {MIN_SHARE} on the right bracket")
     axes.spines[["top", "right"]].set_visible(False)
     wcpa, distance = worst(right, seen)
     axes.set_title(f"WCPA {wcpa:.3f}, at distance {distance}", loc="left", fontsize=11)
-    plots._save(figure, png)
+    plots.save_png(figure, png)

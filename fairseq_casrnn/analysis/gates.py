@@ -1,8 +1,8 @@
-"""How far the gates on the cell below are open: ``casrnn analyze gates``.
+"""How open the gates on the cell below are: ``casrnn analyze gates``.
 
-The CAS-LSTM paper's Figure 4: histograms of the vertical forget gates, of their range over the
-features of a time step, and of their distance from the output gate of the layer below, which reads
-the same cell. Likewise for the depth gates of depth-gated and highway LSTMs.
+As in the CAS-LSTM paper's Figure 4: histograms of the vertical forget gates, of their range over
+the features of a time step, and of their difference from the output gate of the layer below, which
+reads the same cell. The same for the depth gates of depth-gated and highway LSTMs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fairseq_casrnn.files import check_writable, whole_file
 V = TypeVar("V")
 
 BINS = 50
-OUTPUT, BELOW = 3, 4  # blocks i f g o and, where the cell reads the one below, its gate
+OUTPUT_GATE, LOWER_CELL_GATE = 3, 4  # the order is i f g o and, above the bottom, v or d
 MEASURES = {
     "gate": "gate on the cell below",
     "range": "range within a time step",
@@ -31,113 +31,117 @@ MEASURES = {
 
 @dataclass
 class Histogram:
-    """Counts of values in [0, 1] by :data:`BINS` bins, and their moments."""
+    """Counts of values in [0, 1] in :data:`BINS` bins, and their first two moments."""
 
     counts: np.ndarray = field(default_factory=lambda: np.zeros(BINS, dtype=np.int64))
     total: float = 0.0
     squares: float = 0.0
 
     def add(self, values: np.ndarray) -> None:
-        """Count some values."""
+        """Add values."""
         self.counts += np.histogram(values, bins=BINS, range=(0, 1))[0]
         self.total += float(values.sum(dtype=np.float64))
         self.squares += float(np.square(values, dtype=np.float64).sum())
 
     @property
     def mean(self) -> float:
-        """Their mean."""
+        """Mean of the values."""
         return self.total / self.counts.sum()
 
     @property
     def deviation(self) -> float:
-        """Their standard deviation."""
+        """Standard deviation of the values."""
         return max(self.squares / self.counts.sum() - self.mean**2, 0.0) ** 0.5
 
     def share(self, low: float, high: float) -> float:
-        """Share of the values in [low, high], which are borders of bins."""
+        """Share of the values in [low, high], which must be edges of bins."""
         first, last = round(low * BINS), round(high * BINS)
         return float(self.counts[first:last].sum() / self.counts.sum())
 
 
-def measure(readings) -> dict[tuple[int, str], dict[str, Histogram]]:
+def measure(traced_sentences) -> dict[tuple[int, str], dict[str, Histogram]]:
     """Histograms of :data:`MEASURES` by (layer, direction), the layer counted from 0.
 
     Args:
-        readings: of :func:`.tracing.readings`.
+        traced_sentences: of :func:`.tracing.trace_sentences`.
     """
-    found: dict[tuple[int, str], dict[str, Histogram]] = {}
-    for _, groups in readings:
-        for passes in groups:
-            gates = {(one.layer, one.direction): one.gates.cpu().numpy() for one in passes}
+    histograms: dict[tuple[int, str], dict[str, Histogram]] = {}
+    for _, groups in traced_sentences:
+        for traces in groups:
+            gates = {(trace.layer, trace.direction): trace.gates.cpu().numpy() for trace in traces}
             for (layer, direction), blocks in gates.items():
-                if layer == 0 or blocks.shape[1] <= BELOW:
+                if layer == 0 or blocks.shape[1] <= LOWER_CELL_GATE:
                     continue
-                own = found.setdefault((layer, direction), {name: Histogram() for name in MEASURES})
-                gate, below = blocks[:, BELOW], gates[layer - 1, direction][:, OUTPUT]
-                own["gate"].add(gate)
-                own["range"].add(gate.max(-1) - gate.min(-1))
-                own["difference"].add(np.abs(gate - below))
-    return dict(sorted(found.items()))
+                empty = {name: Histogram() for name in MEASURES}
+                by_measure = histograms.setdefault((layer, direction), empty)
+                gate = blocks[:, LOWER_CELL_GATE]
+                output_gate_below = gates[layer - 1, direction][:, OUTPUT_GATE]
+                by_measure["gate"].add(gate)
+                by_measure["range"].add(gate.max(-1) - gate.min(-1))
+                by_measure["difference"].add(np.abs(gate - output_gate_below))
+    return dict(sorted(histograms.items()))
 
 
-def name_of(layer: int, direction: str, both: bool) -> str:
-    """A layer as people count them."""
-    way = (", backward" if direction else ", forward") if both else ""
-    return f"layer {layer + 1}{way}"
+def layer_name(layer: int, direction: str, bidirectional: bool) -> str:
+    """Name of a layer, counted from 1."""
+    suffix = (", backward" if direction else ", forward") if bidirectional else ""
+    return f"layer {layer + 1}{suffix}"
 
 
-def named(found: Mapping[tuple[int, str], V]) -> dict[str, V]:
-    """The same by the layers' names."""
-    both = any(direction for _, direction in found)
-    return {name_of(layer, direction, both): own for (layer, direction), own in found.items()}
+def by_layer_name(values: Mapping[tuple[int, str], V]) -> dict[str, V]:
+    """Replace the keys (layer, direction) by names."""
+    both = any(direction for _, direction in values)
+    return {
+        layer_name(layer, direction, both): value for (layer, direction), value in values.items()
+    }
 
 
-def lines_of_table(found: dict[str, dict[str, Histogram]]) -> list[str]:
-    """A line for each layer."""
-    width = max(len(name) for name in found)
+def table_lines(histograms: dict[str, dict[str, Histogram]]) -> list[str]:
+    """A table with a line for each layer."""
+    width = max(len(name) for name in histograms)
     head = "gate    sd  <=0.1  >=0.9  range in a step  |gate - output gate below|"
     lines = [f"{'':<{width}}  {head}"]
-    for name, own in found.items():
-        gate = own["gate"]
+    for name, by_measure in histograms.items():
+        gate = by_measure["gate"]
         lines.append(
             f"{name:<{width}}  {gate.mean:.2f}  {gate.deviation:.2f}   {gate.share(0, 0.1):.2f}   "
-            f"{gate.share(0.9, 1):.2f}  {own['range'].mean:>15.2f}  "
-            f"{own['difference'].mean:>26.2f}"
+            f"{gate.share(0.9, 1):.2f}  {by_measure['range'].mean:>15.2f}  "
+            f"{by_measure['difference'].mean:>26.2f}"
         )
     return lines
 
 
-def write_csv(path: Path, found: dict[str, dict[str, Histogram]]) -> None:
-    """Columns layer, measure, from, to, count. Raises UserError where it cannot be written."""
+def write_csv(path: Path, histograms: dict[str, dict[str, Histogram]]) -> None:
+    """Columns layer, measure, from, to, count. Raises UserError if it cannot be written."""
     edges = np.linspace(0, 1, BINS + 1)
     with whole_file(path) as file:
         file.write("layer,measure,from,to,count\n")
-        for name, own in found.items():
-            for measure_name, histogram in own.items():
+        for name, by_measure in histograms.items():
+            for measure_name, histogram in by_measure.items():
                 for low, high, count in zip(edges, edges[1:], histogram.counts, strict=False):
                     file.write(f'"{name}",{measure_name},{low:.2f},{high:.2f},{count}\n')
 
 
-def plot(png: Path, found: dict[str, dict[str, Histogram]]) -> None:
-    """Draw the histograms, a row for each layer. Raises UserError: no matplotlib."""
+def plot(png: Path, histograms: dict[str, dict[str, Histogram]]) -> None:
+    """Plot the histograms, one row per layer. Raises UserError: no matplotlib."""
     from fairseq_casrnn.analysis import plots
 
-    figure, axes = plots.figure_grid(len(found), len(MEASURES), 3.4, 2.4)
+    figure, grid = plots.figure_grid(len(histograms), len(MEASURES), 3.4, 2.4)
     centres = (np.arange(BINS) + 0.5) / BINS
-    for row, (name, own) in zip(axes, found.items(), strict=True):
-        for at, (key, histogram) in zip(row, own.items(), strict=True):
-            at.bar(centres, histogram.counts / histogram.counts.sum(), 1 / BINS, color="#9ab6d6")
-            at.set_title(f"{MEASURES[key]}, {name}", loc="left", fontsize=8)
-            at.set_xlim(0, 1)
-            at.spines[["top", "right"]].set_visible(False)
-    plots._save(figure, png)
+    for row, (name, by_measure) in zip(grid, histograms.items(), strict=True):
+        for axes, (key, histogram) in zip(row, by_measure.items(), strict=True):
+            axes.bar(centres, histogram.counts / histogram.counts.sum(), 1 / BINS, color="#9ab6d6")
+            axes.set_title(f"{MEASURES[key]}, {name}", loc="left", fontsize=8)
+            axes.set_xlim(0, 1)
+            axes.spines[["top", "right"]].set_visible(False)
+    plots.save_png(figure, png)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn analyze gates``."""
     parser.description = (
-        "How far the gates on the cell below are open (CAS-LSTM paper, Figure 4) while a model, "
-        "of a translation model the encoder, reads sentences."
+        "How open the gates on the cell below are (CAS-LSTM paper, Figure 4) while a model reads "
+        "sentences; of a translation model, the encoder."
     )
     add_reading_arguments(parser, sentences=1000)
     parser.add_argument("--seed", type=int, default=1, help="of the choice of sentences (1)")
@@ -146,7 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_reading_arguments(parser: argparse.ArgumentParser, sentences: int) -> None:
-    """What is read by which model."""
+    """Options for the model and the sentences that it reads."""
     parser.add_argument("data", type=Path, help="data-bin that the model was trained on")
     parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
     parser.add_argument("--subset", default="valid", help="split to read (default: valid)")
@@ -158,21 +162,23 @@ def add_reading_arguments(parser: argparse.ArgumentParser, sentences: int) -> No
 def run(args: argparse.Namespace) -> None:
     """Print the table, write histograms and plot. Raises UserError."""
     from fairseq_casrnn.analysis import tracing
+    from fairseq_casrnn.evaluation import trained_model
 
     if args.sentences < 1:
         raise UserError(f"--sentences is {args.sentences}; it must be at least 1")
     check_writable(args.csv, args.png)
-    model, task = tracing.load(args.path, args.data)
-    if not any(cell.lower_cell for stack in tracing.stacks(model) for cell in stack.cells):
+    model, task = trained_model.load(args.path, args.data)
+    if not any(
+        cell.lower_cell for stack in tracing.recurrent_stacks(model) for cell in stack.cells
+    ):
         raise UserError(
             f"{args.path} has no gates on the cell below; give a model of cas_lstm, dg_lstm or "
             "highway_lstm with two layers or more"
         )
-    found = named(
-        measure(tracing.readings(model, task, args.data, args.subset, args.sentences, args.seed))
-    )
+    traced = tracing.trace_sentences(model, task, args.data, args.subset, args.sentences, args.seed)
+    histograms = by_layer_name(measure(traced))
     if args.csv is not None:
-        write_csv(args.csv, found)
+        write_csv(args.csv, histograms)
     if args.png is not None:
-        plot(args.png, found)
-    print("\n".join(lines_of_table(found)))
+        plot(args.png, histograms)
+    print("\n".join(table_lines(histograms)))

@@ -1,4 +1,4 @@
-"""Pictures of a training run and of a translation, as PNG.
+"""Plots of training runs and of a translation's attention, as PNG.
 
     python -m fairseq_casrnn.analysis.plots learning-curve train.log curve.png
     python -m fairseq_casrnn.analysis.plots metric-curves wcpa curves.png */seed*/train.log
@@ -29,16 +29,16 @@ _INK, _MUTED, _TRAIN, _VALID = "#222222", "#777777", "#9ab6d6", "#c8442c"
 def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
     """Plot training and validation loss by update, from fairseq's ``log``.
 
-    Where it has perplexities, the loss is one in bits per token.
+    If the log has perplexities, the loss is in bits per token.
 
     Raises:
         UserError: as :func:`.read_log`; matplotlib is missing; ``png`` cannot be written.
     """
     found = list(records(log))
     curves = curves_of(found, log)
-    of_tokens = any("ppl" in values for _, values in found)  # not of classifiers and taggers
+    per_token = any("ppl" in values for _, values in found)  # not for classifiers and taggers
     train = curves["train_inner"] if len(curves["train_inner"]) > 1 else curves["train"]
-    figure, axes = _figure(6.4, 4.0)
+    figure, axes = new_figure(6.4, 4.0)
     lines = [(train, _TRAIN, "training"), (curves["valid"], _VALID, "validation")]
     for curve, color, label in lines:
         if curve:
@@ -47,34 +47,35 @@ def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("updates", color=_MUTED)
-    axes.set_ylabel("loss, bits per token" if of_tokens else "loss", color=_MUTED)
+    axes.set_ylabel("loss, bits per token" if per_token else "loss", color=_MUTED)
     axes.grid(axis="y", which="major", color="#e4e4e4", lw=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     if curves["valid"]:
         last, loss = curves["valid"][-1]
-        result = f"perplexity {2**loss:.3g}" if of_tokens else f"loss {loss:.3g}"
+        result = f"perplexity {2**loss:.3g}" if per_token else f"loss {loss:.3g}"
         text = f"Validation {result} after {last:,} updates"
         axes.set_title(text, loc="left", color=_INK, fontsize=11)
-    _save(figure, png)
+    save_png(figure, png)
 
 
 def metric_curves(logs: Sequence[str | os.PathLike], metric: str, png: str | os.PathLike) -> None:
-    """Plot a validation metric by epoch, a line for each log of a run ``NAME/seedN/train.log``.
+    """Plot a validation metric by epoch, with one line per log ``NAME/seedN/train.log``.
 
-    Runs of one name have one colour. Shares, whose values come near 1, have an axis from 0 to 1.
+    Runs of the same NAME have the same colour. The axis goes from 0 to 1 if the values look like
+    shares.
 
     Raises:
         UserError: as :func:`read_metric`; matplotlib is missing; ``png`` cannot be written.
     """
-    curves: dict[str, list] = {}  # of each name's runs
+    curves: dict[str, list] = {}  # by NAME, a curve for each run
     for log in logs:
         curves.setdefault(Path(log).parent.parent.name, []).append(read_metric(log, metric))
-    figure, axes = _figure(6.4, 4.0)
+    figure, axes = new_figure(6.4, 4.0)
     for number, (name, runs) in enumerate(curves.items()):
         for run, curve in enumerate(runs):
-            label = None if run else name  # once for all of them
+            label = None if run else name  # one legend entry per NAME
             axes.plot(*zip(*curve, strict=True), color=f"C{number}", label=label, lw=1.5)
     axes.set_xlabel("epoch", color=_MUTED)
     axes.set_ylabel(metric, color=_MUTED)
@@ -86,7 +87,7 @@ def metric_curves(logs: Sequence[str | os.PathLike], metric: str, png: str | os.
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    _save(figure, png)
+    save_png(figure, png)
 
 
 def attention_map(
@@ -95,19 +96,19 @@ def attention_map(
     weights: Sequence[Sequence[float]],
     png: str | os.PathLike,
 ) -> None:
-    """Draw which source tokens each target token attended to.
+    """Plot which source tokens each target token attends to.
 
     Args:
         source: S tokens, subwords marked with ``@@``.
-        target: T tokens, likewise.
+        target: T tokens, marked in the same way.
         weights: (T, S), each row summing to 1.
-        png: file to write. Lines separate words, not the subwords of one word.
+        png: file to write. Grid lines separate words, not the subwords of a word.
 
     Raises:
         UserError: matplotlib is missing; ``png`` cannot be written.
     """
     rows, columns = len(target), len(source)
-    figure, axes = _figure(1.6 + 0.42 * columns, 1.5 + 0.32 * rows)
+    figure, axes = new_figure(1.6 + 0.42 * columns, 1.5 + 0.32 * rows)
     axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(columns), [token.removesuffix("@@") for token in source])
     axes.tick_params(axis="x", labelrotation=55)
@@ -122,16 +123,16 @@ def attention_map(
             if not token.endswith("@@"):
                 line(i + 0.5, color="#d0d0d0", lw=0.8)
     axes.spines[:].set_color("#d0d0d0")
-    _save(figure, png)
+    save_png(figure, png)
 
 
-def attend(
+def translation_attention(
     checkpoint: str | os.PathLike, data: str | os.PathLike, sentence: str, beam: int = 10
 ) -> tuple[list[str], list[str], list[list[float]]]:
-    """Translate one sentence and look at the attention.
+    """Translate one sentence and return the attention weights.
 
     Args:
-        checkpoint: a translation model that fairseq-train saved, or its folder.
+        checkpoint: checkpoint of a translation model, or its folder.
         data: its folder of binarised data, which has the dictionaries.
         sentence: tokens separated by spaces, segmented as the training data was.
         beam: beam size.
@@ -140,17 +141,17 @@ def attend(
         Source tokens (S), target tokens (T), both with ``</s>``; weights (T, S).
 
     Raises:
-        UserError: it is no translation model's checkpoint, or the data are another model's; the
-            beam is below 1; the model gives no attention.
+        UserError: not a checkpoint of a translation model, data of another model, a beam below 1,
+            or a model without attention.
     """
     from fairseq.dataclass.configs import GenerationConfig
 
     from ..diagnostics.explain import explained
-    from . import tracing
+    from ..evaluation import trained_model
 
     if beam < 1:
         raise UserError(f"--beam is {beam}; it must be at least 1")
-    model, task = tracing.load(checkpoint, data, translation=True)
+    model, task = trained_model.load(checkpoint, data, translation=True)
     ids = task.source_dictionary.encode_line(escape_line(sentence), add_if_not_exist=False).long()
     batch = task.build_dataset_for_inference([ids], [len(ids)]).collater(
         [{"id": 0, "source": ids, "target": None}]
@@ -166,13 +167,13 @@ def attend(
 
 
 def figure_grid(rows: int, columns: int, width: float, height: float):
-    """A figure, on no display, and its axes ``(rows, columns)``, each of this size in inches."""
+    """A figure without a display, and its axes ``(rows, columns)``; sizes in inches per axes."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise UserError(
-            "pictures need matplotlib; install it with pip install 'fairseq-casrnn[plots]'"
+            "plots need matplotlib; install it with pip install 'fairseq-casrnn[plots]'"
         ) from error
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -183,14 +184,14 @@ def figure_grid(rows: int, columns: int, width: float, height: float):
     return figure, grid
 
 
-def _figure(width: float, height: float):
-    """A figure of this size in inches and its axes, on no display."""
+def new_figure(width: float, height: float):
+    """A figure of this size in inches, without a display, and its axes."""
     figure, grid = figure_grid(1, 1, width, height)
     return figure, grid[0, 0]
 
 
-def _save(figure, png: str | os.PathLike) -> None:
-    """Write the figure to ``png``, whole or not at all."""
+def save_png(figure, png: str | os.PathLike) -> None:
+    """Write the figure to ``png``, completely or not at all. Raises UserError."""
     try:
         with replacing(png) as draft:
             figure.savefig(draft, format="png", dpi=150)
@@ -199,7 +200,7 @@ def _save(figure, png: str | os.PathLike) -> None:
 
 
 def segment(sentence: str, codes: str | os.PathLike) -> str:
-    """``sentence`` cut into subwords with the merges in the file ``codes``. Raises UserError."""
+    """Segment ``sentence`` into subwords with the merges in ``codes``. Raises UserError."""
     return read_merges(codes).process_line(sentence)
 
 
@@ -224,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     def run() -> None:
-        with captured_log():  # importing fairseq turns on DEBUG, and matplotlib says much
+        with captured_log():  # importing fairseq enables DEBUG, and matplotlib logs a lot
             draw(args)
 
     return run_main(run)
@@ -232,8 +233,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def draw(args: argparse.Namespace) -> None:
     """Run a command. Raises UserError."""
-    if not str(args.png).endswith(".png"):  # a log, where the picture was forgotten
-        raise UserError(f"{args.png} is no name of a picture; give one that ends in .png")
+    if not str(args.png).endswith(".png"):  # probably a log; do not overwrite it
+        raise UserError(f"{args.png} does not end in .png; give the file for the plot")
     check_writable(args.png)
     if args.command == "learning-curve":
         learning_curve(args.log, args.png)
@@ -243,7 +244,9 @@ def draw(args: argparse.Namespace) -> None:
         sentence = args.sentence
         if args.bpe_codes is not None:
             sentence = segment(sentence, args.bpe_codes)
-        attention_map(*attend(args.checkpoint, args.data, sentence, args.beam), args.png)
+        attention_map(
+            *translation_attention(args.checkpoint, args.data, sentence, args.beam), args.png
+        )
 
 
 if __name__ == "__main__":

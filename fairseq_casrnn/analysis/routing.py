@@ -1,7 +1,7 @@
-"""Which cell of a second-order LSTM takes which word: ``casrnn analyze routing``.
+"""Which cell of a second-order LSTM processes which word: ``casrnn analyze routing``.
 
-The second-order LSTM paper's Figure 6: the colour of a word is the cell with the largest attention
-weight, the intensity of the colour that weight; here as a page of HTML.
+As in the second-order LSTM paper's Figure 6, on an HTML page: the colour of a word shows the cell
+with the largest attention weight, and the intensity of the colour shows that weight.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ STYLE = (
 
 
 class Routed(NamedTuple):
-    """A word, the cell that took it, and that cell's weight under the softmax."""
+    """A word, the cell that processed it, and that cell's weight under the softmax."""
 
     word: str
     cell: int
     weight: float
 
 
-def route(readings, symbols: Sequence[str], layer: int) -> list[list[Routed]]:
-    """The words of each sentence with their cells, in the forward direction of a layer from 0.
+def route(traced_sentences, symbols: Sequence[str], layer: int) -> list[list[Routed]]:
+    """The words of each sentence with their cells, in the forward direction of a layer.
 
     Args:
-        readings: of :func:`.tracing.readings`.
+        traced_sentences: of :func:`.tracing.trace_sentences`.
         symbols: of the dictionary.
-        layer: which layer.
+        layer: the layer, from 0.
     """
     sentences = []
-    for rows, groups in readings:
-        for row, passes in zip(rows, groups, strict=True):
-            (one,) = (p for p in passes if p.layer == layer and not p.direction)
-            cells = one.cells.tolist()
-            # By a table of tokens one cell has it all.
-            weights = [1.0] * len(cells) if one.weights is None else None
-            if weights is None:
-                weights = [float(w[cell]) for w, cell in zip(one.weights, cells, strict=True)]
+    for rows, groups in traced_sentences:
+        for row, traces in zip(rows, groups, strict=True):
+            (trace,) = (t for t in traces if t.layer == layer and not t.direction)
+            cells = trace.cells.tolist()
+            if trace.weights is None:  # routing by assignment
+                weights = [1.0] * len(cells)
+            else:
+                weights = [float(w[cell]) for w, cell in zip(trace.weights, cells, strict=True)]
             # A tagger's encoder does not read the </s> of the row.
             words = [symbols[token] for token in row[: len(cells)]]
             sentences.append(list(map(Routed, words, cells, weights)))
@@ -56,26 +56,26 @@ def route(readings, symbols: Sequence[str], layer: int) -> list[list[Routed]]:
 
 
 def consistency(sentences: Iterable[Sequence[Routed]]) -> tuple[int, int]:
-    """Of the words that occur more than once: occurrences in their word's usual cell, and all."""
+    """For words that occur more than once: occurrences in the word's most frequent cell; all."""
     cells: dict[str, Counter] = defaultdict(Counter)
     for sentence in sentences:
         for word, cell, _ in sentence:
             cells[word][cell] += 1
-    often = [counts for counts in cells.values() if counts.total() > 1]
-    return sum(max(counts.values()) for counts in often), sum(c.total() for c in often)
+    repeated = [counts for counts in cells.values() if counts.total() > 1]
+    return sum(max(counts.values()) for counts in repeated), sum(c.total() for c in repeated)
 
 
-def lines_of_table(sentences: Sequence[Sequence[Routed]], count: int) -> list[str]:
-    """A line for each cell: its share, mean weight and most frequent words; how consistent."""
-    taken: list[Counter] = [Counter() for _ in range(count)]
+def table_lines(sentences: Sequence[Sequence[Routed]], count: int) -> list[str]:
+    """A table with the share, mean weight and most frequent words of each cell; consistency."""
+    words_of_cell: list[Counter] = [Counter() for _ in range(count)]
     weights = [0.0] * count
     for sentence in sentences:
         for word, cell, weight in sentence:
-            taken[cell][word] += 1
+            words_of_cell[cell][word] += 1
             weights[cell] += weight
-    total = sum(words.total() for words in taken)
+    total = sum(words.total() for words in words_of_cell)
     lines = ["cell   share  weight  most frequent words"]
-    for cell, words in enumerate(taken):
+    for cell, words in enumerate(words_of_cell):
         mean = f"{weights[cell] / words.total():.3f}" if words else "–"
         often = " ".join(word for word, _ in words.most_common(10))
         lines.append(f"{cell:>4}  {100 * words.total() / total:5.1f}%  {mean:>6}  {often}")
@@ -89,14 +89,14 @@ def lines_of_table(sentences: Sequence[Sequence[Routed]], count: int) -> list[st
 
 
 def colour(cell: int, count: int, weight: float) -> str:
-    """The cell's hue, the stronger the further its weight is from an even share."""
+    """The cell's hue; its intensity grows with the weight above an even share."""
     even = 1 / count
     strength = 1.0 if count == 1 else min(max((weight - even) / (1 - even), 0.0), 1.0)
     return f"hsla({round(360 * cell / count + 30) % 360},75%,60%,{0.08 + 0.67 * strength:.2f})"
 
 
 def page(sentences: Sequence[Sequence[Routed]], count: int, title: str) -> str:
-    """The sentences as HTML, each word on its cell's colour; pointing at one shows the weight."""
+    """The sentences as HTML; words have their cell's colour, and a tooltip with the weight."""
 
     def mark(routed: Routed) -> str:
         note = f"cell {routed.cell}, {routed.weight:.3f}"
@@ -129,9 +129,9 @@ def write_tsv(path: Path, sentences: Sequence[Sequence[Routed]]) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn analyze routing``."""
     parser.description = (
-        "Which cell of a second-order LSTM takes which word (its paper's Figure 6). The weights "
-        "are those at the temperature that training ended with; the cells are the largest ones, "
-        "as in evaluation."
+        "Which cell of a second-order LSTM processes which word (its paper's Figure 6). The "
+        "weights are those at the final temperature of the training; the cell is the one with the "
+        "largest weight, as in evaluation."
     )
     add_reading_arguments(parser, sentences=20)
     parser.add_argument("--layer", type=int, default=1, help="which layer (default: 1)")
@@ -140,22 +140,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the table, write the page. Raises UserError."""
+    """Print the table and write the files. Raises UserError."""
     from fairseq_casrnn.analysis import tracing
+    from fairseq_casrnn.evaluation import trained_model
     from fairseq_casrnn.layers import SecondOrderLSTM
 
     if args.sentences < 1:
         raise UserError(f"--sentences is {args.sentences}; it must be at least 1")
     check_writable(args.html, args.tsv)
-    model, task = tracing.load(args.path, args.data)
-    found = tracing.stacks(model, SecondOrderLSTM)
-    if not found:
+    model, task = trained_model.load(args.path, args.data)
+    stacks = tracing.recurrent_stacks(model, SecondOrderLSTM)
+    if not stacks:
         raise UserError(f"{args.path} has no second-order LSTM; give a model that has one")
-    if not 1 <= args.layer <= found[0].num_layers:
-        raise UserError(f"--layer is {args.layer}; the model has {found[0].num_layers}")
-    count = found[0].options.num_cells
+    if not 1 <= args.layer <= stacks[0].num_layers:
+        raise UserError(f"--layer is {args.layer}; the model has {stacks[0].num_layers}")
+    count = stacks[0].options.num_cells
     sentences = route(
-        tracing.readings(model, task, args.data, args.subset, args.sentences, seed=None),
+        tracing.trace_sentences(model, task, args.data, args.subset, args.sentences, seed=None),
         task.source_dictionary.symbols,
         args.layer - 1,
     )
@@ -165,4 +166,4 @@ def run(args: argparse.Namespace) -> None:
         title = f"{args.subset}: layer {args.layer}, {count} cells"
         with whole_file(args.html) as file:
             file.write(page(sentences, count, title))
-    show(lines_of_table(sentences, count))
+    show(table_lines(sentences, count))

@@ -1,8 +1,8 @@
 """How different the cells of a second-order LSTM are: ``casrnn analyze subspaces``.
 
-Its paper's Figures 4 and 5: principal angles between the subspaces that the hidden-to-hidden
-matrices of two cells span ("PABS"), for every pair of cells. Where all angles are greater than 0,
-the subspaces have nothing but 0 in common.
+As in its paper's Figures 4 and 5: principal angles between subspaces ("PABS") spanned by the
+hidden-to-hidden matrices of two cells, for every pair of cells. If all angles are greater than 0,
+the subspaces intersect only in 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fairseq_casrnn.analysis.gates import named
+from fairseq_casrnn.analysis.gates import by_layer_name
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, whole_file
 
@@ -22,8 +22,8 @@ def recurrent_matrices(stack) -> dict[tuple[int, str], np.ndarray]:
     """The cells' hidden-to-hidden matrices ``(S, 4H, H)`` by (layer from 0, direction)."""
     size, cells = stack.hidden_size, stack.options.num_cells
     return {
-        (layer, suffix): stack.layer_parameters(layer, suffix)[1]
-        .detach()
+        (layer, suffix): stack.layer_parameters(layer, suffix)
+        .weight_hh.detach()
         .double()
         .cpu()
         .view(cells, 4 * size, size)
@@ -43,8 +43,8 @@ def angles(matrices: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
     }
 
 
-def lines_of_table(found: dict[str, dict[tuple[int, int], np.ndarray]]) -> list[str]:
-    """A line for each pair: smallest, median and largest angle."""
+def table_lines(found: dict[str, dict[tuple[int, int], np.ndarray]]) -> list[str]:
+    """A table with the smallest, median and largest angle of each pair of cells."""
     width = max(len(name) for name in found)
     lines = [f"{'':<{width}}  cells  smallest  median  largest angle"]
     for name, pairs in found.items():
@@ -67,27 +67,27 @@ def write_csv(path: Path, found: dict[str, dict[tuple[int, int], np.ndarray]]) -
 
 
 def plot(png: Path, found: dict[str, dict[tuple[int, int], np.ndarray]]) -> None:
-    """Draw the angles by their number, a panel for each layer. Raises UserError: no matplotlib."""
+    """Plot the angles in ascending order, one panel per layer. Raises UserError: no matplotlib."""
     from fairseq_casrnn.analysis import plots
 
-    figure, ((*axes,),) = plots.figure_grid(1, len(found), 4.4, 3.4)
-    for at, (name, pairs) in zip(axes, found.items(), strict=True):
+    figure, (panels,) = plots.figure_grid(1, len(found), 4.4, 3.4)
+    for axes, (name, pairs) in zip(panels, found.items(), strict=True):
         for (a, b), row in pairs.items():
-            at.plot(range(1, len(row) + 1), row, lw=1.5, label=f"cells {a}, {b}")
-        at.set_ylim(0, 90)
-        at.set_title(name, loc="left", fontsize=9)
-        at.set_xlabel("principal vectors")
-        at.set_ylabel("angle, degrees")
-        at.spines[["top", "right"]].set_visible(False)
-        at.legend(frameon=False, fontsize=7)
-    plots._save(figure, png)
+            axes.plot(range(1, len(row) + 1), row, lw=1.5, label=f"cells {a}, {b}")
+        axes.set_ylim(0, 90)
+        axes.set_title(name, loc="left", fontsize=9)
+        axes.set_xlabel("principal vectors")
+        axes.set_ylabel("angle, degrees")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=7)
+    plots.save_png(figure, png)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn analyze subspaces``."""
     parser.description = (
         "Principal angles between the subspaces of the hidden-to-hidden matrices of a second-order "
-        "LSTM's cells (its paper's Figures 4 and 5), of a translation model the encoder's."
+        "LSTM's cells (its paper's Figures 4 and 5); of a translation model, the encoder's."
     )
     parser.add_argument("data", type=Path, help="data-bin that the model was trained on")
     parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
@@ -96,20 +96,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the table, write angles and plot. Raises UserError."""
+    """Print the table and write the files. Raises UserError."""
     from fairseq_casrnn.analysis import tracing
+    from fairseq_casrnn.evaluation import trained_model
     from fairseq_casrnn.layers import SecondOrderLSTM
 
     check_writable(args.csv, args.png)
-    model, _ = tracing.load(args.path, args.data)
-    stacks = tracing.stacks(model, SecondOrderLSTM)
+    model, _ = trained_model.load(args.path, args.data)
+    stacks = tracing.recurrent_stacks(model, SecondOrderLSTM)
     if not stacks or stacks[0].options.num_cells < 2:
         raise UserError(
             f"{args.path} has no second-order LSTM of two cells or more; give a model that has one"
         )
-    found = named({key: angles(own) for key, own in recurrent_matrices(stacks[0]).items()})
+    matrices = by_layer_name(recurrent_matrices(stacks[0]))
+    found = {name: angles(cells) for name, cells in matrices.items()}
     if args.csv is not None:
         write_csv(args.csv, found)
     if args.png is not None:
         plot(args.png, found)
-    print("\n".join(lines_of_table(found)))
+    print("\n".join(table_lines(found)))

@@ -1,11 +1,11 @@
 """Syntactic evaluation on minimal pairs (Marvin & Linzen 2018): ``casrnn analyze syneval``.
 
-A model is right about a pair when it gives the grammatical sentence the strictly greater
-log-probability. A tie is wrong; it is counted apart, since it mostly means that both sentences are
-the same after unknown words became ``<unk>``.
+A model is correct on a pair if the grammatical sentence has a strictly greater log-probability. A
+tie is incorrect and also counted separately: mostly it means that both sentences are the same after
+unknown words have become ``<unk>``.
 
-The file has tab-separated lines: construction, case, and two sentences, the grammatical one first;
-or three for negative polarity items: grammatical, intrusive, ungrammatical.
+The file has tab-separated lines: construction, case, and two sentences, the grammatical one first.
+For negative polarity items there are three sentences: grammatical, intrusive, ungrammatical.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fairseq_casrnn.progress import shown
 
 BATCH_TOKENS = 2048
 
-# The constructions of the file, with animate and inanimate nouns together: 19 categories.
+# The constructions of the file, animate and inanimate nouns taken together: 19 categories.
 NAMES = {
     "simple_agrmt": "agreement: simple",
     "sent_comp": "agreement: in a sentential complement",
@@ -46,7 +46,7 @@ NAMES = {
     "simple_npi": "NPI: simple",
     "npi_across": "NPI: across a relative clause",
 }
-OF_THREE = (
+PAIRS_OF_THREE = (
     (0, 1, "grammatical vs. intrusive"),
     (1, 2, "intrusive vs. ungrammatical"),
     (0, 2, "grammatical vs. ungrammatical"),
@@ -54,7 +54,7 @@ OF_THREE = (
 ORDER = [
     category
     for name in NAMES.values()
-    for category in (name, *(f"{name}, {what}" for _, _, what in OF_THREE))
+    for category in (name, *(f"{name}, {what}" for _, _, what in PAIRS_OF_THREE))
 ]
 
 
@@ -69,7 +69,7 @@ class Pair:
 
 @dataclass
 class Accuracy:
-    """Results of one category: pairs, how many were right, how many were ties (and so wrong)."""
+    """Results of one category: numbers of pairs, of correct ones, and of ties (incorrect)."""
 
     pairs: int = 0
     right: int = 0
@@ -77,23 +77,23 @@ class Accuracy:
 
     @property
     def share(self) -> float:
-        """Right pairs among all."""
+        """Share of correct pairs."""
         return self.right / self.pairs
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """The pairs of a tsv file, plain, ``.gz`` or ``.xz``; of three sentences all three pairs.
+    """The pairs of a TSV file, plain, ``.gz`` or ``.xz``; three sentences make three pairs.
 
     Raises:
-        UserError: no such file; a malformed line, which the message numbers.
+        UserError: no such file, or a malformed line.
     """
     pairs = []
     for number, line in enumerate(decode_lines(read_bytes(path), path), 1):
         columns = [column.strip() for column in line.split("\t")]
         if len(columns) not in (4, 5) or not all(columns):
             raise UserError(
-                f"{path}, line {number} has not four or five columns (construction, case and two "
-                "or three sentences), separated by tabs"
+                f"{path}, line {number} does not have four or five columns (construction, case and "
+                "two or three sentences), separated by tabs; correct the line"
             )
         construction, _, *sentences = columns
         name = construction.removesuffix("_inanim").removesuffix("_anim")
@@ -102,7 +102,7 @@ def read_pairs(path: Path) -> list[Pair]:
             pairs.append(Pair(name, *sentences))
         else:
             pairs += [
-                Pair(f"{name}, {what}", sentences[i], sentences[j]) for i, j, what in OF_THREE
+                Pair(f"{name}, {what}", sentences[i], sentences[j]) for i, j, what in PAIRS_OF_THREE
             ]
     if not pairs:
         raise UserError(f"{path} is empty; give the file of minimal pairs")
@@ -110,9 +110,9 @@ def read_pairs(path: Path) -> list[Pair]:
 
 
 def compare(pairs: Sequence[Pair], scores: dict[str, float]) -> dict[str, Accuracy]:
-    """Accuracies by category, in the paper's order, further ones as they first occur."""
-    found = {pair.category for pair in pairs}
-    table = {name: Accuracy() for name in ORDER if name in found}
+    """Accuracies by category: in the paper's order, then other categories as they first occur."""
+    categories = {pair.category for pair in pairs}
+    table = {name: Accuracy() for name in ORDER if name in categories}
     for pair in pairs:
         accuracy = table.setdefault(pair.category, Accuracy())
         better, worse = scores[pair.better], scores[pair.worse]
@@ -123,7 +123,7 @@ def compare(pairs: Sequence[Pair], scores: dict[str, float]) -> dict[str, Accura
 
 
 def encode(sentence: str, dictionary, end: bool) -> tuple[int, ...]:
-    """Indices of the words, with ``</s>`` behind if ``end``."""
+    """Indices of the words, followed by ``</s>`` if ``end``."""
     words = [dictionary.index(word) for word in escape(sentence.split())]
     return (*words, dictionary.eos()) if end else tuple(words)
 
@@ -131,8 +131,8 @@ def encode(sentence: str, dictionary, end: bool) -> tuple[int, ...]:
 def score(model, dictionary, sentences: Sequence[str], end: bool = True) -> dict[str, float]:
     """Log-probability of each sentence after ``</s>``, in nats.
 
-    Sentences that begin alike share their probabilities, so that the vocabulary's softmax, the
-    costly part, is computed once for each different beginning in a batch.
+    Sentences with a common prefix share probabilities: the softmax over the vocabulary, the
+    expensive part, is computed once for each different prefix in a batch.
 
     Args:
         model: a language model in ``eval()``.
@@ -141,7 +141,7 @@ def score(model, dictionary, sentences: Sequence[str], end: bool = True) -> dict
         end: whether the end of the sentence counts.
     """
     encoded = {sentence: encode(sentence, dictionary, end) for sentence in sentences}
-    different = sorted(set(encoded.values()))  # so that like beginnings come together
+    different = sorted(set(encoded.values()))  # sorted: common prefixes come together
     found: dict[tuple[int, ...], float] = {}
     for batch in batches(shown(different, len(different), "sentences")):
         found.update(zip(batch, score_batch(model, dictionary, batch), strict=True))
@@ -149,7 +149,7 @@ def score(model, dictionary, sentences: Sequence[str], end: bool = True) -> dict
 
 
 def batches(sentences: Iterable[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
-    """Consecutive sentences, at most BATCH_TOKENS with padding."""
+    """Batches of consecutive sentences, of at most BATCH_TOKENS tokens including padding."""
     batch: list[tuple[int, ...]] = []
     longest = 0
     for sentence in sentences:
@@ -162,20 +162,20 @@ def batches(sentences: Iterable[tuple[int, ...]]) -> Iterator[list[tuple[int, ..
         yield batch
 
 
-def beginnings(batch: Sequence[tuple[int, ...]], steps: int) -> np.ndarray:
-    """``(B, T)``: the same number where two sentences are the same before position t."""
-    numbers: dict[tuple[int, int], int] = {}
+def prefix_ids(batch: Sequence[tuple[int, ...]], steps: int) -> np.ndarray:
+    """``(B, T)``: a number for the tokens before position t, equal for equal prefixes."""
+    ids: dict[tuple[int, int], int] = {}
     table = np.zeros((len(batch), steps), dtype=np.int64)
     for row, sentence in enumerate(batch):
-        here = 0
+        prefix = 0
         for t, token in enumerate(sentence[:-1]):
-            here = numbers.setdefault((here, token), len(numbers) + 1)
-            table[row, t + 1] = here
+            prefix = ids.setdefault((prefix, token), len(ids) + 1)
+            table[row, t + 1] = prefix
     return table
 
 
 def score_batch(model, dictionary, batch: Sequence[tuple[int, ...]]) -> list[float]:
-    """Log-probabilities of a few sentences."""
+    """Log-probabilities of the sentences of a batch."""
     import torch
 
     from fairseq_casrnn.evaluation.lm_scores import padded
@@ -186,13 +186,13 @@ def score_batch(model, dictionary, batch: Sequence[tuple[int, ...]]) -> list[flo
     target = target[:, int(bos) :]
     real = target.ne(dictionary.pad())
     with torch.no_grad():
-        # (B, T, H); Transformers insist on encoder_out, others pass over it.
+        # (B, T, H). Transformers require encoder_out; others ignore it.
         features = model.extract_features(source.to(device), encoder_out=None)[0]
         features = features[:, int(bos) :]
-        numbers = torch.from_numpy(beginnings(batch, target.size(1)))[real]
-        different, inverse = numbers.unique(return_inverse=True)
-        first = torch.zeros(len(different), dtype=torch.long)
-        first[inverse.flip(0)] = torch.arange(len(inverse)).flip(0)  # any of each
+        ids = torch.from_numpy(prefix_ids(batch, target.size(1)))[real]
+        different, inverse = ids.unique(return_inverse=True)
+        first = torch.zeros(len(different), dtype=torch.long)  # one position of each prefix
+        first[inverse.flip(0)] = torch.arange(len(inverse)).flip(0)
         rows = features[real.to(device)][first.to(device)].unsqueeze(0)
         table = model.get_normalized_probs((model.output_layer(rows), None), log_probs=True)[0]
         found = table[inverse.to(device), target[real].to(device)].double().cpu()
@@ -201,8 +201,8 @@ def score_batch(model, dictionary, batch: Sequence[tuple[int, ...]]) -> list[flo
     return scores.sum(1).tolist()
 
 
-def lines_of_table(tables: dict[str, dict[str, Accuracy]]) -> list[str]:
-    """A table: a line for each category, for each model its accuracy and its ties."""
+def table_lines(tables: dict[str, dict[str, Accuracy]]) -> list[str]:
+    """A table with a line for each category: accuracy and ties of each model."""
     first = next(iter(tables.values()))
     width = max(len(name) for name in [*first, "category"])
     head = f"{'category':<{width}}  {'pairs':>6}"
@@ -211,14 +211,14 @@ def lines_of_table(tables: dict[str, dict[str, Accuracy]]) -> list[str]:
     for category, accuracy in first.items():
         line = f"{category:<{width}}  {accuracy.pairs:>6}"
         for name, table in tables.items():
-            own = table[category]
-            line += f"  {own.share:>10.3f}  {own.ties:>5}"
-            total[name].pairs += own.pairs
-            total[name].right += own.right
-            total[name].ties += own.ties
+            result = table[category]
+            line += f"  {result.share:>10.3f}  {result.ties:>5}"
+            total[name].pairs += result.pairs
+            total[name].right += result.right
+            total[name].ties += result.ties
         lines.append(line)
     pairs = next(iter(total.values())).pairs
-    end = "".join(f"  {own.share:>10.3f}  {own.ties:>5}" for own in total.values())
+    end = "".join(f"  {one.share:>10.3f}  {one.ties:>5}" for one in total.values())
     return [*lines, f"{'all':<{width}}  {pairs:>6}{end}"]
 
 
@@ -227,7 +227,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pairs", type=Path, help="EMNLP2018_templates.tsv, also .gz or .xz")
     parser.add_argument("--data", required=True, type=Path, help="folder with the dict.txt")
     parser.add_argument("--path", required=True, type=Path, help="checkpoint")
-    parser.add_argument("--baseline", type=Path, help="checkpoint of a model to put beside it")
+    parser.add_argument("--baseline", type=Path, help="checkpoint of a model to compare it with")
     parser.add_argument(
         "--without-end", action="store_true", help="do not count the end of the sentence, </s>"
     )
@@ -235,7 +235,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the table. Raises UserError."""
+    """Print the table and write the file. Raises UserError."""
     from fairseq_casrnn.evaluation.trained_lm import load
 
     check_writable(args.csv)
@@ -250,7 +250,7 @@ def run(args: argparse.Namespace) -> None:
             tables[name] = compare(pairs, scores)
     if args.csv is not None:
         write_csv(args.csv, tables)
-    show(lines_of_table(tables))
+    show(table_lines(tables))
 
 
 def write_csv(path: Path, tables: dict[str, dict[str, Accuracy]]) -> None:
@@ -259,5 +259,6 @@ def write_csv(path: Path, tables: dict[str, dict[str, Accuracy]]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("model", "category", "pairs", "right", "ties"))
         for name, table in tables.items():
-            for category, own in table.items():
-                writer.writerow((name, table_cell(category), own.pairs, own.right, own.ties))
+            for category, result in table.items():
+                cells = (table_cell(category), result.pairs, result.right, result.ties)
+                writer.writerow((name, *cells))

@@ -1,134 +1,91 @@
-"""What happens inside a model's recurrent layers while it reads sentences of a data set."""
+"""Records the gates and the routing of a model's recurrent layers while it reads a data set."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from fairseq_casrnn.errors import UserError
 
 
 @dataclass
-class Pass:
-    """One layer's reading of one sentence, in one direction.
+class LayerTrace:
+    """One sentence in one layer and direction.
 
     Attributes:
-        layer: 0 for the bottom one.
-        direction: "" or "_reverse"; then the first step is the last word.
-        gates: ``(T, blocks, H)``, activated, in the order of the cell's blocks.
-        weights: ``(T, S)``, the softmax over the cells of a mixture at the model's temperature, or
-            None where there is none.
-        cells: ``(T,)``, the cell of a mixture that was chosen, or None.
+        layer: 0 for the bottom layer.
+        direction: "" or "_reverse"; with the latter, the first step is the last word.
+        gates: ``(T, ih_blocks, H)``, activated, in the cell's order.
+        weights: ``(T, S)``, softmax over the cells of a mixture at the model's temperature, or
+            None.
+        cells: ``(T,)``, the chosen cell of a mixture, or None.
     """
 
     layer: int
     direction: str
-    gates: object
-    weights: object = None
-    cells: object = None
+    gates: Any
+    weights: Any = None
+    cells: Any = None
 
 
-def load(path: str | os.PathLike, data: str | os.PathLike, translation: bool = False):
-    """A model in ``eval()`` and its task, from a checkpoint.
-
-    Args:
-        path: the checkpoint, or its folder.
-        data: the data folder it was trained on, or one with the same dictionaries.
-        translation: whether only a translation model will do, not one of any kind.
-
-    Raises:
-        UserError: it is no checkpoint, not of such a model, or the dictionaries are others.
-    """
-    from fairseq import checkpoint_utils
-    from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
-
-    import fairseq_casrnn
-    from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.evaluation import trained_lm
-
-    fairseq_casrnn.register()
-    path = trained_lm.checkpoint_file(Path(path))
-    if not Path(data).is_dir():
-        raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
-    with explained():
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-        name, kind = architecture(state["cfg"].model)
-        if translation and not issubclass(kind, FairseqEncoderDecoderModel):
-            raise UserError(f"checkpoint {path} is of {name}, not a translation model; give one")
-        if issubclass(kind, FairseqLanguageModel):
-            return trained_lm.load(path, data)
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], arg_overrides={"data": str(data)}
-        )
-    trained_lm.check_finite(model, path)
-    return model.eval(), task
-
-
-def architecture(cfg) -> tuple[str | None, type]:
-    """Name and class of the model whose options a checkpoint has."""
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
-    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
-    return name, ARCH_MODEL_REGISTRY.get(name, object)
-
-
-def stacks(model, kind: type | None = None) -> list:
-    """The recurrent stacks that read whole sentences: of a translation model the encoder's."""
+def recurrent_stacks(model, kind: type | None = None) -> list:
+    """The recurrent stacks that read whole sentences: of a translation model, the encoder's."""
     from fairseq_casrnn.layers import RecurrentStack
 
     part = model.encoder if hasattr(model, "encoder") else model
     return [module for module in part.modules() if isinstance(module, kind or RecurrentStack)]
 
 
-def readings(
+def trace_sentences(
     model, task, data, subset: str, count: int, seed: int | None = 1
-) -> Iterator[tuple[list, list[list[Pass]]]]:
-    """Let ``model`` read sentences, one at a time, and watch its recurrent stacks.
+) -> Iterator[tuple[list, list[list[LayerTrace]]]]:
+    """Run ``model`` on sentences one at a time and record its recurrent stacks.
 
     Args:
-        model, task: of :func:`load`.
+        model, task: of :func:`.trained_model.load`.
         data: the data folder.
-        subset: split to read.
-        count: how many of its sentences, or all if there are fewer.
-        seed: of their choice; None for the first ones.
+        subset: the split.
+        count: number of sentences; all if there are fewer.
+        seed: for choosing them at random; None for the first ones.
 
     Yields:
-        For each sentence (or pair): its rows of tokens, one for each sentence of a pair, and the
-        passes over each row, layer by layer.
+        For each sentence or pair: its rows of tokens, one per sentence of a pair, and for each row
+        the traces of all layers and directions.
 
     Raises:
         UserError: there is no such split.
     """
     import torch
 
-    run, size = reader(model, task, data, subset)
+    run, size = sentence_runner(model, task, data, subset)
     chosen: Sequence[int] = range(min(count, size))
     if seed is not None:
         chosen = sorted(random.Random(seed).sample(range(size), min(count, size)))
-    with watched(stacks(model)) as passes:
+    with record_gates(recurrent_stacks(model)) as traces:
         for index in chosen:
-            passes.clear()
+            traces.clear()
             with torch.no_grad():
                 rows = run(index)
-            yield rows, grouped(passes)
+            yield rows, group_by_sentence(traces)
 
 
-def grouped(passes: list[Pass]) -> list[list[Pass]]:
-    """The passes over each sentence, of those over several that were read one by one."""
-    groups: list[list[Pass]] = []
-    for one in passes:
-        if one.layer == 0 and not one.direction:
+def group_by_sentence(traces: list[LayerTrace]) -> list[list[LayerTrace]]:
+    """The traces of each of several sentences that were read one by one."""
+    groups: list[list[LayerTrace]] = []
+    for trace in traces:
+        if trace.layer == 0 and not trace.direction:
             groups.append([])
-        groups[-1].append(one)
+        groups[-1].append(trace)
     return groups
 
 
-def reader(model, task, data, subset: str):
-    """A function that has the model read the sentence of an index, giving its tokens; their number.
+def sentence_runner(model, task, data, subset: str) -> tuple[Callable[[int], list], int]:
+    """A function that runs the model on the sentence of an index, and the number of sentences.
+
+    The function returns the rows of tokens that the model read.
 
     Raises:
         UserError: there is no such split.
@@ -151,7 +108,7 @@ def reader(model, task, data, subset: str):
 
         return run_line, len(sentences)
     with explained():
-        if hasattr(task, "read"):  # the training set, too, without words forgotten for training
+        if hasattr(task, "read"):  # without the augmentation of the training set
             dataset = task.read(subset)
         else:
             task.load_dataset(subset)
@@ -170,71 +127,65 @@ def reader(model, task, data, subset: str):
 
 
 @contextlib.contextmanager
-def watched(modules) -> Iterator[list[Pass]]:
-    """While active, every layer of these stacks adds a :class:`Pass` to the list.
+def record_gates(stacks) -> Iterator[list[LayerTrace]]:
+    """While active, every layer of these stacks appends a :class:`LayerTrace` to the list.
 
-    Of a batch it keeps the first sentence. What the stacks give has no gradients meanwhile.
+    Only the first sentence of a batch is recorded. The stacks' outputs have no gradients meanwhile.
     """
-    passes: list[Pass] = []
-    for stack in modules:
-        stack._run_layer = _watching(stack, passes)
+    traces: list[LayerTrace] = []
+    for stack in stacks:
+        stack._run_layer = _recording_run_layer(stack, traces)
     try:
-        yield passes
+        yield traces
     finally:
-        for stack in modules:
+        for stack in stacks:
             del stack._run_layer
 
 
-def _watching(stack, passes: list):
-    """In place of ``RecurrentStack._run_layer``: the engine ``eager``'s loop, which keeps gates."""
+def _recording_run_layer(stack, traces: list[LayerTrace]):
+    """A replacement of ``stack._run_layer`` that records gates."""
     import torch
     import torch.nn.functional as F
 
-    from fairseq_casrnn.recurrence.attention import mix
-    from fairseq_casrnn.recurrence.eager import add_recurrent_
+    from fairseq_casrnn.recurrence import eager
     from fairseq_casrnn.recurrence.inputs import HardRouting
-    from fairseq_casrnn.recurrence.reference import at_step, gather_last
+    from fairseq_casrnn.recurrence.reference import gather_last
 
     @torch.no_grad()
-    def run(k, suffix, x, lower_c, *, state, last, tokens):
-        w_ih, w_hh, bias, params = stack.layer_parameters(k, suffix)
-        mixture, weights, cells = stack.mixture_weights(k, suffix, x, tokens), None, None
+    def run_layer(k, suffix, x, lower_c, *, state, last, tokens):
         cell = stack.cells[k]
         if not cell.is_fused():
             raise UserError(
-                f"the gates of {type(cell).__name__} cannot be watched: it has a step only, and "
-                "what is watched is what forward_ leaves of the gates"
+                f"the gates of {type(cell).__name__} cannot be recorded: it only has step, and "
+                "they are recorded from forward_; give it a forward_"
             )
-        if cell.num_cells:
-            if getattr(stack, "routing", None) == "attention":
-                scores = F.linear(x, getattr(stack, f"attention_l{k}{suffix}"))
-                weights = mix(scores, stack.temperature)[:, 0]
-            if isinstance(mixture, HardRouting):
-                mixture = mixture.weights(x.dtype)
-            cells = mixture[:, 0].argmax(-1)
-        gates = F.linear(x, w_ih, bias)
-        weight_t = w_hh.t().contiguous()
-        candidate, (h, c) = None, state
-        hs, cs = [], []
-        for t, row in enumerate(gates):
-            if cell.num_separate_gates:
-                candidate = row.new_empty(row.size(0), cell.num_separate_gates * h.size(1))
-            add_recurrent_(cell, row, candidate, h, weight_t)
-            new_h, new_c = torch.empty_like(h), None if c is None else torch.empty_like(c)
-            reads = {
-                "candidate": candidate,
-                "lower_c": lower_c[t] if cell.lower_cell else None,
-                "mixture": at_step(mixture, t),
-                "params": params,
-            }
-            cell.forward_(row, h, c, new_h, new_c, **reads)
-            h, c = new_h, new_c
-            hs.append(h)
-            cs.append(c)
-        one = gates[:, 0].unflatten(-1, (cell.ih_blocks, stack.hidden_size))
-        passes.append(Pass(k, suffix, one, weights, cells))
-        hs = torch.stack(hs)
-        cs = torch.stack(cs) if cell.has_cell else None
+        w_ih, w_hh, bias, params = stack.layer_parameters(k, suffix)
+        mixture = stack.mixture_weights(k, suffix, x, tokens)
+        if isinstance(mixture, HardRouting):
+            mixture = mixture.weights(x.dtype)
+        lower_c = lower_c if cell.lower_cell else None
+        gates = F.linear(x, w_ih, bias).contiguous()
+        reads = {"lower_c": lower_c, "mixture": mixture, "params": params}
+        hs, cs, _ = eager.forward_(cell, gates, w_hh, *state, **reads)
+        activated = gates[:, 0].unflatten(-1, (cell.ih_blocks, stack.hidden_size))
+        weights, cells = _routing(stack, k, suffix, x, mixture)
+        traces.append(LayerTrace(k, suffix, activated, weights, cells))
+        hs, cs = hs[1:], None if cs is None else cs[1:]
         return hs, cs, gather_last(hs, last), gather_last(cs, last)
 
-    return run
+    return run_layer
+
+
+def _routing(stack, k: int, suffix: str, x, mixture):
+    """``weights`` and ``cells`` of a :class:`LayerTrace`, given the mixture weights (T, B, S)."""
+    import torch.nn.functional as F
+
+    from fairseq_casrnn.recurrence.attention import mix
+
+    if mixture is None:
+        return None, None
+    weights = None
+    if getattr(stack, "routing", None) == "attention":
+        scores = F.linear(x, getattr(stack, f"attention_l{k}{suffix}"))
+        weights = mix(scores, stack.temperature)[:, 0]
+    return weights, mixture[:, 0].argmax(-1)

@@ -1,4 +1,4 @@
-"""The numbers in a log of fairseq's training."""
+"""Reads the statistics in a log of fairseq-train."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 
-# The stats as "epoch 001 | loss 1.2 | …", "epoch 001:  10 / 20 loss=1.2, …" or JSON; before them
-# nothing (--log-file), "time | INFO | tag | " (what fairseq prints) or "[time][tag][INFO] - "
-# (hydra_train.log).
+# Statistics look like "epoch 001 | loss 1.2 | …", "epoch 001:  10 / 20 loss=1.2, …" or JSON. They
+# come first in a line (--log-file), or after "time | INFO | tag | " (fairseq's output) or
+# "[time][tag][INFO] - " (hydra_train.log).
 _LINE = re.compile(
     r"(?:^|\| INFO \| \S+ \| |\]\[INFO\] - )(epoch \d+(?::| \|).*|\{\".*)$", re.MULTILINE
 )
@@ -23,9 +23,13 @@ _STAT = re.compile(r"(?:^|[ ,|])(\w+)[ =](-?[\d.]+(?:e[+-]?\d+)?)")
 
 
 def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
-    """(tag, stats) of the lines with stats in a log. Raises UserError where it cannot be read.
+    """Yields (tag, statistics) of the lines of a log that have some.
 
-    The tag is "train_inner" within an epoch, "train" of a whole one, or a validation set's name.
+    The tag is "train_inner" within an epoch, "train" for a whole epoch, or the name of a validation
+    set.
+
+    Raises:
+        UserError: the log cannot be read.
     """
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
@@ -37,7 +41,7 @@ def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
 
 
 def _finite(values: dict) -> Iterator[tuple[str, float]]:
-    """The values that are numbers, which one of an interrupted line may not be."""
+    """The values that are finite numbers; in a truncated line, the last one may not be."""
     for name, value in values.items():
         with contextlib.suppress(ValueError, TypeError):
             if math.isfinite(number := float(value)):
@@ -45,7 +49,7 @@ def _finite(values: dict) -> Iterator[tuple[str, float]]:
 
 
 def _record(line: str) -> tuple[str, dict]:
-    """Tag and stats of a line of ``--log-format simple``."""
+    """Tag and statistics of a line of ``--log-format simple``."""
     part = _PART.match(line)
     within, subset = part.groups() if part else (None, None)
     tag = "train_inner" if within else subset or "train"
@@ -53,10 +57,13 @@ def _record(line: str) -> tuple[str, dict]:
 
 
 def _json_record(line: str) -> tuple[str, dict]:
-    """The same of ``--log-format json``, whose keys begin with the tag except within an epoch."""
+    """Tag and statistics of a line of ``--log-format json``.
+
+    Except within an epoch, its keys begin with the tag.
+    """
     try:
         values = parse_json(line)
-    except ValueError:  # a line cut short by an interruption
+    except ValueError:  # a truncated line
         return "", {}
     counts = [key for key in values if key.endswith("_num_updates")]
     tag = counts[0].removesuffix("_num_updates") if counts else "train_inner"
@@ -64,16 +71,16 @@ def _json_record(line: str) -> tuple[str, dict]:
 
 
 def read_log(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
-    """Losses in a log that ``fairseq-train`` printed or wrote (``--log-file``), or hydra's.
+    """The losses in a log of ``fairseq-train`` (its output or ``--log-file``) or hydra.
 
     Args:
-        path: the log, in any ``--log-format``; after a resumed run the later value of an update
-            counts.
+        path: the log, in any ``--log-format``. If a resumed run has repeated updates, the later
+            values count.
 
     Returns:
-        ``{"train_inner": …, "train": …, "valid": …}``, each a list of (updates, loss) by update:
-        within an epoch, of whole epochs, of the validation set ``valid``. Where the criterion
-        logs the negative log-likelihood beside its loss (label smoothing), it is the former.
+        ``{"train_inner": …, "train": …, "valid": …}``, each a list of (updates, loss), sorted:
+        within an epoch, of whole epochs, and of the validation set ``valid``. If the criterion
+        also logs the negative log-likelihood (label smoothing), it replaces the loss.
 
     Raises:
         UserError: no such file, or no losses in it.
@@ -84,12 +91,12 @@ def read_log(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
 def curves_of(
     found: Iterable[tuple[str, dict]], path: str | os.PathLike
 ) -> dict[str, list[tuple[int, float]]]:
-    """What :func:`read_log` returns, of the records of ``path``. Raises UserError."""
+    """As :func:`read_log`, from the :func:`records` of ``path``. Raises UserError."""
     curves: dict[str, dict[int, float]] = {"train_inner": {}, "train": {}, "valid": {}}
     for tag, values in found:
         loss = values.get("nll_loss", values.get("loss"))
         if tag in curves and loss is not None and "num_updates" in values:
-            # From a million on fairseq writes 1e+06.
+            # fairseq writes a million as 1e+06.
             curves[tag][int(values["num_updates"])] = loss
     if not any(curves.values()):
         raise UserError(f"{path} holds no losses; is it the file of fairseq-train --log-file?")
@@ -97,7 +104,7 @@ def curves_of(
 
 
 def read_metric(path: str | os.PathLike, metric: str) -> list[tuple[int, float]]:
-    """(epoch, value) of a metric of the validation set ``valid``, such as ``wcpa``, by epoch.
+    """A sorted list of (epoch, value) of a metric of the validation set ``valid``.
 
     Raises:
         UserError: no such file, or no such metric in it.

@@ -1,4 +1,4 @@
-"""Criterions that fairseq lacks; importing this registers them."""
+"""Criterions for fairseq; importing this package registers them."""
 
 from . import (  # noqa: F401
     dyck,

@@ -1,6 +1,6 @@
-"""Cross entropy that also logs, while validating, how well brackets are closed."""
+"""Cross entropy that also logs the accuracy of closing brackets in validation."""
 
-# No "from __future__ import annotations": fairseq reads the fields' types, and not as text.
+# No "from __future__ import annotations": fairseq needs the fields' types as objects.
 import math
 
 import numpy as np
@@ -16,10 +16,10 @@ from ..errors import UserError
 class DyckCrossEntropy(CrossEntropyCriterion):
     """``cross_entropy`` for strings of brackets; validation logs ``wcpa``, see analysis.dyck.
 
-    Batches must be of whole strings (``--sentence-reset``, or ``--sample-break-mode eos``).
+    Batches must consist of whole strings (``--sentence-reset``, or ``--sample-break-mode eos``).
 
     Raises:
-        UserError: they are not; the data holds other tokens than brackets.
+        UserError: they do not, or the data has other tokens than brackets.
     """
 
     def __init__(self, task, sentence_avg):
@@ -28,14 +28,14 @@ class DyckCrossEntropy(CrossEntropyCriterion):
         self.closing = closing_tokens(task.source_dictionary)
 
     def compute_loss(self, model, net_output, sample, reduce=True):
-        """As that of the base; keeps the counts of closing predictions when not training."""
+        """As in the base class; in validation, also counts predictions of closing brackets."""
         if not model.training:
             targets = model.get_targets(sample, net_output).cpu()
             self.counts = count_right(net_output[0], targets, self.closing)
         return super().compute_loss(model, net_output, sample, reduce)
 
     def forward(self, model, sample, reduce=True):
-        """As that of the base."""
+        """As in the base class; also logs the counts of :meth:`compute_loss`."""
         self.counts = None
         loss, sample_size, logging_output = super().forward(model, sample, reduce)
         if self.counts is not None:
@@ -46,23 +46,23 @@ class DyckCrossEntropy(CrossEntropyCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs) -> None:
-        """Aggregate; counts go into one hidden sum for each distance."""
+        """Aggregate the logs of some batches; counts become one hidden sum per distance."""
         CrossEntropyCriterion.reduce_metrics(logging_outputs)
-        counted = [counts for log in logging_outputs for counts in log.get("closed", ())]
-        for distance, right, seen in counted:
+        all_counts = [counts for log in logging_outputs for counts in log.get("closed", ())]
+        for distance, right, seen in all_counts:
             metrics.log_scalar_sum(f"_right_{distance}", right)
             metrics.log_scalar_sum(f"_seen_{distance}", seen)
-        if counted:
+        if all_counts:
             metrics.log_derived("wcpa", _wcpa)
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """No: which distances occur differs from batch to batch."""
+        """No: the distances differ between batches."""
         return False
 
 
 def check_whole_strings(task) -> None:
-    """Raises UserError for a task whose batches begin in the middle of strings."""
+    """Raise UserError for a task whose batches begin in the middle of strings."""
     options = getattr(task, "args", None)
     if options is not None and hasattr(options, "sentence_reset"):
         whole, remedy = options.sentence_reset, "--sentence-reset"
@@ -74,7 +74,7 @@ def check_whole_strings(task) -> None:
 
 
 def _wcpa(meters) -> float:
-    """WCPA over all batches that the sums in ``meters`` are of."""
+    """WCPA from the sums over all batches in ``meters``."""
     at = [int(name.removeprefix("_seen_")) for name in meters if name.startswith("_seen_")]
     right, seen = np.zeros(max(at) + 1), np.zeros(max(at) + 1)
     for distance in at:

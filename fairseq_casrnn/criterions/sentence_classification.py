@@ -1,6 +1,6 @@
 """Cross-entropy over classes, with class weights and an L2 penalty."""
 
-# No "from __future__ import annotations" here: fairseq reads the fields' types.
+# No "from __future__ import annotations": fairseq needs the fields' types as objects.
 # ruff: noqa: UP045
 import math
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
     """Cross-entropy; logs accuracy and macro-F1, and keeps the confusion matrix.
 
     Raises:
-        UserError: weights of unknown classes, negative ones, a negative ``--l2`` or its like.
+        UserError: unknown classes, negative weights, a negative ``--l2`` or ``--l2-embeddings``.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class SentenceClassificationCriterion(FairseqCriterion):
             self.weight = torch.tensor(parse_weights(class_weights, task.classes))
 
     def forward(self, model, sample, reduce=True):
-        """The summed loss of a batch, its size, and what is logged."""
+        """The summed loss of a batch, its size, and the statistics to log."""
         logits, target = model(**sample["net_input"]), sample["target"]  # (B, classes), (B,)
         weight = self._weights(logits)
         loss = F.cross_entropy(logits.float(), target, weight, ignore_index=UNSEEN, reduction="sum")
         count, size, classes = target.size(0), target.size(0), logits.size(-1)
-        if not model.training:  # with a class more, of those that training does not have
+        if not model.training:  # one more class in the matrix for all that training lacks
             size = int(target.ne(UNSEEN).sum())
             target, classes = target.where(target.ne(UNSEEN), classes), classes + 1
         logged = {
@@ -94,46 +94,46 @@ class SentenceClassificationCriterion(FairseqCriterion):
             if "train" not in self.task.datasets:  # validation of a checkpoint
                 return None
             self.weight = balanced(self.task.datasets["train"], len(self.task.classes))
-        if self.weight is not None:  # moved once: each time would wait for a GPU
+        if self.weight is not None:  # copied once: every copy to a GPU synchronizes
             self.weight = self.weight.to(logits.device, torch.float)
         return self.weight
 
     @staticmethod
     def reduce_metrics(logging_outputs) -> None:
-        """Add the logged numbers of some batches to fairseq's meters."""
+        """Add the logged statistics of some batches to fairseq's meters."""
         total = sum(log.get("sample_size", 0) for log in logging_outputs)
         loss = sum(log.get("loss", 0) for log in logging_outputs)
-        found = [log["confusion"] for log in logging_outputs if "confusion" in log]
-        if not found:
+        matrices = [log["confusion"] for log in logging_outputs if "confusion" in log]
+        if not matrices:
             return
         metrics.log_scalar("loss", loss / max(total, 1) / math.log(2), total, round=3)
-        metrics.log_scalar_sum("_confusion", sum(found).double().cpu())
+        metrics.log_scalar_sum("_confusion", sum(matrices).double().cpu())
         for name in ("accuracy", "macro_f1"):
             metrics.log_derived(name, derived(getattr(confusion, name)))
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Yes, the confusion matrix too."""
+        """Yes, including the confusion matrix."""
         return True
 
 
 def derived(score):
-    """A function of fairseq's meters that applies ``score`` to the confusion matrix."""
+    """A function that computes ``score`` from the confusion matrix in fairseq's meters."""
     return lambda meters: round(score(meters["_confusion"].sum.tolist()), 2)
 
 
 def confusion_matrix(target, predicted, classes: int):
-    """Counts ``(classes, classes)``, rows by true class."""
+    """Counts ``(classes, classes)``; rows are true classes."""
     cells = target * classes + predicted
-    # As torch.bincount, which looks at the numbers and so waits for a GPU.
+    # torch.bincount would read the values and so synchronize with a GPU.
     counts = target.new_zeros(classes * classes).index_add_(0, cells, torch.ones_like(cells))
     return counts.view(classes, classes)
 
 
 def squares(model, embeddings: bool = False):
-    """Sum of the squares of all trained weight matrices: the embeddings, or all but these.
+    """Sum of the squares of all trained weight matrices: of the embeddings, or of all others.
 
-    Biases, the gains of normalisations and the like are no matrices: 0 is not their neutral value.
+    Vectors, such as biases and the gains of normalisation layers, are not penalized.
     """
     return sum(
         parameter.square().sum()
@@ -163,12 +163,12 @@ def parse_weights(text: str, classes: list) -> list:
         given.add(name)
         weights[name] = weight
     if not any(weights.values()):
-        raise UserError("--class-weights are all 0; give one class at least a greater one")
+        raise UserError("--class-weights are all 0; give at least one class a positive weight")
     return list(weights.values())
 
 
 def balanced(dataset, classes: int):
-    """N / (classes · count) for each class of a data set, 0 for one that does not occur."""
-    base = getattr(dataset, "base", dataset)  # of a mix
+    """N / (classes · count) for each class of a data set; 0 for a class that does not occur."""
+    base = getattr(dataset, "base", dataset)  # without additional training data
     counts = torch.from_numpy(numpy.bincount(base.labels, minlength=classes))
     return counts.sum() / (classes * counts).clamp(min=1) * (counts > 0)

@@ -1,4 +1,4 @@
-"""The loss of a tagger, per word; accuracy, and precision, recall and F1 of spans."""
+"""The loss of a tagger; in validation also accuracy and precision, recall and F1 of spans."""
 
 import math
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class SequenceTaggingCriterionConfig(FairseqDataclass):
 class SequenceTaggingCriterion(FairseqCriterion):
     """-log p of the tags of a sentence under the CRF, or of each word under the softmax.
 
-    In validation it also finds the best tags and logs accuracy and, where tags mark spans, their
-    precision, recall and F1, from counts over the whole set.
+    Validation also finds the best tags and logs accuracy and, if the tags mark spans, precision,
+    recall and F1, from counts over the whole set.
 
     Raises:
         UserError: a task without tags.
@@ -35,9 +35,9 @@ class SequenceTaggingCriterion(FairseqCriterion):
             raise UserError("--criterion sequence_tagging needs --task sequence_tagging")
 
     def forward(self, model, sample, reduce=True):
-        """The summed loss of a batch, its number of words, and what is logged."""
+        """The summed loss of a batch, its number of words, and the statistics to log."""
         target, size = sample["target"], sample["ntokens"]
-        if not model.training:  # a sentence with a tag that training does not have has no loss
+        if not model.training:  # sentences with tags that training lacks do not count
             unseen = target.eq(UNSEEN).any(1, keepdim=True)
             size -= int((target.ge(0) & unseen).sum()) + int(target.eq(UNSEEN).sum())
             target = target.masked_fill(unseen, -1)
@@ -57,12 +57,12 @@ class SequenceTaggingCriterion(FairseqCriterion):
             found = counts(gold, best, self.task.are_spans)
             logged["counts"] = torch.tensor(
                 found, device=target.device, dtype=torch.float64
-            )  # doubles: fairseq adds them to the other numbers
+            )  # float64, as fairseq sums all statistics in one tensor
         return loss, size, logged
 
     @staticmethod
     def reduce_metrics(logging_outputs) -> None:
-        """Add the logged numbers of some batches to fairseq's meters."""
+        """Add the logged statistics of some batches to fairseq's meters."""
         total = sum(log.get("sample_size", 0) for log in logging_outputs)
         loss = sum(log.get("loss", 0) for log in logging_outputs)
         if not any(log.get("ntokens") for log in logging_outputs):
@@ -78,12 +78,12 @@ class SequenceTaggingCriterion(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Yes, the counts too."""
+        """Yes, including the counts."""
         return True
 
 
 def derived(name: str):
-    """A function of fairseq's meters that gives the score from the sum of all counts."""
+    """A function that computes a score from the summed counts in fairseq's meters."""
 
     def score(meters):
         total = dict(zip(COUNTS, meters["_tags"].sum.tolist(), strict=True))

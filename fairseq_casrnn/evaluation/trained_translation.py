@@ -64,9 +64,9 @@ def find_files(checkpoint: Path, task_cfg, data: Path | None = None) -> Translat
     Raises:
         UserError: the dictionaries are nowhere.
     """
-    from fairseq_casrnn.models.hub import data_places
+    from fairseq_casrnn.models.hub import data_candidates
 
-    places = [data] if data else data_places(checkpoint.parent, task_cfg["data"])
+    places = [data] if data else data_candidates(checkpoint.parent, task_cfg["data"])
     for place in places:
         source, target = languages(place, task_cfg)
         if all((place / f"dict.{language}.txt").is_file() for language in (source, target)):

@@ -1,5 +1,5 @@
-"""Trained models as programs that need neither fairseq nor this package: ``casrnn export``.
+"""Exports trained models to files that need neither fairseq nor this package: ``casrnn export``.
 
-:mod:`.graphs` turns a model into functions of tensors, :mod:`.write` into files, and
-:mod:`.runtime`, which is written beside them, runs the ONNX ones on numpy and onnxruntime alone.
+:mod:`.graphs` turns a model into functions of tensors, and :mod:`.write` writes these as files. A
+copy of :mod:`.runtime` runs the ONNX files with numpy and onnxruntime alone.
 """

@@ -1,4 +1,4 @@
-"""``casrnn export``: a trained model as ONNX or as a program of torch.export."""
+"""``casrnn export``: writes a trained model as ONNX files or programs of torch.export."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FORMATS = {"onnx": ".onnx", "int8": ".onnx", "torch": ".pt2"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn export``."""
     parser.description = (
-        "Write a trained model as ONNX files, with run.py, which runs them on numpy and "
-        "onnxruntime alone; with weights in int8; or as programs for torch.export.load."
+        "Write a trained model as ONNX files, with weights in float32 or int8 and with run.py, "
+        "which runs them with numpy and onnxruntime alone; or as programs for torch.export.load."
     )
     parser.add_argument(
         "--path", required=True, type=Path, help="file of casrnn pack, checkpoint, or its folder"
@@ -30,11 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, default="onnx", help="of the files (default: onnx)"
     )
-    parser.add_argument("--output", required=True, type=Path, help="folder to be made")
+    parser.add_argument("--output", required=True, type=Path, help="folder to write")
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the folder. Raises UserError."""
+    from ..evaluation.trained_model import load
     from . import write
     from .graphs import graphs
 
@@ -46,70 +47,32 @@ def run(args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(
         dir=args.output.parent, prefix=f".{args.output.name}."
     ) as folder:
-        made = Path(folder) / "model"
-        made.mkdir()
+        draft = Path(folder) / "model"
+        draft.mkdir()
         parts = graphs(model, task)
         for name, graph in parts.items():
-            writer[args.format](graph, made / f"{name}{FORMATS[args.format]}")
-        about = describe(model, task, made)
+            writer[args.format](graph, draft / f"{name}{FORMATS[args.format]}")
+        about = describe(model, task, draft)
         about |= {"graphs": list(parts), "format": args.format, "fairseq-casrnn": __version__}
         if args.format != "torch":
             about["opset"] = write.OPSET
-            shutil.copy(Path(__file__).with_name("runtime.py"), made / "run.py")
-        (made / "export.json").write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n")
-        made.rename(args.output)
+            shutil.copy(Path(__file__).with_name("runtime.py"), draft / "run.py")
+        (draft / "export.json").write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+        draft.rename(args.output)
     total = sum(file.stat().st_size for file in args.output.iterdir())
     print(f"{args.output}: {', '.join(sorted(os.listdir(args.output)))}; {total / 1e6:.1f} MB")
 
 
 def check_output(folder: Path) -> None:
-    """Raise UserError unless the folder can be made."""
+    """Raise UserError if the folder exists already or cannot be created."""
     if folder.exists():
         raise UserError(f"{folder} exists already; give --output a new folder")
     if not folder.absolute().parent.is_dir():
-        raise UserError(f"{folder.parent} is not a folder; make it, or correct --output")
-
-
-def load(path: Path, data: Path | None):
-    """A model in ``eval()`` mode and its task.
-
-    Raises:
-        UserError: there is no checkpoint, or the dictionaries are not found.
-    """
-    from fairseq import checkpoint_utils
-
-    import fairseq_casrnn
-    from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.evaluation.trained_lm import check_finite, checkpoint_file
-
-    fairseq_casrnn.register()
-    path = checkpoint_file(path)
-    with explained():
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-        folder = data_folder(path, data, state["cfg"].task.data)
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], arg_overrides={"data": str(folder)}
-        )
-    check_finite(model, path)
-    return model.eval(), task
-
-
-def data_folder(path: Path, given: Path | None, trained_on: str) -> Path:
-    """The folder of a training's dictionaries. Raises UserError where it is not found."""
-    from fairseq_casrnn.models.hub import data_places
-
-    places = [given] if given else data_places(path.parent, trained_on)
-    for place in places:
-        if any(place.glob("**/dict*.txt")):
-            return place
-    raise UserError(
-        f"no dict.txt in {' nor in '.join(map(str, places))}; name the folder of the training's "
-        "data with --data"
-    )
+        raise UserError(f"{folder.parent} is not a folder; create it, or correct --output")
 
 
 def describe(model, task, folder: Path) -> dict[str, object]:
-    """What ``run.py`` needs to know; writes the dictionaries into ``folder``."""
+    """The content of ``export.json`` for ``run.py``; writes the dictionaries into ``folder``."""
     from fairseq_casrnn.models.sentence_encoder import SentenceClassifier
     from fairseq_casrnn.models.tagger import Tagger
     from fairseq_casrnn.tasks.labelled import normalisation

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Run a model that ``casrnn export --format onnx`` has written, on numpy and onnxruntime alone.
+"""Run a model that ``casrnn export --format onnx`` has written, with numpy and onnxruntime alone.
 
     python run.py FOLDER < text > answers
 
-Each line of the input is a sentence whose words are separated by spaces, tokenised and byte-pair
-encoded as the text that the model was trained on was. Translation and language models want it
-lower-cased, too, if that was; classifiers and taggers look words up in lower case themselves, and
-taggers read their characters as written. A pair has a tab between its sentences. The answers are
+Each input line is a sentence with words separated by spaces, tokenised and byte-pair encoded like
+the training text. For translation and language models it must also be lower-cased if the training
+text was. Classifiers and taggers lower-case words themselves, but taggers read their characters as
+written. The sentences of a pair are separated by a tab. Each output line is
 
-- of a translation model, translations by beam search (``--beam``, ``--max-length``);
-- of a language model, each sentence's log-probability, in nats;
-- of a classifier, LABEL<TAB>PROBABILITY;
-- of a tagger, the tags.
+- for a translation model, the translation by beam search (``--beam``, ``--max-length``);
+- for a language model, the log-probability of the sentence in nats;
+- for a classifier, LABEL<TAB>PROBABILITY;
+- for a tagger, the tags.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from typing import Any
 
 import numpy as np
 
-SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # the first four of every dictionary of fairseq
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # the first four symbols of every fairseq dictionary
 
 
-class Words:
-    """A dictionary of fairseq: ``dict.txt``."""
+class Dictionary:
+    """A fairseq dictionary: ``dict.txt``."""
 
     def __init__(self, path: Path):
         with open(path, encoding="utf-8") as file:
             lines = [line.rstrip("\n") for line in file]
-        self.names = [*SPECIAL, *(line.rpartition(" ")[0] for line in lines if line)]
-        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.symbols = [*SPECIAL, *(line.rpartition(" ")[0] for line in lines if line)]
+        self.indices = {symbol: index for index, symbol in enumerate(self.symbols)}
         self.bos, self.pad, self.eos, self.unk = range(len(SPECIAL))
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.symbols)
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """Numbers of words; of those that are not in it, that of <unk>."""
-        return [self.numbers.get(word, self.unk) for word in words]
+        """Indices of words; that of <unk> for unknown words."""
+        return [self.indices.get(word, self.unk) for word in words]
 
     def batch(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
-        """Rows of numbers, padded on the right."""
+        """Rows of indices as an array, padded on the right."""
         table = np.full((len(rows), max(map(len, rows))), self.pad, dtype=np.int64)
-        for row, numbers in zip(table, rows, strict=True):
-            row[: len(numbers)] = numbers
+        for row, indices in zip(table, rows, strict=True):
+            row[: len(indices)] = indices
         return table
 
 
 class Model:
-    """What all exported models have: graphs, and ``export.json``."""
+    """The base class of exported models: graphs and the content of ``export.json``."""
 
     def __init__(self, folder: Path, about: dict):
         import onnxruntime
@@ -67,7 +67,7 @@ class Model:
             )
             for name in about["graphs"]
         }
-        self.words = Words(folder / about["dictionary"])
+        self.words = Dictionary(folder / about["dictionary"])
 
     def run(self, name: str, **inputs: np.ndarray) -> dict[str, np.ndarray]:
         """The outputs of a graph, by name."""
@@ -81,14 +81,14 @@ class Model:
         return self.words.batch([[*row, self.words.eos] for row in rows])
 
     def normalised(self, line: str) -> list[str]:
-        """The words of a line as the dictionary has them."""
+        """The words of a line, normalised as in the dictionary."""
         line = line.lower() if self.about.get("lowercase") else line
         line = re.sub("[0-9]", "0", line) if self.about.get("zero_digits") else line
         return line.split()
 
 
 class Classifier(Model):
-    """Sentences, or pairs with a tab between them."""
+    """Classifies sentences, or pairs separated by a tab."""
 
     def answers(self, lines: Sequence[str]) -> list[str]:
         """LABEL<TAB>PROBABILITY of each line."""
@@ -102,12 +102,12 @@ class Classifier(Model):
 
 
 class Tagger(Model):
-    """Words of sentences."""
+    """Tags the words of sentences."""
 
     def __init__(self, folder: Path, about: dict):
         super().__init__(folder, about)
         characters = about.get("characters")
-        self.characters = Words(folder / characters) if characters else None
+        self.characters = Dictionary(folder / characters) if characters else None
 
     def answers(self, lines: Sequence[str]) -> list[str]:
         """The tags of each line, separated by spaces."""
@@ -127,20 +127,20 @@ class Tagger(Model):
         assert self.characters is not None
         steps = max(1, *map(len, split))
         rows = [self.characters.encode(word) for words in split for word in words]
-        letters = iter(self.characters.batch([*rows, [self.characters.pad]])[: len(rows)])
+        padded = iter(self.characters.batch([*rows, [self.characters.pad]])[: len(rows)])
         width = max(1, *map(len, rows), 1)
         table = np.full((len(split), steps, width), self.characters.pad, dtype=np.int64)
         for row, words in zip(table, split, strict=True):
-            for place in range(len(words)):
-                row[place] = next(letters)
+            for position in range(len(words)):
+                row[position] = next(padded)
         return table
 
 
 class LanguageModel(Model):
-    """Sentences, each by itself after </s>."""
+    """Scores sentences, each by itself after </s>."""
 
     def zero_state(self, batch: int) -> dict[str, np.ndarray]:
-        """The state before a first word."""
+        """The initial state."""
         shape = (self.about["layers"], batch, self.about["hidden_size"])
         return {name: np.zeros(shape, dtype=np.float32) for name in self.about["state"]}
 
@@ -155,11 +155,11 @@ class LanguageModel(Model):
 
 
 class Translator(Model):
-    """Beam search as fairseq's, by mean log-probability of a word."""
+    """Translates by beam search as in fairseq, ranked by mean log-probability of a word."""
 
     def __init__(self, folder: Path, about: dict):
         super().__init__(folder, about)
-        self.target = Words(folder / about["target_dictionary"])
+        self.target = Dictionary(folder / about["target_dictionary"])
 
     def answers(self, lines: Sequence[str], beam: int = 5, max_length: int = 200) -> list[str]:
         """The best translation of each line."""
@@ -168,7 +168,7 @@ class Translator(Model):
     def translate(
         self, lines: Sequence[str], beam: int = 5, max_length: int = 200
     ) -> list[list[tuple[float, str]]]:
-        """The best translations of each line, each after its mean log-probability of a word."""
+        """(mean log-probability of a word, translation) of the best translations of each line."""
         beam = min(beam, len(self.target) - 1)
         encoded = self.run("encoder", tokens=self.tokens(lines))
         rows = np.repeat(np.arange(len(lines)), beam)
@@ -177,48 +177,48 @@ class Translator(Model):
         state["feed"] = np.zeros((len(rows), self.about["hidden_size"]), dtype=np.float32)
         tokens = np.full(len(rows), self.target.eos)
         history = np.empty((len(rows), 0), dtype=np.int64)
-        scores = np.full((len(lines), beam), -np.inf)  # of the hypotheses of each line
+        scores = np.full((len(lines), beam), -np.inf)  # of each line's hypotheses
         scores[:, 0] = 0.0
         found: list[list[tuple[float, np.ndarray]]] = [[] for _ in lines]
-        alive = np.arange(len(lines))
+        active = np.arange(len(lines))  # lines with unfinished hypotheses
         for step in range(1, max_length + 2):
             new = self.run("decoder_step", tokens=tokens, **source, **state)
-            log_probs = new["log_probs"].reshape(len(alive), beam, -1)
+            log_probs = new["log_probs"].reshape(len(active), beam, -1)
             log_probs[:, :, self.target.pad] = -np.inf
-            if step == 1:  # a translation has a word at least
+            if step == 1:  # a translation has at least one word
                 log_probs[:, :, self.target.eos] = -np.inf
             if step > max_length:
                 others = np.arange(log_probs.shape[2]) != self.target.eos
                 log_probs[:, :, others] = -np.inf
             values, parents, words = self.candidates(scores, log_probs)
             ends = words == self.target.eos
-            for line, place in zip(
+            for line, rank in zip(
                 *np.nonzero(ends[:, :beam] & np.isfinite(values[:, :beam])), strict=True
             ):
-                if len(found[alive[line]]) < beam:
-                    words_before = history[line * beam + parents[line, place]]
-                    found[alive[line]].append((values[line, place] / step, words_before))
-            left = np.array([len(found[line]) < beam for line in alive])
+                if len(found[active[line]]) < beam:
+                    previous_words = history[line * beam + parents[line, rank]]
+                    found[active[line]].append((values[line, rank] / step, previous_words))
+            left = np.array([len(found[line]) < beam for line in active])
             if step > max_length or not left.any():
                 break
-            chosen = ends.argsort(axis=1, kind="stable")[left, :beam]  # those that go on
+            chosen = ends.argsort(axis=1, kind="stable")[left, :beam]  # unfinished hypotheses
             values, parents, words = (
                 np.take_along_axis(part[left], chosen, axis=1) for part in (values, parents, words)
             )
             rows = (np.flatnonzero(left)[:, None] * beam + parents).ravel()
-            alive, scores, tokens = alive[left], values, words.ravel()
+            active, scores, tokens = active[left], values, words.ravel()
             history = np.concatenate([history[rows], tokens[:, None]], axis=1)
             source = source if left.all() else {name: part[rows] for name, part in source.items()}
             state = {name: new[f"new_{name}"].take(rows, self.axis(name)) for name in state}
-        return [sorted(map(self.spelled, line), reverse=True) for line in found]
+        return [sorted(map(self.to_text, line), reverse=True) for line in found]
 
     @staticmethod
     def candidates(scores: np.ndarray, log_probs: np.ndarray):
         """The scores, parents and words of the best 2·beam continuations, ``(B, 2*beam)`` each.
 
         Args:
-            scores: ``(B, beam)`` of the hypotheses.
-            log_probs: ``(B, beam, V)`` of the next words.
+            scores: ``(B, beam)``, of the hypotheses.
+            log_probs: ``(B, beam, V)``, of the next words.
         """
         total = scores[:, :, None] + log_probs
         flat = total.reshape(len(total), -1)
@@ -231,13 +231,15 @@ class Translator(Model):
 
     @staticmethod
     def axis(name: str) -> int:
-        """Along which axis of a state the hypotheses lie."""
+        """The axis of the hypotheses in a state."""
         return 0 if name == "feed" else 1
 
-    def spelled(self, hypothesis: tuple[float, np.ndarray]) -> tuple[float, str]:
+    def to_text(self, hypothesis: tuple[float, np.ndarray]) -> tuple[float, str]:
         """A hypothesis with its words as text."""
         score, words = hypothesis
-        return score, " ".join(self.target.names[word] for word in words if word != self.target.bos)
+        return score, " ".join(
+            self.target.symbols[word] for word in words if word != self.target.bos
+        )
 
 
 KINDS = {
@@ -256,7 +258,7 @@ def load(folder: str | Path) -> Model:
 
 
 def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of ``size`` lines, without their ends."""
+    """Yields lists of ``size`` lines, without line ends."""
     batch: list[str] = []
     for line in lines:
         batch.append(line.rstrip("\n"))
@@ -271,15 +273,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent)
-    parser.add_argument("--batch-size", type=int, default=32, help="lines at once (default: 32)")
-    parser.add_argument("--beam", type=int, default=5, help="of a translation (default: 5)")
-    parser.add_argument("--max-length", type=int, default=200, help="words of one (default: 200)")
+    parser.add_argument("--batch-size", type=int, default=32, help="lines per batch (default: 32)")
+    parser.add_argument("--beam", type=int, default=5, help="beam size of translation (default: 5)")
+    parser.add_argument(
+        "--max-length", type=int, default=200, help="longest translation, in words (default: 200)"
+    )
     args = parser.parse_args(argv)
-    model: Any = load(args.folder)  # one of several classes
+    model: Any = load(args.folder)  # any class of KINDS
     search = {"beam": args.beam, "max_length": args.max_length}
     for lines in chunks(sys.stdin, args.batch_size):
-        more = search if isinstance(model, Translator) else {}
-        print(*model.answers(lines, **more), sep="\n", flush=True)
+        options = search if isinstance(model, Translator) else {}
+        print(*model.answers(lines, **options), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Graphs as files: ONNX, or programs of ``torch.export``."""
+"""Writes graphs as files: ONNX, or programs of ``torch.export``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..errors import UserError
 from .graphs import Graph
 
 OPSET = 20
-TOLERANCE = 1e-5  # largest difference of an ONNX file's results from the model's, in float32
+TOLERANCE = 1e-5  # largest difference between the results of an ONNX file and the model
 
 
 def exported(graph: Graph) -> torch.export.ExportedProgram:
-    """The graph as a program that takes axes of any size."""
+    """The graph as a program with dynamic shapes."""
     names = {name for axes in graph.axes.values() for name in axes.values()}
     dims = {name: Dim(name, min=1) for name in names}
     shapes = {
@@ -36,16 +36,16 @@ def exported(graph: Graph) -> torch.export.ExportedProgram:
 
 
 def write_torch(graph: Graph, path: Path) -> None:
-    """Write the file that ``torch.export.load`` reads."""
+    """Write a file for ``torch.export.load``."""
     torch.export.save(exported(graph), path)
 
 
 def write_onnx(graph: Graph, path: Path) -> None:
-    """Write an ONNX file, and check that onnxruntime computes the same from it.
+    """Write an ONNX file and compare the results of onnxruntime with the model's.
 
     Raises:
         UserError: onnx or onnxruntime is not installed.
-        RuntimeError: it computes something else.
+        RuntimeError: the results differ.
     """
     require("onnx", "onnxscript", "onnxruntime")
     with quiet(), torch.no_grad():
@@ -57,32 +57,32 @@ def write_onnx(graph: Graph, path: Path) -> None:
             output_names=list(graph.outputs),
             verbose=False,
         )
-        assert program is not None  # with dynamo there is one
+        assert program is not None  # only None without dynamo
         program.save(path, external_data=False)
     difference = largest_difference(graph, path)
     if difference > TOLERANCE:
-        raise RuntimeError(f"{path.name} computes another result than the model: {difference:.2g}")
+        raise RuntimeError(f"results of {path.name} differ from the model's by {difference:.2g}")
 
 
 def write_int8(graph: Graph, path: Path) -> None:
-    """Write an ONNX file whose products have weights in int8, a scale for each column.
+    """Write an ONNX file whose matrix products have int8 weights with a scale per column.
 
     Raises:
         UserError: onnx or onnxruntime is not installed.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    full = path.with_suffix(".float.onnx")
-    write_onnx(graph, full)
+    float_path = path.with_suffix(".float.onnx")
+    write_onnx(graph, float_path)
     options = {"EnableSubgraph": True, "MatMulConstBOnly": True}
     quantize_dynamic(
-        full, path, per_channel=True, weight_type=QuantType.QInt8, extra_options=options
+        float_path, path, per_channel=True, weight_type=QuantType.QInt8, extra_options=options
     )
-    full.unlink()
+    float_path.unlink()
 
 
 def largest_difference(graph: Graph, path: Path) -> float:
-    """Between the module's outputs for the probe and those of an ONNX file."""
+    """Largest difference between the outputs of the module and of an ONNX file for the probe."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -107,7 +107,7 @@ def require(*modules: str) -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without what torch and onnx say about their own work, which also takes time to write."""
+    """Suppress the warnings and logs of torch's and onnx's exporters, which also take time."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

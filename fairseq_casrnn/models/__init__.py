@@ -1,4 +1,4 @@
-"""fairseq models, one file a role; importing this registers them."""
+"""fairseq models, one module per role; importing this package registers them."""
 
 from . import (
     annealing,  # noqa: F401
@@ -11,7 +11,7 @@ from . import (
 
 
 def register_cell(cell: str) -> None:
-    """Register all models and architectures of a cell that was added to FAMILIES."""
+    """Register all models and architectures of a cell that has been added to FAMILIES."""
     translation.MODELS[cell] = translation.register(cell)
     language_model.LANGUAGE_MODELS[f"{cell}_lm"] = language_model.register(cell)
     sentence_encoder.MODELS[cell] = sentence_encoder.register_cell(cell)

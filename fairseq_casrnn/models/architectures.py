@@ -1,13 +1,13 @@
 """Named architectures.
 
 Translation: ``<cell>_iwslt``: 2+2 layers, all sizes 256 (CAS-LSTM paper, §4.4).
-``cas_lstm_iwslt_247``: hidden and output 247, about the parameters of the 256-d LSTM.
+``cas_lstm_iwslt_247``: hidden and output size 247, about as many parameters as the 256-d LSTM.
 ``<cell>_btec_{3,5,10}``: depth 3, 5, 10, all sizes 50 (depth-gated LSTM paper, §4.1).
 ``<cell>_tiny``: for tests.
 
 Language models: ``<cell>_lm_ptb``: two layers of 200, no dropout (depth-gated LSTM paper, §4.2).
 ``<cell>_lm_wikitext2``: 300 → 600, dropout 0.5; ``<cell>_lm_dyck_{2,…,10}``: 30 → 3m for nesting
-to depth m, no dropout (second-order LSTM paper, §4.3); ``<cell>_lm_dyck`` is that of m = 4.
+to depth m, no dropout (second-order LSTM paper, §4.3); ``<cell>_lm_dyck`` has m = 4.
 ``<cell>_lm_tiny``: for tests.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from fairseq.models import register_model_architecture
 
 from ..cells import FAMILIES
-from . import language_model, translation  # noqa: F401 - registers them before their architectures
+from . import language_model, translation  # noqa: F401 - models before their architectures
 
 EMBED = ("encoder_embed_dim", "decoder_embed_dim")
 HIDDEN = ("encoder_hidden_size", "decoder_hidden_size", "decoder_out_embed_dim")
@@ -24,7 +24,7 @@ LAYERS = ("encoder_layers", "decoder_layers")
 
 
 def register(model: str, arch: str, hidden: int, layers: int, embed: int | None = None) -> None:
-    """Register ``arch``: ``model`` with these sizes where the command line gives no others."""
+    """Register ``arch``: ``model`` with these sizes unless the command line gives others."""
 
     def architecture(args):
         for names, value in ((EMBED, embed or hidden), (HIDDEN, hidden), (LAYERS, layers)):

@@ -1,7 +1,7 @@
-"""Options shared by the recurrent models, and how a cell's own options join them."""
+"""Options of the recurrent models, and the options that a cell adds to them."""
 
-# No "from __future__ import annotations" here: fairseq reads the fields' types, and not as text;
-# and it knows Optional[str], but not str | None.
+# No "from __future__ import annotations": fairseq needs the fields' types as objects. It knows
+# Optional[str], but not str | None.
 # ruff: noqa: UP045
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ from .. import layers
 from ..cells import FAMILIES
 from ..errors import UserError
 from ..layers import RecurrentStack
-from .restoring import restoring
+from .loading_checkpoint import is_loading_checkpoint
 
 logger = logging.getLogger(__name__)
 LAYERS = ("encoder_layers", "decoder_layers")
@@ -32,7 +32,7 @@ DECAY_HELP = (
 
 @dataclass
 class RecurrentTranslationConfig(FairseqDataclass):
-    """Options of the recurrent encoder–decoder, named as those of fairseq's ``lstm``."""
+    """Options of the recurrent encoder–decoder, with the names of fairseq's ``lstm``."""
 
     dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
     encoder_embed_dim: int = field(default=512, metadata={"help": "encoder embedding dimension"})
@@ -99,7 +99,7 @@ class RecurrentTranslationConfig(FairseqDataclass):
 
 
 def config_for(name: str, base: type) -> type:
-    """``base`` joined with the own options of the family ``name``, as a dataclass."""
+    """``base`` with the options of the family ``name`` added, as a dataclass."""
     options = FAMILIES[name].options
     types = get_type_hints(options)
     fields = [
@@ -109,18 +109,18 @@ def config_for(name: str, base: type) -> type:
         for own in dataclasses.fields(options)
     ]
     title = name.title().replace("_", "") + base.__name__
-    return bind(dataclasses.make_dataclass(title, fields, bases=(base,)), __name__)
+    return add_to_module(dataclasses.make_dataclass(title, fields, bases=(base,)), __name__)
 
 
-def bind(kind: type, module: str) -> type:
-    """Make a class that was made by a function an attribute of its module: pickle looks there."""
-    kind.__module__, kind.__qualname__ = module, kind.__name__
-    setattr(sys.modules[module], kind.__name__, kind)
-    return kind
+def add_to_module(cls: type, module: str) -> type:
+    """Make a dynamically created class an attribute of ``module``, where pickle looks it up."""
+    cls.__module__, cls.__qualname__ = module, cls.__name__
+    setattr(sys.modules[module], cls.__name__, cls)
+    return cls
 
 
 def build_stack(cell: str, cfg, *sizes: Any, **kwargs: Any) -> RecurrentStack:
-    """The layers of ``cell`` with its options in ``cfg``; further arguments are for the layers.
+    """A stack of ``cell`` with the options of ``cfg``; ``sizes`` and ``kwargs`` go to the layer.
 
     Raises:
         UserError: options out of range, named as on the command line.
@@ -129,10 +129,10 @@ def build_stack(cell: str, cfg, *sizes: Any, **kwargs: Any) -> RecurrentStack:
     options = SimpleNamespace(**{name: getattr(cfg, name) for name in names if hasattr(cfg, name)})
     decay = getattr(options, "temperature_decay", None)
     if decay == AUTO:
-        del options.temperature_decay  # that of a layer, until the length of training is known
+        del options.temperature_decay  # the layer's default, until the length of training is known
     elif decay is not None:
         options.temperature_decay = _number(decay)
-    with spelled_as_options(names):
+    with named_as_options(names):
         kwargs |= {"options": options, "engine": cfg.engine}
         stack = layers.build(cell, *sizes, **kwargs)
     stack.anneals_with_training = decay == AUTO  # type: ignore[assignment] # read in annealing.py
@@ -140,12 +140,12 @@ def build_stack(cell: str, cfg, *sizes: Any, **kwargs: Any) -> RecurrentStack:
 
 
 def option_names(cell: str) -> list[str]:
-    """The names of the own options of ``cell``."""
+    """Names of the options that ``cell`` adds."""
     return [own.name for own in dataclasses.fields(FAMILIES[cell].options)]
 
 
 def _number(decay) -> float:
-    """``--temperature-decay``, which older checkpoints hold as a number. Raises UserError."""
+    """``--temperature-decay``, a number in older checkpoints, as a float. Raises UserError."""
     try:
         return float(decay)
     except ValueError:
@@ -155,35 +155,35 @@ def _number(decay) -> float:
 
 
 @contextlib.contextmanager
-def spelled_as_options(names):
-    """Give UserErrors about ``names``, arguments of a layer, the spelling of the command line."""
+def named_as_options(names):
+    """Rewrite layer arguments ``names`` in UserErrors as options: ``num_cells``, --num-cells."""
     try:
         yield
     except UserError as error:
-        # With word boundaries: temperature_floor is not "temperature" and something.
-        found = rf"\b({'|'.join(names)})\b" if names else r"(?!)"
-        spelled = re.sub(found, lambda match: "--" + match[0].replace("_", "-"), str(error))
-        raise UserError(spelled) from None
+        # With word boundaries: "temperature" must not match in "temperature_floor".
+        pattern = rf"\b({'|'.join(names)})\b" if names else r"(?!)"
+        message = re.sub(pattern, lambda match: "--" + match[0].replace("_", "-"), str(error))
+        raise UserError(message) from None
 
 
 def reads_lower_cell(cell: str) -> bool:
-    """Whether a cell reads that of the layer below it."""
+    """Whether the upper layers of a family read the cell of the layer below."""
     family = FAMILIES[cell]
     return family.make_cell(1, family.options()).lower_cell
 
 
 def warn_of_single_layers(cell: str, cfg) -> None:
-    """Log a warning where a cell that reads the cell below it has none below, on either side.
+    """Warn if a cell that reads the cell below is used with single layers only.
 
-    Not of a trained model, of which nobody can change that any more.
+    There is no warning for a trained model, whose depth is fixed.
     """
-    if restoring():
+    if is_loading_checkpoint():
         return
     names = [name for name in LAYERS if hasattr(cfg, name)]
     bottom = FAMILIES[cell].make_cell(0, FAMILIES[cell].options())
     if reads_lower_cell(cell) and all(getattr(cfg, name) == 1 for name in names):
         logger.warning(
-            "%s with a single layer is its bottom cell alone, %s, which has no cell below to read; "
+            "%s with a single layer is just its bottom cell, %s, which has no cell below to read; "
             "give %s 2 or more",
             cell,
             type(bottom).__name__,
@@ -191,8 +191,14 @@ def warn_of_single_layers(cell: str, cfg) -> None:
         )
 
 
+def dropout_option(cfg, name: str) -> float:
+    """The option ``name``, by default ``--dropout``."""
+    value = getattr(cfg, name)
+    return cfg.dropout if value is None else value
+
+
 def check_sizes(cfg, names) -> None:
-    """Raises UserError for a size option below 1."""
+    """Raise UserError for a size option below 1."""
     for name in names:
         value = getattr(cfg, name)
         if value < 1:
@@ -201,7 +207,7 @@ def check_sizes(cfg, names) -> None:
 
 
 def check_probabilities(cfg, names) -> None:
-    """Raises UserError for a probability outside [0, 1]."""
+    """Raise UserError for a probability outside [0, 1]."""
     for name in names:
         value = getattr(cfg, name)
         if value is not None and not 0 <= value <= 1:

@@ -13,12 +13,12 @@ from ..recurrence import decoding
 from ..recurrence.attention import Decode, Layer, attend
 from ..recurrence.products import linear
 from .dropout import Dropout
-from .encoder import by_row
-from .head import VocabularyHead, Weights, uniform_linear
+from .encoder import expand_rows
+from .head import UnquantizedLinear, VocabularyHead, uniform_linear
 
 
 class Attention(nn.Module):
-    """Luong et al. (2015): "general" score, tanh output projection. No biases.
+    """Attention of Luong et al. (2015): "general" score, tanh output projection, no biases.
 
     ``input_proj`` W_a is (C, H), ``output_proj`` W_o is (H, C+H) on [context; h].
     """
@@ -27,14 +27,14 @@ class Attention(nn.Module):
         super().__init__()
         sizes = (hidden_size, source_size), (source_size + hidden_size, hidden_size)
         self.input_proj, self.output_proj = (
-            uniform_linear(*size, bias=False, kind=Weights) for size in sizes
+            uniform_linear(*size, bias=False, kind=UnquantizedLinear) for size in sizes
         )
         self.source_size = source_size
 
     def project(self, source: Tensor, engine: str | None = None) -> tuple[Tensor, Tensor]:
-        """Keys and values ``(B, S, H)`` of a source ``(S, B, C)``, on ``engine``.
+        """Keys and values ``(B, S, H)`` of a source ``(S, B, C)``, computed on ``engine``.
 
-        See :mod:`..recurrence.attention` for what they are.
+        :mod:`..recurrence.attention` defines them.
         """
         source = source.transpose(0, 1).contiguous()
         keys = linear(source, self.input_proj.weight.t(), engine=engine)
@@ -48,7 +48,7 @@ class Attention(nn.Module):
         return self.output_proj.weight[:, self.source_size :]
 
     def forward(self, h: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None):
-        """Attend from all steps ``h`` (T, B, H) at once.
+        """Attention for all steps ``h`` (T, B, H) at once.
 
         Returns:
             Outputs ``(T, B, H)`` and weights ``(T, B, S)``.
@@ -68,18 +68,19 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
     Args:
         dictionary: target dictionary.
         embed_tokens: ``nn.Embedding`` of the target.
-        rnn: one-directional stack; reads the embedding, with input feeding also the attention
-            output of the step before.
+        rnn: one-directional stack; its input is the embedding and, with input feeding, the
+            attention output of the previous step.
         encoder_layers, encoder_size: L and C of the encoder's final states (C = D*H).
         input_feed: feed the attention output to the next step.
         out_embed_dim: features of the output embedding.
-        dropout_in, dropout_out: on the embeddings; on the attention output and before the
-            vocabulary.
-        share_input_output_embed: the output projection is ``embed_tokens``.
+        dropout_in, dropout_out: on the embeddings; on the attention output and the input of the
+            output layer.
+        share_input_output_embed: whether the output embedding is ``embed_tokens``.
         adaptive_softmax_cutoff: list of cutoffs, or None for a full softmax.
+        max_target_positions: longest target accepted.
 
-    The initial state is the encoder's final state, layer by layer from the top; when the decoder
-    is deeper, its lower layers start from the encoder's bottom layer.
+    The initial state is the encoder's final state, matched layer by layer from the top. If the
+    decoder is deeper, its lower layers start from the encoder's bottom layer.
     """
 
     def __init__(
@@ -122,8 +123,8 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
     ):
         """Logits ``(B, T, V)`` and ``{"attn": [(B, T, S)]}`` for ``prev_output_tokens`` ``(B, T)``.
 
-        With ``incremental_state`` only the last token is read and T is 1; with ``loss_spec`` the
-        first is that loss, see :meth:`loss`.
+        With ``incremental_state``, only the last token is read and T is 1. With ``loss_spec``, the
+        loss replaces the logits, see :meth:`loss`.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return self.output_layer(x) if loss_spec is None else self.loss(x, loss_spec), extra
@@ -139,27 +140,27 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         x = x.transpose(0, 1).contiguous()  # (B, T, H)
         if self.additional_fc is not None:
             x = self.dropout_out_module(self.additional_fc(x))
-        # Contiguous, as fairseq's criterion for guided alignment wants it.
+        # fairseq's criterion for guided alignment needs contiguous attention weights.
         return x, {"attn": [alpha.transpose(0, 1).contiguous()], "inner_states": None}
 
     def initial_state(self, encoder_out):
         """The decoder's state before the first step, from the encoder's final states."""
-        hidden = self.of_own_layers(encoder_out["encoder_hidden"])
+        hidden = self.match_layers(encoder_out["encoder_hidden"])
         if self.encoder_hidden_proj is not None:
             hidden = self.encoder_hidden_proj(hidden)
         if not self.rnn.has_cell:
             return hidden
-        cell = self.of_own_layers(encoder_out["encoder_cell"])
+        cell = self.match_layers(encoder_out["encoder_cell"])
         return hidden, cell if self.encoder_cell_proj is None else self.encoder_cell_proj(cell)
 
-    def of_own_layers(self, state):
-        """The encoder's states ``(L', B, C)`` for the decoder's layers ``(L, B, C)``."""
+    def match_layers(self, state):
+        """The encoder's states ``(L', B, C)`` matched to the decoder's layers: ``(L, B, C)``."""
         missing = self.rnn.num_layers - len(state)
         if missing == 0:
             return state
         if missing < 0:
             return state[-missing:]
-        # Not by a list of numbers: it would be copied to a GPU, which waits.
+        # A list of indices would have to be copied to the GPU, which synchronizes.
         return torch.cat([state[:1].expand(missing, -1, -1), state])
 
     def embed(self, tokens):
@@ -168,7 +169,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
 
     def all_steps(self, tokens, encoder_out):
         """Outputs ``(T, B, H)`` and attention ``(T, B, S)`` for all target positions."""
-        encoder_out = by_row(encoder_out)
+        encoder_out = expand_rows(encoder_out)
         embedded = self.embed(tokens)
         if not self.input_feed:
             h, _ = self.rnn(embedded, self.initial_state(encoder_out))
@@ -184,7 +185,10 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return decoding.run(rnn.engine, decode)
 
     def decode(self, embedded, encoder_out) -> Decode:
-        """The loop over ``embedded`` (T, B, E), without dropout and with hard routing."""
+        """The inputs of the decoder loop over ``embedded`` (T, B, E).
+
+        Without dropout, and with hard routing; :meth:`all_steps` changes that.
+        """
         state = self.initial_state(encoder_out)
         h0, c0 = state if self.rnn.has_cell else (state, None)
         keys, values = self.attention.project(encoder_out["encoder_out"], self.rnn.engine)
@@ -193,17 +197,17 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
 
     @property
     def drops_out(self) -> bool:
-        """Whether the output is dropped: in training, and with fairseq's --retain-dropout."""
+        """Whether the output has dropout: in training, or with fairseq's --retain-dropout."""
         return self.training or self.dropout_out_module.apply_during_inference
 
     @property
     def routes_softly(self) -> bool:
-        """Whether the cells are mixtures, and mixed by weights: in training, or where asked for."""
+        """Whether the layers mix several cells: in training, or with ``soft_routing``."""
         mixed = bool(self.rnn.cells[0].num_cells)
         return mixed and bool(self.training or self.rnn.soft_routing)
 
     def layers(self):
-        """The stack's layers as the loop wants them."""
+        """The stack's layers as inputs of the decoder loop."""
         layers = []
         for k, cell in enumerate(self.rnn.cells):
             w_ih, w_hh, bias, params = self.rnn.layer_parameters(k)
@@ -213,7 +217,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
 
     @staticmethod
     def dropout_mask(like, shape, p, active):
-        """A scaled dropout mask of ``shape``, or None when nothing is dropped."""
+        """A dropout mask of ``shape``, or None without dropout."""
         if p == 0 or not active or shape[0] == 0:
             return None
         return dropout_mask(like, shape, p)
@@ -223,16 +227,16 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         embedded = self.embed(tokens)
         cached = self.get_incremental_state(incremental_state, "state")
         if not cached:
-            cached = self.first_state(embedded, encoder_out)
+            cached = self.initial_cache(embedded, encoder_out)
         if "steps" in cached:
             out, alpha = cached["steps"].step(embedded[0])
         else:
-            out, alpha, cached = self.plain_step(embedded[0], cached)
+            out, alpha, cached = self.eager_step(embedded[0], cached)
         self.set_incremental_state(incremental_state, "state", cached)
         return out.unsqueeze(0), alpha.unsqueeze(0)
 
-    def first_state(self, embedded, encoder_out) -> dict:
-        """What :meth:`one_step` keeps, before the first step: compiled steps, or tensors."""
+    def initial_cache(self, embedded, encoder_out) -> dict:
+        """The cache of :meth:`one_step` before the first step: compiled steps, or tensors."""
         d, rows = self.decode(embedded, encoder_out), encoder_out["rows"]
         if rows is not None:
             d.h0 = d.h0.index_select(1, rows)
@@ -248,8 +252,8 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         tensors = {"keys": d.keys, "values": d.values, "mask": d.mask, "feed": feed}
         return {**tensors, "hidden": d.h0, "cell": d.c0}
 
-    def plain_step(self, x, cached: dict):
-        """A step in PyTorch operations: output ``(B, H)``, weights ``(B, S)``, what to keep."""
+    def eager_step(self, x, cached: dict):
+        """A step in PyTorch operations: output ``(B, H)``, weights ``(B, S)``, the new cache."""
         if self.input_feed:
             x = torch.cat([x, cached["feed"]], dim=-1)
         state = (cached["hidden"], cached["cell"]) if self.rnn.has_cell else cached["hidden"]
@@ -262,7 +266,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return out, alpha, {**cached, "hidden": hidden, "cell": cell, "feed": feed}
 
     def reorder_incremental_state(self, incremental_state, new_order):
-        """Rearrange the cached state to the hypotheses ``new_order``."""
+        """Reorder the cached state to the hypotheses ``new_order``."""
         cached = self.get_incremental_state(incremental_state, "state")
         if not cached:
             return

@@ -8,8 +8,8 @@ from ..layers.dropout import dropout
 
 
 class Dropout(FairseqDropout):
-    """``FairseqDropout``, which can stay active in generation (``--retain-dropout``)."""
+    """``FairseqDropout`` with faster masks; ``--retain-dropout`` keeps it active in generation."""
 
     def forward(self, x, inplace: bool = False):
-        """x, of any shape, with elements zeroed and the others scaled; never in place."""
+        """Dropout on x of any shape, never in place."""
         return dropout(x, self.p, self.training or self.apply_during_inference)

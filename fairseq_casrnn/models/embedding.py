@@ -1,4 +1,4 @@
-"""Embedding tables, random or read from word vectors as distributed (GloVe, word2vec text)."""
+"""Embedding tables, initialized at random or from pretrained word vectors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from torch import nn
 from ..data.text import text_lines
 from ..data.values import natural
 from ..errors import UserError
-from .restoring import restoring
+from .loading_checkpoint import is_loading_checkpoint
 
 logger = logging.getLogger(__name__)
 
 
-def embedding(num_embeddings: int, dim: int, padding_idx: int, bound: float = 0.1) -> nn.Embedding:
-    """A table uniform in ±bound, zero at padding."""
+def uniform_embedding(
+    num_embeddings: int, dim: int, padding_idx: int, bound: float = 0.1
+) -> nn.Embedding:
+    """An embedding table uniform in ±bound, zero at padding."""
     table = nn.Embedding(num_embeddings, dim, padding_idx=padding_idx)
     nn.init.uniform_(table.weight, -bound, bound)
     nn.init.zeros_(table.weight[padding_idx])
@@ -24,7 +26,7 @@ def embedding(num_embeddings: int, dim: int, padding_idx: int, bound: float = 0.
 
 
 def check_embed_range(cfg) -> None:
-    """Raises UserError for an ``--encoder-embed-range`` that is not positive."""
+    """Raise UserError unless ``--encoder-embed-range`` is positive."""
     if cfg.encoder_embed_range <= 0:
         raise UserError(
             f"--encoder-embed-range is {cfg.encoder_embed_range}; it must be greater than 0"
@@ -34,13 +36,13 @@ def check_embed_range(cfg) -> None:
 def build_embedding(
     dictionary, dim: int, path: str | None = None, freeze: bool = False, bound: float = 0.1
 ) -> nn.Embedding:
-    """An embedding table for ``dictionary``; words found in ``path`` start with their vectors.
+    """An embedding table for ``dictionary``, with the vectors of ``path`` for the words it has.
 
     Raises:
-        UserError: the file is missing, malformed, or of another dimension.
+        UserError: the file is missing or malformed, or has vectors of another dimension.
     """
-    table = embedding(len(dictionary), dim, dictionary.pad(), bound)
-    if path and not restoring():
+    table = uniform_embedding(len(dictionary), dim, dictionary.pad(), bound)
+    if path and not is_loading_checkpoint():
         load_vectors(table, dictionary, path)
     table.weight.requires_grad_(not freeze)
     return table
@@ -49,52 +51,50 @@ def build_embedding(
 def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
     """Copy the vectors of ``path`` into ``table`` for the words of ``dictionary``.
 
-    The format is one word and its numbers a line, separated by spaces: GloVe as distributed (no
-    header; some tokens of 840B contain spaces), or word2vec's text format (a first line "count
-    dimension"). Of several lines for one word the first counts.
+    Each line has a word and its numbers, separated by spaces: GloVe's format (no header; some
+    tokens of 840B contain spaces) or word2vec's text format (a first line "count dimension"). If a
+    word has several lines, the first counts.
 
-    A line with more numbers than the dimension is left out with a warning. Where all words of the
-    file are in lower case, a word that it lacks gets the vector of its lower case.
+    Lines with more numbers than the dimension are skipped with a warning. If all words of the file
+    are in lower case, a word that the file lacks gets the vector of its lower case.
 
     Returns:
-        How many words were found; of fairseq's own symbols, such as </s>, the vectors are taken,
-        too, but not counted.
+        The number of words found. fairseq's special symbols, such as </s>, get their vectors, too,
+        but are not counted.
 
     Raises:
         UserError: naming the file and line.
     """
     dim, found, too_long = table.embedding_dim, set(), []
-    capitals, lowered, is_cased = capitalised(dictionary), {}, False
+    by_lower_case, lower_case_vectors, is_cased = words_with_capitals(dictionary), {}, False
     try:
         stream = open(path, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
         raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
     with stream, torch.no_grad():
-        for number, pieces in entries(stream, path, dim):
+        for number, pieces in read_lines(stream, path, dim):
             word = " ".join(pieces[:-dim])
             index, is_cased = dictionary.indices.get(word), is_cased or word != word.lower()
-            if not is_cased and word in capitals and word not in lowered:
-                lowered[word] = vector(pieces[-dim:], path, number)
+            if not is_cased and word in by_lower_case and word not in lower_case_vectors:
+                lower_case_vectors[word] = parse_vector(pieces[-dim:], path, number)
             if index is None:
                 if pieces[0] in dictionary.indices and all(map(is_number, pieces[1:])):
                     too_long.append(number)
             elif index not in found:
-                table.weight[index] = vector(pieces[-dim:], path, number)
+                table.weight[index] = parse_vector(pieces[-dim:], path, number)
                 found.add(index)
-        for word, row in ({} if is_cased else lowered).items():
-            for index in capitals[word] - found:
+        for word, row in ({} if is_cased else lower_case_vectors).items():
+            for index in by_lower_case[word] - found:
                 table.weight[index] = row
                 found.add(index)
     if too_long:
         more = f" and {len(too_long) - 1} more" if too_long[1:] else ""
-        logger.warning(
-            "%s, line %d%s: more than %d numbers; left out", path, too_long[0], more, dim
-        )
+        logger.warning("%s, line %d%s: more than %d numbers; skipped", path, too_long[0], more, dim)
     return report_coverage(found, dictionary, path, dim)
 
 
-def capitalised(dictionary) -> dict[str, set[int]]:
-    """The indices of the words with capitals, by their lower case."""
+def words_with_capitals(dictionary) -> dict[str, set[int]]:
+    """Indices of the words that have capitals, by the word in lower case."""
     found: dict[str, set[int]] = {}
     for index in range(dictionary.nspecial, len(dictionary)):
         if (word := dictionary[index]) != word.lower():
@@ -102,10 +102,11 @@ def capitalised(dictionary) -> dict[str, set[int]]:
     return found
 
 
-def entries(stream, path, dim):
-    """Yields (number, pieces) of each line: a word, of several where it has spaces, and numbers.
+def read_lines(stream, path, dim):
+    """Yields (line number, pieces) of each line with a vector.
 
-    GloVe 840B has tokens with spaces.
+    The last ``dim`` pieces are the numbers. The pieces before are the word; GloVe 840B has words
+    with spaces.
     """
     for number, line in enumerate(text_lines(stream, path), 1):
         pieces = line.rstrip("\r ").split(" ")
@@ -119,8 +120,8 @@ def entries(stream, path, dim):
         yield number, pieces
 
 
-def vector(numbers, path, line) -> torch.Tensor:
-    """The vector that ``numbers``, strings, are. Raises UserError where they are none."""
+def parse_vector(numbers, path, line) -> torch.Tensor:
+    """A vector from strings. Raises UserError if they are not finite numbers."""
     try:
         values = torch.tensor([float(value) for value in numbers])
     except ValueError:
@@ -134,12 +135,12 @@ def vector(numbers, path, line) -> torch.Tensor:
 
 
 def report_coverage(found, dictionary, path, dim) -> int:
-    """Log, and return, how many of the dictionary's words are among the indices ``found``.
+    """Log and return how many of the dictionary's words are among the indices ``found``.
 
     Raises:
-        UserError: none is.
+        UserError: none.
     """
-    # fairseq-preprocess fills its dictionaries up with words that it makes up.
+    # fairseq-preprocess pads its dictionaries with made-up words.
     words = {
         index
         for index in range(dictionary.nspecial, len(dictionary))
@@ -162,7 +163,7 @@ def is_header(pieces) -> bool:
 
 
 def is_number(piece: str) -> bool:
-    """Whether ``piece`` reads as a float."""
+    """Whether ``piece`` can be parsed as a float."""
     try:
         float(piece)
     except ValueError:
@@ -171,13 +172,13 @@ def is_number(piece: str) -> bool:
 
 
 def check_dim(got: int, expected: int, path: str, line: int) -> None:
-    """Raises UserError when a vector has another dimension than the model's embedding."""
+    """Raise UserError if a vector has another dimension than the model's embedding."""
     if got == expected:
         return
     if line > 1:
         raise UserError(
             f"{path}, line {line}: {got} numbers, separated by spaces, instead of {expected}; the "
-            "file is damaged, or none of word vectors"
+            "file is damaged, or not a file of word vectors"
         )
     if not got:
         raise UserError(

@@ -15,14 +15,15 @@ from .dropout import Dropout
 class RecurrentEncoder(FairseqEncoder):
     """Embeds the source and runs a :class:`RecurrentStack` over it.
 
-    Source padding may stand left or right: sentences are moved to the front for the recurrence and
-    the outputs moved back, so that attention always refers to the positions of ``src_tokens``.
+    Source padding may be on the left or the right: sentences are moved to the front for the
+    recurrence and the outputs moved back, so that attention refers to the positions of
+    ``src_tokens``.
 
     Args:
         dictionary: source dictionary.
         embed_tokens: ``nn.Embedding`` of the source.
         rnn: the stack; its input size is the embedding's.
-        dropout_in, dropout_out: on the embeddings, on the outputs.
+        dropout_in, dropout_out: on the embeddings; on the outputs.
         max_source_positions: longest source accepted.
     """
 
@@ -48,17 +49,17 @@ class RecurrentEncoder(FairseqEncoder):
 
         Returns:
             ``encoder_out`` (S, B, C), zero at padding; ``encoder_padding_mask`` (B, S), True at
-            padding, or None without any; ``encoder_hidden``, ``encoder_cell`` (L, B, C), the final
-            states of each layer, both directions side by side (``encoder_cell`` None for a GRU);
-            ``rows``, None: see :meth:`reorder_encoder_out`.
+            padding, or None without padding; ``encoder_hidden`` and ``encoder_cell`` (L, B, C),
+            the final states of each layer with both directions concatenated (``encoder_cell`` is
+            None for a GRU); ``rows``, None: see :meth:`reorder_encoder_out`.
         """
         padding = src_tokens.eq(self.padding_idx)
         mask: Tensor | None = padding
-        # Where looking costs nothing; a trace serves batches with padding, too.
+        # On a GPU this would synchronize; a trace must also work for batches with padding.
         if on_host(padding) and not bool(padding.any()):
             mask = lengths = back = None
         else:
-            counts, to_front, back = moved_to_front(padding)
+            counts, to_front, back = roll_to_front(padding)
             src_tokens = take_rows(src_tokens.t(), to_front).t()
             lengths = trusted(counts)
         x = self.dropout_in_module(self.embed_tokens(src_tokens)).transpose(0, 1)
@@ -71,22 +72,22 @@ class RecurrentEncoder(FairseqEncoder):
         return {
             "encoder_out": output,
             "encoder_padding_mask": mask,
-            "encoder_hidden": self.side_by_side(hidden),
-            "encoder_cell": None if cell is None else self.side_by_side(cell),
+            "encoder_hidden": self.concat_directions(hidden),
+            "encoder_cell": None if cell is None else self.concat_directions(cell),
             "rows": None,
         }
 
-    def side_by_side(self, state: Tensor) -> Tensor:
+    def concat_directions(self, state: Tensor) -> Tensor:
         """Final states ``(L*D, B, H)`` as ``(L, B, D*H)``."""
         directions, batch = self.rnn.num_directions, state.size(1)
         state = state.view(-1, directions, batch, state.size(-1)).transpose(1, 2)
         return state.reshape(state.size(0), batch, -1)
 
     def reorder_encoder_out(self, encoder_out: dict, new_order: Tensor) -> dict:
-        """The encoder's output with its sentences rearranged to ``new_order`` (B',).
+        """The encoder's output for a batch whose rows are the sentences ``new_order`` (B',).
 
-        Nothing is copied: ``rows`` says which sentence each row of the batch reads. Beam search
-        rearranges at every step, and the hypotheses of a sentence share it.
+        Nothing is copied: ``rows`` has the sentence of each row. Beam search reorders at every
+        step, and all hypotheses of a sentence share its encoder output.
         """
         rows = encoder_out["rows"]
         rows = new_order if rows is None else rows.index_select(0, new_order)
@@ -97,8 +98,8 @@ class RecurrentEncoder(FairseqEncoder):
         return self.max_source_positions
 
 
-def by_row(encoder_out: dict) -> dict:
-    """The encoder's output with a copy of its sentence for each row of a rearranged batch."""
+def expand_rows(encoder_out: dict) -> dict:
+    """The encoder's output with a copy of the sentence for each row of a reordered batch."""
     rows = encoder_out["rows"]
     if rows is None:
         return encoder_out
@@ -111,16 +112,16 @@ def by_row(encoder_out: dict) -> dict:
     return {**copies, "rows": None}
 
 
-def moved_to_front(padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """How sentences with ``padding`` (B, S) on either side are rolled to the front, and back.
+def roll_to_front(padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """How to roll sentences with ``padding`` (B, S) on either side to the front and back.
 
     Returns:
-        the length ``(B,)`` of what stands between, at least 1 (the text itself may hold the padding
-        symbol), and the rows ``(S*B,)`` for :func:`take_rows` there and back.
+        The length ``(B,)`` from the first to the last word, at least 1 (the text itself may contain
+        the padding symbol), and the rows ``(S*B,)`` for :func:`take_rows`, to the front and back.
     """
     steps = torch.arange(padding.size(1), device=padding.device)
     words = (steps + 1).masked_fill(padding, 0)
     shift, end = padding.byte().argmin(1), words.amax(1)
     steps = steps.unsqueeze(1)
-    there, back = ((steps + by) % len(steps) for by in (shift, -shift))
-    return (end - shift).clamp(min=1), rows_at(there), rows_at(back)
+    to_front, back = ((steps + offset) % len(steps) for offset in (shift, -shift))
+    return (end - shift).clamp(min=1), rows_at(to_front), rows_at(back)

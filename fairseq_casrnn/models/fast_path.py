@@ -1,6 +1,6 @@
-"""Whether a model computes what this package's models compute, so that a short cut may be taken.
+"""Whether a model is one of this package, unmodified, so that a faster path is equivalent.
 
-By exact classes and methods, for a subclass may compute something else.
+The checks compare exact classes and methods: a subclass may compute something else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FORWARDS = (FairseqEncoderDecoderModel.forward, FairseqLanguageModel.forward)
 
 
 def has_stock_forward(model) -> bool:
-    """Whether ``model``, wrapped or not, has this package's way from features to probabilities."""
+    """Whether ``model``, wrapped or not, turns features into probabilities as this package does."""
     if type(getattr(model, "decoder", None)) not in DECODERS:
         return False
     method = getattr(model.get_normalized_probs, "__func__", None)
@@ -24,13 +24,13 @@ def has_stock_forward(model) -> bool:
 
 
 def supports_fused_loss(model) -> bool:
-    """Whether ``model``, wrapped or not, can compute its loss instead of logits."""
+    """Whether the forward of ``model``, wrapped or not, can return its loss instead of logits."""
     if not has_stock_forward(model):
         return False
-    inner = model.get_targets.__self__  # of the wrapped model
+    unwrapped = model.get_targets.__self__
     return (
-        type(inner).forward in FORWARDS
-        and type(inner).get_targets is BaseFairseqModel.get_targets
-        and type(getattr(inner, "encoder", None)) in (RecurrentEncoder, type(None))
-        and inner.decoder.can_fuse_loss
+        type(unwrapped).forward in FORWARDS
+        and type(unwrapped).get_targets is BaseFairseqModel.get_targets
+        and type(getattr(unwrapped, "encoder", None)) in (RecurrentEncoder, type(None))
+        and unwrapped.decoder.can_fuse_loss
     )

@@ -1,4 +1,4 @@
-"""From a decoder's features to the vocabulary: a full, a tied or an adaptive softmax."""
+"""The output layer of a decoder: a full, a tied or an adaptive softmax over the vocabulary."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ..recurrence.products import linear, log_probs
 def uniform_linear(
     in_features: int, out_features: int, bias: bool = True, kind: type[nn.Linear] = nn.Linear
 ) -> nn.Linear:
-    """A linear layer uniform in ±0.1."""
+    """A linear layer initialized uniformly in ±0.1."""
     layer = kind(in_features, out_features, bias)
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -0.1, 0.1)
     return layer
 
 
-class Weights(nn.Linear):
-    """A linear layer whose weight others use by themselves.
+class UnquantizedLinear(nn.Linear):
+    """A linear layer whose weight is also used outside of its forward.
 
-    ``torch.ao.quantization`` replaces layers of exactly the type ``nn.Linear``, and not this one.
+    ``torch.ao.quantization`` replaces layers of exactly the type ``nn.Linear``, so not this one.
     """
 
 
 class VocabularyHead:
-    """What fairseq asks of a decoder about its output; a mixin, before fairseq's own decoder.
+    """The output layer of a decoder: a mixin that comes before fairseq's decoder in the bases.
 
-    The decoder has the recurrent stack ``rnn``, on whose engine the output layer is computed.
+    The output layer is computed on the engine of the decoder's recurrent stack ``rnn``.
     """
 
     rnn: RecurrentStack
@@ -43,10 +43,10 @@ class VocabularyHead:
 
         Args:
             size: of the vocabulary.
-            features: of the output embedding.
-            shared: the output embedding is ``self.embed_tokens``.
-            cutoffs: of the adaptive softmax, or None for a full one.
-            dropout: of the adaptive softmax's clusters.
+            features: size of the output embedding.
+            shared: whether the output embedding is ``self.embed_tokens``.
+            cutoffs: of the adaptive softmax; None for a full softmax.
+            dropout: in the adaptive softmax's clusters.
         """
         self.adaptive_softmax = self.fc_out = None
         if cutoffs is not None:
@@ -56,9 +56,9 @@ class VocabularyHead:
 
     @property
     def vocabulary(self) -> tuple[Tensor, Tensor | None] | None:
-        """Weight ``(V, out_embed_dim)`` and bias ``(V,)`` or None, of a full softmax.
+        """Weight ``(V, out_embed_dim)`` and bias ``(V,)`` or None of a full softmax.
 
-        None for an output layer that has been replaced, by one with integer weights say.
+        None if the output layer has been replaced, for instance by quantization.
         """
         if self.fc_out is None:
             return self.embed_tokens.weight, None
@@ -67,12 +67,12 @@ class VocabularyHead:
         return self.fc_out.weight, self.fc_out.bias
 
     def output_layer(self, features, **unused):
-        """Features ``(B, T, out_embed_dim)`` to logits ``(B, T, V)``.
+        """Logits ``(B, T, V)`` of features ``(B, T, out_embed_dim)``.
 
-        An adaptive softmax works on the features themselves.
+        With an adaptive softmax, a copy of the features.
         """
         if self.adaptive_softmax is not None:
-            return features.clone()  # fairseq's generator divides in place what it gets
+            return features.clone()  # fairseq's generator divides its result in place
         if self.vocabulary is None:
             return self.fc_out(features)
         return linear(features, *self.vocabulary, engine=self.rnn.engine)
@@ -85,7 +85,7 @@ class VocabularyHead:
         return can_fuse(self.vocabulary[0], self.rnn.engine)
 
     def loss(self, features, loss_spec: LossSpec):
-        """The loss of features ``(B, T, out_embed_dim)``, and the loss without smoothing."""
+        """Loss of features ``(B, T, out_embed_dim)``, with and without label smoothing."""
         assert self.vocabulary is not None  # see can_fuse_loss
         weight, bias = self.vocabulary
         return cross_entropy(features, weight, bias, loss_spec, self.rnn.engine)
@@ -94,15 +94,15 @@ class VocabularyHead:
         """Log-probabilities ``(N, V)`` of features ``(N, out_embed_dim)``, in one pass.
 
         Returns:
-            them and whether there is NaN among them; or None where only the other way is open:
-            :meth:`output_layer` and :meth:`get_normalized_probs`.
+            The log-probabilities and whether any is NaN. None if this output layer needs
+            :meth:`output_layer` and :meth:`get_normalized_probs` instead.
         """
         if self.adaptive_softmax is not None or self.vocabulary is None:
             return None
         return log_probs(features, *self.vocabulary, engine=self.rnn.engine)
 
     def get_normalized_probs(self, net_output, log_probs, sample=None):
-        """(Log-)probabilities ``(B, T, V)``, as fairseq's criterions and generators ask for them.
+        """(Log-)probabilities ``(B, T, V)``, for fairseq's criterions and generators.
 
         Raises:
             UserError: a criterion that cannot train an adaptive softmax.

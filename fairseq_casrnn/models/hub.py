@@ -1,4 +1,4 @@
-"""What the trained models share that are asked from Python: loading, batches."""
+"""The base class of trained models for use from Python: loading and batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 from ..diagnostics.explain import explained
 from ..errors import UserError
 from .packed import is_packed, unpacked
-from .word_vectors import GrowingVocabulary, WordVectors
+from .unknown_words import GrowingVocabulary, WordVectors
 
 CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 
@@ -20,7 +20,7 @@ CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 class Hub(nn.Module):
     """A trained model with its task.
 
-    Subclasses have ``task_name`` and ``what``, the kind of model in words.
+    Subclasses define ``task_name`` and, for messages, ``description``.
 
     Attributes:
         model: the model, in ``eval()`` mode.
@@ -29,7 +29,7 @@ class Hub(nn.Module):
     """
 
     task_name: str
-    what: str
+    description: str
 
     def __init__(self, model, task):
         super().__init__()
@@ -38,7 +38,7 @@ class Hub(nn.Module):
 
     @classmethod
     def load(cls, path, checkpoint_file=None, data=None, **overrides) -> Hub:
-        """See ``from_pretrained`` of the models."""
+        """See :meth:`.SentenceModel.from_pretrained`."""
         with explained():
             return cls._load(path, checkpoint_file, data, **overrides)
 
@@ -51,27 +51,29 @@ class Hub(nn.Module):
         state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
         cfg = state.get("cfg")
         if cfg is None or cfg.task._name != cls.task_name:
-            raise UserError(f"{path if is_packed(path) else file} is no {cls.what}; check the path")
+            raise UserError(
+                f"{path if is_packed(path) else file} is not a {cls.description}; check the path"
+            )
         check_options(overrides, cfg)
         vectors = overrides.get("encoder_embed_path")
         folder = find_dictionaries(file.parent, data, cfg.task.data, cls.parts(cfg.model))
         overrides = {"data": folder, **overrides}
-        # Those of the task by themselves: several parts may have options of one name.
-        own = set(overrides) & (set(cfg.task) | set(options_of(TASK_DATACLASS_REGISTRY, cfg.task)))
-        overrides["task"] = {name: overrides.pop(name) for name in own}
+        # Apart from the others: model and task may have options of the same name.
+        task_options = set(cfg.task) | set(options_of(TASK_DATACLASS_REGISTRY, cfg.task))
+        overrides["task"] = {name: overrides.pop(name) for name in set(overrides) & task_options}
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(file)], arg_overrides=overrides
         )
         hub = cls(model, task)
         if vectors is not None:
-            hub.take_vectors(vectors)
+            hub.add_vectors(vectors)
         return hub
 
-    def take_vectors(self, path: str) -> None:
-        """Let words that the dictionary lacks have the vectors that a file has for them.
+    def add_vectors(self, path: str) -> None:
+        """Give words that are not in the dictionary the vectors of a file.
 
         Raises:
-            UserError: it cannot be read, or has vectors of another dimension.
+            UserError: the file cannot be read, or has vectors of another dimension.
         """
         table = self.model.encoder.embed_tokens
         self.vocabulary = GrowingVocabulary(
@@ -81,11 +83,11 @@ class Hub(nn.Module):
 
     @staticmethod
     def parts(model_cfg) -> tuple[str, ...]:
-        """The folders with the dictionaries that a model needs."""
+        """Folders of the data that have the model's dictionaries."""
         return ("input0", "label")
 
     def batches(self, dataset, batch_size: int) -> Iterator[tuple[list, dict]]:
-        """(indices, batch) of a data set, each batch where the model is.
+        """Yields (indices, batch) of a data set, with the batch on the model's device.
 
         Raises:
             UserError: a batch size below 1.
@@ -96,14 +98,14 @@ class Hub(nn.Module):
             self.vocabulary.grow()
         device = self.model.encoder.embed_tokens.weight.device
         order = dataset.ordered_indices()
-        for indices in cut(order, dataset.num_tokens_vec(order).tolist(), batch_size):
+        for indices in split_batches(order, dataset.num_tokens_vec(order).tolist(), batch_size):
             batch = dataset.collater([dataset[i] for i in indices])
             batch["net_input"] = {k: v.to(device) for k, v in batch["net_input"].items()}
             yield indices, batch
 
 
 def check_finite(rows: torch.Tensor) -> None:
-    """Raises UserError for outputs that are not finite."""
+    """Raise UserError for outputs that are not finite."""
     if not rows.isfinite().all():
         raise UserError(
             "the model's outputs are not finite: its training diverged, or its checkpoint is "
@@ -111,10 +113,13 @@ def check_finite(rows: torch.Tensor) -> None:
         )
 
 
-def cut(order, lengths: Sequence[int], batch_size: int, tokens: int = 16384) -> Iterator[list]:
-    """Batches of ``order``: of so many items, and when padded of so many tokens if of two or more.
+def split_batches(
+    order, lengths: Sequence[int], batch_size: int, tokens: int = 16384
+) -> Iterator[list]:
+    """Cut the indices ``order`` into batches.
 
-    Long reviews would else need memory by the gigabyte.
+    A batch has at most ``batch_size`` items and, unless it is a single item, at most ``tokens``
+    tokens including padding: long reviews would otherwise need gigabytes of memory.
     """
     batch: list = []
     longest = 0
@@ -128,29 +133,29 @@ def cut(order, lengths: Sequence[int], batch_size: int, tokens: int = 16384) -> 
         yield batch
 
 
-def listed(sentences) -> list:
-    """``sentences`` as a list. Raises UserError for a single string, whose items are letters."""
+def as_list(sentences) -> list:
+    """``sentences`` as a list. Raises UserError for a single string."""
     if isinstance(sentences, str):
         raise UserError(f"give a list of sentences, [{sentences!r}], not a single string")
     return list(sentences)
 
 
 def check_options(names, cfg) -> None:
-    """Raises UserError for a name that no part of a checkpoint's configuration has as an option."""
+    """Raise UserError for a name that is not an option of any part of a checkpoint's ``cfg``."""
     from fairseq.models import MODEL_DATACLASS_REGISTRY
     from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
-    # Those that came after the checkpoint, too.
+    # The options may be newer than the checkpoint.
     newer = [options_of(MODEL_DATACLASS_REGISTRY, cfg.model)]
     newer.append(options_of(TASK_DATACLASS_REGISTRY, cfg.task))
     known = {name for part in (*cfg.values(), *newer) if hasattr(part, "keys") for name in part}
     for name in names:
         if name not in known:
-            raise UserError(f"{name} is no option of this model or its task; correct its name")
+            raise UserError(f"{name} is not an option of this model or its task; correct its name")
 
 
 def options_of(registry: dict, cfg) -> dict:
-    """The options, by name, that a model or task has by now that a checkpoint's ``cfg`` is of."""
+    """The current dataclass fields, by name, of the model or task that ``cfg`` belongs to."""
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
     name = ARCH_MODEL_NAME_REGISTRY.get(cfg._name, cfg._name)
@@ -158,7 +163,7 @@ def options_of(registry: dict, cfg) -> dict:
 
 
 def find_checkpoint(path: Path, name: str | None) -> Path:
-    """The checkpoint meant by a folder or file, and a name in the folder.
+    """The checkpoint at ``path``, a file or a folder; ``name`` is its name in the folder.
 
     Raises:
         UserError: there is none.
@@ -168,37 +173,42 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
     for candidate in (name,) if name else CHECKPOINTS:
         if (path / candidate).is_file():
             return path / candidate
-    wanted = name or " or ".join(CHECKPOINTS)
-    raise UserError(f"there is no checkpoint at {path} ({wanted}); check the path")
+    expected = name or " or ".join(CHECKPOINTS)
+    raise UserError(f"there is no checkpoint at {path} ({expected}); check the path")
 
 
-def data_places(beside: Path, trained_on: str | None) -> list[Path]:
-    """Where the data of a training may be.
+def data_candidates(checkpoint_folder: Path, trained_on: str | None) -> list[Path]:
+    """Folders that may have the data of a training.
 
     Args:
-        beside: folder of its checkpoints; a packed model has its dictionaries there.
-        trained_on: the folder that the training read.
+        checkpoint_folder: a packed model has its dictionaries there.
+        trained_on: the data folder that the checkpoint names.
     """
-    # The last one is that of casrnn train, DIR/out/NAME/seedN, where DIR may have been moved.
-    near = os.path.normpath(beside / ".." / ".." / ".." / "data-bin")
-    return [beside, Path(trained_on or "."), Path(near)]
+    # casrnn train writes to DIR/out/NAME/seedN and reads DIR/data-bin; DIR may have been moved.
+    relative = os.path.normpath(checkpoint_folder / ".." / ".." / ".." / "data-bin")
+    return [checkpoint_folder, Path(trained_on or "."), Path(relative)]
 
 
 def find_dictionaries(
-    beside: Path, given: str | None, trained_on: str, parts: Sequence[str]
+    checkpoint_folder: Path, given: str | None, trained_on: str, parts: Sequence[str]
 ) -> str:
-    """The folder with ``dict.txt`` in each of ``parts``.
+    """The folder with ``dict.txt`` in each of its subfolders ``parts``.
+
+    Args:
+        checkpoint_folder, trained_on: see :func:`data_candidates`.
+        given: the folder that the user names, or None.
+        parts: the subfolders.
 
     Raises:
-        UserError: they are in none of the places.
+        UserError: no candidate has them all.
     """
-    places = [given] if given else list(map(str, data_places(beside, trained_on)))
-    for place in places:
-        files = [os.path.join(place, part, "dict.txt") for part in parts]
+    folders = [given] if given else list(map(str, data_candidates(checkpoint_folder, trained_on)))
+    for folder in folders:
+        files = [os.path.join(folder, part, "dict.txt") for part in parts]
         if all(map(os.path.isfile, files)):
-            return str(place)
+            return str(folder)
     *first, last = (f"{part}/dict.txt" for part in parts)
     raise UserError(
-        f"{', '.join(first)} and {last} are not in {' nor in '.join(map(str, places))}; name the "
+        f"{', '.join(first)} and {last} are not in {' nor in '.join(map(str, folders))}; name the "
         "folder of the training data (--data), or copy them to the checkpoint"
     )

@@ -14,23 +14,25 @@ from ..diagnostics.explain import explained
 from ..errors import UserError
 from ..layers import RecurrentStack
 from ..layers.dropout import dropout_mask
+from ..layers.state import map_state
 from .config import (
-    bind,
+    add_to_module,
     build_stack,
     check_probabilities,
     check_sizes,
     config_for,
+    dropout_option,
     warn_of_single_layers,
 )
 from .dropout import Dropout
 from .embedding import build_embedding
 from .head import VocabularyHead, uniform_linear
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
+from .loading_checkpoint import is_loading_checkpoint
 from .packed import is_packed, task_options, unpacked
-from .portable import Portable
-from .restoring import restoring
+from .picklable import PicklableModel
 from .routing import read_assignment
-from .translation import check_kind, cutoffs, dropout
+from .translation import check_kind, cutoffs
 
 DROPOUTS = [
     "dropout",
@@ -43,26 +45,29 @@ DROPOUTS = [
 
 
 class CarriedState:
-    """A recurrent state on its way from one batch to the next, of each decoder that it is given to.
+    """Carries the recurrent state of one or more decoders from batch to batch.
 
-    A decoder starts from its state here and leaves the final one, detached. It is an object of its
-    own because data-parallel wrappers copy dicts and lists.
+    A decoder reads its initial state from here and stores its final state, detached. This is a
+    class of its own because data-parallel wrappers copy dicts and lists.
 
     Args:
-        state: what every decoder starts from: ``(h, c)``, each ``(L, B, H)``; h alone for cells
+        state: the initial state of every decoder: ``(h, c)``, each ``(L, B, H)``; h alone for cells
             without c; None for zeros.
+
+    Attributes:
+        state: the state that was stored last.
     """
 
     def __init__(self, state=None):
-        self.state = state  # the last one left here
-        self._first, self._states = state, {}
+        self.state = state
+        self._initial, self._states = state, {}
 
     def get(self, decoder):
-        """The state that ``decoder`` continues."""
-        return self._states.get(id(decoder), self._first)
+        """The state from which ``decoder`` continues."""
+        return self._states.get(id(decoder), self._initial)
 
     def update(self, decoder, state) -> None:
-        """``decoder`` got to ``state``."""
+        """Store the final state of ``decoder``."""
         self.state = self._states[id(decoder)] = map_state(torch.Tensor.detach, state)
 
 
@@ -72,16 +77,17 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
     Args:
         dictionary: of both input and output.
         embed_tokens: ``nn.Embedding``.
-        rnn: one-directional stack; its own dropout is the one between layers.
-        out_embed_dim: features of the output embedding; a linear layer leads there where it is
-            not the hidden size.
+        rnn: one-directional stack, with its own dropout between layers.
+        out_embed_dim: size of the output embedding; if it differs from the hidden size, a linear
+            layer comes before the output layer.
         dropout_in, dropout_out: on the embeddings; on the top layer's output.
-        share_input_output_embed: the output projection is ``embed_tokens``.
+        share_input_output_embed: whether the output embedding is ``embed_tokens``.
         adaptive_softmax_cutoff: list of cutoffs, or None for a full softmax.
-        max_target_positions: longest input accepted; the model needs no limit.
+        max_target_positions: longest input accepted.
         locked_dropout: drop the same features of a sequence at all its steps (Gal & Ghahramani
-            2016), on the embeddings and on the output; ``rnn`` has its own for between layers.
-        embed_dropout: probability to drop a word wherever a batch has it (Merity et al. 2018).
+            2016), on the embeddings and on the output; ``rnn`` has its own setting.
+        embed_dropout: probability of dropping all occurrences of a word in a batch (Merity et al.
+            2018).
     """
 
     def __init__(
@@ -117,9 +123,9 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
     ):
         """Logits ``(B, T, V)`` and a dict for ``prev_output_tokens`` ``(B, T)``.
 
-        Padding must be on the right. With ``incremental_state`` only the last token is read and T
-        is 1. With ``carried``, a :class:`CarriedState`, the state continues that of the batch
-        before. With ``loss_spec`` the first is that loss, see :meth:`loss`.
+        Padding must be on the right. With ``incremental_state``, only the last token is read and T
+        is 1. With ``carried``, a :class:`CarriedState`, the initial state is the final state of the
+        previous batch. With ``loss_spec``, the loss replaces the logits, see :meth:`loss`.
         """
         x, extra = self.extract_features(prev_output_tokens, incremental_state, carried)
         return self.output_layer(x) if loss_spec is None else self.loss(x, loss_spec), extra
@@ -142,7 +148,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return x, {"attn": None, "inner_states": None}
 
     def embed(self, tokens):
-        """Embeddings ``(*, E)`` of ``tokens`` (*), without dropped words in training."""
+        """Embeddings ``(*, E)`` of ``tokens`` (*); in training, dropped words are zero."""
         embedded = self.embed_tokens(tokens)
         if not self.training or self.embed_dropout == 0:
             return embedded
@@ -151,7 +157,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return embedded * mask[tokens].unsqueeze(-1)
 
     def drop(self, module: Dropout, x, time: int = 0):
-        """``module`` of ``x``, or with locked dropout one mask for all of its ``time`` steps."""
+        """Dropout on ``x``; locked dropout uses one mask along the dimension ``time``."""
         if not self.locked_dropout:
             return module(x)
         if module.p == 0 or not (module.training or module.apply_during_inference):
@@ -159,7 +165,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return x * dropout_mask(x, x.narrow(time, 0, 1).shape, module.p)
 
     def one_step(self, tokens, incremental_state):
-        """The top layer's h ``(B, H)`` after ``tokens`` ``(B,)``; keeps the state."""
+        """The top layer's h ``(B, H)`` for ``tokens`` ``(B,)``; caches the state."""
         cached = self.get_incremental_state(incremental_state, "state")
         state = None
         if cached:
@@ -171,7 +177,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return h
 
     def reorder_incremental_state(self, incremental_state, new_order):
-        """Rearrange the cached state to the hypotheses ``new_order``."""
+        """Reorder the cached state to the hypotheses ``new_order``."""
         cached = self.get_incremental_state(incremental_state, "state")
         if cached:
             cached = {
@@ -186,35 +192,30 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
 
 
 def check_carries(model) -> None:
-    """Raises UserError for a language model whose decoder takes no :class:`CarriedState`."""
+    """Raise UserError for a language model whose decoder takes no :class:`CarriedState`."""
     if not isinstance(getattr(model, "decoder", None), RecurrentLanguageDecoder):
         raise UserError(
-            f"{type(model).__name__} carries no state from batch to batch; give a recurrent "
-            "language model, --arch <cell>_lm, or --sentence-reset"
+            f"{type(model).__name__} does not carry its state from batch to batch; give a "
+            "recurrent language model, --arch <cell>_lm, or --sentence-reset"
         )
 
 
-def map_state(function, state):
-    """``function`` of each part of a state: (h, c), or h alone."""
-    return function(state) if torch.is_tensor(state) else tuple(map(function, state))
-
-
 def state_parts(state) -> tuple:
-    """The parts of a state as a tuple of one or two."""
+    """The tensors of a state: (h, c), or h alone."""
     return (state,) if torch.is_tensor(state) else tuple(state)
 
 
-class RecurrentLanguageModel(Portable, FairseqLanguageModel):
+class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
     """Language model over any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
 
     cell_name = "stacked_lstm"
 
     @classmethod
     def from_pretrained(cls, model_name_or_path, *args, **kwargs):
-        """fairseq's; ``model_name_or_path`` may be a file of ``casrnn pack``.
+        """As in fairseq; ``model_name_or_path`` may also be a file of ``casrnn pack``.
 
         Raises:
-            UserError: the checkpoint cannot be loaded or is of no language model.
+            UserError: the checkpoint cannot be loaded or is not of a language model.
         """
         with explained():
             folder = model_name_or_path
@@ -247,8 +248,8 @@ class RecurrentLanguageModel(Portable, FairseqLanguageModel):
             embed,
             rnn,
             out_embed_dim,
-            dropout_in=dropout(cfg, "decoder_dropout_in"),
-            dropout_out=dropout(cfg, "decoder_dropout_out"),
+            dropout_in=dropout_option(cfg, "decoder_dropout_in"),
+            dropout_out=dropout_option(cfg, "decoder_dropout_out"),
             share_input_output_embed=cfg.share_decoder_input_output_embed,
             adaptive_softmax_cutoff=cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
             max_target_positions=cfg.max_target_positions or sys.maxsize,
@@ -256,40 +257,42 @@ class RecurrentLanguageModel(Portable, FairseqLanguageModel):
             embed_dropout=cfg.embed_dropout,
         )
         model = cls(decoder)
-        model.assignment_path = None if restoring() else getattr(cfg, "assignment_path", None)
+        model.assignment_path = (
+            None if is_loading_checkpoint() else getattr(cfg, "assignment_path", None)
+        )
         return model
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Checkpoints of earlier versions; refuses one whose table of cells is not that given.
+        """As in fairseq; also checks ``--assignment-path`` against the checkpoint.
 
         Raises:
-            UserError: that it is so.
+            UserError: the checkpoint has another assignment of tokens to cells.
         """
         super().upgrade_state_dict_named(state_dict, name)
-        kept = state_dict.get("decoder.rnn.assignment")
-        if self.assignment_path is None or kept is None:
+        saved = state_dict.get("decoder.rnn.assignment")
+        if self.assignment_path is None or saved is None:
             return
-        if not torch.equal(kept.cpu(), self.decoder.rnn.assignment.cpu()):
+        if not torch.equal(saved.cpu(), self.decoder.rnn.assignment.cpu()):
             raise UserError(
-                f"{self.assignment_path} has another table of cells than the checkpoint was "
-                "trained with; give that table, or begin anew with another --save-dir"
+                f"{self.assignment_path} assigns other cells than the file that the checkpoint was "
+                "trained with; give that file, or start a new training with another --save-dir"
             )
 
     @classmethod
     def build_rnn(cls, cfg, dictionary) -> RecurrentStack:
         """The recurrent stack of ``cfg``."""
         sizes = (cfg.decoder_embed_dim, cfg.decoder_hidden_size, cfg.decoder_layers)
-        between = dropout(cfg, "decoder_dropout_between")
+        between_layers = dropout_option(cfg, "decoder_dropout_between")
         path = getattr(cfg, "assignment_path", None)
         routing = {}
         if path is not None:
             table = read_assignment(path, dictionary, cfg.num_cells)
             routing = {"routing": "assignment", "assignment": table}
-        return build_stack(cls.cell_name, cfg, *sizes, dropout=between, **routing)
+        return build_stack(cls.cell_name, cfg, *sizes, dropout=between_layers, **routing)
 
 
 def output_size(cfg) -> int:
-    """Features of the output embedding: as given, or what needs no further layer."""
+    """Size of the output embedding: as given, or the size that needs no additional layer."""
     if cfg.decoder_out_embed_dim is not None:
         check_sizes(cfg, ["decoder_out_embed_dim"])
         return cfg.decoder_out_embed_dim
@@ -298,7 +301,7 @@ def output_size(cfg) -> int:
 
 
 def check_output(cfg, task, out_embed_dim: int) -> None:
-    """Raises UserError for an output layer that cannot be."""
+    """Raise UserError for options of the output layer that contradict each other."""
     if len(task.target_dictionary) != len(task.source_dictionary):
         raise UserError("recurrent language models have one dictionary; drop "
                         "--output-dictionary-size")  # fmt: skip
@@ -324,7 +327,7 @@ def register(cell: str) -> type:
         (RecurrentLanguageModel,),
         {"cell_name": cell, "__doc__": f"Language model with {cell}."},
     )
-    return register_model(name, dataclass=config_for(cell, base))(bind(model, __name__))
+    return register_model(name, dataclass=config_for(cell, base))(add_to_module(model, __name__))
 
 
 LANGUAGE_MODELS = {f"{cell}_lm": register(cell) for cell in FAMILIES}

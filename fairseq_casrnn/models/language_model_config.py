@@ -1,4 +1,4 @@
-"""Options of the recurrent language models, named as those of fairseq's ``lstm_lm``."""
+"""Options of the recurrent language models, with the names of fairseq's ``lstm_lm``."""
 
 # No "from __future__ import annotations": see config.py.
 # ruff: noqa: UP045
@@ -11,7 +11,7 @@ from omegaconf import II
 
 @dataclass
 class RecurrentLanguageModelConfig(FairseqDataclass):
-    """Options that all cells have in common."""
+    """Options for all cells."""
 
     dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
     decoder_embed_dim: int = field(default=512, metadata={"help": "embedding dimension"})
@@ -67,7 +67,7 @@ class RecurrentLanguageModelConfig(FairseqDataclass):
 
 @dataclass
 class SecondOrderLanguageModelConfig(RecurrentLanguageModelConfig):
-    """What only the second-order LSTM has, beside the options of its cells."""
+    """Options of the second-order LSTM alone, besides those of its cells."""
 
     assignment_path: Optional[str] = field(
         default=None,

@@ -1,8 +1,7 @@
-"""Models packed into one file, which ``casrnn pack`` writes: reading them.
+"""Reads packed models: single files that ``casrnn pack`` writes.
 
-It is a ZIP archive with ``casrnn.json`` (what it holds, and how text is to be read), ``model.pt``
-(the checkpoint, without the state of its training) and the dictionaries and codes that belong to
-it.
+A packed model is a ZIP archive with ``casrnn.json`` (format version, and options of the task),
+``model.pt`` (the checkpoint without the state of its training), dictionaries and subword codes.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ NAMES = re.compile(
 )
 TASK_OPTIONS = ("source_lang", "target_lang", "tokenizer", "bpe")
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
-MAX_EXPANSION = 1100  # DEFLATE's best is 1032
+MAX_EXPANSION = 1100  # DEFLATE compresses by a factor of 1032 at most
 
 _unpacked: dict[tuple, tempfile.TemporaryDirectory] = {}
 
 
 def unpacked(path: str | Path) -> Path:
-    """``path``, or where that is a packed model, a temporary folder with its content.
+    """``path``, or for a packed model a temporary folder with its content.
 
-    The folder goes at the end of the process. ``torch.load(weights_only=True)`` reads the weights
-    from there, so that nothing in the file is run.
+    The folder is deleted at the end of the process. ``torch.load(weights_only=True)`` reads the
+    weights from there, so that no code in the file is executed.
 
     Raises:
-        UserError: a file called ``.casrnn`` that is damaged, or packed by a later version.
+        UserError: a packed model that is damaged, or packed by a later version.
     """
     path = Path(path)
     if not is_packed(path):
@@ -52,7 +51,7 @@ def unpacked(path: str | Path) -> Path:
 
 
 def load_packed(original, filenames, *args, **kwargs):
-    """Around fairseq's ``load_model_ensemble_and_task``: the checkpoints of packed models."""
+    """Around fairseq's ``load_model_ensemble_and_task``: also loads packed models."""
     paths = [Path(name) for name in filenames]
     files = [
         str(unpacked(path) / MODEL) if is_packed(path) else name
@@ -62,7 +61,7 @@ def load_packed(original, filenames, *args, **kwargs):
 
 
 def is_packed(path: str | Path) -> bool:
-    """Whether a file is a packed model, by its name or content; a checkpoint is a ZIP file, too."""
+    """Whether a file is a packed model, by its name or content; checkpoints are ZIP files, too."""
     path = Path(path)
     if not path.is_file():
         return False
@@ -76,8 +75,8 @@ def is_packed(path: str | Path) -> bool:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Write the content of a packed model into a folder. Raises UserError where it is damaged."""
-    damaged = f"{path} is damaged, or no file of casrnn pack"
+    """Extract a packed model into a folder. Raises UserError if it is damaged."""
+    damaged = f"{path} is damaged, or not a file of casrnn pack"
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -86,19 +85,19 @@ def unpack(path: Path, folder: Path) -> None:
                 raise UserError(f"{damaged}; copy it again, or pack the model again")
             for name in names:
                 if not NAMES.fullmatch(name):
-                    raise UserError(f"{damaged}: it holds {quoted(name)}; do not use it")
+                    raise UserError(f"{damaged}: it contains {quoted(name)}; do not use it")
             if size > 2**20 + MAX_EXPANSION * path.stat().st_size:
-                raise UserError(f"{damaged}: its sizes cannot be; do not use it")
+                raise UserError(f"{damaged}: its sizes are impossible; do not use it")
             archive.extractall(folder)  # compares the checksums
     except DAMAGE as error:
         if isinstance(error, OSError) and error.filename is not None:
-            raise  # that of the temporary folder
+            raise  # an error of the temporary folder
         raise UserError(f"{damaged} ({error}); copy it again, or pack the model again") from None
     read_manifest(folder, path)
 
 
 def read_manifest(folder: Path, path: Path | None = None) -> dict[str, object] | None:
-    """What ``casrnn.json`` of a folder says, None without one. Raises UserError if it is damaged.
+    """The content of ``casrnn.json`` in a folder, or None. Raises UserError if it is damaged.
 
     ``path`` is the packed file, for messages.
     """
@@ -112,7 +111,9 @@ def read_manifest(folder: Path, path: Path | None = None) -> dict[str, object] |
         if not all(isinstance(value, str) for value in options.values()):
             raise ValueError("an option is no text")
     except (ValueError, KeyError, TypeError):
-        raise UserError(f"{path or file} is damaged: {MANIFEST} is none; pack again") from None
+        raise UserError(
+            f"{path or file} is damaged: {MANIFEST} cannot be read; pack the model again"
+        ) from None
     if version != FORMAT:
         raise UserError(
             f"{path or file} has format {quoted(str(version))}, and this version of fairseq-casrnn "

@@ -10,15 +10,16 @@ from torch import Tensor
 from ..data.text import decode_lines, read_bytes
 from ..data.values import natural
 from ..errors import UserError, quoted
-from .restoring import restoring
+from .loading_checkpoint import is_loading_checkpoint
 
 logger = logging.getLogger(__name__)
 
 
 def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
-    """The table of a file with a token and its cell, 0 to S-1, on each line.
+    """Read a file with a token and its cell, 0 to S-1, on each line.
 
-    Tokens of the dictionary that the file leaves out go to cell 0; other tokens are passed over.
+    Tokens of the dictionary that are not in the file go to cell 0; tokens that are not in the
+    dictionary are ignored.
 
     Args:
         path: the file.
@@ -31,7 +32,7 @@ def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
     Raises:
         UserError: no such file, a malformed line, a token twice, no token of the dictionary.
     """
-    if restoring():  # the checkpoint has the table
+    if is_loading_checkpoint():  # it overwrites the table
         return torch.zeros(len(dictionary), dtype=torch.long)
     table, seen = torch.zeros(len(dictionary), dtype=torch.long), set()
     for number, line in enumerate(decode_lines(read_bytes(path), path), 1):
@@ -39,20 +40,20 @@ def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
         cell = natural(digits)
         if not token or cell is None:
             raise UserError(
-                f"{path}, line {number} is not a token, a blank and the number of its cell, 0 to "
+                f"{path}, line {number} is not a token, a space and the number of its cell, 0 to "
                 f"{num_cells - 1}; correct the line"
             )
         if cell >= num_cells:
             raise UserError(
-                f"{path}, line {number} names cell {cell}, but --num-cells is {num_cells}, so "
-                f"that cells are 0 to {num_cells - 1}; change one of them"
+                f"{path}, line {number} names cell {cell}, but --num-cells is {num_cells}, so the "
+                f"cells are 0 to {num_cells - 1}; change one of them"
             )
         if token in seen:
             raise UserError(f"{path}, line {number} assigns {quoted(token)} again; drop one line")
         seen.add(token)
         if token in dictionary.indices:
             table[dictionary.indices[token]] = cell
-    found = seen & set(dictionary.symbols[dictionary.nspecial :])  # </s> is in every table
+    found = seen & set(dictionary.symbols[dictionary.nspecial :])  # any file may have </s>
     if not found:
         raise UserError(f"{path} assigns no token of the dictionary; make it for this data")
     types = len(dictionary) - dictionary.nspecial

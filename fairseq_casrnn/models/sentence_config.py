@@ -1,7 +1,7 @@
 """Options of the sentence encoders, and what taggers share with them."""
 
-# No "from __future__ import annotations" here: fairseq reads the fields' types, and not as text;
-# and it knows Optional[str], but not str | None.
+# No "from __future__ import annotations": fairseq needs the fields' types as objects. It knows
+# Optional[str], but not str | None.
 # ruff: noqa: UP045
 from dataclasses import dataclass, field
 from typing import Optional
@@ -13,7 +13,7 @@ from ..cells.base import FUNCTIONAL
 
 @dataclass
 class EmbeddingConfig(FairseqDataclass):
-    """Dropout and embeddings."""
+    """Options of dropout and embeddings."""
 
     dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
     encoder_dropout_in: Optional[float] = field(
@@ -39,7 +39,7 @@ class EmbeddingConfig(FairseqDataclass):
 
 @dataclass
 class RecurrentEncoderConfig:
-    """A recurrent stack."""
+    """Options of a recurrent stack."""
 
     encoder_hidden_size: int = field(
         default=300, metadata={"help": "hidden size of the encoder, of each direction"}
@@ -59,7 +59,7 @@ class RecurrentEncoderConfig:
 
 @dataclass
 class SentenceStateEncoderConfig:
-    """The sentence-state LSTM."""
+    """Options of the sentence-state LSTM."""
 
     encoder_hidden_size: int = field(default=300, metadata={"help": "hidden size"})
     num_steps: int = field(default=9, metadata={"help": "recurrent steps", **FUNCTIONAL})
@@ -79,7 +79,7 @@ class SentenceStateEncoderConfig:
 
 @dataclass
 class ShortcutEncoderConfig:
-    """The shortcut-stacked LSTM."""
+    """Options of the shortcut-stacked LSTM."""
 
     hidden_sizes: str = field(
         default="512,1024,2048", metadata={"help": "hidden size of each layer and direction"}
@@ -94,7 +94,7 @@ class ShortcutEncoderConfig:
 
 @dataclass
 class SentenceConfig(EmbeddingConfig):
-    """Embedding, pooling, features and classifier: what all sentence encoders share."""
+    """Options of all sentence classifiers: embeddings, pooling, features and classifier."""
 
     mlp_dropout: Optional[float] = field(
         default=None,
@@ -128,12 +128,12 @@ class SentenceConfig(EmbeddingConfig):
 
 @dataclass
 class RecurrentSentenceConfig(RecurrentEncoderConfig, SentenceConfig):
-    """With one of the recurrent stacks."""
+    """A sentence classifier with a recurrent stack."""
 
 
 @dataclass
 class SentenceStateConfig(SentenceStateEncoderConfig, SentenceConfig):
-    """With the sentence-state LSTM."""
+    """A sentence classifier with the sentence-state LSTM."""
 
     pooling: str = field(
         default="node",
@@ -146,12 +146,12 @@ class SentenceStateConfig(SentenceStateEncoderConfig, SentenceConfig):
 
 @dataclass
 class ShortcutConfig(ShortcutEncoderConfig, SentenceConfig):
-    """With the shortcut-stacked LSTM."""
+    """A sentence classifier with the shortcut-stacked LSTM."""
 
 
 @dataclass
 class ConvolutionConfig(SentenceConfig):
-    """With convolutions (Kim 2014)."""
+    """A sentence classifier with convolutions (Kim 2014)."""
 
     encoder_layers: int = field(default=1, metadata={"help": "number of convolution layers"})
     filter_widths: str = field(default="3,4,5", metadata={"help": "words that the filters span"})
@@ -160,7 +160,7 @@ class ConvolutionConfig(SentenceConfig):
 
 @dataclass
 class TransformerConfig(SentenceConfig):
-    """With a transformer encoder."""
+    """A sentence classifier with a transformer encoder."""
 
     pooling: str = field(
         default="mean", metadata={"help": "mean, max, attention, or last (at </s>)", **FUNCTIONAL}

@@ -1,6 +1,6 @@
-"""Sentence encoders and classifiers: embedding → body → pooling → features φ → MLP → classes.
+"""Sentence classifiers: embedding → backbone → pooling → features φ → MLP → classes.
 
-One fairseq model for each kind of body: ``<cell>_sentence_encoder`` for every cell,
+One fairseq model for each backbone: ``<cell>_sentence_encoder`` for every cell,
 ``sentence_state_lstm_…``, ``shortcut_lstm_…``, ``cnn_…``, ``transformer_sentence_encoder``.
 """
 
@@ -13,15 +13,14 @@ from torch import Tensor
 
 from ..cells import FAMILIES
 from ..errors import UserError
-from .build_bodies import (
-    convolution_body,
-    dropout,
-    recurrent_body,
-    sentence_state_body,
-    shortcut_body,
-    transformer_body,
+from .build_backbones import (
+    convolution_backbone,
+    recurrent_backbone,
+    sentence_state_backbone,
+    shortcut_backbone,
+    transformer_backbone,
 )
-from .config import config_for, spelled_as_options
+from .config import config_for, dropout_option, named_as_options
 from .sentence_config import (
     ConvolutionConfig,
     RecurrentSentenceConfig,
@@ -34,14 +33,14 @@ from .sentence_parts import FEATURES, Classifier, SentenceEncoder, features
 
 
 class SentenceClassifier(SentenceModel):
-    """A sentence encoder, shared by both sentences of a pair, and a classifier."""
+    """A sentence encoder and a classifier; both sentences of a pair share the encoder."""
 
     sizes = ("num_filters", "mlp_size", "encoder_attention_heads", "encoder_ffn_embed_dim")
     dropouts = ("mlp_dropout", "mlp_dropout_in")
 
-    def __init__(self, encoder: SentenceEncoder, kind: str, classifier: Classifier):
+    def __init__(self, encoder: SentenceEncoder, features: str, classifier: Classifier):
         super().__init__()
-        self.encoder, self.features, self.classifier = encoder, kind, classifier
+        self.encoder, self.features, self.classifier = encoder, features, classifier
 
     @classmethod
     def check_options(cls, cfg, task) -> None:
@@ -49,7 +48,9 @@ class SentenceClassifier(SentenceModel):
         if cfg.mlp_layers < 0:
             raise UserError(f"--mlp-layers is {cfg.mlp_layers}; it must be at least 0")
         if cfg.mlp_batch_norm and not cfg.mlp_layers:
-            raise UserError("--mlp-batch-norm normalises hidden layers, and --mlp-layers is 0")
+            raise UserError(
+                "--mlp-batch-norm normalises hidden layers, but --mlp-layers is 0; drop one of them"
+            )
         if not hasattr(task, "pairs"):
             raise UserError(
                 "sentence encoders need --task sentence_classification, which knows the classes"
@@ -57,15 +58,15 @@ class SentenceClassifier(SentenceModel):
         choose_features(cfg.features, task.pairs)
 
     @classmethod
-    def assemble(cls, cfg, task, embed, body, spelling=None) -> SentenceClassifier:
-        """The model of these parts. Raises UserError for options that do not fit."""
+    def assemble(cls, cfg, task, embed, backbone, char_cnn=None) -> SentenceClassifier:
+        """A model of these parts. Raises UserError for options that do not fit the data."""
         kind = choose_features(cfg.features, task.pairs)
-        with spelled_as_options(["pooling"]):
+        with named_as_options(["pooling"]):
             encoder = SentenceEncoder(
                 embed,
-                body,
+                backbone,
                 cfg.pooling,
-                dropout(cfg, "encoder_dropout_in"),
+                dropout_option(cfg, "encoder_dropout_in"),
                 **cls.boundaries(cfg, task.source_dictionary),
             )
         classifier = Classifier(
@@ -75,14 +76,14 @@ class SentenceClassifier(SentenceModel):
             len(task.classes),
             activation=cfg.mlp_activation,
             batch_norm=cfg.mlp_batch_norm,
-            dropout=dropout(cfg, "mlp_dropout"),
+            dropout=dropout_option(cfg, "mlp_dropout"),
             dropout_in=cfg.mlp_dropout_in,
         )
         return cls(encoder, kind, classifier)
 
     @staticmethod
     def boundaries(cfg, words) -> dict:
-        """Which of <s>, </s> are added or removed; fairseq's data ends each sentence with </s>."""
+        """``begin`` and ``end`` of the encoder; fairseq's data ends each sentence with </s>."""
         return {}
 
     def forward(self, src_tokens: Tensor, pair_tokens: Tensor | None = None, **unused) -> Tensor:
@@ -92,8 +93,8 @@ class SentenceClassifier(SentenceModel):
         return self.classifier(features(self.features, first, second))
 
     @staticmethod
-    def hub():
-        """The class of what ``from_pretrained`` returns."""
+    def hub_class():
+        """The class that ``from_pretrained`` returns."""
         from .sentence_hub import SentenceHub
 
         return SentenceHub
@@ -112,29 +113,34 @@ def choose_features(kind: str | None, pairs: bool) -> str:
     return kind
 
 
-def around_sentence(cfg, words) -> dict:
-    """Both <s> and </s> for the sentence-state LSTM, or none."""
+def sentence_state_boundaries(cfg, words) -> dict:
+    """The sentence-state LSTM reads both <s> and </s>, or neither with --no-boundaries."""
     return {"end": words.eos()} if cfg.no_boundaries else {"begin": words.bos()}
 
 
-def register_encoder(name: str, build_body: Callable, config: type, **functions) -> type:
+def register_encoder(name: str, build_backbone: Callable, config: type, **functions) -> type:
     """Register the model ``<name>_sentence_encoder``."""
-    arch, what = f"{name}_sentence_encoder", f"Sentences with {name}."
-    return register(SentenceClassifier, arch, what, config, build_body=build_body, **functions)
+    arch, doc = f"{name}_sentence_encoder", f"Sentence classifier with {name}."
+    return register(
+        SentenceClassifier, arch, doc, config, build_backbone=build_backbone, **functions
+    )
 
 
 def register_cell(cell: str) -> type:
     """Register ``<cell>_sentence_encoder`` for a cell of FAMILIES."""
     config = config_for(cell, RecurrentSentenceConfig)
-    return register_encoder(cell, functools.partial(recurrent_body, cell), config)
+    return register_encoder(cell, functools.partial(recurrent_backbone, cell), config)
 
 
 MODELS: dict[str, type] = {cell: register_cell(cell) for cell in FAMILIES}
 MODELS |= {
     "sentence_state_lstm": register_encoder(
-        "sentence_state_lstm", sentence_state_body, SentenceStateConfig, boundaries=around_sentence
+        "sentence_state_lstm",
+        sentence_state_backbone,
+        SentenceStateConfig,
+        boundaries=sentence_state_boundaries,
     ),
-    "shortcut_lstm": register_encoder("shortcut_lstm", shortcut_body, ShortcutConfig),
-    "cnn": register_encoder("cnn", convolution_body, ConvolutionConfig),
-    "transformer": register_encoder("transformer", transformer_body, TransformerConfig),
+    "shortcut_lstm": register_encoder("shortcut_lstm", shortcut_backbone, ShortcutConfig),
+    "cnn": register_encoder("cnn", convolution_backbone, ConvolutionConfig),
+    "transformer": register_encoder("transformer", transformer_backbone, TransformerConfig),
 }

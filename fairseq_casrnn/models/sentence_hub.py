@@ -1,4 +1,4 @@
-"""A trained sentence classifier for use from Python: text in, classes or vectors out."""
+"""A trained sentence classifier for use from Python: from text to classes or vectors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
-from .hub import Hub, check_finite, listed
+from .hub import Hub, as_list, check_finite
 
 
 class Prediction(NamedTuple):
@@ -20,7 +20,7 @@ class Prediction(NamedTuple):
 
 
 class SentenceHub(Hub):
-    """What ``from_pretrained`` of a sentence encoder returns.
+    """The interface that ``from_pretrained`` of a sentence encoder returns.
 
     Attributes:
         model: the :class:`.SentenceClassifier`, in ``eval()`` mode.
@@ -28,17 +28,17 @@ class SentenceHub(Hub):
         classes: names of the classes, in the order of the logits.
     """
 
-    task_name, what = "sentence_classification", "sentence classifier"
+    task_name, description = "sentence_classification", "sentence classifier"
 
     def predict(self, sentences: Sequence, batch_size: int = 32) -> list[Prediction]:
         """The most probable class of each sentence.
 
         Args:
             sentences: strings, or pairs of strings if the model compares two sentences.
-            batch_size: how many to compute at once.
+            batch_size: sentences per batch.
 
         Raises:
-            UserError: pairs where single sentences are needed, or the other way round.
+            UserError: pairs for a model of single sentences, or vice versa.
         """
         best = self.probabilities(sentences, batch_size).max(-1)
         return [
@@ -48,17 +48,17 @@ class SentenceHub(Hub):
 
     def probabilities(self, sentences: Sequence, batch_size: int = 32) -> Tensor:
         """Probabilities ``(N, classes)``; arguments and errors as for :meth:`predict`."""
-        items = [self._tokens(item) for item in listed(sentences)]
+        items = [self._tokens(item) for item in as_list(sentences)]
         logits = self._run(items, lambda batch: self.model(**batch), batch_size, len(self.classes))
         return logits.float().softmax(-1)
 
     def encode(self, sentences: Sequence[str], batch_size: int = 32) -> Tensor:
-        """Sentence vectors ``(N, C)``, of each sentence on its own also where pairs are compared.
+        """Sentence vectors ``(N, C)``. Models of pairs encode each sentence on its own, too.
 
         Raises:
-            UserError: something that is no string.
+            UserError: an item that is not a string.
         """
-        sentences = listed(sentences)
+        sentences = as_list(sentences)
         for sentence in sentences:
             if not isinstance(sentence, str):
                 raise UserError(f"encode takes strings, not {sentence!r}")
@@ -69,14 +69,14 @@ class SentenceHub(Hub):
 
     def _tokens(self, item) -> tuple[Tensor, ...]:
         parts = tuple(item) if isinstance(item, (tuple, list)) else (item,)
-        wanted = 2 if self.task.pairs else 1
-        if len(parts) != wanted or not all(isinstance(part, str) for part in parts):
+        expected = 2 if self.task.pairs else 1
+        if len(parts) != expected or not all(isinstance(part, str) for part in parts):
             what = "pairs of sentences" if self.task.pairs else "single sentences"
             raise UserError(f"this model takes {what}, not {item!r}")
         return tuple(self.task.encode_text(part) for part in parts)
 
     def _run(self, items, function, batch_size: int, width: int) -> Tensor:
-        """``function`` of the items' batches, its rows in the items' order: ``(N, width)``."""
+        """Apply ``function`` to batches of the items; its rows ``(N, width)`` in their order."""
         if not items:
             return torch.empty(0, width)
         columns = [list(column) for column in zip(*items, strict=True)]
@@ -87,7 +87,7 @@ class SentenceHub(Hub):
         return self._run_dataset(dataset, function, batch_size)
 
     def of_dataset(self, dataset, batch_size: int = 32) -> Tensor:
-        """Probabilities ``(N, classes)`` of a data set that the task loaded."""
+        """Probabilities ``(N, classes)`` for a data set of the task."""
         logits = self._run_dataset(dataset, lambda batch: self.model(**batch), batch_size)
         return logits.float().softmax(-1)
 

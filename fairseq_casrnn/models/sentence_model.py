@@ -1,4 +1,4 @@
-"""What fairseq models of whole sentences share, whatever they find in them: classes, tags."""
+"""The base class of sentence classifiers and taggers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
 from torch import nn
 
-from .build_bodies import tiny_sizes
-from .config import bind, check_probabilities, check_sizes
+from .build_backbones import tiny_sizes
+from .config import add_to_module, check_probabilities, check_sizes
 from .embedding import build_embedding, check_embed_range
 from .hub import Hub
 
@@ -19,16 +19,19 @@ DROPOUTS = ("dropout", "encoder_dropout_in", "encoder_dropout_out")
 class SentenceModel(BaseFairseqModel):
     """A model with an ``encoder`` of sentences.
 
-    Subclasses have ``hub()``, the kind of :class:`.Hub` that asks them, ``check_options(cfg,
-    task)``, ``build_body(cfg, size)``, which makes the encoder's body for inputs of that size, and
-    ``assemble(cfg, task, embed, body, spelling)``, which makes the model.
+    Subclasses define:
+
+    - ``hub_class()``: the :class:`.Hub` for use from Python
+    - ``check_options(cfg, task)``
+    - ``build_backbone(cfg, size)``: the encoder's backbone for inputs of that size
+    - ``assemble(cfg, task, embed, backbone, char_cnn)``: the model
 
     Attributes:
-        sizes, dropouts: options that only they have, and that are sizes or probabilities.
+        sizes, dropouts: further options of the subclass that are sizes or probabilities.
     """
 
-    hub: Callable[[], type[Hub]]
-    build_body: Callable
+    hub_class: Callable[[], type[Hub]]
+    build_backbone: Callable
     check_options: Callable
     assemble: Callable
     sizes: tuple[str, ...] = ()
@@ -45,8 +48,8 @@ class SentenceModel(BaseFairseqModel):
         check_probabilities(cfg, (*DROPOUTS, *cls.dropouts))
         check_embed_range(cfg)
         cls.check_options(cfg, task)
-        # A seed gives the same weights as long as the parts are made in this order.
-        spelling, size = cls.build_spelling(cfg, task)
+        # This order determines the initial weights that a seed gives.
+        char_cnn, char_features = cls.build_char_cnn(cfg, task)
         embed = build_embedding(
             task.source_dictionary,
             cfg.encoder_embed_dim,
@@ -54,12 +57,12 @@ class SentenceModel(BaseFairseqModel):
             cfg.encoder_freeze_embed,
             cfg.encoder_embed_range,
         )
-        body = cls.build_body(cfg, cfg.encoder_embed_dim + size)
-        return cls.assemble(cfg, task, embed, body, spelling)
+        backbone = cls.build_backbone(cfg, cfg.encoder_embed_dim + char_features)
+        return cls.assemble(cfg, task, embed, backbone, char_cnn)
 
     @classmethod
-    def build_spelling(cls, cfg, task) -> tuple[nn.Module | None, int]:
-        """What reads the characters of words, and the size of its vectors; None and 0 without."""
+    def build_char_cnn(cls, cfg, task) -> tuple[nn.Module | None, int]:
+        """The :class:`.CharCNN` and its number of features; None and 0 without one."""
         return None, 0
 
     def max_positions(self):
@@ -70,36 +73,38 @@ class SentenceModel(BaseFairseqModel):
     def from_pretrained(
         cls, model_name_or_path, checkpoint_file=None, data_name_or_path=None, **kwargs
     ):
-        """Load a trained model to ask it from Python, as :class:`.SentenceHub` or ``TaggerHub``.
+        """Load a trained model for use from Python, as :class:`.SentenceHub` or ``TaggerHub``.
 
         Args:
             model_name_or_path: folder of the checkpoint, the checkpoint itself, or a file of
                 ``casrnn pack``.
-            checkpoint_file: its name there (default: checkpoint_best.pt, else model.pt, else
-                checkpoint_last.pt).
+            checkpoint_file: its name in the folder (default: checkpoint_best.pt, else model.pt,
+                else checkpoint_last.pt).
             data_name_or_path: folder of the training's dictionaries, ``input0/dict.txt`` and
-                ``label/dict.txt`` (default: the model's folder, else the data it was trained on).
+                ``label/dict.txt`` (default: the model's folder, else the training data).
             kwargs: options of the task or model to override. With ``encoder_embed_path``, words
-                that the training data lacks have the vectors of that file.
+                that are not in the training data get their vectors from that file.
 
         Raises:
-            UserError: no checkpoint there, one of another kind, no dictionaries, or no such option.
+            UserError: no checkpoint, one of another kind, no dictionaries, or an unknown option.
         """
-        return cls.hub().load(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+        return cls.hub_class().load(
+            model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
+        )
 
 
-def register(kind: type, arch: str, what: str, config: type, **functions) -> type:
-    """Register a subclass of ``kind`` as the model ``arch`` and, for tests, ``<arch>_tiny``.
+def register(base: type, arch: str, doc: str, config: type, **functions) -> type:
+    """Register a subclass of ``base`` as the model ``arch``, and ``<arch>_tiny`` for tests.
 
     Args:
-        kind: a :class:`SentenceModel`.
+        base: a :class:`SentenceModel`.
         arch: the model's name.
-        what: one sentence about it.
+        doc: its docstring.
         config: the dataclass of its options.
-        functions: static methods, ``build_body`` at least.
+        functions: static methods, at least ``build_backbone``.
     """
     methods = {name: staticmethod(function) for name, function in functions.items()}
-    model = type(arch.title().replace("_", ""), (kind,), {"__doc__": what, **methods})
-    model = register_model(arch, dataclass=config)(bind(model, kind.__module__))
+    model = type(arch.title().replace("_", ""), (base,), {"__doc__": doc, **methods})
+    model = register_model(arch, dataclass=config)(add_to_module(model, base.__module__))
     register_model_architecture(arch, f"{arch}_tiny")(tiny_sizes(config))
     return model

@@ -1,4 +1,4 @@
-"""The parts of a sentence classifier around its body: encoder, features φ, classifier."""
+"""The parts of a sentence classifier: encoder, features φ, classifier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..layers import Pooling
 from ..recurrence.memory import on_host
 from .dropout import Dropout
 
-FEATURES = {"single": 1, "nli": 4, "paraphrase": 2}  # sentence vectors' worth
+FEATURES = {"single": 1, "nli": 4, "paraphrase": 2}  # size of φ, in sentence vectors
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 
@@ -19,17 +19,17 @@ class SentenceEncoder(nn.Module):
 
     Args:
         embed_tokens: ``nn.Embedding`` with a padding index.
-        body: see :mod:`.sentence_bodies`.
+        backbone: see :mod:`.sentence_backbones`.
         pooling: kind of :class:`.Pooling`.
         dropout: on the embeddings.
-        begin: index of <s>, put before each sentence; None for no <s>.
-        end: index of </s> if it is to be taken away from sentences that have words, else None.
+        begin: index of <s>, which is put before each sentence; None for no <s>.
+        end: index of </s>, which is removed from sentences that have words; None to keep it.
     """
 
-    def __init__(self, embed_tokens, body, pooling, dropout=0.0, begin=None, end=None):
+    def __init__(self, embed_tokens, backbone, pooling, dropout=0.0, begin=None, end=None):
         super().__init__()
-        self.embed_tokens, self.body = embed_tokens, body
-        self.pool = Pooling(pooling, body.output_size, body.directions, body.node_size)
+        self.embed_tokens, self.body = embed_tokens, backbone  # checkpoints call it "body"
+        self.pool = Pooling(pooling, backbone.output_size, backbone.directions, backbone.node_size)
         self.dropout = Dropout(dropout, module_name="SentenceEncoder")
         self.begin, self.end = begin, end
         self.output_size = self.pool.output_size
@@ -39,13 +39,13 @@ class SentenceEncoder(nn.Module):
         pad = self.embed_tokens.padding_idx
         if self.begin is not None:
             tokens = torch.cat([tokens.new_full((tokens.size(0), 1), self.begin), tokens], dim=1)
-        # Up to the last word: the text itself may hold the padding symbol.
-        place = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
-        lengths = (tokens.ne(pad) * place).amax(1).clamp(min=1)
+        # Up to the last word: the text itself may contain the padding symbol.
+        position = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
+        lengths = (tokens.ne(pad) * position).amax(1).clamp(min=1)
         if self.end is not None:
             last = tokens.gather(1, lengths.unsqueeze(1) - 1).squeeze(1)
             lengths = lengths - (last.eq(self.end) & lengths.gt(1)).long()
-        if on_host(lengths):  # steps of padding alone do no harm, and looking at a GPU's would wait
+        if on_host(lengths):  # on a GPU, extra padding costs less than reading the lengths
             tokens = tokens[:, : int(lengths.max())]
         tokens = tokens.t()  # (T, B)
         x = self.dropout(self.embed_tokens(tokens))
@@ -54,7 +54,7 @@ class SentenceEncoder(nn.Module):
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation that takes a single sentence with the running statistics."""
+    """Batch normalisation that uses the running statistics for a batch of one sentence."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise ``x`` (B, C)."""
@@ -70,7 +70,7 @@ class BatchNorm(nn.BatchNorm1d):
 class Classifier(nn.Sequential):
     """Multi-layer perceptron: dropout, then (linear, batch norm, activation, dropout)*, linear.
 
-    The first dropout has a probability of its own, ``dropout_in``, unless that is None.
+    ``dropout_in`` is the probability of the first dropout; None for ``dropout``.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class Classifier(nn.Sequential):
     ):
         if activation not in ACTIVATIONS:
             raise UserError(f"--mlp-activation is '{activation}'; use relu or tanh")
-        parts: list[nn.Module] = [Dropout(dropout if dropout_in is None else dropout_in)]
+        layers: list[nn.Module] = [Dropout(dropout if dropout_in is None else dropout_in)]
         for _ in range(depth):
-            parts.append(nn.Linear(input_size, size))
-            parts += [BatchNorm(size)] if batch_norm else []
-            parts += [ACTIVATIONS[activation](), Dropout(dropout)]
+            layers.append(nn.Linear(input_size, size))
+            layers += [BatchNorm(size)] if batch_norm else []
+            layers += [ACTIVATIONS[activation](), Dropout(dropout)]
             input_size = size
-        super().__init__(*parts, nn.Linear(input_size, classes))
+        super().__init__(*layers, nn.Linear(input_size, classes))
 
 
 def features(kind: str, first: Tensor, second: Tensor | None = None) -> Tensor:

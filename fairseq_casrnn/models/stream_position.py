@@ -1,4 +1,4 @@
-"""How far a training or an evaluation has read its streams, and with which state."""
+"""The position of a training or an evaluation in its token streams, and the state there."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ logger = logging.getLogger(__name__)
 
 
 class StreamPosition:
-    """How far the streams of one data set have been read, and their state there.
+    """The last batch read from the streams of one data set, and the states around it.
 
     Attributes:
-        start: steps before the last batch.
-        stop: steps after it.
-        before, after: the state there, as :class:`CarriedState` holds it; None for zeros.
+        start, stop: time steps of the streams before and after the last batch.
+        before, after: the state at ``start`` and at ``stop``, as :class:`CarriedState` holds it;
+            None for zeros.
     """
 
     def __init__(self, start: int = 0, stop: int = 0, before=None, after=None):
         self.start, self.stop, self.before, self.after = start, stop, before, after
 
     def state_at(self, start: int, device):
-        """The state to begin with at ``start``; None for zeros, as at the text's start.
+        """The state of a batch that begins at step ``start``; None for zeros.
 
-        A batch may come twice in a row: after an overflow of half precision, say.
+        A batch may be repeated, for instance after an overflow in half precision.
         """
         if start == 0:
             return None
@@ -36,7 +36,7 @@ class StreamPosition:
 
 
 class StatefulBatches:
-    """Batches of streams whose state flows from each to the next without the task's help."""
+    """Batches of streams that carry the state from each to the next without the task's help."""
 
     def __init__(self, batches):
         self.batches = batches
@@ -47,9 +47,9 @@ class StatefulBatches:
     def __iter__(self):
         carried = CarriedState()
         for sample in self.batches:
-            yield with_carried(sample, carried)
+            yield with_carried_state(sample, carried)
 
 
-def with_carried(sample: dict, carried: CarriedState) -> dict:
-    """``sample`` whose model starts from ``carried`` and leaves its state there."""
+def with_carried_state(sample: dict, carried: CarriedState) -> dict:
+    """``sample`` with ``carried`` as input of the model, which reads and updates it."""
     return {**sample, "net_input": {**sample["net_input"], "carried": carried}}

@@ -1,6 +1,6 @@
-"""Taggers: embedding and spelling → body → a tag for each word, by a CRF or by softmax.
+"""Taggers: embedding and character CNN → backbone → a tag for each word, by CRF or softmax.
 
-One fairseq model for each kind of body: ``<cell>_tagger`` for every cell,
+One fairseq model for each backbone: ``<cell>_tagger`` for every cell,
 ``sentence_state_lstm_tagger``, ``shortcut_lstm_tagger``.
 """
 
@@ -16,13 +16,12 @@ from torch import Tensor, nn
 from ..cells import FAMILIES
 from ..data.tag_constraints import Constraints
 from ..errors import UserError
-from .build_bodies import (
-    dropout,
-    recurrent_body,
-    sentence_state_body,
-    shortcut_body,
+from .build_backbones import (
+    recurrent_backbone,
+    sentence_state_backbone,
+    shortcut_backbone,
 )
-from .config import config_for
+from .config import config_for, dropout_option
 from .dropout import Dropout
 from .sentence_model import SentenceModel, register
 from .tagger_config import (
@@ -30,7 +29,7 @@ from .tagger_config import (
     SentenceStateTaggerConfig,
     ShortcutTaggerConfig,
 )
-from .tagger_parts import Spelling, TagCRF, WordEncoder
+from .tagger_parts import CharCNN, TagCRF, WordEncoder
 
 OUTPUTS = ("crf", "softmax")
 
@@ -40,7 +39,7 @@ class Tagger(SentenceModel):
 
     Attributes:
         encoder: the :class:`.WordEncoder`.
-        output: linear, from its states to the tags' scores ("emissions").
+        output: linear layer from the encoder's states to the tags' scores ("emissions").
         crf: :class:`.TagCRF`, or None.
     """
 
@@ -61,47 +60,48 @@ class Tagger(SentenceModel):
         if cfg.tagger_output not in OUTPUTS:
             raise UserError(f"--tagger-output is '{cfg.tagger_output}'; use crf or softmax")
         if not hasattr(task, "characters"):
-            raise UserError("taggers need --task sequence_tagging, which knows the tags")
+            raise UserError("taggers need --task sequence_tagging")
 
     @classmethod
-    def build_spelling(cls, cfg, task) -> tuple[Spelling | None, int]:
-        """What reads the characters of words. Raises UserError where the data has none."""
+    def build_char_cnn(cls, cfg, task) -> tuple[CharCNN | None, int]:
+        """The character CNN and its size. Raises UserError if the data has no characters."""
         if not cfg.char_filters:
             return None, 0
         if task.characters is None:
             raise UserError(
                 "--char-filters needs the words' characters, but the data folder has no "
-                "spelling/; prepare it with a recipe's prepare.sh, or drop the option"
+                "spelling/; prepare the data with casrnn prepare tagging, or drop the option"
             )
-        spelling = Spelling(
+        char_cnn = CharCNN(
             characters=len(task.characters),
             padding=task.characters.pad(),
             embed_dim=cfg.char_embed_dim,
             filters=cfg.char_filters,
-            dropout=dropout(cfg, "encoder_dropout_in"),
+            dropout=dropout_option(cfg, "encoder_dropout_in"),
         )
         task.read_spelling()
-        return spelling, cfg.char_filters
+        return char_cnn, cfg.char_filters
 
     @classmethod
-    def assemble(cls, cfg, task, embed, body, spelling=None) -> Tagger:
-        """The model of these parts."""
+    def assemble(cls, cfg, task, embed, backbone, char_cnn=None) -> Tagger:
+        """A model of these parts."""
         begin = None if getattr(cfg, "no_boundaries", True) else task.source_dictionary.bos()
-        encoder = WordEncoder(embed, body, spelling, dropout(cfg, "encoder_dropout_in"), begin)
+        dropout_in = dropout_option(cfg, "encoder_dropout_in")
+        encoder = WordEncoder(embed, backbone, char_cnn, dropout_in, begin)
         return cls(encoder, len(task.classes), cfg.tagger_output == "crf", cfg.tagger_dropout)
 
     def forward(
         self, src_tokens: Tensor, spelling: Tensor | None = None, target: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Scores of the tags, and the loss where the right ones are known.
+        """Scores of the tags, and the loss if the correct tags are given.
 
         Args:
-            src_tokens: (B, T + 1) words, each sentence ended by </s>, padded at the end.
-            spelling: (B, T, W) their characters, for a model with ``--char-filters``.
-            target: (B, T) numbers of the tags, -1 at padding.
+            src_tokens: ``(B, T + 1)`` words, each sentence ended by </s>, padded at the end.
+            spelling: ``(B, T, W)`` characters of the words, for a model with ``--char-filters``.
+            target: ``(B, T)`` indices of the tags, -1 at padding.
 
         Returns:
-            Emissions ``(B, max(T, 1), K)`` in float32 or more, and -log p of the tags, summed over
+            Emissions ``(B, max(T, 1), K)`` in at least float32, and -log p of the tags, summed over
             the batch, or None.
         """
         states = self.dropout(self.encoder(src_tokens, spelling))
@@ -118,9 +118,10 @@ class Tagger(SentenceModel):
     def best(
         self, emissions: Tensor, lengths: Tensor, constraints: Constraints | None = None
     ) -> list[list[int]]:
-        """The best tags (by Viterbi with a CRF) of sentences with ``lengths`` (B,) words.
+        """The best tags of sentences with ``lengths`` (B,) words.
 
-        ``constraints`` keep a CRF's tags to their scheme; softmax takes each word's on its own.
+        A CRF finds them by Viterbi, and only tags that ``constraints`` allow; a softmax chooses
+        each word's tag by itself.
         """
         if self.crf is not None:
             return self.crf.best(emissions, lengths, constraints)
@@ -131,14 +132,14 @@ class Tagger(SentenceModel):
     def marginals(
         self, emissions: Tensor, lengths: Tensor, constraints: Constraints | None = None
     ) -> Tensor:
-        """Probabilities ``(B, T, K)`` of each word's tags, whatever the others' are."""
+        """Marginal probabilities ``(B, T, K)`` of the tags of each word."""
         if self.crf is not None:
             return self.crf.marginals(emissions, lengths, constraints)
         return emissions.softmax(-1)
 
     @torch.no_grad()
     def probabilities(self, emissions: Tensor, tags: list[list[int]]) -> list[float]:
-        """The probability of the tags of each sentence, all together."""
+        """The joint probability of the tags of each sentence."""
         rows = [torch.tensor(row, device=emissions.device, dtype=torch.long) for row in tags]
         target = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
         target = F.pad(target, (0, emissions.size(1) - target.size(1)), value=-1)
@@ -151,28 +152,30 @@ class Tagger(SentenceModel):
         return losses.neg().exp().tolist()
 
     @staticmethod
-    def hub():
-        """The class of what ``from_pretrained`` returns."""
+    def hub_class():
+        """The class that ``from_pretrained`` returns."""
         from .tagger_hub import TaggerHub
 
         return TaggerHub
 
 
-def register_tagger(name: str, build_body: Callable, config: type) -> type:
+def register_tagger(name: str, build_backbone: Callable, config: type) -> type:
     """Register the model ``<name>_tagger``."""
-    return register(Tagger, f"{name}_tagger", f"Tags by {name}.", config, build_body=build_body)
+    return register(
+        Tagger, f"{name}_tagger", f"Tagger with {name}.", config, build_backbone=build_backbone
+    )
 
 
 def register_cell(cell: str) -> type:
     """Register ``<cell>_tagger`` for a cell of FAMILIES."""
     config = config_for(cell, RecurrentTaggerConfig)
-    return register_tagger(cell, functools.partial(recurrent_body, cell), config)
+    return register_tagger(cell, functools.partial(recurrent_backbone, cell), config)
 
 
 MODELS: dict[str, type] = {cell: register_cell(cell) for cell in FAMILIES}
 MODELS |= {
     "sentence_state_lstm": register_tagger(
-        "sentence_state_lstm", sentence_state_body, SentenceStateTaggerConfig
+        "sentence_state_lstm", sentence_state_backbone, SentenceStateTaggerConfig
     ),
-    "shortcut_lstm": register_tagger("shortcut_lstm", shortcut_body, ShortcutTaggerConfig),
+    "shortcut_lstm": register_tagger("shortcut_lstm", shortcut_backbone, ShortcutTaggerConfig),
 }

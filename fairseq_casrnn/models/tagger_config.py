@@ -1,6 +1,6 @@
 """Options of the taggers."""
 
-# No "from __future__ import annotations" here: fairseq reads the fields' types, and not as text.
+# No "from __future__ import annotations": fairseq needs the fields' types as objects.
 from dataclasses import dataclass, field
 
 from .sentence_config import (
@@ -13,7 +13,7 @@ from .sentence_config import (
 
 @dataclass
 class TaggerConfig(EmbeddingConfig):
-    """Embeddings, spelling and output: what all taggers share."""
+    """Options of all taggers: embeddings, characters and output."""
 
     char_filters: int = field(
         default=0,
@@ -34,14 +34,14 @@ class TaggerConfig(EmbeddingConfig):
 
 @dataclass
 class RecurrentTaggerConfig(RecurrentEncoderConfig, TaggerConfig):
-    """With one of the recurrent stacks."""
+    """A tagger with a recurrent stack."""
 
 
 @dataclass
 class SentenceStateTaggerConfig(SentenceStateEncoderConfig, TaggerConfig):
-    """With the sentence-state LSTM."""
+    """A tagger with the sentence-state LSTM."""
 
 
 @dataclass
 class ShortcutTaggerConfig(ShortcutEncoderConfig, TaggerConfig):
-    """With the shortcut-stacked LSTM."""
+    """A tagger with the shortcut-stacked LSTM."""

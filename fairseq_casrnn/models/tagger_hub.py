@@ -1,4 +1,4 @@
-"""A trained tagger for use from Python: text in, tags and spans out."""
+"""A trained tagger for use from Python: from text to tags and spans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..data.places import places, span_places
 from ..errors import UserError
-from .hub import Hub, check_finite, listed
+from .hub import Hub, as_list, check_finite
 
 
 class Word(NamedTuple):
@@ -21,7 +21,7 @@ class Word(NamedTuple):
 
 
 class TaggedWord(NamedTuple):
-    """A word, its tag, the tag's probability, and the word's place in the line, in characters."""
+    """A word, its tag, the tag's probability, and the word's character offsets in the line."""
 
     text: str
     tag: str
@@ -31,9 +31,9 @@ class TaggedWord(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A span of words: its text and place in the line, in characters, and its probability.
+    """A span of words: its text, its character offsets in the line, and its probability.
 
-    That is the least one of its words' tags.
+    The probability is the smallest of its words' tags.
     """
 
     type: str
@@ -44,7 +44,7 @@ class Span(NamedTuple):
 
 
 class TaggerHub(Hub):
-    """What ``from_pretrained`` of a tagger returns.
+    """The interface that ``from_pretrained`` of a tagger returns.
 
     Attributes:
         model: the :class:`.Tagger`, in ``eval()`` mode.
@@ -52,29 +52,29 @@ class TaggerHub(Hub):
         classes: names of the tags, in the order of the emissions.
     """
 
-    task_name, what = "sequence_tagging", "tagger"
+    task_name, description = "sequence_tagging", "tagger"
 
     @staticmethod
     def parts(model_cfg) -> tuple[str, ...]:
-        """Also that of the characters, if it reads them."""
+        """As in the base class, and ``spelling`` for a model that reads characters."""
         return ("input0", "label", "spelling") if model_cfg.char_filters else ("input0", "label")
 
     @property
     def is_constrained(self) -> bool:
-        """Whether a CRF's tags are kept to the scheme of spans."""
+        """Whether the best tags of a CRF are restricted to valid spans."""
         return self.model.crf is not None and self.task.constraints is not None
 
     def tag(self, sentences: Sequence, batch_size: int = 32) -> list[list[Word]]:
         """The words of each sentence with their tags.
 
         Args:
-            sentences: strings, which are split as the training text was, or lists of words.
-            batch_size: how many to compute at once.
+            sentences: strings, which are tokenised as the training text was, or lists of words.
+            batch_size: sentences per batch.
 
         Raises:
-            UserError: something that is neither.
+            UserError: an item that is neither.
         """
-        split = [self._words(sentence) for sentence in listed(sentences)]
+        split = [self._words(sentence) for sentence in as_list(sentences)]
         tags = self.of_dataset(self._dataset(split), batch_size) if split else []
         return [
             [Word(word, tag) for word, tag in zip(words, row, strict=True)]
@@ -82,12 +82,12 @@ class TaggerHub(Hub):
         ]
 
     def annotate(self, sentences: Sequence, batch_size: int = 32) -> list[list[TaggedWord]]:
-        """The same with probabilities and places; arguments and errors as for :meth:`tag`.
+        """As :meth:`tag`, with the tags' probabilities and the words' character offsets.
 
-        A tag's probability is a CRF's marginal, whatever the other words' tags, or the softmax's.
-        The line of a list of words is these with a space between two.
+        The probability of a tag is the CRF's marginal, over all tags of the other words, or the
+        softmax's. The line of a list of words is the words joined by spaces.
         """
-        sentences = listed(sentences)
+        sentences = as_list(sentences)
         split = [self._words(sentence) for sentence in sentences]
         lines = [
             sentence if isinstance(sentence, str) else " ".join(sentence) for sentence in sentences
@@ -96,25 +96,25 @@ class TaggerHub(Hub):
         for index, tags, values in self._with_probabilities(split, batch_size):
             columns = (split[index], tags, values, places(split[index], lines[index]))
             found[index] = [
-                TaggedWord(word, self.classes[tag], value, *place)
-                for word, tag, value, place in zip(*columns, strict=True)
+                TaggedWord(word, self.classes[tag], value, *offsets)
+                for word, tag, value, offsets in zip(*columns, strict=True)
             ]
         return found
 
     def spans(self, sentences: Sequence[str], batch_size: int = 32) -> list[list[Span]]:
         """The spans of each sentence, from left to right.
 
-        Arguments and errors as for :meth:`tag`; also a UserError where tags mark no spans.
+        Arguments and errors as for :meth:`tag`; also a UserError if the tags mark no spans.
         """
         self.check_spans()
-        sentences = listed(sentences)
+        sentences = as_list(sentences)
         return [
             self.spans_of(words, sentence if isinstance(sentence, str) else " ".join(sentence))
             for words, sentence in zip(self.annotate(sentences, batch_size), sentences, strict=True)
         ]
 
     def check_spans(self) -> None:
-        """Raise UserError where the model's tags mark no spans."""
+        """Raise UserError if the model's tags mark no spans."""
         if not self.task.are_spans:
             raise UserError(
                 f"the tags of this model ({', '.join(self.classes[:3])}, …) mark no spans; ask for "
@@ -122,7 +122,7 @@ class TaggerHub(Hub):
             )
 
     def spans_of(self, words: Sequence[TaggedWord], line: str) -> list[Span]:
-        """The spans that the words of a line make."""
+        """The spans of the tagged words of a line."""
         return [
             Span(
                 kind,
@@ -144,12 +144,12 @@ class TaggerHub(Hub):
         raise UserError(f"a sentence is a string or a list of words, not {sentence!r}")
 
     def _dataset(self, split: Sequence[list[str]]):
-        tokens, spelt = zip(*map(self.task.encode_words, split), strict=True)
+        tokens, char_ids = zip(*map(self.task.encode_words, split), strict=True)
         lengths = [len(row) for row in tokens]
-        return self.task.build_dataset_for_inference(list(tokens), lengths, spelt=list(spelt))
+        return self.task.build_dataset_for_inference(list(tokens), lengths, spelt=list(char_ids))
 
     def of_dataset(self, dataset, batch_size: int = 32) -> list[list[str]]:
-        """The tags of each sentence of a data set that the task loaded, in its order."""
+        """The tags of each sentence of a data set of the task, in its order."""
         found: list[list[str]] = [[] for _ in range(len(dataset))]
         for indices, best, _, _ in self._best(dataset, batch_size):
             for index, row in zip(indices, best, strict=True):
@@ -157,7 +157,7 @@ class TaggerHub(Hub):
         return found
 
     def confidence(self, dataset, batch_size: int = 32) -> list[float]:
-        """The probability of the best tags of each sentence, all together, in its order."""
+        """The joint probability of the best tags of each sentence of a data set, in its order."""
         found = [0.0] * len(dataset)
         for indices, best, emissions, _ in self._best(dataset, batch_size):
             for index, value in zip(
@@ -169,7 +169,7 @@ class TaggerHub(Hub):
     def _with_probabilities(
         self, split: Sequence[list[str]], batch_size: int
     ) -> Iterator[tuple[int, list[int], list[float]]]:
-        """(index, tags, their probabilities) of each sentence."""
+        """Yields (index, tags, probabilities of the tags) of each sentence."""
         if not split:
             return
         for indices, best, emissions, lengths in self._best(self._dataset(split), batch_size):
@@ -182,7 +182,7 @@ class TaggerHub(Hub):
     def _best(
         self, dataset, batch_size: int
     ) -> Iterator[tuple[list, list[list[int]], Tensor, Tensor]]:
-        """(indices, best tags, emissions, lengths) of each batch."""
+        """Yields (indices, best tags, emissions, lengths) of each batch."""
         for indices, batch in self.batches(dataset, batch_size):
             emissions, _ = self.model(**batch["net_input"])
             check_finite(emissions)

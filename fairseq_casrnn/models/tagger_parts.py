@@ -1,4 +1,4 @@
-"""The parts of a tagger around its body: spelling, the states of the words, CRF."""
+"""The parts of a tagger: character CNN, word encoder, CRF."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torchcrf import CRF
 
 from ..data.tag_constraints import Constraints
 from .dropout import Dropout
-from .embedding import embedding
+from .embedding import uniform_embedding
 
 
-class Spelling(nn.Module):
-    """A vector for each word from its characters: convolution, maximum (Ma and Hovy 2016, §2.1).
+class CharCNN(nn.Module):
+    """Convolution over the characters of each word, max pooling (Ma and Hovy 2016, §2.1).
 
     Args:
-        characters: size of the characters' dictionary.
-        padding: index of its padding.
-        embed_dim: embedding of a character, within ±√(3 / embed_dim) at first.
+        characters: size of the character dictionary.
+        padding: index of its padding symbol.
+        embed_dim: size of the character embeddings, initialized within ±√(3 / embed_dim).
         filters: features of a word.
         dropout: on the embeddings.
-        width: characters that a filter spans.
+        width: width of the filters, in characters.
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class Spelling(nn.Module):
     ):
         super().__init__()
         self.padding = padding
-        self.embed = embedding(characters, embed_dim, padding, (3 / embed_dim) ** 0.5)
+        self.embed = uniform_embedding(characters, embed_dim, padding, (3 / embed_dim) ** 0.5)
         self.dropout = Dropout(dropout)
         self.convolve = nn.Conv1d(embed_dim, filters, width, padding=width // 2)
 
     def forward(self, spelling: Tensor) -> Tensor:
         """Features ``(B, T, filters)`` of characters (B, T, W), each word padded at its end.
 
-        A word without characters, as padding is, has zeros.
+        A word without characters, such as padding, has the features 0.
         """
         shape, rows = spelling.shape, spelling.flatten(0, 1)  # (B·T, W)
         padding = rows.eq(self.padding)
@@ -59,35 +59,38 @@ class WordEncoder(nn.Module):
 
     Args:
         embed_tokens: ``nn.Embedding`` with a padding index.
-        body: see :mod:`.sentence_bodies`; for inputs of the embeddings' size and the spelling's.
-        spelling: :class:`Spelling`, or None for words alone.
-        dropout: on the body's input.
-        begin: index of <s> if the body reads the sentence between <s> and </s>, else None: then it
-            reads the words alone.
+        backbone: see :mod:`.sentence_backbones`; its input is the embedding and the features of
+            the characters.
+        char_cnn: :class:`CharCNN`, or None for words alone.
+        dropout: on the backbone's input.
+        begin: index of <s> if the backbone reads sentences between <s> and </s>; None if it reads
+            the words alone.
     """
 
-    def __init__(self, embed_tokens, body, spelling=None, dropout=0.0, begin=None):
+    def __init__(self, embed_tokens, backbone, char_cnn=None, dropout=0.0, begin=None):
         super().__init__()
-        self.embed_tokens, self.body, self.spelling = embed_tokens, body, spelling
+        self.embed_tokens = embed_tokens
+        self.body, self.spelling = backbone, char_cnn  # the names in checkpoints
         self.dropout = Dropout(dropout, module_name="WordEncoder")
-        self.begin, self.output_size = begin, body.output_size
+        self.begin, self.output_size = begin, backbone.output_size
 
     def forward(self, tokens: Tensor, spelling: Tensor | None = None) -> Tensor:
-        """States ``(B, max(T, 1), output_size)`` of T words at most.
+        """States ``(B, max(T, 1), output_size)`` of the words.
 
         Args:
-            tokens: (B, T + 1), each sentence ended by </s>, padded at the end.
-            spelling: (B, T, W) characters of the words, where they are read.
+            tokens: ``(B, T + 1)``, each sentence ended by </s>, padded at the end.
+            spelling: ``(B, T, W)`` characters of the words, for a model with a character CNN.
         """
         pad, words = self.embed_tokens.padding_idx, max(tokens.size(1) - 1, 1)
-        place = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
-        lengths = (tokens.ne(pad) * place).amax(1)  # with </s>; the text may hold a padding symbol
+        position = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
+        # Including </s>. The text itself may contain the padding symbol.
+        lengths = (tokens.ne(pad) * position).amax(1)
         if self.begin is None:
             tokens, lengths = tokens[:, :words], (lengths - 1).clamp(min=1)
         else:
             begin = tokens.new_full((tokens.size(0), 1), self.begin)
             tokens, lengths = torch.cat([begin, tokens], dim=1), lengths.clamp(min=1) + 1
-        x = self.embed_tokens(tokens)  # (B, T, E), with <s> and </s> T + 2
+        x = self.embed_tokens(tokens)  # (B, T, E), or (B, T + 2, E) with <s> and </s>
         if self.spelling is not None:
             features = self.spelling(spelling)
             before = 0 if self.begin is None else 1
@@ -100,7 +103,7 @@ class WordEncoder(nn.Module):
 
 
 class TagCRF(CRF):
-    """pytorch-crf's linear chain over sentences some of which may have no word.
+    """pytorch-crf's linear-chain CRF that also takes sentences without words.
 
     Parameters: ``start_transitions`` (K,), ``end_transitions`` (K,), ``transitions`` (K, K).
     """
@@ -109,15 +112,15 @@ class TagCRF(CRF):
         super().__init__(classes, batch_first=True)
 
     def loss(self, emissions: Tensor, target: Tensor) -> Tensor:
-        """-log p of the target tags (B, T), summed; -1 is padding. ``emissions`` (B, T, K)."""
+        """-log p of the tags ``target`` (B, T), -1 at padding, summed; ``emissions`` (B, T, K)."""
         return self.losses(emissions, target).sum()
 
     def losses(self, emissions: Tensor, target: Tensor) -> Tensor:
-        """The same of each sentence, (B,).
+        """As :meth:`loss`, for each sentence: ``(B,)``.
 
         pytorch-crf's own loss has a host-device synchronization at every word.
         """
-        # Sums over words in single precision at least. Converted once: gradients add up there.
+        # At least float32 for sums over words, and, since it is converted once, for gradients.
         start, end, transitions = weights = tuple(
             weight.float() if weight.dtype.itemsize < 4 else weight for weight in self.weights()
         )
@@ -128,18 +131,19 @@ class TagCRF(CRF):
         steps = transitions[tags[:-1], tags[1:]].masked_fill(~real[1:], 0.0).sum(0)
         chosen = start[tags[0]] + chosen + steps + end[tags.gather(0, last.unsqueeze(0))[0]]
         losses = log_partition(emissions, real, *weights) - chosen
-        return losses.masked_fill(~real[0], 0.0)  # a sentence without words has none
+        return losses.masked_fill(~real[0], 0.0)  # no loss without words
 
     def weights(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores of the first tag (K,), of the last one (K,), and of tag b after a (K, K)."""
+        """Scores of the first tag (K,), of the last tag (K,), and of tag j after tag i (K, K)."""
         return self.start_transitions, self.end_transitions, self.transitions
 
     def marginals(
         self, emissions: Tensor, lengths: Tensor, constraints: Constraints | None = None
     ) -> Tensor:
-        """Each tag's probability at each word, over all (allowed) tags of the other words.
+        """Marginal probability of each tag at each word, over all (allowed) tags of other words.
 
-        Args and device as for :meth:`best`. It is the derivative of log Z by the emissions.
+        Computed as the gradient of log Z with respect to the emissions, on the CPU. Arguments as
+        for :meth:`best`.
 
         Returns:
             ``(B, T, K)``, in double precision, 0 at padding.
@@ -155,27 +159,27 @@ class TagCRF(CRF):
     def best(
         self, emissions: Tensor, lengths: Tensor, constraints: Constraints | None = None
     ) -> list[list[int]]:
-        """The most probable tags of each sentence, as many as it has words (Viterbi).
+        """The most probable tags of the words of each sentence (Viterbi).
 
         Args:
-            emissions: (B, T, K).
-            lengths: (B,) words.
-            constraints: what keeps transitions out that the tags' scheme forbids.
+            emissions: ``(B, T, K)``.
+            lengths: ``(B,)`` words.
+            constraints: transitions that the scheme of the tags forbids.
         """
-        emissions, lengths = emissions.cpu(), lengths.cpu()  # pytorch-crf looks at every tag
-        kept = lengths.gt(0)
-        if not kept.any():
+        emissions, lengths = emissions.cpu(), lengths.cpu()  # pytorch-crf reads every tag
+        has_words = lengths.gt(0)
+        if not has_words.any():
             return [[] for _ in lengths]
-        mask = torch.arange(emissions.size(1)) < lengths[kept].unsqueeze(1)
-        found = iter(self.constrained(constraints).decode(emissions[kept], mask))
-        return [next(found) if has_words else [] for has_words in kept.tolist()]
+        mask = torch.arange(emissions.size(1)) < lengths[has_words].unsqueeze(1)
+        found = iter(self.constrained(constraints).decode(emissions[has_words], mask))
+        return [next(found) if nonempty else [] for nonempty in has_words.tolist()]
 
     def constrained(self, constraints: Constraints | None) -> TagCRF:
-        """A copy on the CPU with the penalties of ``constraints`` in its transitions."""
+        """A copy on the CPU, with the penalties of ``constraints`` added to its transitions."""
         crf = copy.deepcopy(self).cpu()
         if constraints is not None:
             if crf.transitions.dtype.itemsize < 4:
-                crf.float()  # the penalty would swallow the scores of half precision
+                crf.float()  # in half precision the penalty would absorb the scores
             with torch.no_grad():
                 crf.start_transitions += constraints.start
                 crf.end_transitions += constraints.end
@@ -186,8 +190,8 @@ class TagCRF(CRF):
 def log_partition(
     emissions: Tensor, real: Tensor, start: Tensor, end: Tensor, transitions: Tensor
 ) -> Tensor:
-    """A CRF's log Z ``(B,)`` of emissions (T, B, K), where words are ``real`` (T, B)."""
-    total = start + emissions[0]  # (B, K): over all tags of the words before
+    """A CRF's log Z ``(B,)`` for emissions (T, B, K); ``real`` (T, B) is False at padding."""
+    total = start + emissions[0]  # (B, K): logsumexp over all tags of the previous words
     for t in range(1, len(emissions)):
         new = (total.unsqueeze(2) + transitions).logsumexp(1) + emissions[t]
         total = torch.where(real[t].unsqueeze(1), new, total)

@@ -1,4 +1,4 @@
-"""Translation: recurrent encoder and attention decoder, one fairseq model for each cell."""
+"""Translation: recurrent encoder and attention decoder, one fairseq model per cell."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from ..diagnostics.explain import explained
 from ..errors import UserError
 from .config import (
     RecurrentTranslationConfig,
-    bind,
+    add_to_module,
     build_stack,
     check_probabilities,
     check_sizes,
     config_for,
+    dropout_option,
     warn_of_single_layers,
 )
 from .decoder import RecurrentDecoder
 from .embedding import build_embedding
 from .encoder import RecurrentEncoder
 from .packed import is_packed, task_options, unpacked
-from .portable import Portable
+from .picklable import PicklableModel
 
 SIZES = [
     f"{side}_{what}"
     for side in ("encoder", "decoder")
     for what in ("embed_dim", "hidden_size", "layers")
 ] + ["decoder_out_embed_dim"]
-# As fairseq's lstm. With 256 units, ±1/√H delays the epoch in which attention begins to align.
+# As in fairseq's lstm. With 256 units and ±1/√H, attention begins to align in a later epoch.
 INITIAL_RANGE = 0.1
 DROPOUTS = ["dropout"] + [f"{s}_dropout_{d}" for s in ("encoder", "decoder") for d in ("in", "out")]
 
 
-class RecurrentTranslationModel(Portable, FairseqEncoderDecoderModel):
-    """Encoder–decoder over any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
+class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
+    """Encoder–decoder with any cell of :data:`fairseq_casrnn.cells.FAMILIES`."""
 
     cell_name = "stacked_lstm"
 
@@ -61,16 +62,18 @@ class RecurrentTranslationModel(Portable, FairseqEncoderDecoderModel):
     def from_pretrained(
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
-        """fairseq's, of a folder with a checkpoint, or of a file of ``casrnn pack``.
+        """As in fairseq; also takes a file of ``casrnn pack``.
 
         Args:
-            model_name_or_path: the folder, or that file, which needs no further arguments.
+            model_name_or_path: folder of the checkpoint, or a file of ``casrnn pack``, which needs
+                no further arguments.
             checkpoint_file: the checkpoint's name.
-            data_name_or_path: folder of the dictionaries; with a leading dot, in that folder.
+            data_name_or_path: folder of the dictionaries; with a leading dot, relative to the
+                checkpoint's folder.
             kwargs: further options of the task or of generation.
 
         Raises:
-            UserError: a folder does not exist, or the checkpoint cannot be loaded or is of no
+            UserError: a folder does not exist, or the checkpoint cannot be loaded or is not of a
                 translation model.
         """
         folder, data = str(model_name_or_path), str(data_name_or_path)
@@ -90,7 +93,7 @@ class RecurrentTranslationModel(Portable, FairseqEncoderDecoderModel):
 
     @classmethod
     def build_rnn(cls, cfg, side, input_size, bidirectional=False):
-        """The stack of ``side`` ("encoder" or "decoder")."""
+        """The recurrent stack of ``side``, "encoder" or "decoder"."""
         rnn = build_stack(
             cls.cell_name,
             cfg,
@@ -98,7 +101,7 @@ class RecurrentTranslationModel(Portable, FairseqEncoderDecoderModel):
             getattr(cfg, f"{side}_hidden_size"),
             getattr(cfg, f"{side}_layers"),
             bidirectional=bidirectional,
-            dropout=dropout(cfg, f"{side}_dropout_out"),
+            dropout=dropout_option(cfg, f"{side}_dropout_out"),
         )
         rnn.reset_parameters(INITIAL_RANGE)
         return rnn
@@ -110,25 +113,25 @@ class RecurrentTranslationModel(Portable, FairseqEncoderDecoderModel):
             dictionary,
             embed,
             cls.build_rnn(cfg, "encoder", cfg.encoder_embed_dim, cfg.encoder_bidirectional),
-            dropout_in=dropout(cfg, "encoder_dropout_in"),
-            dropout_out=dropout(cfg, "encoder_dropout_out"),
+            dropout_in=dropout_option(cfg, "encoder_dropout_in"),
+            dropout_out=dropout_option(cfg, "encoder_dropout_out"),
             max_source_positions=cfg.max_source_positions,
         )
 
     @classmethod
     def build_decoder(cls, cfg, dictionary, embed, encoder_rnn):
-        """The decoder of ``cfg`` on top of ``encoder_rnn``'s outputs and final states."""
-        fed = 0 if cfg.no_input_feed else cfg.decoder_hidden_size
+        """The decoder of ``cfg`` for the outputs and final states of ``encoder_rnn``."""
+        feed_size = 0 if cfg.no_input_feed else cfg.decoder_hidden_size
         return RecurrentDecoder(
             dictionary,
             embed,
-            cls.build_rnn(cfg, "decoder", cfg.decoder_embed_dim + fed),
+            cls.build_rnn(cfg, "decoder", cfg.decoder_embed_dim + feed_size),
             encoder_layers=encoder_rnn.num_layers,
             encoder_size=encoder_rnn.output_size,
             input_feed=not cfg.no_input_feed,
             out_embed_dim=cfg.decoder_out_embed_dim,
-            dropout_in=dropout(cfg, "decoder_dropout_in"),
-            dropout_out=dropout(cfg, "decoder_dropout_out"),
+            dropout_in=dropout_option(cfg, "decoder_dropout_in"),
+            dropout_out=dropout_option(cfg, "decoder_dropout_out"),
             share_input_output_embed=cfg.share_decoder_input_output_embed
             or cfg.share_all_embeddings,
             adaptive_softmax_cutoff=cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
@@ -137,7 +140,7 @@ class RecurrentTranslationModel(Portable, FairseqEncoderDecoderModel):
 
 
 def check_kind(models, kind: type, what: str, folder: str) -> None:
-    """Raises UserError where a checkpoint holds another kind of model than the one asked for."""
+    """Raise UserError unless all ``models`` are a ``kind``; ``what`` names it in the message."""
     for model in models:
         if not isinstance(model, kind):
             raise UserError(
@@ -146,17 +149,11 @@ def check_kind(models, kind: type, what: str, folder: str) -> None:
             )
 
 
-def dropout(cfg, name: str) -> float:
-    """The option ``name``, or ``--dropout`` where it is not given."""
-    value = getattr(cfg, name)
-    return cfg.dropout if value is None else value
-
-
 def cutoffs(text: str | None, size: int) -> list[int] | None:
     """``--adaptive-softmax-cutoff`` as a list.
 
     Raises:
-        UserError: it is not increasing within the vocabulary.
+        UserError: not a list of increasing numbers below the vocabulary size.
     """
     if text is None:
         return None
@@ -173,10 +170,10 @@ def cutoffs(text: str | None, size: int) -> list[int] | None:
 
 
 def build_embeddings(cfg, task):
-    """The source and target embedding tables, shared where ``cfg`` says so.
+    """The source and target embedding tables; one table with ``--share-all-embeddings``.
 
     Raises:
-        UserError: sharing that the dictionaries or sizes do not allow.
+        UserError: the dictionaries or sizes do not allow the sharing.
     """
     source, target = task.source_dictionary, task.target_dictionary
     shared = cfg.share_all_embeddings or cfg.share_decoder_input_output_embed
@@ -217,14 +214,14 @@ def build_embeddings(cfg, task):
 
 
 def register(name: str) -> type:
-    """Register the model ``name`` for the family of that name."""
+    """Register the translation model of the family ``name``."""
     config = config_for(name, RecurrentTranslationConfig)
     model = type(
         name.title().replace("_", "") + "Model",
         (RecurrentTranslationModel,),
         {"cell_name": name, "__doc__": f"Translation with {name}."},
     )
-    return register_model(name, dataclass=config)(bind(model, __name__))
+    return register_model(name, dataclass=config)(add_to_module(model, __name__))
 
 
 MODELS = {name: register(name) for name in FAMILIES}

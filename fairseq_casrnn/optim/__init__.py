@@ -1,3 +1,3 @@
-"""Optimizers that fairseq lacks; importing this registers them."""
+"""Optimizers for fairseq; importing this package registers them."""
 
 from . import torch_adam  # noqa: F401

@@ -1,4 +1,4 @@
-"""torch's fused Adam: the update of fairseq's ``adam`` in one pass over the parameters."""
+"""PyTorch's fused Adam, as an optimizer of fairseq."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from ..errors import UserError
 
 @dataclass
 class TorchAdamConfig(FairseqDataclass):
-    """Options of ``--optimizer torch_adam``, named as those of ``adam``."""
+    """Options of ``--optimizer torch_adam``, with the names of ``adam``."""
 
     adam_betas: Any = field(default=(0.9, 0.999), metadata={"help": "betas for Adam optimizer"})
     adam_eps: float = field(default=1e-8, metadata={"help": "epsilon for Adam optimizer"})
@@ -28,12 +28,13 @@ class TorchAdamConfig(FairseqDataclass):
 class TorchAdam(FairseqAdam):
     """``torch.optim.AdamW(fused=True)``.
 
-    fairseq's own ``adam`` takes some ten passes over the parameters. It adds ε to the square root
-    before its bias is corrected, torch (as Kingma and Ba, 2015, Algorithm 1) after.
+    It updates in one pass over the parameters, where fairseq's ``adam`` takes about ten. fairseq
+    adds ε before the bias correction of the second moment, PyTorch after (Kingma and Ba 2015,
+    Algorithm 1).
     """
 
     supports_flat_params = True
-    """With ``--fp16`` the float32 weights may be one tensor."""
+    """With ``--fp16``, the float32 weights may be a single flat tensor."""
 
     def __init__(self, cfg: TorchAdamConfig, params):
         FairseqOptimizer.__init__(self, cfg)
@@ -41,10 +42,10 @@ class TorchAdam(FairseqAdam):
 
     @property
     def supports_memory_efficient_fp16(self) -> bool:
-        """Nothing: asked for where ``--memory-efficient-fp16`` or ``-bf16`` is given.
+        """Not supported: the moments would be in half precision.
 
         Raises:
-            UserError: always, for the averages would be kept in half precision.
+            UserError: always. fairseq only asks with ``--memory-efficient-fp16`` or ``-bf16``.
         """
         raise UserError(
             "--optimizer torch_adam needs weights in float32; give --fp16 or --bf16 without "

@@ -33,9 +33,9 @@ def restore_task_state(trainer, extra_state: dict, resumes: bool) -> None:
 @after_loading
 def restore_annealing(trainer, extra_state: dict, resumes: bool) -> None:
     """Give a training of second-order LSTMs its annealing back."""
-    from fairseq_casrnn.models.annealing import restore
+    from fairseq_casrnn.models.annealing import restore_annealing
 
-    restore(trainer, extra_state, resumes)
+    restore_annealing(trainer, extra_state, resumes)
 
 
 def functional_options(model) -> dict[str, object]:

@@ -70,7 +70,7 @@ fairseq.trainer.Trainer.save_checkpoint
         the state of a task is kept where it is read again
     resumption before patches.early_stopping.keep
         --patience counts on after an interruption
-    resumption before models.annealing.keep
+    resumption before models.annealing.save_annealing
         the annealing of a second-order LSTM goes on as it began
 fairseq.trainer.Trainer.load_checkpoint
     safety after patches.vocabularies.check_digests
@@ -101,7 +101,7 @@ fairseq.tasks.FairseqTask.get_batch_iterator
     resumption around patches.batching.keep_batches_on_resume
         fairseq forms other batches when a training starts in a later epoch
 fairseq.models.build_model
-    fix around models.restoring.build_model
+    fix around models.loading_checkpoint.build_model
         a checkpoint needs neither later options nor the files that its training began with
 # Training.
 fairseq_cli.train.validate

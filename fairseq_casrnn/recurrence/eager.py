@@ -71,6 +71,53 @@ def without_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def forward_(
+    cell: Cell,
+    gates: Tensor,
+    weight_hh: Tensor,
+    h0: Tensor,
+    c0: Tensor | None,
+    *,
+    lower_c: Tensor | None,
+    mixture: Tensor | None,
+    params: tuple[Tensor, ...],
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The forward loop, without autograd.
+
+    Args:
+        cell, weight_hh, h0, c0, lower_c, mixture, params: see :class:`.inputs.LayerInputs`.
+        gates: ``(T, B, ih_blocks*H)`` pre-activations without the recurrent product, contiguous.
+            They are overwritten with the activated gates.
+
+    Returns:
+        hs and cs ``(T+1, B, H)``, from the initial state on (cs None for a cell without c), and
+        the separate gates ``(T, B, num_separate_gates*H)`` or None.
+    """
+    steps, batch, _ = gates.shape
+    size = h0.size(-1)
+    weight_t = weight_hh.t().contiguous()
+    hs = gates.new_empty(steps + 1, batch, size)
+    hs[0] = h0
+    cs = candidate = None
+    if c0 is not None:
+        cs = torch.empty_like(hs)
+        cs[0] = c0
+    if cell.num_separate_gates:
+        candidate = gates.new_empty(steps, batch, cell.num_separate_gates * size)
+    c_prev = c = None
+    for t in range(steps):
+        candidate_t = at_step(candidate, t)
+        if cs is not None:
+            c_prev, c = cs[t], cs[t + 1]
+        add_recurrent_(cell, gates[t], candidate_t, hs[t], weight_t)
+        cell.forward_(
+            *(gates[t], hs[t], c_prev, hs[t + 1], c),
+            candidate=candidate_t, params=params,
+            lower_c=at_step(lower_c, t), mixture=at_step(mixture, t),
+        )  # fmt: skip
+    return hs, cs, candidate
+
+
 class _Loop(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -85,30 +132,11 @@ class _Loop(torch.autograd.Function):
         last: Tensor | None,
         *params: Tensor,
     ) -> LayerOutputs:
-        steps, batch, _ = gx.shape
-        size = h0.size(-1)
         # In place: gx is the output of a linear map, which autograd does not save.
         gates = gx.detach().contiguous()
-        weight_t = weight_hh.t().contiguous()
-        hs = gx.new_empty(steps + 1, batch, size)
-        hs[0] = h0
-        cs = candidate = None
-        if c0 is not None:
-            cs = torch.empty_like(hs)
-            cs[0] = c0
-        if cell.num_separate_gates:
-            candidate = gx.new_empty(steps, batch, cell.num_separate_gates * size)
-        c_prev = c = None
-        for t in range(steps):
-            candidate_t = at_step(candidate, t)
-            if cs is not None:
-                c_prev, c = cs[t], cs[t + 1]
-            add_recurrent_(cell, gates[t], candidate_t, hs[t], weight_t)
-            cell.forward_(
-                *(gates[t], hs[t], c_prev, hs[t + 1], c),
-                candidate=candidate_t, params=params,
-                lower_c=at_step(lower_c, t), mixture=at_step(mixture, t),
-            )  # fmt: skip
+        hs, cs, candidate = forward_(
+            cell, gates, weight_hh, h0, c0, lower_c=lower_c, mixture=mixture, params=params
+        )
         ctx.cell, ctx.num_params = cell, len(params)
         ctx.save_for_backward(gates, candidate, hs, cs, weight_hh, lower_c, mixture, last, *params)
         ctx.set_materialize_grads(False)

@@ -1,1 +1,1 @@
-"""Reranking of n-best lists: further models' scores, weights tuned for BLEU, ``casrnn rerank``."""
+"""Reranks n-best lists with the scores of further models, tuned for BLEU: ``casrnn rerank``."""

@@ -1,4 +1,4 @@
-"""``casrnn rerank apply``: the best hypotheses under tuned weights, and what they gain."""
+"""``casrnn rerank apply``: writes the best hypotheses under tuned weights and their BLEU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle
-from fairseq_casrnn.reranking.tune import save, summary, write
+from fairseq_casrnn.reranking.tune import summary, write_json, write_text
 
 SAMPLES = 1000  # of the bootstrap
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the translations of the best run; print BLEU, if there are references.
+    """Write the translations of the best run; print BLEU if there are references.
 
     Raises:
         UserError: files that are malformed or do not belong together.
@@ -46,11 +46,11 @@ def run(args: argparse.Namespace) -> None:
             f"--json is for scores, but {args.nbest} has no references; give --reference"
         )
     chosen = problem.chosen(runs[best])
-    write(args.output, "".join(f"{line}\n" for line in chosen))
+    write_text(args.output, "".join(f"{line}\n" for line in chosen))
     if problem.references is not None:
         report = compare(problem, runs, best)
         if args.json is not None:
-            save(args.json, report)
+            write_json(args.json, report)
         print(summary(report["baseline"], report["reranked"], report["oracle"]))
         print(
             f"p = {report['p']:.4f} (two-sided, paired bootstrap, {SAMPLES} samples, the run that "
@@ -58,8 +58,8 @@ def run(args: argparse.Namespace) -> None:
         )
 
 
-def compare(problem: problems.Problem, runs: Sequence[np.ndarray], best: int) -> dict:
-    """BLEU of the baseline, of each run, at best, and the p-value of the best run."""
+def compare(problem: problems.RerankingProblem, runs: Sequence[np.ndarray], best: int) -> dict:
+    """BLEU of the baseline, of each run and of the oracle, and the p-value of the best run."""
     lists = problem.lists
     choices = [lists.choose(weights) for weights in (problem.baseline, *runs)]
     return {
@@ -74,24 +74,24 @@ def compare(problem: problems.Problem, runs: Sequence[np.ndarray], best: int) ->
 
 
 def p_value(before: list[str], after: list[str], references: list[str]) -> float:
-    """Of sacrebleu's paired bootstrap resampling (Koehn 2004), two-sided; 1 for equal BLEU."""
+    """Two-sided p-value of sacrebleu's paired bootstrap (Koehn 2004); 1 if BLEU is equal."""
     from sacrebleu.metrics import BLEU
     from sacrebleu.significance import PairedTest
 
     metric = BLEU(tokenize="none", smooth_method="none", force=True, references=[references])
     scores = [metric.corpus_score(lines, None).score for lines in (before, after)]
-    if scores[0] == scores[1]:  # the test would call no difference in any sample significant
+    if scores[0] == scores[1]:  # sacrebleu would report a significant difference
         return 1.0
     test = PairedTest(
         [("before", before), ("after", after)], {"BLEU": metric}, None, "bs", n_samples=SAMPLES
     )
     _, results = test()
-    result: Any = results["BLEU"][1]  # of "after"; the first is of the baseline
+    result: Any = results["BLEU"][1]  # of "after"; the first is the baseline's
     return float(result.p_value)
 
 
 def read_weights(path: Path, files: int) -> dict:
-    """The content of a file of weights, for that many files of scores. Raises UserError."""
+    """The content of a file of weights for ``files`` files of scores. Raises UserError."""
     try:
         content = parse_json(read_bytes(path))
         widths = {len(run["weights"]) for run in content["runs"]}
@@ -102,7 +102,7 @@ def read_weights(path: Path, files: int) -> dict:
     except (ValueError, TypeError, KeyError, AttributeError):
         bad = True
     if bad:
-        raise UserError(f"{path} is no file of weights; give what casrnn rerank tune wrote")
+        raise UserError(f"{path} is not a file of weights; give the output of casrnn rerank tune")
     if widths != {files + 2}:
         raise UserError(
             f"{path} has weights for {min(widths) - 2} files of scores, but --scores names "
@@ -112,10 +112,10 @@ def read_weights(path: Path, files: int) -> dict:
 
 
 def check_models(tuned: list[str], given: list[str], args: argparse.Namespace) -> None:
-    """Raise UserError where a file holds another model's scores than it did for tuning."""
+    """Raise UserError if a file has another model's scores than the one used for tuning."""
     for path, before, now in zip(args.scores, tuned, given, strict=True):
         if before and now and before != now:
             raise UserError(
-                f"{path} holds the scores of {now}, but {args.weights} was tuned with those of "
+                f"{path} has the scores of {now}, but {args.weights} was tuned with those of "
                 f"{before} in its place; give the same models in the same order"
             )

@@ -1,10 +1,11 @@
 """Weights for corpus BLEU by minimum error rate training (Och 2003).
 
-Along a line of weights each sentence's best hypothesis changes at few points, and between two such
-points the corpus' BLEU is constant: so the best point of the line is found exactly. From several
-starts, lines along the axes and in random directions are searched until none gains.
+Along a line in the space of weights, the best hypothesis of a sentence changes at few points, and
+corpus BLEU is constant between these points, so the optimum on the line is found exactly. From
+several starting points, lines along the axes and in random directions are searched until none
+improves BLEU.
 
-Arrays have N sentences and K hypotheses, filled up at the end; ``mask`` marks the real ones.
+Arrays have N sentences and K hypotheses, padded at the end; ``mask`` is True for real hypotheses.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-GAIN = 1e-9  # BLEU; less is rounding
-SHORTEST = 1e-9  # interval on a line of weights
+MIN_GAIN = 1e-9  # of BLEU; less is rounding error
+MIN_INTERVAL = 1e-9  # length of an interval on a line of weights
 
 
 @dataclass
-class Lists:
-    """What tuning needs of an n-best list.
+class NBestArrays:
+    """An n-best list as arrays.
 
     Args:
         features: ``(N, K, F)`` floats.
         mask: ``(N, K)`` bool.
-        counts: ``(N, K, 10)`` BLEU's statistics by hypothesis: lengths of hypothesis and
-            reference, 4 numbers of matching n-grams, 4 of all n-grams.
+        counts: ``(N, K, 10)`` BLEU statistics of each hypothesis: lengths of hypothesis and
+            reference, 4 counts of matching n-grams, 4 counts of all n-grams.
     """
 
     features: np.ndarray
@@ -34,7 +35,7 @@ class Lists:
     counts: np.ndarray
 
     def choose(self, weights: np.ndarray) -> np.ndarray:
-        """``(N,)``: the best hypothesis under weights ``(F,)``; the first of equals."""
+        """``(N,)``: the best hypothesis under weights ``(F,)``, the first in a tie."""
         return np.where(self.mask, self.features @ weights, -np.inf).argmax(1)
 
     def bleu_of(self, choice: np.ndarray) -> float:
@@ -47,7 +48,7 @@ class Lists:
 
 
 def pad(rows: Sequence[Sequence | np.ndarray], dtype=float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of different lengths as ``(N, K, …)`` with zeros behind, and the mask ``(N, K)``."""
+    """Rows of different lengths as ``(N, K, …)``, padded with zeros, and the mask ``(N, K)``."""
     longest = max(map(len, rows))
     shape = np.asarray(rows[0]).shape[1:]
     table = np.zeros((len(rows), longest, *shape), dtype)
@@ -59,7 +60,7 @@ def pad(rows: Sequence[Sequence | np.ndarray], dtype=float) -> tuple[np.ndarray,
 
 
 def bleu_counts(hypotheses: Sequence[Sequence[str]], references: Sequence[str]) -> np.ndarray:
-    """``(N, K, 10)`` sacrebleu's statistics of each hypothesis, split at spaces."""
+    """sacrebleu's statistics ``(N, K, 10)`` of each hypothesis, tokenized at spaces."""
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
@@ -71,7 +72,7 @@ def bleu_counts(hypotheses: Sequence[Sequence[str]], references: Sequence[str]) 
 
 
 def bleu(counts: np.ndarray) -> np.ndarray:
-    """BLEU, 0 to 100, of summed statistics ``(…, 10)``, without smoothing."""
+    """Unsmoothed BLEU, 0 to 100, of summed statistics ``(…, 10)``."""
     counts = np.asarray(counts, float)
     length, reference, matching, total = (
         counts[..., 0], counts[..., 1], counts[..., 2:6], counts[..., 6:],
@@ -86,7 +87,7 @@ def bleu(counts: np.ndarray) -> np.ndarray:
 
 
 def envelope(start: np.ndarray, slope: np.ndarray, mask: np.ndarray):
-    """Where the best hypothesis of a sentence changes when its score is ``start + t·slope``.
+    """The points t where the best hypothesis of a sentence changes, for scores ``start + t·slope``.
 
     Args:
         start: ``(N, K)``.
@@ -94,8 +95,8 @@ def envelope(start: np.ndarray, slope: np.ndarray, mask: np.ndarray):
         mask: ``(N, K)``.
 
     Returns:
-        The best hypotheses ``(N,)`` at t = −∞, and ``(E,)`` arrays of the changes, by t: t, the
-        sentence, the hypothesis until t and the one from t on.
+        The best hypotheses ``(N,)`` at t = −∞, and arrays ``(E,)`` of the changes, sorted by t: t,
+        the sentence, and its best hypotheses before and after t.
     """
     slope, start = np.where(mask, slope, np.inf), np.where(mask, start, -np.inf)
     lowest = slope == slope.min(1, keepdims=True)
@@ -117,8 +118,8 @@ def envelope(start: np.ndarray, slope: np.ndarray, mask: np.ndarray):
     return first, at[order], sentence[order], before[order], after[order]
 
 
-def search_line(lists: Lists, weights: np.ndarray, direction: np.ndarray) -> float:
-    """t of the best BLEU at ``weights + t·direction``: the middle of the widest best interval."""
+def search_line(lists: NBestArrays, weights: np.ndarray, direction: np.ndarray) -> float:
+    """The t with the best BLEU at ``weights + t·direction``: middle of the widest best interval."""
     first, at, sentence, before, after = envelope(
         lists.features @ weights, lists.features @ direction, lists.mask
     )
@@ -130,81 +131,88 @@ def search_line(lists: Lists, weights: np.ndarray, direction: np.ndarray) -> flo
     found = bleu(np.vstack([start, start + change.cumsum(0)]))  # (E + 1)
     bounds = np.concatenate([[at[0] - 1], at, [at[-1] + 1]])
     width = np.diff(bounds)
-    found[width < SHORTEST] = -1
-    best = np.where(found >= found.max() - GAIN, width, -1.0).argmax()
+    found[width < MIN_INTERVAL] = -1
+    best = np.where(found >= found.max() - MIN_GAIN, width, -1.0).argmax()
     return float(bounds[best] + bounds[best + 1]) / 2
 
 
 # --- all weights -------------------------------------------------------------------------------
 
 
-def climb(lists: Lists, weights: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Search line after line until none gains: (weights ``(F,)``, BLEU), not under the start's."""
+def coordinate_ascent(
+    lists: NBestArrays, weights: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, float]:
+    """Search lines until none improves BLEU: (weights ``(F,)``, BLEU)."""
     best = lists.bleu(weights)
-    gaining = True
-    while gaining:
-        gaining = False
+    improving = True
+    while improving:
+        improving = False
         for direction in (*np.eye(len(weights)), *rng.normal(size=(len(weights),) * 2)):
             trial = weights + search_line(lists, weights, direction) * direction
             found = lists.bleu(trial)
-            if found > best + GAIN:
-                weights, best, gaining = trial, found, True
+            if found > best + MIN_GAIN:
+                weights, best, improving = trial, found, True
     return weights, best
 
 
-def prune(lists: Lists, weights: np.ndarray, best: float) -> np.ndarray:
-    """Set to zero, from the smallest on, what BLEU can do without."""
+def prune(lists: NBestArrays, weights: np.ndarray, best: float) -> np.ndarray:
+    """Set weights to zero, the smallest first, if that does not reduce BLEU."""
     for index in np.abs(weights).argsort():
         trial = weights.copy()
         trial[index] = 0
-        if trial.any() and lists.bleu(trial) >= best - GAIN:
+        if trial.any() and lists.bleu(trial) >= best - MIN_GAIN:
             weights = trial
     return weights
 
 
 def tune(
-    lists: Lists, baseline: Sequence[float] | np.ndarray, restarts: int = 10, seed: int = 1
+    lists: NBestArrays, baseline: Sequence[float] | np.ndarray, restarts: int = 10, seed: int = 1
 ) -> tuple[np.ndarray, float]:
-    """Weights ``(F,)``, their magnitudes summing to 1, and their BLEU, at least the baseline's.
+    """Tune the weights.
 
     Args:
         lists: the validation set.
-        baseline: weights ``(F,)`` to start from, beside random ones.
-        restarts: number of random starts.
-        seed: of the starts and the directions.
+        baseline: weights ``(F,)`` of the first starting point.
+        restarts: number of further, random starting points.
+        seed: for starting points and directions.
+
+    Returns:
+        Weights ``(F,)`` with magnitudes that sum to 1, and their BLEU, at least the baseline's.
     """
     rng = np.random.default_rng(seed)
-    scale = spread(lists)
-    scaled = Lists(lists.features / scale, lists.mask, lists.counts)
+    scale = feature_scale(lists)
+    scaled = NBestArrays(lists.features / scale, lists.mask, lists.counts)
     starts = [np.array(baseline, float) * scale, *rng.normal(size=(restarts, len(scale)))]
-    weights, best = max((climb(scaled, s, rng) for s in starts), key=lambda found: found[1])
+    weights, best = max(
+        (coordinate_ascent(scaled, s, rng) for s in starts), key=lambda found: found[1]
+    )
     weights = prune(scaled, weights, best) / scale
     weights /= np.abs(weights).sum()
     return weights, lists.bleu(weights)
 
 
-def spread(lists: Lists) -> np.ndarray:
-    """``(F,)``: deviation of each feature within the sentences; 1 where there is none."""
+def feature_scale(lists: NBestArrays) -> np.ndarray:
+    """``(F,)``: standard deviation of each feature within sentences; 1 instead of 0."""
     real = lists.mask[..., None]
     mean = (lists.features * real).sum(1, keepdims=True) / real.sum(1, keepdims=True)
     deviation = np.sqrt((((lists.features - mean) * real) ** 2).sum((0, 1)) / real.sum())
     return np.where(deviation > 0, deviation, 1.0)
 
 
-def oracle(lists: Lists, starts: Iterable[np.ndarray] = ()) -> np.ndarray:
-    """A choice ``(N,)`` of the hypotheses with (nearly) the highest corpus BLEU.
+def oracle(lists: NBestArrays, starts: Iterable[np.ndarray] = ()) -> np.ndarray:
+    """A choice ``(N,)`` of hypotheses with (nearly) the highest corpus BLEU.
 
-    Sentence by sentence, the hypothesis that makes the corpus' BLEU highest, until nothing
-    changes; from the hypotheses of the best smoothed sentence BLEU and from each of ``starts``,
-    under whose BLEU it does not fall.
+    Greedy: repeatedly chooses the hypothesis of each sentence that gives the highest corpus BLEU,
+    until nothing changes. It starts from the hypotheses with the best smoothed sentence BLEU and
+    from each of ``starts``, so that its BLEU is at least theirs.
     """
     smoothed = lists.counts + np.array([0, 0, 0, 1, 1, 1, 0, 1, 1, 1])
     likely = np.where(lists.mask, bleu(smoothed), -1.0).argmax(1)
-    choices = [_improve(lists, start) for start in (likely, *starts)]
+    choices = [_greedy_search(lists, start) for start in (likely, *starts)]
     return max(choices, key=lists.bleu_of)
 
 
-def _improve(lists: Lists, choice: np.ndarray) -> np.ndarray:
+def _greedy_search(lists: NBestArrays, choice: np.ndarray) -> np.ndarray:
     choice = choice.copy()
     rows = np.arange(len(choice))
     total = lists.counts[rows, choice].sum(0)
@@ -215,7 +223,7 @@ def _improve(lists: Lists, choice: np.ndarray) -> np.ndarray:
             others = total - lists.counts[n, choice[n]]
             found = np.where(lists.mask[n], bleu(others + lists.counts[n]), -1.0)
             best = found.argmax()
-            if found[best] > found[choice[n]] + GAIN:
+            if found[best] > found[choice[n]] + MIN_GAIN:
                 choice[n], changed = best, True
                 total = others + lists.counts[n, best]
     return choice

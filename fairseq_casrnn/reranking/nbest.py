@@ -1,4 +1,4 @@
-"""n-best lists as ``fairseq-generate --nbest`` prints them, and files of scores for them."""
+"""Reads n-best lists of ``fairseq-generate --nbest`` and files of scores for them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fairseq_casrnn.errors import UserError, quoted
 if TYPE_CHECKING:
     import numpy as np
 
-HIGHEST = 1e30  # score; weighted sums of more could overflow
+MAX_SCORE = 1e30  # weighted sums of larger scores could overflow
 _LINE = re.compile(r"([STH])-")
-_FORMS = {
+_LINE_FORMATS = {
     "S": (re.compile(r"S-([^\t]+)\t(.*)"), "S-NUMBER<TAB>SOURCE"),
     "T": (re.compile(r"T-([^\t]+)\t(.*)"), "T-NUMBER<TAB>REFERENCE"),
     "H": (re.compile(r"H-([^\t]+)\t([^\t]+)\t(.*)"), "H-NUMBER<TAB>SCORE<TAB>HYPOTHESIS"),
@@ -29,16 +29,16 @@ _FORMS = {
 
 @dataclass
 class NBest:
-    """The hypotheses of N sentences, by the sentences' numbers; those of each in the list's order.
+    """The hypotheses of N sentences, sorted by sentence number.
 
     Args:
         path: the file.
-        digest: of its S and H lines; scores belong to the list with the same one.
-        hypotheses: for each sentence its hypotheses.
-        scores: their scores, as printed: mean log-probability of base 2, mostly.
-        sources: source sentences, without those that have no S line.
-        references: reference sentences, without those that have no T line.
-        ordered: whether the file itself has the sentences in the order of their numbers.
+        digest: hash of its S and H lines; files of scores name the digest of their list.
+        hypotheses: the hypotheses of each sentence, in the order of the file.
+        scores: their scores as printed, usually the mean log2-probability of a token.
+        sources: source sentences by number, as far as there are S lines.
+        references: reference sentences by number, as far as there are T lines.
+        ordered: whether the sentences of the file are in the order of their numbers.
     """
 
     path: Path
@@ -50,8 +50,8 @@ class NBest:
     ordered: bool = True
 
     def pairs(self) -> list[tuple[str, str]]:
-        """(source, hypothesis) of all hypotheses. Raises UserError where a source is missing."""
-        self._complete(self.sources, "S", "source")
+        """(source, hypothesis) of all hypotheses. Raises UserError if a source is missing."""
+        self._check_complete(self.sources, "S", "source")
         return [
             (self.sources[number], text)
             for number, texts in enumerate(self.hypotheses)
@@ -59,21 +59,24 @@ class NBest:
         ]
 
     def reference_lines(self) -> list[str]:
-        """References in order. Raises UserError where one is missing."""
-        self._complete(self.references, "T", "reference")
+        """References in order. Raises UserError if one is missing."""
+        self._check_complete(self.references, "T", "reference")
         return [self.references[number] for number in range(len(self.hypotheses))]
 
-    def _complete(self, found: dict[int, str], kind: str, what: str) -> None:
+    def _check_complete(self, found: dict[int, str], kind: str, what: str) -> None:
         for number in range(len(self.hypotheses)):
             if number not in found:
-                raise UserError(f"{self.path} has no {what} of sentence {number} ({kind}-{number})")
+                raise UserError(
+                    f"{self.path} has no {what} of sentence {number} ({kind}-{number}); generate "
+                    "the list again"
+                )
 
 
 def read_nbest(path: Path) -> NBest:
-    """Read a list; other lines than S, T and H are passed over.
+    """Read a list; lines other than S, T and H are ignored.
 
     Raises:
-        UserError: a malformed line, a sentence that is missing or occurs twice, no hypothesis.
+        UserError: a malformed line, a missing or repeated sentence, or no hypotheses.
     """
     texts: dict[int, list[str]] = {}
     scores: dict[int, list[float]] = {}
@@ -104,7 +107,7 @@ def read_nbest(path: Path) -> NBest:
 
 
 def _parse(kind: str, line: str, path: Path, count: int) -> list:
-    form, shape = _FORMS[kind]
+    form, shape = _LINE_FORMATS[kind]
     found = form.fullmatch(line)
     number = natural(found[1]) if found else None
     if found is None or number is None:
@@ -120,10 +123,10 @@ def _number(text: str, path: Path, count: int) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not abs(number) < HIGHEST:
+    if not abs(number) < MAX_SCORE:
         raise UserError(
-            f"{path}, line {count}: the score {quoted(text)} is no finite number, or beyond "
-            f"{HIGHEST:g}; generate or score again"
+            f"{path}, line {count}: the score {quoted(text)} is not a number of magnitude below "
+            f"{MAX_SCORE:g}; generate or score again"
         )
     return number
 
@@ -137,15 +140,15 @@ def _check_numbers(path: Path, found: set[int], announced: set[int]) -> None:
     missing = next(n for n in range(len(found) + 1) if n not in found)
     if missing <= max(found | announced):
         raise UserError(
-            f"{path} has no hypothesis of sentence {missing} though of a later one; generate the "
-            "list again"
+            f"{path} has no hypothesis of sentence {missing} but of a later one; generate the list "
+            "again"
             if missing < max(found)
             else f"{path} ends before the hypotheses of sentence {missing}; generate it again"
         )
 
 
 def join_subwords(text: str) -> str:
-    """Words of subword-nmt's units, as fairseq's ``--post-process subword_nmt`` joins them."""
+    """Join subword-nmt's units into words, as fairseq's ``--post-process subword_nmt`` does."""
     return f"{text} ".replace("@@ ", "").strip()
 
 
@@ -158,9 +161,9 @@ class ScoreFile:
 
     Args:
         path: the file.
-        header: its first line, a JSON object behind ``#``; empty without one.
-        scores: mean log-probability of a token, of base 2.
-        tokens: number of tokens, ``</s>`` included.
+        header: the JSON object after ``#`` in its first line; empty without one.
+        scores: mean log2-probability of a token.
+        tokens: number of tokens, including ``</s>``.
     """
 
     path: Path
@@ -175,13 +178,14 @@ def header_line(header: dict[str, object]) -> str:
 
 
 def read_scores(path: Path, nbest: NBest) -> ScoreFile:
-    """The scores for a list: lines SCORE<TAB>TOKENS, or SCORE alone (one token).
+    """Read the scores for a list: lines SCORE<TAB>TOKENS, or SCORE alone (one token).
 
-    A file without header, of another program, is taken for a list in order only: those that
-    ``fairseq-generate`` prints are in that of its batches, and either order might be meant.
+    A file without a header, from another program, is only accepted for a list whose sentences are
+    in order. ``fairseq-generate`` prints them in the order of its batches, and it would be unclear
+    which order the file has.
 
     Raises:
-        UserError: a malformed line, another number of scores, scores of another list.
+        UserError: a malformed line, a wrong number of scores, or scores of another list.
     """
     lines = decode_lines(read_bytes(path), path)
     header: dict[str, object] = {}
@@ -191,22 +195,22 @@ def read_scores(path: Path, nbest: NBest) -> ScoreFile:
         try:
             header = dict(parse_json(lines[0][1:]))
         except (ValueError, TypeError):
-            raise UserError(f"{path}, line 1 is no JSON object behind #; score again") from None
+            raise UserError(f"{path}, line 1 is not a JSON object after #; score again") from None
     rows = [_score_row(line, path, n) for n, line in enumerate(lines[skip:], skip + 1)]
     expected = sum(map(len, nbest.hypotheses))
     if len(rows) != expected:
         raise UserError(
-            f"{path} holds {len(rows)} scores but {nbest.path} has {expected} hypotheses; "
+            f"{path} has {len(rows)} scores but {nbest.path} has {expected} hypotheses; "
             "score this list"
         )
     if "nbest" not in header and not nbest.ordered:
         raise UserError(
-            f"{nbest.path} is not in the order of its sentences' numbers, so that it is not known "
-            f"which scores of {path} are whose; sort the list first (grep '^[STH]-' LIST | sort "
-            "-s -t- -k2,2n), and give a score for each of its H lines"
+            f"the sentences of {nbest.path} are not in the order of their numbers, so it is "
+            f"unclear to which hypotheses the scores of {path} belong; sort the list first (grep "
+            "'^[STH]-' LIST | sort -s -t- -k2,2n), and give a score for each of its H lines"
         )
     if header.get("nbest", nbest.digest) != nbest.digest:
-        raise UserError(f"{path} holds the scores of another list than {nbest.path}; score it")
+        raise UserError(f"{path} has the scores of another list than {nbest.path}; score this list")
     return ScoreFile(path, header, [score for score, _ in rows], [tokens for _, tokens in rows])
 
 
@@ -218,10 +222,10 @@ def _score_row(line: str, path: Path, count: int) -> tuple[float, int]:
     return _number(score, path, count), length
 
 
-def by_sentence(values: Sequence[float] | np.ndarray, nbest: NBest) -> list[list[float]]:
-    """Values of all hypotheses, cut into those of each sentence."""
-    start, cut = 0, []
+def split_by_sentence(values: Sequence[float] | np.ndarray, nbest: NBest) -> list[list[float]]:
+    """Split values of all hypotheses by sentence."""
+    start, split = 0, []
     for texts in nbest.hypotheses:
-        cut.append(list(values[start : start + len(texts)]))
+        split.append(list(values[start : start + len(texts)]))
         start += len(texts)
-    return cut
+    return split

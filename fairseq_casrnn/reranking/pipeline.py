@@ -1,4 +1,4 @@
-"""``casrnn rerank all``: from checkpoints to reranked translations; a second call goes on."""
+"""``casrnn rerank all``: from checkpoints to reranked translations; a second call resumes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
         "Rerank a translation model's n-best lists with the scores of further models. A second "
-        "call with the same --out makes no list and no score again that is there."
+        "call with the same --out reuses the lists and scores that exist."
     )
     path: dict[str, Any] = {"type": Path, "required": True}
     parser.add_argument(
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for kind, what in zip(
         KINDS,
         (
-            "translation models that score them",
+            "translation models that score the lists",
             "translation models trained on PREPARED/right_to_left",
             "translation models trained on PREPARED/backwards",
             "language models trained on PREPARED/lm",
@@ -44,11 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         several: dict[str, Any] = {"action": "extend", "nargs": "+", "default": [], "type": Path}
         parser.add_argument(f"--{kind}", metavar="CHECKPOINT", **several, help=what)
     parser.add_argument("--data", **path, help="the translation corpus")
-    parser.add_argument("--prepared", **path, help="folder that casrnn rerank prepare made")
+    parser.add_argument("--prepared", **path, help="output folder of casrnn rerank prepare")
     parser.add_argument("--out", **path, help="folder of lists, scores, weights, translations")
-    nbest = "hypotheses a sentence, and beam size (default: %(default)s)"
+    nbest = "hypotheses per sentence, and beam size (default: %(default)s)"
     parser.add_argument("--nbest", type=int, default=20, help=nbest)
-    parser.add_argument("--runs", type=int, default=10, help="tune so often (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=10, help="number of tuning runs (default: %(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -59,13 +61,13 @@ def run(args: argparse.Namespace) -> None:
         SystemExit: a program failed.
     """
     target = languages(args.data)[1]
-    for path in (args.baseline, *(path for kind in KINDS for path in models(args, kind))):
+    for path in (args.baseline, *(path for kind in KINDS for path in checkpoints(args, kind))):
         if not path.is_file():
             raise UserError(f"checkpoint {path} does not exist; train the model first")
     for name in ("nbest", "runs"):
         if getattr(args, name) < 1:
             raise UserError(f"--{name} must be a positive number, not {getattr(args, name)}")
-    keep_setting(args)
+    check_settings(args)
     join = ["--join-subwords"] if units(args.data) == "bpe" else []
     out, text, programs = args.out, args.data / "text", Programs()
     for split in ("valid", "test"):
@@ -81,45 +83,45 @@ def run(args: argparse.Namespace) -> None:
     programs.call(CLI, "rerank", "apply", *apply)
 
 
-def models(args: argparse.Namespace, kind: str) -> list[Path]:
+def checkpoints(args: argparse.Namespace, kind: str) -> list[Path]:
     """The checkpoints of a kind."""
     return getattr(args, kind.replace("-", "_"))
 
 
-def keep_setting(args: argparse.Namespace) -> None:
-    """Make ``--out``. Raises UserError where it holds lists of another model or other data."""
+def check_settings(args: argparse.Namespace) -> None:
+    """Create ``--out``. Raises UserError if it has the lists of another model or other data."""
     make_folder(args.out, args.out)
     binarised = args.data / "data-bin"
-    read = [
+    files = [
         path for name in ("dict", "valid", "test") for path in sorted(binarised.glob(f"{name}.*"))
     ]
     model = f"{os.path.realpath(args.baseline)} {checksum(contents([args.baseline]))}"
-    setting = f"{os.path.realpath(args.data)}\n{model} {args.nbest} {checksum(contents(read))}\n"
-    kept = args.out / "setting"
-    if kept.is_file() and kept.read_text("utf-8", "surrogateescape") != setting:
+    settings = f"{os.path.realpath(args.data)}\n{model} {args.nbest} {checksum(contents(files))}\n"
+    path = args.out / "setting"
+    if path.is_file() and path.read_text("utf-8", "surrogateescape") != settings:
         raise UserError(
-            f"{args.out} holds lists of another --baseline, --data or --nbest, or of data that "
-            "were prepared anew; give another --out"
+            f"{args.out} has lists of another --baseline, --data or --nbest, or the data have been "
+            "prepared again since; give another --out"
         )
-    kept.write_text(setting, "utf-8", "surrogateescape")
+    path.write_text(settings, "utf-8", "surrogateescape")
 
 
 def generate(args: argparse.Namespace, split: str) -> None:
-    """The n-best list of a split in units of the model, unless it is there; its log beside it.
+    """Write the n-best list of a split, unless it exists, and a log.
 
     Raises:
         UserError: ``fairseq-generate`` failed.
     """
-    made = args.out / f"{split}.nbest"
-    if made.is_file():
+    path = args.out / f"{split}.nbest"
+    if path.is_file():
         return
     print(f"translating {split} with beam {args.nbest}", flush=True)
     command = python("fairseq_cli.generate", f"{args.data}/data-bin")
     command += ["--user-dir", str(Path(fairseq_casrnn.__file__).parent)]
     command += ["--path", str(args.baseline), "--gen-subset", split, "--beam", str(args.nbest)]
     command += ["--nbest", str(args.nbest), "--max-tokens", "2000", "--no-progress-bar"]
-    log = made.with_name(f"{made.name}.log")
-    draft = made.with_name(f"{made.name}.{os.getpid()}")  # another call may be at it
+    log = path.with_name(f"{path.name}.log")
+    draft = path.with_name(f"{path.name}.{os.getpid()}")  # another process may write it, too
     try:
         with open(draft, "wb") as output, open(log, "wb") as errors:
             status = subprocess.run(command, stdout=output, stderr=errors).returncode
@@ -127,18 +129,18 @@ def generate(args: argparse.Namespace, split: str) -> None:
             last = log.read_text("utf-8", "replace").splitlines()[-5:]
             print("\n".join(last), file=sys.stderr)
             raise UserError(f"fairseq-generate failed on {split}; see {log}")
-        os.rename(draft, made)
+        os.rename(draft, path)
     finally:
         draft.unlink(missing_ok=True)
 
 
 def score(args: argparse.Namespace, split: str, programs: Programs) -> list[str]:
-    """Score the list of a split by each model; the files of the scores."""
+    """Score the list of a split with each model. Returns the files of scores."""
     scored: list[str] = []
     for kind in KINDS:
         data = args.data if kind == "forward" else args.prepared / kind.replace("-", "_")
         flags = [] if kind == "forward" else [f"--{kind}"]
-        for path in models(args, kind):
+        for path in checkpoints(args, kind):
             print(" ".join([f"{split}: {path}", *flags]), flush=True)
             scored.append(f"{args.out}/{split}.{len(scored) + 1}-{kind}.tsv")
             options = ["--data", f"{data}/data-bin", "--path", str(path), *flags]

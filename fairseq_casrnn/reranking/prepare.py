@@ -1,4 +1,4 @@
-"""``casrnn rerank prepare``: data for models that score n-best lists of a translation corpus."""
+"""``casrnn rerank prepare``: training data for models that rescore n-best lists."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ FOLDERS = ("right_to_left", "backwards", "lm")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "From a prepared translation corpus: right_to_left, the target's words in the opposite "
-        "order; backwards, from the target language to the source language; lm, the target side."
+        "Make three data sets from a prepared translation corpus: right_to_left, with target "
+        "sentences reversed; backwards, with source and target swapped; lm, of the target side."
     )
     parser.add_argument("--data", required=True, type=Path, help="prepared translation corpus")
-    parser.add_argument("--out", required=True, type=Path, help="folder to make")
+    parser.add_argument("--out", required=True, type=Path, help="folder to write")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command. Raises UserError where ``--out`` exists or ``--data`` is not prepared."""
+    """Run the command. Raises UserError if ``--out`` exists or ``--data`` is not prepared."""
     source, target = languages(args.data)
     if args.out.exists():
         raise UserError(f"{args.out} exists; remove it to prepare again, or give another --out")
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=f"{args.out.name}.", dir=args.out.parent))
     except OSError:
-        raise UserError(f"--out {args.out} cannot be made; give another") from None
+        raise UserError(f"--out {args.out} cannot be created; give another folder") from None
     try:
         write_texts(args.data, stage, source, target)
         binarise(args.data, stage, source, target)
@@ -50,35 +50,35 @@ def run(args: argparse.Namespace) -> None:
 
 
 def units(data: Path) -> str:
-    """What the texts that a corpus was binarised from consist of: ``bpe`` or ``tok``."""
+    """The units of a corpus's binarised texts: ``bpe`` or ``tok``. Raises UserError for others."""
     if find_model(data / "data-bin"):
         raise UserError(
-            f"{data} is in units of SentencePiece, which reranking cannot join; prepare it with "
+            f"{data} has SentencePiece units, which reranking cannot join; prepare it with "
             "--bpe-operations"
         )
     return "bpe" if (data / "text" / "bpe.codes").is_file() else "tok"
 
 
 def write_texts(data: Path, out: Path, source: str, target: str) -> None:
-    """Fill ``out/FOLDER/text``."""
+    """Write the texts, ``out/FOLDER/text``."""
     for name in FOLDERS:
         (out / name / "text").mkdir(parents=True)
     for split in SPLITS:
         text = f"{data}/text/{split}.{units(data)}"
         for language in (source, target):
             shutil.copy(f"{text}.{language}", out / "backwards" / "text" / f"{split}.{language}")
-        mirrored = out / "right_to_left" / "text"
-        shutil.copy(f"{text}.{source}", mirrored / f"{split}.{source}")
-        # Only spaces and tabs separate words, whatever else Unicode calls white space.
+        right_to_left = out / "right_to_left" / "text"
+        shutil.copy(f"{text}.{source}", right_to_left / f"{split}.{source}")
+        # Only spaces and tabs separate words, not other white space of Unicode.
         lines = Path(f"{text}.{target}").read_bytes().removesuffix(b"\n").split(b"\n")
         words = (reversed(re.findall(rb"[^ \t]+", line)) for line in lines)
-        mirror = b"".join(b" ".join(line) + b"\n" for line in words)
-        (mirrored / f"{split}.{target}").write_bytes(mirror)
+        reversed_lines = b"".join(b" ".join(line) + b"\n" for line in words)
+        (right_to_left / f"{split}.{target}").write_bytes(reversed_lines)
         shutil.copy(f"{text}.{target}", out / "lm" / "text" / split)
 
 
 def binarise(data: Path, out: Path, source: str, target: str) -> None:
-    """Fill ``out/FOLDER/data-bin``, with the dictionaries of ``data``."""
+    """Binarise the texts to ``out/FOLDER/data-bin``, with the dictionaries of ``data``."""
 
     def dictionary(language: str) -> str:
         return f"{data}/data-bin/dict.{language}.txt"

@@ -1,4 +1,4 @@
-"""An n-best list with its features, as tuning and applying weights both need it."""
+"""An n-best list with its features and references: the input of tuning and applying weights."""
 
 from __future__ import annotations
 
@@ -12,33 +12,38 @@ import numpy as np
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.bleu import has_bpe_units
-from fairseq_casrnn.reranking.mert import Lists, bleu_counts, pad
+from fairseq_casrnn.reranking.mert import NBestArrays, bleu_counts, pad
 from fairseq_casrnn.reranking.nbest import (
     NBest,
     ScoreFile,
-    by_sentence,
     join_subwords,
     read_nbest,
     read_scores,
+    split_by_sentence,
 )
 
 
 @dataclass
-class Problem:
-    """Hypotheses as words, references (None without) and what tuning needs of both.
+class RerankingProblem:
+    """An n-best list for reranking.
 
-    The features are the list's own score, that of each file of scores, and the length in words.
-    Without references the counts of ``lists`` are zero.
+    The features are the list's own score, the score of each file, and the length in words.
+
+    Attributes:
+        texts: hypotheses of each sentence, as words.
+        references: reference of each sentence, or None.
+        lists: features and BLEU counts; the counts are zero without references.
+        models: model of each file of scores; "" if the file does not name it.
     """
 
     texts: list[list[str]]
     references: list[str] | None
-    lists: Lists
-    models: list[str]  # of the files of scores, as far as they say
+    lists: NBestArrays
+    models: list[str]
 
     @property
     def baseline(self) -> np.ndarray:
-        """Weights ``(F,)`` that leave the list's own score alone."""
+        """Weights ``(F,)`` with which only the list's own score counts."""
         return np.eye(self.lists.features.shape[-1])[0]
 
     def chosen(self, weights: np.ndarray) -> list[str]:
@@ -50,24 +55,26 @@ class Problem:
 def features(
     nbest: NBest, texts: list[list[str]], files: Sequence[ScoreFile], sums: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``(N, K, F)`` features and the mask ``(N, K)``.
+    """Features ``(N, K, F)`` and the mask ``(N, K)``.
 
     Args:
         nbest: the list.
         texts: its hypotheses, as words.
-        files: further models' scores.
-        sums: take a sentence's log-probability instead of the mean of a token.
+        files: scores of further models.
+        sums: use the log-probability of a sentence, not the mean over its tokens.
     """
     columns = [nbest.scores]
     for file in files:
         scores = np.array(file.scores)
-        columns.append(by_sentence(scores * file.tokens if sums else scores, nbest))
+        columns.append(split_by_sentence(scores * file.tokens if sums else scores, nbest))
     columns.append([[len(text.split()) for text in row] for row in texts])
-    rows = [np.array(columns_of_one).T for columns_of_one in zip(*columns, strict=True)]
+    rows = [np.array(sentence).T for sentence in zip(*columns, strict=True)]
     return pad(rows)
 
 
-def load(args: argparse.Namespace, join: bool, sums: bool, needs_references: bool) -> Problem:
+def load(
+    args: argparse.Namespace, join: bool, sums: bool, needs_references: bool
+) -> RerankingProblem:
     """Read the list, the files of scores and the references that ``args`` name.
 
     Raises:
@@ -78,7 +85,7 @@ def load(args: argparse.Namespace, join: bool, sums: bool, needs_references: boo
     texts = nbest.hypotheses
     if not join and any(map(has_bpe_units, texts)):
         raise UserError(
-            f"{args.nbest} holds BPE units, and BLEU is of words; tune with --join-subwords"
+            f"{args.nbest} has BPE units, but BLEU needs words; tune with --join-subwords"
         )
     if join:
         texts = [[join_subwords(text) for text in row] for row in texts]
@@ -89,11 +96,11 @@ def load(args: argparse.Namespace, join: bool, sums: bool, needs_references: boo
     else:
         counts = bleu_counts(texts, references)
     models = [str(file.header.get("model", "")) for file in files]
-    return Problem(texts, references, Lists(table, mask, counts), models)
+    return RerankingProblem(texts, references, NBestArrays(table, mask, counts), models)
 
 
 def find_references(path: Path | None, nbest: NBest, join: bool, needed: bool) -> list[str] | None:
-    """Lines of ``path``, or of the list's own T lines; None if it has none and none is needed."""
+    """Lines of ``path``, by default the list's T lines; None without any if not ``needed``."""
     if path is None:
         if not nbest.references and not needed:
             return None
@@ -107,7 +114,7 @@ def find_references(path: Path | None, nbest: NBest, join: bool, needed: bool) -
         )
     if has_bpe_units(lines):
         raise UserError(
-            f"{path} holds BPE units, and BLEU is of words; give the references before BPE"
+            f"{path} has BPE units, but BLEU needs words; give the references before BPE"
         )
     return lines
 
@@ -121,6 +128,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reference",
         type=Path,
-        help="tokenised references, a line each (default: the list's T lines, in which words "
-        "out of the dictionary are marked <<unk>>)",
+        help="tokenised references, one per line (default: the list's T lines, in which words "
+        "that are not in the dictionary are marked <<unk>>)",
     )

@@ -1,7 +1,7 @@
-"""``casrnn rerank score``: a model's score of every hypothesis of an n-best list.
+"""``casrnn rerank score``: scores every hypothesis of an n-best list with a model.
 
-A score is the mean log-probability of a token, ``</s>`` included, of base 2: what
-``fairseq-generate --score-reference`` prints.
+A score is the mean log2-probability of a token, including ``</s>``, as ``fairseq-generate
+--score-reference`` prints it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from fairseq_casrnn.evaluation.trained_lm import check_finite
 from fairseq_casrnn.files import check_writable
 from fairseq_casrnn.reranking.nbest import NBest, header_line, join_subwords, read_nbest
 
-CHUNK = 2000  # hypotheses scored before their scores are written
+CHUNK = 2000  # hypotheses whose scores are written together
 BATCH_TOKENS = 4000
-MARKS = ", or whether --backwards or --join-subwords is missing"
+UNKNOWN_WORDS_HINT = ", or whether --backwards or --join-subwords is missing"
 
 #: (score, tokens) of each (source, hypothesis).
 Scorer = Callable[[Sequence[tuple[str, str]]], list[tuple[float, int]]]
@@ -38,14 +38,14 @@ def reverse(text: str) -> str:
 def model_inputs(
     nbest: NBest, right_to_left: bool, backwards: bool, words: bool, lm: bool
 ) -> list[tuple[str, str]]:
-    """What a model reads and predicts, for each hypothesis.
+    """(source, target) of a model for each hypothesis.
 
     Args:
         nbest: the list.
         right_to_left: the model predicts the last word first.
         backwards: the model translates hypotheses into sources.
-        words: the model knows words, and the list has subword-nmt's units.
-        lm: the model predicts hypotheses without a source.
+        words: the model has words, but the list has subword-nmt's units.
+        lm: the model is a language model.
     """
     pairs = [("", text) for texts in nbest.hypotheses for text in texts] if lm else nbest.pairs()
     if words:
@@ -56,11 +56,11 @@ def model_inputs(
 
 
 def translation_scorer(paths: Sequence[str], data: Path, pairs: Sequence[tuple[str, str]]):
-    """A scorer of one translation model, or of several whose probabilities are averaged.
+    """A scorer with a translation model, or the averaged probabilities of several.
 
     Raises:
-        UserError: a checkpoint that is missing, broken, no translation model, or of another
-            dictionary than that of ``data`` or that of ``pairs``.
+        UserError: a checkpoint that is missing, broken or not of a translation model, or that has
+            another dictionary than ``data`` or ``pairs``.
     """
     import torch
     from fairseq.models import FairseqEncoderDecoderModel
@@ -73,8 +73,8 @@ def translation_scorer(paths: Sequence[str], data: Path, pairs: Sequence[tuple[s
                 f"checkpoint {path} is of {type(model).__name__}, not a translation model; "
                 "give --lm with a language model"
             )
-    check_known([source for source, _ in pairs], task.source_dictionary, data, MARKS)
-    check_known([target for _, target in pairs], task.target_dictionary, data, MARKS)
+    check_known([source for source, _ in pairs], task.source_dictionary, data, UNKNOWN_WORDS_HINT)
+    check_known([target for _, target in pairs], task.target_dictionary, data, UNKNOWN_WORDS_HINT)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     models = [model.eval().to(device) for model in models]
     scorer = SequenceScorer(task.target_dictionary)
@@ -82,7 +82,7 @@ def translation_scorer(paths: Sequence[str], data: Path, pairs: Sequence[tuple[s
     def score(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
         dataset = as_dataset(part, task)
         found: list[tuple[float, int]] = [(0.0, 0)] * len(part)
-        for sample in samples(dataset, device):
+        for sample in batches(dataset, device):
             for index, (best, *_) in zip(
                 sample["id"].tolist(), scorer.generate(models, sample), strict=True
             ):
@@ -93,7 +93,7 @@ def translation_scorer(paths: Sequence[str], data: Path, pairs: Sequence[tuple[s
 
 
 def load_translation(paths: Sequence[str], data: Path):
-    """Models and their task. Raises UserError."""
+    """Load models and their task. Raises UserError."""
     from fairseq import checkpoint_utils
 
     import fairseq_casrnn
@@ -110,7 +110,7 @@ def load_translation(paths: Sequence[str], data: Path):
 
 
 def as_dataset(pairs: Sequence[tuple[str, str]], task):
-    """A LanguagePairDataset, padded as in the model's training."""
+    """A LanguagePairDataset with the padding of the model's training."""
     from fairseq.data import LanguagePairDataset
 
     sides = []
@@ -128,8 +128,8 @@ def as_dataset(pairs: Sequence[tuple[str, str]], task):
     )
 
 
-def samples(dataset, device: str):
-    """Batches of similar lengths of at most BATCH_TOKENS, with padding."""
+def batches(dataset, device: str):
+    """Batches of similar lengths with at most BATCH_TOKENS tokens including padding."""
     from fairseq import utils
 
     longest = dataset.sizes.max(1)
@@ -147,12 +147,12 @@ def samples(dataset, device: str):
 
 
 def language_model_scorer(path: str, data: Path, pairs: Sequence[tuple[str, str]]) -> Scorer:
-    """A scorer of a language model of this package. Raises UserError as ``translation_scorer``."""
+    """A scorer with a language model. Raises UserError as :func:`translation_scorer`."""
     from fairseq_casrnn.analysis import syneval
     from fairseq_casrnn.evaluation.trained_lm import load
 
     model, task = load(path, data)
-    check_known([text for _, text in pairs], task.source_dictionary, data, MARKS)
+    check_known([text for _, text in pairs], task.source_dictionary, data, UNKNOWN_WORDS_HINT)
 
     def score(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
         texts = [text for _, text in part]
@@ -171,10 +171,10 @@ def language_model_scorer(path: str, data: Path, pairs: Sequence[tuple[str, str]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn rerank score``."""
-    parser.add_argument("nbest", type=Path, help="what fairseq-generate --nbest N printed")
+    parser.add_argument("nbest", type=Path, help="output of fairseq-generate --nbest N")
     parser.add_argument("--data", required=True, type=Path, help="folder with the dictionaries")
     parser.add_argument(
-        "--path", required=True, help="checkpoint; of translation models also several, A:B"
+        "--path", required=True, help="checkpoint; also several of translation models, A:B"
     )
     parser.add_argument("--lm", action="store_true", help="it is a language model")
     parser.add_argument(
@@ -184,21 +184,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backwards", action="store_true", help="it translates from target to source"
     )
     parser.add_argument(
-        "--join-subwords", action="store_true", help="it knows words, not the list's BPE units"
+        "--join-subwords",
+        action="store_true",
+        help="it was trained on words, not on the list's BPE units",
     )
     parser.add_argument("--output", required=True, type=Path, help="file for the scores")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the scores, continuing what an interrupted call began. Raises UserError."""
+    """Write the scores, or resume an interrupted call. Raises UserError."""
     if args.lm and args.backwards:
         raise UserError("--backwards is for translation models; drop it or --lm")
     check_writable(args.output)
     nbest = read_nbest(args.nbest)
     paths = [args.path] if args.lm else args.path.split(":")
     header = describe(args, nbest, paths)
-    if finished(args.output, header, sum(map(len, nbest.hypotheses))):
-        print(f"{args.output} holds these scores already")
+    if is_complete(args.output, header, sum(map(len, nbest.hypotheses))):
+        print(f"{args.output} has these scores already")
         return
     pairs = model_inputs(nbest, args.right_to_left, args.backwards, args.join_subwords, args.lm)
     if args.lm:
@@ -213,7 +215,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def describe(args: argparse.Namespace, nbest: NBest, paths: Sequence[str]) -> dict[str, object]:
-    """What the scores depend on. Raises UserError for a checkpoint that does not exist."""
+    """The header: all that the scores depend on. Raises UserError for a missing checkpoint."""
     state = []
     for path in paths:
         if not Path(path).is_file():
@@ -230,8 +232,8 @@ def describe(args: argparse.Namespace, nbest: NBest, paths: Sequence[str]) -> di
     }
 
 
-def finished(path: Path, header: dict[str, object], count: int) -> bool:
-    """Whether ``path`` holds ``count`` scores with this header."""
+def is_complete(path: Path, header: dict[str, object], count: int) -> bool:
+    """Whether ``path`` has ``count`` scores with this header."""
     if not path.is_file():
         return False
     with open(path, "rb") as file:
@@ -240,14 +242,16 @@ def finished(path: Path, header: dict[str, object], count: int) -> bool:
 
 
 def write(path: Path, header: str, pairs: Sequence[tuple[str, str]], scorer: Scorer) -> None:
-    """Score chunk after chunk into a draft, renamed at the end; a draft's scores are kept."""
+    """Score in chunks into a draft, which is renamed at the end; resume an existing draft."""
     draft = path.with_name(f"{path.name}.part")
     lines = [header]
     if draft.is_symlink():
-        draft.unlink()  # nothing is written to where it leads
+        draft.unlink()  # do not write to its target
     if draft.is_file():
         content = read_bytes(draft)
-        found = decode_lines(content[: content.rfind(b"\n") + 1], draft)  # the last may be cut
+        found = decode_lines(
+            content[: content.rfind(b"\n") + 1], draft
+        )  # the last line may be truncated
         if found[:1] == lines:
             lines += found[1 : 1 + (len(found) - 1) // CHUNK * CHUNK]  # whole chunks only
     with open(draft, "w", encoding="utf-8") as file:

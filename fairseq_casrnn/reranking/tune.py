@@ -1,4 +1,4 @@
-"""``casrnn rerank tune``: weights of the features for BLEU on a validation set."""
+"""``casrnn rerank tune``: tunes the weights of the features for BLEU on a validation set."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     problems.add_arguments(parser)
     parser.add_argument("--output", required=True, type=Path, help="file for the weights (JSON)")
     parser.add_argument(
-        "--join-subwords", action="store_true", help="BLEU of words; the list has BPE units"
+        "--join-subwords", action="store_true", help="join the list's BPE units into words for BLEU"
     )
     parser.add_argument(
         "--sums",
         action="store_true",
-        help="log-probabilities of sentences as features (default: the mean of their tokens)",
+        help="use log-probabilities of sentences as features (default: means over their tokens)",
     )
-    parser.add_argument("--runs", type=int, default=1, help="tune so often (default: 1)")
+    parser.add_argument("--runs", type=int, default=1, help="number of tuning runs (default: 1)")
     parser.add_argument(
-        "--restarts", type=int, default=10, help="random starts of each run (default: 10)"
+        "--restarts", type=int, default=10, help="random starting points of each run (default: 10)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the first run (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first run (default: 1)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -44,9 +44,9 @@ def run(args: argparse.Namespace) -> None:
         found.append({"seed": seed, "bleu": round(bleu, 4), "weights": weights.tolist()})
     best = max(found, key=lambda run: run["bleu"])
     choices = [lists.choose(weights) for weights in (problem.baseline, best["weights"])]
-    before, highest = lists.bleu(problem.baseline), lists.bleu_of(oracle(lists, choices))
+    before, oracle_bleu = lists.bleu(problem.baseline), lists.bleu_of(oracle(lists, choices))
     names = feature_names(args.scores)
-    save(
+    write_json(
         args.output,
         {
             "features": names,
@@ -54,34 +54,34 @@ def run(args: argparse.Namespace) -> None:
             "join_subwords": args.join_subwords,
             "sums": args.sums,
             "baseline": round(before, 4),
-            "oracle": round(highest, 4),
+            "oracle": round(oracle_bleu, 4),
             "runs": found,
         },
     )
-    print(summary(before, [run["bleu"] for run in found], highest))
+    print(summary(before, [run["bleu"] for run in found], oracle_bleu))
     for name, weight in zip(names, best["weights"], strict=True):
         print(f"{weight:8.4f}  {name}")
 
 
 def feature_names(scores: list[Path]) -> list[str]:
-    """Names of the weights."""
+    """Names of the features."""
     return ["score of the list", *map(str, scores), "length"]
 
 
-def summary(before: float, after: list[float], best: float) -> str:
-    """BLEU before, after and at best; of several runs mean and deviation."""
+def summary(before: float, after: list[float], oracle_bleu: float) -> str:
+    """BLEU before and after reranking and of the oracle; mean and deviation of several runs."""
     text = f"{statistics.fmean(after):.2f}"
     if len(after) > 1:
         text += f" ± {statistics.stdev(after):.2f} ({len(after)} runs)"
-    return f"BLEU {before:.2f}, reranked {text}, oracle {best:.2f}"
+    return f"BLEU {before:.2f}, reranked {text}, oracle {oracle_bleu:.2f}"
 
 
-def save(path: Path, content: dict[str, object]) -> None:
-    """Write JSON whole or not at all. Raises UserError."""
-    write(path, json.dumps(content, indent=1) + "\n")
+def write_json(path: Path, content: dict[str, object]) -> None:
+    """Write a JSON file, completely or not at all. Raises UserError."""
+    write_text(path, json.dumps(content, indent=1) + "\n")
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises UserError."""
+def write_text(path: Path, text: str) -> None:
+    """Write a file, completely or not at all. Raises UserError."""
     with whole_file(path) as file:
         file.write(text)

@@ -1,1 +1,1 @@
-"""``casrnn serve``: a page and a JSON API that put text to a trained model."""
+"""``casrnn serve``: a web page and a JSON API for a trained model."""

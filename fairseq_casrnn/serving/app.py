@@ -1,4 +1,4 @@
-"""The web application: a page, ``POST /predict``, and what watches over them."""
+"""The web application: a page, ``POST /predict``, metrics and request limits."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.serving.answering import Answering
 from fairseq_casrnn.serving.batching import Batcher
 from fairseq_casrnn.serving.metrics import Metrics
-from fairseq_casrnn.serving.questions import MAX_BODY, BadRequest, parse_question
+from fairseq_casrnn.serving.predict_request import MAX_BODY, BadRequest, parse_request
+from fairseq_casrnn.serving.predictors import Predictor
 
-SECONDS_FOR_BODY = 10
+BODY_TIMEOUT = 10
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
-# What is read of a body that is too large, so that its sender reads why.
-DISCARDED = 64 * MAX_BODY
+# A body that is too large is read up to this size, so that the client receives the error.
+MAX_DISCARDED = 64 * MAX_BODY
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of a server.
+    """Settings of a server.
 
     Args:
-        name: of the model, for people.
-        batch_size: most questions that are answered together.
+        name: of the model, for display.
+        batch_size: largest number of requests in a batch.
         max_characters: longest text.
-        hosts: names by which the server may be called; empty for any. A page of another site whose
-            name suddenly means this machine is none of them.
+        hosts: host names that requests may have; empty for any. This prevents DNS rebinding by
+            pages of other sites.
     """
 
     name: str = "model"
@@ -50,19 +50,19 @@ class Settings:
     hosts: Sequence[str] = LOOPBACK
 
 
-def make_app(answering: Answering, settings: Settings) -> Starlette:
+def make_app(predictor: Predictor, settings: Settings) -> Starlette:
     """The application for a model."""
     metrics = Metrics()
-    batcher = Batcher(answering.answer, settings.batch_size, metrics.batch_size.observe)
+    batcher = Batcher(predictor.predict, settings.batch_size, metrics.batch_size.observe)
     metrics.waiting.set_function(lambda: batcher.waiting)
     page, policy = read_page()
-    description = describe(answering, settings)
+    description = describe(predictor, settings)
 
     async def predict(request: Request) -> Response:
         check_content_type(request)
         body = await read_body(request)
-        question = parse_question(body, answering.pairs, settings.max_characters)
-        return JSONResponse({"kind": answering.kind, **await batcher.ask(question)})
+        parsed = parse_request(body, predictor.pairs, settings.max_characters)
+        return JSONResponse({"kind": predictor.kind, **await batcher.submit(parsed)})
 
     async def index(request: Request) -> Response:
         return HTMLResponse(page, headers={"Content-Security-Policy": policy})
@@ -88,7 +88,8 @@ def make_app(answering: Answering, settings: Settings) -> Starlette:
         Route("/health", health),
         Route("/metrics", prometheus),
     ]
-    middleware = [Middleware(Watch, metrics=metrics, paths={route.path for route in routes})]
+    paths = {route.path for route in routes}
+    middleware = [Middleware(MetricsMiddleware, metrics=metrics, paths=paths)]
     if settings.hosts:
         hosts = list(settings.hosts)
         middleware.append(
@@ -98,25 +99,43 @@ def make_app(answering: Answering, settings: Settings) -> Starlette:
         routes=routes,
         middleware=middleware,
         lifespan=lifespan,
-        exception_handlers={
-            HTTPException: lambda request, error: failed(error.detail, error.status_code),
-            UserError: lambda request, error: failed(str(error), getattr(error, "status", 422)),
-            ClientDisconnect: lambda request, error: failed("the client has gone", 400),
-            Exception: lambda request, error: failed("the server failed; its log says why", 500),
-        },
+        exception_handlers=exception_handlers(),
     )
 
 
-def failed(message: str, status: int) -> JSONResponse:
-    """An answer that says what was wrong."""
+def exception_handlers() -> dict:
+    """The responses to errors, by type."""
+
+    def http_error(request: Request, error: HTTPException) -> Response:
+        return error_response(error.detail, error.status_code)
+
+    def user_error(request: Request, error: UserError) -> Response:
+        return error_response(str(error), getattr(error, "status", 422))
+
+    def disconnected(request: Request, error: ClientDisconnect) -> Response:
+        return error_response("the client disconnected", 400)
+
+    def server_error(request: Request, error: Exception) -> Response:
+        return error_response("the server failed; its log says why", 500)
+
+    return {
+        HTTPException: http_error,
+        UserError: user_error,
+        ClientDisconnect: disconnected,
+        Exception: server_error,
+    }
+
+
+def error_response(message: str, status: int) -> JSONResponse:
+    """A JSON response with an error message."""
     headers = {"Retry-After": "1"} if status == 503 else None
     return JSONResponse({"error": message}, status, headers=headers)
 
 
 def check_content_type(request: Request) -> None:
-    """Raise BadRequest unless JSON is sent.
+    """Raise BadRequest unless the content type is JSON.
 
-    Browsers let pages of other sites send forms and plain text, but not this.
+    Browsers let pages of other sites send forms and plain text, but not JSON.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -124,39 +143,39 @@ def check_content_type(request: Request) -> None:
 
 
 async def read_body(request: Request) -> bytes:
-    """The body of a request. Raises BadRequest where it is too large or too slow."""
+    """The body of a request. Raises BadRequest if it is too large or too slow."""
     body, size = bytearray(), 0
     try:
-        async with asyncio.timeout(SECONDS_FOR_BODY):
+        async with asyncio.timeout(BODY_TIMEOUT):
             async for chunk in request.stream():
                 size += len(chunk)
                 if size <= MAX_BODY:
                     body += chunk
-                elif size > DISCARDED:
+                elif size > MAX_DISCARDED:
                     break
     except TimeoutError:
-        message = f"the body did not arrive within {SECONDS_FOR_BODY} seconds; send it again"
+        message = f"the body did not arrive within {BODY_TIMEOUT} seconds; send it again"
         raise BadRequest(message, 408) from None
     if size > MAX_BODY:
         raise BadRequest(f"the body has more than {MAX_BODY} bytes; send less", 413)
     return bytes(body)
 
 
-def describe(answering: Answering, settings: Settings) -> dict:
-    """What ``GET /model`` says."""
+def describe(predictor: Predictor, settings: Settings) -> dict:
+    """The response to ``GET /model``."""
     return {
         "name": settings.name,
-        "kind": answering.kind,
-        "pairs": answering.pairs,
-        "architecture": type(answering.model).__name__,
-        "parameters": sum(parameter.numel() for parameter in answering.model.parameters()),
+        "kind": predictor.kind,
+        "pairs": predictor.pairs,
+        "architecture": type(predictor.model).__name__,
+        "parameters": sum(parameter.numel() for parameter in predictor.model.parameters()),
         "max_characters": settings.max_characters,
-        **answering.description(),
+        **predictor.description(),
     }
 
 
 def read_page() -> tuple[str, str]:
-    """The page, and a policy by which a browser runs what is in it and nothing else."""
+    """The page, and a content security policy that allows only its own script and style."""
     page = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     rules = ["default-src 'none'", "connect-src 'self'", "img-src data:", "base-uri 'none'"]
     rules += ["form-action 'none'", "frame-ancestors 'none'"]
@@ -167,21 +186,21 @@ def read_page() -> tuple[str, str]:
     return page, "; ".join(rules)
 
 
-class Watch:
-    """Middleware: counts and times requests, and adds headers that guard the page."""
+class MetricsMiddleware:
+    """Counts and times requests, and adds security headers to responses."""
 
     def __init__(self, app, metrics: Metrics, paths: set[str]):
         self.app, self.metrics, self.paths = app, metrics, paths
 
     async def __call__(self, scope, receive, send) -> None:
-        """An ASGI application."""
+        """The ASGI application."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        # Other paths are anything that a client makes up.
+        # One label for all unknown paths: clients must not create new metrics.
         path = scope["path"] if scope["path"] in self.paths else "other"
         start, status = time.perf_counter(), 500
 
-        async def noted(message):
+        async def send_with_headers(message):
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -194,7 +213,7 @@ class Watch:
             await send(message)
 
         try:
-            await self.app(scope, receive, noted)
+            await self.app(scope, receive, send_with_headers)
         finally:
             self.metrics.requests.labels(path, str(status)).inc()
             self.metrics.seconds.labels(path).observe(time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""Concurrent requests, answered together: whatever waits when the model is free is one batch."""
+"""Batches concurrent requests: all that wait when the model becomes free are the next batch."""
 
 from __future__ import annotations
 
@@ -8,58 +8,59 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from fairseq_casrnn.serving.questions import BadRequest, Question
+from fairseq_casrnn.serving.predict_request import BadRequest, PredictRequest
 
-MOST_WAITING = 1000
+MAX_WAITING = 1000
 
 
-class _Waiting(NamedTuple):
-    question: Question
-    answer: asyncio.Future
+class _Pending(NamedTuple):
+    request: PredictRequest
+    result: asyncio.Future
 
 
 class Batcher:
-    """Puts questions to a model in one thread, several at a time.
+    """Runs a model on batches of requests, in one thread.
 
-    No request waits for others to come: a batch is what came while the model computed the last one.
+    Requests never wait for others to arrive: a batch has those that arrived while the model
+    computed the previous one.
 
     Args:
-        answer: gives the answers to questions, in their order; runs in a thread of its own.
-        size: most questions in a batch.
-        observe: is told the size of each batch.
+        predict: returns the results of a list of requests, in their order; runs in its own thread.
+        max_batch_size: largest number of requests in a batch.
+        observe: called with the size of each batch.
     """
 
     def __init__(
         self,
-        answer: Callable[[Sequence[Question]], list[dict]],
-        size: int,
+        predict: Callable[[Sequence[PredictRequest]], list[dict]],
+        max_batch_size: int,
         observe: Callable[[int], None] = lambda size: None,
     ):
-        self.answer, self.size, self.observe = answer, size, observe
-        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
+        self.predict, self.max_batch_size, self.observe = predict, max_batch_size, observe
+        self._queue: asyncio.Queue[_Pending] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
 
     @property
     def waiting(self) -> int:
-        """Questions that are not yet put to the model."""
+        """Number of requests that are not in a batch yet."""
         return self._queue.qsize()
 
-    async def ask(self, question: Question) -> dict:
-        """The answer to a question.
+    async def submit(self, request: PredictRequest) -> dict:
+        """The model's result for a request.
 
         Raises:
-            BadRequest: too many questions wait already.
-            UserError: what the model says of this question.
+            BadRequest: too many requests wait already.
+            UserError: the model refuses this request.
         """
-        if self.waiting >= MOST_WAITING:
-            raise BadRequest(f"{MOST_WAITING} requests wait already; try again later", 503)
-        answer = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(_Waiting(question, answer))
-        return await answer
+        if self.waiting >= MAX_WAITING:
+            raise BadRequest(f"{MAX_WAITING} requests wait already; try again later", 503)
+        result = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(_Pending(request, result))
+        return await result
 
     @contextlib.asynccontextmanager
     async def running(self):
-        """While active, questions are answered."""
+        """Context manager: processes requests while it is active."""
         task = asyncio.create_task(self._run())
         try:
             yield
@@ -72,26 +73,26 @@ class Batcher:
     async def _run(self) -> None:
         while True:
             batch = [await self._queue.get()]
-            while len(batch) < self.size and not self._queue.empty():
+            while len(batch) < self.max_batch_size and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
-            batch = [one for one in batch if not one.answer.done()]  # the client has gone
+            batch = [pending for pending in batch if not pending.result.done()]  # disconnected
             if batch:
                 self.observe(len(batch))
-                await self._answer(batch)
+                await self._process(batch)
 
-    async def _answer(self, batch: list[_Waiting]) -> None:
-        """Answer a batch; if that fails each question by itself, so that only its own fails."""
+    async def _process(self, batch: list[_Pending]) -> None:
+        """Run a batch. If that fails, run its requests one by one: only the bad ones fail."""
         loop = asyncio.get_running_loop()
         try:
-            questions = [one.question for one in batch]
-            answers = await loop.run_in_executor(self._thread, self.answer, questions)
+            requests = [pending.request for pending in batch]
+            results = await loop.run_in_executor(self._thread, self.predict, requests)
         except Exception as error:
             if len(batch) > 1:
-                for one in batch:
-                    await self._answer([one])
-            elif not batch[0].answer.done():
-                batch[0].answer.set_exception(error)
+                for pending in batch:
+                    await self._process([pending])
+            elif not batch[0].result.done():
+                batch[0].result.set_exception(error)
             return
-        for one, answer in zip(batch, answers, strict=True):
-            if not one.answer.done():
-                one.answer.set_result(answer)
+        for pending, result in zip(batch, results, strict=True):
+            if not pending.result.done():
+                pending.result.set_result(result)

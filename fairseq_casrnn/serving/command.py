@@ -14,7 +14,7 @@ from fairseq_casrnn.data.command import show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.serving.loading import load
 
-SECONDS_TO_STOP = 10
+SHUTDOWN_SECONDS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,13 +43,13 @@ def run(args: argparse.Namespace) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Raises:
-        UserError: Starlette and its companions are not installed, an option is out of range, the
-            model cannot be served, or the address is taken.
+        UserError: a package is not installed, an option is out of range, the model cannot be
+            served, or the address is in use.
     """
-    for option, least in (("port", 0), ("batch_size", 1), ("max_characters", 1)):
-        if (value := getattr(args, option)) < least:
+    for option, minimum in (("port", 0), ("batch_size", 1), ("max_characters", 1)):
+        if (value := getattr(args, option)) < minimum:
             name = option.replace("_", "-")
-            raise UserError(f"--{name} is {value}; it must be at least {least}")
+            raise UserError(f"--{name} is {value}; it must be at least {minimum}")
     try:
         import uvicorn
 
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(
             f"casrnn serve needs {error.name}; install it with pip install 'fairseq-casrnn[serve]'"
         ) from None
-    with listening(args.host, args.port) as listener:
-        answering = load(args)
+    with open_listener(args.host, args.port) as listener:
+        predictor = load(args)
         settings = Settings(
             name="/".join(args.path.resolve().parts[-4:]).lstrip("/"),
             batch_size=args.batch_size,
@@ -69,23 +69,23 @@ def run(args: argparse.Namespace) -> None:
             hosts=LOOPBACK if is_loopback(args.host) else (),
         )
         config = uvicorn.Config(
-            make_app(answering, settings),
+            make_app(predictor, settings),
             log_level="warning",
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=SECONDS_TO_STOP,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         address, port = listener.getsockname()[:2]
         where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-        show([f"serving {settings.name}, a {answering.kind}, at http://{where}/ (Ctrl+C stops it)"])
-        with stopped_by_signals(), no_log():
+        show([f"serving {settings.name}, a {predictor.kind}, at http://{where}/ (Ctrl+C stops it)"])
+        with ignore_reraised_signals(), without_logging():
             uvicorn.Server(config).run(sockets=[listener])
     show(["stopped"])
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises UserError where it cannot."""
+def open_listener(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises UserError if the address cannot be used."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=2048)
@@ -94,13 +94,13 @@ def listening(host: str, port: int) -> socket.socket:
         raise UserError(
             f"cannot listen at {host}, port {port} ({reason}); give another --port or --host"
         ) from None
-    # asyncio sees to that for sockets that it makes; an answer would wait 40 ms for the client.
+    # asyncio does this only for sockets that it creates; without it, responses take 40 ms more.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine alone."""
+    """Whether only this machine can reach an address."""
     if host == "localhost":
         return True
     with contextlib.suppress(ValueError):
@@ -109,10 +109,10 @@ def is_loopback(host: str) -> bool:
 
 
 @contextlib.contextmanager
-def stopped_by_signals():
-    """SIGINT and SIGTERM, which stop the server, do not end the program as well.
+def ignore_reraised_signals():
+    """Ignore SIGINT and SIGTERM outside of the server.
 
-    uvicorn raises again what stopped it.
+    uvicorn handles them itself, and raises them again after its shutdown.
     """
     before = {
         number: signal.signal(number, lambda *ignored: None)
@@ -126,8 +126,8 @@ def stopped_by_signals():
 
 
 @contextlib.contextmanager
-def no_log():
-    """What fairseq logs for each request goes nowhere; :func:`.captured_log` would collect it."""
+def without_logging():
+    """Discard what fairseq logs for each request; :func:`.captured_log` would collect it."""
     root = logging.getLogger()
     handlers, root.handlers[:] = root.handlers[:], [logging.NullHandler()]
     try:

@@ -1,4 +1,4 @@
-"""What ``GET /metrics`` tells Prometheus."""
+"""The Prometheus metrics of ``GET /metrics``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client.exposition import generate_latest
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """Counters of one server."""
+    """Metrics of one server."""
 
     media_type = CONTENT_TYPE_LATEST
 
@@ -29,7 +29,7 @@ class Metrics:
         self.batch_size = Histogram(
             "casrnn_batch_size",
             "Requests that the model answered together.",
-            buckets=BATCHES,
+            buckets=BATCH_SIZES,
             registry=registry,
         )
         self.waiting = Gauge(
@@ -37,5 +37,5 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """In Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self._registry)

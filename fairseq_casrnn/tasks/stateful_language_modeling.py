@@ -21,7 +21,7 @@ from ..data.streams import StreamDataset, piece_lengths, whole_text
 from ..errors import UserError
 from ..models.config import check_probabilities
 from ..models.language_model import CarriedState, check_carries, map_state, state_parts
-from ..models.stream_position import StatefulBatches, StreamPosition, with_carried
+from ..models.stream_position import StatefulBatches, StreamPosition, with_carried_state
 
 
 @dataclass
@@ -238,7 +238,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         start, stop = sample["start"], sample["stop"]
         before = self.progress[what].state_at(start, sample["target"].device)
         carried = CarriedState(reset(before, start) if reset and before is not None else before)
-        result = step(with_carried(sample, carried), *args)
+        result = step(with_carried_state(sample, carried), *args)
         self.progress[what] = StreamPosition(start, stop, before, carried.state)
         return result
 

@@ -10,7 +10,7 @@ from helpers import assert_close, rand, randomize
 from fairseq_casrnn import layers
 from fairseq_casrnn.analysis import gates, routing, subspaces, tracing
 from fairseq_casrnn.analysis.routing import Routed
-from fairseq_casrnn.analysis.tracing import Pass
+from fairseq_casrnn.analysis.tracing import LayerTrace
 from fairseq_casrnn.cells import FAMILIES
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, table_cell
@@ -22,39 +22,39 @@ def stack(name, **options):
 
 @pytest.mark.parametrize("ways", [False, True, "interleaved"])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_watching_changes_nothing(name, ways):
+def test_recording_changes_nothing(name, ways):
     """The loop that keeps gates gives what the engines give."""
     if ways == "interleaved" and FAMILIES[name].make_cell(1, FAMILIES[name].options()).lower_cell:
         return
     layer, x = stack(name, bidirectional=ways), rand(6, 1, 5)
     before = layer(x)
-    with tracing.watched([layer]) as passes:
+    with tracing.record_gates([layer]) as traces:
         during = layer(x)
     states = (lambda s: [s]) if name == "stacked_gru" else list
     assert_close([during[0], *states(during[1])], [before[0], *states(before[1])])
     assert_close([layer(x)[0]], [before[0]])
-    assert len(passes) == 2 * (2 if ways else 1)
-    assert {(one.layer, one.direction) for one in passes} == {
+    assert len(traces) == 2 * (2 if ways else 1)
+    assert {(one.layer, one.direction) for one in traces} == {
         (k, way) for k in range(2) for way in layer.suffixes
     }
-    assert all(one.gates.shape == (6, layer.cells[one.layer].ih_blocks, 4) for one in passes)
+    assert all(one.gates.shape == (6, layer.cells[one.layer].ih_blocks, 4) for one in traces)
 
 
 def test_gates_are_those_of_the_equations():
     """CAS: c = i⊙g + ½ f⊙c₋ + ½ v⊙c', h = o⊙tanh(c), step by step from the gates kept."""
     layer, x = stack("cas_lstm"), rand(6, 1, 5)
-    with tracing.watched([layer]) as (passes):
+    with tracing.record_gates([layer]) as traces:
         output, (_, c_n) = layer(x)
     below = above = torch.zeros(4).double()
     for t in range(6):
-        i, f, g, o = passes[0].gates[t]
+        i, f, g, o = traces[0].gates[t]
         below = i * g + f * below
-        i, f, g, o, v = passes[1].gates[t]
+        i, f, g, o, v = traces[1].gates[t]
         above = i * g + 0.5 * f * above + 0.5 * v * below
         assert_close([o * above.tanh()], [output[t, 0]])
     assert_close([below, above], [c_n[0, 0], c_n[1, 0]])
-    found = gates.measure([([[0]], [passes])])[1, ""]
-    (_, _, _, o), v = passes[0].gates.unbind(1), passes[1].gates[:, 4]
+    found = gates.measure([([[0]], [traces])])[1, ""]
+    (_, _, _, o), v = traces[0].gates.unbind(1), traces[1].gates[:, 4]
     assert found["gate"].mean == pytest.approx(float(v.mean()))
     assert found["difference"].mean == pytest.approx(float((v - o).abs().mean()))
 
@@ -62,10 +62,10 @@ def test_gates_are_those_of_the_equations():
 def test_histograms_by_hand():
     """Gates of .3 and .5, the output gate below .75: range .2, differences .45 and .25."""
     steps = torch.zeros(7, 4, 2)
-    steps[:, gates.OUTPUT] = 0.75
+    steps[:, gates.OUTPUT_GATE] = 0.75
     upper = torch.zeros(7, 5, 2)
-    upper[:, gates.BELOW] = torch.tensor([0.3, 0.5])
-    readings = [([[0]], [[Pass(0, "", steps), Pass(1, "", upper)]])] * 2
+    upper[:, gates.LOWER_CELL_GATE] = torch.tensor([0.3, 0.5])
+    readings = [([[0]], [[LayerTrace(0, "", steps), LayerTrace(1, "", upper)]])] * 2
     found = gates.measure(readings)
     assert list(found) == [(1, "")]
     own = found[1, ""]
@@ -76,7 +76,12 @@ def test_histograms_by_hand():
     assert own["range"].counts.sum() == 14
     assert own["difference"].mean == pytest.approx(0.35)
     assert own["gate"].share(0, 0.4) == own["gate"].share(0.4, 1) == 0.5
-    assert gates.lines_of_table(gates.named(found))[1].split()[:4] == ["layer", "2", "0.40", "0.10"]
+    assert gates.table_lines(gates.by_layer_name(found))[1].split()[:4] == [
+        "layer",
+        "2",
+        "0.40",
+        "0.10",
+    ]
 
 
 def test_the_gate_below_is_of_the_same_step_and_direction():
@@ -84,14 +89,14 @@ def test_the_gate_below_is_of_the_same_step_and_direction():
     rng = np.random.default_rng(1)
     outputs = {(k, way): rng.uniform(0, 0.6, (7, 2)) for k in range(3) for way in ("", "_reverse")}
     above = {(k, way): 0.15 * k + 0.1 * bool(way) for k, way in outputs if k}
-    passes = []
+    traces = []
     for (layer, way), output in outputs.items():
         steps = np.zeros((7, 5, 2))
-        steps[:, gates.OUTPUT] = output
+        steps[:, gates.OUTPUT_GATE] = output
         if layer:
-            steps[:, gates.BELOW] = outputs[layer - 1, way] + above[layer, way]
-        passes.append(Pass(layer, way, torch.from_numpy(steps)))
-    found = gates.measure([([[0]], [passes])])
+            steps[:, gates.LOWER_CELL_GATE] = outputs[layer - 1, way] + above[layer, way]
+        traces.append(LayerTrace(layer, way, torch.from_numpy(steps)))
+    found = gates.measure([([[0]], [traces])])
     assert list(found) == list(above)
     for key, own in found.items():
         assert own["difference"].mean == pytest.approx(above[key])
@@ -103,7 +108,7 @@ def test_the_table_of_gates_and_its_file(tmp_path):
     own["gate"].add(np.array([0.05, 0.51, 0.95, 0.97, 0.99]))
     own["range"].add(np.array([0.31]))
     own["difference"].add(np.array([0.71, 0.73]))
-    (_, line) = gates.lines_of_table({"layer 2": own})
+    (_, line) = gates.table_lines({"layer 2": own})
     assert line.split()[2:] == ["0.69", "0.37", "0.20", "0.60", "0.31", "0.72"]
     gates.write_csv(tmp_path / "gates.csv", {"layer 2": own})
     rows = [row.split(",") for row in (tmp_path / "gates.csv").read_text().splitlines()[1:]]
@@ -125,8 +130,8 @@ def test_files_of_their_own(tmp_path):
 
 def test_layers_by_name():
     found = {(1, ""): 1, (1, "_reverse"): 2}
-    assert gates.named(found) == {"layer 2, forward": 1, "layer 2, backward": 2}
-    assert gates.named({(2, ""): 1}) == {"layer 3": 1}
+    assert gates.by_layer_name(found) == {"layer 2, forward": 1, "layer 2, backward": 2}
+    assert gates.by_layer_name({(2, ""): 1}) == {"layer 3": 1}
 
 
 def test_routing_is_that_of_the_evaluation():
@@ -134,15 +139,15 @@ def test_routing_is_that_of_the_evaluation():
     layer = stack("second_order_lstm")
     layer.temperature.fill_(0.5)
     x = rand(6, 1, 5)
-    with tracing.watched([layer]) as passes:
+    with tracing.record_gates([layer]) as traces:
         layer(x)
     scores = torch.nn.functional.linear(x[:, 0], layer.attention_l0)
-    assert passes[0].cells.tolist() == scores.argmax(-1).tolist()
-    assert_close([passes[0].weights], [(scores / 0.5).softmax(-1)])
-    found = routing.route([([[4, 5, 6, 7, 8, 9, 2]], [passes])], [str(n) for n in range(10)], 0)
+    assert traces[0].cells.tolist() == scores.argmax(-1).tolist()
+    assert_close([traces[0].weights], [(scores / 0.5).softmax(-1)])
+    found = routing.route([([[4, 5, 6, 7, 8, 9, 2]], [traces])], [str(n) for n in range(10)], 0)
     words, cells, weights = zip(*found[0], strict=True)
     assert words == ("4", "5", "6", "7", "8", "9")
-    assert list(cells) == passes[0].cells.tolist()
+    assert list(cells) == traces[0].cells.tolist()
     assert weights == pytest.approx((scores / 0.5).softmax(-1).amax(-1).tolist())
 
 
@@ -155,11 +160,11 @@ SENTENCES = [
 def test_consistency():
     """Of five brackets that occur more than once one is not in its usual cell."""
     assert routing.consistency(SENTENCES) == (4, 5)
-    lines = routing.lines_of_table(SENTENCES, 2)
+    lines = routing.table_lines(SENTENCES, 2)
     assert lines[1].split() == ["0", "50.0%", "0.700", "(", "<b>"]
     assert lines[2].split() == ["1", "50.0%", "0.800", ")", "("]
     assert lines[3].startswith("80.0% of the occurrences")
-    assert routing.lines_of_table([[Routed("a", 1, 1.0)]], 2)[1].split() == ["0", "0.0%", "–"]
+    assert routing.table_lines([[Routed("a", 1, 1.0)]], 2)[1].split() == ["0", "0.0%", "–"]
 
 
 def test_words_in_a_file(tmp_path):
@@ -199,7 +204,7 @@ def test_angles_by_hand():
 
 def test_the_table_of_angles_and_its_file(tmp_path):
     found = {"layer 1": {(0, 2): np.array([1.0, 2.0, 9.0]), (1, 2): np.array([3.0, 4.0, 8.0])}}
-    lines = subspaces.lines_of_table(found)
+    lines = subspaces.table_lines(found)
     assert [line.split()[2:] for line in lines[1:]] == [
         ["0,", "2", "1.0°", "2.0°", "9.0°"], ["1,", "2", "3.0°", "4.0°", "8.0°"],
     ]  # fmt: skip

@@ -117,7 +117,7 @@ def test_curves_of_several_runs(tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
     before = Path(logs[0]).read_text()
     assert plots.main(["metric-curves", "loss", *logs]) == 2  # the picture is forgotten
-    assert f"{logs[0]} is no name of a picture" in capsys.readouterr().err
+    assert f"{logs[0]} does not end in .png" in capsys.readouterr().err
     assert Path(logs[0]).read_text() == before
     assert plots.main(["metric-curves", "wcpa", str(png), *logs]) == 2
     assert "no 'wcpa'" in capsys.readouterr().err

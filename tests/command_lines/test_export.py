@@ -62,7 +62,7 @@ def test_programs_of_torch_export(trained, tmp_path):
         ({"--path": "no.pt"}, "checkpoint no.pt does not exist"),
         ({"--data": "."}, "no dict.txt in .; name the folder"),
         ({"--output": "."}, ". exists already; give --output a new folder"),
-        ({"--output": "no/out"}, "no is not a folder; make it, or correct --output"),
+        ({"--output": "no/out"}, "no is not a folder; create it, or correct --output"),
     ],
 )
 def test_what_is_refused(trained, tmp_path, monkeypatch, capsys, change, message):

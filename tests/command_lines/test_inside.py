@@ -7,6 +7,7 @@ import torch
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import gates, plots, subspaces, tracing
+from fairseq_casrnn.evaluation import trained_model
 
 from .tagging import common as tagging
 
@@ -26,18 +27,18 @@ def test_translation(trained, data, capsys):
     path = trained("second_order_lstm") / "checkpoint_best.pt"
     lines = table(capsys, "routing", data, "--path", path, "--subset", "test")
     assert len(lines) == 4
-    model, task = tracing.load(path, data)
-    readings = list(tracing.readings(model, task, data, "test", 3, seed=None))
+    model, task = trained_model.load(path, data)
+    readings = list(tracing.trace_sentences(model, task, data, "test", 3, seed=None))
     for rows, groups in readings:
         ((first, *_),) = groups
         assert len(first.cells) == len(rows[0])
         assert rows[0][-1] == task.source_dictionary.eos()
     lines = table(capsys, "subspaces", data, "--path", path)
-    (own,) = tracing.stacks(model.encoder)
-    found = gates.named(
+    (own,) = tracing.recurrent_stacks(model.encoder)
+    found = gates.by_layer_name(
         {key: subspaces.angles(cells) for key, cells in subspaces.recurrent_matrices(own).items()}
     )
-    assert lines == subspaces.lines_of_table(found)
+    assert lines == subspaces.table_lines(found)
     path = trained("cas_lstm") / "checkpoint_best.pt"
     assert table(capsys, "gates", data, "--path", path)[1].startswith("layer 2  ")
 
@@ -54,7 +55,7 @@ def test_attention(trained, data, tmp_path, capsys):
         assert attend(path, data, png, "--sentence", "ba do", "--beam", 2) == 0
     images = [(tmp_path / f"{number}.png").read_bytes() for number in range(2)]
     assert images[0] == images[1]
-    source, target, weights = plots.attend(run, data, "ba do")
+    source, target, weights = plots.translation_attention(run, data, "ba do")
     assert source == ["ba", "do", "</s>"]
     assert (len(weights), len(weights[0])) == (len(target), 3)
     assert capsys.readouterr() == ("", "")
@@ -68,7 +69,7 @@ def test_mistakes_with_attention(trained, data, tmp_path, capsys):
     other.mkdir()
     for path, folder, named in (
         (run, tmp_path / "absent", f"{tmp_path / 'absent'} is not a folder"),
-        (run, other, f"{other} holds no binarised translation data"),
+        (run, other, f"no dict.txt in {other}; name the folder"),
         (tmp_path / "text.pt", data, "text.pt cannot be read"),
         (tmp_path / "empty.pt", data, "empty.pt is not a checkpoint"),
         (other, data, f"there is no checkpoint at {other}"),
@@ -82,7 +83,7 @@ def test_mistakes_with_attention(trained, data, tmp_path, capsys):
 
 def test_the_picture_is_checked_before_the_translation(trained, data, tmp_path, capsys):
     png = tmp_path / "no" / "x.png"
-    with mock.patch.object(tracing, "load") as load:
+    with mock.patch.object(trained_model, "load") as load:
         assert attend(trained("cas_lstm"), data, png, "--sentence", "ba") == 2
     assert f"cannot write {png}" in capsys.readouterr().err
     assert not load.called
@@ -113,8 +114,8 @@ def test_no_word_of_the_training_set_is_forgotten(tmp_path, capsys):
     (data / "input0" / "singletons.txt").write_text("\n".join(words) + "\n")
     tagging.train(data, tmp_path, "second_order_lstm", 1, "--forget-singletons", 0.9)
     capsys.readouterr()
-    model, task = tracing.load(tmp_path / "checkpoint_last.pt", data)
-    read = list(tracing.readings(model, task, data, "train", 1000, seed=None))
+    model, task = trained_model.load(tmp_path / "checkpoint_last.pt", data)
+    read = list(tracing.trace_sentences(model, task, data, "train", 1000, seed=None))
     assert task.dictionary.unk() not in {word for rows, _ in read for row in rows for word in row}
     task.load_dataset("train")
     trained = task.dataset("train")
@@ -135,7 +136,7 @@ def test_pairs(tmp_path, capsys):
     capsys.readouterr()
     path = tmp_path / "run" / "checkpoint_last.pt"
     assert len(table(capsys, "gates", data, "--path", path)) == 3
-    model, task = tracing.load(path, data)
-    for rows, groups in tracing.readings(model, task, data, "test", 4):
+    model, task = trained_model.load(path, data)
+    for rows, groups in tracing.trace_sentences(model, task, data, "test", 4):
         assert [len(row) for row in rows] == [len(passes[0].gates) for passes in groups]
         assert [len(passes) for passes in groups] == [4, 4]

@@ -155,12 +155,18 @@ def manifest(**changes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda content: content.pop("model.pt"), "is damaged, or no file of casrnn pack; copy it"),
-        (lambda content: content.pop("casrnn.json"), "is damaged, or no file of casrnn pack"),
-        (lambda content: content.update({"../evil": b""}), "it holds '../evil'; do not use it"),
-        (lambda content: content.update({"casrnn.json": b"[]"}), "is damaged: casrnn.json is none"),
+        (
+            lambda content: content.pop("model.pt"),
+            "is damaged, or not a file of casrnn pack; copy it",
+        ),
+        (lambda content: content.pop("casrnn.json"), "is damaged, or not a file of casrnn pack"),
+        (lambda content: content.update({"../evil": b""}), "it contains '../evil'; do not use it"),
+        (
+            lambda content: content.update({"casrnn.json": b"[]"}),
+            "is damaged: casrnn.json cannot be read",
+        ),
         (manifest(format=2), "has format '2', and this version of fairseq-casrnn reads format 1"),
-        (manifest(bpe=["x"]), "is damaged: casrnn.json is none; pack again"),
+        (manifest(bpe=["x"]), "is damaged: casrnn.json cannot be read; pack the model again"),
         (lambda content: content.update({"model.pt": pickle.dumps(Evil())}), "model.pt "),
         (lambda content: content.update({"model.pt": b"x"}), "model.pt "),
     ],
@@ -180,11 +186,13 @@ def test_bytes_that_are_lost_or_changed(model, tmp_path):
     path = tmp_path / "x.casrnn"
     for size in (0, 10, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:size])
-        with pytest.raises(UserError, match=r"x\.casrnn is damaged, or no file of casrnn pack \("):
+        with pytest.raises(
+            UserError, match=r"x\.casrnn is damaged, or not a file of casrnn pack \("
+        ):
             packed.unpacked(path)
     content[len(content) // 2] ^= 1  # of the weights
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"damaged, or no file of casrnn pack \(Bad CRC-32"):
+    with pytest.raises(UserError, match=r"damaged, or not a file of casrnn pack \(Bad CRC-32"):
         packed.unpacked(path)
 
 
@@ -207,4 +215,6 @@ def test_what_cannot_be_packed(run, model, capsys, tmp_path):
 
 def test_a_model_that_translates_nothing(model, capsys):
     assert cli.main(["predict", "--path", str(model)]) == 2
-    assert f"error: {model} is no sentence classifier; check the path\n" == capsys.readouterr().err
+    assert (
+        f"error: {model} is not a sentence classifier; check the path\n" == capsys.readouterr().err
+    )

@@ -152,7 +152,7 @@ def test_wrong_class_weights(weights):
 def test_other_mistakes():
     with pytest.raises(UserError, match="--class-weights has no twice; leave one of them out"):
         Criterion(task(), class_weights="no:1,yes:2,no:3")
-    with pytest.raises(UserError, match="--class-weights are all 0; give one class at least"):
+    with pytest.raises(UserError, match="--class-weights are all 0; give at least one class"):
         Criterion(task(), class_weights="no:0,yes:0")
     for option in ("l2", "l2_embeddings"):
         with pytest.raises(UserError, match="is nan; it must be a number, at least 0"):

@@ -134,7 +134,7 @@ def test_tags_are_those_of_the_crf(rules):
     ("make", "message"),
     [
         (lambda: translation(variant="adaptive"), "adaptive softmax cannot be exported; train one"),
-        (lambda: classifier("transformer"), "transformer's sentence encoder cannot be exported"),
+        (lambda: classifier("transformer"), "a transformer cannot be exported"),
         (lambda: (CASLSTM(3, 4), None), "CASLSTM cannot be exported; give a translation model"),
     ],
 )

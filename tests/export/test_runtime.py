@@ -126,6 +126,6 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
 def test_words_are_numbered_as_fairseqs(tmp_path):
     words = dictionary(TARGET)
     words.save(str(tmp_path / "dict.txt"))
-    ours = runtime.Words(tmp_path / "dict.txt")
-    assert ours.names == words.symbols
+    ours = runtime.Dictionary(tmp_path / "dict.txt")
+    assert ours.symbols == words.symbols
     assert ours.encode(["w5", "never", "<unk>"]) == [words.index("w5"), words.unk(), words.unk()]

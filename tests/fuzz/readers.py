@@ -270,7 +270,7 @@ CASES: dict[str, Case] = {
     ),
     "dyck.json": of_text(
         json.dumps(FLOORS), "text/dyck.json",
-        lambda path: dyck.read_notes(path.parents[1], "test"),
+        lambda path: dyck.read_floors(path.parents[1], "test"),
     ),
     "log": of_text(LOG, "log", training_log.read_log),
     "predictions": of_text(

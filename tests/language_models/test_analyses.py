@@ -7,6 +7,7 @@ import pytest
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import plots, tracing
+from fairseq_casrnn.evaluation import trained_model
 
 from .conftest import train
 
@@ -72,8 +73,8 @@ def test_routing(data, mixture, tmp_path, capsys):
 
 
 def test_routing_is_that_of_the_layer(data, mixture, tmp_path, capsys):
-    model, task = tracing.load(mixture, data)
-    readings = list(tracing.readings(model, task, data, "test", 4, seed=None))
+    model, task = trained_model.load(mixture, data)
+    readings = list(tracing.trace_sentences(model, task, data, "test", 4, seed=None))
     written = []
     for layer in (1, 2):
         tsv = tmp_path / f"{layer}.tsv"

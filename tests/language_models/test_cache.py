@@ -244,5 +244,5 @@ def test_no_validation_set(data, checkpoint, tmp_path, capsys):
 
 
 def test_a_model_without_state():
-    with pytest.raises(UserError, match="carries no state"):
+    with pytest.raises(UserError, match="does not carry its state"):
         lm_scores.read_streams(torch.nn.Linear(1, 1), dictionary(), [torch.arange(4, 9)])

@@ -52,7 +52,7 @@ def test_training_goes_on_with_its_own_table_only(data, tmp_path):
     cells.write_text(cells.read_text().replace(" 1", " 2"))
     with pytest.raises(Exception, match="Cannot load model parameters") as caught:
         train(data, model, *options, epochs=3)
-    assert explain(caught.value).startswith(f"{cells} has another table of cells than the checkp")
+    assert explain(caught.value).startswith(f"{cells} assigns other cells than the file that")
 
 
 def test_tables_for_other_data(tmp_path, caplog):

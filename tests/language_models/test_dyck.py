@@ -200,7 +200,7 @@ def test_distances_and_right_predictions():
     assert analysis.worst(right, seen) == (0.0, 3)
     assert analysis.worst(np.array([0, 1, 0, 1]), seen) == (0.5, 1)
     words.add_symbol("c")
-    with pytest.raises(UserError, match="holds other tokens than pairs of brackets"):
+    with pytest.raises(UserError, match="has other tokens than pairs of brackets"):
         analysis.closing_tokens(words)
 
 

@@ -255,10 +255,10 @@ def test_assignment(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("w4 0\nw5\n", "line 2 is not a token, a blank and the number of its cell, 0 to 1"),
-        ("w4 ²\n", "line 1 is not a token, a blank and the number of its cell"),
-        (f"w4 {'9' * 5000}\n", "line 1 is not a token, a blank and the number of its cell"),
-        ("w4 0\nw5 2\n", "line 2 names cell 2, but --num-cells is 2, so that cells are 0 to 1"),
+        ("w4 0\nw5\n", "line 2 is not a token, a space and the number of its cell, 0 to 1"),
+        ("w4 ²\n", "line 1 is not a token, a space and the number of its cell"),
+        (f"w4 {'9' * 5000}\n", "line 1 is not a token, a space and the number of its cell"),
+        ("w4 0\nw5 2\n", "line 2 names cell 2, but --num-cells is 2, so the cells are 0 to 1"),
         ("w4 0\nw4 1\n", "line 2 assigns 'w4' again"),
         ("a 0\n", "assigns no token of the dictionary"),
     ],

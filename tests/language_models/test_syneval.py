@@ -57,7 +57,7 @@ def test_a_tie_is_wrong():
     table = syneval.compare(pairs, {"a": -1.0, "b": -2.0, "c": -1.0})
     assert table == {"x": Accuracy(3, 1, 1), "y": Accuracy(1, 0, 1)}
     assert table["x"].share == pytest.approx(1 / 3)
-    lines = syneval.lines_of_table({"baseline": table, "model": table})
+    lines = syneval.table_lines({"baseline": table, "model": table})
     assert lines[-1].split() == ["all", "4", "0.250", "2", "0.250", "2"]
 
 
@@ -65,7 +65,7 @@ def test_a_tie_is_wrong():
 @pytest.mark.parametrize("options", [{}, {"adaptive_softmax_cutoff": "9,15"}])
 @torch.no_grad()
 def test_scores(monkeypatch, end, options):
-    """As sentence by sentence in full, though beginnings are shared and batches are small."""
+    """As sentence by sentence in full, though prefixes are shared and batches are small."""
     monkeypatch.setattr(syneval, "BATCH_TOKENS", 20)
     model, words = (
         random_model("second_order_lstm", decoder_hidden_size=16, **options),
@@ -158,8 +158,8 @@ def test_another_language(data, checkpoint, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a\tb\tc\td\na\tb\tc\n", "t.tsv, line 2 has not four or five columns"),
-        (b"a\tb\tc\t \n", "line 1 has not four or five columns"),
+        (b"a\tb\tc\td\na\tb\tc\n", "t.tsv, line 2 does not have four or five columns"),
+        (b"a\tb\tc\t \n", "line 1 does not have four or five columns"),
         (b"", "is empty"),
         (b"a\tb\tc\t\xff\n", "line 1 is not valid UTF-8"),
     ],

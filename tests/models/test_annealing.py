@@ -108,7 +108,7 @@ def test_a_resumed_training_keeps_its_annealing():
     begun = Trainer("--max-epoch", "5")
     begun.temperature(1)
     kept = {}
-    annealing.keep(begun, "checkpoint", kept)
+    annealing.save_annealing(begun, "checkpoint", kept)
     assert Trainer("--max-epoch", "9", kept=kept).temperature(3) == pytest.approx(0.01)
     assert Trainer("--max-epoch", "9", kept={}).temperature(3) == pytest.approx(0.81)
     given = ("--max-epoch", "9", "--temperature-decay", "0.5")
@@ -124,8 +124,8 @@ def test_says_how_to_end_hard(caplog):
     (said,) = warnings(caplog, *options, epochs=(1, 2, 3))
     assert said == (
         "in the last of 10 epochs the temperature is 0.39, at which cells are still mixed, but "
-        "evaluation routes hard; a new training with --temperature-decay auto --temperature-floor "
-        "1e-04 ends hard, too"
+        "evaluation uses hard routing; start a new training with --temperature-decay auto "
+        "--temperature-floor 1e-04 to end with hard routing"
     )
 
 
@@ -133,7 +133,7 @@ def test_of_one_epoch_no_decay_is_said(caplog):
     (said,) = warnings(caplog, "--max-epoch", "1", "--temperature", "0.5")
     assert said == (
         "in the only epoch the temperature is 0.5, at which cells are still mixed, but evaluation "
-        "routes hard; train for more epochs, or give --temperature 1e-04"
+        "uses hard routing; train for more epochs, or give --temperature 1e-04"
     )
     caplog.clear()
     assert not warnings(caplog, "--max-epoch", "1", "--temperature", "1e-04")

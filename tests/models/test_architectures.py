@@ -222,7 +222,7 @@ def test_a_single_layer_of_a_vertical_cell_is_warned_of(arch, layers, bottom, ca
     with caplog.at_level("WARNING", logger="fairseq_casrnn"):
         build(arch, encoder_layers=layers[0], decoder_layers=layers[1])
     said = [record.getMessage() for record in caplog.records]
-    alone = f"{arch.removesuffix('_tiny')} with a single layer is its bottom cell alone, {bottom}"
+    alone = f"{arch.removesuffix('_tiny')} with a single layer is just its bottom cell, {bottom}"
     remedy = "give --encoder-layers or --decoder-layers 2 or more"
     expected = [f"{alone}, which has no cell below to read; {remedy}"] if bottom else []
     assert said == expected

@@ -53,8 +53,8 @@ def compile_all(model, monkeypatch):
     """As :func:`triton_ahead.start`, one after another."""
     from fairseq_casrnn.recurrence import triton_ahead
 
-    monkeypatch.setattr(compiling, "on_triton", lambda stack: True)
-    for kernel, job in compiling.jobs_of(model):
+    monkeypatch.setattr(compiling, "uses_triton", lambda stack: True)
+    for kernel, job in compiling.kernel_jobs(model):
         triton_ahead.run(kernel, job, torch.device("cpu"))
 
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_compiled_is_left_to_the_launch(monkeypatch):
 
 
 def test_nothing_is_done_on_a_cpu(monkeypatch):
-    monkeypatch.setattr(compiling, "jobs_of", None)
+    monkeypatch.setattr(compiling, "kernel_jobs", None)
     model = model_of(FAMILIES[0])
     result = object()
     assert compiling.compile_ahead(result, SimpleNamespace(_model=model)) is result

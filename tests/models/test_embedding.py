@@ -7,7 +7,7 @@ import torch
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.embedding import build_embedding
-from fairseq_casrnn.models.word_vectors import WordVectors
+from fairseq_casrnn.models.unknown_words import WordVectors
 
 from .common import PAD, TARGET, build, dictionary, make_task
 
@@ -149,7 +149,7 @@ def test_lines_of_too_many_numbers_are_told(path, caplog):
     """Such a line could as well be of a word with spaces, but the dictionary has it without."""
     weight = load(path, "w4 1 1 1\nw5 0 2 2 2\nelse 0 2 2 2\nat name 3 3 3\nw6 0 0 4 4 4\n")
     (warning,) = (r.getMessage() for r in caplog.records if r.levelname == "WARNING")
-    assert warning == f"{path}, line 2 and 1 more: more than 3 numbers; left out"
+    assert warning == f"{path}, line 2 and 1 more: more than 3 numbers; skipped"
     assert weight[WORDS.index("w5")].abs().max() <= 0.1
 
 

@@ -6,7 +6,7 @@ from helpers import assert_close, rand
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.dropout import Dropout
-from fairseq_casrnn.models.sentence_bodies import TransformerBody
+from fairseq_casrnn.models.sentence_backbones import TransformerBackbone
 from fairseq_casrnn.models.sentence_parts import BatchNorm, Classifier, features
 
 from .sentences import EOS, LENGTHS, NAMES, PAD, RECURRENT, alone, batch, encoder, make_task
@@ -153,7 +153,7 @@ def test_a_convolution_by_hand():
 @pytest.mark.parametrize("training", [True, False])
 def test_the_transformer_is_that_of_torch(training):
     """Its own products and dropout change nothing; the latter acts in training."""
-    body = TransformerBody(12, 3, 20, 2, 0.0).train(training)
+    body = TransformerBackbone(12, 3, 20, 2, 0.0).train(training)
     theirs = torch.nn.TransformerEncoder(
         torch.nn.TransformerEncoderLayer(12, 3, 20, 0.0, norm_first=True),
         2,
@@ -167,7 +167,7 @@ def test_the_transformer_is_that_of_torch(training):
     expected = theirs(12**0.5 * x + positions, src_key_padding_mask=padding)
     real = ~padding.t()
     torch.testing.assert_close(body(x, lengths, None)[0][real], expected[real])
-    dropping = TransformerBody(12, 3, 20, 1, 0.5).train(training)
+    dropping = TransformerBackbone(12, 3, 20, 1, 0.5).train(training)
     first, second = (dropping(x, lengths, None)[0][real] for _ in range(2))
     assert torch.equal(first, second) != training
 
@@ -207,7 +207,7 @@ def test_options_reach_their_parts():
     assert model.encoder.body.rnn.engine == "reference"
     assert model.encoder.body.rnn.bidirectional == "interleaved"
     assert encoder("shortcut_lstm", engine="reference").encoder.body.rnn.layers[0].engine
-    with pytest.raises(UserError, match="--mlp-batch-norm normalises hidden layers, and"):
+    with pytest.raises(UserError, match="--mlp-batch-norm normalises hidden layers, but"):
         encoder("cnn", mlp_batch_norm=True, mlp_layers=0)
     kinds = [type(part) for part in encoder("cnn", mlp_batch_norm=True).classifier]
     assert BatchNorm in kinds
@@ -265,7 +265,7 @@ def test_temperature_follows_the_epochs():
         (
             "cas_lstm",
             {"encoder_interleaved": True},
-            "cas_lstm reads .* below, which --encoder-interleaved .* give --encoder-bidirectional",
+            "cas_lstm reads .* below, and --encoder-interleaved .* give --encoder-bidirectional",
         ),
         ("cas_lstm", {"features": "nli"}, "--features nli takes two sentences, but the data has"),
         ("cas_lstm", {"features": "sum"}, "--features is 'sum'; use single, nli, paraphrase"),

@@ -8,7 +8,7 @@ from helpers import assert_close, rand
 
 from fairseq_casrnn.data.tag_constraints import constraints, violations
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.tagger_parts import Spelling, TagCRF
+from fairseq_casrnn.models.tagger_parts import CharCNN, TagCRF
 
 from .common import EOS, PAD
 from .sentences import LENGTHS
@@ -291,7 +291,7 @@ def test_gradients_reach_all_parameters(output):
 
 def test_spelling_by_hand():
     """The maximum over the letters of a filter that reads the letter before, it, and the next."""
-    layer = Spelling(9, PAD, 1, 1).double()
+    layer = CharCNN(9, PAD, 1, 1).double()
     with torch.no_grad():
         layer.embed.weight[4:, 0] = torch.tensor([1.0, 2.0, 3.0, -4.0, -5.0])
         layer.convolve.weight.copy_(torch.tensor([[[10.0, 1.0, 0.1]]]))
@@ -302,7 +302,7 @@ def test_spelling_by_hand():
 
 
 def test_characters_start_in_their_range():
-    weight = Spelling(200, PAD, 12, 1).embed.weight  # (3 / 12) ** 0.5 = 0.5
+    weight = CharCNN(200, PAD, 12, 1).embed.weight  # (3 / 12) ** 0.5 = 0.5
     assert 0.4 < weight.abs().max() <= 0.5
     assert not weight[PAD].any()
 

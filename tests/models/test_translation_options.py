@@ -76,7 +76,7 @@ def test_a_padding_symbol_in_the_text(case):
         encoded = model.encoder(torch.cat([padded, other]))
         assert_close([encoded["encoder_out"][before : before + 4, :1]], [expected])
         for name, state in (("encoder_hidden", h_n), ("encoder_cell", c_n)):
-            assert_close([encoded[name][:, :1]], [model.encoder.side_by_side(state)])
+            assert_close([encoded[name][:, :1]], [model.encoder.concat_directions(state)])
         out, attention = run(model, padded, torch.tensor([[EOS, 4]]))
         assert_close([out], [run(model, sentence, torch.tensor([[EOS, 4]]))[0]])
         assert not attention[..., before + 1].any()

@@ -38,7 +38,7 @@ def test_from_a_corpus_to_bleu(tmp_path):
     assert f"{prepared} exists" in error
     (tmp_path / "file").touch()
     error = run("rerank/prepare.sh", "--data", data, "--out", tmp_path / "file" / "x", status=2)
-    assert error == f"error: --out {tmp_path}/file/x cannot be made; give another\n"
+    assert error == f"error: --out {tmp_path}/file/x cannot be created; give another folder\n"
 
     train(data / "data-bin", tmp_path / "mt", "cas_lstm_tiny", epochs=1)
     task = ["--task", "language_modeling", "--tokens-per-sample", 20]
@@ -65,11 +65,11 @@ def test_from_a_corpus_to_bleu(tmp_path):
     error = run(*command[:where], tmp_path / "file", "--lm", lm, status=2)
     assert error == f"error: --out {tmp_path}/file is no folder to write to; give another\n"
     error = run(*command[:-1], 4, status=2)
-    assert "holds lists of another --baseline, --data or --nbest" in error
+    assert "has lists of another --baseline, --data or --nbest" in error
     with open(next((data / "data-bin").glob("test.*.de.bin")), "ab") as file:
         file.write(b"prepared anew")
     error = run(*command, "--lm", lm, status=2)
-    assert "holds lists of another --baseline, --data or --nbest" in error
+    assert "has lists of another --baseline, --data or --nbest" in error
 
 
 @pytest.mark.parametrize(

@@ -187,18 +187,18 @@ def test_the_run_that_is_best_on_validation_is_taken(tmp_path, capsys):
     ("change", "message"),
     [
         (("H-0\t-0.5\ta", "H-0 -0.5 a"), "list, line 4 is malformed; it should be H-NUMBER"),
-        (("H-0\t-0.5\ta", "H-0\thigh\ta"), "line 4: the score 'high' is no finite number"),
-        (("H-0\t-0.5\ta", "H-0\tnan\ta"), "line 4: the score 'nan' is no finite number"),
+        (("H-0\t-0.5\ta", "H-0\thigh\ta"), "line 4: the score 'high' is not a number of magnitude"),
+        (("H-0\t-0.5\ta", "H-0\tnan\ta"), "line 4: the score 'nan' is not a number of magnitude"),
         (("H-0\t-0.5\ta", "H-²\t-0.5\ta"), "line 4 is malformed; it should be H-NUMBER"),
         (("H-0\t-0.5\ta", f"H-{'9' * 5000}\t-0.5\ta"), "line 4 is malformed; it should be H-NUM"),
-        (("H-0\t-0.5\ta", "H-999999999\t-0.5\ta"), "no hypothesis of sentence 2 though of a later"),
+        (("H-0\t-0.5\ta", "H-999999999\t-0.5\ta"), "no hypothesis of sentence 2 but of a later"),
         (
             ("H-0\t-0.5\ta", f"H-0\t{'9' * 5000}\ta"),
-            r"the score '9{60}…' \(5000 characters\) is no fi",
+            r"the score '9{60}…' \(5000 characters\) is not a n",
         ),
         (("S-1\tz", "S-1"), "line 10 is malformed; it should be S-NUMBER<TAB>SOURCE"),
         (("S-1\tz", "S-0\tz"), "line 10 repeats S-0"),
-        (("H-0", "D-0"), "no hypothesis of sentence 0 though of a later one"),
+        (("H-0", "D-0"), "no hypothesis of sentence 0 but of a later one"),
         (("H-1", "D-1"), "ends before the hypotheses of sentence 1"),
         (("H-", "D-"), "holds no hypothesis"),
     ],
@@ -212,19 +212,19 @@ def test_malformed_lists(nbest, change, message):
 @pytest.mark.parametrize(
     ("lines", "header", "message"),
     [
-        ("1234", {}, "s holds 4 scores but .*list has 5 hypotheses"),
-        (["1", "2", "x", "4", "5"], {}, "s, line 3: the score 'x' is no finite number"),
+        ("1234", {}, "s has 4 scores but .*list has 5 hypotheses"),
+        (["1", "2", "x", "4", "5"], {}, "s, line 3: the score 'x' is not a number of magnitude"),
         (["1\tx", "2", "3", "4", "5"], {}, "line 1 is malformed; it should be SCORE<TAB>TOKENS"),
-        ("12345", {"nbest": "other"}, "holds the scores of another list"),
+        ("12345", {"nbest": "other"}, "has the scores of another list"),
         (["1\t²", "2", "3", "4", "5"], {}, "line 1 is malformed; it should be SCORE<TAB>TOKENS"),
         (["1\t" + "9" * 5000, *"2345"], {}, "line 1 is malformed; it should be SCORE<TAB>TOKENS"),
         (
             ["1e300", *"2345"],
             {},
-            r"line 1: the score '1e300' is no finite number, or beyond 1e\+30",
+            r"line 1: the score '1e300' is not a number of magnitude below 1e\+30",
         ),
-        (["#x", "1"], {}, "line 1 is no JSON object"),
-        (["#" + "[" * 10**5, "1"], {}, "line 1 is no JSON object"),
+        (["#x", "1"], {}, "line 1 is not a JSON object"),
+        (["#" + "[" * 10**5, "1"], {}, "line 1 is not a JSON object"),
     ],
 )
 def test_malformed_scores(tmp_path, nbest, lines, header, message):
@@ -239,7 +239,7 @@ def test_scores_of_others_for_a_list_in_another_order(tmp_path, nbest):
     nbest.write_text("".join(sorted(lines, key=lambda line: "-1\t" not in line)))
     found = read_nbest(nbest)
     assert found.hypotheses == [[text for _, text in hypotheses] for *_, hypotheses in LIST]
-    with pytest.raises(UserError, match=r"list is not in the order of its sentences' numbers, so"):
+    with pytest.raises(UserError, match=r"list are not in the order of their numbers, so"):
         read_scores(scores(tmp_path / "s", nbest, "12345"), found)
     own = scores(tmp_path / "own", nbest, "12345", model="m")  # by casrnn rerank score
     assert read_scores(own, found).scores == [1, 2, 3, 4, 5]
@@ -263,7 +263,7 @@ def test_files_that_do_not_belong_together(tmp_path, nbest, capsys):
     lines = file.read_text().splitlines()[1:]
     other = scores(tmp_path / "other", valid, lines, model="other")
     error = rerank(capsys, *command, other, status=2)
-    assert "holds the scores of other, but" in error
+    assert "has the scores of other, but" in error
     assert "tuned with those of right in its place" in error
     content = json.loads(weights.read_text())
     wrong = [{"runs": [3]}, content | {"models": []}, content | {"models": None}]
@@ -272,7 +272,7 @@ def test_files_that_do_not_belong_together(tmp_path, nbest, capsys):
     ]
     for text in [*map(json.dumps, wrong), "[" * 10**5, "9" * 5000]:
         weights.write_text(text)
-        assert "is no file of weights" in rerank(capsys, *command, file, status=2)
+        assert "is not a file of weights" in rerank(capsys, *command, file, status=2)
     assert not out.exists()
 
     command = ["tune", "--output", weights, "--nbest"]
@@ -281,5 +281,5 @@ def test_files_that_do_not_belong_together(tmp_path, nbest, capsys):
     command += [nbest, "--join-subwords", "--reference", tmp_path / "ref"]
     assert "ref has 1 lines but" in rerank(capsys, *command, status=2)
     (tmp_path / "ref").write_text("the c@@ at sat down\na dog\n")
-    assert "ref holds BPE units, and BLEU is of words" in rerank(capsys, *command, status=2)
+    assert "ref has BPE units, but BLEU needs words" in rerank(capsys, *command, status=2)
     assert "--runs must be at least 1" in rerank(capsys, *command, "--runs", 0, status=2)

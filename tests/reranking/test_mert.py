@@ -5,7 +5,7 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from fairseq_casrnn.reranking import mert
-from fairseq_casrnn.reranking.mert import Lists
+from fairseq_casrnn.reranking.mert import NBestArrays
 
 from .common import every_choice
 
@@ -29,7 +29,7 @@ def make(sentences=12, most=5, width=3, seed=0):
     texts = [[noisy(rng, r) for _ in range(rng.integers(1, most + 1))] for r in references]
     texts[1][0] = ""
     table, mask = mert.pad([rng.normal(size=(len(row), width)) for row in texts])
-    return texts, references, Lists(table, mask, mert.bleu_counts(texts, references))
+    return texts, references, NBestArrays(table, mask, mert.bleu_counts(texts, references))
 
 
 def sacrebleu(texts, references, choice):
@@ -119,7 +119,7 @@ def test_the_seed_decides():
 def test_features_without_spread_do_no_harm():
     _, _, lists = make()
     lists.features[..., 1] = 7.0
-    assert mert.spread(lists)[1] == 1.0
+    assert mert.feature_scale(lists)[1] == 1.0
     weights, bleu = mert.tune(lists, np.eye(3)[0], 2)
     assert weights[1] == 0.0
     assert np.isfinite(bleu)
@@ -130,7 +130,7 @@ def test_the_widest_of_equal_intervals():
     start, slope = [0.0, 0.0, -2.0, -9.0], [0.0, 1.0, 2.0, 3.0]
     counts = mert.bleu_counts([["a b c d", "x", "a b c d", "x"]], ["a b c d"])
     features = np.stack([start, slope], -1)[None]
-    lists = Lists(features, np.ones((1, 4), bool), counts)
+    lists = NBestArrays(features, np.ones((1, 4), bool), counts)
     assert mert.search_line(lists, np.array([1.0, 0.0]), np.array([0.0, 1.0])) == 4.5
 
 
@@ -138,8 +138,8 @@ def test_spread_by_hand():
     """Of 1 and 3 in one sentence, 5 alone in another, each as far from its sentence's mean."""
     features = np.array([[[1.0], [3.0]], [[5.0], [0.0]]])
     mask = np.array([[True, True], [True, False]])
-    lists = Lists(features, mask, np.zeros((2, 2, 10)))
-    assert mert.spread(lists) == pytest.approx([(2 / 3) ** 0.5])
+    lists = NBestArrays(features, mask, np.zeros((2, 2, 10)))
+    assert mert.feature_scale(lists) == pytest.approx([(2 / 3) ** 0.5])
 
 
 def test_changes_at_one_point():
@@ -148,7 +148,7 @@ def test_changes_at_one_point():
     texts = [["x", long], [long, "x"], ["x", short]]
     counts = mert.bleu_counts(texts, [long, long, short])
     features = np.array([[[0.0, 0.0], [0.0, 1.0]]] * 2 + [[[0.0, 0.0], [-5.0, 1.0]]])
-    lists = Lists(features, np.ones((3, 2), bool), counts)
+    lists = NBestArrays(features, np.ones((3, 2), bool), counts)
     assert mert.search_line(lists, np.array([1.0, 0.0]), np.array([0.0, 1.0])) == 5.5
 
 
@@ -161,7 +161,7 @@ def test_lines_along_the_axes_and_across(monkeypatch):
         return search(lists, weights, direction)
 
     monkeypatch.setattr(mert, "search_line", searched)
-    mert.climb(lists, np.ones(3), np.random.default_rng(1))
+    mert.coordinate_ascent(lists, np.ones(3), np.random.default_rng(1))
     last = np.array(directions[-6:])
     assert np.array_equal(last[:3], np.eye(3))
     assert np.linalg.matrix_rank(last[3:]) == 3
@@ -171,7 +171,7 @@ def test_lines_along_the_axes_and_across(monkeypatch):
 def test_what_is_pruned():
     """Of two features of which one is enough the one with the smaller weight."""
     counts = mert.bleu_counts([["x", "a b c d"]], ["a b c d"])
-    lists = Lists(np.array([[[0.0, 0, 1], [1, 1, 0]]]), np.ones((1, 2), bool), counts)
+    lists = NBestArrays(np.array([[[0.0, 0, 1], [1, 1, 0]]]), np.ones((1, 2), bool), counts)
     for weights, expected in (([0.5, 2, 1], [0, 2, 0]), ([3, 2, 1], [3, 0, 0])):
         assert mert.prune(lists, np.array(weights, float), 100.0).tolist() == expected
 
@@ -179,24 +179,24 @@ def test_what_is_pruned():
 @pytest.mark.parametrize("seed", [3, 4, 5])
 def test_the_climb_ends_where_no_axis_gains(seed):
     _, _, lists = make(sentences=60, seed=seed)
-    weights, best = mert.climb(lists, np.ones(3), np.random.default_rng(seed))
+    weights, best = mert.coordinate_ascent(lists, np.ones(3), np.random.default_rng(seed))
     assert best == lists.bleu(weights)
     for axis in np.eye(3):
         trial = weights + mert.search_line(lists, weights, axis) * axis
-        assert lists.bleu(trial) <= best + mert.GAIN
+        assert lists.bleu(trial) <= best + mert.MIN_GAIN
 
 
 def test_where_tuning_starts(monkeypatch):
     """From the baseline, which chooses what it did before features were scaled, and at random."""
     _, _, lists = make()
     lists.features[..., 1] *= 100
-    climb, starts, baseline = mert.climb, [], np.array([1.0, 0.005, -2.0])
+    ascend, starts, baseline = mert.coordinate_ascent, [], np.array([1.0, 0.005, -2.0])
 
-    def climbed(lists, weights, rng):
+    def recorded(lists, weights, rng):
         starts.append(lists.choose(weights).tolist())
-        return climb(lists, weights, rng)
+        return ascend(lists, weights, rng)
 
-    monkeypatch.setattr(mert, "climb", climbed)
+    monkeypatch.setattr(mert, "coordinate_ascent", recorded)
     mert.tune(lists, baseline, restarts=3)
     assert starts[0] == lists.choose(baseline).tolist()
     assert len(starts) == 4
@@ -206,13 +206,13 @@ def test_the_oracle_searches_on(monkeypatch):
     """Until no single change gains, and from the best of its starts."""
     for seed in (35, 36, 0):
         _, _, lists = make(sentences=5, most=3, seed=seed)
-        choice = mert._improve(lists, np.zeros(5, int))
+        choice = mert._greedy_search(lists, np.zeros(5, int))
         found = lists.bleu_of(choice)
         for n, row in enumerate(lists.mask):
             for k in range(int(row.sum())):
                 other = np.where(np.arange(5) == n, k, choice)
-                assert lists.bleu_of(other) <= found + mert.GAIN
-    monkeypatch.setattr(mert, "_improve", lambda lists, choice: choice)
+                assert lists.bleu_of(other) <= found + mert.MIN_GAIN
+    monkeypatch.setattr(mert, "_greedy_search", lambda lists, choice: choice)
     best = max(map(np.array, every_choice(lists)), key=lists.bleu_of)
     assert lists.bleu_of(mert.oracle(lists)) < lists.bleu_of(best)
     assert mert.oracle(lists, [np.zeros(5, int), best]).tolist() == best.tolist()

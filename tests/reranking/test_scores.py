@@ -73,7 +73,7 @@ def test_a_file_of_scores_that_is_not_whole(tmp_path):
     header = {"model": "m"}
     lines = [score.header_line(header), "-1.0\t3", "-2.0\t4"]
     path = tmp_path / "scores"
-    assert not score.finished(path, header, 2)
+    assert not score.is_complete(path, header, 2)
     for count, given, whole in ((2, header, True), (3, header, False), (2, {"model": "n"}, False)):
         path.write_text("".join(f"{line}\n" for line in lines))
-        assert score.finished(path, given, count) == whole
+        assert score.is_complete(path, given, count) == whole

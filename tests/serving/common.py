@@ -20,10 +20,10 @@ uvicorn = pytest.importorskip("uvicorn")
 
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 
-from fairseq_casrnn.serving.answering import Answering  # noqa: E402
 from fairseq_casrnn.serving.app import Settings, make_app  # noqa: E402
-from fairseq_casrnn.serving.command import listening  # noqa: E402
+from fairseq_casrnn.serving.command import open_listener  # noqa: E402
 from fairseq_casrnn.serving.loading import load  # noqa: E402
+from fairseq_casrnn.serving.predictors import Predictor  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ROLES = ("sentence_encoder", "tagger", "translation", "language_model")
@@ -48,7 +48,7 @@ def golden(role, folder):
     return load(unpack(role, folder))
 
 
-class Echo(Answering):
+class Echo(Predictor):
     """Gives back what it is asked."""
 
     kind = "classifier"
@@ -58,14 +58,14 @@ class Echo(Answering):
 
         self.model = torch.nn.Linear(1, 1)
 
-    def answer(self, questions):
-        return [{"label": question.text} for question in questions]
+    def predict(self, requests):
+        return [{"label": question.text} for question in requests]
 
 
 @contextlib.contextmanager
 def serving(answering, **settings):
     """The address of a server of this model, which stops at the end."""
-    with listening("127.0.0.1", 0) as listener:
+    with open_listener("127.0.0.1", 0) as listener:
         app = make_app(answering, Settings(**settings))
         config = uvicorn.Config(
             app, log_config=None, log_level="critical", timeout_graceful_shutdown=5

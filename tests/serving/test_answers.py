@@ -15,9 +15,9 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import inference_cli, lm_scores
 from fairseq_casrnn.models.sentence_hub import SentenceHub
 from fairseq_casrnn.models.tagger_hub import Word
-from fairseq_casrnn.serving.answering import Classifying
 from fairseq_casrnn.serving.loading import load
-from fairseq_casrnn.serving.questions import Question
+from fairseq_casrnn.serving.predict_request import PredictRequest
+from fairseq_casrnn.serving.predictors import ClassifierPredictor
 from fairseq_casrnn.tasks.sentence_classification import (
     SentenceClassificationConfig,
     SentenceClassificationTask,
@@ -31,7 +31,7 @@ def test_classifier_of_pairs(tmp_path):
     assert answering.pairs
     hub = inference_cli.load("classifier", tmp_path / "out", str(tmp_path / "data"))
     pairs = [("the film is good", "the film"), ("", "bad story, café")]
-    answers = answering.answer([Question(*pair, explain=True) for pair in pairs])
+    answers = answering.predict([PredictRequest(*pair, explain=True) for pair in pairs])
     for pair, answer in zip(pairs, answers, strict=True):
         label, probability = hub.predict([pair])[0]
         assert answer["label"] == label
@@ -46,7 +46,7 @@ def test_classifier_of_pairs(tmp_path):
 def test_tagger(tmp_path):
     answering = golden("tagger", tmp_path)
     texts = ["Anna saw Bad Ems in 1998.", "", "Paris, of"]
-    answers = answering.answer([Question(text) for text in texts])
+    answers = answering.predict([PredictRequest(text) for text in texts])
     expected = answering.hub.tag(texts)
     for answer, words in zip(answers, expected, strict=True):
         assert list(zip(answer["words"], answer["tags"], strict=True)) == [tuple(w) for w in words]
@@ -57,7 +57,7 @@ def test_spans_of_tags(tmp_path, monkeypatch):
     words = [("Bad", "B-LOC"), ("Ems", "E-LOC"), ("saw", "O"), ("Anna", "S-PER")]
     sentence = [Word(*word) for word in words]
     monkeypatch.setattr(answering.hub, "tag", lambda texts: [sentence])
-    (answer,) = answering.answer([Question("…")])
+    (answer,) = answering.predict([PredictRequest("…")])
     assert answer["spans"] == [
         {"type": "LOC", "first": 0, "last": 1},
         {"type": "PER", "first": 3, "last": 3},
@@ -68,8 +68,8 @@ def test_language_model(tmp_path):
     answering = golden("language_model", tmp_path)
     symbols = answering.dictionary.symbols
     sentence = [symbols[5], symbols[7], symbols[5], "unheard-of", "<pad>"]
-    questions = [Question(" ".join(sentence), explain=True), Question(symbols[9])]
-    first, second = answering.answer(questions)
+    questions = [PredictRequest(" ".join(sentence), explain=True), PredictRequest(symbols[9])]
+    first, second = answering.predict(questions)
     ids = [answering._tokens(words) for words in (sentence, [symbols[9]])]
     scores = lm_scores.score_sentences(answering.model, answering.dictionary, ids)
     bits = (-scores.log_probs / math.log(2)).tolist()
@@ -93,9 +93,9 @@ def test_translator(tmp_path):
     answering = golden("translation", tmp_path)
     source = answering.task.source_dictionary.symbols
     texts = [" ".join(source[i] for i in ids) for ids in ([4], [5, 6, 7, 4, 9], [])]
-    answers = answering.answer([Question(text, explain=True, nbest=3) for text in texts])
+    answers = answering.predict([PredictRequest(text, explain=True, nbest=3) for text in texts])
     for text, answer in zip(texts, answers, strict=True):
-        expected = plots.attend(tmp_path / "out", tmp_path / "data", text, beam=5)
+        expected = plots.translation_attention(tmp_path / "out", tmp_path / "data", text, beam=5)
         assert (answer["source"], answer["target"]) == expected[:2]
         torch.testing.assert_close(
             torch.tensor(answer["attention"]), torch.tensor(expected[2]), rtol=0, atol=2e-4
@@ -127,32 +127,34 @@ def single(tmp_path):
 
 def test_gates_by_word(single):
     hub = single("cas_lstm")
-    question = Question("The film is good", explain=True)
-    (answer,) = Classifying(hub).answer([question])
+    question = PredictRequest("The film is good", explain=True)
+    (answer,) = ClassifierPredictor(hub).predict([question])
     (sentence,) = answer["sentences"]
     assert sentence["words"] == ["the", "film", "is", "good", "</s>"]
     assert sentence["routing"] == []
-    with tracing.watched(tracing.stacks(hub.model)) as passes:
+    with tracing.record_gates(tracing.recurrent_stacks(hub.model)) as passes:
         hub.probabilities([question.text])
     found = {(row["layer"], row["direction"]): row["mean"] for row in sentence["gates"]}
     assert set(found) == {(2, "forward"), (2, "backward")}
     top = {
-        one.direction: one.gates[:, gates.BELOW].mean(-1).tolist() for one in passes if one.layer
+        one.direction: one.gates[:, gates.LOWER_CELL_GATE].mean(-1).tolist()
+        for one in passes
+        if one.layer
     }
     assert found[2, "forward"] == pytest.approx(top[""], abs=1e-4)
     assert found[2, "backward"] == pytest.approx(top["_reverse"][::-1], abs=1e-4)
     assert len(set(found[2, "backward"])) == 5  # so that the order shows
-    plain = Classifying(hub).answer([Question(question.text)])
+    plain = ClassifierPredictor(hub).predict([PredictRequest(question.text)])
     assert plain == [{name: answer[name] for name in ("label", "probability", "classes")}]
 
 
 def test_routing_by_word(single):
     hub = single("second_order_lstm")
     text = "the film is a good story"
-    (answer,) = Classifying(hub).answer([Question(text, explain=True)])
+    (answer,) = ClassifierPredictor(hub).predict([PredictRequest(text, explain=True)])
     (sentence,) = answer["sentences"]
     assert sentence["gates"] == []
-    with tracing.watched(tracing.stacks(hub.model)) as passes:
+    with tracing.record_gates(tracing.recurrent_stacks(hub.model)) as passes:
         hub.probabilities([text])
     for row, one in zip(sentence["routing"], passes, strict=True):
         step = -1 if one.direction else 1
@@ -167,9 +169,9 @@ def test_packed_models(role, tmp_path):
     given, file = unpack(role, tmp_path), str(tmp_path / "model.casrnn")
     pack = ["pack", str(given.path), "--data", given.data, "--output", file]
     assert cli.main(pack) == 0
-    question = Question("bo da", pair="bo" if role == "sentence_encoder" else None)
-    (answer,) = load(options(path=tmp_path / "model.casrnn")).answer([question])
-    assert [answer] == load(given).answer([question])
+    question = PredictRequest("bo da", pair="bo" if role == "sentence_encoder" else None)
+    (answer,) = load(options(path=tmp_path / "model.casrnn")).predict([question])
+    assert [answer] == load(given).predict([question])
 
 
 def test_mistakes(tmp_path):

@@ -149,7 +149,7 @@ def test_client_that_leaves(url):
 
 
 def test_a_body_that_does_not_come(monkeypatch, url):
-    monkeypatch.setattr("fairseq_casrnn.serving.app.SECONDS_FOR_BODY", 0.1)
+    monkeypatch.setattr("fairseq_casrnn.serving.app.BODY_TIMEOUT", 0.1)
     with socket.create_connection(urlsplit(url).netloc.split(":"), timeout=30) as client:
         client.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n")
         client.sendall(b"Content-Type: application/json\r\n\r\n{")
@@ -167,10 +167,10 @@ class Held(Echo):
         super().__init__()
         self.may, self.batches = threading.Event(), []
 
-    def answer(self, questions):
+    def predict(self, requests):
         self.may.wait(60)
-        self.batches.append(len(questions))
-        return super().answer(questions)
+        self.batches.append(len(requests))
+        return super().predict(requests)
 
 
 def test_concurrent_requests_are_answered_together_and_none_is_lost():
@@ -194,7 +194,7 @@ def test_concurrent_requests_are_answered_together_and_none_is_lost():
 
 
 def test_too_many_wait(monkeypatch):
-    monkeypatch.setattr("fairseq_casrnn.serving.batching.MOST_WAITING", 3)
+    monkeypatch.setattr("fairseq_casrnn.serving.batching.MAX_WAITING", 3)
     held = Held()
     with serving(held, batch_size=1) as url, ThreadPoolExecutor(4) as clients:
         first = clients.submit(ask, url, {"text": "a"})
@@ -211,13 +211,13 @@ def test_too_many_wait(monkeypatch):
 class Failing(Held):
     """Fails at some texts, and at whatever is asked with them."""
 
-    def answer(self, questions):
-        texts = [question.text for question in questions]
+    def predict(self, requests):
+        texts = [request.text for request in requests]
         if "known" in texts:
             raise UserError("the model's outputs are not finite; use another checkpoint")
         if "unknown" in texts:
             raise ZeroDivisionError
-        return super().answer(questions)
+        return super().predict(requests)
 
 
 def test_a_question_that_fails_fails_alone():

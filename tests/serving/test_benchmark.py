@@ -4,7 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.serving.questions import BadRequest
+from fairseq_casrnn.serving.predict_request import BadRequest
 
 from .common import Echo, serving
 
@@ -12,7 +12,7 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 class Refusing(Echo):
-    def answer(self, questions):
+    def predict(self, requests):
         raise BadRequest("no")
 
 

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.serving.command import listening
+from fairseq_casrnn.serving.command import open_listener
 
 from .common import ask, unpack
 
@@ -55,7 +55,7 @@ def test_stops_after_the_answers_that_are_due(tmp_path, warm_python, stop):
 
 def test_answers_do_not_wait_for_the_client():
     """asyncio sends small packets at once on sockets of its own making alone."""
-    with listening("127.0.0.1", 0) as listener:
+    with open_listener("127.0.0.1", 0) as listener:
         assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 

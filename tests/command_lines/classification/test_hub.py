@@ -9,7 +9,7 @@ import torch
 from fairseq.models import MODEL_REGISTRY
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.hub import cut
+from fairseq_casrnn.models.hub import split_batches
 
 from .common import LINES
 
@@ -62,7 +62,7 @@ def test_vectors_for_words_that_training_lacks(hub, tmp_path):
     for header in (f"4 {size}\n", ""):
         path.write_text(header + "\n".join(lines) + "\n", encoding="utf-8")
         other = copy.deepcopy(hub)
-        other.take_vectors(str(path))
+        other.add_vectors(str(path))
         torch.testing.assert_close(other.probabilities(texts), hub.probabilities(same))
         assert "unheard" in other.task.dictionary
         assert other.probabilities(texts[::-1]).equal(
@@ -115,9 +115,9 @@ def test_raw_text_is_split_as_in_training(hub):
 def test_batches_of_long_sentences_are_small():
     """Padded, they hold 10 tokens at most, unless a single sentence has more."""
     lengths = [1, 1, 1, 1, 4, 5, 6, 30, 2]
-    batches = list(cut(list(range(9)), lengths, 3, tokens=10))
+    batches = list(split_batches(list(range(9)), lengths, 3, tokens=10))
     assert batches == [[0, 1, 2], [3, 4], [5], [6], [7], [8]]
-    assert list(cut([5, 6], [5, 5], 3, tokens=10)) == [[5, 6]]
+    assert list(split_batches([5, 6], [5, 5], 3, tokens=10)) == [[5, 6]]
 
 
 def test_wrong_questions(hub):
@@ -130,7 +130,7 @@ def test_wrong_questions(hub):
 def test_options_that_are_none(trained):
     """Else a slip of the pen would go on with the model as it was."""
     load = MODEL_REGISTRY["cas_lstm_sentence_encoder"].from_pretrained
-    with pytest.raises(UserError, match="truncat is no option of this model or its task"):
+    with pytest.raises(UserError, match="truncat is not an option of this model or its task"):
         load(str(trained), truncat=4)
     assert load(str(trained), truncate=4, engine="eager").task.cfg.truncate == 4
     hub = load(str(trained), raw_tokenizer="space", engine="eager")

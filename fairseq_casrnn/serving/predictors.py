@@ -1,6 +1,6 @@
-"""A trained model of any kind, asked for what ``POST /predict`` answers.
+"""Trained models of all kinds with a common interface for ``POST /predict``.
 
-docs/serving.md describes the answers.
+docs/serving.md describes the predictions.
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from typing import TYPE_CHECKING
 
 from fairseq_casrnn.data.spans import are_spans, spans
 from fairseq_casrnn.data.symbols import escape, escape_line
-from fairseq_casrnn.serving.questions import MOST_HYPOTHESES, Question
-from fairseq_casrnn.serving.traces import rounded, trace
+from fairseq_casrnn.serving.cell_traces import rounded, trace_cells
+from fairseq_casrnn.serving.predict_request import MAX_HYPOTHESES, PredictRequest
 
 if TYPE_CHECKING:
     import torch
     from fairseq.models import BaseFairseqModel
 
-EXPECTED = 3  # words that a language model thought likeliest, in an explanation
+TOP_WORDS = 3  # most probable words in an explanation of a language model
 
 
-class Answering:
-    """A model with what is around it.
+class Predictor:
+    """A model with its pre- and postprocessing.
 
     Attributes:
         kind: "classifier", "tagger", "translator" or "language model".
-        model: in ``eval()`` mode.
-        pairs: whether a question is a pair of sentences.
+        model: the model, in ``eval()`` mode.
+        pairs: whether requests are pairs of sentences.
     """
 
     kind: str
     model: BaseFairseqModel
     pairs = False
 
-    def answer(self, questions: Sequence[Question]) -> list[dict]:
-        """The answers, in the questions' order. Raises UserError."""
+    def predict(self, requests: Sequence[PredictRequest]) -> list[dict]:
+        """The predictions, in the order of the requests. Raises UserError."""
         raise NotImplementedError
 
     def description(self) -> dict:
-        """What ``GET /model`` says beside kind and sizes."""
+        """Further fields of ``GET /model``."""
         return {}
 
 
-class Classifying(Answering):
-    """Classes of sentences or of pairs.
+class ClassifierPredictor(Predictor):
+    """Classifies sentences or pairs.
 
     Args:
         hub: a :class:`.SentenceHub`.
@@ -59,32 +59,34 @@ class Classifying(Answering):
         """The classes."""
         return {"classes": self.hub.classes}
 
-    def answer(self, questions: Sequence[Question]) -> list[dict]:
-        """Classes with their probabilities, the likeliest first."""
-        rows = self.hub.probabilities([self._item(one) for one in questions]).tolist()
-        answers = []
-        for question, row in zip(questions, rows, strict=True):
+    def predict(self, requests: Sequence[PredictRequest]) -> list[dict]:
+        """Classes with their probabilities, the most probable first."""
+        rows = self.hub.probabilities([self._item(one) for one in requests]).tolist()
+        predictions = []
+        for request, row in zip(requests, rows, strict=True):
             order = sorted(range(len(row)), key=row.__getitem__, reverse=True)
             classes = [
                 {"label": self.hub.classes[i], "probability": round(row[i], 6)} for i in order
             ]
-            answer = {**classes[0], "classes": classes}
-            if question.explain:
-                answer["sentences"] = self._trace(question)
-            answers.append(answer)
-        return answers
+            prediction = {**classes[0], "classes": classes}
+            if request.explain:
+                prediction["sentences"] = self._trace(request)
+            predictions.append(prediction)
+        return predictions
 
-    def _item(self, question: Question):
-        return (question.text, question.pair) if self.pairs else question.text
+    def _item(self, request: PredictRequest):
+        return (request.text, request.pair) if self.pairs else request.text
 
-    def _trace(self, question: Question) -> list[dict]:
-        texts = [question.text, question.pair] if self.pairs else [question.text]
+    def _trace(self, request: PredictRequest) -> list[dict]:
+        texts = [request.text, request.pair] if self.pairs else [request.text]
         sentences = [self.hub.task.split_text(text) for text in texts]
-        return trace(self.model, lambda: self.hub.probabilities([self._item(question)]), sentences)
+        return trace_cells(
+            self.model, lambda: self.hub.probabilities([self._item(request)]), sentences
+        )
 
 
-class Tagging(Answering):
-    """Tags of words.
+class TaggerPredictor(Predictor):
+    """Tags words.
 
     Args:
         hub: a :class:`.TaggerHub`.
@@ -100,29 +102,29 @@ class Tagging(Answering):
         """The tags."""
         return {"classes": self.hub.classes}
 
-    def answer(self, questions: Sequence[Question]) -> list[dict]:
-        """Words and tags, and the spans that these mark."""
-        answers = []
-        for sentence in self.hub.tag([question.text for question in questions]):
+    def predict(self, requests: Sequence[PredictRequest]) -> list[dict]:
+        """Words, tags, and the spans that the tags mark."""
+        predictions = []
+        for sentence in self.hub.tag([request.text for request in requests]):
             tags = [word.tag for word in sentence]
-            answer: dict = {"words": [word.text for word in sentence], "tags": tags}
+            prediction: dict = {"words": [word.text for word in sentence], "tags": tags}
             if self.are_spans:
                 found = sorted(spans(tags), key=lambda span: span[1])
-                answer["spans"] = [
+                prediction["spans"] = [
                     {"type": kind, "first": first, "last": last} for kind, first, last in found
                 ]
-            answers.append(answer)
-        return answers
+            predictions.append(prediction)
+        return predictions
 
 
-class Translating(Answering):
-    """Translations by beam search.
+class TranslationPredictor(Predictor):
+    """Translates by beam search.
 
     Args:
-        model, task: of translation.
-        encode: splits a text into the model's tokens, separated by spaces.
-        decode: makes text of such a line.
-        beam: its size.
+        model, task: a translation model and its task.
+        encode: turns a text into the model's tokens, separated by spaces.
+        decode: turns such tokens into text.
+        beam: beam size.
     """
 
     kind = "translator"
@@ -132,7 +134,7 @@ class Translating(Answering):
 
         self.model, self.task, self.beam = model, task, beam
         self.encode, self.decode = encode, decode
-        options = GenerationConfig(beam=beam, nbest=min(beam, MOST_HYPOTHESES))
+        options = GenerationConfig(beam=beam, nbest=min(beam, MAX_HYPOTHESES))
         self.generator = task.build_generator([model], options)
 
     def description(self) -> dict:
@@ -140,12 +142,12 @@ class Translating(Answering):
         cfg = self.task.cfg
         return {"source": cfg.source_lang, "target": cfg.target_lang, "beam": self.beam}
 
-    def answer(self, questions: Sequence[Question]) -> list[dict]:
-        """Hypotheses, the best first, and for the best one what it attended to."""
+    def predict(self, requests: Sequence[PredictRequest]) -> list[dict]:
+        """Hypotheses, the best first, and the attention of the best one."""
         from fairseq.utils import apply_to_sample
 
         source = self.task.source_dictionary
-        lines = [escape_line(self.encode(question.text)) for question in questions]
+        lines = [escape_line(self.encode(request.text)) for request in requests]
         ids = [source.encode_line(line, add_if_not_exist=False).long() for line in lines]
         dataset = self.task.build_dataset_for_inference(ids, [len(row) for row in ids])
         rows = [{"id": i, "source": row, "target": None} for i, row in enumerate(ids)]
@@ -153,40 +155,40 @@ class Translating(Answering):
         # Sorted by length.
         batch = apply_to_sample(lambda tensor: tensor.to(device), dataset.collater(rows))
         found = self.task.inference_step(self.generator, [self.model], batch)
-        answers: list[dict] = [{}] * len(questions)
+        predictions: list[dict] = [{}] * len(requests)
         for index, hypotheses in zip(batch["id"].tolist(), found, strict=True):
-            answers[index] = self._answer(questions[index], lines[index], hypotheses)
-        return answers
+            predictions[index] = self._prediction(requests[index], lines[index], hypotheses)
+        return predictions
 
-    def _answer(self, question: Question, line: str, hypotheses: list) -> dict:
+    def _prediction(self, request: PredictRequest, line: str, hypotheses: list) -> dict:
         target = self.task.target_dictionary
         chosen = [
-            # In bits by token, as fairseq-generate prints it.
+            # Mean log2 probability of a token, as fairseq-generate prints it.
             {"text": self._text(one), "score": round(float(one["score"]) / math.log(2), 4)}
-            for one in hypotheses[: question.nbest]
+            for one in hypotheses[: request.nbest]
         ]
-        answer = {"translation": chosen[0]["text"], "hypotheses": chosen}
+        prediction = {"translation": chosen[0]["text"], "hypotheses": chosen}
         attention = hypotheses[0]["attention"]
-        if question.explain and attention is not None and attention.numel():
-            answer["source"] = source = [*line.split(), "</s>"]
-            answer["target"] = [target[i] for i in hypotheses[0]["tokens"].tolist()]
-            # In a batch, padding comes first or last.
+        if request.explain and attention is not None and attention.numel():
+            prediction["source"] = source = [*line.split(), "</s>"]
+            prediction["target"] = [target[i] for i in hypotheses[0]["tokens"].tolist()]
+            # In a batch, padding is on the left or the right.
             padding = len(attention) - len(source)
             begin = padding if self.task.cfg.left_pad_source else 0
             rows = attention[begin : begin + len(source)].t().tolist()
-            answer["attention"] = [rounded(row) for row in rows]
-        return answer
+            prediction["attention"] = [rounded(row) for row in rows]
+        return prediction
 
     def _text(self, hypothesis) -> str:
         target = self.task.target_dictionary
         return self.decode(target.string(hypothesis["tokens"]))
 
 
-class LanguageModelling(Answering):
-    """Probabilities of the words of a text, which is read by itself, after ``</s>``.
+class LanguageModelPredictor(Predictor):
+    """Predicts each word of a text, which starts after ``</s>``.
 
     Args:
-        model, task: of language modelling.
+        model, task: a language model and its task.
         split: splits a text into the model's words.
     """
 
@@ -195,14 +197,14 @@ class LanguageModelling(Answering):
     def __init__(self, model, task, split):
         self.model, self.dictionary, self.split = model, task.source_dictionary, split
 
-    def answer(self, questions: Sequence[Question]) -> list[dict]:
+    def predict(self, requests: Sequence[PredictRequest]) -> list[dict]:
         """Surprisal by word, in bits, and perplexity."""
         import torch
 
         from fairseq_casrnn.evaluation.lm_scores import of_targets, padded
         from fairseq_casrnn.evaluation.trained_lm import reads_bos
 
-        split = [self.split(question.text) for question in questions]
+        split = [self.split(request.text) for request in requests]
         ids = [self._tokens(sentence) for sentence in split]
         bos = reads_bos(self.model)
         source, target = padded(ids, self.dictionary, bos)
@@ -210,26 +212,26 @@ class LanguageModelling(Answering):
         with torch.no_grad():
             output = self.model(source.to(device))
             found = of_targets(self.model, output, target.to(device))
-            likeliest: tuple[torch.Tensor, ...] = ()
-            if any(question.explain for question in questions):
+            most_probable: tuple[torch.Tensor, ...] = ()
+            if any(request.explain for request in requests):
                 table = self.model.get_normalized_probs(
                     output, log_probs=False, sample={"target": target.to(device)}
                 )
-                likeliest = table.topk(min(EXPECTED, table.size(-1)))
-        answers = []
-        for i, (question, sentence) in enumerate(zip(questions, split, strict=True)):
+                most_probable = table.topk(min(TOP_WORDS, table.size(-1)))
+        predictions = []
+        for i, (request, sentence) in enumerate(zip(requests, split, strict=True)):
             place = slice(int(bos), int(bos) + len(ids[i]))
-            answer = self._answer(sentence, ids[i].tolist(), found[i, place].tolist())
-            if question.explain:
-                answer["expected"] = self._expected(*(part[i, place] for part in likeliest))
-            answers.append(answer)
-        return answers
+            prediction = self._prediction(sentence, ids[i].tolist(), found[i, place].tolist())
+            if request.explain:
+                prediction["expected"] = self._expected(*(part[i, place] for part in most_probable))
+            predictions.append(prediction)
+        return predictions
 
     def _tokens(self, sentence: list[str]):
         line = " ".join(escape(sentence))
         return self.dictionary.encode_line(line, add_if_not_exist=False).long()
 
-    def _answer(self, sentence: list[str], tokens: list[int], log_probs: list[float]) -> dict:
+    def _prediction(self, sentence: list[str], tokens: list[int], log_probs: list[float]) -> dict:
         unknown = [i for i, token in enumerate(tokens) if token == self.dictionary.unk()]
         surprisal = [-value / math.log(2) for value in log_probs]
         return {

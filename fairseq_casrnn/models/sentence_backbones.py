@@ -1,8 +1,8 @@
-"""What stands between embedding and pooling in a sentence encoder.
+"""Backbones of sentence encoders and taggers: the layers between embedding and pooling or output.
 
-A body turns embedded words x ``(T, B, E)``, padded at the end, with ``lengths`` (B,) and ``tokens``
-(T, B) into states ``(T, B, output_size)`` and sentence nodes ``(B, node_size)`` or None. What it
-gives for a sentence does not depend on the padding or on the other sentences.
+A backbone turns embedded words x ``(T, B, E)``, padded at the end, with ``lengths`` (B,) and
+``tokens`` (T, B) into states ``(T, B, output_size)`` and sentence nodes ``(B, node_size)`` or None.
+The result for a sentence does not depend on the padding or on the other sentences.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..recurrence.ragged import padding_mask
 from .dropout import Dropout
 
 
-class RecurrentBody(nn.Module):
+class RecurrentBackbone(nn.Module):
     """A :class:`.RecurrentStack`."""
 
     node_size = 0
@@ -36,7 +36,7 @@ class RecurrentBody(nn.Module):
         return self.rnn(x, lengths=trusted(lengths), tokens=tokens)[0], None
 
 
-class ShortcutBody(nn.Module):
+class ShortcutBackbone(nn.Module):
     """A :class:`.ShortcutStackedLSTM`."""
 
     node_size, directions = 0, 2
@@ -50,7 +50,7 @@ class ShortcutBody(nn.Module):
         return self.rnn(x, lengths=trusted(lengths))[0], None
 
 
-class SentenceStateBody(nn.Module):
+class SentenceStateBackbone(nn.Module):
     """A :class:`.SentenceStateLSTM`."""
 
     directions = 1
@@ -60,22 +60,22 @@ class SentenceStateBody(nn.Module):
         self.rnn, self.output_size, self.node_size = rnn, rnn.output_size, rnn.node_size
 
     def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
-        """The words' last states, and the sentence nodes'."""
+        """The final states of the words and of the sentence nodes."""
         return self.rnn(x, trusted(lengths))
 
 
-class ConvolutionBody(nn.Module):
-    """Convolutions of several widths side by side, ReLU (Kim 2014); in one layer or more.
+class ConvolutionBackbone(nn.Module):
+    """Parallel convolutions of several widths and ReLU (Kim 2014), in one or more layers.
 
-    Each position has an output: the filter's window around it, zero beyond the sentence. So a
-    sentence shorter than the filters has one, too.
+    Each position has an output, of the window around it with zeros outside of the sentence, so
+    sentences may be shorter than the filters.
 
     Args:
         input_size: E.
-        widths: words that the filters span.
+        widths: widths of the filters, in words.
         filters: number of filters of each width.
-        layers: how many such layers; dropout on the inputs of those above the first.
-        dropout: its probability.
+        layers: number of layers.
+        dropout: on the inputs of all layers but the first.
     """
 
     node_size, directions = 0, 1
@@ -84,7 +84,7 @@ class ConvolutionBody(nn.Module):
         super().__init__()
         self.output_size = len(widths) * filters
         self.dropout = Dropout(dropout)
-        self.layers: Any = nn.ModuleList(  # of lists of nn.Conv1d
+        self.layers: Any = nn.ModuleList(  # one ModuleList of nn.Conv1d per layer
             nn.ModuleList(
                 nn.Conv1d(self.output_size if k else input_size, filters, width) for width in widths
             )
@@ -92,54 +92,57 @@ class ConvolutionBody(nn.Module):
         )
 
     def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
-        """The top layer's filters at each position."""
+        """The top layer's outputs at each position."""
         padding = padding_mask(lengths, x.size(0)).t().unsqueeze(1)  # (B, 1, T)
         x = x.permute(1, 2, 0)  # (B, E, T)
         for k, filters in enumerate(self.layers):
             x = (self.dropout(x) if k else x).masked_fill(padding, 0.0)
-            x = torch.cat([convolve(around(x, convolve)) for convolve in filters], dim=1).relu()
+            x = torch.cat([conv(pad_same(x, conv)) for conv in filters], dim=1).relu()
         return x.permute(2, 0, 1), None
 
 
-def around(x: Tensor, convolve: nn.Conv1d) -> Tensor:
-    """``x`` (B, C, T) with zeros on both sides, so that ``convolve`` gives T outputs."""
-    width = convolve.kernel_size[0]
+def pad_same(x: Tensor, conv: nn.Conv1d) -> Tensor:
+    """Pad ``x`` (B, C, T) with zeros on both sides so that ``conv`` has T outputs."""
+    width = conv.kernel_size[0]
     return nn.functional.pad(x, ((width - 1) // 2, width // 2))
 
 
 class Linear(nn.Linear):
-    """torch's, computed by the compiled extension where that is better."""
+    """``nn.Linear``, computed by the compiled extension where that is faster."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """x ``(*, I)`` as ``(*, O)``."""
+        """x ``(*, I)`` to ``(*, O)``."""
         return linear(x, self.weight, self.bias)
 
 
 class TransformerLayer(nn.TransformerEncoderLayer):
-    """torch's, with this package's products and dropout in the feed-forward part."""
+    """``nn.TransformerEncoderLayer`` with this package's :class:`Linear` and dropout."""
 
-    def __init__(self, size: int, heads: int, inner: int, dropout: float):
-        super().__init__(size, heads, inner, dropout, norm_first=True)
-        self.linear1, self.linear2 = Linear(size, inner), Linear(inner, size)
+    def __init__(self, size: int, heads: int, ffn_size: int, dropout: float):
+        super().__init__(size, heads, ffn_size, dropout, norm_first=True)
+        self.linear1, self.linear2 = Linear(size, ffn_size), Linear(ffn_size, size)
         for name in ("dropout", "dropout1", "dropout2"):
             setattr(self, name, Dropout(dropout))
 
 
-class TransformerBody(nn.Module):
-    """torch's transformer encoder, normalised before each part, on sinusoidal positions.
+class TransformerBackbone(nn.Module):
+    """``nn.TransformerEncoder`` with pre-norm layers and sinusoidal positions.
 
     Args:
-        size: E, the embeddings' and all layers' size.
-        heads, inner, layers: attention heads, size of the feed-forward parts, number of layers.
-        dropout: everywhere.
+        size: E, of the embeddings and of all layers.
+        heads, ffn_size, layers: attention heads, size of the feed-forward networks, number of
+            layers.
+        dropout: of all dropouts.
     """
 
     node_size, directions = 0, 1
 
-    def __init__(self, size: int, heads: int, inner: int, layers: int, dropout: float):
+    def __init__(self, size: int, heads: int, ffn_size: int, layers: int, dropout: float):
         super().__init__()
         if size == 2 or size == 3:
-            raise UserError(f"--encoder-embed-dim is {size}; the transformer's positions need 4")
+            raise UserError(
+                f"--encoder-embed-dim is {size}; the transformer's positions need at least 4"
+            )
         if size % heads:
             raise UserError(
                 f"--encoder-embed-dim is {size}; it must be a multiple of "
@@ -147,7 +150,7 @@ class TransformerBody(nn.Module):
             )
         self.output_size, self.scale = size, size**0.5
         self.positions = SinusoidalPositionalEmbedding(size, padding_idx=0, init_size=512)
-        layer = TransformerLayer(size, heads, inner, dropout)
+        layer = TransformerLayer(size, heads, ffn_size, dropout)
         self.layers = nn.TransformerEncoder(
             layer, layers, nn.LayerNorm(size), enable_nested_tensor=False
         )

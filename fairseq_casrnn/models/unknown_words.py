@@ -1,4 +1,4 @@
-"""Vectors of single words from a file, for words that a trained model does not know."""
+"""Pretrained vectors for words that are not in a trained model's dictionary."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .embedding import check_dim, is_header, is_number, vector
+from .embedding import check_dim, is_header, is_number, parse_vector
 
 
 class WordVectors:
-    """A file of word vectors, of which only the words are held in memory.
+    """A file of word vectors; only the words and their offsets are kept in memory.
 
     Args:
         path: GloVe's format or word2vec's text format, see :func:`.embedding.load_vectors`.
-        dim: of the vectors.
+        dim: dimension of the vectors.
 
     Raises:
         UserError: the file cannot be read, or has vectors of another dimension.
@@ -44,7 +44,7 @@ class WordVectors:
         offset = 0
         for line in stream:
             word, _, rest = line.partition(b" ")
-            # Not of words with spaces, such as ". . .", which no tokenizer makes.
+            # Skips words with spaces, such as ". . .": no tokenizer makes them.
             if is_number(rest.partition(b" ")[0]):
                 self.offsets.setdefault(word, offset)
             self.is_cased = self.is_cased or word != word.lower()
@@ -53,7 +53,7 @@ class WordVectors:
     def find(self, word: str) -> Tensor | None:
         """The vector ``(dim,)`` of a word, or None.
 
-        Where the file has only lower-case words, it may be that of the word in lower case.
+        If the file has only lower-case words, the word in lower case counts, too.
 
         Raises:
             UserError: the word's line is malformed.
@@ -66,16 +66,16 @@ class WordVectors:
                 stream.seek(offset)
                 pieces = stream.readline().decode("utf-8", "replace").rstrip("\r\n ").split(" ")
             if len(pieces) == self.dim + 1:
-                return vector(pieces[1:], self.path, f"of {form}")
+                return parse_vector(pieces[1:], self.path, f"of {form}")
         return None
 
 
 class GrowingVocabulary:
-    """Gives words that a dictionary lacks an index, and an embedding, where a file has a vector.
+    """Adds words that have a pretrained vector to a dictionary and an embedding.
 
     Args:
-        dictionary: of the model; it grows.
-        table: the model's embedding, which grows by :meth:`grow`.
+        dictionary: of the model; :meth:`index` adds words to it.
+        table: the model's embedding; :meth:`grow` appends the vectors of the new words.
         vectors: the file.
     """
 
@@ -85,7 +85,7 @@ class GrowingVocabulary:
         self.unknown: set[str] = set()
 
     def index(self, word: str) -> int:
-        """The index of a word, that of <unk> where the file does not have it either."""
+        """The index of a word; that of <unk> if neither the dictionary nor the file has it."""
         if word not in self.dictionary.indices and word not in self.unknown:
             found = self.vectors.find(word)
             if found is None:

@@ -1,4 +1,4 @@
-"""What ``POST /predict`` is sent: one text, or a pair, checked before a model sees it."""
+"""Requests of ``POST /predict``: a text or a pair of texts, validated."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError, quoted
 
 MAX_BODY = 65_536  # bytes
-MOST_HYPOTHESES = 10
+MAX_HYPOTHESES = 10
 
 
 class BadRequest(UserError):
-    """A request that cannot be answered, with its HTTP status."""
+    """An invalid request, with the HTTP status of its response."""
 
     def __init__(self, message: str, status: int = 422):
         super().__init__(message)
@@ -20,14 +20,14 @@ class BadRequest(UserError):
 
 
 @dataclass(frozen=True)
-class Question:
-    """A text to be put to the model.
+class PredictRequest:
+    """One text or pair for the model.
 
     Args:
         text: the text, or the first sentence of a pair.
         pair: the second sentence; None for models of single texts.
-        explain: whether the answer should say what the model did, see docs/serving.md.
-        nbest: translations to return.
+        explain: whether to return explanations, see docs/serving.md.
+        nbest: number of translations to return.
     """
 
     text: str
@@ -36,21 +36,21 @@ class Question:
     nbest: int = 1
 
 
-KINDS = {"text": str, "pair": str, "explain": bool, "nbest": int}
-NAMES = {str: "a string", bool: "true or false", int: "an integer"}
+FIELD_TYPES = {"text": str, "pair": str, "explain": bool, "nbest": int}
+TYPE_NAMES = {str: "a string", bool: "true or false", int: "an integer"}
 
 
-def parse_question(body: bytes, pairs: bool, most_characters: int) -> Question:
-    """The question in the body of a request.
+def parse_request(body: bytes, pairs: bool, max_characters: int) -> PredictRequest:
+    """Parse the body of a request.
 
     Args:
         body: JSON text.
         pairs: whether the model takes two sentences.
-        most_characters: of each text.
+        max_characters: longest text.
 
     Raises:
-        BadRequest: it is no JSON object, has a field that is unknown or of a wrong type, lacks one,
-            or a text is too long.
+        BadRequest: not a JSON object, an unknown or missing field, a field of a wrong type, or a
+            text that is too long.
     """
     try:
         fields = parse_json(body)
@@ -59,11 +59,11 @@ def parse_question(body: bytes, pairs: bool, most_characters: int) -> Question:
     if not isinstance(fields, dict):
         raise BadRequest('the body is no JSON object; send one, such as {"text": "…"}', 400)
     for name, value in fields.items():
-        if name not in KINDS:
-            known = ", ".join(KINDS)
+        if name not in FIELD_TYPES:
+            known = ", ".join(FIELD_TYPES)
             raise BadRequest(f"there is no field {quoted(name)}; the fields are {known}")
-        if type(value) is not KINDS[name]:
-            raise BadRequest(f"{name} must be {NAMES[KINDS[name]]}")
+        if type(value) is not FIELD_TYPES[name]:
+            raise BadRequest(f"{name} must be {TYPE_NAMES[FIELD_TYPES[name]]}")
     if "text" not in fields:
         raise BadRequest("the field text is missing; send the text in it")
     if pairs != ("pair" in fields):
@@ -73,11 +73,11 @@ def parse_question(body: bytes, pairs: bool, most_characters: int) -> Question:
             else "this model takes single texts; drop pair"
         )
     for name in ("text", "pair"):
-        if (length := len(fields.get(name, ""))) > most_characters:
+        if (length := len(fields.get(name, ""))) > max_characters:
             raise BadRequest(
-                f"{name} has {length} characters, and {most_characters} are allowed; send less"
+                f"{name} has {length} characters, and {max_characters} are allowed; send less"
             )
-    question = Question(**fields)
-    if not 1 <= question.nbest <= MOST_HYPOTHESES:
-        raise BadRequest(f"nbest is {question.nbest}; it must be from 1 to {MOST_HYPOTHESES}")
-    return question
+    request = PredictRequest(**fields)
+    if not 1 <= request.nbest <= MAX_HYPOTHESES:
+        raise BadRequest(f"nbest is {request.nbest}; it must be from 1 to {MAX_HYPOTHESES}")
+    return request

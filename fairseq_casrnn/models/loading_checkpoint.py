@@ -1,4 +1,4 @@
-"""Building a model whose parameters and tables are about to come from a checkpoint."""
+"""Building a model that is loaded from a checkpoint."""
 
 import contextvars
 import dataclasses
@@ -6,21 +6,21 @@ import dataclasses
 from fairseq import models
 from omegaconf import OmegaConf, open_dict
 
-_RESTORING = contextvars.ContextVar("restoring", default=False)
+_LOADING = contextvars.ContextVar("loading_checkpoint", default=False)
 
 
-def restoring() -> bool:
-    """Whether the model that is being built gets everything from a checkpoint.
+def is_loading_checkpoint() -> bool:
+    """Whether the model being built gets its parameters and tables from a checkpoint.
 
-    Then files that it began with (word vectors, a table of cells) need not be there any more.
+    Then the files that initialized it (word vectors, a table of cells) are not needed.
     """
-    return _RESTORING.get()
+    return _LOADING.get()
 
 
 def add_new_options(cfg) -> None:
-    """Give an older checkpoint's options of a model those that have come since, at their defaults.
+    """Add the defaults of options that are newer than a checkpoint to its model options.
 
-    fairseq does so for models, but not for architectures with a name of their own.
+    fairseq does this for models, but not for named architectures.
     """
     model = models.ARCH_MODEL_NAME_REGISTRY.get(getattr(cfg, "_name", None))
     options = models.MODEL_DATACLASS_REGISTRY.get(model)
@@ -34,11 +34,11 @@ def add_new_options(cfg) -> None:
 
 
 def build_model(original, cfg, task, from_checkpoint=False):
-    """Around fairseq's ``models.build_model``."""
+    """Around ``fairseq.models.build_model``: sets :func:`is_loading_checkpoint`."""
     if from_checkpoint:
         add_new_options(cfg)
-    token = _RESTORING.set(from_checkpoint)
+    token = _LOADING.set(from_checkpoint)
     try:
         return original(cfg, task, from_checkpoint)
     finally:
-        _RESTORING.reset(token)
+        _LOADING.reset(token)

@@ -1,0 +1,78 @@
+"""A trained model of any kind and its task, loaded from a checkpoint."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError
+
+
+def read_config(path: Path):
+    """All options in the checkpoint ``path``. Raises UserError if it is not a checkpoint."""
+    from fairseq import checkpoint_utils
+
+    import fairseq_casrnn
+    from fairseq_casrnn.diagnostics.explain import explained
+
+    fairseq_casrnn.register()
+    with explained():
+        return checkpoint_utils.load_checkpoint_to_cpu(str(path))["cfg"]
+
+
+def architecture(model_cfg) -> tuple[str | None, type]:
+    """Name and class of the model that a checkpoint's model options belong to."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    name = getattr(model_cfg, "_name", None) or getattr(model_cfg, "arch", None)
+    return name, ARCH_MODEL_REGISTRY.get(name, object)
+
+
+def load(path: str | os.PathLike, data: str | os.PathLike | None = None, translation: bool = False):
+    """A model in ``eval()`` and its task.
+
+    Args:
+        path: the checkpoint, its folder, or a file of ``casrnn pack``.
+        data: folder of the dictionaries; None for that of the training, or a packed model's own.
+        translation: whether it must be a translation model.
+
+    Raises:
+        UserError: not a checkpoint, not a translation model, no dictionaries, or other ones than
+            those of the training.
+    """
+    from fairseq import checkpoint_utils
+    from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
+
+    from fairseq_casrnn.diagnostics.explain import explained
+    from fairseq_casrnn.evaluation import trained_lm
+
+    path = trained_lm.checkpoint_file(Path(path))
+    if data is not None and not Path(data).is_dir():
+        raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
+    cfg = read_config(path)
+    name, cls = architecture(cfg.model)
+    if translation and not issubclass(cls, FairseqEncoderDecoderModel):
+        raise UserError(f"checkpoint {path} is of {name}, not a translation model; give one")
+    data = data_folder(path.parent, data, cfg.task.data)
+    if issubclass(cls, FairseqLanguageModel):
+        return trained_lm.load(path, data)
+    with explained():
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(path)], arg_overrides={"data": str(data)}
+        )
+    trained_lm.check_finite(model, path)
+    return model.eval(), task
+
+
+def data_folder(checkpoint_folder: Path, given: str | os.PathLike | None, trained_on: str) -> Path:
+    """The folder of a training's dictionaries. Raises UserError if there are none."""
+    from fairseq_casrnn.models.hub import data_candidates
+
+    folders = [Path(given)] if given else data_candidates(checkpoint_folder, trained_on)
+    for folder in folders:
+        if any(folder.glob("**/dict*.txt")):
+            return folder
+    raise UserError(
+        f"no dict.txt in {' nor in '.join(map(str, folders))}; name the folder of the training's "
+        "data"
+    )
