@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <vector>
 
+#include "log_probs.h"
 #include "tensors.h"
 
 namespace casrnn {
@@ -37,31 +39,65 @@ inline bool may_exceed(const float* x, Vec<float> score, float worst) {
   return !below;
 }
 
-void choose(const float* lprobs, const float* scores, int64_t rows, int64_t size,
-            std::vector<Candidate>& heap) {
-  // Less than any number: the first values replace them.
-  std::fill(heap.begin(), heap.end(), Candidate{-std::numeric_limits<float>::infinity(), rows * size});
-  auto offer = [&](float value, int64_t index) {
-    if (!(value == value)) value = -std::numeric_limits<float>::infinity();
-    const Candidate candidate{value, index};
-    if (!(candidate < heap.front())) return;
-    std::pop_heap(heap.begin(), heap.end());
-    heap.back() = candidate;
-    std::push_heap(heap.begin(), heap.end());
-  };
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* x = lprobs + r * size;
-    const float score = scores[r];
+// The best `count` of the candidates that are offered; of equal ones the first, and NaN as -inf.
+class Best {
+ public:
+  explicit Best(int64_t count) : heap_(count) { clear(); }
+
+  // Less than any candidate: the first ones replace these.
+  void clear() { std::fill(heap_.begin(), heap_.end(), Candidate{-kInfinity, kNone}); }
+
+  // The continuations of hypothesis r, whose score is added.
+  void offer_row(const float* lprobs, int64_t size, int64_t r, float score) {
     int64_t i = 0;
     for (; i + kBlock <= size; i += kBlock) {
-      const bool full = heap.front().index < rows * size;
-      if (full && !may_exceed(x + i, Vec<float>(score), heap.front().value)) continue;
-      for (int64_t j = i; j < i + kBlock; ++j) offer(x[j] + score, r * size + j);
+      const bool full = heap_.front().index != kNone;
+      if (full && !may_exceed(lprobs + i, Vec<float>(score), heap_.front().value)) continue;
+      for (int64_t j = i; j < i + kBlock; ++j) offer({lprobs[j] + score, r * size + j});
     }
-    for (; i < size; ++i) offer(x[i] + score, r * size + i);
+    for (; i < size; ++i) offer({lprobs[i] + score, r * size + i});
   }
-  std::sort_heap(heap.begin(), heap.end());
-}
+
+  void merge(const Best& other) {
+    for (const Candidate& candidate : other.heap_)
+      if (candidate.index != kNone) offer(candidate);
+  }
+
+  // The best first. Nothing can be offered afterwards.
+  void write(float* values, int64_t* indices) {
+    std::sort_heap(heap_.begin(), heap_.end());
+    for (const Candidate& candidate : heap_) *values++ = candidate.value, *indices++ = candidate.index;
+  }
+
+ private:
+  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+  void offer(Candidate candidate) {
+    if (!(candidate.value == candidate.value)) candidate.value = -kInfinity;
+    if (!(candidate < heap_.front())) return;
+    std::pop_heap(heap_.begin(), heap_.end());
+    heap_.back() = candidate;
+    std::push_heap(heap_.begin(), heap_.end());
+  }
+
+  std::vector<Candidate> heap_;
+};
+
+// Where the best candidates of `batch` sentences are written.
+struct Found {
+  at::Tensor values, indices;  // (B, count)
+  int64_t count;
+
+  Found(int64_t batch, int64_t count, const at::TensorOptions& options)
+      : values(at::empty({batch, count}, options)),
+        indices(at::empty({batch, count}, options.dtype(at::kLong))),
+        count(count) {}
+
+  void write(int64_t b, Best& best) const {
+    best.write(data<float>(values) + b * count, data<int64_t>(indices) + b * count);
+  }
+};
 
 }  // namespace
 
@@ -71,22 +107,48 @@ std::tuple<at::Tensor, at::Tensor> best_sums(const at::Tensor& lprobs, const at:
   check("scores", scores, {batch, rows});
   TORCH_CHECK(lprobs.is_contiguous() && scores.is_contiguous(), "lprobs or scores are not dense");
   TORCH_CHECK(0 < count && count <= rows * size, "there are not ", count, " continuations");
-  const at::Tensor values = at::empty({batch, count}, lprobs.options());
-  const at::Tensor indices = at::empty({batch, count}, lprobs.options().dtype(at::kLong));
+  const Found found(batch, count, lprobs.options());
   const float *x = lprobs.const_data_ptr<float>(), *s = scores.const_data_ptr<float>();
-  float* value = values.mutable_data_ptr<float>();
-  int64_t* index = indices.mutable_data_ptr<int64_t>();
   at::parallel_for(0, batch, 1, [&](int64_t begin, int64_t end) {
-    std::vector<Candidate> heap(count);
+    Best best(count);
     for (int64_t b = begin; b < end; ++b) {
-      choose(x + b * rows * size, s + b * rows, rows, size, heap);
-      for (int64_t k = 0; k < count; ++k) {
-        value[b * count + k] = heap[k].value;
-        index[b * count + k] = heap[k].index;
-      }
+      best.clear();
+      for (int64_t r = 0; r < rows; ++r) best.offer_row(x + (b * rows + r) * size, size, r, s[b * rows + r]);
+      found.write(b, best);
     }
   });
-  return {values, indices};
+  return {found.values, found.indices};
+}
+
+std::tuple<at::Tensor, at::Tensor> best_next(const Factor& vocabulary, const at::Tensor& x,
+                                             const at::Tensor& bias, const at::Tensor& scores, int64_t count,
+                                             const std::vector<Penalty>& penalties) {
+  const int64_t batch = scores.size(0), rows = scores.size(1), size = vocabulary.columns();
+  check("x", x, {batch * rows, x.size(1)});
+  check("bias", bias, {size});
+  TORCH_CHECK(x.scalar_type() == at::kFloat && scores.scalar_type() == at::kFloat, "not of floats");
+  TORCH_CHECK(scores.is_contiguous(), "scores are not dense");
+  TORCH_CHECK(0 < count && count <= rows * size, "there are not ", count, " continuations");
+  for (const Penalty& p : penalties)
+    TORCH_CHECK(0 <= p.word && p.word < size, "word ", p.word, " in a vocabulary of ", size);
+  std::vector<Best> all(batch, Best(count));
+  std::mutex merging;  // threads may share a sentence
+  const float* s = scores.const_data_ptr<float>();
+  vocabulary.multiply(x, bias, [&](int64_t begin, int64_t end, float* lprobs) {
+    Best best(count);
+    for (int64_t row = begin; row < end; ++row, lprobs += size) {
+      log_softmax(lprobs, size);
+      for (const Penalty& p : penalties) lprobs[p.word] -= p.amount;
+      best.offer_row(lprobs, size, row % rows, s[row]);
+      if (row + 1 < end && (row + 1) % rows != 0) continue;
+      const std::lock_guard<std::mutex> lock(merging);
+      all[row / rows].merge(best);
+      best.clear();
+    }
+  });
+  const Found found(batch, count, scores.options());
+  for (int64_t b = 0; b < batch; ++b) found.write(b, all[b]);
+  return {found.values, found.indices};
 }
 
 }  // namespace casrnn

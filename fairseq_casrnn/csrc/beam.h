@@ -4,6 +4,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <tuple>
+#include <vector>
+
+#include "multiply.h"
 
 namespace casrnn {
 
@@ -12,5 +15,17 @@ namespace casrnn {
 // float32. NaN comes after all numbers.
 std::tuple<at::Tensor, at::Tensor> best_sums(const at::Tensor& lprobs, const at::Tensor& scores,
                                              int64_t count);
+
+// Subtracted from the log-probability of a word of the vocabulary; infinity forbids it.
+struct Penalty {
+  int64_t word;
+  float amount;
+};
+
+// The same of log softmax(x · vocabulary + bias), less the penalties, which is not stored: x (B * R, I), bias
+// (V) or undefined, float32.
+std::tuple<at::Tensor, at::Tensor> best_next(const Factor& vocabulary, const at::Tensor& x,
+                                             const at::Tensor& bias, const at::Tensor& scores, int64_t count,
+                                             const std::vector<Penalty>& penalties);
 
 }  // namespace casrnn

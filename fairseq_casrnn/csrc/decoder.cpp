@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "attend.h"
 #include "kernels.h"
@@ -23,6 +24,18 @@ using at::Tensor;
 
 struct Sizes {
   int64_t steps, batch, size;
+};
+
+// The forward products of a layer, packed when they are first used.
+template <class T>
+struct LayerProducts {
+  std::optional<Product<T>> ih, hh;
+};
+
+template <class T>
+struct Products {
+  std::vector<LayerProducts<T>> layers;
+  std::optional<Product<T>> in, out;
 };
 
 template <class T>
@@ -55,18 +68,18 @@ class LayerLoop {
     TORCH_CHECK(layer.drop.defined() == layer.up.defined(), "a dropout mask without its result");
   }
 
-  // x: what the layer reads, (T, B, H); lower: the layer below, or null.
+  // x: what the layer reads, (T, B, H); lower: the layer below, or null; many: whether the products are used
+  // again.
   void forward(const Tensor& x, const LayerLoop* lower, int64_t t, std::optional<double> temperature,
-               bool keep) {
-    if (!hh_) {
-      const auto [steps, batch, _] = sizes_;
-      if (layer.weight_ih_t.defined()) ih_ = step_product<T>(layer.weight_ih_t, batch, steps);
-      hh_ = step_product<T>(layer.weight_hh_t, batch, steps);
-      products_ = at::empty({sizes_.batch, fused_ + separate_}, layer.hs.options());
+               bool keep, LayerProducts<T>& packed, bool many) {
+    if (!packed.hh) {
+      if (layer.weight_ih_t.defined()) packed.ih.emplace(layer.weight_ih_t, sizes_.batch, many);
+      packed.hh.emplace(layer.weight_hh_t, sizes_.batch, many);
     }
+    if (!products_.defined()) products_ = at::empty({sizes_.batch, fused_ + separate_}, layer.hs.options());
     // The bottom layer's gates come in with the product with the embedding.
-    if (ih_) ih_->run(x, t, layer.gates.select(0, t), lower == nullptr);
-    hh_->run(layer.hs, t, products_, false);
+    if (packed.ih) packed.ih->run(x, t, layer.gates.select(0, t), lower == nullptr);
+    packed.hh->run(layer.hs, t, products_, false);
     if (kernel.mixture) route(x, lower == nullptr, t, temperature);
     Step<T> s = at(lower, t);
     s.products = data<T>(products_);
@@ -169,7 +182,7 @@ class LayerLoop {
   const Sizes sizes_;
   const int64_t cells_;
   const int64_t fused_, separate_;  // columns of U h that are added to the gates, and the others
-  std::optional<Product<T>> ih_, hh_, outer_, candidate_, input_;
+  std::optional<Product<T>> outer_, candidate_, input_;
   Tensor products_, d_fused_, d_side_;
 };
 
@@ -197,13 +210,14 @@ class Loop {
     }
   }
 
-  void forward(bool keep) {
-    const auto out = step_product<T>(d_.weight_out_t, sizes_.batch, sizes_.steps);
+  void forward(bool keep, Products<T>& packed, bool many) {
+    packed.layers.resize(layers_.size());
+    if (!packed.out) packed.out.emplace(d_.weight_out_t, sizes_.batch, many);
     for (int64_t t = 0; t < sizes_.steps; ++t) {
       for (size_t k = 0; k < layers_.size(); ++k)
-        layers_[k].forward(input(k), below(k), t, d_.temperature, keep);
+        layers_[k].forward(input(k), below(k), t, d_.temperature, keep, packed.layers[k], many);
       const Tensor& states = states_.back();
-      out.run(states, t, d_.outs.select(0, t), false);
+      packed.out->run(states, t, d_.outs.select(0, t), false);
       every_row([&](int64_t b) {
         source(b).forward(row(states, t, b), alpha(d_.alphas, t, b), row(d_.outs, t, b));
       });
@@ -284,9 +298,23 @@ class Loop {
 
 }  // namespace
 
+struct PackedWeights {
+  Products<float> single;
+  Products<double> twice;
+
+  template <class T>
+  Products<T>& of() {
+    if constexpr (std::is_same_v<T, float>) return single;
+    else return twice;
+  }
+};
+
 void decode_forward(Decoder& decoder, bool keep) {
-  AT_DISPATCH_FLOATING_TYPES(decoder.feeds.scalar_type(), "casrnn::decode_forward",
-                             [&] { Loop<scalar_t>(decoder).forward(keep); });
+  AT_DISPATCH_FLOATING_TYPES(decoder.feeds.scalar_type(), "casrnn::decode_forward", [&] {
+    Products<scalar_t> packed;
+    const bool many = decoder.alphas.size(0) > 1;
+    Loop<scalar_t>(decoder).forward(keep, packed, many);
+  });
 }
 
 void decode_backward(Decoder& decoder, DecoderGradients& grads) {
@@ -294,7 +322,10 @@ void decode_backward(Decoder& decoder, DecoderGradients& grads) {
                              [&] { Loop<scalar_t>(decoder).backward(grads); });
 }
 
-DecoderSteps::DecoderSteps(Decoder decoder) : decoder_(std::move(decoder)), size_(decoder_.feeds.size(2)) {}
+DecoderSteps::DecoderSteps(Decoder decoder)
+    : decoder_(std::move(decoder)),
+      packed_(std::make_shared<PackedWeights>()),
+      size_(decoder_.feeds.size(2)) {}
 
 void DecoderSteps::reorder(const Tensor& order) {
   order_ = order_.defined() ? order_.index_select(0, order) : order;
@@ -312,24 +343,29 @@ void DecoderSteps::advance(Tensor& states, int64_t batch) const {
   else before.copy_(now);
 }
 
-std::tuple<Tensor, Tensor> DecoderSteps::step(const Tensor& gx, const Tensor& routed) {
-  const int64_t batch = gx.size(0);
+std::tuple<Tensor, Tensor> DecoderSteps::step(const Tensor& embedded, const Tensor& routed) {
+  const int64_t batch = embedded.size(0);
+  check("the embedding", embedded, {batch, decoder_.weight_in_t.size(0)});
   TORCH_CHECK(!order_.defined() || order_.size(0) == batch, "the step is for ", batch, " rows, not ",
               order_.size(0));
   for (auto& layer : decoder_.layers) {
     if (begun_) advance(layer.hs, batch), advance(layer.cs, batch);
     if (layer.gates.defined() && layer.gates.size(1) == batch) continue;
     const auto options = layer.hs.options();
-    if (&layer != &decoder_.layers[0]) layer.gates = at::empty({1, batch, layer.bias.size(0)}, options);
+    layer.gates = at::empty({1, batch, layer.bias.size(0)}, options);
     if (!layer.cs.defined()) layer.candidate = at::empty({1, batch, size_}, options);
     if (layer.mixes.defined()) layer.mixes = at::empty({1, batch, layer.mixes.size(2)}, options);
   }
   if (begun_) advance(decoder_.feeds, batch);
-  decoder_.layers[0].gates = gx.unsqueeze(0);
   if (routed.defined()) decoder_.layers[0].mixes = routed.unsqueeze(0);
   decoder_.outs = decoder_.feeds.narrow(0, 1, 1);
-  decoder_.alphas = at::empty({1, batch, decoder_.keys.size(1)}, gx.options());
-  decode_forward(decoder_, false);
+  decoder_.alphas = at::empty({1, batch, decoder_.keys.size(1)}, decoder_.keys.options());
+  AT_DISPATCH_FLOATING_TYPES(decoder_.feeds.scalar_type(), "casrnn::DecoderSteps", [&] {
+    auto& packed = packed_->of<scalar_t>();
+    if (!packed.in) packed.in.emplace(decoder_.weight_in_t, batch, true);
+    packed.in->run(embedded, decoder_.layers[0].gates.select(0, 0), false);
+    Loop<scalar_t>(decoder_).forward(false, packed, true);
+  });
   order_ = Tensor();
   begun_ = true;
   return {decoder_.outs.select(0, 0).clone(), decoder_.alphas.select(0, 0)};

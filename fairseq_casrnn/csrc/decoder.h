@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -17,7 +18,7 @@ struct DecoderLayer {
   std::string name;        // of the kernel
   at::Tensor weight_ih_t;  // (H, G), any strides; undefined without input feeding
   at::Tensor weight_hh_t;  // (H, P), any strides
-  at::Tensor bias;         // (G); undefined for the bottom layer, whose gates include it
+  at::Tensor bias;         // (G); undefined if the gates come in with it
   at::Tensor params;       // (rows, H)
   at::Tensor attention;    // (S of the mixture, H), any strides
   at::Tensor gates;        // (T, B, G)
@@ -29,6 +30,7 @@ struct DecoderLayer {
 
 struct Decoder {
   std::vector<DecoderLayer> layers;
+  at::Tensor weight_in_t;             // (E, G) of the embedding, any strides; of DecoderSteps only
   at::Tensor keys, values;            // (R, S, H)
   at::Tensor mask;                    // (R, S) bool
   at::Tensor source;                  // (B) int64: the sentence of each row; undefined if R = B
@@ -54,6 +56,8 @@ void decode_forward(Decoder& decoder, bool keep);
 // Overwrites gates and candidate with the gradients of their pre-activations. R must be B.
 void decode_backward(Decoder& decoder, DecoderGradients& grads);
 
+struct PackedWeights;  // of all products of a step
+
 // Step by step, for beam search: a decoder with T = 1 that is used repeatedly.
 class DecoderSteps {
  public:
@@ -64,14 +68,15 @@ class DecoderSteps {
   // The next step's rows continue these rows of the last one, (B') int64.
   void reorder(const at::Tensor& order);
 
-  // gx: (B, G), the product with the embedding, overwritten; routed: (B, S of the mixture), or undefined.
-  // Returns the attention output (B, H) and the weights (B, S).
-  std::tuple<at::Tensor, at::Tensor> step(const at::Tensor& gx, const at::Tensor& routed);
+  // embedded: (B, E); routed: (B, S of the mixture), its part of the mixture's scores, or undefined. No step
+  // has more rows than the first. Returns the attention output (B, H) and the weights (B, S).
+  std::tuple<at::Tensor, at::Tensor> step(const at::Tensor& embedded, const at::Tensor& routed);
 
  private:
   void advance(at::Tensor& states, int64_t batch) const;
 
   Decoder decoder_;
+  std::shared_ptr<PackedWeights> packed_;
   at::Tensor order_;  // pending
   const int64_t size_;
   bool begun_ = false;

@@ -11,10 +11,8 @@
 #include "tensors.h"
 
 namespace casrnn {
-namespace {
 
-// log softmax of one row, in place. Returns whether it is free of NaN.
-bool normalise(float* x, int64_t size) {
+bool log_softmax(float* x, int64_t size) {
   constexpr int64_t width = Vec<float>::size();
   const float top = largest(x, size);
   Vec<float> powers(0.0f);
@@ -31,8 +29,6 @@ bool normalise(float* x, int64_t size) {
   return !std::isnan(rest);
 }
 
-}  // namespace
-
 std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& weight,
                                        const at::Tensor& bias) {
   const int64_t rows = x.size(0), size = weight.size(1);
@@ -45,7 +41,7 @@ std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& we
   float* const y = data<float>(table);
   multiply(table, x, weight, bias, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row)
-      if (!normalise(y + row * size, size)) spoilt = true;
+      if (!log_softmax(y + row * size, size)) spoilt = true;
   });
   return {table, spoilt};
 }

@@ -11,4 +11,7 @@ namespace casrnn {
 // all float32; and whether there is NaN. A row with NaN or +inf becomes NaN.
 std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
+// log softmax of one row, in place. Returns whether it is free of NaN.
+bool log_softmax(float* x, int64_t size);
+
 }  // namespace casrnn

@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "beam.h"
 #include "decoder.h"
 #include "guard.h"
 #include "kernels.h"
@@ -30,13 +31,13 @@ DecoderLayer make_layer(const std::string& kernel, const Maybe& weight_ih_t, con
 }
 
 Decoder make_decoder(const std::vector<DecoderLayer>& layers, const Tensor& keys, const Tensor& values,
-                     const Maybe& mask, const Maybe& source, const Tensor& weight_out_t,
-                     const Maybe& drop_out, const Tensor& feeds, const Maybe& outs, const Maybe& alphas,
-                     std::optional<double> temperature) {
+                     const Maybe& mask, const Maybe& source, const Maybe& weight_in_t,
+                     const Tensor& weight_out_t, const Maybe& drop_out, const Tensor& feeds,
+                     const Maybe& outs, const Maybe& alphas, std::optional<double> temperature) {
   const NoAutogradGuard guard;
-  return {layers,        keys.contiguous(), values.contiguous(), dense(mask),
-          dense(source), weight_out_t,      dense(drop_out),     feeds,
-          plain(outs),   plain(alphas),     temperature};
+  return {layers,      plain(weight_in_t), keys.contiguous(), values.contiguous(),
+          dense(mask), dense(source),      weight_out_t,      dense(drop_out),
+          feeds,       plain(outs),        plain(alphas),     temperature};
 }
 
 void run_decode_forward(Decoder decoder) {
@@ -70,6 +71,16 @@ Tensor run_factor(const Factor& factor, const Tensor& a) {
   return y;
 }
 
+// penalties: words and what is subtracted from their log-probabilities.
+std::tuple<Tensor, Tensor> run_best_next(const Factor& vocabulary, const Tensor& x, const Maybe& bias,
+                                         const Tensor& scores, int64_t count,
+                                         const std::vector<std::pair<int64_t, float>>& penalties) {
+  const NoAutogradGuard guard;
+  std::vector<Penalty> all;
+  for (const auto& [word, amount] : penalties) all.push_back({word, amount});
+  return best_next(vocabulary, x, dense(bias), scores, count, all);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
@@ -93,8 +104,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
            arg("up") = py::none());
   py::class_<Decoder>(m, "Decoder")
       .def(py::init(&make_decoder), py::kw_only(), arg("layers"), arg("keys"), arg("values"), arg("mask"),
-           arg("source") = py::none(), arg("weight_out_t"), arg("drop_out") = py::none(), arg("feeds"),
-           arg("outs") = py::none(), arg("alphas") = py::none(), arg("temperature") = py::none());
+           arg("source") = py::none(), arg("weight_in_t") = py::none(), arg("weight_out_t"),
+           arg("drop_out") = py::none(), arg("feeds"), arg("outs") = py::none(), arg("alphas") = py::none(),
+           arg("temperature") = py::none());
   m.def("decode_forward", &run_decode_forward, release(), arg("decoder"));
   m.def("decode_backward", &run_decode_backward, release(), arg("decoder"), py::kw_only(), arg("grad_out"),
         arg("grad_alpha"), arg("d_pre"), arg("d_scores"), arg("dh"), arg("dc"), arg("mixes"));
@@ -111,14 +123,16 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
           arg("order"))
       .def(
           "step",
-          [](DecoderSteps& steps, const Tensor& gx, const Maybe& routed) {
+          [](DecoderSteps& steps, const Tensor& embedded, const Maybe& routed) {
             const NoAutogradGuard guard;
-            return steps.step(gx, plain(routed));
+            return steps.step(embedded, plain(routed));
           },
-          release(), arg("gx"), arg("routed"));
+          release(), arg("embedded"), arg("routed"));
   py::class_<Factor>(m, "Factor")
       .def(py::init(&make_factor), release(), arg("b"), arg("a"), arg("products"))
       .def("mm", &run_factor, release(), arg("a"));
+  m.def("best_next", &run_best_next, release(), arg("vocabulary"), arg("x"), arg("bias"), arg("scores"),
+        arg("count"), arg("penalties"));
 }
 
 }  // namespace casrnn

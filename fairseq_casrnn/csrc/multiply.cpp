@@ -119,7 +119,12 @@ void Factor::multiply(const Tensor& y, const Tensor& a, const Tensor& bias, cons
 }
 
 void Factor::multiply(const Tensor& a, const Tensor& bias, const RowsPass& pass) const {
-  TORCH_CHECK(!pieces_.empty(), "a product that torch makes cannot be passed on by rows");
+  TORCH_CHECK(a.size(1) == b_.size(0), "a product of ", a.sizes(), " and ", b_.sizes());
+  if (pieces_.empty()) {
+    const Tensor y = at::empty({a.size(0), b_.size(1)}, a.options());
+    return multiply_by_torch(y, a, b_, false, bias,
+                             [&](int64_t begin, int64_t end) { pass(begin, end, data<float>(y, begin)); });
+  }
   const int64_t rows = a.size(0), inner = a.size(1), columns = b_.size(1), depth = depth_at_once(inner);
   const Tensor added = bias.defined() ? bias.contiguous() : bias;
   std::vector<Tensor> parts;

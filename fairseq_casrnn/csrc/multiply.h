@@ -36,7 +36,7 @@ class Factor {
   void multiply(const at::Tensor& y, const at::Tensor& a, const at::Tensor& bias = {},
                 const RowsDone& done = {}) const;
 
-  // Calls `pass` with the rows of a · b + bias, some at a time. Only if accepts_bfloat16.
+  // Calls `pass` with the rows of a · b + bias, some at a time, all float32. In parallel.
   void multiply(const at::Tensor& a, const at::Tensor& bias, const RowsPass& pass) const;
 
  private:

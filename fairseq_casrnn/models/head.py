@@ -9,7 +9,7 @@ from ..errors import UserError
 from ..layers import RecurrentStack
 from ..recurrence.cross_entropy import can_fuse, cross_entropy
 from ..recurrence.inputs import LossSpec
-from ..recurrence.products import linear, log_probs
+from ..recurrence.products import NextWords, linear, log_probs, next_words
 
 
 def uniform_linear(
@@ -100,6 +100,12 @@ class VocabularyHead:
         if self.adaptive_softmax is not None or self.vocabulary is None:
             return None
         return log_probs(features, *self.vocabulary, engine=self.rnn.engine)
+
+    def next_words(self, rows: int, steps: int) -> NextWords | None:
+        """What finds the best next words of ``rows`` hypotheses; None where it cannot."""
+        if self.adaptive_softmax is not None or self.vocabulary is None:
+            return None
+        return next_words(*self.vocabulary, rows, steps, engine=self.rnn.engine)
 
     def get_normalized_probs(self, net_output, log_probs, sample=None):
         """(Log-)probabilities ``(B, T, V)``, for fairseq's criterions and generators.

@@ -22,6 +22,8 @@ from torch import Tensor
 
 from fairseq_casrnn.recurrence import choose as choose_engine
 
+from .candidates import finder
+
 
 def generate(original, self, sample, prefix_tokens=None, constraints=None, bos_token=None):
     """``SequenceGenerator._generate``, for plain beam search with models of this package."""
@@ -99,15 +101,10 @@ def search(generator, net_input, longest: int, bos_token: int | None):
     tokens = source.new_full((batch * beam, 1), eos if bos_token is None else bos_token)
     ignored = torch.zeros(batch, beam, dtype=torch.bool, device=device)
     collected = torch.zeros(batch, dtype=torch.long, device=device)
-    scores, lowest = None, source.new_full((), -math.inf, dtype=torch.float32)
-    choice = chooser(device)
+    scores = None
+    way, choice = finder(generator, batch * beam, longest, device), chooser(device)
     for t in range(longest + 1):
-        lprobs, attention = model.forward_decoder(tokens, encoded, states, generator.temperature)
-        lprobs = penalise(generator, lprobs.float(), t, longest, lowest)
-        lprobs = lprobs.view(batch, -1, generator.vocab_size)
-        if scores is not None:  # fairseq's step reads the last of all steps' scores
-            scores = scores.view(batch, beam, 1).expand(-1, -1, t)
-        found, words, beams = generator.search.step(t, lprobs, scores)
+        found, words, beams, attention = way.find(t, batch, tokens, encoded, states, scores)
         ended, ended_rows, *made = choice(found, words, beams, ignored, collected, eos)
         step = Step(sentences, attention, ended, ended_rows, found[:, :beam])
         unfinished = made[-1].lt(beam)
@@ -166,23 +163,6 @@ def choose(found, words, beams, ignored, collected, eos: int) -> tuple[Tensor, .
 def slack(batch: int, device: torch.device) -> int:
     """How many finished sentences may stay: on a GPU taking out a few costs more than they do."""
     return batch // 8 if device.type == "cuda" else 0
-
-
-def penalise(generator, lprobs: Tensor, step: int, longest: int, lowest: Tensor) -> Tensor:
-    """Forbid words and move the <unk> as fairseq does, in ``lprobs`` (B*K, V).
-
-    ``lowest`` is -inf on the device, which NaN becomes.
-    """
-    torch.fmax(lprobs, lowest, out=lprobs)
-    lprobs[:, generator.pad] = -math.inf
-    if generator.unk_penalty:
-        lprobs[:, generator.unk] -= generator.unk_penalty
-    if step >= longest:
-        lprobs[:, : generator.eos] = -math.inf
-        lprobs[:, generator.eos + 1 :] = -math.inf
-    elif step < generator.min_len:
-        lprobs[:, generator.eos] = -math.inf
-    return lprobs
 
 
 def collect(generator, steps: list[Step], batch: int) -> list[list[dict[str, Tensor]]] | None:

@@ -16,15 +16,25 @@ def forward_decoder(original, self, tokens, encoder_outs, incremental_states, te
     alone = self.models_size == 1 and self.has_incremental_states() and temperature == 1.0
     if not (usual and alone):
         return original(self, tokens, encoder_outs, incremental_states, temperature)
+    features, attention, extra = last_features(self, tokens, encoder_outs, incremental_states)
     decoder = self.single_model.decoder
-    source = encoder_outs[0] if self.has_encoder() else None
-    features, extra = decoder.extract_features(
-        tokens, encoder_out=source, incremental_state=incremental_states[0]
-    )
-    attention = None if extra["attn"] is None else extra["attn"][0][:, -1]
     found = decoder.log_probs(features[:, -1])
     if found is None:
         net_output = (decoder.output_layer(features)[:, -1:], extra)
         return self.single_model.get_normalized_probs(net_output, True, None)[:, -1], attention
     lprobs, _ = found
     return lprobs, attention
+
+
+def last_features(ensemble, tokens, encoder_outs, incremental_states):
+    """What the single model of ``ensemble`` computes of a step, before the output layer.
+
+    Returns:
+        Features ``(B, 1, C)``, attention ``(B, S)`` or None, and what else the decoder returns.
+    """
+    source = encoder_outs[0] if ensemble.has_encoder() else None
+    features, extra = ensemble.single_model.decoder.extract_features(
+        tokens, encoder_out=source, incremental_state=incremental_states[0]
+    )
+    attention = None if extra["attn"] is None else extra["attn"][0][:, -1]
+    return features, attention, extra

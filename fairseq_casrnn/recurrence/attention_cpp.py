@@ -96,7 +96,8 @@ COMPILED = Loops(forward, backward, "cpp")
 class Steps:
     """The loop step by step, without gradients, for beam search.
 
-    Rows of the batch may share a sentence: keys and values are stored once per sentence.
+    Rows of the batch may share a sentence: keys and values are stored once per sentence. Weights
+    are packed once, at the first step.
 
     Args:
         d: as for the loop, but of ``embedded`` only the width is used; h0 and c0 are by row; keys,
@@ -108,9 +109,6 @@ class Steps:
     def __init__(self, d: Decode, source: Tensor | None, input_feed: bool = True):
         module, _ = cpp.extension()
         embed_dim, bottom = d.embedded.size(-1), d.layers[0]
-        # Copies: with transposed views the products of a step would take 1.5 times as long.
-        self.weight = bottom.weight_ih[:, :embed_dim].t().contiguous()
-        self.bias = bottom.bias
         self.routing = None if bottom.attention is None else bottom.attention[:, :embed_dim]
         layers = []
         for k, layer in enumerate(d.layers):
@@ -123,9 +121,9 @@ class Steps:
             layers.append(
                 module.DecoderLayer(
                     kernel=layer.cell.kernel,
-                    weight_ih_t=layer.weight_ih[:, skip:].t().contiguous() if fed else None,
-                    weight_hh_t=layer.weight_hh.t().contiguous(),
-                    bias=None if k == 0 else layer.bias,
+                    weight_ih_t=layer.weight_ih[:, skip:].t() if fed else None,
+                    weight_hh_t=layer.weight_hh.t(),
+                    bias=layer.bias,
                     params=layer.cell.kernel_rows(layer.params, d.h0, d.h0.size(-1)),
                     attention=attention,
                     mixes=mixes,
@@ -140,7 +138,8 @@ class Steps:
                 values=d.values,
                 mask=d.mask,
                 source=source,
-                weight_out_t=d.weight_out.t().contiguous(),
+                weight_in_t=bottom.weight_ih[:, :embed_dim].t(),
+                weight_out_t=d.weight_out.t(),
                 feeds=first_of_two(torch.zeros_like(d.h0[0])),
             )
         )
@@ -148,8 +147,7 @@ class Steps:
     def step(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
         """Attention output ``(B, H)`` and weights ``(B, S)`` after embeddings ``(B, E)``."""
         routed = None if self.routing is None else F.linear(embedded, self.routing)
-        gx = torch.addmm(self.bias, embedded, self.weight)
-        out, alpha = self.steps.step(gx, routed)
+        out, alpha = self.steps.step(embedded.contiguous(), routed)
         return out, alpha
 
     def reorder(self, order: Tensor) -> None:

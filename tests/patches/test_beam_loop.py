@@ -8,6 +8,7 @@ from helpers import FAMILIES, SINGLE, assert_close
 from models.common import TARGET as SIZE
 from models.common import dictionary, random_model, source
 
+from fairseq_casrnn import recurrence
 from fairseq_casrnn.patches import beam_loop
 from fairseq_casrnn.patches.install import patches_of
 
@@ -92,6 +93,29 @@ def test_hypotheses_are_those_of_fairseq(used, name, seed):
     if (name, seed) == ("plain", 0):  # or nothing is shown of sentences that are taken out
         ends = {max(len(h["tokens"]) for h in hypotheses) for hypotheses in ours}
         assert len(ends) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "one_pass"),
+    [("plain", True), ("greedy", True), ("at least", True), ("hot", False), ("replaced", False)],
+)
+def test_where_no_table_is_made(name, one_pass, monkeypatch):
+    """But somebody's own function in place of fairseq's gets one, which it may change."""
+    monkeypatch.delenv("CASRNN_ENGINE", raising=False)
+    forward, tables = EnsembleModel.forward_decoder, []
+
+    def spy(self, *args, **kwargs):
+        tables.append(1)
+        return forward(self, *args, **kwargs)
+
+    if name != "replaced":
+        spy.__module__ = forward.__module__
+    monkeypatch.setattr(EnsembleModel, "forward_decoder", spy)
+    options = {"beam_size": 4, "max_len_b": 40} | OPTIONS.get(name, {})
+    with torch.no_grad():
+        SequenceGenerator([model_of()], TARGET, **options)._generate(batch())
+    # Where something is unfinished after the longest output, the last step has a table.
+    assert len(tables) <= 1 if one_pass and "cpp" in recurrence.installed() else len(tables) > 1
 
 
 @pytest.mark.parametrize("slack", [0, 3, 7])

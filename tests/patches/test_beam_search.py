@@ -9,13 +9,13 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from fairseq.search import BeamSearch, DiverseBeamSearch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.patches import beam_search, install
 from fairseq_casrnn.patches.table import TABLE
-from fairseq_casrnn.recurrence import cpp
+from fairseq_casrnn.recurrence import cpp, products
 
 compiled = pytest.mark.skipif(
     "cpp" not in recurrence.installed(), reason="engine cpp is not compiled"
@@ -68,6 +68,89 @@ def test_nothing_but_nan_gives_places_in_the_table():
     values, indices = cpp.OPS.best_sums(lprobs, scores, 4)
     assert values.tolist() == [[-math.inf] * 4]
     assert indices.tolist() == [[0, 1, 2, 3]]
+
+
+@compiled
+@settings(deadline=None)
+@given(
+    batch=st.integers(1, 30),
+    rows=st.integers(1, 7),
+    size=st.one_of(st.integers(2, 40), st.integers(200, 900)),
+    count=st.integers(1, 9),
+    seed=st.integers(0, 99),
+    with_bias=st.booleans(),
+    spoilt=st.booleans(),
+    precision=st.sampled_from(["highest", "medium"]),
+)
+@torch.no_grad()
+def test_next_words_are_the_best_sums_of_the_table(
+    batch, rows, size, count, seed, with_bias, spoilt, precision
+):
+    """With penalties; rows of one sentence may be computed by several threads."""
+    # Packed for many steps, fewer rows are rounded than in a single table.
+    assume(precision == "highest" or not 16 <= batch * rows < 64)
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(batch * rows, 20, generator=generator)
+    weight, bias = torch.randn(size, 20, generator=generator), None
+    if with_bias:
+        bias = torch.randn(size, generator=generator)
+    if spoilt:
+        x[0, 3] = math.nan
+    scores = -3 * torch.rand(batch, rows, generator=generator)
+    count = min(count, rows * size)
+    penalties = {0: math.inf, size // 2: 0.5, size - 1: -0.25}
+    threads, before = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_num_threads(2)
+    torch.set_float32_matmul_precision(precision)
+    try:
+        table, _ = products.log_probs(x, weight, bias)
+        for word, penalty in penalties.items():
+            table[:, word] -= penalty
+        found = products.next_words(weight, bias, batch * rows, 9)
+        values, words, hypotheses = found.best(x, scores, count, penalties)
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(before)
+    table = table.view(batch, rows, size)
+    expected, _ = by_sorting(table, scores, count)
+    torch.testing.assert_close(values, expected)
+    sums = (table + scores.unsqueeze(-1)).flatten(1).nan_to_num(nan=-math.inf, neginf=-math.inf)
+    torch.testing.assert_close(sums.gather(1, hypotheses * size + words), values)
+
+
+@compiled
+@torch.no_grad()
+def test_of_equal_next_words_the_first():
+    found = products.next_words(torch.zeros(50, 8), None, 60, 9)
+    values, words, hypotheses = found.best(torch.randn(60, 8), torch.zeros(20, 3), 4, {1: math.inf})
+    torch.testing.assert_close(values, torch.full((20, 4), -math.log(50)))
+    assert words.tolist() == [[0, 2, 3, 4]] * 20
+    assert not hypotheses.any()
+
+
+@compiled
+def test_next_words_need_a_table_with_gradients_in_double_and_on_other_engines():
+    weight = torch.zeros(50, 8)
+    assert products.next_words(weight, None, 60, 9) is None
+    with torch.no_grad():
+        assert products.next_words(weight.double(), None, 60, 9) is None
+        assert products.next_words(weight, None, 60, 9, engine="eager") is None
+
+
+@compiled
+@torch.no_grad()
+def test_shapes_of_next_words_that_do_not_fit_are_errors():
+    found = products.next_words(torch.zeros(50, 8), None, 6, 9)
+    x, scores = torch.zeros(6, 8), torch.zeros(2, 3)
+    for arguments in (
+        (x[:5], scores, 2, {}),
+        (x[:, :7], scores, 2, {}),
+        (x, scores, 151, {}),
+        (x, scores, 2, {50: 1.0}),
+        (x.double(), scores, 2, {}),
+    ):
+        with pytest.raises(RuntimeError):
+            found.best(*arguments)
 
 
 @compiled
