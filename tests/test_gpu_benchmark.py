@@ -30,11 +30,14 @@ GOOD = Outcome(1e-7, "output", True, 0.1, [])
 
 
 @pytest.fixture(autouse=True)
-def _signals_as_before():
-    """The script's main takes SIGTERM, as a process of its own may."""
-    before = signal.getsignal(signal.SIGTERM)
+def _restored_process_state(monkeypatch):
+    """The scripts set a signal handler, an environment variable and torch's precision."""
+    monkeypatch.setenv("CASRNN_TRITON_SEQUENCES", "1")  # undone even if the script changes it
+    handler = signal.getsignal(signal.SIGTERM)
+    precision = torch.get_float32_matmul_precision()
     yield
-    signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGTERM, handler)
+    torch.set_float32_matmul_precision(precision)
 
 
 def rows(text):
