@@ -7,7 +7,16 @@ import sys
 import pytest
 import torch
 from fairseq import options
-from helpers import assert_close, every_engine, every_family, flat, gradients, rand, weighted
+from helpers import (
+    assert_close,
+    every_compiled_family,
+    every_engine,
+    every_family,
+    flat,
+    gradients,
+    rand,
+    weighted,
+)
 
 from fairseq_casrnn import precision
 from fairseq_casrnn.errors import UserError
@@ -147,7 +156,7 @@ def test_few_rows_and_double_stay_exact():
 
 
 @narrow_only
-@every_family
+@every_compiled_family
 def test_compiled_loop_rounds_where_it_pays(case):
     layer = case.layer(96, 96, engine="cpp")
     x = rand(7, 32, 96, dtype=torch.float32).requires_grad_()

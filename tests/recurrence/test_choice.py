@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers import ENGINES, FAMILIES, B, H, T, assert_close, rand
+from helpers import ENGINES, B, Case, H, T, assert_close, rand
 from models.test_decoder_loop import make
 
 from fairseq_casrnn import recurrence
@@ -108,7 +108,7 @@ class Other(LSTMCell):
 
 
 def test_decoders_say_it_too(messages):
-    decode, _ = make(FAMILIES[0])
+    decode, _ = make(Case("stacked_lstm"))
     decode = replace(decode, layers=[replace(layer, cell=Other()) for layer in decode.layers])
     assert_close(decoding.run("cpp", decode), run_reference(decode))
     if "cpp" in recurrence.installed():
