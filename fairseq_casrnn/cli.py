@@ -12,37 +12,37 @@ from fairseq_casrnn.data.command import Parser, captured_log, run_main
 
 # Each module has add_arguments(parser) and run(args).
 COMMANDS = {
-    "train": ("fairseq_casrnn.recipes.own_data", "train on data that prepare made ready"),
+    "train": ("fairseq_casrnn.recipes.own_data", "train on data from casrnn prepare"),
     "evaluate": (
         "fairseq_casrnn.evaluation.own_data",
-        "test scores, predictions and errors of what train trained",
+        "evaluate the models of casrnn train: scores, predictions, errors",
     ),
-    "average": ("fairseq_casrnn.evaluation.average", "the mean of several checkpoints' weights"),
+    "average": ("fairseq_casrnn.evaluation.average", "average the weights of several checkpoints"),
     "data clusters": (
         "fairseq_casrnn.analysis.clusters",
-        "tokens for the cells of a second-order LSTM, by k-means on embeddings",
+        "assign tokens to the cells of a second-order LSTM by k-means on embeddings",
     ),
     "analyze syneval": (
         "fairseq_casrnn.analysis.syneval",
-        "grammatical against ungrammatical sentences",
+        "compare log-probabilities of grammatical and ungrammatical sentences",
     ),
-    "analyze dyck": ("fairseq_casrnn.analysis.dyck", "how well a model closes brackets"),
+    "analyze dyck": ("fairseq_casrnn.analysis.dyck", "measure how well a model closes brackets"),
     "analyze gates": (
         "fairseq_casrnn.analysis.gates",
-        "how far the gates on the cell below are open",
+        "measure how far the gates on the cell state below are open",
     ),
     "analyze routing": (
         "fairseq_casrnn.analysis.routing",
-        "which cell of a second-order LSTM takes which word",
+        "show which cell of a second-order LSTM takes which word",
     ),
     "analyze subspaces": (
         "fairseq_casrnn.analysis.subspaces",
-        "how different the cells of a second-order LSTM are",
+        "measure how different the cells of a second-order LSTM are",
     ),
-    "data dyck": ("fairseq_casrnn.data.dyck", "strings of brackets of bounded depth"),
+    "data dyck": ("fairseq_casrnn.data.dyck", "generate strings of brackets of bounded depth"),
     "export": (
         "fairseq_casrnn.export.command",
-        "a trained model as ONNX, or as a program of torch.export",
+        "export a trained model as ONNX, or as a program of torch.export",
     ),
     "predict": (
         "fairseq_casrnn.evaluation.predict",
@@ -50,61 +50,64 @@ COMMANDS = {
     ),
     "serve": (
         "fairseq_casrnn.serving.command",
-        "a page and a JSON API that put text to a trained model",
+        "serve a trained model as a web page and a JSON API",
     ),
     "prepare classification": (
         "fairseq_casrnn.prepare.classification",
-        "texts with labels of your own: TSV, CSV, JSON lines, folders",
+        "prepare your own labelled texts: TSV, CSV, JSON lines, folders",
     ),
     "prepare tagging": (
         "fairseq_casrnn.prepare.tagging",
-        "words with tags of your own, in columns: CoNLL, CoNLL-U, GermEval",
+        "prepare your own tagged words, in columns: CoNLL, CoNLL-U, GermEval",
     ),
     "prepare translation": (
         "fairseq_casrnn.prepare.translation",
-        "sentence pairs of your own: two files, or a tab-separated one",
+        "prepare your own parallel text: two files, or a tab-separated one",
     ),
     "prepare language-model": (
         "fairseq_casrnn.prepare.language_model",
-        "a text of your own, for a language model",
+        "prepare your own text for a language model",
     ),
     "report": (
         "fairseq_casrnn.report.command",
-        "curves, errors, settings and environment of runs, as one page of HTML",
+        "report on runs in one HTML page: curves, errors, settings, environment",
     ),
     "rerank prepare": (
         "fairseq_casrnn.reranking.prepare",
-        "data for models that score the n-best lists of a translation corpus",
+        "prepare data for models that score the n-best lists of a translation corpus",
     ),
     "rerank all": (
         "fairseq_casrnn.reranking.pipeline",
-        "make n-best lists, score them, tune and apply: the three below in one command",
+        "generate n-best lists, then score, tune and apply in one command",
     ),
     "rerank score": (
         "fairseq_casrnn.reranking.score",
-        "a model's scores of the hypotheses of an n-best list",
+        "score the hypotheses of an n-best list with a model",
     ),
-    "rerank tune": ("fairseq_casrnn.reranking.tune", "weights of several scores, for BLEU"),
+    "rerank tune": ("fairseq_casrnn.reranking.tune", "tune the weights of several scores for BLEU"),
     "rerank apply": (
         "fairseq_casrnn.reranking.apply",
-        "the best hypotheses under tuned weights, and their BLEU",
+        "pick the best hypotheses with tuned weights, and compute their BLEU",
     ),
     "results add": (
         "fairseq_casrnn.results.add",
-        "runs of this repository as lines of results/PAGE.jsonl",
+        "add runs of this repository to results/PAGE.jsonl",
     ),
     "results render": (
         "fairseq_casrnn.results.render",
-        "the pages of docs/results from results/, or check that they are up to date",
+        "write the pages of docs/results from results/, or check that they are up to date",
     ),
     "translate": (
         "fairseq_casrnn.evaluation.translate",
         "translate lines of text with a trained model",
     ),
-    "pack": ("fairseq_casrnn.evaluation.pack", "a trained model in one file, to hand on"),
+    "pack": ("fairseq_casrnn.evaluation.pack", "pack a trained model into one file"),
     "tag": ("fairseq_casrnn.evaluation.tag", "tag the words of lines of text"),
-    "warm-up": ("fairseq_casrnn.warm_up", "compile ahead the GPU's kernels of a training"),
-    "perplexity": ("fairseq_casrnn.evaluation.perplexity", "perplexity of a language model"),
+    "warm-up": ("fairseq_casrnn.warm_up", "compile the GPU kernels of a training in advance"),
+    "perplexity": (
+        "fairseq_casrnn.evaluation.perplexity",
+        "compute the perplexity of a language model",
+    ),
 }
 
 
@@ -135,17 +138,17 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     user_dir = commands.add_parser(
-        "user-dir", help="print the folder to give to fairseq's --user-dir"
+        "user-dir", help="print the folder to pass to fairseq's --user-dir"
     )
     user_dir.set_defaults(run=_user_dir)
-    commands.add_parser("run", help="prepare, train or evaluate as a recipe says")
-    text = "print what this package changes in fairseq, and why"
+    commands.add_parser("run", help="prepare, train or evaluate a recipe")
+    text = "print the changes to fairseq, with reasons"
     commands.add_parser("patches", help=text, description=text).set_defaults(run=_patches)
     groups: dict[tuple[str, ...], Any] = {(): commands}
     for name, (module, text) in COMMANDS.items():
         *group, command = name.split()
         if tuple(group) not in groups:
-            inner = commands.add_parser(*group, help=f"casrnn {group[0]} --help lists what")
+            inner = commands.add_parser(*group, help=f"casrnn {group[0]} --help lists the commands")
             groups[tuple(group)] = inner.add_subparsers(metavar="WHAT", required=True)
         child = groups[tuple(group)].add_parser(command, help=text, description=text)
         if argv[: len(name.split())] == name.split():  # importing all would take seconds

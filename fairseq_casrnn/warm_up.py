@@ -28,10 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         type=dtypes,
         default=[],
-        help=f"some of {', '.join(DTYPES)}, with commas between; default: as the options say",
+        help=f"comma-separated list of {', '.join(DTYPES)} (default: from the options)",
     )
     parser.add_argument(
-        "training", nargs=argparse.REMAINDER, help="DATA --arch NAME and all else for fairseq-train"
+        "training",
+        nargs=argparse.REMAINDER,
+        help="DATA --arch NAME and the other arguments of fairseq-train",
     )
 
 

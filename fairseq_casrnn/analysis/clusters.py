@@ -31,11 +31,13 @@ def cluster(vectors, count: int, seed: int = 1) -> list[int]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn data clusters``."""
-    parser.add_argument("data", type=Path, help="folder with the dict.txt")
+    parser.add_argument("data", type=Path, help="folder with dict.txt")
     parser.add_argument("--path", required=True, type=Path, help="checkpoint of a language model")
-    parser.add_argument("--num-cells", type=int, default=2, help="clusters (default: 2)")
-    parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: 1)")
-    parser.add_argument("--out", required=True, type=Path, help="file for lines 'token cell'")
+    parser.add_argument("--num-cells", type=int, default=2, help="number of clusters (default: 2)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default: 1)")
+    parser.add_argument(
+        "--out", required=True, type=Path, help="output file, with lines 'token cell'"
+    )
 
 
 def run(args: argparse.Namespace) -> None:

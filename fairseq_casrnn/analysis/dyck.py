@@ -133,17 +133,20 @@ def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.nd
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn analyze dyck``."""
-    parser.add_argument("data", type=Path, help="folder that casrnn data dyck filled")
+    parser.add_argument("data", type=Path, help="output folder of casrnn data dyck")
     parser.add_argument("--path", required=True, type=Path, help="checkpoint")
     parser.add_argument(
-        "--subset", default="test", help="test (default), valid, train or test1, the longer strings"
+        "--subset", default="test", help="test (default), valid, train, or test1 (longer strings)"
     )
-    parser.add_argument("--csv", type=Path, help="file for accuracies by distance")
-    parser.add_argument("--png", type=Path, help="file for a plot of them")
+    parser.add_argument("--csv", type=Path, help="output file for accuracies by distance")
+    parser.add_argument("--png", type=Path, help="output file for a plot")
     parser.add_argument(
         "--results",
         type=Path,
-        help="file to append a JSON line to; run.json beside the checkpoint gets it, too",
+        help=(
+            "append a JSON line to this file (run.json beside the checkpoint also records "
+            "the result)"
+        ),
     )
 
 

@@ -144,18 +144,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sentences; of a translation model, the encoder."
     )
     add_reading_arguments(parser, sentences=1000)
-    parser.add_argument("--seed", type=int, default=1, help="of the choice of sentences (1)")
-    parser.add_argument("--csv", type=Path, help="file for the histograms")
-    parser.add_argument("--png", type=Path, help="file for a plot of them")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed for sampling the sentences (default: 1)"
+    )
+    parser.add_argument("--csv", type=Path, help="output file for the histograms")
+    parser.add_argument("--png", type=Path, help="output file for a plot")
 
 
 def add_reading_arguments(parser: argparse.ArgumentParser, sentences: int) -> None:
     """Options for the model and the sentences that it reads."""
-    parser.add_argument("data", type=Path, help="data-bin that the model was trained on")
+    parser.add_argument("data", type=Path, help="the model's training data (data-bin)")
     parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
     parser.add_argument("--subset", default="valid", help="split to read (default: valid)")
     parser.add_argument(
-        "--sentences", type=int, default=sentences, help=f"how many of it (default: {sentences})"
+        "--sentences",
+        type=int,
+        default=sentences,
+        help=f"number of sentences (default: {sentences})",
     )
 
 

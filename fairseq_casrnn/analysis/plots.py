@@ -208,20 +208,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m fairseq_casrnn.analysis.plots")
     commands = parser.add_subparsers(dest="command", required=True)
-    curve = commands.add_parser("learning-curve", help="training and validation loss by update")
-    curve.add_argument("log", help="fairseq-train's, printed or of --log-file, or hydra's")
-    metric = commands.add_parser("metric-curves", help="a validation metric of runs by epoch")
-    metric.add_argument("metric", help="its name in the log, such as wcpa")
-    metric.add_argument("png", help="file to write")
+    curve = commands.add_parser(
+        "learning-curve", help="plot training and validation loss by update"
+    )
+    curve.add_argument("log", help="log of fairseq-train (its output, or --log-file) or of hydra")
+    metric = commands.add_parser(
+        "metric-curves", help="plot a validation metric of several runs by epoch"
+    )
+    metric.add_argument("metric", help="name of the metric in the log, such as wcpa")
+    metric.add_argument("png", help="output file")
     metric.add_argument("logs", nargs="+", help="train.log of each run, NAME/seedN/train.log")
-    attention = commands.add_parser("attention", help="attention of one translated sentence")
-    attention.add_argument("checkpoint", help="of a translation model, or its folder")
+    attention = commands.add_parser(
+        "attention", help="plot the attention of one translated sentence"
+    )
+    attention.add_argument("checkpoint", help="checkpoint of a translation model, or its folder")
     attention.add_argument("data", help="folder of binarised data")
     attention.add_argument("--sentence", required=True, help="source sentence, tokenised")
-    attention.add_argument("--bpe-codes", help="merges of subword-nmt to cut it with")
+    attention.add_argument("--bpe-codes", help="BPE merges of subword-nmt to apply to it")
     attention.add_argument("--beam", type=int, default=10)
     for command in (curve, attention):
-        command.add_argument("png", help="file to write")
+        command.add_argument("png", help="output file")
     args = parser.parse_args(argv)
 
     def run() -> None:

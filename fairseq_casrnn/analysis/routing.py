@@ -134,9 +134,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "largest weight, as in evaluation."
     )
     add_reading_arguments(parser, sentences=20)
-    parser.add_argument("--layer", type=int, default=1, help="which layer (default: 1)")
-    parser.add_argument("--html", type=Path, help="file for the sentences in colours")
-    parser.add_argument("--tsv", type=Path, help="file for a line for each word")
+    parser.add_argument("--layer", type=int, default=1, help="layer to show (default: 1)")
+    parser.add_argument("--html", type=Path, help="output file for the sentences, coloured by cell")
+    parser.add_argument("--tsv", type=Path, help="output file with one line per word")
 
 
 def run(args: argparse.Namespace) -> None:

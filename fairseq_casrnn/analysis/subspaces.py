@@ -89,10 +89,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Principal angles between the subspaces of the hidden-to-hidden matrices of a second-order "
         "LSTM's cells (its paper's Figures 4 and 5); of a translation model, the encoder's."
     )
-    parser.add_argument("data", type=Path, help="data-bin that the model was trained on")
+    parser.add_argument("data", type=Path, help="the model's training data (data-bin)")
     parser.add_argument("--path", required=True, type=Path, help="checkpoint, or its folder")
-    parser.add_argument("--csv", type=Path, help="file for the angles")
-    parser.add_argument("--png", type=Path, help="file for a plot of them")
+    parser.add_argument("--csv", type=Path, help="output file for the angles")
+    parser.add_argument("--png", type=Path, help="output file for a plot")
 
 
 def run(args: argparse.Namespace) -> None:

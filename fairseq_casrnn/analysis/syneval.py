@@ -225,13 +225,13 @@ def table_lines(tables: dict[str, dict[str, Accuracy]]) -> list[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn analyze syneval``."""
     parser.add_argument("pairs", type=Path, help="EMNLP2018_templates.tsv, also .gz or .xz")
-    parser.add_argument("--data", required=True, type=Path, help="folder with the dict.txt")
+    parser.add_argument("--data", required=True, type=Path, help="folder with dict.txt")
     parser.add_argument("--path", required=True, type=Path, help="checkpoint")
     parser.add_argument("--baseline", type=Path, help="checkpoint of a model to compare it with")
     parser.add_argument(
-        "--without-end", action="store_true", help="do not count the end of the sentence, </s>"
+        "--without-end", action="store_true", help="do not score the end of the sentence, </s>"
     )
-    parser.add_argument("--csv", type=Path, help="file for the table")
+    parser.add_argument("--csv", type=Path, help="output file for the table")
 
 
 def run(args: argparse.Namespace) -> None:

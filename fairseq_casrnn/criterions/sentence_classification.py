@@ -25,17 +25,24 @@ class SentenceClassificationCriterionConfig(FairseqDataclass):
     class_weights: Optional[str] = field(
         default=None,
         metadata={
-            "help": "weights of the classes in the loss: NAME:WEIGHT,NAME:WEIGHT (others 1), or "
-            "balanced, for weights inversely proportional to their frequency in training"
+            "help": (
+                "class weights in the loss: NAME:WEIGHT,NAME:WEIGHT (other classes 1), or "
+                "balanced: inversely proportional to the class frequency in training"
+            )
         },
     )
     l2: float = field(
         default=0.0,
-        metadata={"help": "add L2/2 times the squares of all weight matrices but the embeddings"},
+        metadata={
+            "help": (
+                "L2 penalty: adds L2/2 times the sum of squares of all weight matrices "
+                "except the embeddings"
+            )
+        },
     )
     l2_embeddings: float = field(
         default=0.0,
-        metadata={"help": "add L2/2 times the squares of the embeddings"},
+        metadata={"help": "L2 penalty: adds L2/2 times the sum of squares of the embeddings"},
     )
 
 

@@ -69,7 +69,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 main = command(
-    "CoNLL-2003, binarised.",
+    "Binarise CoNLL-2003.",
     lambda args: read_corpus(args.raw, args.column),
     WHERE,
     options,

@@ -227,7 +227,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of test1, a second test set (default: just longer ones, up to three times HIGH)",
     )  # fmt: skip
     for split, count in (("train", 10000), ("valid", 4000), ("test", 10000)):
-        text = f"samples of {split} (default: {count})"
+        text = f"number of strings in {split} (default: {count})"
         parser.add_argument(f"--{split}", type=int, default=count, help=text)
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: 1)")
     parser.add_argument(

@@ -214,9 +214,11 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.data.iwslt14",
-        description="IWSLT14 de-en: parse, tokenise, clean, lower-case, joint BPE, binarise.",
+        description=(
+            "Parse, tokenise, clean and lower-case IWSLT14 de-en, apply joint BPE, and binarise it."
+        ),
     )
-    parser.add_argument("--archive", type=Path, help=f"de-en.tgz (without it: from {URL})")
+    parser.add_argument("--archive", type=Path, help=f"de-en.tgz (default: download from {URL})")
     add_arguments(parser)
     args = parser.parse_args(argv)
 

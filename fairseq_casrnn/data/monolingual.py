@@ -124,8 +124,8 @@ def binarise(
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """``--out`` and ``--force``."""
-    parser.add_argument("--out", required=True, type=Path, help="folder to fill")
-    parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
+    parser.add_argument("--out", required=True, type=Path, help="output folder")
+    parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
 
 
 def prepare(
@@ -187,7 +187,7 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.data.monolingual",
-        description="A text for language models: check and binarise.",
+        description="Check and binarise a text for language models.",
     )
     parser.add_argument("corpus", choices=CORPORA)
     parser.add_argument("--raw", required=True, type=Path, help="folder with the three text files")

@@ -45,12 +45,12 @@ def read_corpus(raw: Path, fold: int, seed: int) -> ClassificationCorpus:
 
 def options(parser: argparse.ArgumentParser) -> None:
     """The reader's own options."""
-    parser.add_argument("--fold", type=int, default=0, help="fold to test on, 0 to 9 (0)")
-    parser.add_argument("--split-seed", type=int, default=1, help="seed of the folds (1)")
+    parser.add_argument("--fold", type=int, default=0, help="test fold, 0 to 9 (default: 0)")
+    parser.add_argument("--split-seed", type=int, default=1, help="seed of the folds (default: 1)")
 
 
 main = command(
-    "Movie reviews: split 80/10/10 or by folds, binarise.",
+    "Split movie reviews 80/10/10 or into folds, and binarise them.",
     lambda args: read_corpus(args.raw, args.fold, args.split_seed),
     WHERE,
     options,

@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.data.multi30k",
-        description="Multi30k de-en: tokenise, lower-case, joint BPE, binarise.",
+        description="Tokenise and lower-case Multi30k de-en, apply joint BPE, and binarise it.",
     )
     parser.add_argument("--raw", required=True, type=Path, help=f"folder of raw files; {WHERE}")
     add_arguments(parser)

@@ -161,7 +161,7 @@ def read(args: argparse.Namespace) -> ClassificationCorpus:
     return read_corpus(args.raw, args.corpus, args.train_on_dev, args.valid_size, args.split_seed)
 
 
-main = command("SNLI or MultiNLI, binarised.", read, options=options, tokenizer=GIVEN)
+main = command("Binarise SNLI or MultiNLI.", read, options=options, tokenizer=GIVEN)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def read(args: argparse.Namespace) -> ClassificationCorpus:
 
 
 main = command(
-    "Quora or MRPC, binarised.",
+    "Binarise Quora or MRPC.",
     read,
     options=options,
     tokenizer=lambda args: "space" if args.corpus == "quora" else "moses",  # Quora is tokenised

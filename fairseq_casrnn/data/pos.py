@@ -85,13 +85,15 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--tags",
         choices=COLUMNS,
         default="upos",
-        help="upos, the 17 universal ones, or xpos, the language's own (default: %(default)s)",
+        help=(
+            "upos: the 17 universal tags; xpos: the language-specific tags (default: %(default)s)"
+        ),
     )
     add_zero_digits(parser)
 
 
 main = command(
-    "Parts of speech.",
+    "Binarise a treebank with parts of speech.",
     lambda args: read_corpus(args.raw, args.tags),
     WHERE,
     options,

@@ -60,14 +60,14 @@ class Corpus:
 
 def add_arguments(parser: argparse.ArgumentParser, bpe_operations: int = 10000) -> None:
     """Options shared by all corpora: ``--out --force --workers --bpe-operations``."""
-    parser.add_argument("--out", required=True, type=Path, help="folder to fill")
-    parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
-    parser.add_argument("--workers", type=int, default=1, help="processes that tokenise")
+    parser.add_argument("--out", required=True, type=Path, help="output folder")
+    parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
+    parser.add_argument("--workers", type=int, default=1, help="number of tokenisation processes")
     parser.add_argument(
         "--bpe-operations",
         type=int,
         default=bpe_operations,
-        help="merges of the joint byte-pair encoding, 0 for words (default: %(default)s)",
+        help="number of joint BPE merges, or 0 for words (default: %(default)s)",
     )
 
 

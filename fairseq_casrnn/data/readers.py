@@ -81,8 +81,8 @@ def add_arguments(
     files of ``tokenizer`` space are.
     """
     parser.set_defaults(raw_tokenizer=raw, words_of=None)
-    parser.add_argument("--out", required=True, type=Path, help="folder to fill")
-    parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
+    parser.add_argument("--out", required=True, type=Path, help="output folder")
+    parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
     if tokenizer is GIVEN:
         parser.set_defaults(tokenizer="space")
     else:
@@ -102,7 +102,7 @@ def add_arguments(
         "--min-count",
         type=int,
         default=1,
-        help="rarer words of the training set become <unk> (default: %(default)s)",
+        help="training words that occur less often become <unk> (default: %(default)s)",
     )
     parser.add_argument(
         "--vocabulary",
@@ -199,7 +199,9 @@ def add_hold_out(parser: argparse.ArgumentParser, size: int) -> None:
         default=size,
         help="training examples held out for validation (default: %(default)s)",
     )
-    parser.add_argument("--split-seed", type=int, default=1, help="seed of the choice (1)")
+    parser.add_argument(
+        "--split-seed", type=int, default=1, help="seed of the held-out set (default: 1)"
+    )
 
 
 def read_blocks(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[list[str]]]]:

@@ -64,13 +64,18 @@ def each_set(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
 def options(parser: argparse.ArgumentParser) -> None:
     """The reader's own options."""
     parser.add_argument(
-        "--set", nargs="+", choices=SETS, default=SETS, metavar="SET", help=f"of {', '.join(SETS)}"
+        "--set",
+        nargs="+",
+        choices=SETS,
+        default=SETS,
+        metavar="SET",
+        help=f"one of {', '.join(SETS)}",
     )
     add_hold_out(parser, 200)
 
 
 main = command(
-    "16 review sets.",
+    "Binarise some or all of the 16 review sets.",
     lambda args: read_corpus(args.raw, args.out.name, args.valid_size, args.split_seed),
     WHERE,
     options,

@@ -30,7 +30,7 @@ def read_corpus(raw: Path, valid_size: int, seed: int) -> ClassificationCorpus:
 
 
 main = command(
-    "RTE, binarised.",
+    "Binarise RTE.",
     lambda args: read_corpus(args.raw, args.valid_size, args.split_seed),
     WHERE,
     lambda parser: add_hold_out(parser, 250),

@@ -28,7 +28,7 @@ def read_corpus(raw: Path) -> ClassificationCorpus:
     )
 
 
-main = command("SICK, binarised.", lambda args: read_corpus(args.raw), WHERE, tokenizer="moses")
+main = command("Binarise SICK.", lambda args: read_corpus(args.raw), WHERE, tokenizer="moses")
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 main = command(
-    "Stanford Sentiment Treebank: phrases of the training trees, binarised.",
+    "Binarise the Stanford Sentiment Treebank, with the phrases of the training trees.",
     lambda args: read_corpus(args.raw, args.classes, args.sentences_only),
     WHERE,
     options,

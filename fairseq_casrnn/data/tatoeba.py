@@ -116,18 +116,26 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.data.tatoeba",
-        description="Tatoeba zh-en: characters to words, split by source sentence, binarise.",
+        description=(
+            "Split Tatoeba zh-en into Chinese characters and English words, split the "
+            "data by source sentence, and binarise it."
+        ),
     )
-    parser.add_argument("--raw", required=True, type=Path, help="English<TAB>Chinese text file")
     parser.add_argument(
-        "--eval-size", type=int, default=1000, help="sentences in valid, and in test (1000)"
+        "--raw", required=True, type=Path, help="text file of lines English<TAB>Chinese"
     )
-    parser.add_argument("--split-seed", type=int, default=1, help="seed of the split (1)")
+    parser.add_argument(
+        "--eval-size",
+        type=int,
+        default=1000,
+        help="number of sentences in each of valid and test (default: 1000)",
+    )
+    parser.add_argument("--split-seed", type=int, default=1, help="seed of the split (default: 1)")
     parser.add_argument(
         "--min-count",
         type=int,
         default=2,
-        help="rarer tokens of the training set become <unk> (2)",
+        help="training tokens that occur less often become <unk> (default: 2)",
     )
     add_arguments(parser, bpe_operations=0)
     args = parser.parse_args(argv)

@@ -50,12 +50,14 @@ def read_corpus(raw: Path, fine: bool, valid_size: int, seed: int) -> Classifica
 
 def options(parser: argparse.ArgumentParser) -> None:
     """The reader's own options."""
-    parser.add_argument("--fine", action="store_true", help="fine classes instead of six coarse")
+    parser.add_argument(
+        "--fine", action="store_true", help="use the fine classes instead of the six coarse ones"
+    )
     add_hold_out(parser, 500)
 
 
 main = command(
-    "TREC questions.",
+    "Binarise TREC questions.",
     lambda args: read_corpus(args.raw, args.fine, args.valid_size, args.split_seed),
     WHERE,
     options,

@@ -226,9 +226,9 @@ def save(state: dict, output: Path) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn average``."""
     parser.add_argument(
-        "--run", type=Path, dest="folder", help="folder of checkpoints, together with --which"
+        "--run", type=Path, dest="folder", help="folder of checkpoints, used with --which"
     )
-    parser.add_argument("--which", help="last:N or best:N (last:5)")
+    parser.add_argument("--which", help="last:N or best:N (default: last:5)")
     parser.add_argument(
         "--maximize",
         action="store_true",
@@ -239,8 +239,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the weights that fairseq-train --store-ema averaged, in place of the last update's",
     )
-    parser.add_argument("--output", required=True, type=Path, help="checkpoint to write")
-    parser.add_argument("checkpoints", nargs="*", type=Path, help="files, instead of --run")
+    parser.add_argument("--output", required=True, type=Path, help="output checkpoint")
+    parser.add_argument(
+        "checkpoints", nargs="*", type=Path, help="checkpoint files, instead of --run"
+    )
 
 
 def run(args: argparse.Namespace) -> None:

@@ -116,10 +116,14 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.bleu",
-        description="Tokenised BLEU and detokenised sacreBLEU of fairseq-generate's output.",
+        description=(
+            "Compute tokenised BLEU and detokenised sacreBLEU of the output of fairseq-generate."
+        ),
     )
     parser.add_argument("generated", type=Path, help="output of fairseq-generate")
-    parser.add_argument("--text", required=True, type=Path, help="the prepared folder's text/")
+    parser.add_argument(
+        "--text", required=True, type=Path, help="folder text/ of the prepared data"
+    )
     parser.add_argument("--target-lang", default="en")
     parser.add_argument("--split", default="test")
     args = parser.parse_args(argv)

@@ -88,12 +88,12 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.dataset_table",
-        description="Table over data sets.",
+        description="Print a table of results over data sets.",
     )
     parser.add_argument("out", type=Path, help="folder with SET/results.jsonl")
     parser.add_argument("--subset", default="test", help="default: test")
-    parser.add_argument("--checkpoint", help="only results of this choice of checkpoint")
-    parser.add_argument("--no-average", action="store_true", help="leave the last row out")
+    parser.add_argument("--checkpoint", help="only results with this --checkpoint")
+    parser.add_argument("--no-average", action="store_true", help="omit the last row")
     args = parser.parse_args(argv)
 
     def run() -> None:

@@ -38,12 +38,12 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.depth_table",
-        description="BLEU by depth and cell, as Table 1 of the depth-gated LSTM paper.",
+        description="Print BLEU by depth and cell, like Table 1 of the depth-gated LSTM paper.",
     )
-    parser.add_argument("results", nargs="+", type=Path, help="results.jsonl of evaluate.sh")
+    parser.add_argument("results", nargs="+", type=Path, help="results.jsonl from evaluate.sh")
     parser.add_argument("--metric", default="bleu", help="bleu (default) or sacrebleu")
-    parser.add_argument("--checkpoint", help="only results of this choice of checkpoint")
-    parser.add_argument("--beam", type=int, help="only results of this beam size")
+    parser.add_argument("--checkpoint", help="only results with this --checkpoint")
+    parser.add_argument("--beam", type=int, help="only results with this beam size")
     args = parser.parse_args(argv)
 
     def tabulate() -> None:

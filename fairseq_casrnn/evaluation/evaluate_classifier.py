@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.evaluate_classifier",
-        description="Classify the test set with trained runs, print and record accuracy.",
+        description="Classify the test set with trained models; print and record accuracy.",
     )
     add_subset_arguments(parser)
     args = parser.parse_args(argv)

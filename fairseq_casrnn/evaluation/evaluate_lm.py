@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.evaluate_lm",
-        description="Print and record the perplexity of trained runs.",
+        description="Print and record the perplexity of trained models.",
     )
     add_run_arguments(parser)
     parser.add_argument("--sentence-reset", action="store_true", help="each sentence by itself")

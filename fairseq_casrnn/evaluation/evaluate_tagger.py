@@ -111,7 +111,7 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.evaluate_tagger",
-        description="Tag the test set with trained runs, print and record accuracy or F1.",
+        description="Tag the test set with trained models; print and record accuracy or F1.",
     )
     add_subset_arguments(parser)
     parser.add_argument(

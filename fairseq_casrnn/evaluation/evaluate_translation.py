@@ -139,12 +139,12 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.evaluate_translation",
-        description="Translate the test set with trained runs, print and record BLEU scores.",
+        description="Translate the test set with trained models; print and record BLEU.",
         epilog="Options after -- go to fairseq-generate.",
     )
     add_run_arguments(parser)
     parser.add_argument("--beam", type=int, default=10)
-    parser.add_argument("--baseline", help="architecture of the paired t-test")
+    parser.add_argument("--baseline", help="architecture to compare with in the paired t-test")
     argv = sys.argv[1:] if argv is None else argv
     split = argv.index("--") if "--" in argv else len(argv)
     args = parser.parse_args(argv[:split])

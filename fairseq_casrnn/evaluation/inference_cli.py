@@ -42,9 +42,9 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "--path",
         required=True,
         type=Path,
-        help="file of casrnn pack, checkpoint, or the folder of a run",
+        help="file from casrnn pack, checkpoint, or run folder",
     )
-    parser.add_argument("--input", default="-", help="file to read (default: standard input)")
+    parser.add_argument("--input", default="-", help="input file (default: standard input)")
     parser.add_argument(
         "--batch-size", type=int, default=32, help="sentences that are computed at once (32)"
     )

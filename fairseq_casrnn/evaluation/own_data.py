@@ -22,30 +22,38 @@ BEAM = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "Evaluate the runs of casrnn train on the test set: prints scores, and writes "
-        "test.predictions.tsv and test.errors.tsv, the most confident first, with the original "
-        "text, into the folder of each."
+        "Evaluate the runs of casrnn train on the test set. Prints scores, and writes "
+        "test.predictions.tsv and test.errors.tsv (the most confident errors first), "
+        "with the original text, into each run's folder."
     )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="folder that prepare filled")
-    parser.add_argument("--out", type=Path, help="folder of the runs (DIR/out)")
-    parser.add_argument("--arch", default="", metavar="NAME[,…]", help="of these (all)")
-    parser.add_argument("--seed", default="", metavar="N[,…]", help="of these seeds (all)")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder from casrnn prepare")
+    parser.add_argument("--out", type=Path, help="folder of the runs (default: DIR/out)")
     parser.add_argument(
-        "--checkpoint", default="best", help="best on validation, last, best:N, last:N (best)"
+        "--arch", default="", metavar="NAME[,…]", help="systems or architectures (default: all)"
     )
-    parser.add_argument("--subset", default="test", help="test, valid or train (test)")
+    parser.add_argument("--seed", default="", metavar="N[,…]", help="seeds (default: all)")
+    parser.add_argument(
+        "--checkpoint",
+        default="best",
+        help="best (on validation), last, best:N or last:N (default: best)",
+    )
+    parser.add_argument("--subset", default="test", help="test, valid or train (default: test)")
     parser.add_argument(
         "--batch-size",
         type=int,
         default=64,
-        help="texts that are classified, or sentences that are tagged, at once: more need more "
-        "memory, and change no result (64)",
+        help=(
+            "batch size for classification and tagging; larger batches need more memory and "
+            "do not change results (default: 64)"
+        ),
     )
     parser.add_argument(
         "--unconstrained-tags",
         action="store_true",
-        help="of taggers, also look for tags that the scheme of spans forbids (default: as in "
-        "training)",
+        help=(
+            "for taggers: allow tag sequences that the span scheme forbids (default: as in "
+            "training)"
+        ),
     )
 
 

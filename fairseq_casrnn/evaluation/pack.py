@@ -30,10 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tokenizer into one file, which every command takes as its --path, and from_pretrained in "
         "Python. The state of the training is left out."
     )
-    parser.add_argument("path", type=Path, metavar="RUN", help="folder of the run, or a checkpoint")
-    parser.add_argument("--output", required=True, type=Path, help="file to write: model.casrnn")
+    parser.add_argument("path", type=Path, metavar="RUN", help="run folder, or checkpoint")
     parser.add_argument(
-        "--data", type=Path, help="folder of the dictionaries (default: that of the training)"
+        "--output", required=True, type=Path, help="output file, such as model.casrnn"
+    )
+    parser.add_argument(
+        "--data", type=Path, help="folder with the dictionaries (default: the training data)"
     )
     parser.add_argument(
         "--tokenizer",

@@ -14,9 +14,9 @@ from fairseq_casrnn.files import check_writable, whole_file
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn perplexity``."""
-    parser.add_argument("data", type=Path, help="folder that fairseq-preprocess wrote")
+    parser.add_argument("data", type=Path, help="output folder of fairseq-preprocess")
     parser.add_argument(
-        "--path", required=True, type=Path, help="file of casrnn pack, or checkpoint"
+        "--path", required=True, type=Path, help="file from casrnn pack, or checkpoint"
     )
     parser.add_argument("--subset", default="test", help="split to score (default: test)")
     parser.add_argument(

@@ -21,10 +21,10 @@ Result = dict[str, Any]
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that say which runs of which recipe are evaluated."""
-    parser.add_argument("--data", required=True, type=Path, help="prepared folder")
+    parser.add_argument("--data", required=True, type=Path, help="folder of the prepared data")
     parser.add_argument("--out", required=True, type=Path, help="folder of runs ARCH/seedN")
-    parser.add_argument("--arch", nargs="*", default=[], help="architectures (all)")
-    parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (all)")
+    parser.add_argument("--arch", nargs="*", default=[], help="architectures (default: all)")
+    parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (default: all)")
     parser.add_argument("--checkpoint", default="best", help="best, last, ema, best:N or last:N")
 
 

@@ -230,19 +230,21 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.evaluation.significance",
-        description="Mean ± deviation over seeds and a one-tailed paired t-test.",
+        description="Print mean ± deviation over seeds, and a one-tailed paired t-test.",
     )
-    parser.add_argument("results", nargs="+", type=Path, help="results.jsonl of evaluate.sh")
-    parser.add_argument("--baseline", help="architecture to test against")
+    parser.add_argument("results", nargs="+", type=Path, help="results.jsonl from evaluate.sh")
+    parser.add_argument("--baseline", help="architecture to compare with")
     parser.add_argument(
         "--metric",
         default="bleu",
         help="bleu (default), sacrebleu, accuracy, macro_f1, a tagger's f1, or a language model's "
         "perplexity, of which the lower one is the better: valid or test",
     )
-    parser.add_argument("--subset", default="test", help="only results of this split (test)")
-    parser.add_argument("--checkpoint", help="only results of this choice of checkpoint")
-    parser.add_argument("--beam", type=int, help="only results of this beam size")
+    parser.add_argument(
+        "--subset", default="test", help="only results on this split (default: test)"
+    )
+    parser.add_argument("--checkpoint", help="only results with this --checkpoint")
+    parser.add_argument("--beam", type=int, help="only results with this beam size")
     parser.add_argument("--mode", help="only perplexities of sentences or continuous text")
     args = parser.parse_args(argv)
 

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default="columns",
-        help="; ".join(f"{name}: {text}" for name, text in FORMATS.items()) + " (columns)",
+        help="; ".join(f"{name}: {text}" for name, text in FORMATS.items()) + " (default: columns)",
     )
     parser.add_argument(
         "--confidence", action="store_true", help="a third column with the tag's probability"

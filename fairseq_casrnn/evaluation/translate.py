@@ -20,9 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_input_arguments(parser)
     parser.add_argument(
-        "--data", type=Path, help="folder with dict.LANG.txt (default: that of the training)"
+        "--data", type=Path, help="folder with dict.LANG.txt (default: the training data)"
     )
-    parser.add_argument("--beam", type=int, default=10, help="hypotheses of beam search (10)")
+    parser.add_argument("--beam", type=int, default=10, help="beam size (default: 10)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -22,13 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "which runs them with numpy and onnxruntime alone; or as programs for torch.export.load."
     )
     parser.add_argument(
-        "--path", required=True, type=Path, help="file of casrnn pack, checkpoint, or its folder"
+        "--path",
+        required=True,
+        type=Path,
+        help="file from casrnn pack, checkpoint, or its folder",
     )
     parser.add_argument(
-        "--data", type=Path, help="folder of the dictionaries (default: that of the training)"
+        "--data", type=Path, help="folder with the dictionaries (default: the training data)"
     )
     parser.add_argument(
-        "--format", choices=FORMATS, default="onnx", help="of the files (default: onnx)"
+        "--format", choices=FORMATS, default="onnx", help="file format (default: onnx)"
     )
     parser.add_argument("--output", required=True, type=Path, help="folder to write")
 

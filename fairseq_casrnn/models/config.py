@@ -25,8 +25,9 @@ logger = logging.getLogger(__name__)
 LAYERS = ("encoder_layers", "decoder_layers")
 AUTO = "auto"
 DECAY_HELP = (
-    "factor of the temperature after each epoch, or auto: it falls to --temperature-floor by the "
-    "end of --max-epoch or --max-update, and by 0.9 an epoch where neither is given"
+    "factor applied to the temperature after each epoch, or auto: the temperature "
+    "falls to --temperature-floor by the end of --max-epoch or --max-update; if "
+    "neither is given, by 0.9 per epoch"
 )
 
 
@@ -44,11 +45,11 @@ class RecurrentTranslationConfig(FairseqDataclass):
         default=False, metadata={"help": "do not train the encoder embeddings"}
     )
     encoder_hidden_size: int = field(
-        default=512, metadata={"help": "hidden size of the encoder, of each direction"}
+        default=512, metadata={"help": "hidden size of the encoder, per direction"}
     )
     encoder_layers: int = field(default=1, metadata={"help": "number of encoder layers"})
     encoder_bidirectional: bool = field(
-        default=False, metadata={"help": "two independent encoder stacks, one for each direction"}
+        default=False, metadata={"help": "use two independent encoder stacks, one per direction"}
     )
     decoder_embed_dim: int = field(default=512, metadata={"help": "decoder embedding dimension"})
     decoder_embed_path: Optional[str] = field(
@@ -75,7 +76,7 @@ class RecurrentTranslationConfig(FairseqDataclass):
     )
     adaptive_softmax_cutoff: Optional[str] = field(
         default=None,
-        metadata={"help": "comma separated list of cutoffs; use with --criterion adaptive_loss"},
+        metadata={"help": "comma-separated list of cutoffs; use with --criterion adaptive_loss"},
     )
     encoder_dropout_in: Optional[float] = field(
         default=None, metadata={"help": "dropout on the encoder's embeddings (default: --dropout)"}

@@ -26,8 +26,10 @@ class RecurrentLanguageModelConfig(FairseqDataclass):
     decoder_out_embed_dim: Optional[int] = field(
         default=None,
         metadata={
-            "help": "dimension of the output embedding (default: the hidden size; with shared "
-            "embeddings theirs)"
+            "help": (
+                "dimension of the output embedding (default: the hidden size, or the "
+                "dimension of shared embeddings)"
+            )
         },
     )
     share_decoder_input_output_embed: bool = field(
@@ -35,7 +37,7 @@ class RecurrentLanguageModelConfig(FairseqDataclass):
     )
     adaptive_softmax_cutoff: Optional[str] = field(
         default=None,
-        metadata={"help": "comma separated list of cutoffs; use with --criterion adaptive_loss"},
+        metadata={"help": "comma-separated list of cutoffs; use with --criterion adaptive_loss"},
     )
     decoder_dropout_in: Optional[float] = field(
         default=None, metadata={"help": "dropout on the embeddings (default: --dropout)"}
@@ -48,15 +50,15 @@ class RecurrentLanguageModelConfig(FairseqDataclass):
     )
     locked_dropout: bool = field(
         default=False,
-        metadata={"help": "drop the same features of a sequence at all its time steps"},
+        metadata={"help": "use one dropout mask for all time steps of a sequence"},
     )
     embed_dropout: float = field(
         default=0.0,
-        metadata={"help": "probability to drop a word's embedding in all of a batch"},
+        metadata={"help": "probability of dropping a word's embedding throughout a batch"},
     )
     weight_dropout: float = field(
         default=0.0,
-        metadata={"help": "dropout on the recurrent weights, one mask for all of a batch"},
+        metadata={"help": "dropout on the recurrent weights, one mask per batch"},
     )
     engine: Optional[str] = field(
         default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
@@ -72,7 +74,10 @@ class SecondOrderLanguageModelConfig(RecurrentLanguageModelConfig):
     assignment_path: Optional[str] = field(
         default=None,
         metadata={
-            "help": "file of lines 'token cell': each token goes to a fixed cell, without attention"
+            "help": (
+                "file with lines 'token cell' that assigns each token to a fixed cell, "
+                "without attention"
+            )
         },
     )
 

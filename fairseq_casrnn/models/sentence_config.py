@@ -33,7 +33,12 @@ class EmbeddingConfig(FairseqDataclass):
     )
     encoder_embed_range: float = field(
         default=0.25,
-        metadata={"help": "embeddings without a pretrained vector start within plus or minus this"},
+        metadata={
+            "help": (
+                "embeddings without a pretrained vector are initialised uniformly "
+                "within plus or minus this value"
+            )
+        },
     )
 
 
@@ -42,15 +47,19 @@ class RecurrentEncoderConfig:
     """Options of a recurrent stack."""
 
     encoder_hidden_size: int = field(
-        default=300, metadata={"help": "hidden size of the encoder, of each direction"}
+        default=300, metadata={"help": "hidden size of the encoder, per direction"}
     )
     encoder_layers: int = field(default=1, metadata={"help": "number of encoder layers"})
     encoder_bidirectional: bool = field(
-        default=False, metadata={"help": "two independent stacks, one for each direction"}
+        default=False, metadata={"help": "use two independent stacks, one per direction"}
     )
     encoder_interleaved: bool = field(
         default=False,
-        metadata={"help": "two directions that meet after every layer, as in torch.nn.LSTM"},
+        metadata={
+            "help": (
+                "use two directions that are concatenated after every layer, as in torch.nn.LSTM"
+            )
+        },
     )
     engine: Optional[str] = field(
         default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
@@ -62,15 +71,15 @@ class SentenceStateEncoderConfig:
     """Options of the sentence-state LSTM."""
 
     encoder_hidden_size: int = field(default=300, metadata={"help": "hidden size"})
-    num_steps: int = field(default=9, metadata={"help": "recurrent steps", **FUNCTIONAL})
-    window: int = field(default=1, metadata={"help": "neighbours read on each side"})
-    num_sentence_nodes: int = field(default=1, metadata={"help": "sentence nodes"})
+    num_steps: int = field(default=9, metadata={"help": "number of recurrent steps", **FUNCTIONAL})
+    window: int = field(default=1, metadata={"help": "number of neighbours read on each side"})
+    num_sentence_nodes: int = field(default=1, metadata={"help": "number of sentence nodes"})
     no_boundaries: bool = field(
         default=False,
         metadata={"help": "do not put <s> and </s> around the sentence", **FUNCTIONAL},
     )
     recompute: bool = field(
-        default=False, metadata={"help": "compute gates again in the backward: saves memory"}
+        default=False, metadata={"help": "recompute the gates in the backward pass; saves memory"}
     )
     engine: Optional[str] = field(
         default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
@@ -82,7 +91,8 @@ class ShortcutEncoderConfig:
     """Options of the shortcut-stacked LSTM."""
 
     hidden_sizes: str = field(
-        default="512,1024,2048", metadata={"help": "hidden size of each layer and direction"}
+        default="512,1024,2048",
+        metadata={"help": "comma-separated hidden sizes of the layers, per direction"},
     )
     connection: str = field(
         default="shortcut", metadata={"help": "shortcut, residual, word or none", **FUNCTIONAL}
@@ -107,22 +117,30 @@ class SentenceConfig(EmbeddingConfig):
     pooling: str = field(
         default="max",
         metadata={
-            "help": "max, mean, last, attention, or node (of sentence_state_lstm)",
+            "help": "max, mean, last, attention, or node (sentence_state_lstm)",
             **FUNCTIONAL,
         },
     )
     features: Optional[str] = field(
         default=None,
         metadata={
-            "help": "what the classifier reads: single [s], nli [s1, s2, |s1-s2|, s1*s2] or "
-            "paraphrase [|s1-s2|, s1*s2] (default: single for one sentence, nli for two)"
+            "help": (
+                "input of the classifier: single [s], nli [s1, s2, |s1-s2|, s1*s2] or "
+                "paraphrase [|s1-s2|, s1*s2] (default: single for one sentence, nli for two)"
+            )
         },
     )
-    mlp_layers: int = field(default=1, metadata={"help": "hidden layers of the classifier, or 0"})
-    mlp_size: int = field(default=300, metadata={"help": "size of its hidden layers"})
-    mlp_activation: str = field(default="relu", metadata={"help": "relu or tanh", **FUNCTIONAL})
+    mlp_layers: int = field(
+        default=1, metadata={"help": "number of hidden layers of the classifier; may be 0"}
+    )
+    mlp_size: int = field(default=300, metadata={"help": "size of the classifier's hidden layers"})
+    mlp_activation: str = field(
+        default="relu",
+        metadata={"help": "activation of the classifier: relu or tanh", **FUNCTIONAL},
+    )
     mlp_batch_norm: bool = field(
-        default=False, metadata={"help": "batch normalisation in its hidden layers"}
+        default=False,
+        metadata={"help": "use batch normalisation in the classifier's hidden layers"},
     )
 
 
@@ -137,10 +155,13 @@ class SentenceStateConfig(SentenceStateEncoderConfig, SentenceConfig):
 
     pooling: str = field(
         default="node",
-        metadata={"help": "node (the sentence's state), max, mean, attention, last", **FUNCTIONAL},
+        metadata={
+            "help": "node (the state of the sentence node), max, mean, attention or last",
+            **FUNCTIONAL,
+        },
     )
     num_sentence_nodes: int = field(
-        default=1, metadata={"help": "sentence nodes; with 0, choose another --pooling"}
+        default=1, metadata={"help": "number of sentence nodes; with 0, choose another --pooling"}
     )
 
 
@@ -154,8 +175,10 @@ class ConvolutionConfig(SentenceConfig):
     """A sentence classifier with convolutions (Kim 2014)."""
 
     encoder_layers: int = field(default=1, metadata={"help": "number of convolution layers"})
-    filter_widths: str = field(default="3,4,5", metadata={"help": "words that the filters span"})
-    num_filters: int = field(default=100, metadata={"help": "filters of each width"})
+    filter_widths: str = field(
+        default="3,4,5", metadata={"help": "comma-separated widths of the filters, in words"}
+    )
+    num_filters: int = field(default=100, metadata={"help": "number of filters of each width"})
 
 
 @dataclass
@@ -167,7 +190,7 @@ class TransformerConfig(SentenceConfig):
     )
     encoder_layers: int = field(default=6, metadata={"help": "number of encoder layers"})
     encoder_attention_heads: int = field(
-        default=6, metadata={"help": "attention heads", **FUNCTIONAL}
+        default=6, metadata={"help": "number of attention heads", **FUNCTIONAL}
     )
     encoder_ffn_embed_dim: int = field(
         default=600, metadata={"help": "size of the feed-forward layers"}

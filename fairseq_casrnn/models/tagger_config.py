@@ -18,17 +18,19 @@ class TaggerConfig(EmbeddingConfig):
     char_filters: int = field(
         default=0,
         metadata={
-            "help": "features of a word's spelling, from a convolution over its characters; 0 "
-            "for words alone. The data needs spelling/, which this package's prepare.sh writes"
+            "help": (
+                "number of filters of a character CNN; 0 uses only words. The data needs the "
+                "folder spelling/, which casrnn prepare and the recipes' prepare.sh write"
+            )
         },
     )
-    char_embed_dim: int = field(default=30, metadata={"help": "embedding dimension of characters"})
+    char_embed_dim: int = field(default=30, metadata={"help": "character embedding dimension"})
     tagger_output: str = field(
         default="crf",
-        metadata={"help": "crf (a linear chain over the tags) or softmax (each word on its own)"},
+        metadata={"help": "crf (linear-chain CRF) or softmax (each word independently)"},
     )
     tagger_dropout: float = field(
-        default=0.0, metadata={"help": "dropout on the states that the tags are read from"}
+        default=0.0, metadata={"help": "dropout on the states before the output layer"}
     )
 
 

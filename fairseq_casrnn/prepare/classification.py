@@ -58,18 +58,21 @@ class OwnCorpus(ClassificationCorpus):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "Binarise texts, or pairs of texts, with labels: TSV, CSV, JSON lines, or a folder with a "
-        "folder of files for each label. Columns with the usual names (text, sentence, label, "
-        "sentence1, premise, …) are found by themselves. DIR/data-bin is what fairseq-train reads."
+        "Binarise labelled texts or pairs of texts: TSV, CSV, JSON lines, or a folder "
+        "with one subfolder of files per label. Columns with the usual names (text, "
+        "sentence, label, sentence1, premise, …) are found automatically. fairseq-train "
+        "reads DIR/data-bin."
     )
-    add_options(parser, "a folder with a folder for each label, or a .tsv, .csv or .jsonl file")
+    add_options(parser, "a folder with one subfolder per label, or a .tsv, .csv or .jsonl file")
     for name, what in (
         ("text", "the text"),
         ("pair", "the second text of a pair"),
         ("label", "the label"),
     ):
         parser.add_argument(
-            f"--{name}-column", metavar="NAME", help=f"column of {what}: its name, or number from 1"
+            f"--{name}-column",
+            metavar="NAME",
+            help=f"column of {what}: its name, or its number, starting at 1",
         )
     parser.add_argument(
         "--skip-malformed",

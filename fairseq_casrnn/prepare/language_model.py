@@ -23,11 +23,13 @@ MOST = 5000  # lines held out for each of valid and test
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "Split the lines of a text into words and binarise them, empty ones left out. Without "
-        f"files for valid and test, the last {SHARE:.0%} of the text, {MOST} lines at most, are "
-        "for test, and as many before them for valid. DIR/data-bin is what fairseq-train reads."
+        "Split the lines of a text into words and binarise them; empty lines are skipped. Without "
+        f"files for valid and test, the last {SHARE:.0%} of the text, at most {MOST} lines, are "
+        "the test set, and as many before them are valid. fairseq-train reads DIR/data-bin."
     )
-    add_options(parser, "a text, a sentence or paragraph in each line", "text is split into words")
+    add_options(
+        parser, "a text with one sentence or paragraph per line", "text is split into words"
+    )
     parser.set_defaults(lowercase=False, min_count=None)
     add_sentencepiece(parser, "words")
 

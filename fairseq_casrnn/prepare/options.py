@@ -26,37 +26,47 @@ def add_options(
     parser.set_defaults(words_of=None)
     parser.add_argument("--train", required=True, type=Path, help=form)
     for name in ("valid", "test"):
-        text = f"the same for {name} (default: a tenth of --train, by chance)"
+        text = f"the same for {name} (default: a random tenth of --train)"
         parser.add_argument(f"--{name}", type=Path, help=text)
-    parser.add_argument("--split-seed", type=int, default=1, help="seed of that choice (1)")
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to fill")
-    parser.add_argument("--force", action="store_true", help="prepare again, replacing the result")
+    parser.add_argument(
+        "--split-seed", type=int, default=1, help="seed of the held-out set (default: 1)"
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="output folder")
+    parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
     parser.add_argument(
         "--tokenizer",
         choices=TOKENIZERS,
         default="penn",
-        help=f"how {use}: by the conventions of the Penn Treebank, for English; by Moses' rules "
-        "for --language; at white space; each character by itself, for Chinese or Japanese "
-        "(default: penn)",
+        help=f"how {use}: penn (Penn Treebank conventions, for English), moses (Moses' rules for "
+        "--language), whitespace, or character (each character separately, for Chinese or "
+        "Japanese) (default: penn)",
     )
-    parser.add_argument("--language", default="en", help="of --tokenizer moses: en, de, … (en)")
+    parser.add_argument(
+        "--language", default="en", help="language for --tokenizer moses: en, de, … (default: en)"
+    )
     parser.add_argument(
         "--lowercase",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="read words in lower case (default: %(default)s)",
+        help="lower-case words (default: %(default)s)",
     )
     parser.add_argument(
         "--min-count",
         type=int,
         default=1,
-        help="rarer words of --train become <unk> (1; of language models 2)",
+        help=(
+            "words that occur less often in --train become <unk> (default: 1; for language "
+            "models 2)"
+        ),
     )
     parser.add_argument(
         "--vocabulary",
         choices=("train", "all"),
         default="train",
-        help="words that get an embedding; all is of use with pretrained vectors alone",
+        help=(
+            "words that get an embedding: those of --train, or of all files, which helps "
+            "only with pretrained vectors"
+        ),
     )
 
 
@@ -66,8 +76,8 @@ def add_sentencepiece(parser: argparse.ArgumentParser, instead: str) -> None:
         "--sentencepiece",
         type=int,
         metavar="N",
-        help=f"subword units of a SentencePiece model of N pieces, instead of {instead}; it learns "
-        "them from the training text, and does not need spaces between words",
+        help=f"use a SentencePiece model of N pieces instead of {instead}; it is trained on the "
+        "training text and does not need spaces between words",
     )
 
 

@@ -44,18 +44,20 @@ class Tagged:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "Binarise sentences with a tag for each word: a line for each, its columns separated by "
-        "white space or tabs, and a blank line after each sentence (CoNLL, CoNLL-U, GermEval, …). "
-        "Tags of spans may be in IOB1, IOB2, BIOES, BILOU or BMES, and become BIOES. "
-        "DIR/data-bin is what fairseq-train reads."
+        "Binarise tagged sentences: one word per line, columns separated by white space "
+        "or tabs, and a blank line after each sentence (CoNLL, CoNLL-U, GermEval, …). "
+        "Span tags may be IOB1, IOB2, BIOES, BILOU or BMES and are converted to BIOES. "
+        "fairseq-train reads DIR/data-bin."
     )
-    add_options(parser, "a file of columns", "raw text is split into words when tagging")
+    add_options(parser, "a file with columns", "raw text is split into words when tagging")
     parser.set_defaults(tokenizer=None)
     parser.add_argument(
         "--columns",
         metavar="NAME,…",
-        help="what the first columns are, such as _,word,tag: one is word, one tag, the others _ "
-        "(default: the first one and the last; of CoNLL-U FORM and UPOS)",
+        help=(
+            "names of the first columns, such as _,word,tag: one is word, one is tag, the "
+            "others are _ (default: the first and the last column; CoNLL-U: FORM and UPOS)"
+        ),
     )
     add_zero_digits(parser)
 

@@ -24,25 +24,33 @@ LANGUAGE = re.compile("[a-z]{2,3}")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "Tokenise sentence pairs by Moses' rules, lower-case, learn and apply subword units, and "
-        "binarise them. Pairs that are too long or of too different lengths are left out of "
-        "training, and so are repeated ones and sources that valid or test have. DIR/data-bin is "
-        "what fairseq-train reads."
+        "Tokenise sentence pairs by Moses' rules, lower-case them, learn and apply "
+        "subword units, and binarise them. Training leaves out pairs that are too long "
+        "or too different in length, repeated pairs, and sources that occur in valid or "
+        "test. fairseq-train reads DIR/data-bin."
     )
-    form = "two files of as many lines, named by language (x.de x.en), or a tab-separated one"
+    form = "two parallel files named by language (x.de x.en), or a tab-separated file"
     parser.add_argument("--train", required=True, type=Path, nargs="+", metavar="FILE", help=form)
     for name in ("valid", "test"):
-        text = f"the same for {name} (default: a tenth of --train, {MOST} at most, by chance)"
+        text = f"the same for {name} (default: a random tenth of --train, at most {MOST})"
         parser.add_argument(f"--{name}", type=Path, nargs="+", metavar="FILE", help=text)
     for side in ("source", "target"):
-        text = f"code of the {side} language (default: the ending of its file)"
+        text = f"code of the {side} language (default: the extension of its file)"
         parser.add_argument(f"--{side}-lang", metavar="CODE", help=text)
-    parser.add_argument("--split-seed", type=int, default=1, help="seed of what is held out (1)")
     parser.add_argument(
-        "--max-length", type=int, default=175, help="longest sentence in training, in tokens (175)"
+        "--split-seed", type=int, default=1, help="seed of the held-out set (default: 1)"
     )
     parser.add_argument(
-        "--max-ratio", type=float, default=9, help="of the lengths of a pair in training (9)"
+        "--max-length",
+        type=int,
+        default=175,
+        help="maximum length of training sentences, in tokens (default: 175)",
+    )
+    parser.add_argument(
+        "--max-ratio",
+        type=float,
+        default=9,
+        help="maximum length ratio of training pairs (default: 9)",
     )
     add_sentencepiece(parser, "the byte-pair encoding")
     add_output(parser)

@@ -11,10 +11,10 @@ from fairseq_casrnn.recipes.recipe import load
 
 # Each is a function of the recipe and of the words behind its name.
 STEPS = {
-    "prepare": (steps.prepare, "have the corpus prepared; options are those of its reader"),
+    "prepare": (steps.prepare, "prepare the corpus, with the options of its reader"),
     "train": (steps.train, "train the recipe's systems"),
     "evaluate": (steps.evaluate, "evaluate trained systems on the test set"),
-    "table": (tables.table, "train and evaluate all that a table compares, and print it"),
+    "table": (tables.table, "train and evaluate all systems of a table, and print the table"),
 }
 
 
@@ -22,12 +22,12 @@ def main(argv: Sequence[str]) -> int:
     """Run ``casrnn run`` with ``argv`` and return its exit status."""
     parser = Parser(
         prog="casrnn run",
-        description="A step of an experiment that a YAML file describes.",
+        description="Run a step of an experiment described in a YAML file.",
         epilog="; ".join(f"{name}: {text}" for name, (_, text) in STEPS.items()) + ". casrnn run "
-        "STEP RECIPE --help lists the options of a step; --dry-run prints the command lines.",
+        "STEP RECIPE --help lists the options of a step; --dry-run prints the commands.",
     )
     parser.add_argument("step", choices=STEPS, metavar="STEP", help=", ".join(STEPS))
-    parser.add_argument("recipe", type=Path, metavar="RECIPE", help="its YAML file")
+    parser.add_argument("recipe", type=Path, metavar="RECIPE", help="the YAML file")
     args = parser.parse_args(argv[:2])
     step, _ = STEPS[args.step]
     return run_main(lambda: step(load(args.recipe), argv[2:]))

@@ -16,27 +16,29 @@ from fairseq_casrnn.recipes.recipe import Parts, Recipe, load
 
 # Metavariable, unless the option has no value, and help; in braces, what the recipe says.
 OPTIONS = {
-    "arch": ("NAME[,…]", "systems, or architectures (default: {archs})"),
+    "arch": ("NAME[,…]", "systems or architectures (default: {archs})"),
     "seed": ("N[,…]", "seeds (default: {seeds})"),
     "seeds": ("N", "seeds 1 to N"),
-    "data": ("DIR", "folder that prepare fills (default: %(default)s)"),
+    "data": ("DIR", "folder from prepare (default: %(default)s)"),
     "out": ("DIR", "{out} (default: %(default)s)"),
-    "tiny": ("", "one epoch of {tiny}, or of --arch, to see that everything works"),
+    "tiny": ("", "train one epoch of {tiny}, or of --arch, to check that everything works"),
     "checkpoint": (
         "WHICH",
-        "best, last, an average of N: last:N, best:N, or that of a training with --store-ema: ema "
-        "(default: %(default)s)",
+        (
+            "best, last, an average of N checkpoints (last:N, best:N), or ema for a training "
+            "with --store-ema (default: %(default)s)"
+        ),
     ),
     "beam": ("N", "beam size (default: %(default)s)"),
-    "subset": ("NAME", "split to evaluate on (default: %(default)s)"),
+    "subset": ("NAME", "split to evaluate (default: %(default)s)"),
     "baseline": (
         "NAME",
         "system that the others are compared with: a paired t-test over seeds, and of classifiers "
         "McNemar's test for each",
     ),
-    "cache": ("N", "of a continuous text: once more with a cache of the last N words"),
-    "parts": ("NAME[,…]", "of {parts} (default: all)"),
-    "variant": ("NAME[,…]", "of {variants} (default: all)"),
+    "cache": ("N", "for continuous text: also evaluate with a cache of the last N words"),
+    "parts": ("NAME[,…]", "some of {parts} (default: all)"),
+    "variant": ("NAME[,…]", "some of {variants} (default: all)"),
     "depth": ("N[,…]", "depths (default: {depths})"),
 }
 LISTS = ("arch", "seed", "parts", "variant", "depth")
@@ -119,7 +121,7 @@ def parser_of(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
             continue
         option = parts_in(recipe).option if name == "parts" else name
         parser.add_argument(f"--{option}", dest=name, **described(name, step, recipe))
-    text = "print the command lines instead of running them"
+    text = "print the commands instead of running them"
     parser.add_argument("--dry-run", action="store_true", help=text)
     return parser
 
@@ -138,7 +140,7 @@ def described(name: str, step: Step, recipe: Recipe) -> dict[str, Any]:
     text = text.format(
         archs=", ".join(recipe.archs) if trained else "all in --out",
         seeds=", ".join(recipe.seeds) if trained else "all in --out",
-        out="folder to fill" if prepared else "folder of the runs, DIR/NAME/seedN",
+        out="output folder" if prepared else "folder of the runs, DIR/NAME/seedN",
         parts=", ".join(recipe.parts.values) if recipe.parts else "",
         tiny=recipe.tiny,
         variants=" ".join(recipe.variants),

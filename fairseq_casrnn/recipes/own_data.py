@@ -36,15 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.usage = "casrnn train KIND DIR [options] [-- options of fairseq-train]"
     parser.description = (
-        "Train on a folder that casrnn prepare filled: prints the fairseq-train command that it "
-        "runs. The settings are a recipe's, by the kind and size of the data; options behind -- "
-        "override them. An interrupted training goes on when it is called again."
+        "Train on a folder from casrnn prepare, and print the fairseq-train command. The "
+        "settings are a recipe's, chosen by the kind and size of the data; options after "
+        "-- override them. Repeat the command to resume an interrupted training."
     )
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument("folder", type=Path, metavar="DIR", help="folder that prepare filled")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder from casrnn prepare")
     parser.add_argument("--arch", default="", metavar="NAME[,…]", help="systems or architectures")
-    parser.add_argument("--seed", default="1", metavar="N[,…]", help="seeds (1)")
-    parser.add_argument("--out", type=Path, help="folder of the runs, NAME/seedN in it (DIR/out)")
+    parser.add_argument("--seed", default="1", metavar="N[,…]", help="seeds (default: 1)")
+    parser.add_argument(
+        "--out", type=Path, help="folder for the runs NAME/seedN (default: DIR/out)"
+    )
     text = "print the commands instead of running them"
     parser.add_argument("--dry-run", action="store_true", help=text)
 

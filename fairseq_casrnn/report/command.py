@@ -35,17 +35,22 @@ MAY_BE_LOGARITHMIC = ("loss", "nll_loss", "ppl", "gnorm")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "One page of HTML, without anything outside of it, of a run or of several to compare: "
-        "curves, scores, confusion matrix, calibration, errors, samples, settings, environment, "
-        "and the command to train it again. It shows what the runs' folders hold; evaluate them "
-        "first."
+        "Write a self-contained HTML page about one run, or comparing several: curves, "
+        "scores, confusion matrix, calibration, errors, samples, settings, environment, "
+        "and the command to train again. The report shows only what the runs' folders "
+        "contain, so evaluate them first."
     )
     parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="folder of a run, OUT/NAME/seedN"
+        "runs", nargs="+", type=Path, metavar="RUN", help="run folder, OUT/NAME/seedN"
     )
-    parser.add_argument("--output", type=Path, default=Path("report.html"), help="(report.html)")
-    parser.add_argument("--subset", default="test", help="evaluated split (test)")
-    parser.add_argument("--title", help="of the page (names of the runs)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("report.html"),
+        help="output file (default: report.html)",
+    )
+    parser.add_argument("--subset", default="test", help="evaluated split (default: test)")
+    parser.add_argument("--title", help="title of the page (default: the names of the runs)")
 
 
 def run(args: argparse.Namespace) -> None:

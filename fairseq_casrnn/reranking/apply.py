@@ -24,9 +24,13 @@ SAMPLES = 1000  # of the bootstrap
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn rerank apply``."""
     problems.add_arguments(parser)
-    parser.add_argument("--weights", required=True, type=Path, help="file of casrnn rerank tune")
-    parser.add_argument("--output", required=True, type=Path, help="file for the translations")
-    parser.add_argument("--json", type=Path, help="file for the scores")
+    parser.add_argument(
+        "--weights", required=True, type=Path, help="weights from casrnn rerank tune"
+    )
+    parser.add_argument(
+        "--output", required=True, type=Path, help="output file for the translations"
+    )
+    parser.add_argument("--json", type=Path, help="output file for the scores")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -43,9 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         several: dict[str, Any] = {"action": "extend", "nargs": "+", "default": [], "type": Path}
         parser.add_argument(f"--{kind}", metavar="CHECKPOINT", **several, help=what)
-    parser.add_argument("--data", **path, help="the translation corpus")
+    parser.add_argument("--data", **path, help="the prepared translation corpus")
     parser.add_argument("--prepared", **path, help="output folder of casrnn rerank prepare")
-    parser.add_argument("--out", **path, help="folder of lists, scores, weights, translations")
+    parser.add_argument(
+        "--out", **path, help="output folder for lists, scores, weights and translations"
+    )
     nbest = "hypotheses per sentence, and beam size (default: %(default)s)"
     parser.add_argument("--nbest", type=int, default=20, help=nbest)
     parser.add_argument(

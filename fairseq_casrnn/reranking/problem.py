@@ -121,9 +121,11 @@ def find_references(path: Path | None, nbest: NBest, join: bool, needed: bool) -
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of both commands."""
-    parser.add_argument("--nbest", required=True, type=Path, help="list of fairseq-generate")
     parser.add_argument(
-        "--scores", nargs="*", default=[], type=Path, help="files of casrnn rerank score"
+        "--nbest", required=True, type=Path, help="n-best list from fairseq-generate"
+    )
+    parser.add_argument(
+        "--scores", nargs="*", default=[], type=Path, help="score files from casrnn rerank score"
     )
     parser.add_argument(
         "--reference",

@@ -176,19 +176,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--path", required=True, help="checkpoint; also several of translation models, A:B"
     )
-    parser.add_argument("--lm", action="store_true", help="it is a language model")
+    parser.add_argument("--lm", action="store_true", help="the model is a language model")
     parser.add_argument(
-        "--right-to-left", action="store_true", help="it was trained on reversed target text"
+        "--right-to-left",
+        action="store_true",
+        help="the model was trained on reversed target text",
     )
     parser.add_argument(
-        "--backwards", action="store_true", help="it translates from target to source"
+        "--backwards", action="store_true", help="the model translates from target to source"
     )
     parser.add_argument(
         "--join-subwords",
         action="store_true",
         help="it was trained on words, not on the list's BPE units",
     )
-    parser.add_argument("--output", required=True, type=Path, help="file for the scores")
+    parser.add_argument("--output", required=True, type=Path, help="output file for the scores")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -16,7 +16,9 @@ from fairseq_casrnn.reranking.mert import oracle, tune
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn rerank tune``."""
     problems.add_arguments(parser)
-    parser.add_argument("--output", required=True, type=Path, help="file for the weights (JSON)")
+    parser.add_argument(
+        "--output", required=True, type=Path, help="output file for the weights (JSON)"
+    )
     parser.add_argument(
         "--join-subwords", action="store_true", help="join the list's BPE units into words for BLEU"
     )

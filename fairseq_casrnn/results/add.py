@@ -19,12 +19,14 @@ PRECISIONS = {"highest": "float32"}  # others as torch and fairseq name them
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "Add evaluated runs to results/PAGE.jsonl, a line each, from the run.json that training "
-        "and evaluation left in their folders; then call casrnn results render."
+        "Add evaluated runs to results/PAGE.jsonl, one line per run, from the run.json "
+        "in their folders. Then run casrnn results render."
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of checkpoints")
     parser.add_argument(
-        "--table", metavar="PAGE/TABLE", help="where to (default: the table of the run's recipe)"
+        "--table",
+        metavar="PAGE/TABLE",
+        help="table to add the run to (default: the table of the run's recipe)",
     )
     parser.add_argument("--system", help="name of the row (default: the recipe's)")
     parser.add_argument(
@@ -32,18 +34,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what else tells the row from others of its system; may be repeated",
+        help="a setting that distinguishes the row from others of its system; may be repeated",
     )
-    parser.add_argument("--checkpoint", help="which evaluation, where there are several")
-    parser.add_argument("--reduced", help="in which way the data is not all of the data set")
-    parser.add_argument("--note", help="a remark that stands below the table")
+    parser.add_argument("--checkpoint", help="evaluation to use, if there are several")
+    parser.add_argument(
+        "--reduced", help="description of the reduced data, if not the whole data set was used"
+    )
+    parser.add_argument("--note", help="a note below the table")
     add_folder_argument(parser)
 
 
 def add_folder_argument(parser: argparse.ArgumentParser) -> None:
     """Where the pages are."""
     parser.add_argument(
-        "--results", type=Path, default=Path("results"), help="folder of the pages (results)"
+        "--results",
+        type=Path,
+        default=Path("results"),
+        help="folder of the results data (default: results)",
     )
 
 

@@ -21,14 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Write docs/results/PAGE.md for each results/PAGE.yaml, which describes the tables, and "
         "PAGE.jsonl, which holds the runs."
     )
-    text = "write nothing; fail where a page is not what it would be"
+    text = "write nothing; fail if a page is not up to date"
     parser.add_argument("--check", action="store_true", help=text)
     add_folder_argument(parser)
     parser.add_argument(
         "--pages",
         type=Path,
         default=Path("docs/results"),
-        help="folder of the Markdown (docs/results)",
+        help="output folder of the Markdown pages (default: docs/results)",
     )
 
 

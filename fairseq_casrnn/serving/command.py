@@ -20,23 +20,39 @@ SHUTDOWN_SECONDS = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "A page to put text to a model and see what it does, and a JSON API (POST /predict), for "
-        "models of every kind. It answers this machine alone unless --host says otherwise; Ctrl+C "
-        "stops it."
+        "Serve a web page where you enter text and see what a model does, and a JSON API "
+        "(POST /predict), for models of every kind. Only this machine can connect, "
+        "unless you set --host. Ctrl+C stops the server."
     )
     parser.add_argument(
-        "--path", required=True, type=Path, help="checkpoint, its folder, or a file of casrnn pack"
+        "--path",
+        required=True,
+        type=Path,
+        help="checkpoint, its folder, or a file from casrnn pack",
     )
-    parser.add_argument("--data", help="folder of its dictionaries (that of the training)")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8000, help="0 for any that is free (8000)")
+    parser.add_argument("--data", help="folder with the dictionaries (default: the training data)")
     parser.add_argument(
-        "--batch-size", type=int, default=32, help="requests that are answered together (32)"
+        "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
     )
     parser.add_argument(
-        "--max-characters", type=int, default=2000, help="of the longest text (2000)"
+        "--port",
+        type=int,
+        default=8000,
+        help="port to listen on, or 0 for any free one (default: 8000)",
     )
-    parser.add_argument("--beam", type=int, default=5, help="beam size of translation (5)")
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=32,
+        help="maximum number of requests per batch (default: 32)",
+    )
+    parser.add_argument(
+        "--max-characters",
+        type=int,
+        default=2000,
+        help="maximum length of a text, in characters (default: 2000)",
+    )
+    parser.add_argument("--beam", type=int, default=5, help="beam size of translation (default: 5)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -35,7 +35,9 @@ class LabelledConfig(FairseqDataclass):
         default=MISSING,
         metadata={"help": "folder with input0/, label/ and, for pairs, input1/"},
     )
-    max_positions: int = field(default=100000, metadata={"help": "longest sentence, in tokens"})
+    max_positions: int = field(
+        default=100000, metadata={"help": "maximum length of a sentence, in tokens"}
+    )
     forget_singletons: float = field(
         default=0.0,
         metadata={

@@ -21,8 +21,11 @@ class CASOptions:
     lam: str = field(
         default="0.5",
         metadata={
-            "help": "weight of the lower layer's cell against the past cell: a number in [0, 1], "
-            "'trainable' (a vector per layer, starting at 0.5) or 'none' (unweighted sum)",
+            "help": (
+                "weight of the lower layer's cell state relative to the previous cell state: "
+                "a number in [0, 1], 'trainable' (a vector per layer, initially 0.5) or "
+                "'none' (unweighted sum)"
+            ),
             **FUNCTIONAL,
         },
     )

@@ -14,17 +14,15 @@ from ..base import Cell, CellGrads, IfUsed, at_least_one, dsigmoid_, dtanh_
 class SecondOrderOptions:
     """Options of the second-order LSTM."""
 
-    num_cells: int = field(
-        default=2, metadata={"help": "number of cells that the attention mixes (S)"}
-    )
+    num_cells: int = field(default=2, metadata={"help": "number of cells mixed by attention (S)"})
     temperature: float = field(
-        default=1.0, metadata={"help": "temperature of the cells' softmax in the first epoch"}
+        default=1.0, metadata={"help": "temperature of the softmax over cells in the first epoch"}
     )
     temperature_decay: float = field(
-        default=0.9, metadata={"help": "factor of the temperature after each epoch"}
+        default=0.9, metadata={"help": "factor applied to the temperature after each epoch"}
     )
     temperature_floor: float = field(
-        default=1e-4, metadata={"help": "the temperature never falls below this"}
+        default=1e-4, metadata={"help": "lower bound of the temperature"}
     )
 
 
