@@ -1,23 +1,23 @@
-# Everything here sets itself up: it needs Python >= 3.11, a C++ compiler and make.
+# Every target installs what it needs. Requirements: Python >= 3.11, a C++ compiler and make.
 #
-#   make demo       train a small German-English translator and try it (3 minutes after installing)
-#   make test       run the tests but for those that take long
-#   make test-full  run those that make test leaves out; make test-all runs both
-#   make mutants    plant bugs one by one: the tests of make test must notice each; 15 minutes
-#   make fuzz       2,000 damaged files a reader, 2,000 settings an engine, 20 kills a role, at
-#                   random: 5 minutes (FUZZ=N: N, N and N/100)
+#   make demo       train a small German-English translator and try it (3 minutes after installation)
+#   make test       run all but the slow tests
+#   make test-full  run the tests that make test leaves out; make test-all runs both
+#   make mutants    plant bugs one by one and check that make test notices each; 15 minutes
+#   make fuzz       try 2,000 damaged files per reader and 2,000 random settings per engine, and kill
+#                   20 trainings per role at random moments; 5 minutes (FUZZ=N: N, N and N/100)
 #   make lint       check style and types, and that docs/results/ is rendered from results/
-#   make docs       build the documentation into site/; a link that leads nowhere is an error
-#   make bench      measure speed and memory on the CPU, beside fairseq's own lstm and torch.nn.LSTM,
+#   make docs       build the documentation into site/; a broken link is an error
+#   make bench      measure speed and memory on the CPU, compared with fairseq's lstm and torch.nn.LSTM,
 #                   into benchmarks/results/; on an idle machine, 45 minutes (QUICK=1: 15)
-#   make gpu        check every kernel of the GPU against float64, then measure speed beside cuDNN and
-#                   fairseq's lstm, into benchmarks/results/; 5 minutes (SECTIONS=check,layers: these)
+#   make gpu        check every GPU kernel against float64, then measure speed compared with cuDNN and
+#                   fairseq's lstm, into benchmarks/results/; 5 minutes (SECTIONS=check,layers: only these)
 #
 # Variables:
-#   DATA         data-bin of a translation recipe for make bench and make gpu; random sentences without
+#   DATA         data-bin of a translation recipe for make bench and make gpu (default: random sentences)
 #   PYTHON       interpreter to build .venv from (default: the first suitable one on PATH)
-#   TORCH_INDEX  where to look for torch besides PyPI; empty for none. The default has the CPU
-#                build, which is a tenth of the size; with an NVIDIA GPU it is empty.
+#   TORCH_INDEX  index to search for torch besides PyPI, or empty. The default is the index of CPU
+#                builds, which are a tenth of the size; with an NVIDIA GPU it is empty.
 
 VENV := .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
@@ -71,9 +71,9 @@ gpu: $(STAMP)
 
 install: $(STAMP)
 
-# fairseq has no wheel and must be compiled against the torch it will run with: torch comes first,
-# and pip's build isolation, which would fetch another one, is off. A second run finds the pinned
-# versions in place and only renews the package's own metadata.
+# fairseq has no wheel and must be compiled against the torch that it will run with. So torch is
+# installed first, and pip's build isolation, which would fetch another torch, is off. A second run
+# finds the pinned versions in place and only updates the package's own metadata.
 $(STAMP): setup.py pyproject.toml constraints.txt $(CPP)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	    echo "error: Python >= 3.11 is needed; name one with make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -81,17 +81,17 @@ $(STAMP): setup.py pyproject.toml constraints.txt $(CPP)
 	    sys.exit(not os.path.exists(s.get_paths()["include"] + "/Python.h"))' || { \
 	    echo "error: Python.h is missing; install Python's headers (python3-dev)" >&2; exit 1; }
 	@$(COMPILER) || echo "warning: no C++ compiler: engine 'cpp' is left out, and fairseq can only" \
-	    "come from a wheel that pip has kept; install g++ or clang++" >&2
+	    "be installed from a cached wheel; install g++ or clang++" >&2
 	@[ -x $(VENV)/bin/pip ] || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV): torch, about 200 MB (1 of 3)"
-	@# Without dependencies, since an index that hangs costs a minute for these two already; if it
-	@# fails, the next line takes everything from PyPI.
+	@# Without dependencies, because an unresponsive index already costs a minute for these two. If
+	@# this fails, the next line installs everything from PyPI.
 	@[ -z "$(TORCH_INDEX)" ] || $(PIP) --no-deps --extra-index-url "$(TORCH_INDEX)" \
 	    --timeout 15 --retries 1 torch torchaudio || true
 	@$(PIP) torch torchaudio $(BUILD_TOOLS)
 	@echo "installing into $(VENV): fairseq, compiled from source, about 2 minutes (2 of 3)"
-	@# Its extensions at once, and without debugging information: half of the time. With ninja they
-	@# take turns, since torch's build gives them all one build.ninja.
+	@# Building the extensions in parallel, without debug information, takes half the time. With ninja
+	@# they are built one by one, because torch's build gives them all the same build.ninja.
 	@printf '[build_ext]\nparallel = %s\n' "$$(command -v ninja > /dev/null && echo 1 || \
 	    echo "$${MAX_JOBS:-$$(getconf _NPROCESSORS_ONLN)}")" > $(VENV)/build.cfg
 	@CFLAGS="-g0 $$CFLAGS" DIST_EXTRA_CONFIG="$(CURDIR)/$(VENV)/build.cfg" \
@@ -101,10 +101,10 @@ $(STAMP): setup.py pyproject.toml constraints.txt $(CPP)
 	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation -e '.[dev,plots,serve]'
 	@touch $@
 
-# torch for CUDA brings Triton along, the CPU's does not.
+# CUDA builds of torch include Triton, CPU builds do not.
 $(TRITON): $(STAMP)
-	@echo "installing into $(VENV): Triton, about 200 MB, whose interpreter runs the GPU's kernels in tests"
-	@$(PIP) triton && touch $@ || echo "warning: no Triton: the tests of the GPU's kernels are skipped" >&2
+	@echo "installing into $(VENV): Triton, about 200 MB, whose interpreter runs the GPU kernels in tests"
+	@$(PIP) triton && touch $@ || echo "warning: no Triton: the tests of the GPU kernels are skipped" >&2
 
 $(MKDOCS): $(STAMP)
 	@$(PIP) mkdocs mkdocs-material mkdocstrings-python && touch $@
