@@ -77,7 +77,7 @@ def table(parser: argparse.ArgumentParser) -> list[str]:
         if "--help" not in action.option_strings and action.help != argparse.SUPPRESS:
             names, text = described(parser, action)
             rows.append(f"| {names} | {cell(text)} |")
-    return rows if len(rows) > 2 else ["It has no options."]
+    return rows if len(rows) > 2 else ["No options."]
 
 
 def readers() -> Iterable[tuple[str, argparse.ArgumentParser]]:
@@ -99,17 +99,17 @@ def commands() -> str:
     lines = [
         "# Commands",
         "",
-        f"What `casrnn COMMAND --help` prints {GENERATOR}.",
-        "fairseq's own commands are described in",
+        f"The output of `casrnn COMMAND --help` {GENERATOR}.",
+        "For fairseq's own commands, see",
         "[fairseq's documentation](https://fairseq.readthedocs.io/en/latest/command_line_tools.html).",
         "",
         "## casrnn user-dir",
         "",
-        "Print the folder to give to `--user-dir`. `casrnn --version` prints the version.",
+        "Print the folder to pass to `--user-dir`. `casrnn --version` prints the version.",
         "",
         "## casrnn patches",
         "",
-        "Print what this package changes in fairseq, and why: [the same table](patches.md).",
+        "Print [the table of changes to fairseq](patches.md), with reasons.",
     ]
     for name, (module, text) in sorted(cli.COMMANDS.items()):
         parser = Parser(prog=f"casrnn {name}", description=text)
@@ -118,15 +118,15 @@ def commands() -> str:
     lines += ["", "## casrnn run", "", "`casrnn run STEP RECIPE.yaml`; see [recipes](recipes.md)."]
     lines += ["", "| step | what it does |", "|---|---|"]
     lines += [f"| `{name}` | {cell(text)} |" for name, (_, text) in command.STEPS.items()]
-    lines += ["", "Each step takes those of these options that mean something to it."]
-    lines += ["", "| option | meaning; in braces, what the recipe says |", "|---|---|"]
+    lines += ["", "Each step accepts the options below that apply to it."]
+    lines += ["", "| option | meaning; braces mark values from the recipe |", "|---|---|"]
     for name, (metavar, text) in options.OPTIONS.items():
         option = f"--{name} {metavar}".strip() if name != "parts" else f"--OPTION {metavar}"
         text = text.replace("%(default)s", "{default}")
         lines.append(f"| `{option}` | {cell(text)} |")
-    lines.append("| `--dry-run` | print the command lines instead of running them |")
-    lines += ["", "`--OPTION` is named by the recipe's `parts`, such as `--m` of the Dyck recipe."]
-    lines += ["", "## Options of prepare", "", "Each corpus has a reader with its own options."]
+    lines.append("| `--dry-run` | print the commands instead of running them |")
+    lines += ["", "The recipe's `parts` name `--OPTION`; in the Dyck recipe it is `--m`."]
+    lines += ["", "## Options of prepare", "", "The reader of each corpus has its own options."]
     for recipes, parser in readers():
         lines += ["", f"### {recipes}", "", f"{parser.description}", "", *table(parser)]
     return "\n".join(lines) + "\n"
@@ -158,7 +158,7 @@ def option_rows(classes: dict[str, type]) -> list[str]:
         if others:
             short = others if len(others) < len(owners) else owners
             names = ", ".join(f"`{name}`" for name in short)
-            text += f" ({'not' if short is others else 'only'} of {names})"
+            text += f" ({'not for' if short is others else 'only'} {names})"
         lines.append(f"| {option} | {text} |")
     return lines if len(lines) > 2 else ["No options."]
 
@@ -184,7 +184,7 @@ def all_options() -> str:
         "# All options of models, tasks and criterions",
         "",
         f"Every option that this package adds to fairseq's programs {GENERATOR};",
-        "[Options and environment variables](options.md) explains those that matter most.",
+        "[Options and environment variables](options.md) explains the most important ones.",
     ]
     models = own(MODEL_REGISTRY)
     endings = [pattern.format("") for pattern in ROLES.values()]

@@ -69,7 +69,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         choices=SETS,
         default=SETS,
         metavar="SET",
-        help=f"one of {', '.join(SETS)}",
+        help=f"some of {', '.join(SETS)} (default: all)",
     )
     add_hold_out(parser, 200)
 
