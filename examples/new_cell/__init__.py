@@ -1,4 +1,4 @@
-"""A cell of one's own: an LSTM whose input gate is 1 - f (CIFG; Greff et al. 2017, section 3)."""
+"""A custom cell: an LSTM whose input gate is 1 - f (CIFG; Greff et al. 2017, section 3)."""
 
 import torch
 
