@@ -38,8 +38,8 @@ class Family:
             ``RecurrentStack``.
         kernels: names of its cells' kernels (:attr:`Cell.kernel`) in its folder's ``kernel.h`` and
             ``triton.py``; for a new one, add its type to ``csrc/cells.h``.
-        summary: what is new in it, and
-        source: the paper, for the documentation's tables.
+        summary: what distinguishes it, for the documentation's tables.
+        source: the paper, for the same tables.
     """
 
     make_cell: Callable[[int, Any], Cell]

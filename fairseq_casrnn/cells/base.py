@@ -24,10 +24,10 @@ from torch import Tensor
 from ..errors import UserError
 
 IfUsed: TypeAlias = Tensor | Any
-"""A tensor, or None for a cell that does not have, or does not read, it.
+"""A tensor, or None if the cell does not have it or does not read it.
 
-The class attributes of :class:`Cell` decide which of the two it is. A subclass that knows may
-therefore declare ``Tensor``; Any permits that, ``Tensor | None`` would not.
+The class attributes of :class:`Cell` decide which. A subclass that knows may therefore declare
+``Tensor``, which Any permits and ``Tensor | None`` would not.
 """
 
 
@@ -43,15 +43,15 @@ def at_least_one(label: str, value: object, least: int = 1) -> int:
 
 
 FUNCTIONAL = {"functional": True}
-"""Metadata of an option with which the same weights compute something else.
+"""Metadata of an option that changes what the same weights compute.
 
-A training is not resumed with another value of it.
+Training refuses to resume with another value of it.
 """
 
 
 @dataclass
 class NoOptions:
-    """Options of a cell that has none."""
+    """For cells without options."""
 
 
 CellGrads: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
@@ -61,8 +61,8 @@ CellGrads: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor
 class Cell:
     """One layer's maths: a subclass sets the class attributes and defines :meth:`step`.
 
-    That is enough, since autograd computes the gradients. :meth:`forward_` and :meth:`backward_`,
-    the same step in place and its gradient, make it faster.
+    That is enough: autograd computes the gradients. :meth:`forward_` and :meth:`backward_`, the
+    same step in place and its gradient, make it faster.
 
     Attributes:
         ih_blocks: blocks of ``weight_ih`` and of the bias.
@@ -98,7 +98,7 @@ class Cell:
         if "step" in vars(cls) and "forward_" not in vars(cls) and cls.is_fused():
             raise TypeError(
                 f"{cls.__name__} defines step but inherits forward_ and backward_, which compute "
-                "what its base class does: define them, too, or derive from Cell"
+                "the base class's step: define them as well, or derive from Cell"
             )
         if "kernel" not in vars(cls):
             cls.kernel = None
@@ -191,7 +191,7 @@ class Cell:
         lower_c: IfUsed,
         d_params: tuple[Tensor, ...],
     ) -> None:
-        """Add to ``d_params`` what can be summed over the whole sequence at once.
+        """Add gradients to ``d_params`` that can be summed over the whole sequence at once.
 
         ``d_gates`` is ``(T, B, ih_blocks*H)``; ``cs`` is ``(T+1, B, H)``, c_{t-1} at index t;
         ``lower_c`` is ``(T, B, H)``.

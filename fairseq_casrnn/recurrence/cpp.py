@@ -25,7 +25,7 @@ from .ragged import Layout, PackedLayout, PaddedLayout, after_start
 DTYPES = (torch.float32, torch.float64)
 
 ROUTED_WEIGHTS = 1 << 16
-"""With at least as many recurrent weights, a mixture's chosen cells are computed alone."""
+"""With at least as many recurrent weights, only a mixture's chosen cells are computed."""
 
 RAGGED_PRODUCTS = 1 << 22
 """With at least as many multiplications for padding, sequences are sorted to leave padding out."""
@@ -141,7 +141,7 @@ def run(inputs: LayerInputs) -> LayerOutputs:
 def why_not_routed(inputs: LayerInputs) -> str | None:
     """Why :func:`run_routed` cannot run these, or would be slower; or None.
 
-    It sorts rows by their cells, which takes longer than to multiply with small weights.
+    It sorts rows by their cells, which takes longer than multiplying by small weights.
     """
     cell, gx, weight_hh = inputs.cell, inputs.gx, inputs.weight_hh
     if not isinstance(gx, InputProduct) or cell.kernel != "second_order_lstm" or cell.num_cells < 2:
@@ -155,7 +155,7 @@ def why_not_routed(inputs: LayerInputs) -> str | None:
 def run_routed(inputs: LayerInputs, cells: Tensor) -> LayerOutputs:
     """Run a mixture of which ``cells`` ``(T, B)`` names one cell for each input.
 
-    It computes that cell alone. For the rest see :func:`fairseq_casrnn.recurrence.run`.
+    It computes only that cell. For the rest see :func:`fairseq_casrnn.recurrence.run`.
     """
     x, weight_ih, bias = LoopTensors.of(inputs)[1:4]
     assert x is not None  # as why_not_routed has checked
@@ -167,7 +167,7 @@ def run_routed(inputs: LayerInputs, cells: Tensor) -> LayerOutputs:
 def layout_of(
     cell: Cell, gx: Tensor | InputProduct, h0: Tensor, last: Tensor | None
 ) -> PaddedLayout | PackedLayout:
-    """The layout of the rows of all steps; padding is left out if that saves enough products."""
+    """The layout of the rows of all steps; without padding if that saves enough products."""
     steps, batch = (gx.x if isinstance(gx, InputProduct) else gx).shape[:2]
     # While tracing, the lengths are not known.
     if not isinstance(gx, InputProduct) or last is None or torch.compiler.is_compiling():

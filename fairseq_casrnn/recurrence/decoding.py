@@ -1,4 +1,4 @@
-"""The decoder loop of :mod:`.attention`, on the engine that is chosen."""
+"""The decoder loop of :mod:`.attention` on the selected engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .memory import readable
 
 
 def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
-    """:func:`.attention.run_reference`, by the engine of that name (None: the default)."""
+    """:func:`.attention.run_reference`, on the engine of that name (None: the default)."""
     device = d.h0.device.type
     if autocast(device):  # the recurrence has the parameters' precision
         with torch.autocast(device, enabled=False):

@@ -239,7 +239,7 @@ def scatter_last_grad(
     Args:
         grad: ``(T, B, H)``, of all states, or None.
         grad_last: ``(B, H)``, of the states at ``last``, or None.
-        last: ``(B,)``, or None where all sequences have T steps.
+        last: ``(B,)``, or None if all sequences have T steps.
         steps: T.
 
     Returns:

@@ -1,6 +1,6 @@
 """The engines: what each supports, and the modules that run it.
 
-What a layer alone does not need (decoders, losses, other layers) is imported where it is used.
+Modules that plain layers do not need (decoders, losses, other layers) are imported where used.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Cpp(Eager):
         return "eager"
 
     def supports(self, inputs: LayerInputs) -> str | None:
-        """Also what torch.compile and torch.export trace, if there is no gradient."""
+        """Also inputs that torch.compile and torch.export trace, if no gradient is needed."""
         tensors = inputs.tensors()
         if not (readable(*tensors) or is_traced(*tensors)):
             return UNREADABLE
@@ -161,7 +161,7 @@ class Cpp(Eager):
         return None if x.size(1) else NO_SEQUENCE
 
     def word_ops(self, x: Tensor, lengths: Tensor | None) -> WordOps:
-        """Those that leave padding out."""
+        """Operations without padding."""
         from .sentence_state import PackedWordOps
 
         return PackedWordOps(x, lengths)
@@ -196,7 +196,7 @@ class Cpp(Eager):
 def is_traced(*tensors: Tensor | None) -> bool:
     """Whether torch.compile or torch.export can trace the registered operators on these tensors.
 
-    Not if a gradient is wanted: operators have none, only the autograd.Function around them has.
+    False if a gradient is wanted: only the autograd.Function around the operators has one.
     """
     return torch.compiler.is_compiling() and not wants_gradient(*tensors)
 
@@ -230,7 +230,7 @@ class Triton(Engine):
         return triton_loop.why_not(inputs.cell, weights, states)
 
     def run(self, inputs: LayerInputs) -> LayerOutputs:
-        """On the fallback if Triton can neither compile nor launch."""
+        """Runs on the fallback if Triton cannot compile or launch."""
 
         def otherwise() -> LayerOutputs:
             device = inputs.weight_hh.device.type
@@ -250,7 +250,7 @@ class Triton(Engine):
         return attention_triton.why_not(d)
 
     def decode(self, d: Decode) -> tuple[Tensor, Tensor]:
-        """On the fallback if the GPU has no room for the kernel."""
+        """Runs on the fallback if the kernel does not fit on the GPU."""
         from . import attention_triton, decoding
 
         device = d.h0.device.type

@@ -50,7 +50,7 @@ def run(
     Returns:
         ``hs, cs`` of shape ``(T, B, H)`` and ``h_n, c_n`` of shape ``(B, H)``; the c's are None for
         a cell without c. ``hs`` and ``cs`` are undefined after ``last``, as are their gradients:
-        ``cpp`` leaves padding out.
+        ``cpp`` skips padding.
     """
     device = weight_hh.device.type
     if autocast(device):

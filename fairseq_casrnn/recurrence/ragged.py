@@ -26,7 +26,7 @@ class PaddedLayout:
     """All B sequences at every step, as in ``(T, B, …)``, padding included. N is T*B.
 
     Attributes:
-        counts: number of sequences at each step, or None where it is always B.
+        counts: number of sequences at each step, or None if it is always B.
         batch: B.
     """
 

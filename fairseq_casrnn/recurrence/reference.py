@@ -1,8 +1,8 @@
 """Engine ``reference``: the cell's own step under autograd, for any dtype.
 
 The tests compare all other engines with it. Under ``torch.export`` the steps are one ``scan``
-instead of a Python loop, so that the program takes sequences of any length and has torch's
-operators only.
+instead of a Python loop, so that the program accepts sequences of any length and contains only
+torch's operators.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def run(
     Args:
         options: of the layer.
         x: ``(T, B, I)``; values at padding are ignored.
-        lengths: ``(B,)``, int64, or None where nothing is padding.
+        lengths: ``(B,)``, int64, or None if there is no padding.
         params: the layer's.
 
     Returns:

@@ -1,8 +1,8 @@
 """Compile the kernels that a training will need in parallel, before they are needed.
 
-Triton compiles kernels one after another, each when it is first launched, for seconds; but other
-threads can compile others meanwhile. Here the forward and backward of layers and decoders run with
-inputs of zeros, for batches of both heights of tiles, and compile each kernel instead of launching
+Triton compiles each kernel at its first launch, which takes seconds, one kernel after another.
+Other threads can compile in the meantime. Here the forward and backward of layers and decoders run
+with inputs of zeros, for batches of both tile heights, and compile each kernel instead of launching
 it.
 """
 
@@ -42,7 +42,7 @@ def start(jobs: list[Job], device: torch.device) -> None:
 
 
 def run(kernel: str, job: Callable[[], None], device: torch.device) -> None:
-    """Run a job. An error is only logged: the launch will raise it again, and handle it."""
+    """Run a job. Errors are only logged, because the launch raises and handles them again."""
     try:
         with compiling_only(kernel), torch.no_grad():
             if device.type == "cuda":

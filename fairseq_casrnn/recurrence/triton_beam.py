@@ -1,7 +1,7 @@
-"""A step's choice among the candidates of beam search, in one launch.
+"""Select the candidates of a beam search step in one launch.
 
-In PyTorch operations it takes some twenty launches, as long as everything else in a step of a small
-model.
+PyTorch operations need about twenty launches for it, which take as long as the rest of a step of a
+small model.
 """
 
 from __future__ import annotations

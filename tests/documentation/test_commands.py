@@ -156,7 +156,10 @@ def test_commands_of_recipes(page, warm_python, shell):
 
 @pytest.mark.parametrize(
     ("page", "heading"),
-    [("README.md", "The layers in five lines"), ("docs/getting-started.md", "Layers without fairseq")],
+    [
+        ("README.md", "The layers in five lines"),
+        ("docs/getting-started.md", "Layers without fairseq"),
+    ],
 )
 def test_the_layers(page, heading):
     (program,) = blocks(page, heading, "python")
