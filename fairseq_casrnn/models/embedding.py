@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..data.text import text_lines
-from ..data.values import natural
+from ..data.vector_files import is_header, is_number
 from ..errors import UserError
 from .loading_checkpoint import is_loading_checkpoint
 
@@ -155,20 +155,6 @@ def report_coverage(found, dictionary, path, dim) -> int:
     share = 100 * len(found) / types
     logger.info("%s: vectors for %d of %d types (%.1f %%)", path, len(found), types, share)
     return len(found)
-
-
-def is_header(pieces) -> bool:
-    """Whether the first line is word2vec's "count dimension"."""
-    return len(pieces) == 2 and None not in map(natural, pieces)
-
-
-def is_number(piece: str) -> bool:
-    """Whether ``piece`` can be parsed as a float."""
-    try:
-        float(piece)
-    except ValueError:
-        return False
-    return True
 
 
 def check_dim(got: int, expected: int, path: str, line: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fairseq_casrnn.data.command import Parser
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.recipe import Parts, Recipe, load
+from fairseq_casrnn.recipes.recipe import KINDS, Parts, Recipe, load
 
 # Metavariable, unless the option has no value, and help; in braces, what the recipe says.
 OPTIONS = {
@@ -21,6 +21,11 @@ OPTIONS = {
     "seeds": ("N", "seeds 1 to N"),
     "data": ("DIR", "folder from prepare (default: %(default)s)"),
     "out": ("DIR", "{out} (default: %(default)s)"),
+    "vectors": (
+        "FILE",
+        "pretrained word vectors in GloVe's or word2vec's text format, for data prepared with "
+        "--vocabulary all",
+    ),
     "tiny": ("", "train one epoch of {tiny}, or of --arch, to check that everything works"),
     "checkpoint": (
         "WHICH",
@@ -75,6 +80,7 @@ class StepOptions:
         parts: parts of a recipe that has some; likewise.
         variant: variants; likewise.
         depth: depths; likewise.
+        vectors: file of pretrained word vectors.
         tiny: one epoch of a tiny model.
         checkpoint: which one to evaluate.
         beam: beam size.
@@ -94,6 +100,7 @@ class StepOptions:
     parts: list[str] = field(default_factory=list)
     variant: list[str] = field(default_factory=list)
     depth: list[str] = field(default_factory=list)
+    vectors: str = ""
     tiny: bool = False
     checkpoint: str = "best"
     beam: str = "10"
@@ -118,6 +125,8 @@ def parser_of(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
     )
     for name in step.options:
         if name in ("parts", "tiny") and not getattr(recipe, name):
+            continue
+        if name == "vectors" and not KINDS[recipe.kind].takes_vectors:
             continue
         option = parts_in(recipe).option if name == "parts" else name
         parser.add_argument(f"--{option}", dest=name, **described(name, step, recipe))

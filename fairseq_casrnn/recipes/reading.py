@@ -24,6 +24,7 @@ CONDITIONAL = {
     "settings": OPTIONS,
     "routed": OPTIONS,
     "unrouted": OPTIONS,
+    "vectors": OPTIONS,
 }
 RECIPE = {
     "extends": str,

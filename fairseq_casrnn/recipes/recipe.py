@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from fairseq_casrnn.data.vector_files import vector_dimension
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.reading import check_complete, read, resolve
 
@@ -24,6 +25,7 @@ class Kind:
         names: patterns of the architectures that may be trained besides the recipe's systems.
         unknown: the error for another name, in which it is ``{}``.
         program: fairseq's program that the evaluator passes the options after ``--`` on to.
+        takes_vectors: whether ``--vectors`` gives pretrained ones to the embeddings of the encoder.
     """
 
     evaluator: str
@@ -31,6 +33,7 @@ class Kind:
     names: tuple[str, ...]
     unknown: str = "unknown system {}; see --help"
     program: str = ""
+    takes_vectors: bool = False
 
 
 EVALUATION = "fairseq_casrnn.evaluation"
@@ -47,10 +50,18 @@ KINDS = {
     ),
     "language model": Kind(f"{EVALUATION}.evaluate_lm", ("cache",), *LANGUAGE_MODELS),
     "classification": Kind(
-        f"{EVALUATION}.evaluate_classifier", ("subset", "baseline"), ("*_sentence_encoder*",)
+        f"{EVALUATION}.evaluate_classifier",
+        ("subset", "baseline"),
+        ("*_sentence_encoder*",),
+        takes_vectors=True,
     ),
     "brackets": Kind("", (), *LANGUAGE_MODELS),
-    "tagging": Kind(f"{EVALUATION}.evaluate_tagger", ("subset", "baseline"), ("*_tagger*",)),
+    "tagging": Kind(
+        f"{EVALUATION}.evaluate_tagger",
+        ("subset", "baseline"),
+        ("*_tagger*",),
+        takes_vectors=True,
+    ),
 }
 
 
@@ -95,6 +106,7 @@ class Recipe:
     settings: Options = field(default_factory=dict)
     routed: Options = field(default_factory=dict)
     unrouted: Options = field(default_factory=dict)
+    vectors: Options = field(default_factory=dict)
     evaluation: Options = field(default_factory=dict)
     variants: Mapping[str, Options] = field(default_factory=dict)
     parts: Parts | None = None
@@ -121,17 +133,24 @@ class Recipe:
         if name not in self.systems and not any(fnmatchcase(name, one) for one in kind.names):
             raise UserError(kind.unknown.format(name))
 
-    def training_options(self, name: str, extra: list[str]) -> list[str]:
+    def training_options(self, name: str, extra: list[str], vectors: str = "") -> list[str]:
         """The options of ``fairseq-train`` that make a system what it is.
 
         Args:
             name: a system, or an architecture.
             extra: further options, which override the others.
+            vectors: file of pretrained word vectors, if any.
+
+        Raises:
+            UserError: the file of vectors cannot be read.
         """
         system = self.systems.get(name, {"arch": name})
         routed = system["arch"].startswith("second_order_")
         own = self.routed if routed else self.unrouted
-        parts = (self.common, system, own, self.settings)
+        parts = [self.common, system, own, self.settings]
+        if vectors:
+            dim = str(vector_dimension(Path(vectors)))
+            parts += [{"encoder-embed-path": vectors, "encoder-embed-dim": dim}, self.vectors]
         return [word for options in parts for word in as_words(options)] + extra
 
 

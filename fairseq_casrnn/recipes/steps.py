@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, read_json
+from fairseq_casrnn.data.command import OPTIONS, Parser, read_json
 from fairseq_casrnn.recipes import dyck
 from fairseq_casrnn.recipes.options import (
     Step,
@@ -79,7 +79,7 @@ def call_reader(recipe: Recipe, options: StepOptions, argv: Sequence[str]) -> No
 
 def train(recipe: Recipe, argv: Sequence[str]) -> None:
     """Train the chosen systems with the chosen seeds."""
-    names = ("arch", "seed", "seeds", "data", "out", "tiny", "parts")
+    names = ("arch", "seed", "seeds", "data", "out", "vectors", "tiny", "parts")
     systems = f"Systems: {' '.join(recipe.systems)}." if recipe.systems else ""
     defaults = ", ".join(f"{name} ({value or 'none'})" for name, value in recipe.variables.items())
     variables = f"Environment variables, and their defaults: {defaults}." if defaults else ""
@@ -93,16 +93,28 @@ def train(recipe: Recipe, argv: Sequence[str]) -> None:
 def train_systems(recipe: Recipe, options: StepOptions) -> None:
     """Train the chosen systems with the chosen seeds."""
     check_prepared(options)
+    note_vocabulary(options)
     extra = ["--max-epoch", "1", *options.extra] if options.tiny else options.extra
     archs = options.arch or ([recipe.tiny] if options.tiny else recipe.archs)
     for arch in archs:
         recipe.check_system(arch)
     programs = Programs(options.dry_run)
     for arch in archs:
-        settings = recipe.training_options(arch, extra)
+        settings = recipe.training_options(arch, extra, options.vectors)
         for seed in options.seed or recipe.seeds:
             run = Run(arch, seed, options.out, options.data, settings, *recipe.source)
             run.train(programs)
+
+
+def note_vocabulary(options: StepOptions) -> None:
+    """Say on standard error where pretrained vectors are for words that the data leaves out."""
+    path = Path(options.data, "data-bin", OPTIONS)
+    if options.vectors and path.is_file() and read_json(path).get("vocabulary") == "train":
+        print(
+            f"note: {options.data} has the words of the training set alone, so that other words "
+            "get no vector; prepare it with --vocabulary all",
+            file=sys.stderr,
+        )
 
 
 def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:

@@ -23,10 +23,12 @@ def table(recipe: Recipe, argv: Sequence[str]) -> None:
 
 def of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
     """Prepare, train and evaluate each part; the table has a row for each and their average."""
-    names = ("parts", "arch", "seed", "seeds", "data", "out", "tiny")
+    names = ("parts", "arch", "seed", "seeds", "data", "out", "vectors", "tiny")
     about = "All other options, such as --raw, are those of prepare."
     step = Step("table", names, about, "fairseq-train", reads_others=True)
     options = parse(step, recipe, argv)
+    if options.vectors:
+        options.others = ["--vocabulary", "all", *options.others]
     if parts_in(recipe).values:
         for part, where in parts_of(recipe, options):
             call_reader(part, where, [*options.others, *as_words(parts_in(part).prepare)])
@@ -49,7 +51,7 @@ def train_and_evaluate(recipe: Recipe, options: StepOptions) -> None:
 
 def of_variants(recipe: Recipe, argv: Sequence[str]) -> None:
     """Train and evaluate each variant in a folder of its own; the table has a row for each."""
-    names = ("variant", "seed", "seeds", "data", "out", "subset")
+    names = ("variant", "seed", "seeds", "data", "out", "vectors", "subset")
     options = parse(Step("table", names, recipe.about, "fairseq-train"), recipe, argv)
     labels = Path(options.data, "data-bin", "label", f"{options.subset}.idx")
     if not options.dry_run and not labels.is_file():

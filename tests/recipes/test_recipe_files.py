@@ -224,6 +224,72 @@ def test_a_dry_run_prints_what_would_run_and_writes_nothing(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    "text", [b"a 1 -2e-3 .5\nb 1 2 3\n", b"2 3\na 1 2 3\n", b"\xff 1 2 3 \r\n"]
+)
+def test_vectors_are_an_option_of_a_recipe(text, tmp_path, capsys):
+    """Dimension and the recipe's own settings for vectors, which options after -- override."""
+    (tmp_path / "some.vec").write_bytes(text)
+    own = HEAD + "settings: {dropout: 0.5}\nvectors: {forget-singletons: 0}"
+    recipe = write(tmp_path, own)
+    where = ["--arch", "cnn_sentence_encoder", "--data", "DATA", "--out", "OUT", "--dry-run"]
+    options = [*where, "--vectors", str(tmp_path / "some.vec"), "--", "--lr", "1"]
+    assert cli.main(["run", "train", str(recipe), *options]) == 0
+    (line,) = map(shlex.split, capsys.readouterr().out.splitlines())
+    assert line[-10:] == [
+        *("--dropout", "0.5", "--encoder-embed-path", str(tmp_path / "some.vec")),
+        *("--encoder-embed-dim", "3", "--forget-singletons", "0", "--lr", "1"),
+    ]
+    assert cli.main(["run", "train", str(recipe), *where]) == 0
+    assert capsys.readouterr().out.split()[-2:] == ["--dropout", "0.5"]
+
+
+def test_the_folds_of_a_table_with_vectors_have_all_words(tmp_path, capsys):
+    (tmp_path / "some.vec").write_text("a 1 2\n")
+    where = ["--raw", "RAW", "--data", "DATA", "--folds", "3", "--dry-run"]
+    options = [*where, "--vectors", str(tmp_path / "some.vec")]
+    assert cli.main(["run", "table", str(EXAMPLES / "mr" / "folds.yaml"), *options]) == 0
+    prepare, train, *_ = map(shlex.split, capsys.readouterr().out.splitlines())
+    assert prepare[prepare.index("--vocabulary") + 1] == "all"
+    assert train[train.index("--encoder-embed-dim") + 1] == "2"
+
+
+@pytest.mark.parametrize("vocabulary", ["train", "all"])
+def test_vectors_of_words_that_the_data_leave_out(vocabulary, tmp_path, capfd):
+    (tmp_path / "some.vec").write_text("a 1 2\n")
+    (tmp_path / "data-bin").mkdir()
+    (tmp_path / "data-bin" / "options.json").write_text(json.dumps({"vocabulary": vocabulary}))
+    options = ["--data", str(tmp_path), "--vectors", str(tmp_path / "some.vec"), "--dry-run"]
+    assert cli.main(["run", "train", str(EXAMPLES / "mr" / "recipe.yaml"), *options]) == 0
+    said = capfd.readouterr().err
+    assert ("prepare it with --vocabulary all" in said) == (vocabulary == "train")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot read the word vectors {}: No such file or directory"),
+        ("", "{}, line 1 is not a word and numbers; give a file of word vectors in GloVe's or"),
+        ("a\n", "{}, line 1 is not a word and numbers"),
+        ("a film that\n", "{}, line 1 is not a word and numbers"),
+    ],
+)
+def test_vectors_that_are_none(text, message, tmp_path, capfd):
+    path = tmp_path / "some.vec"
+    if text is not None:
+        path.write_text(text)
+    recipe = str(EXAMPLES / "pos" / "recipe.yaml")
+    assert cli.main(["run", "train", recipe, "--vectors", str(path), "--dry-run"]) == 2
+    assert capfd.readouterr().err.startswith("error: " + message.format(path))
+
+
+def test_translation_has_no_vectors_of_one_side(capfd):
+    recipe = str(EXAMPLES / "multi30k" / "recipe.yaml")
+    with pytest.raises(SystemExit):
+        cli.main(["run", "train", recipe, "--vectors", "x", "--dry-run"])
+    assert "unrecognized arguments: --vectors" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["trian", "x"], "invalid choice: 'trian'"),
