@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
-from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.evaluation.confusion import as_table, summary
 from fairseq_casrnn.evaluation.inference_cli import load
+from fairseq_casrnn.evaluation.paired import CLASSES, read_classes
 from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
     choose_checkpoint,
@@ -68,7 +68,7 @@ def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 6
     result = classify(data, choose_checkpoint(run, which), subset, batch_size)
     rows = result.pop("predictions")
     lines = (f"{table_cell(truth)}\t{table_cell(found)}\t{value}\n" for truth, found, value in rows)
-    keep(run, subset, "predictions.tsv", "".join(lines), result)
+    keep(run, subset, CLASSES, "".join(lines), result)
     confusion = result.pop("confusion")
     show(as_table([list(row.values()) for row in confusion.values()], list(confusion)))
     seconds = training_seconds(run)
@@ -120,7 +120,8 @@ def each_against(runs: Sequence[tuple[str, int, Path]], baseline: str, subset: s
     for arch, seed, run in runs:
         if arch == baseline or (baseline, seed) not in folders:
             continue
-        ours, theirs, p = mcnemar(right(run, subset), right(folders[baseline, seed], subset))
+        both = (right(one, subset) for one in (run, folders[baseline, seed]))
+        ours, theirs, p = mcnemar(*both)
         lines.append(
             f"{arch} against {baseline}, seed {seed}: {ours} sentences only the first has right, "
             f"{theirs} only the second, p = {p:.2g} (McNemar's exact test, two-sided)"
@@ -130,8 +131,7 @@ def each_against(runs: Sequence[tuple[str, int, Path]], baseline: str, subset: s
 
 def right(run: Path, subset: str) -> list[bool]:
     """Whether each sentence of ``SUBSET.predictions.tsv`` of a run is classified rightly."""
-    lines = read_lines(run / f"{subset}.predictions.tsv")
-    return [truth == predicted for truth, predicted, _ in (line.split("\t") for line in lines)]
+    return [truth == found for truth, found in read_classes(run / f"{subset}.{CLASSES}")]
 
 
 if __name__ == "__main__":

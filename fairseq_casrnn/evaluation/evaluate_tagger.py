@@ -15,6 +15,7 @@ from typing import Any
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.spans import as_iob2
 from fairseq_casrnn.evaluation.inference_cli import load
+from fairseq_casrnn.evaluation.paired import TAGS
 from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
     choose_checkpoint,
@@ -98,7 +99,7 @@ def evaluate(
     result = tag(data, choose_checkpoint(run, which), subset, batch_size, **options)
     rows, by_type = result.pop("rows"), result.pop("report")
     lines = ("".join(" ".join(row) + "\n" for row in sentence) + "\n" for sentence in rows)
-    keep(run, subset, "predictions.txt", "".join(lines), result)
+    keep(run, subset, TAGS, "".join(lines), result)
     if by_type:
         show(by_type.split("\n"))
     seconds = training_seconds(run)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import show
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.paired import paired_test
 from fairseq_casrnn.results.page import Page, Table, load_pages
 from fairseq_casrnn.results.rows import Row, append, check_no_repetition, check_row, read_rows
 from fairseq_casrnn.runs import record
@@ -37,6 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a setting that distinguishes the row from others of its system; may be repeated",
     )
     parser.add_argument("--checkpoint", help="evaluation to use, if there are several")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="RUN",
+        help="run of the table's baseline to compare with on the test sentences (default: the "
+        "one with the same seed beside this run)",
+    )
     parser.add_argument(
         "--reduced", help="description of the reduced data, if not the whole data set was used"
     )
@@ -111,6 +119,7 @@ def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) 
         "settings": settings_of(args.setting),
         "seed": content.get("seed"),
         "metrics": metrics_of(content, evaluation, table, folder),
+        "paired": paired(content, table, args.baseline, folder),
         "curves": curves_of(content, table),
         "reduced": args.reduced,
         "vectors": vectors_of(content.get("training", "")),
@@ -203,6 +212,27 @@ def curves_of(content: dict, table: Table) -> dict[str, dict[str, float]]:
         if key != name and points:
             found[name] = points
     return found
+
+
+def paired(
+    content: dict, table: Table, baseline: Path | None, folder: Path
+) -> dict[str, dict[str, object]]:
+    """The paired test against the run of the table's baseline, where both have predictions.
+
+    Raises:
+        UserError: ``baseline`` is no such run, or was evaluated on other sentences.
+    """
+    if not table.baseline or content.get("system") == table.baseline:
+        return {}
+    other = baseline or folder.absolute().parents[1] / table.baseline / folder.name
+    if baseline and record.read(baseline).get("system") != table.baseline:
+        raise UserError(
+            f"--baseline {baseline} is no run of {table.baseline}, the table's baseline"
+        )
+    found = paired_test(folder, other, table.subset, table.compare)
+    if baseline and not found:
+        raise UserError(f"{folder} and {baseline} have no predictions in common; evaluate both")
+    return {table.baseline: {"test": found[0], "p": round(found[1], 5)}} if found else {}
 
 
 def _is_number(value: object) -> bool:

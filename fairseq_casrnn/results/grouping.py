@@ -50,6 +50,11 @@ class Group:
             if "seed" in row and isinstance(row["metrics"].get(name), (int, float))
         }
 
+    @property
+    def setting(self) -> tuple:
+        """What a baseline must have in common with it: data and vectors."""
+        return self.rows[0].get("reduced"), self.rows[0].get("vectors", "none")
+
     def mean(self, name: str) -> float | None:
         """The mean of a metric; None where there is no number."""
         values = self.values(name)
@@ -88,22 +93,50 @@ def holm(values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def compare(groups: Sequence[Group], table: Table) -> dict[int, tuple[float, float]]:
-    """p of a one-tailed paired t-test over seeds against the baseline, and after Holm's correction.
+@dataclass(frozen=True)
+class Comparison:
+    """Of a group with the baseline.
 
-    Returns:
-        Both for each group, by its place, that has two seeds or more in common with the baseline.
+    Args:
+        p: of the test.
+        corrected: p after Holm's correction for all comparisons of the table.
+        test: what tests single runs on their sentences, two-sided; empty for a one-tailed paired
+            t-test over seeds.
     """
-    base = [group for group in groups if group.system == table.baseline]
-    if not base:
-        return {}
-    theirs, found = base[0].by_seed(table.compare), {}
+
+    p: float
+    corrected: float
+    test: str = ""
+
+
+def compare(groups: Sequence[Group], table: Table) -> dict[int, Comparison]:
+    """The groups that can be compared with the table's baseline, by their places.
+
+    That is by a t-test over seeds where there are two seeds or more in common with the baseline of
+    the same data and vectors, else by the test that a row brings along.
+    """
+    found: dict[int, tuple[float, str]] = {}
     lower = table.best.get(table.compare) == "min"
     for place, group in enumerate(groups):
-        ours = group.by_seed(table.compare)
-        if group is base[0] or len(ours.keys() & theirs.keys()) < 2:
+        base = baseline_of(group, groups, table)
+        if group.system == table.baseline or base is None:
             continue
-        better, worse = (theirs, ours) if lower else (ours, theirs)
-        found[place] = paired_t_test(better, worse)[0]
-    corrected = holm(list(found.values()))
-    return {place: (p, q) for (place, p), q in zip(found.items(), corrected, strict=True)}
+        ours, theirs = group.by_seed(table.compare), base.by_seed(table.compare)
+        single = [row["paired"] for row in group.rows if table.baseline in row.get("paired", {})]
+        if len(ours.keys() & theirs.keys()) > 1:
+            better, worse = (theirs, ours) if lower else (ours, theirs)
+            found[place] = paired_t_test(better, worse)[0], ""
+        elif single:
+            found[place] = single[0][table.baseline]["p"], single[0][table.baseline]["test"]
+    corrected = holm([p for p, _ in found.values()])
+    return {
+        place: Comparison(p, after, test)
+        for (place, (p, test)), after in zip(found.items(), corrected, strict=True)
+    }
+
+
+def baseline_of(group: Group, groups: Sequence[Group], table: Table) -> Group | None:
+    """The baseline's group of the same data and vectors; of several, that of the same settings."""
+    known = [one for one in groups if one.system == table.baseline and one.setting == group.setting]
+    alike = [one for one in known if one.settings == group.settings]
+    return next(iter([*alike, *known]), None)

@@ -85,10 +85,11 @@ def columns_of(table: Table, groups: Sequence[Group]) -> dict[str, list[str]]:
 
 
 def p_cells(table: Table, groups: Sequence[Group]) -> list[str]:
-    """Both p-values of each group that can be compared with the baseline."""
-    found = compare(groups, table)
-    places = range(len(groups))
-    return ["{:.2g}, {:.2g}".format(*found[at]) if at in found else "" for at in places]
+    """Both p-values of each group that can be compared with the baseline, and its test."""
+    cells = [""] * len(groups)
+    for at, one in compare(groups, table).items():
+        cells[at] = f"{one.p:.2g}, {one.corrected:.2g}" + (f" ({one.test})" if one.test else "")
+    return cells
 
 
 def grid(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -23,6 +23,7 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "seed": int,
     "seeds": int,  # of how many a row is that knows only mean and deviation
     "metrics": dict,  # {name: number, text or {"mean": …, "deviation": …}}
+    "paired": dict,  # {system: {"test": name, "p": two-sided}}, on the same test sentences
     "curves": dict,  # {name: [number after the first epoch, …] or {x: number}}; null is unknown
     "reduced": str,  # in which way the data is not all of the data set
     "vectors": str,  # pretrained ones; absent is the same as "none"
@@ -79,6 +80,9 @@ def check_row(row: object, where: str) -> None:
             raise UserError(f"{where}: a setting has the name of the field '{name}'; rename it")
         if not isinstance(value, str) and not _is_finite(value):
             raise UserError(f"{where}: the setting '{name}' is neither text nor number; correct it")
+    for name, found in row.get("paired", {}).items():
+        if not isinstance(found, dict) or not _is_finite(found.get("p")) or "test" not in found:
+            raise UserError(f"{where}: 'paired' needs test and p of '{name}'; correct it")
     for name, curve in row.get("curves", {}).items():
         if not _is_curve(curve):
             raise UserError(f"{where}: the curve '{name}' is no list of numbers, or numbers by x")

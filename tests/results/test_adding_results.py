@@ -1,5 +1,7 @@
 """``casrnn results add``: what becomes of a run, and which runs are refused."""
 
+from pathlib import Path
+
 import pytest
 
 from fairseq_casrnn import cli
@@ -58,6 +60,36 @@ def test_a_run_is_added_once(project, capsys):
     assert add(run, "--setting", "units=100") == 0
     assert add(project.run(seed=2)) == 0
     assert len(project.rows()) == 3
+
+
+def predictions(run, *found, truth="aabb"):
+    lines = (f"{true}\t{one}\t0.5\n" for true, one in zip(truth, found, strict=True))
+    (Path(run) / "test.predictions.tsv").write_text("".join(lines))
+
+
+def test_runs_are_compared_on_their_sentences(project, capsys):
+    """With the baseline's run of the same seed, or one that is named."""
+    plum, other, pear = project.run("plum"), project.run("plum", 2), project.run()
+    assert add(pear) == 0  # nothing predicted yet
+    predictions(plum, *"bbaa")
+    predictions(other, *"aabb")
+    predictions(pear, *"aabb")
+    assert add(plum, pear, "--setting", "units=100") == 0
+    assert add(pear, "--baseline", other, "--setting", "units=200") == 0
+    _, baseline, *rows = project.rows()
+    assert "paired" not in baseline
+    assert [row["paired"] for row in rows] == [
+        {"plum": {"test": "McNemar", "p": p}} for p in (0.125, 1.0)
+    ]
+    predictions(plum, *"aabb", truth="abab")
+    assert add(pear, "--setting", "units=300") == 2
+    assert "are of different sentences; evaluate both again" in capsys.readouterr().err
+    assert add(pear, "--baseline", pear, "--setting", "units=300") == 2
+    assert f"--baseline {pear} is no run of plum, the table's baseline" in capsys.readouterr().err
+    (Path(other) / "test.predictions.tsv").unlink()
+    assert add(pear, "--baseline", other, "--setting", "units=300") == 2
+    assert "have no predictions in common; evaluate both" in capsys.readouterr().err
+    assert len(project.rows()) == 4
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,29 @@ def test_of_perplexities_the_lower_is_better():
     for best, alternative in (("min", "less"), ("max", "greater")):
         description = Table("t", baseline="y", compare="a", best={"a": best})
         p = ttest_rel(PLUM, PEAR, alternative=alternative).pvalue
-        assert grouping.compare(groups, description) == {1: pytest.approx((p, p))}
+        (found,) = grouping.compare(groups, description).items()
+        assert found == (1, grouping.Comparison(pytest.approx(p), pytest.approx(p)))
+
+
+def test_single_runs_are_compared_by_their_sentences():
+    """With the baseline of the same vectors; Holm's correction is of all comparisons."""
+
+    def row(system, vectors, p=None, seed=1, **settings):
+        tested = {"paired": {"x": {"test": "McNemar", "p": p}}} if p is not None else {}
+        metrics = {"a": 80.0 + seed}
+        own = {"system": system, "seed": seed, "metrics": metrics, "settings": settings}
+        return {**own, "vectors": vectors, **tested}
+
+    rows = [row("x", "none"), row("y", "none"), row("x", "v"), row("x", "v", units=9)]
+    rows += [row("y", "v", 0.03, units=9), row("z", "v", 0.01), row("z", "w", 0.5)]
+    found = table(rows, metrics={"a": "A"}, baseline="x", compare="a", best={"a": "max"})
+    assert "| y |  | **81.0** |  | none |" in found
+    assert "| y | 9 | **81.0** | 0.03, 0.03 (McNemar) | v |" in found
+    assert "| z |  | **81.0** | 0.01, 0.02 (McNemar) | v |" in found
+    assert "| z |  | **81.0** |  | w |" in found
+    rows += [row("x", "v", seed=2, units=9), row("y", "v", 0.2, seed=2, units=9)]
+    again = table(rows, metrics={"a": "A"}, baseline="x", compare="a", best={"a": "max"})
+    assert "0.5, 0.5 |" in again  # equal over the seeds: their t-test takes precedence
 
 
 def test_seeds_that_are_known_only_in_the_mean():
