@@ -38,6 +38,15 @@ def test_every_recipe_reads_and_names_known_systems(path):
         assert "--lr" in recipe.training_options(name, [])
 
 
+@pytest.mark.parametrize("name", ["trec", "sst", "reviews16", "rte", "conll03", "pos"])
+def test_with_vectors_no_word_is_forgotten(name, tmp_path):
+    """In training: all words have an embedding then."""
+    (tmp_path / "some.vec").write_text("a 1 2\n")
+    recipe = load(EXAMPLES / name / "recipe.yaml")
+    options = recipe.training_options(recipe.archs[0], [], str(tmp_path / "some.vec"))
+    assert options[-4:] == ["--encoder-embed-range", "0.25", "--forget-singletons", "0"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
