@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import re
+import shlex
 from pathlib import Path
 
 from fairseq_casrnn.data.command import show
@@ -116,7 +118,7 @@ def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) 
     row = {
         "table": table.name,
         "system": args.system or content.get("system") or content.get("arch"),
-        "settings": settings_of(args.setting),
+        "settings": variables_of(content, table) | settings_of(args.setting),
         "seed": content.get("seed"),
         "metrics": metrics_of(content, evaluation, table, folder),
         "paired": paired(content, table, args.baseline, folder),
@@ -237,6 +239,13 @@ def paired(
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def variables_of(content: dict, table: Table) -> dict[str, str]:
+    """The settings that are environment variables, from the command as it was typed."""
+    words = shlex.split(content.get("command") or "")
+    typed = itertools.takewhile(lambda pair: pair[1], (word.partition("=") for word in words))
+    return {table.variables[name]: value for name, _, value in typed if name in table.variables}
 
 
 def settings_of(words: list[str]) -> dict[str, str]:

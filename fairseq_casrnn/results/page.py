@@ -21,6 +21,8 @@ class Table:
         title: a heading.
         caption: what is the same for all rows and no field of theirs.
         recipe: ``FOLDER/NAME`` of the recipe whose runs ``casrnn results add`` puts here.
+        variables: headings of settings that are environment variables of the recipe, such as
+            ``{HIDDEN: units}``: ``casrnn results add`` takes their values from the command.
         subset: split of the evaluations that it takes.
         first: heading of the first column.
         labels: what to call the systems, besides the page's labels.
@@ -42,6 +44,7 @@ class Table:
     title: str = ""
     caption: str = ""
     recipe: str = ""
+    variables: dict[str, str] = field(default_factory=dict)
     subset: str = "test"
     first: str = "system"
     labels: dict[str, str] = field(default_factory=dict)
@@ -80,7 +83,7 @@ TEXTS = {None: str}
 TABLE = {
     **dict.fromkeys(("title", "caption", "recipe", "subset", "first"), str),
     **dict.fromkeys(("baseline", "compare", "plot"), str),
-    **dict.fromkeys(("labels", "metrics", "digits", "best", "curves"), TEXTS),
+    **dict.fromkeys(("labels", "variables", "metrics", "digits", "best", "curves"), TEXTS),
     "optional": [str],
     "order": [str],
     "paper": {None: TEXTS},

@@ -12,6 +12,7 @@ tables:
   test:
     title: Test set
     recipe: fruit/recipe
+    variables: {HIDDEN: units}
     labels: {pear: Pear}
     metrics: {valid_accuracy: validation accuracy, accuracy: test accuracy, seconds: s}
     optional: [seconds]

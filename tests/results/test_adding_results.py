@@ -62,6 +62,18 @@ def test_a_run_is_added_once(project, capsys):
     assert len(project.rows()) == 3
 
 
+def test_variables_of_the_recipe_are_settings(project):
+    """Else systems of another size would be averaged with the others."""
+    command = "CASRNN_X='a b' HIDDEN=150 casrnn run train fruit.yaml HIDDEN=9"
+    run = project.run(command=command)
+    assert add(run, "--setting", "λ=.5") == 0
+    assert add(run, "--setting", "units=100") == 0
+    assert [row["settings"] for row in project.rows()] == [
+        {"units": "150", "λ": ".5"},
+        {"units": "100"},
+    ]
+
+
 def predictions(run, *found, truth="aabb"):
     lines = (f"{true}\t{one}\t0.5\n" for true, one in zip(truth, found, strict=True))
     (Path(run) / "test.predictions.tsv").write_text("".join(lines))
