@@ -15,7 +15,7 @@ from typing import Any
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.spans import as_iob2
 from fairseq_casrnn.evaluation.inference_cli import load
-from fairseq_casrnn.evaluation.paired import TAGS
+from fairseq_casrnn.evaluation.paired import TAGS, compare_tags
 from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
     choose_checkpoint,
@@ -125,9 +125,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def evaluate_all(args: argparse.Namespace) -> None:
-    """Evaluate the runs and print mean ± deviation of F1, or of accuracy, over the seeds."""
+    """Evaluate the runs and print mean ± deviation of F1, or of accuracy, over the seeds.
+
+    With a baseline also a test of the sentences for each seed that it has, too.
+    """
     titles = {"f1": "F1", "accuracy": "accuracy"}
     scores: dict[str, dict[int, float]] = {}
+    metric = ""
     options: dict[str, Any] = {"unconstrained_tags": True} if args.unconstrained_tags else {}
     which = (args.checkpoint, args.subset, args.batch_size)
     for arch, seed, result in evaluate_each(
@@ -139,8 +143,29 @@ def evaluate_all(args: argparse.Namespace) -> None:
         found = ", ".join(f"{titles.get(name, name)} {result[name]:.2f}" for name in names)
         size = f"{result['words']} words, {result['sentences']} sentences"
         print(f"{arch} seed {seed}: {found} on {size} of {args.subset}", flush=True)
-        scores.setdefault(arch, {})[seed] = result["f1" if "f1" in result else "accuracy"]
+        metric = "f1" if "f1" in result else "accuracy"
+        scores.setdefault(arch, {})[seed] = result[metric]
     show(table(scores, args.baseline))
+    if args.baseline:
+        show(each_against(args.out, scores, args.baseline, args.subset, metric))
+
+
+def each_against(
+    out: Path, scores: dict[str, dict[int, float]], baseline: str, subset: str, metric: str
+) -> list[str]:
+    """A line for each run that the baseline has, too: approximate randomization of sentences."""
+    lines = []
+    for arch, seeds in scores.items():
+        for seed in seeds:
+            if arch == baseline or seed not in scores[baseline]:
+                continue
+            own, other = (out / name / f"seed{seed}" for name in (arch, baseline))
+            p = compare_tags(own / f"{subset}.{TAGS}", other / f"{subset}.{TAGS}", metric)[1]
+            lines.append(
+                f"{arch} against {baseline}, seed {seed}: p = {p:.2g} (approximate randomization "
+                "of sentences, two-sided)"
+            )
+    return lines
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ OPTIONS = {
     "subset": ("NAME", "split to evaluate (default: %(default)s)"),
     "baseline": (
         "NAME",
-        "system that the others are compared with: a paired t-test over seeds, and of classifiers "
-        "McNemar's test for each",
+        "system that the others are compared with: a paired t-test over seeds, and for each "
+        "McNemar's test of classifiers, or approximate randomization of taggers",
     ),
     "cache": ("N", "for continuous text: also evaluate with a cache of the last N words"),
     "parts": ("NAME[,…]", "some of {parts} (default: all)"),
