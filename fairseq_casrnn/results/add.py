@@ -9,6 +9,7 @@ import re
 import shlex
 from pathlib import Path
 
+import fairseq_casrnn
 from fairseq_casrnn.data.command import show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.paired import paired_test
@@ -133,8 +134,8 @@ def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) 
         "threads": machine.get("threads"),
         "load": content.get("load"),
         "date": content.get("date"),
-        "command": content.get("command") or content.get("training"),
-        "evaluation": evaluation.get("command"),
+        "command": portable(content.get("command") or content.get("training") or "", content),
+        "evaluation": portable(evaluation.get("command") or "", content),
         "commit": content["package"]["commit"],
         "versions": content.get("versions"),
         "data": {k: v for k, v in content.get("data", {}).items() if k != "folder"},
@@ -146,6 +147,20 @@ def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) 
         if key not in row:
             raise UserError(f"{folder}/{record.NAME} has no {key}; train it with this version")
     return row
+
+
+def portable(command: str, content: dict) -> str:
+    """A command without the paths of the machine that it ran on.
+
+    Those inside the checkout that trained become relative to it; of others the last name stays.
+    """
+    root = re.search(rf"--user-dir (/\S*)/{fairseq_casrnn.__name__}\b", content.get("training", ""))
+
+    def shortened(path: re.Match) -> str:
+        inside = root and path[0].removeprefix(f"{root[1]}/")
+        return inside if inside and inside != path[0] else Path(path[0]).name
+
+    return re.sub(r"(?<![^\s='\"])/[^\s:'\"]+", shortened, command)
 
 
 def check_reproducible(content: dict, folder: Path) -> None:

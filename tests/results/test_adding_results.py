@@ -48,7 +48,8 @@ def test_options_of_a_row(project):
     assert (row["table"], row["system"]) == ("other", "cas_lstm_sentence_encoder")
     assert row["settings"] == {"units": "100", "λ": ".5"}
     assert (row["reduced"], row["note"], row["vectors"]) == ("a tenth", "Stopped.", "glove.txt")
-    assert (row["device"], row["command"]) == ("H100", training)
+    command = "fairseq-train data --encoder-embed-path glove.txt --lr 1"
+    assert (row["device"], row["command"]) == ("H100", command)
     assert "curves" not in row
 
 
@@ -72,6 +73,21 @@ def test_variables_of_the_recipe_are_settings(project):
         {"units": "150", "λ": ".5"},
         {"units": "100"},
     ]
+
+
+def test_commands_have_no_paths_of_one_machine(project):
+    root = "/home/ann/checkout"
+    training = f"fairseq-train {root}/data --user-dir {root}/fairseq_casrnn --lr 1"
+    command = (
+        f"X=/a/b casrnn run train {root}/examples/fruit.yaml --data=/disk/d --vectors /disk/v.txt "
+        f"--out ../out --mix /disk/e:0.5 '/disk/last one' {root}2/z a/b"
+    )
+    run = project.run(training=training, command=command)
+    assert add(run) == 0
+    assert project.rows()[0]["command"] == (
+        "X=b casrnn run train examples/fruit.yaml --data=d --vectors v.txt "
+        "--out ../out --mix e:0.5 'last one' z a/b"
+    )
 
 
 def predictions(run, *found, truth="aabb"):
