@@ -239,7 +239,7 @@ def choice(case: str, size: int, batch: int, steps: int, device: str, dtype) -> 
     def compute(engine):
         from fairseq_casrnn.patches import beam_loop
 
-        choose = beam_loop.choose
+        choose = beam_loop.select_candidates
         if engine == "triton":
             from fairseq_casrnn.recurrence.triton_beam import choose
         elif engine != "reference":

@@ -164,10 +164,11 @@ def _user_dir(args: argparse.Namespace) -> None:
 
 def _patches(args: argparse.Namespace) -> None:
     from fairseq_casrnn.patches.install import omitted_kinds, omitted_line
-    from fairseq_casrnn.patches.table import columns
+    from fairseq_casrnn.patches.patch import columns
+    from fairseq_casrnn.patches.table import TABLE
 
     omitted = omitted_kinds()
-    print(columns(omitted))
+    print(columns(TABLE, omitted))
     if omitted:
         print(f"\n{omitted_line(omitted)}")
 

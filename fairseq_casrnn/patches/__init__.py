@@ -1,5 +1,5 @@
-"""All that this package changes in fairseq, and in other libraries for fairseq's sake.
+"""Patches of fairseq, and of other libraries that fairseq uses.
 
-:mod:`.table` lists every change (``casrnn patches`` prints it), :mod:`.install` makes them, and the
-other modules hold the pieces of code that are put in, one subject each.
+:mod:`.table` lists all patches, ``casrnn patches`` prints the list and :mod:`.install` applies it.
+The other modules hold the hooks, one subject each.
 """

@@ -1,4 +1,4 @@
-"""fairseq's ``adaptive_loss`` without its gaps."""
+"""fairseq's ``adaptive_loss``, with padding ignored only where padding can be."""
 
 import torch.nn.functional as F
 
@@ -6,10 +6,10 @@ from fairseq_casrnn.errors import UserError
 
 
 def forward(original, self, model, sample, reduce=True):
-    """As fairseq's, with the padding ignored where it stands: among the frequent words.
+    """Ignore the padding index in the head only, which holds the frequent words and the padding.
 
-    fairseq 0.12.3 passes over the padding's index in the clusters of rarer words, too, whose
-    numbers begin at 0 anew: the second word of each is neither trained nor counted in the loss.
+    fairseq 0.12.3 ignores this index in the tail clusters as well. Their indices start at 0, so the
+    second word of each cluster is neither trained nor counted in the loss.
 
     Raises:
         UserError: the model has no adaptive softmax.

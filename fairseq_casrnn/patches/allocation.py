@@ -1,7 +1,7 @@
-"""Keep freed memory for the next batch instead of giving it back to the system.
+"""Keep freed memory for the next batch instead of returning it to the system.
 
-A training step frees and asks again for buffers of many megabytes. glibc returns such blocks to the
-system at once, and every page of the next one is a fault, zeroed by the kernel.
+A training step repeatedly frees and allocates buffers of many megabytes. By default glibc returns
+such blocks to the system at once, so each new block causes a page fault per page.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc's malloc, unless the environment tunes it already; returns whether it did."""
+    """Raise glibc's thresholds unless the environment sets them; return whether that succeeded."""
     if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in VARIABLES):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -1,13 +1,12 @@
-"""fairseq's beam search with few operations a step and one look at what has been found.
+"""fairseq's beam search with few operations per step and back-pointers.
 
-``SequenceGenerator._generate`` copies all hypotheses, their scores and their attention at every
-step, waits for the GPU three times a step and takes the finished hypotheses apart one by one. For
-a small model on a GPU this is most of the time. Here each step only notes which hypothesis every
-row continues, with which token; the hypotheses are put together at the end, all at once. What is
-chosen, and its scores, are the same.
+``SequenceGenerator._generate`` copies all hypotheses, scores and attention weights in every step,
+synchronises with the GPU three times per step and handles finished hypotheses one by one. For a
+small model on a GPU this takes most of the time. Here a step only stores each hypothesis' parent
+and new token; the hypotheses are built together at the end. Hypotheses and scores are the same.
 
-B sentences, K hypotheses of each (the beam), V words. The rows of a step are B·K hypotheses; after
-sentences are finished there are fewer.
+Shapes: B sentences, K hypotheses per sentence (the beam size), N candidates per sentence, V words,
+S source positions, T steps. A step has B·K rows, one per hypothesis; B shrinks as sentences finish.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from .candidates import finder
 
 def generate(original, self, sample, prefix_tokens=None, constraints=None, bos_token=None):
     """``SequenceGenerator._generate``, for plain beam search with models of this package."""
-    if prefix_tokens is None and constraints is None and is_plain(self, sample):
-        longest = longest_output(self, sample)
+    if prefix_tokens is None and constraints is None and is_plain_beam_search(self, sample):
+        longest = max_output_length(self, sample)
         if longest >= self.min_len:
             steps = list(search(self, sample["net_input"], longest, bos_token))
-            found = collect(self, steps, len(sample["net_input"]["src_tokens"]))
+            found = build_hypotheses(self, steps, len(sample["net_input"]["src_tokens"]))
             if found is not None:
                 return found
-    # In the last two cases fairseq says what is wrong.
+    # fairseq reports a --min-len that is too large, and sentences without hypotheses.
     return original(
         self, sample, prefix_tokens=prefix_tokens, constraints=constraints, bos_token=bos_token
     )
 
 
-def is_plain(generator, sample) -> bool:
-    """Whether the search is nothing but beam search, and all models are this package's."""
+def is_plain_beam_search(generator, sample) -> bool:
+    """Whether this is beam search without further options, with models of this package only."""
     from fairseq.search import BeamSearch
 
     from fairseq_casrnn.models.fast_path import has_stock_forward
@@ -60,23 +59,24 @@ def is_plain(generator, sample) -> bool:
     )
 
 
-def longest_output(generator, sample) -> int:
-    """How many tokens a hypothesis may have before its </s>."""
+def max_output_length(generator, sample) -> int:
+    """The maximum number of tokens in a hypothesis, without </s>."""
     wanted = generator.max_len_a * sample["net_input"]["src_tokens"].size(1) + generator.max_len_b
     return min(int(wanted), generator.max_len - 1)
 
 
 @dataclass
 class Step:
-    """What a step of the search has found.
+    """The result of one step of the search.
 
     Attributes:
-        sentences: ``(B,)``, the numbers of the sentences that the step's rows are of.
-        attention: ``(B*K, S)`` of each row, or None.
-        ended, ended_rows, ended_scores: ``(B, K)``, of the best candidates which end here, the
-            rows that they continue, and their sums of log-probabilities.
-        parents, tokens, scores: ``(B'*K,)`` for each row of the next step, the row of this one that
-            it continues, its new token and its sum of log-probabilities; None in the last step.
+        sentences: ``(B,)``, indices in the batch of the sentences that are not finished.
+        attention: ``(B*K, S)``, or None.
+        ended, ended_rows, ended_scores: ``(B, K)``, of the K best candidates: whether they end in
+            this step, the rows that they continue, and their sums of log-probabilities.
+        parents, tokens, scores: ``(B'*K,)``, for each row of the next step: the row of this step
+            that it continues, its new token and its sum of log-probabilities. None in the last
+            step.
     """
 
     sentences: Tensor
@@ -90,7 +90,7 @@ class Step:
 
 
 def search(generator, net_input, longest: int, bos_token: int | None):
-    """Yield a :class:`Step` for every token, until all sentences are finished."""
+    """Yield a :class:`Step` for each output position until all sentences are finished."""
     model, beam, eos = generator.model, generator.beam_size, generator.eos
     source = net_input["src_tokens"]
     batch, device = len(source), source.device
@@ -102,7 +102,7 @@ def search(generator, net_input, longest: int, bos_token: int | None):
     ignored = torch.zeros(batch, beam, dtype=torch.bool, device=device)
     collected = torch.zeros(batch, dtype=torch.long, device=device)
     scores = None
-    way, choice = finder(generator, batch * beam, longest, device), chooser(device)
+    way, choice = finder(generator, batch * beam, longest, device), candidate_selector(device)
     for t in range(longest + 1):
         found, words, beams, attention = way.find(t, batch, tokens, encoded, states, scores)
         ended, ended_rows, *made = choice(found, words, beams, ignored, collected, eos)
@@ -112,7 +112,7 @@ def search(generator, net_input, longest: int, bos_token: int | None):
         if left == 0:
             yield step
             return
-        if left < batch - slack(batch, device):
+        if left < batch - max_finished_kept(batch, device):
             keep = unfinished.nonzero().squeeze(1)
             made = [x.index_select(0, keep) for x in made]
             sentences, batch = sentences.index_select(0, keep.cpu()), left
@@ -124,35 +124,35 @@ def search(generator, net_input, longest: int, bos_token: int | None):
         encoded = model.reorder_encoder_out(encoded, step.parents)
 
 
-def chooser(device: torch.device):
-    """:func:`choose`; on a GPU, where ``triton`` is the default engine, in one launch."""
+def candidate_selector(device: torch.device):
+    """:func:`select_candidates`, or one Triton kernel if ``triton`` is the GPU's default engine."""
     if device.type == "cuda" and choose_engine(None, "cuda").name == "triton":
         from fairseq_casrnn.recurrence import triton_beam
 
         return triton_beam.choose
-    return choose
+    return select_candidates
 
 
-def choose(found, words, beams, ignored, collected, eos: int) -> tuple[Tensor, ...]:
-    """Which candidates end, and which go on.
+def select_candidates(found, words, beams, ignored, collected, eos: int) -> tuple[Tensor, ...]:
+    """Separate the candidates that end from those that the next step continues.
 
     Args:
-        found, words, beams: ``(B, N)``, of the candidates, the best first: their sums of
-            log-probabilities, last tokens and the hypotheses of their sentence that they continue.
-        ignored: ``(B, K)``, places of hypotheses that have ended before.
-        collected: ``(B,)``, how many have ended of each sentence.
-        eos: the token with which a hypothesis ends.
+        found, words, beams: ``(B, N)``, the candidates' sums of log-probabilities, their last
+            tokens and the hypotheses (0 … K-1) that they continue; the best candidate comes first.
+        ignored: ``(B, K)``, True where a hypothesis ended earlier.
+        collected: ``(B,)``, the number of ended hypotheses of each sentence.
+        eos: index of </s>.
 
     Returns:
-        Of the first K candidates ``(B, K)`` whether they end, and the rows that they continue; of
-        the next step's hypotheses ``(B, K)`` the rows that they continue, their last tokens and
-        their sums; and what ``ignored`` and ``collected`` are then.
+        ``(B, K)`` each: whether the first K candidates end, and the rows that they continue; then
+        the next step's hypotheses: the rows that they continue, their last tokens and their sums;
+        and the updated ``ignored`` ``(B, K)`` and ``collected`` ``(B,)``.
     """
     batch, beam = ignored.shape
     rows = beams + torch.arange(0, batch * beam, beam, device=beams.device).unsqueeze(1)
     ends = words.eq(eos) & found.ne(-math.inf)
     ended = ends[:, :beam] & ~ignored
-    # The best candidates that do not end, in their order, then those that do.
+    # Candidates that do not end come first, in their order.
     ends[:, :beam] = ended | ignored
     order = torch.arange(found.size(1), device=found.device) + found.size(1) * ends
     keys, chosen = order.topk(beam, 1, largest=False)
@@ -160,30 +160,35 @@ def choose(found, words, beams, ignored, collected, eos: int) -> tuple[Tensor, .
     return ended, rows[:, :beam], *made, keys.ge(found.size(1)), collected + ended.sum(1)
 
 
-def slack(batch: int, device: torch.device) -> int:
-    """How many finished sentences may stay: on a GPU taking out a few costs more than they do."""
+def max_finished_kept(batch: int, device: torch.device) -> int:
+    """How many finished sentences may stay in the batch.
+
+    On a GPU, removing a few sentences costs more than computing them.
+    """
     return batch // 8 if device.type == "cuda" else 0
 
 
-def collect(generator, steps: list[Step], batch: int) -> list[list[dict[str, Tensor]]] | None:
-    """The hypotheses of each sentence as fairseq gives them, the best first.
+def build_hypotheses(
+    generator, steps: list[Step], batch: int
+) -> list[list[dict[str, Tensor]]] | None:
+    """The hypotheses of each sentence in fairseq's format, the best first.
 
-    None where a sentence has none, since nothing has a finite probability.
+    None if a sentence has no hypothesis with a finite score.
     """
     device = steps[0].ended.device
-    sentence, length, row, total = finished(steps, generator.beam_size, batch)
+    sentence, length, row, total = finished_hypotheses(steps, generator.beam_size, batch)
     if len(np.unique(sentence)) < batch:
         return None
-    words, sums, rows = trace_back(steps, length, row, total, generator.eos)
+    words, sums, rows = backtrace(steps, length, row, total, generator.eos)
     scores = total
     if generator.normalize_scores:
         norms = [n**generator.len_penalty for n in range(1, len(steps) + 1)]
         scores = total / np.array(norms, dtype=total.dtype)[length - 1]
     sums[:, 1:] -= sums[:, :-1].copy()
-    there = np.arange(len(steps)) < length[:, None]
+    valid = np.arange(len(steps)) < length[:, None]
 
     def split(values: np.ndarray) -> tuple[Tensor, ...]:
-        return torch.from_numpy(values[there]).to(device).split(length.tolist())
+        return torch.from_numpy(values[valid]).to(device).split(length.tolist())
 
     parts: dict[str, Sequence[Tensor]]
     parts = {"tokens": split(words), "positional_scores": split(sums)}
@@ -193,23 +198,23 @@ def collect(generator, steps: list[Step], batch: int) -> list[list[dict[str, Ten
     tables = [step.attention for step in steps if step.attention is not None]
     if tables:
         counts = [len(table) for table in tables]
-        rows += np.cumsum([0, *counts[:-1]])  # in the table of all steps
+        rows += np.cumsum([0, *counts[:-1]])  # row numbers in the table of all steps
         table = torch.cat(tables)
-        picked = table.index_select(0, torch.from_numpy(rows[there]).to(device))
+        picked = table.index_select(0, torch.from_numpy(rows[valid]).to(device))
         parts["attention"] = [part.t() for part in picked.split(length.tolist())]
     found: list[list[dict[str, Tensor]]] = [[] for _ in range(batch)]
-    for i in np.lexsort((-scores, sentence)).tolist():  # as stable as fairseq's sort
+    for i in np.lexsort((-scores, sentence)).tolist():  # stable, as fairseq's sort
         hypothesis = {name: values[i] for name, values in parts.items()}
         found[sentence[i]].append(hypothesis | {"alignment": nothing})
     return found
 
 
-def finished(steps: list[Step], beam: int, batch: int) -> tuple[np.ndarray, ...]:
-    """The first ``beam`` hypotheses of each sentence that end, in the order of the search.
+def finished_hypotheses(steps: list[Step], beam: int, batch: int) -> tuple[np.ndarray, ...]:
+    """The first ``beam`` finished hypotheses of each sentence, in the order of the search.
 
     Returns:
-        Of each its sentence, its length with </s>, the row that it continues in its last step, and
-        its sum of log-probabilities.
+        ``(N,)`` each: sentence, length including </s>, the row continued in the last step, and the
+        sum of log-probabilities.
     """
     ended, rows, scores = (
         torch.cat([getattr(step, name).flatten() for step in steps]).cpu().numpy()
@@ -218,18 +223,23 @@ def finished(steps: list[Step], beam: int, batch: int) -> tuple[np.ndarray, ...]
     sentence = torch.cat([step.sentences.repeat_interleave(beam) for step in steps]).numpy()
     length = np.repeat(np.arange(1, len(steps) + 1), [step.ended.numel() for step in steps])
     at = np.flatnonzero(ended)
-    grouped = at[np.argsort(sentence[at], kind="stable")]  # by sentence, then as they came
+    grouped = at[np.argsort(sentence[at], kind="stable")]  # by sentence, then by step
     first = np.searchsorted(sentence[grouped], np.arange(batch))
     kept = np.sort(grouped[np.arange(len(grouped)) - first[sentence[grouped]] < beam])
     return sentence[kept], length[kept], rows[kept], scores[kept]
 
 
-def trace_back(steps: list[Step], length, row, total, eos: int) -> tuple[np.ndarray, ...]:
-    """What hypotheses of these lengths, continuing these rows in their last steps, consist of.
+def backtrace(steps: list[Step], length, row, total, eos: int) -> tuple[np.ndarray, ...]:
+    """Follow the back-pointers of N hypotheses from their last step to the first.
+
+    Args:
+        steps: the steps of the search.
+        length, row, total: ``(N,)``, as :func:`finished_hypotheses` returns them.
+        eos: index of </s>.
 
     Returns:
-        ``(N, T)`` each: tokens, sums of log-probabilities, rows; what is beyond a hypothesis' end
-        means nothing.
+        ``(N, T)`` each: tokens, sums of log-probabilities and rows. Values beyond a hypothesis'
+        length are undefined.
     """
     shape = len(row), len(steps)
     words, rows = np.full(shape, eos), np.zeros(shape, dtype=np.int64)

@@ -1,9 +1,8 @@
-"""The choice of a step's candidates in fairseq's beam search, in one pass on the CPU.
+"""Candidate selection of fairseq's beam search in one pass, on the CPU.
 
-fairseq adds each hypothesis' score to the table of its continuations, as large as beam times
-vocabulary, and sorts partially what comes out; the compiled code here reads the table once. The
-scores are the same; of equal ones the first are taken, where ``torch.topk`` promises no order, and
-NaN comes last.
+fairseq adds each hypothesis' score to a ``(beam, V)`` table and calls ``topk`` on the result. The
+compiled operator reads the table once. The scores are the same. Of equal scores the first wins
+(``torch.topk`` guarantees no order), and NaN comes last.
 """
 
 from __future__ import annotations
@@ -24,17 +23,22 @@ def step(
     original_batch_idxs=None,
     candidate_multiple=2,
 ):
-    """``fairseq.search.BeamSearch.step``, in one pass where the compiled engine is the default."""
-    count = min(candidate_multiple * lprobs.size(1), lprobs[0].numel() - 1)  # never the pad
+    """``fairseq.search.BeamSearch.step``; one pass if the default engine has that operator."""
+    count = min(candidate_multiple * lprobs.size(1), lprobs[0].numel() - 1)  # without the padding
     if step == 0 or count < 1 or not supports(lprobs, scores):
         return original(
             self, step, lprobs, scores, prev_output_tokens, original_batch_idxs, candidate_multiple
         )
-    return best(lprobs, scores[:, :, step - 1], count)
+    return best_continuations(lprobs, scores[:, :, step - 1], count)
 
 
-def step_by_places(original, self, step, lprobs, scores, prev=None, original_batch_idxs=None):
-    """With places in the batch, where fairseq 0.12.3 gives numbers of the data set's sentences."""
+def step_with_batch_positions(
+    original, self, step, lprobs, scores, prev=None, original_batch_idxs=None
+):
+    """``DiverseBeamSearch.step`` with positions in the batch.
+
+    fairseq 0.12.3 passes the sentences' indices in the data set.
+    """
     if original_batch_idxs is not None:
         if step == 0:
             self.first_batch_idxs = original_batch_idxs
@@ -44,17 +48,17 @@ def step_by_places(original, self, step, lprobs, scores, prev=None, original_bat
 
 
 def supports(lprobs: Tensor, scores: Tensor) -> bool:
-    """Whether the engine that runs unless a layer says otherwise can choose among these."""
+    """Whether the default engine can select among these candidates."""
     return choose(None, "cpu").supports_best_sums(lprobs, scores) is None
 
 
-def best(lprobs: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The best continuations of each sentence, the best one first.
+def best_continuations(lprobs: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The best continuations of each sentence, in descending order.
 
     Args:
-        lprobs: ``(B, beam, V)``, log probabilities of the next token.
-        scores: ``(B, beam)``, of the hypotheses so far.
-        count: how many.
+        lprobs: ``(B, beam, V)``, log-probabilities of the next token.
+        scores: ``(B, beam)``, scores of the hypotheses so far.
+        count: number of continuations.
 
     Returns:
         Their scores, tokens and hypotheses, ``(B, count)`` each.

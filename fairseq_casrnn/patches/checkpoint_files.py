@@ -1,4 +1,4 @@
-"""Checkpoints are written whole; those that are damaged or do not say how far they got, refused."""
+"""Atomic writing of checkpoints; damaged or incomplete ones are refused."""
 
 import os
 import shutil
@@ -13,8 +13,7 @@ from fairseq_casrnn.files import replacing
 def save_whole_file(original, obj, filename, async_write=False):
     """Write a checkpoint completely or not at all.
 
-    fairseq tries a failed save again, at the position in the file where the first attempt broke
-    off.
+    fairseq retries a failed save at the position in the file where the first attempt failed.
     """
     import torch
     from fairseq.file_io import PathManager
@@ -28,8 +27,8 @@ def save_whole_file(original, obj, filename, async_write=False):
 def copy_whole_file(original, src_path: str, dst_path: str, overwrite: bool = False):
     """Copy a checkpoint completely or not at all.
 
-    fairseq copies the new checkpoint over ``checkpoint_last.pt`` in place, so a full disk or a kill
-    in that moment destroys the file that a resumed training starts from.
+    fairseq overwrites ``checkpoint_last.pt`` in place. A full disk or a kill during the copy
+    destroys the file from which a training resumes.
     """
     from fairseq.file_io import PathManager
 
@@ -41,10 +40,14 @@ def copy_whole_file(original, src_path: str, dst_path: str, overwrite: bool = Fa
 
 
 def check_before_resuming(original, cfg, trainer, **kwargs):
-    """fairseq trains a new model where it finds no file, or no place in it to go on from."""
+    """Refuse a checkpoint that is missing or has no position; fairseq silently starts anew.
+
+    Raises:
+        UserError: ``--restore-file`` is not a file, or it says neither epoch nor batch.
+    """
     from fairseq.file_io import PathManager
 
-    # checkpoint_last.pt may be missing: scripts give it to the first run and to the next ones.
+    # checkpoint_last.pt may be missing: scripts also give it to the first run.
     name = cfg.restore_file
     last = os.path.basename(name).startswith("checkpoint_last")
     if not last and not trainer.checkpoint_suffix and not PathManager.isfile(name):
@@ -69,19 +72,19 @@ def check_before_resuming(original, cfg, trainer, **kwargs):
 
 
 def check_archive(path: str, *args, **kwargs) -> None:
-    """Compare a checkpoint with its checksums, which torch writes but does not read.
+    """Verify a checkpoint's checksums, which torch writes but does not verify.
 
     Raises:
-        UserError: its contents have changed since it was written.
+        UserError: the file has changed since it was written.
     """
     if not (os.path.isfile(path) and zipfile.is_zipfile(path)):
-        return  # remote, older than torch 1.6, or truncated: torch notices
+        return  # remote, older than torch 1.6, or truncated, which torch reports
     try:
         with zipfile.ZipFile(path) as archive:
-            # Unless torch.serialization.set_crc32_options(False) left them out.
+            # torch.serialization.set_crc32_options(False) leaves the checksums out.
             summed = any(entry.CRC for entry in archive.infolist())
             damaged = summed and archive.testzip() is not None
-    # An OSError is that of reading at a place before the file, where bytes are missing.
+    # OSError: a seek to a negative offset, if bytes are missing.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError):
         damaged = True
     if damaged:

@@ -1,6 +1,7 @@
-"""Options, models and data that fairseq would notice late or never, checked before it starts.
+"""Checks of options, models and data before fairseq starts.
 
-Each check raises a UserError; a right input passes unchanged.
+fairseq reports these mistakes late or never. Each check raises a UserError and leaves valid input
+unchanged.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from .programs import is_hydra_train, program_name
 
 
 def check_command_line(original, *given, **kwargs):
-    """Around ``parse_args_and_arch``."""
+    """Around ``parse_args_and_arch``: check the options that it has parsed."""
     try:
         parsed = original(*given, **kwargs)
     except (KeyError, RuntimeError) as error:
@@ -31,7 +32,8 @@ def check_command_line(original, *given, **kwargs):
         sentence = f"--{name} is missing; give it, for example --{name} {example}"
         raise UserError(sentence) from None
     args = parsed[0] if isinstance(parsed, tuple) else parsed
-    # What fairseq's parser puts for an option without a value, and its generator opens as a file.
+    # fairseq's parser stores "@@ " for --replace-unk without a value; its generator would open a
+    # file of this name.
     if getattr(args, "replace_unk", None) == "@@ ":
         args.replace_unk = ""
     check_options(vars(args))
@@ -40,15 +42,15 @@ def check_command_line(original, *given, **kwargs):
     if "criterion" in args:
         check_fit(getattr(args, "arch", None), args.task, args.criterion)
     if "beam" in args and args.num_shards > 1:
-        # fairseq-generate looks here for them.
+        # fairseq-generate reads the shard from these two.
         args.distributed_world_size, args.distributed_rank = args.num_shards, args.shard_id
     return parsed
 
 
 def check_trainer(original, self, cfg, *args, **kwargs):
-    """Around ``Trainer.__init__``.
+    """Around ``Trainer.__init__``: check options, model, criterion and device.
 
-    For ``fairseq-hydra-train``, which parses no command line; it imports plugins late.
+    This also covers ``fairseq-hydra-train``, which parses no command line.
     """
     from omegaconf import OmegaConf
 
@@ -64,9 +66,9 @@ def check_trainer(original, self, cfg, *args, **kwargs):
 
 
 def check_model_name(cfg) -> None:
-    """Raise UserError where ``fairseq-hydra-train`` is given an architecture in place of a model.
+    """Raise UserError if ``fairseq-hydra-train`` gets an architecture instead of a model.
 
-    fairseq then builds the architecture's model with the sizes of none.
+    fairseq would build the model with its default sizes, not with the architecture's.
     """
     from fairseq.models import (
         ARCH_MODEL_NAME_REGISTRY,
@@ -84,7 +86,7 @@ def check_model_name(cfg) -> None:
 
 
 def check_training(trainer) -> None:
-    """Raise UserError where model, criterion and device do not fit: the first update would fail."""
+    """Raise UserError if the first update would fail for want of a matching criterion or device."""
     from fairseq.criterions.adaptive_loss import AdaptiveLoss
 
     from fairseq_casrnn.models.head import VocabularyHead
@@ -112,9 +114,9 @@ def check_training(trainer) -> None:
 
 
 def check_metric(cfg, trainer, stats, *args, **kwargs) -> None:
-    """Before ``get_valid_stats``: raise UserError where what chooses the best model is missing."""
+    """Before ``get_valid_stats``: raise UserError if --best-checkpoint-metric is not computed."""
     metric = cfg.checkpoint.best_checkpoint_metric
-    if metric in stats or hasattr(trainer.task, "post_validate"):  # which may add it
+    if metric in stats or hasattr(trainer.task, "post_validate"):  # post_validate may add it
         return
     known = sorted(set(stats) - {"wps", "wpb", "bsz", "num_updates"})
     raise UserError(
@@ -124,7 +126,7 @@ def check_metric(cfg, trainer, stats, *args, **kwargs) -> None:
 
 
 def check_data(cfg, *args, **kwargs) -> None:
-    """Before ``setup_task``, for ``fairseq-hydra-train``: other programs have a default."""
+    """Before ``setup_task``: require ``task.data`` in ``fairseq-hydra-train``."""
     if is_hydra_train() and getattr(cfg, "data", "") is None:
         raise UserError("task.data is missing; give it the folder that fairseq-preprocess wrote")
 
@@ -133,18 +135,18 @@ def check_data(cfg, *args, **kwargs) -> None:
 
 
 def check_dataset(original, path, impl, fix_lua_indexing=False, dictionary=None):
-    """Around ``make_dataset``, which gives None for files of another format, too."""
+    """Around ``make_dataset``: check files that fairseq may return None for."""
     if impl in ("mmap", "lazy", "cached"):
         check_binarised(path, dictionary, impl, int(fix_lua_indexing))
     dataset = original(path, impl, fix_lua_indexing, dictionary)
     binarised = os.path.isfile(f"{path}.idx") and os.path.isfile(f"{path}.bin")
     if dataset is None and (binarised or os.path.isfile(path)):
-        raise UserError(f"{path} is no data of --dataset-impl {impl}; drop that option")
+        raise UserError(f"{path} is not in the format of --dataset-impl {impl}; drop that option")
     return dataset
 
 
 def check_languages(languages, path: str):
-    """After ``infer_language_pair``, which finds none in a folder without binarised data."""
+    """After ``infer_language_pair``: raise UserError if the folder has no binarised data."""
     if None in languages:
         raise UserError(
             f"{path} holds no binarised translation data (SPLIT.SOURCE-TARGET.*); check the "
@@ -153,9 +155,9 @@ def check_languages(languages, path: str):
     return languages
 
 
-def close_map(original, self) -> None:
-    """Around the end of a mapped file."""
-    if hasattr(self, "_bin_buffer_mmap"):  # unless the file could not be mapped, which is told
+def close_memory_map(original, self) -> None:
+    """Around ``__del__`` of a memory-mapped file; skipped if the file could not be mapped."""
+    if hasattr(self, "_bin_buffer_mmap"):
         original(self)
 
 
@@ -163,11 +165,11 @@ def close_map(original, self) -> None:
 
 
 def preprocess(original, args: Namespace):
-    """Around ``main`` of ``fairseq-preprocess``."""
+    """Around ``main`` of ``fairseq-preprocess``: check its input and its output."""
     check_options(vars(args))
     check_text(args)
     check_dictionaries(args)
-    with _undone_on_failure(Path(args.destdir)):
+    with _removed_on_failure(Path(args.destdir)):
         try:
             result = original(args)
         except FileExistsError as error:
@@ -182,19 +184,19 @@ def preprocess(original, args: Namespace):
 
 
 @contextlib.contextmanager
-def _undone_on_failure(folder: Path):
-    """Remove what was written to ``folder`` if anything fails, a full disk or Ctrl-C say."""
+def _removed_on_failure(folder: Path):
+    """Remove the files written to ``folder`` after any failure, such as a full disk or Ctrl-C."""
     existed, before = folder.exists(), _versions(folder)
     try:
         yield
     except BaseException as error:
         name_output(error, folder)
         for file, version in _versions(folder).items():
-            # fairseq appends to a log that was there.
+            # fairseq appends to an existing log.
             if before.get(file) != version and (not existed or file.name != "preprocess.log"):
                 file.unlink(missing_ok=True)
         if not existed:
-            with contextlib.suppress(OSError):  # it has none, or holds what is not ours
+            with contextlib.suppress(OSError):  # it was not made, or holds other files
                 folder.rmdir()
         raise
 

@@ -1,4 +1,4 @@
-"""Several processes on a machine without GPUs."""
+"""Distributed training on machines without GPUs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import torch
 
 
 def start_without_gpus(original, cfg) -> None:
-    """Let ``torchrun`` start fairseq's processes where there is no GPU: fairseq divides by them."""
+    """Read rank and world size from ``torchrun``; fairseq divides by the number of GPUs, 0."""
     if torch.cuda.device_count():
         original(cfg)
         return
     cfg.distributed_init_method = "env://"
     cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
     cfg.distributed_rank = int(os.environ["RANK"])
-    cfg.distributed_no_spawn, cfg.device_id = True, 0  # and not the rank, LOCAL_RANK
+    cfg.distributed_no_spawn, cfg.device_id = (
+        True,
+        0,
+    )  # not LOCAL_RANK

@@ -1,7 +1,7 @@
-"""A model that is not finite never passes for a good one: the training ends, and nothing is saved.
+"""Stop a diverged training without saving it.
 
-Accuracy, F1 and BLEU of a model whose weights are NaN are ordinary numbers, which may well be
-greater than those of a model in its first epochs.
+Accuracy, F1 and BLEU of a model with NaN weights are ordinary numbers. They can be higher than
+those of the first epochs, so the diverged model would become the best checkpoint.
 """
 
 import math
@@ -14,7 +14,7 @@ REMEDY = "go on from a checkpoint of before, with a lower --lr or with --clip-no
 
 
 def check_weights(trainer) -> None:
-    """Raise UserError where a parameter of the model that ``trainer`` trains is not finite."""
+    """Raise UserError if a parameter of the trained model is not finite."""
     for name, parameter in trainer.get_model().named_parameters():
         if not torch.isfinite(parameter).all():
             raise UserError(
@@ -24,20 +24,20 @@ def check_weights(trainer) -> None:
 
 
 def check_before_saving(cfg, trainer, *args, **kwargs) -> None:
-    """Save no weights that are not finite."""
+    """Before ``save_checkpoint``: check the weights."""
     check_weights(trainer)
 
 
 def check_validation(original, cfg, trainer, *args, **kwargs):
-    """Validate no weights that are not finite, and count no metric that is not."""
+    """Around ``validate``: check the weights, and replace metrics that are not finite by None."""
     check_weights(trainer)
     metrics = original(cfg, trainer, *args, **kwargs)
-    # One that is not defined here, such as the WCPA of text without brackets, is no success.
+    # A metric may be undefined, such as the WCPA of text without brackets.
     return [metric if math.isfinite(metric) else None for metric in metrics]
 
 
 def check_loss(cfg, trainer, stats, *args, **kwargs) -> None:
-    """Raise UserError for a validation loss that is not finite."""
+    """Before ``get_valid_stats``: raise UserError if the validation loss is not finite."""
     loss = float(stats.get("loss", 0.0))
     if not math.isfinite(loss):
         raise UserError(

@@ -1,15 +1,13 @@
-"""Early stopping and ReduceLROnPlateau survive an interruption, and wait for a first success.
+"""Early stopping and ReduceLROnPlateau across interruptions, and with metrics that start at 0.
 
-fairseq 0.12.3 counts for how long validation has not become better in attributes of a function, for
-``--patience``, and in torch's scheduler, for ``--lr-scheduler reduce_lr_on_plateau``, and saves
-neither: a resumed training takes its first validation for the best so far and goes on longer than
-one that was not interrupted. Nor has a checkpoint of the end of an epoch the step of that
-scheduler: it is written before. Nor is it known that a training had stopped early, and another
-epoch follows.
+Resuming. fairseq 0.12.3 counts validations without improvement in attributes of a function
+(``--patience``) and in torch's scheduler (``--lr-scheduler reduce_lr_on_plateau``), and saves
+neither. A resumed training therefore takes its first validation as the best and runs longer. An
+end-of-epoch checkpoint is written before the scheduler's step, so that step is lost. A training
+that had stopped early trains for another epoch when it is started again.
 
-Nothing is counted before the metric, of those that rise, is above zero: F1 is 0 as long as a tagger
-finds no span, and BLEU while no four words are right. Both stay there for some epochs on small
-data, in which the loss falls.
+Metrics that start at 0. F1 is 0 until a tagger finds a span, and BLEU until four consecutive words
+are right. On small data both take some epochs, while the loss falls. These epochs are not counted.
 """
 
 import logging
@@ -25,16 +23,16 @@ COUNTERS = ("num_bad_epochs", "cooldown_counter")  # of torch's ReduceLROnPlatea
 logger = logging.getLogger(__name__)
 
 
-def keep(trainer, filename, extra_state: dict) -> None:
-    """Keep how often validation has not become better."""
+def save_counters(trainer, filename, extra_state: dict) -> None:
+    """Before ``save_checkpoint``: save the counters of ``--patience``."""
     function = program_module("train").should_stop_early
     counted = {name: getattr(function, name, None) for name in ATTRIBUTES}
     extra_state["early_stopping"] = {k: v for k, v in counted.items() if v is not None}
 
 
 @after_loading
-def restore(trainer, extra_state: dict, resumes: bool) -> None:
-    """Take it back."""
+def restore_counters(trainer, extra_state: dict, resumes: bool) -> None:
+    """After ``load_checkpoint``: restore the counters of ``--patience``."""
     if not resumes or "early_stopping" not in extra_state:
         return
     counted = extra_state["early_stopping"]
@@ -44,9 +42,9 @@ def restore(trainer, extra_state: dict, resumes: bool) -> None:
     trainer.validations_without_gain = counted.get("num_runs", 0)
 
 
-def stay_stopped(original, cfg, trainer, *args, **kwargs):
-    """Train for an epoch, unless the training that resumes had stopped early."""
-    without_gain = getattr(trainer, "validations_without_gain", 0)  # as the training resumed
+def stay_stopped_early(original, cfg, trainer, *args, **kwargs):
+    """Around ``train``: skip the epoch if the resumed training had stopped early."""
+    without_gain = getattr(trainer, "validations_without_gain", 0)  # set when resuming
     if not 0 < cfg.checkpoint.patience <= without_gain:
         return original(cfg, trainer, *args, **kwargs)
     logger.info(
@@ -56,8 +54,8 @@ def stay_stopped(original, cfg, trainer, *args, **kwargs):
     return [None], True
 
 
-def wait_for_success(original, cfg, value):
-    """``should_stop_early``, which counts no 0 of a metric that rises."""
+def ignore_zero_metric(original, cfg, value):
+    """Around ``should_stop_early``: do not count a 0 of a metric that is maximised."""
     rising = cfg.checkpoint.maximize_best_checkpoint_metric
     function = program_module("train").should_stop_early
     if rising and value == 0 and not getattr(function, "best", None):
@@ -65,8 +63,8 @@ def wait_for_success(original, cfg, value):
     return original(cfg, value)
 
 
-def wait_for_success_on_plateau(original, self, epoch, val_loss=None):
-    """The same in the scheduler's ``step``."""
+def ignore_zero_metric_on_plateau(original, self, epoch, val_loss=None):
+    """Around the ``step`` of reduce_lr_on_plateau: do not count a 0 of a metric to maximise."""
     plateau = self.lr_scheduler
     nothing_yet = plateau.mode == "max" and val_loss == 0 and plateau.best <= 0
     return original(self, epoch, None if nothing_yet else val_loss)
@@ -74,25 +72,25 @@ def wait_for_success_on_plateau(original, self, epoch, val_loss=None):
 
 @after_loading
 def step_plateau(trainer, extra_state: dict, resumes: bool) -> None:
-    """Make the scheduler's step that a checkpoint of the end of an epoch lacks."""
+    """After ``load_checkpoint``: make the scheduler's step, which follows an end-of-epoch save."""
     from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 
     if resumes and isinstance(trainer.lr_scheduler, ReduceLROnPlateauLRSchedule):
         place = extra_state["train_iterator"]
-        if place.get("iterations_in_epoch") == 0:  # of the next epoch
+        if place.get("iterations_in_epoch") == 0:  # at the start of the next epoch
             trainer.lr_step(place["epoch"] - 1, extra_state.get("val_loss"))
 
 
-def keep_counters(state: dict, scheduler) -> dict:
-    """The scheduler's state with the counters that fairseq leaves out."""
+def save_plateau_counters(state: dict, scheduler) -> dict:
+    """Add the counters that fairseq omits to the scheduler's state."""
     return {**state, **{name: getattr(scheduler.lr_scheduler, name) for name in COUNTERS}}
 
 
-def restore_counters(original, self, state: dict) -> None:
-    """Take them back.
+def restore_plateau_counters(original, self, state: dict) -> None:
+    """Restore the scheduler's counters.
 
     Raises:
-        UserError: the state is of another scheduler.
+        UserError: the state belongs to another scheduler.
     """
     if "best" not in state:
         raise UserError(
@@ -101,5 +99,5 @@ def restore_counters(original, self, state: dict) -> None:
         )
     original(self, state)
     for name in COUNTERS:
-        if name in state:  # not in checkpoints of fairseq's own
+        if name in state:  # fairseq's own checkpoints lack it
             setattr(self.lr_scheduler, name, state[name])

@@ -1,6 +1,6 @@
-"""Further state in checkpoints, for a training that goes on, which fairseq's own leaves out.
+"""Training state that fairseq's checkpoints lack.
 
-It is added to ``extra_state`` before ``Trainer.save_checkpoint`` and taken back after
+Hooks add it to ``extra_state`` before ``Trainer.save_checkpoint`` and restore it after
 ``Trainer.load_checkpoint``.
 """
 
@@ -10,15 +10,15 @@ import functools
 from collections.abc import Callable
 
 
-def after_loading(take: Callable) -> Callable:
-    """Make ``take(trainer, extra_state, resumes)`` a piece for after ``Trainer.load_checkpoint``.
+def after_loading(restore: Callable) -> Callable:
+    """Make ``restore(trainer, extra_state, resumes)`` a hook after ``Trainer.load_checkpoint``.
 
-    ``resumes`` is False where a training starts from another model's weights instead
-    (``--finetune-from-model``, ``--reset-…``). Without a checkpoint ``take`` is not called.
+    ``resumes`` is False if a training only takes the weights (``--finetune-from-model``,
+    ``--reset-…``). ``restore`` is not called if there is no checkpoint.
     """
 
-    @functools.wraps(take)
-    def piece(
+    @functools.wraps(restore)
+    def hook(
         extra_state,
         trainer,
         filename,
@@ -29,7 +29,7 @@ def after_loading(take: Callable) -> Callable:
     ):
         if extra_state:
             resumes = not (reset_optimizer or reset_lr_scheduler or reset_meters)
-            take(trainer, extra_state, resumes)
+            restore(trainer, extra_state, resumes)
         return extra_state
 
-    return piece
+    return hook

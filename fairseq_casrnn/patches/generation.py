@@ -1,4 +1,4 @@
-"""What else fairseq's programs for generation and evaluation promise and do not do."""
+"""Further fixes of generation and evaluation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fairseq_casrnn.errors import UserError
 def no_repeat_ngram(original, self, tokens, lprobs, bsz, beam_size, step):
     """``--no-repeat-ngram-size`` on the CPU.
 
-    fairseq compares with the end of the rows, where there is padding, and so forbids nothing.
+    fairseq compares with the end of the rows, which is padding, and so forbids nothing.
     """
     size = self.no_repeat_ngram_size
     for row, words in enumerate(tokens[:, 1 : step + 1].tolist()):  # without the first, </s>
@@ -20,13 +20,13 @@ def no_repeat_ngram(original, self, tokens, lprobs, bsz, beam_size, step):
         if forbidden:
             before = lprobs[row, forbidden]
             lprobs[row, forbidden] = -torch.inf
-            if not lprobs[row].isfinite().any():  # --prefix-size leaves one word alone
+            if not lprobs[row].isfinite().any():  # --prefix-size may leave only one word
                 lprobs[row, forbidden] = before
     return lprobs
 
 
-def check_evaluated(results, *args, **kwargs):
-    """Raise UserError where there was nothing to read; fairseq gives a perplexity of 1."""
+def check_tokens_evaluated(results, *args, **kwargs):
+    """Raise UserError if no token was evaluated; fairseq reports a perplexity of 1."""
     if not torch.is_tensor(results["loss"]):
         raise UserError(
             "no token was evaluated: all text is longer than the model's --max-target-positions, "
@@ -36,9 +36,9 @@ def check_evaluated(results, *args, **kwargs):
 
 
 def score_empty_translations(cfg, trainer, stats, *args, **kwargs) -> None:
-    """Let ``--eval-bleu`` give 0 where all translations are empty, as at the start of a training.
+    """Report ``--eval-bleu`` as 0 if all translations are empty, as at the start of a training.
 
-    fairseq 0.12.3 gives no BLEU then, and ends when it is what the best checkpoint is chosen by.
+    fairseq 0.12.3 reports no BLEU, and fails if BLEU is the metric of the best checkpoint.
     """
     task = getattr(trainer, "task", None)
     if getattr(getattr(task, "cfg", None), "eval_bleu", False):

@@ -1,6 +1,6 @@
-"""The norm of all gradients on a GPU in few launches, with torch's operations in place of apex's.
+"""The norm of all gradients on a GPU in a few kernel launches, by torch's foreach operators.
 
-Without apex, fairseq launches two kernels for every parameter. On the CPU it computes what it did.
+Without apex, fairseq launches two kernels per parameter. Nothing changes on the CPU.
 """
 
 import torch
@@ -8,13 +8,13 @@ from fairseq import utils
 
 
 def install() -> None:
-    """Have :func:`fairseq.utils.clip_grad_norm_` call :func:`l2_norm` where there is no apex."""
+    """Let :func:`fairseq.utils.clip_grad_norm_` call :func:`l2_norm` if apex is not installed."""
     if not utils.multi_tensor_l2norm_available:
         utils.multi_tensor_l2norm = l2_norm
         utils.multi_tensor_l2norm_available = True
 
 
 def l2_norm(chunk_size, overflow, tensors, per_tensor) -> tuple[torch.Tensor, None]:
-    """As apex's ``amp_C.multi_tensor_l2norm``: the norm ``()`` of ``tensors[0]`` in float32."""
+    """The float32 norm ``()`` of ``tensors[0]``; replaces apex's ``amp_C.multi_tensor_l2norm``."""
     norms = torch._foreach_norm(tensors[0], 2, dtype=torch.float32)
     return torch.linalg.vector_norm(torch.stack(norms)), None

@@ -1,77 +1,77 @@
-"""``--fp16`` and ``--bf16``: all weights, or all gradients, change their precision in one launch.
+"""``--fp16`` and ``--bf16``: convert all weights, or all gradients, in one kernel launch.
 
-fairseq copies parameter by parameter, to float32 and back in every update.
+fairseq copies each parameter by itself, to float32 and back in every update.
 """
 
 import torch
 from torch import Tensor
 
 
-def is_usual(optimizer) -> bool:
-    """Whether all parameters are trained, and on one device; the rest is left to fairseq."""
+def has_uniform_parameters(optimizer) -> bool:
+    """Whether all parameters are trained and on one device; fairseq handles other cases."""
     halves = optimizer.fp16_params
     return all(p.requires_grad for p in halves) and len({p.device for p in halves}) == 1
 
 
-def full_weights(optimizer) -> list[Tensor]:
-    """The float32 weights of each parameter, which may be parts of one tensor."""
+def master_weights(optimizer) -> list[Tensor]:
+    """The float32 weights of each parameter, possibly views of one flat tensor."""
     if not optimizer.has_flat_params:
         return optimizer.fp32_params
-    return parts(optimizer, "weights", whole(optimizer).data)
+    return views_like_parameters(optimizer, "weights", flat_master_weights(optimizer).data)
 
 
-def full_grads(optimizer) -> list[Tensor | None]:
-    """The gradients of :func:`full_weights`."""
+def master_grads(optimizer) -> list[Tensor | None]:
+    """The gradients of :func:`master_weights`."""
     if not optimizer.has_flat_params:
         return [p.grad for p in optimizer.fp32_params]
-    grad = whole(optimizer).grad
-    assert grad is not None  # of flat parameters
-    return [*parts(optimizer, "grads", grad.data)]
+    grad = flat_master_weights(optimizer).grad
+    assert grad is not None  # flat parameters always have gradients
+    return [*views_like_parameters(optimizer, "grads", grad.data)]
 
 
-def whole(optimizer) -> Tensor:
-    """The one tensor of all float32 weights."""
+def flat_master_weights(optimizer) -> Tensor:
+    """The flat tensor of all float32 weights."""
     full = optimizer.fp32_params
     return full if torch.is_tensor(full) else next(iter(full.values()))
 
 
-def parts(optimizer, name: str, tensor: Tensor) -> list[Tensor]:
-    """``tensor`` in the shapes of the parameters; kept, for there are many and they stay."""
-    kept = vars(optimizer).setdefault("_parts", {})
-    address, views = kept.get(name, (None, None))
+def views_like_parameters(optimizer, name: str, tensor: Tensor) -> list[Tensor]:
+    """Views of the flat ``tensor`` in the shapes of the parameters, cached under ``name``."""
+    cache = vars(optimizer).setdefault("_flat_views", {})
+    address, views = cache.get(name, (None, None))
     if address != tensor.data_ptr():
         halves = optimizer.fp16_params
         pieces = tensor.split([p.numel() for p in halves])
         views = [piece.view(p.shape) for piece, p in zip(pieces, halves, strict=True)]
-        kept[name] = tensor.data_ptr(), views
+        cache[name] = tensor.data_ptr(), views
     return views
 
 
 @torch.no_grad()
 def sync_fp16_grads_to_fp32(original, self):
-    """The gradients, all together."""
+    """Copy all gradients to float32."""
     if not self._needs_sync:
         return
     grads = [p.grad for p in self.fp16_params]
-    full = full_grads(self) if is_usual(self) else [None]
-    if any(grad is None for grad in (*grads, *full)):
+    master = master_grads(self) if has_uniform_parameters(self) else [None]
+    if any(grad is None for grad in (*grads, *master)):
         original(self)
         return
-    torch._foreach_copy_(full, grads)
+    torch._foreach_copy_(master, grads)
     self._needs_sync = False
 
 
 @torch.no_grad()
 def sync_fp32_params_to_fp16(original, self):
-    """The weights, all together."""
-    if is_usual(self):
-        torch._foreach_copy_(list(self.fp16_params), full_weights(self))
+    """Copy all weights to half precision."""
+    if has_uniform_parameters(self):
+        torch._foreach_copy_(list(self.fp16_params), master_weights(self))
     else:
         original(self)
 
 
 def zero_grad(original, self):
-    """fairseq's, which would clear the gradients of many float32 weights one by one."""
+    """Clear the gradients; those of float32 weights together, which fairseq clears one by one."""
     if self.has_flat_params:
         original(self)
         return

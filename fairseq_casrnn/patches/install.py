@@ -1,4 +1,4 @@
-"""Puts the changes of :mod:`.table` into fairseq: one wrapper a function, whoever adds to it."""
+"""Applies the patches of :mod:`.table`. A patched function has one wrapper for all its hooks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 def install() -> None:
-    """Change fairseq as :data:`.table.TABLE` says; again and again does no harm.
+    """Apply the patches of :data:`.table.TABLE`; calling it again has no effect.
 
     Raises:
-        UserError: ``CASRNN_PATCHES`` names no kind, or something is not there in fairseq on which
-            safety depends.
+        UserError: ``CASRNN_PATCHES`` is invalid, or fairseq lacks the target of a safety patch.
     """
     try:
         omitted = omitted_kinds()
@@ -41,10 +40,10 @@ def install() -> None:
 
 
 def omitted_kinds() -> set[str]:
-    """The kinds of changes that ``CASRNN_PATCHES=-KIND,-KIND`` leaves out.
+    """The kinds of patches that ``CASRNN_PATCHES=-KIND,-KIND`` leaves out.
 
     Raises:
-        UserError: one is unknown.
+        UserError: a kind is unknown.
     """
     asked = os.environ.get(VARIABLE, "")
     names = [name.strip() for name in asked.split(",") if name.strip()]
@@ -59,12 +58,12 @@ def omitted_kinds() -> set[str]:
 
 @functools.cache
 def report_omitted(kinds: frozenset[str]) -> None:
-    """Log, once, which changes are left out."""
+    """Log once which patches are left out."""
     logger.info("%s", omitted_line(kinds))
 
 
 def omitted_line(kinds: Set[str]) -> str:
-    """Which changes are left out, in one line."""
+    """One line that says which patches are left out."""
     count = sum(patch.kind in kinds for patch in TABLE)
     names = ", ".join(sorted(kinds))
     return f"left out by {VARIABLE}: {names} ({count} of {len(TABLE)} changes)"
@@ -72,22 +71,23 @@ def omitted_line(kinds: Set[str]) -> str:
 
 @functools.cache
 def check_version() -> None:
-    """Warn, once, of a fairseq for which the table was not written."""
+    """Warn once if the patches were not written for this version of fairseq."""
     import fairseq
 
     version = getattr(fairseq, "__version__", "unknown")
     if version not in VERSIONS:
         logger.warning(
-            "fairseq %s is not known to fairseq_casrnn, whose changes are for %s: they may not fit",
-            *(version, ", ".join(VERSIONS)),
+            "fairseq %s is untested: the patches of fairseq_casrnn are for %s and may not fit",
+            version,
+            ", ".join(VERSIONS),
         )
 
 
 def apply(patches: Iterable[Patch]) -> None:
-    """Make these changes, unless they have been made.
+    """Apply these patches unless they are applied already.
 
     Raises:
-        UserError: a function is not there, and safety depends on its change.
+        UserError: fairseq lacks the target of a safety patch.
     """
     for patch in patches:
         if patch.when == "call":
@@ -105,10 +105,10 @@ def apply(patches: Iterable[Patch]) -> None:
 
 
 def find(target: str) -> tuple[object, str, Callable]:
-    """The module or class that has ``target``, its name there, and what stands there now.
+    """The module or class that defines ``target``, the attribute's name and its current value.
 
     Raises:
-        ImportError, AttributeError: there is none.
+        ImportError, AttributeError: ``target`` does not exist.
     """
     where, _, name = target.rpartition(".")
     if where.startswith("fairseq_cli."):
@@ -121,24 +121,24 @@ def find(target: str) -> tuple[object, str, Callable]:
 
 
 def patches_of(function: Callable) -> tuple[Patch, ...]:
-    """The changes that have been made to a function of fairseq."""
+    """The patches applied to a function of fairseq."""
     return getattr(function, "_patches", ())
 
 
 @functools.cache
-def _piece(path: str) -> Any:
+def _hook(path: str) -> Any:
     return pkgutil.resolve_name(f"fairseq_casrnn.{path}")
 
 
 @functools.cache
 def _call_once(patch: Patch) -> None:
-    _piece(patch.piece)()
+    _hook(patch.hook)()
 
 
 def _report_missing(patch: Patch) -> None:
     sentence = (
-        f"fairseq has no {patch.target}, which fairseq_casrnn changes ({patch.why}): it is of "
-        f"another version than {VERSIONS[-1]}; install fairseq-fixed {VERSIONS[-1]}"
+        f"fairseq has no {patch.target}, which fairseq_casrnn patches ({patch.why}): its version "
+        f"is not {VERSIONS[-1]}; install fairseq-fixed {VERSIONS[-1]}"
     )
     if patch.kind == "safety":
         raise UserError(sentence)
@@ -146,15 +146,15 @@ def _report_missing(patch: Patch) -> None:
 
 
 def _replace(owner, name: str, current: Callable, patch: Patch) -> None:
-    """Put the piece itself there, so that it is pickled as a function of this package."""
-    piece = _piece(patch.piece)
-    if current is not piece:
-        piece.__wrapped__, piece._patches = current, (patch,)
-        setattr(owner, name, piece)
+    """Put the hook itself in place of the function, to be pickled as a function of this package."""
+    hook = _hook(patch.hook)
+    if current is not hook:
+        hook.__wrapped__, hook._patches = current, (patch,)
+        setattr(owner, name, hook)
 
 
 def _add(owner, name: str, current: Any, patch: Patch) -> None:
-    """Have the function's one wrapper call one more piece."""
+    """Add a hook to the function's wrapper."""
     patches = patches_of(current)
     if patch in patches:
         return
@@ -165,27 +165,27 @@ def _add(owner, name: str, current: Any, patch: Patch) -> None:
 
 
 def _deferred(path: str) -> Callable:
-    """The piece; of models and tasks, which are registered later, found when it is called."""
+    """The hook; those in models and tasks, registered later, are imported on the first call."""
     if not path.startswith(("models.", "tasks.")):
-        return _piece(path)
-    return lambda *args, **kwargs: _piece(path)(*args, **kwargs)
+        return _hook(path)
+    return lambda *args, **kwargs: _hook(path)(*args, **kwargs)
 
 
 def _wrapper(original: Callable, patches: tuple[Patch, ...]) -> Callable:
-    def pieces(when: str) -> list[Callable]:
-        return [_deferred(patch.piece) for patch in patches if patch.when == when]
+    def hooks(when: str) -> list[Callable]:
+        return [_deferred(patch.hook) for patch in patches if patch.when == when]
 
-    before, after, call = pieces("before"), pieces("after"), original
-    for piece in reversed(pieces("around")):
-        call = functools.partial(piece, call)
+    before, after, call = hooks("before"), hooks("after"), original
+    for hook in reversed(hooks("around")):
+        call = functools.partial(hook, call)
 
     @functools.wraps(original)
     def patched(*args, **kwargs):
-        for piece in before:
-            piece(*args, **kwargs)
+        for hook in before:
+            hook(*args, **kwargs)
         result = call(*args, **kwargs)
-        for piece in after:
-            result = piece(result, *args, **kwargs)
+        for hook in after:
+            result = hook(result, *args, **kwargs)
         return result
 
     patched._patches = patches  # type: ignore[attr-defined] # read by patches_of

@@ -1,7 +1,7 @@
-"""On a GPU, the numbers that an update logs are copied to the host together.
+"""Copy the numbers that an update logs from the GPU to the host together.
 
-fairseq computes with these scalars where they are: some forty kernels an update, and a copy for
-each that it looks at. The same arithmetic on the host gives the same numbers.
+fairseq computes with these scalars on the GPU: about forty kernels per update, and one copy for
+each value that it reads. The same arithmetic on the host gives the same numbers.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ def is_on_gpu(value) -> bool:
 
 
 def to_host(values: list) -> list:
-    """``values`` with tensors on the CPU, those of a kind in one copy; all else as it is."""
+    """``values`` with all tensors on the CPU; equal device, dtype and shape share one copy."""
     alike, result = defaultdict(list), list(values)
     for place, value in enumerate(values):
         if is_on_gpu(value):
@@ -29,12 +29,12 @@ def to_host(values: list) -> list:
 
 
 def clip_grad_norm(original, self, clip_norm):
-    """fairseq looks at the norm before each step anyway."""
+    """Around ``Trainer.clip_grad_norm``: fairseq reads the norm before each step anyway."""
     return to_host([original(self, clip_norm)])[0]
 
 
 def reduce_and_log_stats(original, self, logging_outputs, sample_size, grad_norm=None):
-    """fairseq's, with numbers of the host."""
+    """Around ``Trainer._reduce_and_log_stats``: pass it numbers on the host."""
     names = [list(log) for log in logging_outputs or ()]
     numbers = [value for log in logging_outputs or () for value in log.values()]
     *numbers, sample_size, grad_norm = to_host([*numbers, sample_size, grad_norm])

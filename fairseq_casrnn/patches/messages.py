@@ -1,4 +1,4 @@
-"""What fairseq's programs print when something is wrong."""
+"""Error messages, warnings and output of fairseq's programs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from .programs import is_hydra_train
 
 
 def set_excepthook() -> None:
-    """Print ``error: <one sentence>`` for mistakes that ``explain`` knows, else the traceback.
+    """Print ``error: <one sentence>`` for mistakes that ``explain`` knows, otherwise the traceback.
 
-    Of Ctrl-C, which is none, that the program was interrupted.
-    ``CASRNN_TRACEBACK=1`` in the environment shows every traceback.
+    Ctrl-C prints ``interrupted``. ``CASRNN_TRACEBACK=1`` in the environment shows all tracebacks.
     """
     sys.excepthook = _explaining(sys.excepthook)
     if is_hydra_train():
-        # hydra prints a shortened traceback itself and exits unless told to let errors through.
+        # Otherwise hydra prints a shortened traceback and exits by itself.
         os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
 
@@ -50,9 +49,9 @@ def _explaining(previous: Callable) -> Callable:
 
 
 def wait_for_batches(seconds: float = 2.0) -> None:
-    """Wait until fairseq's threads that collate batches ahead are done, or their queues are full.
+    """Wait until fairseq's prefetching threads are done or their queues are full.
 
-    Python stops such a thread at its end; inside torch that aborts the process.
+    Python kills daemon threads when it exits; if one is inside torch, the process aborts.
     """
     from fairseq.data.iterators import BackgroundConsumer
 
@@ -63,35 +62,35 @@ def wait_for_batches(seconds: float = 2.0) -> None:
                 thread.join(0.01)
 
 
-def explained_worker(*args):
-    """Replaces fairseq's ``distributed_main``, which runs in one process for each GPU.
+def worker_with_messages(*args):
+    """Replaces fairseq's ``distributed_main``, which runs in one process per GPU.
 
-    Of an error there, the first process learns no more than the traceback's text. So what can be
-    explained becomes a UserError, whose sentence it finds in that text.
+    The parent process gets only the text of a worker's traceback. Known mistakes therefore become
+    a UserError, whose sentence the parent finds in that text.
     """
     from fairseq.distributed import utils as distributed
 
-    # A spawned process may get here before it has registered this package.
+    # A spawned process may run this before it has registered the package.
     current = distributed.distributed_main
     with explained():
         getattr(current, "__wrapped__", current)(*args)
 
 
 def shorten_usage(parser: argparse.ArgumentParser, *args, **kwargs) -> None:
-    """Have fairseq's parser not print its hundreds of options before what is wrong with one."""
+    """Print the error of a wrong option without fairseq's usage of hundreds of options."""
 
     def error(message: str) -> NoReturn:
         parser.exit(2, f"error: {shorten_choices(message)} (--help lists every option)\n")
 
-    if isinstance(parser, argparse.ArgumentParser):  # and not a group of options
+    if isinstance(parser, argparse.ArgumentParser):  # not an argument group
         parser.error = error  # type: ignore[method-assign]
 
 
 def filter_logs() -> None:
-    """Leave out what two loggers of fairseq print before an error; ``CASRNN_TRACEBACK=1`` shows it.
+    """Silence two fairseq loggers that print a dump before an error.
 
-    That is one line of 12,000 characters with every option, before a mistake in one, and every
-    weight's norm and gradients, when these are not finite.
+    One prints all options in a line of 12,000 characters before an error in one of them, the other
+    the norm of each weight and gradient if one is not finite. ``CASRNN_TRACEBACK=1`` keeps both.
     """
     logging.getLogger("fairseq.dataclass.utils").addFilter(_without_all_options)
     logging.getLogger("fairseq.nan_detector").addFilter(_shows_tracebacks)
@@ -106,16 +105,16 @@ def _without_all_options(record: logging.LogRecord) -> bool:
 
 
 def filter_warnings() -> None:
-    """No warnings of fairseq's libraries about each other, of which no user can do anything."""
-    # Six lines about hydra's own past and future before each run's first line.
+    """Ignore warnings about how fairseq's dependencies use each other."""
+    # Six lines about deprecated features of hydra, at the start of each run.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
     warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
-    # fairseq pins memory and names autocast as older versions of torch had it, with no GPU too.
+    # fairseq uses pin_memory without a GPU and the former name of autocast.
     warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true but no")
     warnings.filterwarnings("ignore", message=r"`torch\.cuda\.amp\.autocast\(args")
 
 
 def prepare_output() -> None:
-    """See :mod:`fairseq_casrnn.output`."""
+    """Set up standard output, see :mod:`fairseq_casrnn.output`."""
     output.prepare()
     output.flush_at_exit()

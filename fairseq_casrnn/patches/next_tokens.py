@@ -1,20 +1,19 @@
 """Log-probabilities of the next tokens in fairseq's generator, in one pass.
 
 fairseq computes the logits of all hypotheses, divides them by the temperature and normalises them.
-With one of this package's models on the CPU, compiled code normalises each row while it is still in
-the cache. Ensembles and temperatures other than 1 are left to fairseq.
+For a model of this package on the CPU, a compiled operator normalises each row while it is in the
+cache. fairseq still handles ensembles and temperatures other than 1.
 """
 
 from __future__ import annotations
 
 
 def forward_decoder(original, self, tokens, encoder_outs, incremental_states, temperature=1.0):
-    """``EnsembleModel.forward_decoder`` for one of this package's models, without copies."""
+    """``EnsembleModel.forward_decoder`` for a single model of this package, without copies."""
     from fairseq_casrnn.models.fast_path import has_stock_forward
 
-    usual = has_stock_forward(self.single_model)
-    alone = self.models_size == 1 and self.has_incremental_states() and temperature == 1.0
-    if not (usual and alone):
+    single = self.models_size == 1 and self.has_incremental_states() and temperature == 1.0
+    if not (single and has_stock_forward(self.single_model)):
         return original(self, tokens, encoder_outs, incremental_states, temperature)
     features, attention, extra = last_features(self, tokens, encoder_outs, incremental_states)
     decoder = self.single_model.decoder

@@ -1,48 +1,88 @@
-"""What a change is. As :mod:`.table`, it imports nothing of this package."""
+"""The definition of a patch. Like :mod:`.table`, it imports nothing else of the package."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 VERSIONS = ("0.12.3.1",)
-"""The versions of fairseq (``fairseq-fixed``) for which the changes are made and tested."""
+"""Versions of fairseq (``fairseq-fixed``) for which the patches are written and tested."""
 
 KINDS = {
-    "fix": "fairseq fails, or its result is wrong",
-    "resumption": "a training that was interrupted ends as one that was not",
-    "safety": "nothing is lost, run or taken for good that should not be",
-    "speed": "the same in less time",
-    "message": "one sentence in place of a traceback",
-    "feature": "what options and models of this package need",
+    "fix": "without it, fairseq fails or gives a wrong result",
+    "resumption": "an interrupted training ends like an uninterrupted one",
+    "safety": "nothing is lost, run or trusted that should not be",
+    "speed": "the same result in less time",
+    "message": "one sentence instead of a traceback",
+    "feature": "needed by this package's options and models",
 }
 
 
 @dataclass(frozen=True)
 class Patch:
-    """One change.
+    """One patch.
 
     Attributes:
-        target: what is changed, by its dotted name.
+        target: dotted name of what is patched.
         kind: one of :data:`KINDS`.
-        piece: the function that does it, by its dotted name in this package.
-        why: a sentence without its full stop.
-        when: how the piece is called in the place of the function ``target``:
-            ``before``, ``piece(*args, **kwargs)``, to look at the arguments;
-            ``after``, ``piece(result, *args, **kwargs)``, which gives the result;
-            ``around``, ``piece(original, *args, **kwargs)``, which calls ``original``.
-            ``replace``: the piece itself stands there. ``call``: ``piece()`` makes the change.
-            Several pieces of one function are called in the order of the table.
+        hook: dotted name, in this package, of the function that does it.
+        why: what it does or why, as a sentence without a full stop.
+        when: how the hook is called when ``target`` is called:
+            ``before``, ``hook(*args, **kwargs)``, inspects the arguments;
+            ``after``, ``hook(result, *args, **kwargs)``, returns the result;
+            ``around``, ``hook(original, *args, **kwargs)``, calls ``original``.
+            ``replace``: the hook replaces ``target``. ``call``: ``hook()`` is called once, when the
+            patches are installed.
+            Several hooks of one target run in the order of the table.
         where: '' for any process that registers this package with fairseq, ``programs`` for
             fairseq's command lines, or the name of one of them.
     """
 
     target: str
     kind: str
-    piece: str
+    hook: str
     why: str
     when: str = "around"
     where: str = ""
 
     def belongs_in(self, program: str) -> bool:
-        """Whether it is made in a process that runs ``program`` of fairseq ('': none)."""
+        """Whether it applies to a process that runs fairseq's ``program`` ('': none)."""
         return self.where in ("", program) or (self.where == "programs" and program != "")
+
+
+def parse(text: str) -> tuple[Patch, ...]:
+    """The patches of a table: targets, each on a line, then two indented lines for each hook."""
+    return tuple(_parse(text))
+
+
+def _parse(text: str) -> Iterator[Patch]:
+    targets: list[str] = []
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    complete = False  # whether a hook of the current targets has been read
+    for line in lines:
+        if line.startswith(" "):
+            kind, when, hook, *where = line.split()
+            why, complete = next(lines).strip(), True
+            for target in targets:
+                yield Patch(target, kind, hook, why, when, "".join(where[1:]))
+        else:
+            targets, complete = [line] if complete else [*targets, line], False
+
+
+def columns(patches: Sequence[Patch], omitted: Set[str] = frozenset()) -> str:
+    """The patches in plain columns: target, kind, where, why; ``omitted`` kinds are marked."""
+    rows = [(f"changed in fairseq {VERSIONS[-1]}", "kind", "where", "why")]
+    rows += [
+        (
+            patch.target,
+            f"{patch.kind} (off)" if patch.kind in omitted else patch.kind,
+            patch.where or "all",
+            patch.why,
+        )
+        for patch in patches
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join(
+        "  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]))
+        for row in rows
+    )

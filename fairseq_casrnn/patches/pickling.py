@@ -1,4 +1,4 @@
-"""Tasks, models and options that can be copied and pickled, in spite of how fairseq makes them."""
+"""Copying and pickling of fairseq's tasks, models and options."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import copyreg
 from enum import Enum
 
 
-def get_attribute(state, name: str) -> None:
-    """``copy`` and ``pickle`` ask an object without any attribute yet for ``__setstate__``."""
+def reject_private_attribute(state, name: str) -> None:
+    """Before ``StatefulContainer.__getattr__``: raise AttributeError for private names.
+
+    ``copy`` and ``pickle`` look up ``__setstate__`` before the object has any attribute, which
+    fairseq's method answers with infinite recursion.
+    """
     if name.startswith("_"):
         raise AttributeError(name)
 
 
-def register_choices() -> None:
-    """Pickle fairseq's types of choices, all of which it calls ``Choices``, by their values."""
+def register_choice_enums() -> None:
+    """Pickle fairseq's choice enums by their values; they all have the name ``Choices``."""
     from fairseq.dataclass import constants
 
     def reduce(kind: type[Enum]):
         if kind.__name__ != "Choices":
-            return kind.__qualname__  # it can be found
+            return kind.__qualname__  # importable by its name
         return constants.ChoiceEnum, ([choice.value for choice in kind],)
 
     copyreg.pickle(constants.StrEnumMeta, reduce)

@@ -1,4 +1,4 @@
-"""Which of fairseq's programs this process is."""
+"""Which of fairseq's programs runs in this process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from types import ModuleType
 
 
 def program_name() -> str:
-    """``train`` for ``fairseq-train`` and ``fairseq-hydra-train``, ``eval_lm``, …; '' for none.
+    """The program's module in ``fairseq_cli``, such as ``train`` or ``eval_lm``; '' for none.
 
-    Also as ``python -m fairseq_cli.NAME``.
+    ``fairseq-hydra-train`` counts as ``train``; ``python -m fairseq_cli.NAME`` as ``NAME``.
     """
     path = Path(sys.argv[0] if sys.argv else "")
     if not path.name.startswith("fairseq-") and path.parent.name != "fairseq_cli":
@@ -21,12 +21,12 @@ def program_name() -> str:
 
 
 def is_hydra_train() -> bool:
-    """Whether this process is ``fairseq-hydra-train``, whose options hydra reads."""
+    """Whether this process runs ``fairseq-hydra-train``."""
     return Path(sys.argv[0]).stem in ("fairseq-hydra-train", "hydra_train")
 
 
 def program_module(name: str) -> ModuleType:
-    """The module ``fairseq_cli.NAME``: ``__main__`` where that was started with ``python -m``."""
+    """The module ``fairseq_cli.NAME``; it is ``__main__`` if started with ``python -m``."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name == f"fairseq_cli.{name}":

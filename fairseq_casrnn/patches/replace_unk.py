@@ -1,9 +1,9 @@
 """``--replace-unk`` of fairseq's programs for generation.
 
-It puts the source word with the most attention in the place of each ``<unk>``, or
-that word's entry in the dictionary that is given. fairseq 0.12.3 looks for it in an alignment that
-it has not made. The word is that of the raw text, ``fairseq-generate`` asks for ``--dataset-impl
-raw``; of binarised text only the numbers in the dictionary are left.
+Each ``<unk>`` is replaced by the source word with the most attention, or by that word's entry in
+the given alignment dictionary. fairseq 0.12.3 reads an alignment that it never computes. The source
+words come from raw text, so ``fairseq-generate`` needs ``--dataset-impl raw``: binarised text only
+has the words' indices.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from fairseq_casrnn.errors import UserError
 
 
 class Alignment(list):
-    """What a generator gives as an alignment, with what says which word of the source is attended.
+    """An alignment with the attention and the source words that ``--replace-unk`` needs.
 
     Args:
         pairs: the alignment itself, for ``--print-alignment``.
-        attention: ``(T, S)``, of each token of the hypothesis.
-        places: ``(N,)``, where in S the source's words are.
-        words: those N words.
+        attention: ``(T, S)``, attention of each output token to the source positions.
+        positions: ``(N,)``, source positions of words, without padding and </s>.
+        words: the N source words.
     """
 
-    def __init__(self, pairs, attention: Tensor, places: Tensor, words: Sequence[str]):
+    def __init__(self, pairs, attention: Tensor, positions: Tensor, words: Sequence[str]):
         super().__init__(pairs)
-        self.attention, self.places, self.words = attention, places, words
+        self.attention, self.positions, self.words = attention, positions, words
 
-    def attended(self, step: int) -> str:
-        """The word with the most attention."""
-        return self.words[int(self.attention[step, self.places].argmax())]
+    def most_attended_word(self, step: int) -> str:
+        """The source word with the most attention from output token ``step``."""
+        return self.words[int(self.attention[step, self.positions].argmax())]
 
 
-#: The words of the batch that fairseq-interactive is about to translate, by its rows.
+#: Under "words": the source words of fairseq-interactive's current batch, a list per row.
 _interactive: dict[str, list[list[str]]] = {}
 
 
 def keep_source_words(original, lines, cfg, *args):
-    """Around ``make_batches`` of ``fairseq-interactive``, which keeps only a batch's numbers."""
+    """Around ``make_batches`` of ``fairseq-interactive``: keep the words of the current batch."""
     encode = args[-1]
     try:
         for batch in original(lines, cfg, *args):
@@ -54,7 +54,7 @@ def keep_source_words(original, lines, cfg, *args):
 
 
 def add_source_words(batch, dataset, samples, *args, **kwargs):
-    """The words of raw text go along with a batch, in the order of its rows."""
+    """After ``LanguagePairDataset.collater``: add the words of raw text to the batch, by row."""
     if batch and hasattr(dataset.src, "get_original_text"):
         lines = map(dataset.src.get_original_text, batch["id"].tolist())
         batch["source_words"] = [line.split() for line in lines]
@@ -62,28 +62,32 @@ def add_source_words(batch, dataset, samples, *args, **kwargs):
 
 
 def add_alignments(hypotheses, generator, models, sample, **kwargs):
-    """The attention to the source's words goes along with each hypothesis."""
+    """After ``generate``: make each hypothesis' alignment an :class:`Alignment`."""
     words = sample.get("source_words", _interactive.get("words"))
     if words is None:
         return hypotheses
-    by_step = hasattr(generator, "softmax_batch")  # the attention of SequenceScorer
+    steps_first = hasattr(generator, "softmax_batch")  # SequenceScorer: (T, S), others (S, T)
     rows = sample["net_input"]["src_tokens"].cpu()
     for row, row_words, found in zip(rows, words, hypotheses, strict=True):
-        places = (row.ne(generator.pad) & row.ne(generator.eos)).nonzero().squeeze(1)
+        positions = (row.ne(generator.pad) & row.ne(generator.eos)).nonzero().squeeze(1)
         for hypothesis in found:
             attention, pairs = hypothesis["attention"], hypothesis["alignment"]
-            if attention is None or attention.dim() != 2:  # of a model without attention
+            if attention is None or attention.dim() != 2:  # a model without attention
                 continue
-            if not row_words or len(row_words) != len(places):
+            if not row_words or len(row_words) != len(positions):
                 continue
-            attention = attention.cpu() if by_step else attention.cpu().t()
+            attention = attention.cpu() if steps_first else attention.cpu().t()
             pairs = [] if pairs is None else pairs
-            hypothesis["alignment"] = Alignment(pairs, attention, places, row_words)
+            hypothesis["alignment"] = Alignment(pairs, attention, positions, row_words)
     return hypotheses
 
 
 def load_align_dict(original, path: str | None):
-    """fairseq's fails over lines of one word, and reads the file in the locale's encoding."""
+    """Read the alignment dictionary as UTF-8; fairseq uses the locale's encoding.
+
+    Raises:
+        UserError: a line has only one word.
+    """
     if not path:
         return original(path)
     found = {}
@@ -91,8 +95,8 @@ def load_align_dict(original, path: str | None):
         columns = line.split()
         if len(columns) < 2:
             raise UserError(
-                f"{path}, line {number} has not two words, that of the source and that of the "
-                "target; check --replace-unk"
+                f"{path}, line {number} does not hold a source word and a target word; check "
+                "--replace-unk"
             )
         found[columns[0]] = columns[1]
     return found
@@ -108,7 +112,7 @@ def post_process_prediction(
     remove_bpe=None,
     extra_symbols_to_ignore=None,
 ):
-    """As fairseq's, which looks for the alignment of a word after subwords have been joined."""
+    """Replace each ``<unk>`` before subwords are joined; fairseq does so afterwards."""
     from fairseq.data import data_utils
 
     if align_dict is None or not isinstance(alignment, Alignment):
@@ -117,7 +121,7 @@ def post_process_prediction(
     ignored, words = {tgt_dict.eos(), tgt_dict.bos(), *(extra_symbols_to_ignore or ())}, []
     for step, token in enumerate(hypo_tokens.tolist()):
         if token == tgt_dict.unk():
-            word = alignment.attended(step)
+            word = alignment.most_attended_word(step)
             words.append(align_dict.get(word, word))
         elif token not in ignored:
             words.append(tgt_dict[token])

@@ -1,30 +1,30 @@
-"""A training goes on with the state of its task, and only with options that mean the same."""
+"""Resuming: restore the task's state and refuse options that change the trained function."""
 
 from __future__ import annotations
 
 from fairseq_casrnn.errors import UserError
 
 from .extra_state import after_loading
-from .vocabularies import check_words, keeps_state
+from .vocabularies import check_words, saves_task_state
 
 
-def keep_task_state(trainer, filename, extra_state: dict) -> None:
-    """Keep the state of tasks that read it again."""
-    if keeps_state(trainer.task):
+def save_task_state(trainer, filename, extra_state: dict) -> None:
+    """Before ``save_checkpoint``: save the state of tasks that restore it."""
+    if saves_task_state(trainer.task):
         extra_state["task"] = trainer.task.state_dict()
 
 
 @after_loading
 def restore_task_state(trainer, extra_state: dict, resumes: bool) -> None:
-    """Give such tasks their state back.
+    """After ``load_checkpoint``: restore the task's state.
 
-    fairseq 0.12.3 writes a task's state into checkpoints and does not read it when training. Of
-    other tasks, and where only the weights are taken, the words are compared.
+    fairseq 0.12.3 writes the state of a task into checkpoints but does not load it in training. For
+    other tasks, and if only the weights are taken, only the dictionaries are compared.
     """
     state = extra_state.get("task")
     if state is None:
         return
-    if resumes and keeps_state(trainer.task):
+    if resumes and saves_task_state(trainer.task):
         trainer.task.load_state_dict(state)
     else:
         check_words(trainer.task, state)
@@ -32,17 +32,17 @@ def restore_task_state(trainer, extra_state: dict, resumes: bool) -> None:
 
 @after_loading
 def restore_annealing(trainer, extra_state: dict, resumes: bool) -> None:
-    """Give a training of second-order LSTMs its annealing back."""
+    """After ``load_checkpoint``: restore the annealing of second-order LSTMs."""
     from fairseq_casrnn.models.annealing import restore_annealing
 
     restore_annealing(trainer, extra_state, resumes)
 
 
 def functional_options(model) -> dict[str, object]:
-    """Options with which the same weights compute something else, and their defaults.
+    """Names and defaults of the options that change what the same weights compute.
 
-    Those whose field in the dataclass of the options has
-    :data:`fairseq_casrnn.cells.base.FUNCTIONAL` in its metadata.
+    These are the dataclass fields with :data:`fairseq_casrnn.cells.base.FUNCTIONAL` in their
+    metadata.
 
     Args:
         model: the configuration of a model, with its ``_name``.
@@ -55,8 +55,8 @@ def functional_options(model) -> dict[str, object]:
     return {name: own.default for name, own in fields.items() if own.metadata.get("functional")}
 
 
-def keep_functional_options(trainer, filename, extra_state: dict) -> None:
-    """Keep them in the checkpoint."""
+def save_functional_options(trainer, filename, extra_state: dict) -> None:
+    """Before ``save_checkpoint``: save the functional options of the model."""
     model = trainer.cfg.model
     if names := functional_options(model):
         extra_state["meanings"] = {name: getattr(model, name) for name in names}
@@ -64,27 +64,28 @@ def keep_functional_options(trainer, filename, extra_state: dict) -> None:
 
 @after_loading
 def check_functional_options(trainer, extra_state: dict, resumes: bool) -> None:
-    """Refuse to resume with weights that would compute something else; fairseq loads them.
+    """After ``load_checkpoint``: refuse to resume with a different functional option.
 
-    An option that is newer than the checkpoint had its default.
+    fairseq would load the weights, which have the same shapes. An option that is newer than the
+    checkpoint counts as having its default there.
 
     Raises:
         UserError: an option has changed.
     """
-    began, model = extra_state.get("meanings"), trainer.cfg.model
-    if began is None or not resumes:
+    saved, model = extra_state.get("meanings"), trainer.cfg.model
+    if saved is None or not resumes:
         return
     for name, default in functional_options(model).items():
-        before, now = began.get(name, default), getattr(model, name)
+        before, now = saved.get(name, default), getattr(model, name)
         if before != now:
             raise UserError(
-                f"the training to be resumed has {spelled(name, before)}, not "
-                f"{spelled(name, now)}; give it the options it began with, or take only its "
+                f"the training to be resumed has {as_option(name, before)}, not "
+                f"{as_option(name, now)}; give it the options it began with, or take only its "
                 "weights, with --finetune-from-model and another --save-dir"
             )
 
 
-def spelled(name: str, value: object) -> str:
+def as_option(name: str, value: object) -> str:
     """An option as it is written on the command line."""
     option = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):

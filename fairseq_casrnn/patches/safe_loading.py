@@ -1,4 +1,4 @@
-"""What a checkpoint may hold: ``torch.load(weights_only=True)`` runs no code of a file."""
+"""Types that ``torch.load(weights_only=True)``, which runs no code from a file, may load."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import typing
 
 
 def allow_checkpoint_globals() -> None:
-    """Let ``torch.load(weights_only=True)`` accept what fairseq's checkpoints hold, no more.
+    """Let ``torch.load(weights_only=True)`` load the types in fairseq's checkpoints, no others.
 
-    That is the ``Namespace`` with the options of models without a dataclass, and the int64 arrays
-    of ``--eval-bleu``'s n-gram counts. Neither can run code when it is loaded.
+    These are ``Namespace``, for the options of models without a dataclass, and int64 arrays, for
+    the n-gram counts of ``--eval-bleu``. Loading either cannot run code.
     """
     import numpy
     import torch
@@ -31,11 +31,11 @@ def allow_checkpoint_globals() -> None:
 
 
 def allow_broadcast_globals(original, *args, **kwargs):
-    """Let the first of several processes give the others a checkpoint that it has loaded.
+    """Around ``_broadcast_object_slow``: let rank 0 send a loaded checkpoint to the other ranks.
 
-    fairseq does so through ``torch.save`` and ``torch.load`` in memory, when the options are a
-    container of OmegaConf already and tensors are placeholders. Safe loading does not know these
-    classes; they are allowed for that one load, and not for files.
+    fairseq uses ``torch.save`` and ``torch.load`` in memory. By then the options are an OmegaConf
+    container and tensors are placeholders. These types are allowed for this load only, not for
+    files.
     """
     import omegaconf
     import torch

@@ -1,4 +1,4 @@
-"""One training at a time in a folder of checkpoints."""
+"""A lock on ``--save-dir``: one training at a time."""
 
 import errno
 from pathlib import Path
@@ -17,22 +17,21 @@ _claimed: dict[Path, BinaryIO] = {}  # open files keep their locks until the pro
 
 
 def claim_save_dir(cfg, trainer, **kwargs) -> None:
-    """Claim a training's ``--save-dir`` before it reads or writes a checkpoint.
+    """Lock a training's ``--save-dir`` before it reads or writes a checkpoint.
 
-    Two trainings in one folder take turns at overwriting ``checkpoint_last.pt`` and each other's
-    best, and neither notices.
+    Otherwise two trainings in one folder would silently overwrite each other's checkpoints.
     """
     if not cfg.no_save and trainer.cfg.distributed_training.distributed_rank == 0:
         claim(cfg.save_dir)
 
 
 def claim(folder: str | Path) -> None:
-    """Keep other processes from claiming ``folder`` until this one ends, killed or not.
+    """Lock ``folder`` until this process ends, in whatever way.
 
-    Where files cannot be locked, or not be written, this does nothing.
+    Does nothing if the system cannot lock files or the folder is not writable.
 
     Raises:
-        UserError: another process has it.
+        UserError: another process holds the lock.
     """
     path = Path(folder).absolute() / LOCK
     if fcntl is None or path in _claimed:
@@ -40,9 +39,9 @@ def claim(folder: str | Path) -> None:
     try:
         file = open(path, "ab")  # noqa: SIM115
     except OSError:
-        return  # what is wrong with the folder, fairseq says when it saves
+        return  # fairseq reports an unusable folder when it saves
     try:
-        # Of the process, unlike flock's: workers that it forks do not keep it when it is killed.
+        # Forked workers do not inherit a lockf lock, unlike flock, so it ends with this process.
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()

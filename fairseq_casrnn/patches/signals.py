@@ -1,7 +1,7 @@
-"""SIGTERM and SIGUSR1, which a cluster sends before a job's end: save at the next update and stop.
+"""SIGTERM and SIGUSR1, which clusters send before a job ends: save after the update and stop.
 
-The exit status is 128 plus the signal's number, and the same command goes on where it stopped. A
-signal that comes before the first epoch, or for which there is another handler, does what it did.
+The exit status is 128 plus the signal number. The same command resumes the training. Signals before
+the first epoch, and signals with another handler, keep their effect.
 """
 
 import multiprocessing
@@ -21,12 +21,12 @@ SIGNALS = [number for name in ("SIGTERM", "SIGUSR1") if (number := getattr(signa
 _received: list[int] = []
 
 
-def handle(handler) -> None:
-    """Have ``handler`` called for the signals that nobody else handles."""
+def install_handler(handler) -> None:
+    """Install ``handler`` for the signals that have no other handler."""
     if threading.current_thread() is not threading.main_thread():
-        return  # where Python allows no handlers
+        return  # Python allows handlers only in the main thread
     for number in SIGNALS:
-        if signal.getsignal(number) in (signal.SIG_DFL, _remember, _pass_on):
+        if signal.getsignal(number) in (signal.SIG_DFL, _remember, _forward_to_children):
             signal.signal(number, handler)
 
 
@@ -34,8 +34,8 @@ def _remember(number: int, frame) -> None:
     _received.append(number)
 
 
-def _pass_on(number: int, frame) -> None:
-    """To the processes that train, which this one has started and waits for."""
+def _forward_to_children(number: int, frame) -> None:
+    """Send the signal to the training processes that this process has started."""
     children = multiprocessing.active_children()
     for child in children:
         if child.pid is not None:
@@ -45,8 +45,8 @@ def _pass_on(number: int, frame) -> None:
         os.kill(os.getpid(), number)
 
 
-def agreed(trainer) -> int:
-    """The signal that one of the training processes has received, the same in all of them, or 0."""
+def signal_received(trainer) -> int:
+    """The number of a signal that any training process has received, or 0; equal in all ranks."""
     number = _received[0] if _received else 0
     if trainer.data_parallel_world_size == 1:
         return number
@@ -56,37 +56,37 @@ def agreed(trainer) -> int:
 
 
 def stop(trainer, number: int) -> NoReturn:
-    """End this process, and all the others with it, when the checkpoint is written."""
+    """Exit after all ranks have reached this point, when the checkpoint is written."""
     options = trainer.cfg.checkpoint
-    kept = not (options.no_save or options.no_last_checkpoints)
+    saved = not (options.no_save or options.no_last_checkpoints)
     if trainer.data_parallel_world_size > 1:
         torch.distributed.barrier(distributed.get_global_group())
     if trainer.is_data_parallel_master:
-        what = "the same command goes on from there" if kept else "no checkpoint was asked for"
+        how = "the same command resumes it" if saved else "its options ask for no checkpoint"
         name, updates = signal.Signals(number).name, trainer.get_num_updates()
-        print(f"stopped by {name} after {updates} updates; {what}", file=sys.stderr)
+        print(f"stopped by {name} after {updates} updates; {how}", file=sys.stderr)
     wait_for_batches()
     raise SystemExit(128 + number)
 
 
 def stop_after_update(result, cfg, trainer, task, epoch_itr, valid_subsets, end_of_epoch):
-    """Look for signals when an update is done: after ``validate_and_save``."""
+    """After ``validate_and_save``: if a signal came during the update, save and stop."""
     _, should_stop = result
-    if not (should_stop or end_of_epoch) and (number := agreed(trainer)):
+    if not (should_stop or end_of_epoch) and (number := signal_received(trainer)):
         checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, None)
         stop(trainer, number)
     return result
 
 
 def stop_between_epochs(original, cfg, trainer, task, epoch_itr):
-    """Look for signals between epochs: around ``train``.
+    """Around ``train``: if a signal came at the end of the previous epoch, save and stop.
 
-    What belongs to the end of the epoch before, such as a step of the rate, has been done.
+    The work at the end of that epoch, such as the scheduler's step, is done by then.
     """
-    handle(_remember)
+    install_handler(_remember)
     before = getattr(trainer, "epoch_before", None)
-    if before is not None and (number := agreed(trainer)):
-        if before.epoch % cfg.checkpoint.save_interval:  # not saved at its end
+    if before is not None and (number := signal_received(trainer)):
+        if before.epoch % cfg.checkpoint.save_interval:  # that epoch saved no checkpoint
             checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, before, None)
         stop(trainer, number)
     result = original(cfg, trainer, task, epoch_itr)
@@ -94,9 +94,9 @@ def stop_between_epochs(original, cfg, trainer, task, epoch_itr):
     return result
 
 
-def pass_signals_on(original, *args, **kwargs):
-    """With several GPUs, fairseq starts the processes that train and waits for them."""
-    handle(_pass_on)
+def forward_signals(original, *args, **kwargs):
+    """Around ``torch.multiprocessing.spawn``: forward signals to the processes."""
+    install_handler(_forward_to_children)
     try:
         return original(*args, **kwargs)
     except torch.multiprocessing.ProcessExitedException as error:
@@ -106,12 +106,12 @@ def pass_signals_on(original, *args, **kwargs):
         raise
 
 
-def survive_in_workers(*args, **kwargs) -> None:
-    """A process that loads data survives SIGTERM to all processes of a job; not its parent's.
+def ignore_sigterm_in_workers(*args, **kwargs) -> None:
+    """Before a data loader's worker loop: ignore SIGTERM unless the parent process sends it.
 
-    Its death would be an error in the middle of an update.
+    A cluster sends the signal to all processes of a job. If a worker died, the update would fail.
     """
-    if not hasattr(signal, "sigwaitinfo"):  # not everywhere
+    if not hasattr(signal, "sigwaitinfo"):  # missing on some systems
         return
     parent = os.getppid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

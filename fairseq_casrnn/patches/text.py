@@ -1,7 +1,7 @@
-"""How fairseq reads text: as this package does, see :mod:`fairseq_casrnn.data.text`.
+"""Make fairseq read text as this package does, see :mod:`fairseq_casrnn.data.text`.
 
-fairseq ends a line at a carriage return alone, too, takes a byte-order mark for a part of the first
-word, and a word such as ``<pad>`` for padding.
+fairseq also ends a line at a lone carriage return, reads a byte-order mark as part of the first
+word, and reads a word such as ``<pad>`` as padding.
 """
 
 import codecs
@@ -20,7 +20,7 @@ from fairseq_casrnn.errors import UserError, quoted
 
 
 def open_chunk(original, self) -> Iterator[str]:
-    """The lines of a part of a file, for ``fairseq-preprocess``."""
+    """The lines of a file's chunk, for a worker of ``fairseq-preprocess``."""
     self.fd = open(self.path, "rb")  # noqa: SIM115 - Chunker closes it
     return _chunk(self.fd, self.start_offset, self.end_offset)
 
@@ -35,7 +35,7 @@ def _chunk(file, start: int, end: int) -> Iterator[str]:
 
 
 def find_offsets(original, filename: str, num_chunks: int) -> list[int]:
-    """Where the parts of a file begin that several processes read, and its end."""
+    """The offsets of ``num_chunks`` chunks of a file, each at the start of a line, and its end."""
     with open(filename, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         offsets = [0]
@@ -47,15 +47,15 @@ def find_offsets(original, filename: str, num_chunks: int) -> list[int]:
 
 
 def add_from_file(original, self, f) -> None:
-    """A dictionary's file.
+    """Read a dictionary from a file.
 
     Raises:
-        UserError: it is not UTF-8, or not as fairseq-preprocess writes it.
+        UserError: the file is not UTF-8, or not in the format of fairseq-preprocess.
     """
     if isinstance(f, str) and os.path.isfile(f):
         lines = decode_lines(read_bytes(f), f)
         name, f = f, io.StringIO("".join(f"{line}\n" for line in lines), newline="\n")
-        f.name = name  # for errors
+        f.name = name  # for error messages
     try:
         original(self, f)
     except (ValueError, RuntimeError) as error:
@@ -73,7 +73,7 @@ def add_from_file(original, self, f) -> None:
 
 
 def _wrong_line(message: str) -> str | None:
-    """What fairseq found in a dictionary."""
+    """What is wrong with a dictionary's line according to fairseq's message, or None."""
     if found := re.search(r"expected '<token> <cnt> \[flags]': \"(.*)\"", message, re.DOTALL):
         return f"has a line without a count, {quoted(found[1].strip())}"
     if found := re.search(r"Duplicate word found when loading Dictionary: '(.*?)'\. ", message):
@@ -82,7 +82,7 @@ def _wrong_line(message: str) -> str | None:
 
 
 def read_raw(original, self, path: str, dictionary) -> None:
-    """A text as data set, of ``--dataset-impl raw``."""
+    """Read the text of a data set with ``--dataset-impl raw``."""
     self.lines = decode_lines(read_bytes(path), path)
     check_symbols(self.lines, path)
     options = {"append_eos": self.append_eos, "reverse_order": self.reverse_order}
@@ -94,12 +94,12 @@ def read_raw(original, self, path: str, dictionary) -> None:
 
 
 def escape_sentence(original, self, sentence: str):
-    """A sentence given to a model in Python, as text of a file."""
+    """Encode a sentence given to a model in Python; words such as ``<pad>`` are escaped."""
     return original(self, escape_line(sentence))
 
 
 def read_buffers(original, input: str, buffer_size: int) -> Iterator[list[str]]:
-    """The lines that ``fairseq-interactive`` reads."""
+    """The lines that ``fairseq-interactive`` reads, in buffers."""
     stream = sys.stdin.buffer if input == "-" else open(input, "rb")  # noqa: SIM115
     with stream:
         lines = text_lines(stream, "the input" if input == "-" else input)
@@ -108,5 +108,5 @@ def read_buffers(original, input: str, buffer_size: int) -> Iterator[list[str]]:
 
 
 def escape_batches(original, lines, cfg, task, max_positions, encode_fn):
-    """The sentences that ``fairseq-interactive`` reads, as text of a file."""
+    """Around ``make_batches`` of ``fairseq-interactive``: escape words such as ``<pad>``."""
     return original(lines, cfg, task, max_positions, lambda line: escape_line(encode_fn(line)))

@@ -1,12 +1,11 @@
-"""Whether a model has the words of the dictionaries it is used with, in the same order.
+"""Check that a model is used with the dictionaries it was trained with.
 
-fairseq compares only sizes, so a model with another dictionary of the same size gives wrong results
-without any message. A checkpoint written with this package holds a digest of each dictionary of its
-task, and it is compared wherever fairseq loads the checkpoint: to go on training or fine-tune, to
-translate, to score. Models that are to search together are compared once more, with each other.
+fairseq compares only their sizes, so another dictionary of the same size silently gives wrong
+results. Checkpoints written with this package hold a digest of each dictionary of the task. The
+digests are compared whenever fairseq loads the checkpoint: to resume, fine-tune, translate or
+score. The models of an ensemble are also compared with each other.
 
-A checkpoint written by fairseq alone holds no digest: of its dictionary nothing but the size can be
-checked.
+Checkpoints written by fairseq alone hold no digests, so only the sizes can be checked.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from .extra_state import after_loading
 logger = logging.getLogger(__name__)
 
 
-def keeps_state(task) -> bool:
-    """Whether a checkpoint of a training keeps the state of ``task``, in which its digests are."""
+def saves_task_state(task) -> bool:
+    """Whether checkpoints hold the state of ``task``, including its digests, for resuming."""
     from fairseq.tasks.language_modeling import LanguageModelingTask
     from fairseq.tasks.translation import TranslationTask
 
@@ -33,39 +32,42 @@ def keeps_state(task) -> bool:
     )
 
 
-def keep_digests(trainer, filename, extra_state: dict) -> None:
-    """Keep the digests of tasks whose state is not kept as a whole."""
-    words = None if keeps_state(trainer.task) else digests(trainer.task)
+def save_digests(trainer, filename, extra_state: dict) -> None:
+    """Before ``save_checkpoint``: save the digests of tasks whose state is not saved."""
+    words = None if saves_task_state(trainer.task) else digests(trainer.task)
     if words is not None:
         extra_state["words"] = words
 
 
 @after_loading
 def check_digests(trainer, extra_state: dict, resumes: bool) -> None:
-    """Compare them with those of the checkpoint."""
+    """After ``load_checkpoint``: compare the dictionaries with the checkpoint's digests."""
     if "words" in extra_state:
         check_words(trainer.task, {"words": extra_state["words"]})
 
 
 def add_digests(state: dict, task) -> dict:
-    """The state of ``task`` with its digests."""
+    """After ``FairseqTask.state_dict``: add the digests."""
     words = digests(task)
     return state if words is None else {**state, "words": words}
 
 
 def check_before_loading(task, state: dict) -> None:
-    """Compare the words of ``task`` with those of its state in a checkpoint."""
+    """Before ``FairseqTask.load_state_dict``: compare the dictionaries with the digests."""
     check_words(task, state)
 
 
-def note_first_token(model, task, *args, **kwargs):
-    """What a model reads first is an option of its task; who has the model alone must know it."""
+def record_add_bos_token(model, task, *args, **kwargs):
+    """After ``build_model``: note on the language model whether it reads <s> first.
+
+    This is an option of its task, which is unknown where only the model is at hand.
+    """
     model.reads_bos = bool(getattr(task.args, "add_bos_token", False))
     return model
 
 
 def digests(task) -> int | dict[str, int] | None:
-    """The digest of a task's one dictionary, those of two by side, or None without dictionaries."""
+    """The digest of a task's only dictionary, a digest for each side, or None if it has none."""
     found = dictionaries(task)
     if len(found) < 2:
         return next((digest(one) for one in found.values()), None)
@@ -73,10 +75,10 @@ def digests(task) -> int | dict[str, int] | None:
 
 
 def dictionaries(task) -> dict[str, Dictionary]:
-    """A task's dictionaries by side: source and target, source alone if there is one, or none."""
+    """A task's dictionaries by side: source and target, source if both are one, or nothing."""
     from fairseq.tasks.language_modeling import LanguageModelingTask
 
-    if isinstance(task, LanguageModelingTask):  # the other is a part of it
+    if isinstance(task, LanguageModelingTask):  # its output dictionary is a part of the other
         return {} if task.dictionary is None else {"source": task.dictionary}
     found = {}
     for side in ("source", "target"):
@@ -91,12 +93,12 @@ def dictionaries(task) -> dict[str, Dictionary]:
 
 
 def check_words(task, state: dict) -> None:
-    """Compare the dictionaries of ``task`` with those that a checkpoint was trained with.
+    """Compare the dictionaries of ``task`` with those of a checkpoint's training.
 
     Args:
-        task: any of fairseq's tasks; one that has ``check_words(state)`` compares by itself.
-        state: that of the checkpoint's task; without ``words``, which fairseq alone does not keep,
-            nothing can be compared.
+        task: a fairseq task; its own ``check_words(state)`` takes precedence.
+        state: the state of the checkpoint's task. Without the entry ``words``, which fairseq alone
+            does not write, nothing is compared.
 
     Raises:
         UserError: they differ.
@@ -113,21 +115,21 @@ def check_words(task, state: dict) -> None:
         return
     if not isinstance(trained, dict):
         raise UserError(
-            "the checkpoint is of a language model, sentence encoder or tagger, and this data "
-            "and task are of translation; check the checkpoint's path"
+            "the checkpoint holds a language model, sentence encoder or tagger, but the task and "
+            "its data are for translation; check the checkpoint's path"
         )
     for side, dictionary in ours.items():
         language = getattr(options, f"{side}_lang", None)
-        if language is None:  # a training with several pairs of languages
+        if language is None:  # a multilingual task
             language = getattr(task, f"{side}_langs", [side])[0]
         check_digest(trained.get(side), dictionary, options.data, language)
 
 
 def check_generator(generator, models, tgt_dict, beam_size=1, *args, **kwargs) -> None:
-    """Check the size of a search, and compare the words of the models that search together.
+    """Before ``SequenceGenerator.__init__``: check beam size, sampling and dictionaries.
 
     Raises:
-        UserError: they do not fit.
+        UserError: one of them is invalid.
     """
     if beam_size < 1:
         raise UserError(f"--beam is {beam_size}; it must be at least 1")
@@ -140,29 +142,30 @@ def check_generator(generator, models, tgt_dict, beam_size=1, *args, **kwargs) -
     lm = kwargs.get("lm_model")
     check_ensemble(getattr(models, "models", models), tgt_dict, lm)
     if lm is not None and not kwargs.get("lm_weight", 1):
-        logger.warning("--lm-weight is 0, as it is unless given: the language model has no effect")
+        logger.warning("--lm-weight is 0, its default: the language model has no effect")
 
 
 def check_ensemble(models, target: Dictionary, lm=None) -> None:
-    """Compare the words of models that are to search together.
+    """Compare the dictionaries of the models of an ensemble.
 
     Args:
         models: translation models, or language models.
-        target: dictionary of what they generate.
+        target: dictionary of the generated text.
         lm: language model whose log-probabilities are added, or None.
 
     Raises:
-        UserError: one has other words than ``target``, or reads other words than the first; ``lm``
-            is no language model, or reads <s> first.
+        UserError: a model's target dictionary is not ``target``, its source dictionary is not the
+            first model's, or ``lm`` is not a language model or reads <s> first.
     """
     from fairseq.models import FairseqLanguageModel
 
-    read = [getattr(getattr(model, "encoder", None), "dictionary", None) for model in models]
-    written = [getattr(getattr(model, "decoder", None), "dictionary", None) for model in models]
-    if not (all(same(one, target) for one in written) and all(same(one, read[0]) for one in read)):
+    sources = [getattr(getattr(model, "encoder", None), "dictionary", None) for model in models]
+    targets = [getattr(getattr(model, "decoder", None), "dictionary", None) for model in models]
+    same_targets = all(same_words(one, target) for one in targets)
+    if not (same_targets and all(same_words(one, sources[0]) for one in sources)):
         raise UserError(
-            "the models have different words, or the same in another order; search with models "
-            "that were trained with the same dictionaries (fairseq-preprocess --srcdict, --tgtdict)"
+            "the models have different dictionaries; combine models that were trained with the "
+            "same ones (fairseq-preprocess --srcdict, --tgtdict)"
         )
     if lm is None:
         return
@@ -171,18 +174,18 @@ def check_ensemble(models, target: Dictionary, lm=None) -> None:
     if getattr(lm, "reads_bos", False):
         raise UserError(
             "the language model of --lm-path was trained with --add-bos-token, but the search "
-            "begins with </s> alone; train one without that option"
+            "starts with </s>; train one without that option"
         )
-    if not same(lm.decoder.dictionary, target):
+    if not same_words(lm.decoder.dictionary, target):
         raise UserError(
-            "the language model of --lm-path has other words than the target dictionary, or the "
-            "same in another order; train one on data binarised with the target dictionary "
+            "the dictionary of the language model of --lm-path differs from the target dictionary; "
+            "train one on data binarised with the target dictionary "
             "(fairseq-preprocess --only-source --srcdict)"
         )
 
 
-def same(one: Dictionary | None, other: Dictionary | None) -> bool:
-    """Whether two dictionaries give each word the same number; unknown ones may."""
+def same_words(one: Dictionary | None, other: Dictionary | None) -> bool:
+    """Whether two dictionaries give each word the same index; None counts as equal."""
     if one is other or one is None or other is None:
         return True
     return len(one) == len(other) and all(one[i] == other[i] for i in range(len(one)))

@@ -71,7 +71,7 @@ def choose_candidates(
 def choose(
     found: Tensor, words: Tensor, beams: Tensor, ignored: Tensor, collected: Tensor, eos: int
 ) -> tuple[Tensor, ...]:
-    """See :func:`fairseq_casrnn.patches.beam_loop.choose`."""
+    """See :func:`fairseq_casrnn.patches.beam_loop.select_candidates`."""
     ended, covered = torch.empty_like(ignored), torch.empty_like(ignored)
     ended_rows, parents, tokens = words.new_empty(3, *ignored.shape)
     scores, total = found.new_empty(ignored.shape), torch.empty_like(collected)

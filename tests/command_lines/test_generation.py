@@ -249,7 +249,7 @@ def with_attended_words(model, source: str, text: str, entries: dict) -> str:
 @pytest.mark.parametrize("entries", [{}, {"Zürich": "ZÜRICH", "bo": "BO!"}], ids=["copy", "file"])
 def test_unknown_words_replaced(data, raw, last, program, entries):
     """With or without --print-alignment; the words are those of the raw text."""
-    install.apply(p for p in TABLE if p.piece == "patches.replace_unk.keep_source_words")
+    install.apply(p for p in TABLE if p.hook == "patches.replace_unk.keep_source_words")
     sources = (raw / "test.xx-yy.xx").read_text("utf-8").splitlines()
     (raw / "entries").write_text("".join(f"{a} {b}\n" for a, b in entries.items()), "utf-8")
     options = ["--beam", "2", "--max-len-b", "9", "--unkpen", "-12", "--batch-size", "4", "--cpu"]

@@ -100,7 +100,7 @@ def test_warning_of_a_weight_of_zero(data, fitting, beside, weight):
 
 
 def test_language_model_with_its_own_dictionary(unfit, beside):
-    with pytest.raises(UserError, match="of --lm-path has other words than the target dictionary"):
+    with pytest.raises(UserError, match="of --lm-path differs from the target dictionary"):
         beside(unfit[1], unfit[0] / "dict.txt")
 
 
@@ -108,7 +108,7 @@ def test_language_model_of_another_size(data, language_model, beside, tmp_path):
     words = (data / "dict.yy.txt").read_text().splitlines(keepends=True)
     (tmp_path / "fewer").write_text("".join(words[:5]))
     folder, path = language_model(tmp_path / "fewer")
-    with pytest.raises(UserError, match="of --lm-path has other words than the target dictionary"):
+    with pytest.raises(UserError, match="of --lm-path differs from the target dictionary"):
         beside(path, folder / "dict.txt")
 
 
@@ -177,5 +177,5 @@ def test_models_of_different_dictionaries(data, reordered, trained, tmp_path):
     train(reordered, tmp_path, "cas_lstm_tiny", epochs=1)
     one, other = (checkpoint_utils.load_model_ensemble_and_task([str(path)]) for path in paths)
     SequenceGenerator([*one[0], *one[0]], one[2].target_dictionary)
-    with pytest.raises(UserError, match="the models have different words, or the same in another"):
+    with pytest.raises(UserError, match="the models have different dictionaries"):
         SequenceGenerator([*one[0], *other[0]], one[2].target_dictionary)

@@ -222,7 +222,7 @@ def test_worker_hands_its_sentence_on(monkeypatch):
 
 def test_worker_is_found_by_a_new_process():
     """Which imports this package for it, before it knows of --user-dir."""
-    assert b"fairseq_casrnn.patches.messages" in pickle.dumps(messages.explained_worker)
+    assert b"fairseq_casrnn.patches.messages" in pickle.dumps(messages.worker_with_messages)
 
 
 def test_full_disk_while_copying_names_the_copy(tmp_path):

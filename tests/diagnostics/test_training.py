@@ -52,7 +52,7 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
         ("--bpe bytes", "^--bpe bytes does not work in this fairseq; drop it"),
         (
             "--dataset-impl fasta",
-            r"/valid\.xx-yy\.xx is no data of --dataset-impl fasta; drop that",
+            r"/valid\.xx-yy\.xx is not in the format of --dataset-impl fasta; drop that",
         ),
         ("--optimizer cpu_adam", "^Please install DeepSpeed: pip install deepspeed"),
         ("--optimizer composite", "^--optimizer composite needs options of its own for groups of"),
@@ -318,7 +318,7 @@ def test_signal_before_the_end_of_a_job(fairseq, data, tmp_path):
     assert done.status == 128 + signal.SIGTERM, done.err
     last = tmp_path / "parts" / "checkpoint_last.pt"
     updates = torch.load(last)["optimizer_history"][-1]["num_updates"]
-    said = f"stopped by SIGTERM after {updates} updates; the same command goes on from there"
+    said = f"stopped by SIGTERM after {updates} updates; the same command resumes it"
     assert done.err.splitlines()[-1] == said
     for name in ("parts", "whole"):
         done = fairseq.train(data, "--save-dir", tmp_path / name, *options)
@@ -332,7 +332,7 @@ def test_signal_of_a_training_that_saves_nothing(fairseq, data, tmp_path):
     started.interrupt_after("Start iterating over samples", signal.SIGUSR1)
     done = started.finish()
     assert done.status == 128 + signal.SIGUSR1
-    assert done.err.splitlines()[-1].endswith(" updates; no checkpoint was asked for")
+    assert done.err.splitlines()[-1].endswith(" updates; its options ask for no checkpoint")
     assert not list(tmp_path.iterdir())
 
 

@@ -160,7 +160,7 @@ def test_second_preprocessing_into_one_folder(fairseq, data):
             "{checkpoint} is not valid UTF-8; check --bpe-codes",
         ),
         ("--path {checkpoint} --constraints", "--constraints needs words for each sentence, which"),
-        ("--path {model_of_language}", "is of a language model, sentence encoder or tagger, and"),
+        ("--path {model_of_language}", "holds a language model, sentence encoder or tagger, but"),
         ("--path {checkpoint} --replace-unk", "--replace-unk requires a raw text dataset"),
         ("--path {checkpoint} --task translation_lev", "--task translation_lev needs a model that"),
         ("--path {checkpoint} --print-step", "--print-step needs a model that refines its output"),
@@ -339,7 +339,7 @@ def test_unknown_words_replaced_without_a_dictionary(interactive):
 def test_malformed_dictionary_for_unknown_words(interactive, tmp_path):
     (tmp_path / "words").write_text("a b\nc\n")
     sentence = interactive(b"a\n", "--replace-unk", tmp_path / "words").sentence
-    assert sentence.startswith(f"{tmp_path}/words, line 2 has not two words, that of the source")
+    assert sentence.startswith(f"{tmp_path}/words, line 2 does not hold a source word and a target")
 
 
 def test_soft_alignments(interactive):

@@ -137,5 +137,5 @@ def test_nothing_is_done_on_a_cpu(monkeypatch):
 def test_the_change_is_in_place():
     from fairseq.trainer import Trainer
 
-    pieces = [patch.piece for patch in patches_of(Trainer.__init__)]
+    pieces = [patch.hook for patch in patches_of(Trainer.__init__)]
     assert "models.compiling.compile_ahead" in pieces

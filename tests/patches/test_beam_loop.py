@@ -22,8 +22,10 @@ PARTS = ("tokens", "score", "positional_scores", "attention", "alignment")
 @pytest.fixture
 def used(monkeypatch):
     """How often the search was this package's."""
-    calls, original = [], beam_loop.collect
-    monkeypatch.setattr(beam_loop, "collect", lambda *args: calls.append(1) or original(*args))
+    calls, original = [], beam_loop.build_hypotheses
+    monkeypatch.setattr(
+        beam_loop, "build_hypotheses", lambda *args: calls.append(1) or original(*args)
+    )
     return calls
 
 
@@ -118,9 +120,9 @@ def test_where_no_table_is_made(name, one_pass, monkeypatch):
     assert len(tables) <= 1 if one_pass and "cpp" in recurrence.installed() else len(tables) > 1
 
 
-@pytest.mark.parametrize("slack", [0, 3, 7])
-def test_finished_sentences_may_stay(used, slack, monkeypatch):
-    monkeypatch.setattr(beam_loop, "slack", lambda *_: slack)
+@pytest.mark.parametrize("kept", [0, 3, 7])
+def test_finished_sentences_may_stay(used, kept, monkeypatch):
+    monkeypatch.setattr(beam_loop, "max_finished_kept", lambda *_: kept)
     for seed in range(4):
         theirs, ours = both([model_of(seed=seed)], batch(seed=seed), beam_size=3, max_len_b=12)
         assert_same(theirs, ours)
@@ -194,5 +196,5 @@ def test_a_shortest_length_above_the_longest_is_fairseqs_to_refuse(used):
 
 
 def test_the_change_is_in_place():
-    pieces = [patch.piece for patch in patches_of(SequenceGenerator._generate)]
+    pieces = [patch.hook for patch in patches_of(SequenceGenerator._generate)]
     assert pieces == ["patches.beam_loop.generate"]

@@ -21,7 +21,7 @@ compiled = pytest.mark.skipif(
     "cpp" not in recurrence.installed(), reason="engine cpp is not compiled"
 )
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = [patch for patch in TABLE if patch.piece.startswith("patches.beam_search.")]
+STEPS = [patch for patch in TABLE if patch.hook.startswith("patches.beam_search.")]
 
 
 def table(batch, rows, size, seed=0):
@@ -171,8 +171,10 @@ def searches(monkeypatch):
         monkeypatch.setattr(search, "step", search.step)
     install.apply(STEPS)
     install.apply(STEPS)
-    ours, best = BeamSearch.step, beam_search.best
-    monkeypatch.setattr(beam_search, "best", lambda *args: used.append(1) or best(*args))
+    ours, best = BeamSearch.step, beam_search.best_continuations
+    monkeypatch.setattr(
+        beam_search, "best_continuations", lambda *args: used.append(1) or best(*args)
+    )
     search = BeamSearch(Dictionary())
     return lambda *args: (original(search, *args), ours(search, *args)), used
 

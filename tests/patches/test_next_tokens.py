@@ -29,7 +29,7 @@ def installed(monkeypatch):
     monkeypatch.delenv("CASRNN_ENGINE", raising=False)
     original, tables = EnsembleModel.forward_decoder, []
     monkeypatch.setattr(EnsembleModel, "forward_decoder", original)
-    install.apply(p for p in TABLE if p.piece == "patches.next_tokens.forward_decoder")
+    install.apply(p for p in TABLE if p.hook == "patches.next_tokens.forward_decoder")
     log_probs = products.log_probs
 
     def spy(*args, **options):

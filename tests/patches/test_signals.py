@@ -54,7 +54,7 @@ from fairseq_casrnn.patches import install, signals
 from fairseq_casrnn.patches.table import TABLE
 
 def train(rank, parent):
-    signals.handle(signals._remember)
+    signals.install_handler(signals._remember)
     os.kill(parent, signal.SIGUSR1)
     while not signals._received:
         time.sleep(0.01)
@@ -105,7 +105,7 @@ def test_handlers_of_others_are_left_alone():
 
     before = signal.signal(signal.SIGUSR1, own)
     try:
-        signals.handle(signals._remember)
+        signals.install_handler(signals._remember)
         assert signal.getsignal(signal.SIGUSR1) is own
         assert signal.getsignal(signal.SIGTERM) is signals._remember
     finally:

@@ -41,7 +41,7 @@ def test_the_choice_is_the_same(batch, beam, more, seed):
     from fairseq_casrnn.recurrence import triton_beam
 
     inputs = candidates(batch, beam, beam + min(more, beam), seed)
-    ours, theirs = triton_beam.choose(*inputs), beam_loop.choose(*inputs)
+    ours, theirs = triton_beam.choose(*inputs), beam_loop.select_candidates(*inputs)
     assert len(ours) == len(theirs) == 7
     for one, other in zip(ours, theirs, strict=True):
         assert one.dtype == other.dtype
@@ -52,7 +52,7 @@ def test_a_choice_by_hand():
     """Two hypotheses, four candidates: the first ends, the third would if it were better."""
     found = torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
     words, beams = torch.tensor([[EOS, 7, EOS, 8]]), torch.tensor([[1, 0, 0, 1]])
-    ended, rows, parents, tokens, scores, ignored, collected = beam_loop.choose(
+    ended, rows, parents, tokens, scores, ignored, collected = beam_loop.select_candidates(
         found, words, beams, torch.zeros(1, 2, dtype=torch.bool), torch.tensor([1]), EOS
     )
     assert ended.tolist() == [[True, False]]
