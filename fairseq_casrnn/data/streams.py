@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from fairseq.data import FairseqDataset
+from fairseq.data import FairseqDataset, MonolingualDataset, TokenBlockDataset
 from torch import Tensor
 
 from fairseq_casrnn.errors import UserError
@@ -152,3 +152,13 @@ def piece_lengths(steps: int, bptt: int, jitter: float, seed: tuple[int, int]) -
 def whole_text(dataset) -> Tensor:
     """All sentences of an indexed data set one after the other, ``(N,)``, int32."""
     return torch.from_numpy(np.concatenate([np.asarray(s, np.int32) for s in dataset]))
+
+
+def sentence_dataset(sentences, dictionary, output_dictionary) -> MonolingualDataset:
+    """A data set of single sentences: </s> w₁ … wₙ predicts w₁ … wₙ </s>."""
+    pad, eos = dictionary.pad(), dictionary.eos()
+    blocks = TokenBlockDataset(
+        sentences, sentences.sizes, None, pad, eos, break_mode="eos", include_targets=True
+    )
+    vocabulary = (dictionary, output_dictionary)
+    return MonolingualDataset(blocks, blocks.sizes, *vocabulary, shuffle=True, targets=["future"])

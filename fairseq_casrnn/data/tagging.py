@@ -93,3 +93,11 @@ class TaggingDataset(LengthSortedDataset):
         for (b, t), word in zip(place, words, strict=True):
             spelling[b, t, : len(word)] = word
         return spelling
+
+
+def characters_of_words(dataset, eos: int, index: int) -> list[torch.Tensor]:
+    """The characters of each word of sentence ``index``, where ``eos`` ends each word."""
+    row = dataset[index].long()
+    ends = row.eq(eos).nonzero().flatten().tolist()
+    begins = [0, *(position + 1 for position in ends)]
+    return [row[a:b] for a, b in zip(begins, ends, strict=False) if b > a]

@@ -81,6 +81,11 @@ def penn_words(line: str) -> list[str]:
     return found
 
 
+def with_plain_quote(dictionary, symbol: str) -> str:
+    """``symbol``, with ' and " in place of ’ and “ unless the dictionary knows it."""
+    return symbol if symbol in dictionary else symbol.translate(TYPOGRAPHIC)
+
+
 def as_written(found: list[str], line: str) -> list[str]:
     """The words that :func:`penn_words` found in ``line`` with the characters that they have there.
 

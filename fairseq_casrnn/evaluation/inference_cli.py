@@ -146,7 +146,7 @@ class UnknownLines:
     def check(self, number: int, texts: Iterable[str]) -> None:
         """Look at the texts of a line."""
         for text in () if self.said else texts:
-            if len(text.split()) == 1 and self.task.is_unknown_word(text):
+            if len(text.split()) == 1 and self.task.is_single_unknown_word(text):
                 print(
                     f"warning: {self.name}, line {number} is a single word that the model does not "
                     "know, and others may be; text without spaces between words, such as Chinese, "

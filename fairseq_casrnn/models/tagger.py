@@ -79,7 +79,7 @@ class Tagger(SentenceModel):
             filters=cfg.char_filters,
             dropout=dropout_option(cfg, "encoder_dropout_in"),
         )
-        task.read_spelling()
+        task.use_characters()
         return char_cnn, cfg.char_filters
 
     @classmethod

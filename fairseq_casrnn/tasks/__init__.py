@@ -1,4 +1,4 @@
-"""fairseq tasks that fairseq lacks; importing this registers them."""
+"""Tasks for fairseq; importing this package registers them."""
 
 from . import (  # noqa: F401
     sentence_classification,

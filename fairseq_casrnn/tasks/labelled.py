@@ -1,35 +1,32 @@
-"""What the tasks share whose data is sentences with classes: of the sentence, or of its words."""
+"""Base of the tasks for labelled sentences: sentence classification and sequence tagging."""
 
 # No "from __future__ import annotations" here: fairseq reads the fields' types.
 # ruff: noqa: UP045
-import json
 import logging
 import os
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
 import torch
-from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.data import FairseqDataset
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
 from ..data.classification import UnkDropout
-from ..data.command import read_json
-from ..data.dictionaries import digest, without_fillers
+from ..data.dictionaries import digest
 from ..data.words import TOKENIZERS
-from ..errors import UserError, quoted
-from ..files import replacing
+from ..errors import UserError
 from ..models.config import check_probabilities
+from .data_folder import class_names, load_dictionary, read_text_json, write_json
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class LabelledConfig(FairseqDataclass):
-    """Options of these tasks."""
+    """Options of both tasks."""
 
     data: str = field(
         default=MISSING,
@@ -41,20 +38,24 @@ class LabelledConfig(FairseqDataclass):
     forget_singletons: float = field(
         default=0.0,
         metadata={
-            "help": "probability with which a word that occurs once in the training set is <unk> "
-            "in training, anew in each epoch; without it no text of training holds <unk> unless "
-            "rare words were left out of the dictionary"
+            "help": "probability of replacing a word that occurs once in the training set by <unk> "
+            "in training, drawn anew in each epoch; otherwise training sees <unk> only if rare "
+            "words are not in the dictionary"
         },
     )
     raw_tokenizer: Optional[str] = field(
         default=None,
         metadata={
-            "help": "how to split raw text when predicting: space, whitespace, clitics, moses, "
-            "penn or character (default: as the data folder's text.json says, else whitespace)"
+            "help": "tokenizer of raw text when predicting: space, whitespace, clitics, moses, "
+            "penn or character (default: that of the data folder's text.json, else whitespace)"
         },
     )
     lowercase: Optional[bool] = field(
-        default=None, metadata={"help": "lower-case raw text when predicting (default: likewise)"}
+        default=None,
+        metadata={
+            "help": "lower-case raw text when predicting (default: as in the data folder's "
+            "text.json, else no)"
+        },
     )
     seed: int = II("common.seed")
     save_dir: str = II("checkpoint.save_dir")
@@ -62,15 +63,15 @@ class LabelledConfig(FairseqDataclass):
 
 
 class LabelledTask(FairseqTask):
-    """Sentences of ``input0/`` with classes of ``label/``.
+    """A task whose data folder has sentences in ``input0/`` and their classes in ``label/``.
 
     Args:
         cfg: the options.
-        dictionary: of the words.
-        label_dictionary: of the classes.
+        dictionary: dictionary of the words.
+        label_dictionary: dictionary of the classes.
 
     Attributes:
-        unseen: for each split whose data has classes that training has not, a sentence about it.
+        unseen: a warning for each split with classes that do not occur in training.
 
     Raises:
         UserError: the data has fewer than two classes.
@@ -80,14 +81,17 @@ class LabelledTask(FairseqTask):
 
     def __init__(self, cfg, dictionary, label_dictionary):
         super().__init__(cfg)
-        self._as_they_stand: dict[str, FairseqDataset] = {}
+        self._unshuffled: dict[str, FairseqDataset] = {}
         self.unseen: dict[str, str] = {}
         self.dictionary, self.label_dictionary = dictionary, label_dictionary
-        # What the folder says of its text is kept in the checkpoint, which may go elsewhere.
-        self.state.merge_state_dict({"text": self.text_note()})
-        # So are the classes, in the order of the model's outputs, and what tells its words.
+        # Checkpoints hold the settings of the text, the classes in the order of the model's
+        # outputs and a digest of the dictionary, since they may be used without the data folder.
         self.state.merge_state_dict(
-            {"classes": class_names(label_dictionary), "words": digest(dictionary)}
+            {
+                "text": self.text_settings(),
+                "classes": class_names(label_dictionary),
+                "words": digest(dictionary),
+            }
         )
         if len(self.classes) < 2:
             raise UserError(
@@ -95,16 +99,16 @@ class LabelledTask(FairseqTask):
                 "class(es); training data of at least two classes is needed"
             )
 
-    def text_note(self) -> dict:
-        """What is known of the text: the data folder's ``text.json`` over its defaults."""
-        return {"tokenizer": "whitespace", "lowercase": False, **read_text_note(self.cfg.data)}
+    def text_settings(self) -> dict:
+        """Settings of the text: those of the data folder's ``text.json``, else the defaults."""
+        return {"tokenizer": "whitespace", "lowercase": False, **read_text_json(self.cfg.data)}
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
-        """The task for a data folder.
+        """Make the task for a data folder.
 
         Raises:
-            UserError: the folder does not hold what it should.
+            UserError: the folder or an option is invalid.
         """
         words, labels = (load_dictionary(cfg.data, part) for part in ("input0", "label"))
         if cfg.raw_tokenizer not in (None, *TOKENIZERS):
@@ -118,16 +122,16 @@ class LabelledTask(FairseqTask):
         return task
 
     def build_criterion(self, cfg, from_checkpoint=False):
-        """The criterion.
+        """Build the criterion.
 
         Raises:
-            UserError: it is one of fairseq's, which are for other models.
+            UserError: it is one of fairseq's, which do not fit these tasks.
         """
         criterion = super().build_criterion(cfg, from_checkpoint)
         if type(criterion).__module__.startswith("fairseq."):
-            ours = self.cfg._name
+            task = self.cfg._name
             raise UserError(
-                f"--criterion {cfg._name} does not fit --task {ours}; give --criterion {ours}"
+                f"--criterion {cfg._name} does not fit --task {task}; give --criterion {task}"
             )
         return criterion
 
@@ -138,11 +142,11 @@ class LabelledTask(FairseqTask):
 
     @property
     def tokenizer(self) -> str:
-        """How raw text is split."""
+        """The tokenizer of raw text, a key of ``TOKENIZERS``."""
         return self.cfg.raw_tokenizer or self.state.text["tokenizer"]
 
     def check_words(self, state_dict) -> None:
-        """Raise UserError if the weights of a checkpoint's model belong to other words."""
+        """Raise UserError if a checkpoint was trained with another dictionary."""
         if state_dict.get("words") not in (None, digest(self.dictionary)):
             raise UserError(
                 f"{self.cfg.data}/input0/dict.txt is not the dictionary that the model was trained "
@@ -150,10 +154,10 @@ class LabelledTask(FairseqTask):
             )
 
     def load_state_dict(self, state_dict) -> None:
-        """Take over a checkpoint's state.
+        """Load a checkpoint's state.
 
         Raises:
-            UserError: it was trained with other words or classes than those of the data.
+            UserError: it was trained with another dictionary or other classes than the data's.
         """
         self.check_words(state_dict)
         classes = state_dict.get("classes")
@@ -165,14 +169,13 @@ class LabelledTask(FairseqTask):
             )
         if classes not in (None, ours) and self.datasets:
             raise UserError(
-                f"{self.cfg.data}/label/dict.txt lists the classes in another order than the model "
-                f"has them, {', '.join(classes)}; training goes on only with the folder it began "
-                "with"
+                f"{self.cfg.data}/label/dict.txt lists the classes in another order than the "
+                f"model, {', '.join(classes)}; resume with the data folder of its training"
             )
         super().load_state_dict(state_dict)
 
-    def is_unknown_word(self, text: str) -> bool:
-        """Whether raw text is a single word, and that unknown."""
+    def is_single_unknown_word(self, text: str) -> bool:
+        """Whether raw text is a single word that is not in the dictionary."""
         unknown = [self.dictionary.unk(), self.dictionary.eos()]
         return self.encode_text(text).tolist() == unknown
 
@@ -180,21 +183,26 @@ class LabelledTask(FairseqTask):
         """The index of a word of raw text."""
         return self.dictionary.index(word)
 
-    def _note_unseen(self, split: str, kind: str, count: int, first: str) -> None:
-        """Warn of ``count`` classes of a split, from ``first`` on, that training does not have.
+    def _report_unseen(self, split: str, kind: str, count: int, first: str) -> None:
+        """Warn of ``count`` labels of a split that do not occur in training.
+
+        Args:
+            split: name of the split.
+            kind: "label" or "tag".
+            count: how many there are.
+            first: where the first of them is.
 
         Raises:
-            UserError: it is training itself, whose ``kind`` of class cannot be learnt.
+            UserError: the split is the training set, and the label is not in the dictionary.
         """
         if split == "train":
             raise UserError(
-                f"{first}: its {kind} is none of those seen in training ({', '.join(self.classes)})"
-                "; correct or remove it"
+                f"{first}: its {kind} is not one of {', '.join(self.classes)}; correct or remove it"
             )
         if split not in self.unseen:
             self.unseen[split] = (
-                f"{count} {kind}(s) of {split} are none of those seen in training, from {first} "
-                "on; each counts as a miss, and not in the loss"
+                f"{count} {kind}(s) of {split} do not occur in training, the first at {first}; "
+                "each counts as an error and is left out of the loss"
             )
             logger.warning(self.unseen[split])
 
@@ -212,102 +220,40 @@ class LabelledTask(FairseqTask):
         return UnkDropout(rare, self.dictionary.unk(), self.cfg.forget_singletons, self.cfg.seed)
 
     def write_validation(self, result: dict, stats) -> None:
-        """Keep the result of a validation beside the checkpoints, if this process writes them."""
+        """Write a validation's result to ``--save-dir``, in the process that saves checkpoints."""
         first = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
         if self.cfg.no_save or not first or not os.path.isdir(self.cfg.save_dir or ""):
             return
         result["num_updates"] = stats.get("num_updates")
-        name = "" if self._validated in (None, "valid") else f".{self._validated}"
+        name = "" if self._validated_split in (None, "valid") else f".{self._validated_split}"
         write_json(Path(self.cfg.save_dir) / f"validation{name}.json", result)
 
-    _validated: Optional[str] = None
+    _validated_split: Optional[str] = None
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
-        """fairseq's, but a validation sees the training set as it stands, see ``read``.
+        """fairseq's iterator; validation on the training set uses :meth:`read`, without noise.
 
-        Notes which split is looked at, for ``post_validate`` is not told.
+        Also notes the split for ``post_validate``, which is not told.
         """
         names = [name for name, known in self.datasets.items() if known is dataset]
-        self._validated = names[0] if names else None
-        # Of the two, fairseq's trainer gives this option to the training alone.
+        self._validated_split = names[0] if names else None
+        # fairseq's trainer passes this option for training only.
         if names and dataset.shuffle and "grouped_shuffling" not in kwargs:
-            if self._validated not in self._as_they_stand:
-                self._as_they_stand[self._validated] = self.read(self._validated)
-            dataset = self._as_they_stand[self._validated]
+            if self._validated_split not in self._unshuffled:
+                self._unshuffled[self._validated_split] = self.read(self._validated_split)
+            dataset = self._unshuffled[self._validated_split]
         return super().get_batch_iterator(dataset, *args, **kwargs)
 
     def max_positions(self):
-        """Longest sentence accepted."""
+        """The maximum length of a sentence, in tokens."""
         return self.cfg.max_positions
 
     @property
     def source_dictionary(self):
-        """Dictionary of the words."""
+        """The dictionary of the words."""
         return self.dictionary
 
     @property
     def target_dictionary(self):
-        """None: classes are not words."""
+        """None: there is no target text."""
         return None
-
-
-def class_names(dictionary: Dictionary) -> list[str]:
-    """The classes that a ``label/dict.txt`` lists."""
-    return without_fillers(dictionary)
-
-
-def load_dictionary(folder: str, part: str) -> Dictionary:
-    """``folder/part/dict.txt``. Raises UserError where it is missing."""
-    path = os.path.join(folder, part, "dict.txt")
-    if not os.path.isfile(path):
-        raise UserError(
-            f"{path} does not exist; fill {folder} with a recipe's prepare.sh, or its folders "
-            "input0, input1 and label with fairseq-preprocess --only-source"
-        )
-    return Dictionary.load(path)
-
-
-def load_part(folder: str, part: str, split: str, dictionary: Dictionary):
-    """The binarised ``folder/part/split``. Raises UserError where it is missing."""
-    path = os.path.join(folder, part, split)
-    dataset = data_utils.load_indexed_dataset(path, dictionary)
-    if dataset is None:
-        raise UserError(f"there is no {path}; check the data folder and the subset's name")
-    return dataset
-
-
-def normalisation(cfg, text: dict) -> dict[str, bool]:
-    """Whether words are looked up in ``lowercase``, and with ``zero_digits``.
-
-    Args:
-        cfg: options of a task, which decide where they are given.
-        text: what is known of the text that it was trained on.
-    """
-    chosen = {name: getattr(cfg, name, None) for name in ("lowercase", "zero_digits")}
-    return {
-        name: bool(text.get(name) if value is None else value) for name, value in chosen.items()
-    }
-
-
-def read_text_note(folder: str) -> dict:
-    """What ``text.json`` of a data folder says about its text, if it is there."""
-    path = Path(folder) / "text.json"
-    note = read_json(path) if path.is_file() else {}
-    if note.get("tokenizer", "space") not in TOKENIZERS:
-        raise UserError(
-            f"{path} has the tokenizer {quoted(str(note['tokenizer']))}; write one of "
-            f"{', '.join(TOKENIZERS)}"
-        )
-    if not re.fullmatch("[a-z]{2,3}", str(note.get("language", "en"))):
-        raise UserError(f"{path} is damaged: language is no code such as en; write one")
-    for name in ("lowercase", "zero_digits", "pairs"):
-        if not isinstance(note.get(name, True), bool):
-            raise UserError(f"{path} is damaged: {name} is not true or false; write one of these")
-    return note
-
-
-def write_json(path: Path, content) -> None:
-    """Write a JSON file whole or not at all."""
-    with replacing(path) as draft:
-        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-        Path(draft).write_text(text, encoding="utf-8")

@@ -18,14 +18,8 @@ from ..data.symbols import escape
 from ..data.words import words
 from ..errors import UserError
 from ..evaluation.confusion import summary
-from .labelled import (
-    LabelledConfig,
-    LabelledTask,
-    load_dictionary,
-    load_part,
-    normalisation,
-    read_text_note,
-)
+from .data_folder import load_dictionary, load_part, normalisation, read_text_json
+from .labelled import LabelledConfig, LabelledTask
 
 logger = logging.getLogger(__name__)
 
@@ -35,20 +29,20 @@ class SentenceClassificationConfig(LabelledConfig):
     """Options of the task."""
 
     truncate: Optional[int] = field(
-        default=None, metadata={"help": "cut sentences to that many tokens"}
+        default=None, metadata={"help": "truncate sentences to this many tokens"}
     )
     mix: Optional[str] = field(
         default=None,
         metadata={
-            "help": "DIR:FRACTION, add that part of another corpus' training set to ours, chosen "
-            "anew in each epoch"
+            "help": "DIR:FRACTION, add this fraction of another corpus' training set, drawn anew "
+            "in each epoch"
         },
     )
 
 
 @register_task("sentence_classification", dataclass=SentenceClassificationConfig)
 class SentenceClassificationTask(LabelledTask):
-    """Classes for sentences, or for pairs whose sentences are encoded each on its own.
+    """Classification of sentences, or of pairs whose sentences are encoded separately.
 
     The data folder is that of fairseq's ``sentence_prediction``: ``input0/``, ``input1/`` (only for
     pairs) and ``label/``, each filled by ``fairseq-preprocess --only-source``; both inputs share
@@ -57,34 +51,34 @@ class SentenceClassificationTask(LabelledTask):
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
-        """The task for a data folder.
+        """Make the task for a data folder.
 
         Raises:
-            UserError: the folder does not hold what it should.
+            UserError: the folder or an option is invalid.
         """
         if cfg.truncate is not None and cfg.truncate < 1:
             raise UserError(f"--truncate is {cfg.truncate}; it must be at least 1")
         return super().setup_task(cfg, **kwargs)
 
-    def text_note(self) -> dict:
-        """Also whether the folder holds pairs."""
+    def text_settings(self) -> dict:
+        """Settings of the text, and whether the folder holds pairs."""
         pairs = os.path.isdir(os.path.join(self.cfg.data, "input1"))
-        return {"pairs": pairs, **super().text_note()}
+        return {"pairs": pairs, **super().text_settings()}
 
     @property
     def pairs(self) -> bool:
-        """Whether there are two sentences."""
+        """Whether the inputs are pairs of sentences."""
         return bool(self.state.text["pairs"])
 
     # --- data ----------------------------------------------------------------------------------
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs):
-        """Load ``split``; to train on it, with a part of another corpus if ``--mix`` says so.
+        """Load ``split``; for training, with a part of another corpus if ``--mix`` is given.
 
         Raises:
             UserError: a file is missing, the parts differ in length, or a class is unknown.
         """
-        train = split == "train" and "task_cfg" not in kwargs  # given by fairseq-validate alone
+        train = split == "train" and "task_cfg" not in kwargs  # which fairseq-validate passes
         dataset = self._load(self.cfg.data, split, train)
         if self.cfg.mix and train:
             folder, fraction = parse_mix(self.cfg.mix)
@@ -92,39 +86,39 @@ class SentenceClassificationTask(LabelledTask):
             if os.path.isdir(folder) and pairs != self.pairs:
                 kinds = ("single sentences", "pairs of sentences")
                 raise UserError(
-                    f"{folder} holds {kinds[pairs]} and {self.cfg.data} {kinds[self.pairs]}; --mix "
-                    "needs another of the same kind"
+                    f"{folder} holds {kinds[pairs]} and {self.cfg.data} {kinds[self.pairs]}; give "
+                    "--mix a folder of the same kind"
                 )
             extra = self._load(folder, split, train)
             dataset = MixedDataset(dataset, extra, fraction, self.cfg.seed)
             logger.info("mixing in %d of %d sentences of %s", dataset.count, len(extra), folder)
-            self._compare_words(folder)
+            self._log_differences(folder)
         self.datasets[split] = dataset
         return dataset
 
-    def _compare_words(self, folder: str) -> None:
-        """Log how many words of another folder are none of ours, and whether its text differs."""
+    def _log_differences(self, folder: str) -> None:
+        """Log which part of another folder's words is unknown, and warn of other text settings."""
         theirs = load_dictionary(folder, "input0")
         first, unknown = theirs.nspecial, self.dictionary.unk()
         words = list(zip(theirs.symbols[first:], theirs.count[first:], strict=True))
         lost = sum(count for word, count in words if self.dictionary.index(word) == unknown)
         share = 100 * lost / max(1, sum(count for _, count in words))
         logger.info("%.1f %% of the words of %s are not in the dictionary", share, folder)
-        note = read_text_note(folder)
-        for name, ours in read_text_note(self.cfg.data).items():
-            if note.get(name, ours) != ours:
+        settings = read_text_json(folder)
+        for name, ours in read_text_json(self.cfg.data).items():
+            if settings.get(name, ours) != ours:
                 logger.warning(
-                    "text.json has %s %s in %s, but %s in %s, which --mix adds to it: their words "
-                    "are not written alike; prepare them with the same options",
+                    "text.json has %s %s in %s, but %s in %s, which --mix adds to it; prepare both "
+                    "with the same options, so that their words match",
                     name,
                     json.dumps(ours),
                     self.cfg.data,
-                    json.dumps(note[name]),
+                    json.dumps(settings[name]),
                     folder,
                 )
 
     def read(self, split: str) -> SentenceDataset:
-        """``split`` as it stands, also that of training: in order, nothing mixed in or forgotten.
+        """Load ``split`` in its order, without ``--mix`` and ``--forget-singletons``.
 
         Raises:
             UserError: as for :meth:`load_dataset`.
@@ -136,7 +130,7 @@ class SentenceClassificationTask(LabelledTask):
         words = self.dictionary
         theirs = words if folder == self.cfg.data else load_dictionary(folder, "input0")
         if self.pairs:
-            check_second_dictionary(folder, theirs)
+            check_shared_dictionary(folder, theirs)
         inputs = [load_part(folder, part, split, theirs) for part in parts]
         labels = self._labels(folder, split)
         for part, sentences in zip((*parts[1:], "label"), [*inputs[1:], labels], strict=True):
@@ -153,7 +147,7 @@ class SentenceClassificationTask(LabelledTask):
         return SentenceDataset(inputs, labels, words.pad(), train, self.cfg.truncate, unk_dropout)
 
     def _labels(self, folder: str, split: str) -> numpy.ndarray:
-        """The class numbers of a split, in the order of :attr:`classes`."""
+        """The labels of a split as indices into :attr:`classes`, or ``UNSEEN``."""
         own = folder == self.cfg.data
         dictionary = self.label_dictionary if own else load_dictionary(folder, "label")
         dataset = load_part(folder, "label", split, dictionary)
@@ -173,11 +167,11 @@ class SentenceClassificationTask(LabelledTask):
                 name = dictionary[tokens[0]]
                 first = first or f"{folder}/label/{split}, sentence {i + 1} ({name})"
         if first:
-            self._note_unseen(split, "label", int((labels == UNSEEN).sum()), first)
+            self._report_unseen(split, "label", int((labels == UNSEEN).sum()), first)
         return labels
 
     def encode_text(self, line: str) -> torch.Tensor:
-        """Raw text as tokens, split and lower-cased as the training text was."""
+        """Raw text as token indices with </s>, normalised like the training text."""
         tokens = [self.index_of(word) for word in escape(self.split_text(line))]
         tokens.append(self.dictionary.eos())
         if self.cfg.truncate and len(tokens) > self.cfg.truncate:
@@ -185,20 +179,20 @@ class SentenceClassificationTask(LabelledTask):
         return torch.tensor(tokens)
 
     def split_text(self, line: str) -> list[str]:
-        """The words of raw text, as the training text was split and lower-cased."""
+        """The words of raw text, tokenized and lower-cased like the training text."""
         text = self.state.text
         lowercase = normalisation(self.cfg, text)["lowercase"]
         return words(line, self.tokenizer, lowercase, text.get("language", "en"))
 
     def build_generator(self, *args, **kwargs):
-        """Raises UserError: there is nothing to generate."""
+        """Raise UserError: a classifier generates no text."""
         raise UserError(
             "a sentence classifier generates no text; use casrnn predict for its classes, "
             "fairseq-validate for its accuracy"
         )
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, pair_tokens=None, **kwargs):
-        """A data set without labels, of lists of token tensors."""
+        """A data set without labels from lists of token tensors."""
         inputs = [src_tokens] if pair_tokens is None else [src_tokens, pair_tokens]
         sets = [ListDataset(tokens, numpy.array([len(t) for t in tokens])) for tokens in inputs]
         return SentenceDataset(sets, None, self.dictionary.pad(), shuffle=False)
@@ -206,7 +200,7 @@ class SentenceClassificationTask(LabelledTask):
     # --- training ------------------------------------------------------------------------------
 
     def post_validate(self, model, stats, agg) -> None:
-        """After a validation: log the confusion matrix and write it beside the checkpoints."""
+        """After a validation: log the confusion matrix and write it to ``--save-dir``."""
         if "_confusion" not in agg:
             return
         result = summary(agg["_confusion"].sum.long().tolist(), self.classes)
@@ -214,19 +208,22 @@ class SentenceClassificationTask(LabelledTask):
         self.write_validation(result, stats)
 
 
-def check_second_dictionary(folder: str, first: Dictionary) -> None:
-    """Raises UserError where ``input1`` was binarised with another dictionary than ``input0``."""
+def check_shared_dictionary(folder: str, first: Dictionary) -> None:
+    """Raise UserError if ``input1`` was binarised with another dictionary than ``input0``."""
     path = os.path.join(folder, "input1", "dict.txt")
     if os.path.isfile(path) and Dictionary.load(path) != first:
         raise UserError(
-            f"{path} is another dictionary than {folder}/input0/dict.txt, which both sentences "
-            "share; run fairseq-preprocess again for input1, with --srcdict "
-            f"{folder}/input0/dict.txt"
+            f"{path} differs from {folder}/input0/dict.txt, which both sentences share; run "
+            f"fairseq-preprocess again for input1, with --srcdict {folder}/input0/dict.txt"
         )
 
 
 def parse_mix(text: str) -> tuple[str, float]:
-    """Folder and fraction of ``--mix``. Raises UserError when it is not DIR:FRACTION."""
+    """Folder and fraction of ``--mix``.
+
+    Raises:
+        UserError: it is not DIR:FRACTION.
+    """
     folder, _, share = text.rpartition(":")
     try:
         fraction = float(share)
@@ -234,7 +231,7 @@ def parse_mix(text: str) -> tuple[str, float]:
         fraction = 0.0
     if not folder or not 0 < fraction <= 1:
         raise UserError(
-            f"--mix is '{text}'; give a prepared folder and a part of it, as DIR:0.15, between 0 "
-            "and 1"
+            f"--mix is '{text}'; give a prepared folder and a fraction between 0 and 1, such as "
+            "DIR:0.15"
         )
     return folder, fraction

@@ -1,4 +1,4 @@
-"""Tagging: a class for each word of a sentence."""
+"""Sequence tagging: a class for each word of a sentence."""
 
 # No "from __future__ import annotations" here: fairseq reads the fields' types.
 # ruff: noqa: UP045
@@ -17,14 +17,15 @@ from ..data.dictionaries import digest
 from ..data.spans import are_spans
 from ..data.symbols import escape
 from ..data.tag_constraints import Constraints, constraints, has_closing, violations
-from ..data.tagging import UNSEEN, TaggingDataset
-from ..data.words import QUOTE, TYPOGRAPHIC, as_written, normalised, words
+from ..data.tagging import UNSEEN, TaggingDataset, characters_of_words
+from ..data.words import QUOTE, as_written, normalised, with_plain_quote, words
 from ..errors import UserError
-from .labelled import LabelledConfig, LabelledTask, load_dictionary, load_part, normalisation
+from .data_folder import load_dictionary, load_part, normalisation
+from .labelled import LabelledConfig, LabelledTask
 
 logger = logging.getLogger(__name__)
 
-IRREGULAR = 0.01  # more broken rules than this part of the spans' tags are no slips
+MAX_VIOLATIONS = 0.01  # of the tags that are not O; more means that the data has another scheme
 
 
 @dataclass
@@ -38,35 +39,35 @@ class SequenceTaggingConfig(LabelledConfig):
     zero_digits: Optional[bool] = field(
         default=None,
         metadata={
-            "help": "read every digit of raw text as 0 when tagging (default: as the data "
-            "folder's text.json says)"
+            "help": "read every digit of raw text as 0 when tagging (default: as in the data "
+            "folder's text.json)"
         },
     )
     unconstrained_tags: bool = field(
         default=False,
         metadata={
-            "help": "find the best tags by a CRF's scores alone, also such as their scheme (IOB2, "
-            "BIOES) forbids, like I-PER after O"
+            "help": "decode tags by the model's scores alone; otherwise sequences that IOB2 or "
+            "BIOES forbids, such as I-PER after O, are excluded"
         },
     )
 
 
 @register_task("sequence_tagging", dataclass=SequenceTaggingConfig)
 class SequenceTaggingTask(LabelledTask):
-    """Tags for words: parts of speech, or spans such as names in the scheme IOB or BIOES.
+    """Tagging of words with parts of speech, or with spans such as names, in IOB or BIOES.
 
     The data folder has ``input0/`` and ``label/`` with as many tags as words in each sentence, both
-    filled by ``fairseq-preprocess --only-source``, and may have ``spelling/``, whose sentences are
-    the characters of the words, </s> after each word.
+    filled by ``fairseq-preprocess --only-source``. It may have ``spelling/``, whose sentences are
+    the characters of the words with </s> after each word.
 
     Attributes:
-        characters: their dictionary, or None.
-        spells: whether the model reads them; it says so when it is built.
-        are_spans: whether the tags mark spans, so that F1 is of interest.
-        constraints: what the tags' scheme forbids when they are decoded, or None.
+        characters: the dictionary of characters, or None.
+        uses_characters: whether the model reads characters; the model sets it when it is built.
+        are_spans: whether the tags mark spans, so that F1 is computed.
+        constraints: the transitions that decoding must not use, or None.
     """
 
-    spells = False
+    uses_characters = False
 
     def __init__(self, cfg, dictionary, label_dictionary):
         super().__init__(cfg, dictionary, label_dictionary)
@@ -78,35 +79,37 @@ class SequenceTaggingTask(LabelledTask):
         self.state.merge_state_dict({"irregular_tags": False})
         if self.are_spans:
             logger.info(
-                "tags mark spans: accuracy is of tags in IOB2, precision, recall and F1 of spans"
+                "tags mark spans: accuracy is over tags in IOB2, precision, recall and F1 over "
+                "spans"
             )
 
-    def text_note(self) -> dict:
-        """Also whether digits are read as 0."""
-        return {"zero_digits": False, **super().text_note()}
+    def text_settings(self) -> dict:
+        """Settings of the text, and whether digits are read as 0."""
+        return {"zero_digits": False, **super().text_settings()}
 
     def load_state_dict(self, state_dict) -> None:
-        """Take over a checkpoint's state; raises UserError as the class above.
+        """Load a checkpoint's state, see :meth:`LabelledTask.load_state_dict`.
 
-        Older checkpoints do not tell whether tags B and I are in IOB1, which breaks IOB2's rules.
+        Older checkpoints do not say whether B and I tags are in IOB1, which violates IOB2; for
+        them nothing is excluded in decoding.
         """
         unknown = "irregular_tags" not in state_dict and not has_closing(self.classes)
         super().load_state_dict({"irregular_tags": unknown, **state_dict})
 
     def check_words(self, state_dict) -> None:
-        """Raise UserError if the weights of a checkpoint's model belong to other words, too."""
+        """Raise UserError if a checkpoint was trained with other words or characters."""
         super().check_words(state_dict)
-        if self.spells:
+        if self.uses_characters:
             self._check_characters(state_dict.get("characters"))
 
-    def read_spelling(self) -> None:
-        """Note that the model reads the words' characters.
+    def use_characters(self) -> None:
+        """Load the words' characters, too, for a model that reads them.
 
         Raises:
-            UserError: they are not those of its training.
+            UserError: the model was trained with another dictionary of characters.
         """
-        self.spells = True
-        self._check_characters(self.state.characters)  # a checkpoint's, if one is loaded
+        self.uses_characters = True
+        self._check_characters(self.state.characters)  # from the checkpoint, if one was loaded
 
     def _check_characters(self, known) -> None:
         if known not in (None, digest(self.characters)):
@@ -117,7 +120,11 @@ class SequenceTaggingTask(LabelledTask):
 
     @property
     def constraints(self) -> Optional[Constraints]:
-        """See the class. None, too, where the tags of training do not keep to the scheme."""
+        """The transitions that decoding must not use.
+
+        None if the tags mark no spans, ``--unconstrained-tags`` is given, or the training data
+        violates the scheme.
+        """
         if not self.are_spans or self.cfg.unconstrained_tags or self.state.irregular_tags:
             return None
         return constraints(tuple(self.classes))
@@ -128,7 +135,7 @@ class SequenceTaggingTask(LabelledTask):
         """Load ``split``.
 
         Raises:
-            UserError: a file is missing, the parts do not fit, or a tag is unknown.
+            UserError: a file is missing, the parts differ in length, or a tag is unknown.
         """
         self.datasets[split] = self._load(split, split == "train")
         if split == "train" and self.are_spans:
@@ -136,26 +143,26 @@ class SequenceTaggingTask(LabelledTask):
         return self.datasets[split]
 
     def _check_scheme(self, dataset: TaggingDataset) -> None:
-        """Note whether the tags of training break the scheme, as those in IOB1 do."""
+        """Note whether the tags of the training set violate the scheme, as IOB1 does."""
         scheme, broken, marked = constraints(tuple(self.classes)), 0, 0
         outside = self.classes.index("O") if "O" in self.classes else -1
-        assert dataset.tags is not None  # of a training set they are known
+        assert dataset.tags is not None  # a training set has tags
         for index in range(len(dataset)):
             tags = dataset.tags(index)
             broken += violations(scheme, tags)
             marked += int(tags.ne(outside).sum())
-        irregular = broken > IRREGULAR * marked
+        irregular = broken > MAX_VIOLATIONS * marked
         self.state.merge_state_dict({"irregular_tags": irregular})
         if irregular:
             logger.warning(
-                "%d of %d tags of spans in training break the rules of IOB2 or BIOES, so these are "
-                "not enforced when tags are decoded; casrnn prepare tagging turns them into BIOES",
+                "%d of %d span tags in the training set violate IOB2 or BIOES, so decoding does "
+                "not enforce these schemes; casrnn prepare tagging converts tags to BIOES",
                 broken,
                 marked,
             )
 
     def read(self, split: str) -> TaggingDataset:
-        """``split`` as it stands, also that of training: in order, nothing forgotten.
+        """Load ``split`` in its order, without ``--forget-singletons``.
 
         Raises:
             UserError: as for :meth:`load_dataset`.
@@ -166,14 +173,14 @@ class SequenceTaggingTask(LabelledTask):
         folder = self.cfg.data
         sentences = load_part(folder, "input0", split, self.dictionary)
         tags = load_part(folder, "label", split, self.label_dictionary)
-        self._check_fit(split, "label", sentences, tags)
+        self._check_lengths(split, "label", sentences, tags)
         numbers = self._numbers(split, tags)
         characters, pad = None, 0
-        if self.spells:
+        if self.uses_characters:
             spelt = load_part(folder, "spelling", split, self.characters)
-            self._check_fit(split, "spelling", sentences, spelt, self.characters.eos())
+            self._check_lengths(split, "spelling", sentences, spelt, self.characters.eos())
             pad = self.characters.pad()
-            characters = functools.partial(split_words, spelt, self.characters.eos())
+            characters = functools.partial(characters_of_words, spelt, self.characters.eos())
         logger.info("%s: %d sentences", split, len(sentences))
         return TaggingDataset(
             sentences,
@@ -185,8 +192,16 @@ class SequenceTaggingTask(LabelledTask):
             unk_dropout=self._unk_dropout() if train else None,
         )
 
-    def _check_fit(self, split: str, part: str, sentences, other, end: Optional[int] = None):
-        """Raise UserError unless each sentence of ``other`` has a part for each word."""
+    def _check_lengths(self, split: str, part: str, sentences, other, end: Optional[int] = None):
+        """Raise UserError unless ``other`` has one item for each word.
+
+        Args:
+            split: name of the split.
+            part: folder of ``other``.
+            sentences: the words.
+            other: the tags, or the characters.
+            end: index of </s> if it ends each item; None if each item is one token.
+        """
         folder = self.cfg.data
         if len(other) != len(sentences):
             raise UserError(
@@ -195,41 +210,41 @@ class SequenceTaggingTask(LabelledTask):
             )
         count = other.sizes
         if end is not None:
-            # </s> alone is a sentence without words
+            # a sentence without words is </s> alone
             count = numpy.array([int(row.eq(end).sum()) + (len(row) > 1) for row in other])
         for number in numpy.flatnonzero(sentences.sizes != count)[:1]:
             raise UserError(
-                f"{folder}/{part}/{split}, sentence {number + 1} has parts for {count[number] - 1} "
+                f"{folder}/{part}/{split}, sentence {number + 1} covers {count[number] - 1} "
                 f"words, but input0/{split} has {sentences.sizes[number] - 1}; "
                 + ("give each word one tag" if end is None else "prepare them again together")
             )
 
     def _numbers(self, split: str, tags) -> torch.Tensor:
-        """The number of each symbol of the labels' dictionary in the order of :attr:`classes`."""
+        """For each index of the label dictionary, the index into :attr:`classes` or ``UNSEEN``."""
         known = {name: n for n, name in enumerate(self.classes)}
         symbols = self.label_dictionary.symbols
         numbers = torch.tensor([known.get(symbol, UNSEEN) for symbol in symbols])
         count, first = 0, ""
         for i in range(len(tags)):
-            for place in numbers[tags[i][:-1].long()].lt(0).nonzero().flatten().tolist():
+            for position in numbers[tags[i][:-1].long()].lt(0).nonzero().flatten().tolist():
                 count += 1
                 first = first or (
-                    f"{self.cfg.data}/label/{split}, sentence {i + 1}, word {place + 1}"
+                    f"{self.cfg.data}/label/{split}, sentence {i + 1}, word {position + 1}"
                 )
         if count:
-            self._note_unseen(split, "tag", count, first)
+            self._report_unseen(split, "tag", count, first)
         return numbers
 
     def tag_names(self, numbers: torch.Tensor) -> list[str]:
-        """The tags of a sentence; one that training has not is of a type that no model gives."""
+        """Names of tags; one that is not in training gets a name that no model predicts."""
         unseen = "I-<unk>" if self.are_spans else "<unk>"
         return [unseen if n == UNSEEN else self.classes[n] for n in numbers.tolist()]
 
     def split_text(self, line: str) -> list[str]:
-        """The words of raw text, as they are to be shown.
+        """The words of raw text, as they are shown.
 
-        Those of ``penn`` keep their quotation marks, unless the training text had none of these but
-        that treebank's `` and ''.
+        With the ``penn`` tokenizer, quotation marks stay as written unless the training text only
+        has the treebank's `` and ''.
         """
         found = words(line, self.tokenizer, language=self.state.text.get("language", "en"))
         if self.tokenizer == "penn" and (QUOTE in self.dictionary or "``" not in self.dictionary):
@@ -237,36 +252,36 @@ class SequenceTaggingTask(LabelledTask):
         return found
 
     def encode_text(self, line: str) -> torch.Tensor:
-        """Raw text as tokens."""
+        """Raw text as token indices with </s>."""
         return self.encode_words(self.split_text(line))[0]
 
     def encode_words(self, sentence: list[str]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Tokens, with </s>, and each word's characters of a sentence that is split already."""
+        """Token indices with </s>, and the character indices of each word, of a split sentence."""
         forms = escape(normalised(sentence, **normalisation(self.cfg, self.state.text)))
-        found = [self.index_of(plain_mark(self.dictionary, word)) for word in forms]
+        found = [self.index_of(with_plain_quote(self.dictionary, word)) for word in forms]
         spelt = []
-        if self.spells:
+        if self.uses_characters:
             letters = self.characters
             spelt = [
-                torch.tensor([letters.index(plain_mark(letters, c)) for c in word])
+                torch.tensor([letters.index(with_plain_quote(letters, c)) for c in word])
                 for word in sentence
             ]
         return torch.tensor([*found, self.dictionary.eos()]), spelt
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, spelt=None, **kwargs):
-        """A data set without tags, of lists of token tensors and of their words' characters."""
+        """A data set without tags from lists of token tensors and of the words' characters."""
         sentences = ListDataset(src_tokens, numpy.array([len(t) for t in src_tokens]))
         return TaggingDataset(
             sentences,
             None,
             self.dictionary.pad(),
-            characters=spelt.__getitem__ if self.spells else None,
-            character_pad=self.characters.pad() if self.spells else 0,
+            characters=spelt.__getitem__ if self.uses_characters else None,
+            character_pad=self.characters.pad() if self.uses_characters else 0,
             shuffle=False,
         )
 
     def build_generator(self, *args, **kwargs):
-        """Raises UserError: there is nothing to generate."""
+        """Raise UserError: a tagger generates no text."""
         raise UserError(
             "a tagger generates no text; use casrnn tag for its tags, fairseq-validate for its "
             "accuracy"
@@ -275,21 +290,8 @@ class SequenceTaggingTask(LabelledTask):
     # --- training ------------------------------------------------------------------------------
 
     def post_validate(self, model, stats, agg) -> None:
-        """After a validation: write its scores beside the checkpoints."""
+        """After a validation: write its scores to ``--save-dir``."""
         names = ("accuracy", "precision", "recall", "f1")
         result = {name: stats[name] for name in names if name in stats}
         if result:
             self.write_validation(result, stats)
-
-
-def plain_mark(dictionary, symbol: str) -> str:
-    """The symbol; where ’ or “ are unknown, the same with ' and "."""
-    return symbol if symbol in dictionary else symbol.translate(TYPOGRAPHIC)
-
-
-def split_words(spelt, end: int, index: int) -> list[torch.Tensor]:
-    """The characters of each word of the sentence ``index``."""
-    row = spelt[index].long()
-    ends = row.eq(end).nonzero().flatten().tolist()
-    begins = [0, *(place + 1 for place in ends)]
-    return [row[a:b] for a, b in zip(begins, ends, strict=False) if b > a]

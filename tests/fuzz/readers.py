@@ -53,7 +53,7 @@ from fairseq_casrnn.reranking.nbest import header_line, read_nbest, read_scores
 from fairseq_casrnn.results import add, markdown, rows
 from fairseq_casrnn.results.page import Table, load_page
 from fairseq_casrnn.runs import record
-from fairseq_casrnn.tasks.labelled import read_text_note
+from fairseq_casrnn.tasks.data_folder import read_text_json
 from hydra_plugins import casrnn_yaml
 
 #: Fills a folder; returns the file that is to be damaged and what reads it.
@@ -250,7 +250,7 @@ CASES: dict[str, Case] = {
     "options.json": options,
     "text.json": of_text(
         '{"tokenizer": "penn", "lowercase": true}', "text.json",
-        lambda path: read_text_note(str(path.parent)),
+        lambda path: read_text_json(str(path.parent)),
     ),
     "results": of_text(
         "".join(json.dumps(line) + "\n" for line in RESULTS), "results.jsonl",

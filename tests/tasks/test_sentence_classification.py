@@ -141,14 +141,12 @@ def test_a_label_that_training_does_not_have(data):
     labels = task.load_dataset("valid").labels.tolist()
     assert labels == [1, -1, *[0] * 10]
     assert re.search(
-        r"^1 label\(s\) of valid are none of those seen in training, from \S*label/valid, sentence "
-        r"2 \(<unk>\) on; each counts as a miss, and not in the loss$",
+        r"^1 label\(s\) of valid do not occur in training, the first at \S*label/valid, sentence "
+        r"2 \(<unk>\); each counts as an error and is left out of the loss$",
         task.unseen["valid"],
     )
     write_labels(data, "train", [["positive"], ["mixed"]])
-    message = (
-        r"label/train, sentence 2 \(<unk>\): its label is none of those seen in training \(neg"
-    )
+    message = r"label/train, sentence 2 \(<unk>\): its label is not one of neg"
     with pytest.raises(UserError, match=message):
         task._labels(str(data), "train")
 
@@ -317,7 +315,7 @@ def test_second_sentences_of_another_dictionary(originals, tmp_path):
     shutil.rmtree(tmp_path / "sick" / "input1")
     own = make_dictionary({"zebra": 1, "yak": 2})
     binarise({"train": [["zebra", "yak"]] * 60}, own, tmp_path / "sick" / "input1")
-    message = "input1/dict.txt is another dictionary than .*input0/dict.txt, which both"
+    message = "input1/dict.txt differs from .*input0/dict.txt, which both"
     with pytest.raises(UserError, match=message):
         load(tmp_path / "sick")
 

@@ -34,9 +34,9 @@ def data(original, tmp_path):
     return shutil.copytree(original, tmp_path / "data")
 
 
-def setup(folder, spells=True, **options):
+def setup(folder, uses_characters=True, **options):
     task = TASK.setup_task(Config(data=str(folder), seed=1, save_dir="", no_save=True, **options))
-    task.spells = spells
+    task.uses_characters = uses_characters
     return task
 
 
@@ -87,9 +87,9 @@ def test_a_batch(original):
     assert dataset.collater([]) == {}
     assert (
         "spelling"
-        not in setup(original, spells=False)
+        not in setup(original, uses_characters=False)
         .load_dataset("train")
-        .collater([setup(original, spells=False).load_dataset("train")[0]])["net_input"]
+        .collater([setup(original, uses_characters=False).load_dataset("train")[0]])["net_input"]
     )
 
 
@@ -153,12 +153,12 @@ def test_only_training_is_shuffled_and_forgets(data):
         (
             "label",
             [["O"]] * 12,
-            r"label/valid, sentence \d+ has parts for 1 words, .*; give each word one tag$",
+            r"label/valid, sentence \d+ covers 1 words, .*; give each word one tag$",
         ),
         (
             "spelling",
             [["a"]] * 12,
-            r"spelling/valid, sentence \d+ has parts for 1 words, .*; prepare them ",
+            r"spelling/valid, sentence \d+ covers 1 words, .*; prepare them ",
         ),
     ],
 )
@@ -201,7 +201,7 @@ def test_tags_that_break_the_rules(data, caplog):
     task = setup(data)
     task.load_dataset("train")
     assert task.constraints is None
-    assert "191 tags of spans in training break the rules of IOB2 or BIOES" in caplog.text
+    assert "191 span tags in the training set violate IOB2 or BIOES" in caplog.text
     loaded = setup(data)
     loaded.load_state_dict(task.state_dict())
     assert loaded.constraints is None
@@ -216,13 +216,13 @@ def test_an_unknown_tag(data):
     expected = [*tags[3][:1], "I-<unk>", *tags[3][2:]]
     assert task.tag_names(dataset.tags(3)) == expected
     assert task.tag_names(dataset.tags(2)) == tags[2]
-    assert "label/valid, sentence 4, word 2 on; each counts as a miss" in task.unseen["valid"]
+    assert "label/valid, sentence 4, word 2; each counts as an error" in task.unseen["valid"]
     batch = dataset.collater([dataset[3]])
     assert batch["target"][0].tolist() == dataset.tags(3).tolist()
     rows = [as_bioes([row[2] for row in rows]) for rows in sentences(60, "train")]
     rows[1][0] = "S-ORG"
     replace(data, "label", "train", rows, task.label_dictionary)
-    with pytest.raises(UserError, match="label/train, sentence 2, word 1: its tag is none of"):
+    with pytest.raises(UserError, match="label/train, sentence 2, word 1: its tag is not one of"):
         task.load_dataset("train")
 
 
@@ -273,24 +273,24 @@ def test_dictionaries_of_another_model(data):
     setup(data).load_state_dict(state)
     letters = make_dictionary({"a": 3, "b": 2})
     letters.save(str(data / "spelling" / "dict.txt"))
-    setup(data, spells=False).load_state_dict(state)
+    setup(data, uses_characters=False).load_state_dict(state)
     with pytest.raises(UserError, match=r"spelling/dict.txt is not the dictionary that the"):
         setup(data).load_state_dict(state)
-    task = setup(data, spells=False)
+    task = setup(data, uses_characters=False)
     task.load_state_dict(state)  # in fairseq's order: the model is built afterwards
     with pytest.raises(UserError, match=r"spelling/dict.txt is not the dictionary that the"):
-        task.read_spelling()
+        task.use_characters()
     lines = (data / "input0" / "dict.txt").read_text().splitlines()
     (data / "input0" / "dict.txt").write_text("\n".join(lines[::-1]) + "\n")
     with pytest.raises(UserError, match=r"input0/dict.txt is not the dictionary that the"):
-        setup(data, spells=False).load_state_dict(state)
+        setup(data, uses_characters=False).load_state_dict(state)
 
 
 def test_missing_parts(data):
     with pytest.raises(UserError, match=r"there is no .*input0/other"):
         setup(data).load_dataset("other")
     (data / "spelling" / "train.idx").unlink()
-    setup(data, spells=False).load_dataset("train")
+    setup(data, uses_characters=False).load_dataset("train")
     with pytest.raises(UserError, match=r"there is no .*spelling/train"):
         setup(data).load_dataset("train")
     shutil.rmtree(data / "spelling")

@@ -132,7 +132,7 @@ def test_pairs_are_not_mixed_with_single_sentences(data, pair_data, tmp_path):
 
 def test_an_unknown_class_in_the_mix(data, tmp_path):
     extra = prepare(trec, write_trec(tmp_path / "raw"), tmp_path / "trec", "--valid-size", 9)
-    with pytest.raises(UserError, match=r"sentence 1 \(NUM\): its label is none of those seen"):
+    with pytest.raises(UserError, match=r"sentence 1 \(NUM\): its label is not one of"):
         train(data, tmp_path / "run", "cas_lstm", 1, "--mix", f"{extra}:0.5")
 
 

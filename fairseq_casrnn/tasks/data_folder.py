@@ -1,0 +1,88 @@
+"""Reading a data folder with ``input0/``, ``label/`` and ``text.json``."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+from fairseq.data import Dictionary, data_utils
+
+from ..data.command import read_json
+from ..data.dictionaries import without_fillers
+from ..data.words import TOKENIZERS
+from ..errors import UserError, quoted
+from ..files import replacing
+
+
+def class_names(dictionary: Dictionary) -> list[str]:
+    """The classes listed in a ``label/dict.txt``."""
+    return without_fillers(dictionary)
+
+
+def load_dictionary(folder: str, part: str) -> Dictionary:
+    """Load ``folder/part/dict.txt``.
+
+    Raises:
+        UserError: it does not exist.
+    """
+    path = os.path.join(folder, part, "dict.txt")
+    if not os.path.isfile(path):
+        raise UserError(
+            f"{path} does not exist; fill {folder} with a recipe's prepare.sh, or its folders "
+            "input0, input1 and label with fairseq-preprocess --only-source"
+        )
+    return Dictionary.load(path)
+
+
+def load_part(folder: str, part: str, split: str, dictionary: Dictionary):
+    """Load the binarised data ``folder/part/split``.
+
+    Raises:
+        UserError: it does not exist.
+    """
+    path = os.path.join(folder, part, split)
+    dataset = data_utils.load_indexed_dataset(path, dictionary)
+    if dataset is None:
+        raise UserError(f"there is no {path}; check the data folder and the subset's name")
+    return dataset
+
+
+def normalisation(cfg, text: dict) -> dict[str, bool]:
+    """The settings ``lowercase`` and ``zero_digits`` for looking up words.
+
+    Args:
+        cfg: options of a task; they take precedence unless they are None.
+        text: settings of the training text.
+    """
+    chosen = {name: getattr(cfg, name, None) for name in ("lowercase", "zero_digits")}
+    return {
+        name: bool(text.get(name) if value is None else value) for name, value in chosen.items()
+    }
+
+
+def read_text_json(folder: str) -> dict:
+    """The settings in ``text.json`` of a data folder; empty if there is no such file.
+
+    Raises:
+        UserError: a setting is invalid.
+    """
+    path = Path(folder) / "text.json"
+    settings = read_json(path) if path.is_file() else {}
+    if settings.get("tokenizer", "space") not in TOKENIZERS:
+        raise UserError(
+            f"{path} has the tokenizer {quoted(str(settings['tokenizer']))}; write one of "
+            f"{', '.join(TOKENIZERS)}"
+        )
+    if not re.fullmatch("[a-z]{2,3}", str(settings.get("language", "en"))):
+        raise UserError(f"{path} is damaged: language is not a code such as en; write one")
+    for name in ("lowercase", "zero_digits", "pairs"):
+        if not isinstance(settings.get(name, True), bool):
+            raise UserError(f"{path} is damaged: {name} is not true or false; write one of these")
+    return settings
+
+
+def write_json(path: Path, content) -> None:
+    """Write a JSON file completely or not at all."""
+    with replacing(path) as draft:
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        Path(draft).write_text(text, encoding="utf-8")
