@@ -98,6 +98,16 @@ def whole_file(path: str | os.PathLike) -> Iterator[TextIO]:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
+def write_json(path: str | os.PathLike, content: object) -> None:
+    """Write a JSON file completely or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with replacing(path) as draft, open(draft, "w", encoding="utf-8") as file:
+        file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
 def table_cell(text: str) -> str:
     """A text as a cell of a table in a file.
 

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..data.bpe import read_merges
+from ..data.bpe import load_bpe_codes
 from ..data.command import captured_log, run_main
 from ..data.symbols import escape_line
 from ..errors import UserError
@@ -201,7 +201,7 @@ def save_png(figure, png: str | os.PathLike) -> None:
 
 def segment(sentence: str, codes: str | os.PathLike) -> str:
     """Segment ``sentence`` into subwords with the merges in ``codes``. Raises UserError."""
-    return read_merges(codes).process_line(sentence)
+    return load_bpe_codes(codes).process_line(sentence)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -23,7 +23,7 @@ def learn_joint_bpe(sides: Sequence[Iterable[str]], operations: int, codes_path:
     from subword_nmt.learn_bpe import learn_bpe
 
     text = [line + "\n" for side in sides for line in side]
-    # Its progress bar and its note that it stopped early say nothing a user could act on.
+    # Hide its progress bar and its note that it stopped early.
     quiet = contextlib.redirect_stderr(io.StringIO())
     with quiet, open(codes_path, "w", encoding="utf-8") as codes:
         try:
@@ -34,7 +34,7 @@ def learn_joint_bpe(sides: Sequence[Iterable[str]], operations: int, codes_path:
 
 def apply_bpe(lines: Iterable[str], codes_path: str | Path) -> list[str]:
     """Split the words of each line into subword units; all but a word's last end in ``@@``."""
-    merges = read_merges(codes_path)
+    merges = load_bpe_codes(codes_path)
     return [merges.process_line(line) for line in lines]
 
 
@@ -46,11 +46,11 @@ def encode_files(text_dir: Path, splits: Sequence[str], langs: Sequence[str], co
             write_lines(text_dir / f"{split}.bpe.{lang}", encoded)
 
 
-def read_merges(codes: str | os.PathLike):
-    """The merges in the file ``codes``, as subword-nmt has them.
+def load_bpe_codes(codes: str | os.PathLike):
+    """Load subword-nmt's merges from the file ``codes``.
 
     Raises:
-        UserError: no such file, or no merges in it.
+        UserError: the file does not exist or holds no merges.
     """
     from subword_nmt.apply_bpe import BPE
 
@@ -62,5 +62,5 @@ def read_merges(codes: str | os.PathLike):
             return BPE(merges)
     except OSError as error:
         raise UserError(f"cannot read the BPE codes {codes}: {error.strerror}") from error
-    except (ValueError, SystemExit):  # at a malformed line subword-nmt ends the program
+    except (ValueError, SystemExit):  # subword-nmt exits at a malformed line
         raise UserError(f"{codes} holds no merges of subword-nmt; check --bpe-codes") from None

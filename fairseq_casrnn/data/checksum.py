@@ -1,4 +1,4 @@
-"""Checksums of data: what tells one prepared folder from another."""
+"""Checksums of data, which identify a prepared folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READ_BY_TRAINING = ("dict*.txt", "train*", "singletons.txt")
 def checksum(chunks: Iterable[bytes]) -> str:
     """CRC and length, as POSIX ``cksum`` prints them.
 
-    Its CRC takes the most significant bit first and starts from 0, unlike zlib's.
+    Unlike zlib's, this CRC processes the most significant bit first and starts from 0.
     """
     crc, length = 0xFFFFFFFF, 0
     for chunk in chunks:
@@ -26,7 +26,7 @@ def checksum(chunks: Iterable[bytes]) -> str:
 
 
 def contents(paths: Iterable[Path]) -> Iterator[bytes]:
-    """The bytes of files, one after the other."""
+    """The contents of files, concatenated, in chunks."""
     for path in paths:
         with open(path, "rb") as file:
             while chunk := file.read(1 << 20):
@@ -34,7 +34,7 @@ def contents(paths: Iterable[Path]) -> Iterator[bytes]:
 
 
 def training_files(folder: Path) -> list[Path]:
-    """What training reads in ``folder``: dictionaries, the training set."""
+    """The files in ``folder`` that training reads: dictionaries and the training set."""
     found = [
         Path(inner, name)
         for inner, _, names in os.walk(folder, followlinks=True)

@@ -1,4 +1,4 @@
-"""Sentences, or pairs of them, with labels, as a fairseq data set; and a mix of two such sets."""
+"""fairseq data sets of labelled sentences or pairs of sentences."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from fairseq.data import FairseqDataset, data_utils
 
 from .length_sorted import LengthSortedDataset
 
-UNSEEN = -1  # the number of a class that training does not have
+UNSEEN = -1  # label of a class that does not occur in training; also ignored by the loss
 
 
 @dataclass
 class UnkDropout:
-    """Replaces rare words by <unk> at times, so that its embedding is trained.
+    """Randomly replaces rare words by <unk>, so that the embedding of <unk> is trained.
 
     Args:
-        rare: ``(V,)`` bool, the words it concerns.
+        rare: ``(V,)`` bool, the words that may be replaced.
         unk: index of <unk>.
-        probability: of replacing a word.
-        seed: of the choice, together with the epoch and the sentence.
+        probability: probability of replacing a rare word.
+        seed: seed of the choice, together with the epoch and the index of the sentence.
     """
 
     rare: torch.Tensor
@@ -30,7 +30,7 @@ class UnkDropout:
     seed: int
 
     def __call__(self, sentences: list, epoch: int, index: int) -> list:
-        """The token tensors of one example with some words replaced."""
+        """The token tensors of one example, with some words replaced."""
         draw = numpy.random.default_rng([self.seed, epoch, index])
         replaced = []
         for tokens in sentences:
@@ -40,16 +40,16 @@ class UnkDropout:
 
 
 class SentenceDataset(LengthSortedDataset):
-    """One or two sentences each, and their class.
+    """Labelled sentences, or labelled pairs of sentences.
 
     Args:
-        inputs: one or two data sets of token tensors with ``sizes``, equally long.
-        labels: ``(N,)`` class numbers, :data:`UNSEEN` among them in validation and test; None
-            where there are none.
-        pad: padding token.
-        shuffle: whether sentences of one length come in random order, another one in each epoch.
-        truncate: longest sentence kept; a longer one loses what stands before its last token.
-        unk_dropout: words that are <unk> at times, or None.
+        inputs: one or two data sets of token tensors with ``sizes``, of equal length.
+        labels: ``(N,)`` class indices, or :data:`UNSEEN` in validation and test; None if there are
+            no labels.
+        pad: index of the padding symbol.
+        shuffle: whether sentences of equal length are shuffled, in a new order in each epoch.
+        truncate: maximum length in tokens; longer sentences are cut but keep their last token.
+        unk_dropout: replaces words by <unk>, or None.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class SentenceDataset(LengthSortedDataset):
         return tokens.long()
 
     def collater(self, samples):
-        """A batch.
+        """Make a batch.
 
-        Its ``net_input`` has ``src_tokens`` (B, T) and, for pairs, ``pair_tokens`` (B, T'), padded
-        on the right; ``target`` is (B,).
+        ``net_input`` has ``src_tokens`` (B, T) and, for pairs, ``pair_tokens`` (B, T'), padded on
+        the right. ``target`` is (B,).
         """
         if not samples:
             return {}
@@ -105,13 +105,13 @@ class SentenceDataset(LengthSortedDataset):
 
 
 class MixedDataset(FairseqDataset):
-    """A data set and, in each epoch, a fresh random part of another one.
+    """A data set and a random part of another one, drawn anew in each epoch.
 
     Args:
-        base: all of it is in every epoch.
-        extra: of this one, ``fraction``, without replacement; other ones in the next epoch.
-        fraction: between 0 and 1.
-        seed: of the choice, together with the epoch's number.
+        base: the data set that is used as a whole.
+        extra: the data set of which a part is drawn without replacement.
+        fraction: size of that part, between 0 and 1.
+        seed: seed of the draw, together with the epoch.
     """
 
     def __init__(
@@ -123,11 +123,11 @@ class MixedDataset(FairseqDataset):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self):
-        """No: every epoch has other sentences."""
+        """False: each epoch has other sentences."""
         return False
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the extra sentences of the 1-based ``epoch``."""
+        """Draw the extra sentences of ``epoch``, which counts from 1."""
         for part in (self.base, self.extra):
             part.set_epoch(epoch)
         choice = numpy.random.RandomState([self.seed, epoch])
@@ -153,11 +153,12 @@ class MixedDataset(FairseqDataset):
 
 
 class RemappedDataset:
-    """Sentences of another dictionary, in the numbers of ours.
+    """Sentences binarised with one dictionary, with the indices of another.
 
     Args:
         sentences: data set of token tensors with ``sizes``.
-        theirs, ours: the dictionaries; a word that ours lacks becomes <unk>.
+        theirs: the dictionary of ``sentences``.
+        ours: the dictionary whose indices are returned; words that it lacks become <unk>.
     """
 
     def __init__(self, sentences, theirs, ours):

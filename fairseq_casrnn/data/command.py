@@ -1,4 +1,4 @@
-"""What the command lines of ``data`` and ``evaluation`` share: errors in one sentence, status 2."""
+"""Shared parts of the command lines: errors in one sentence, status 2, options of prepared data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fairseq_casrnn.errors import UserError, one_sentence, printable
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that reports a wrong option in one line and accepts no abbreviations."""
+    """An argument parser that reports errors in one line and accepts no abbreviations."""
 
     def __init__(self, **kwargs):
         super().__init__(allow_abbrev=False, **kwargs)
@@ -34,10 +34,10 @@ class Parser(argparse.ArgumentParser):
 
 @contextlib.contextmanager
 def captured_log() -> Iterator[io.StringIO]:
-    """Collect everything that is logged at INFO and above; print neither it nor warnings.
+    """Collect the log at INFO and above instead of printing it, and ignore warnings.
 
-    fairseq's programs print their whole configuration, and hydra and torch warn of how fairseq
-    uses them: of no use beside the few lines of a recipe.
+    fairseq's programs log their whole configuration, and hydra and torch warn about how fairseq
+    uses them.
     """
     log, root = io.StringIO(), logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -53,16 +53,16 @@ def captured_log() -> Iterator[io.StringIO]:
 
 
 OPTIONS = "options.json"
-# Options that leave the result as it is, or say where a file is, which may have moved.
+# Options that do not change the result, and paths, since files may have moved.
 IGNORED_OPTIONS = {"out", "force", "workers", "raw", "archive", "set"}
-INTERRUPTED = 130  # status of a program that the user ended, as the shell reports SIGINT
+INTERRUPTED = 130  # exit status after Ctrl-C: 128 + SIGINT
 
 
 def is_prepared(args: argparse.Namespace) -> bool:
-    """Whether ``args.out`` holds the data that ``prepare.sh`` is asked for; says so.
+    """Whether ``args.out`` already holds the data that ``args`` ask for; if so, print that.
 
     Raises:
-        UserError: it was prepared with other options, or of another corpus.
+        UserError: the folder was prepared with other options, or from another corpus.
     """
     folder = args.out / "data-bin"
     source = ""
@@ -93,18 +93,22 @@ def is_prepared(args: argparse.Namespace) -> bool:
 
 
 def read_json(path: Path) -> dict:
-    """A JSON file of a prepared folder. Raises UserError where it is damaged."""
+    """Read a JSON object from a file of a prepared folder.
+
+    Raises:
+        UserError: the file is damaged.
+    """
     try:
         content = parse_json(path.read_bytes())
         if not isinstance(content, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}); prepare again with --force") from None
     return content
 
 
-def keep_options(args: argparse.Namespace, folder: Path) -> None:
-    """Write the options into a ``data-bin`` that is being made, for :func:`is_prepared`."""
+def save_options(args: argparse.Namespace, folder: Path) -> None:
+    """Write the options to ``folder``, a new ``data-bin``, for :func:`is_prepared`."""
     source = getattr(args, "raw", None) or getattr(args, "archive", None)
     known = {} if source is None else {"source": str(Path(source).resolve())}
     text = json.dumps(chosen_options(args) | known, indent=1) + "\n"
@@ -112,25 +116,25 @@ def keep_options(args: argparse.Namespace, folder: Path) -> None:
 
 
 def chosen_options(args: argparse.Namespace) -> dict:
-    """The options that make the data what they are, as JSON keeps them."""
+    """The options that determine the data, as JSON values."""
     chosen = {
         name: value
         for name, value in vars(args).items()
-        if name not in IGNORED_OPTIONS and not callable(value)  # casrnn keeps its function there
+        if name not in IGNORED_OPTIONS and not callable(value)  # casrnn stores its function there
     }
     return json.loads(json.dumps(chosen, default=lambda path: str(Path(path).resolve())))
 
 
 def check_min_count(args: argparse.Namespace) -> None:
-    """Raise UserError where ``--min-count`` is not positive."""
+    """Raise UserError if ``--min-count`` is not positive."""
     if args.min_count < 1:
         raise UserError(f"--min-count is {args.min_count}; it must be at least 1")
 
 
-def run_preprocess(command: list[str]) -> None:
-    """``fairseq-preprocess`` with the options ``command`` in this process, without its log.
+def run_fairseq_preprocess(command: list[str]) -> None:
+    """Run ``fairseq-preprocess`` with the options ``command`` in this process.
 
-    That is in the folder of its output as well.
+    Its log is not printed; it is in the output folder.
     """
     with captured_log():
         from fairseq import options
@@ -146,16 +150,16 @@ def run_preprocess(command: list[str]) -> None:
 
 
 def run_main(main: Callable[[], None]) -> int:
-    """Call ``main``; print a UserError or an error of the system as one sentence, return 2.
+    """Call ``main`` and return the exit status.
 
-    An interruption gives :data:`INTERRUPTED`, a reader that has gone (``… | head``)
-    :data:`.output.BROKEN_PIPE`.
+    A UserError or an error of the system is printed as one sentence and gives 2. Ctrl-C gives
+    :data:`INTERRUPTED`, a closed pipe (``… | head``) :data:`.output.BROKEN_PIPE`.
     """
     try:
         output.prepare()
         main()
         sys.stdout.flush()
-    except BrokenPipeError:  # it has read enough
+    except BrokenPipeError:  # the reader has closed the pipe
         output.give_up()
         return output.BROKEN_PIPE
     except OSError as err:
@@ -175,12 +179,12 @@ def run_main(main: Callable[[], None]) -> int:
 
 
 def show(lines: Iterable[str]) -> None:
-    """Print lines that hold words or names of files, in characters that a terminal only shows."""
+    """Print lines that contain words or file names, with control characters escaped."""
     print("\n".join(map(printable, lines)), flush=True)
 
 
 def format_os_error(err: OSError) -> str:
-    """What the system refused, and of which file."""
+    """The system's error message, with the name of the file."""
     if sentence := disk_full(err, err.filename) or out_of_memory(err):
         return sentence
     where = f"{err.filename}: " if err.filename else ""

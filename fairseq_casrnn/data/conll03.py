@@ -1,9 +1,9 @@
 """CoNLL-2003 names: ``python -m fairseq_casrnn.data.conll03``.
 
 Reads ``eng.train``, ``eng.testa``, ``eng.testb`` of https://www.clips.uantwerpen.be/conll2003/ner/
-(made from the Reuters corpus), or the same as ``train.txt``, ``valid.txt``, ``test.txt``: lines
-"word part-of-speech chunk name", a blank line after each sentence; in IOB1 or IOB2. 14,041 / 3,250
-/ 3,453 sentences of 203,621 / 51,362 / 46,435 words.
+(made from the Reuters corpus), also named ``train.txt``, ``valid.txt``, ``test.txt``. Each line is
+"word part-of-speech chunk name", with tags in IOB1 or IOB2 and a blank line after each sentence.
+There are 14,041 / 3,250 / 3,453 sentences with 203,621 / 51,362 / 46,435 words.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ DOCUMENT = "-DOCSTART-"
 
 
 def read_sentences(path: Path, column: str) -> tuple[list[TaggedSentence], int]:
-    """Sentences with the tags of a column, spans in BIOES; and how many lines part documents.
+    """Sentences with the tags of a column, spans in BIOES, and the number of document lines.
 
     Raises:
-        UserError: a line without four columns, or whose tag is in no IOB scheme.
+        UserError: a line does not have four columns, or its tag is not in an IOB scheme.
     """
     sentences, documents = [], 0
     for first, rows in read_blocks(path, LAYOUT):
-        while rows and rows[0][0] == DOCUMENT:  # in some copies without a blank line behind
+        while rows and rows[0][0] == DOCUMENT:  # in some copies no blank line follows
             documents, first, rows = documents + 1, first + 1, rows[1:]
         if not rows:
             continue
@@ -63,7 +63,7 @@ def read_corpus(raw: Path, column: str) -> TaggedCorpus:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The reader's own options."""
+    """Options of this corpus."""
     parser.add_argument("--column", choices=COLUMNS, default="ner", help="default: %(default)s")
     add_zero_digits(parser)
 

@@ -1,10 +1,9 @@
-"""A prepared data folder: its dictionaries and binarised parts, built whole or not at all."""
+"""Building a prepared data folder, with its dictionaries and binarised data, atomically."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import shutil
 import tempfile
@@ -12,17 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import check_min_count, is_prepared, keep_options, show
+from fairseq_casrnn.data.command import check_min_count, is_prepared, save_options, show
 from fairseq_casrnn.diagnostics.files import DISK_FULL
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import write_json
 
 
 @contextlib.contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """A temporary folder in ``out``, which is made, and goes again if nothing has come into it.
+    """A temporary folder in ``out``. ``out`` is created, and removed again if it stays empty.
 
     Raises:
-        UserError: there can be no such folder.
+        UserError: the folder cannot be created.
     """
     made = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
@@ -32,12 +32,12 @@ def staging(out: Path) -> Iterator[Path]:
         if error.errno in DISK_FULL:
             raise
         why = error.strerror
-        raise UserError(f"--out {out} is no folder to fill ({why}); give another") from None
+        raise UserError(f"--out {out} cannot be written ({why}); give another folder") from None
     try:
         yield stage
     except OSError as error:
         if error.errno in DISK_FULL:
-            error.filename, error.filename2 = str(out), None  # not a name in the stage
+            error.filename, error.filename2 = str(out), None  # instead of a temporary name
         raise
     finally:
         shutil.rmtree(stage, ignore_errors=True)
@@ -48,10 +48,10 @@ def staging(out: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def prepared_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder to fill with ``text`` and ``data-bin``; they are moved to ``out`` then."""
+    """A temporary folder for ``text`` and ``data-bin``, which are moved to ``out`` at the end."""
     with staging(out) as stage:
         yield stage
-        # data-bin marks a finished folder: the old one goes first, the new one comes last.
+        # data-bin marks a complete folder: the old one is removed first, the new one moved last.
         for name in ("data-bin", "text"):
             if (out / name).exists():
                 os.replace(out / name, stage / f"old-{name}")
@@ -63,9 +63,9 @@ def build(args: argparse.Namespace, fill: Callable[[Path], dict[str, object]]) -
     """Fill a temporary folder and rename it ``args.out/data-bin`` at the end.
 
     Args:
-        args: the command's options; ``out`` is the folder to fill.
-        fill: writes the binarised parts into a new folder and returns what is to be printed and
-            kept in its ``prepare.json``. If it fails, nothing new is left under ``args.out``.
+        args: the command's options; ``out`` is the output folder.
+        fill: writes the binarised data into a new folder and returns the notes, which are printed
+            and written to ``prepare.json``. If it fails, ``args.out`` is left unchanged.
 
     Raises:
         UserError: the folder was prepared with other options, or ``--min-count`` is not positive.
@@ -78,7 +78,7 @@ def build(args: argparse.Namespace, fill: Callable[[Path], dict[str, object]]) -
         notes = fill(stage / "data-bin")
         show(f"{key}: {value}" for key, value in notes.items())
         write_json(stage / "data-bin" / "prepare.json", notes)
-        keep_options(args, stage / "data-bin")
+        save_options(args, stage / "data-bin")
         if (out / "data-bin").exists():
             os.replace(out / "data-bin", stage / "old")
         os.replace(stage / "data-bin", out / "data-bin")
@@ -86,7 +86,7 @@ def build(args: argparse.Namespace, fill: Callable[[Path], dict[str, object]]) -
 
 
 def make_label_dictionary(labels: Iterable[str]):
-    """A ``fairseq.data.Dictionary`` of the classes, by the alphabet, whatever their counts."""
+    """A ``fairseq.data.Dictionary`` of the classes, in alphabetical order."""
     from fairseq.data import Dictionary
 
     dictionary = Dictionary()
@@ -96,7 +96,11 @@ def make_label_dictionary(labels: Iterable[str]):
 
 
 def make_dictionary(counts: Counter, min_count: int = 1):
-    """A ``fairseq.data.Dictionary``, the most frequent first."""
+    """A ``fairseq.data.Dictionary`` of words by descending count.
+
+    Raises:
+        UserError: no word occurs ``min_count`` times.
+    """
     from fairseq.data import Dictionary
 
     dictionary = Dictionary()
@@ -105,13 +109,13 @@ def make_dictionary(counts: Counter, min_count: int = 1):
     dictionary.finalize(threshold=min_count, padding_factor=1)
     if min_count > 1 and len(dictionary) == dictionary.nspecial:
         raise UserError(
-            f"--min-count is {min_count}, and no word occurs so often; give a smaller one"
+            f"--min-count is {min_count}, but no word occurs that often; give a smaller one"
         )
     return dictionary
 
 
 def binarise(splits: Mapping[str, Sequence[Sequence[str]]], dictionary, folder: Path) -> None:
-    """Write ``SPLIT.bin``, ``SPLIT.idx`` and ``dict.txt``, each sentence ended by </s>."""
+    """Write ``SPLIT.bin``, ``SPLIT.idx`` and ``dict.txt``; each sentence ends with </s>."""
     import torch
     from fairseq.data import indexed_dataset
 
@@ -127,12 +131,7 @@ def binarise(splits: Mapping[str, Sequence[Sequence[str]]], dictionary, folder: 
 
 
 def write_singletons(sentences: Iterable[Sequence[str]], folder: Path) -> None:
-    """``singletons.txt``: the words that occur once in the sentences, equal ones counting once."""
+    """Write ``singletons.txt``: the words that occur once, counting equal sentences once."""
     counts = Counter(word for sentence in set(map(tuple, sentences)) for word in sentence)
     rare = sorted(word for word, count in counts.items() if count == 1)
     (folder / "singletons.txt").write_text("".join(f"{word}\n" for word in rare), "utf-8")
-
-
-def write_json(path: Path, content) -> None:
-    """Write a JSON file."""
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
 """IWSLT 2014 German–English TED talks: ``python -m fairseq_casrnn.data.iwslt14``.
 
-From the official archive to the data set the papers use, step by step as fairseq's
-``prepare-iwslt14.sh`` makes it: 160,239 training, 7,283 validation and 6,750 test pairs.
+Makes the papers' data set from the official archive, in the steps of fairseq's
+``prepare-iwslt14.sh``: 160,239 training, 7,283 validation and 6,750 test pairs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare
 from fairseq_casrnn.data.text import check_parallel, decode_lines, is_clean, tokenize_lines
+from fairseq_casrnn.data.translation import ParallelCorpus, add_arguments, prepare
 from fairseq_casrnn.errors import UserError, quoted
 
 SOURCE, TARGET = "de", "en"
@@ -36,8 +36,8 @@ TEST_SETS = (
 NAMES = {f"train.tags.de-en.{lang}" for lang in (SOURCE, TARGET)} | {
     f"{stem}.de-en.{lang}.xml" for stem in TEST_SETS for lang in (SOURCE, TARGET)
 }
-LARGEST = 2**28  # bytes of all files together, several times those of the official archive
-#: Every 23rd clean training pair goes to validation.
+LARGEST = 2**28  # maximum bytes of all files, several times the official archive's
+#: Every 23rd cleaned training pair is for validation.
 VALID_EVERY = 23
 
 DROPPED_TAGS = ("<url>", "<talkid>", "<keywords>")
@@ -55,10 +55,10 @@ def parse_train(lines: Iterable[str]) -> list[str]:
 
 
 def parse_xml(lines: Iterable[str]) -> list[str]:
-    """Segments of a ``….LANG.xml`` file, in order, entities left as they are.
+    """Segments of a ``….LANG.xml`` file, in order, with entities as written.
 
-    The files hold one ``<seg>`` a line and are not always well-formed XML, so they are read by
-    line, as the original recipe does.
+    The files have one ``<seg>`` per line and are not always well-formed XML, so they are read line
+    by line, as in the original recipe.
     """
     segments = []
     for line in lines:
@@ -69,11 +69,11 @@ def parse_xml(lines: Iterable[str]) -> list[str]:
 
 
 class Archive:
-    """The texts of the official ``.tgz``, found by name in whatever folder it keeps them.
+    """The texts of the official ``.tgz``, found by name in any of its folders.
 
     Raises:
-        UserError: missing file, not a gzipped tar, cut short, larger than the official one can be,
-            or two files of one name.
+        UserError: the archive is missing, truncated, too large or not a gzipped tar, or it has two
+            files with the same name.
     """
 
     def __init__(self, path: Path):
@@ -91,21 +91,21 @@ class Archive:
                         )
                     found[name] = member.name
                     file = tar.extractfile(member)
-                    assert file is not None  # of a regular file it is none
+                    assert file is not None  # it is a regular file
                     self.files[name] = file.read()
         except FileNotFoundError:
             raise UserError(f"{path} does not exist; give the archive with --archive") from None
         except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as err:
-            why = str(err).partition("\n")[0]  # tarfile lists all that it tried
+            why = str(err).partition("\n")[0]  # tarfile lists everything it tried
             raise UserError(
                 f"{path} is not a complete .tgz archive ({why}); download it again"
             ) from None
 
     def _members(self, tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-        """The regular files that are read; their size and that of the others is checked before."""
+        """The regular files to read, after checking the size of all files."""
         total = 0
         for member in tar:
-            if member.size < 0:  # Python before 3.11.14 reads such a member for ever
+            if member.size < 0:  # would be an endless loop in Python before 3.11.14
                 raise tarfile.ReadError("a negative size")
             total += member.size
             if total > LARGEST:
@@ -115,20 +115,20 @@ class Archive:
                 )
             if member.isreg() and Path(member.name).name in NAMES:
                 yield member
-        while rest := tar.fileobj.read(2**20):  # up to the checksum behind it
+        while rest := tar.fileobj.read(2**20):  # up to the checksum at the end
             total += len(rest)
             if total > LARGEST:
-                raise tarfile.ReadError("much behind its end")
+                raise tarfile.ReadError("data after its end")
 
     def lines(self, name: str) -> list[str]:
-        """Lines of one file of the archive."""
+        """The lines of one file of the archive."""
         if name not in self.files:
             raise UserError(f"{self.path} holds no {name}; it is not the IWSLT14 de-en archive")
         return decode_lines(self.files[name], f"{self.path}:{name}")
 
 
 def read_raw(archive: Archive) -> tuple[tuple[list[str], list[str]], tuple[list[str], list[str]]]:
-    """Untokenised (training, test) pairs of sides, each checked to be parallel."""
+    """The untokenised training and test sides, checked to be parallel."""
     names = [f"train.tags.de-en.{lang}" for lang in (SOURCE, TARGET)]
     train = [parse_train(archive.lines(name)) for name in names]
     check_parallel(train[0], train[1], names[0], names[1])
@@ -145,14 +145,14 @@ def read_raw(archive: Archive) -> tuple[tuple[list[str], list[str]], tuple[list[
 
 
 def split_train(pairs: list[tuple[str, str]]) -> dict[str, tuple[list[str], list[str]]]:
-    """Send pairs 23, 46, … (counted from 1) to valid, the others to train."""
+    """Pairs 23, 46, … (counting from 1) for validation, the others for training."""
     parts: dict[str, list[tuple[str, str]]] = {"train": [], "valid": []}
     for number, pair in enumerate(pairs, start=1):
         parts["valid" if number % VALID_EVERY == 0 else "train"].append(pair)
     return {name: ([s for s, _ in part], [t for _, t in part]) for name, part in parts.items()}
 
 
-def read_corpus(path: Path, workers: int = 1) -> Corpus:
+def read_corpus(path: Path, workers: int = 1) -> ParallelCorpus:
     """Parse, tokenise, clean (1–175 tokens, ratio 1.5), lower-case and split the archive."""
     (src, tgt), raw_test = read_raw(Archive(path))
     print(f"tokenising {len(src)} training and {len(raw_test[0])} test pairs", flush=True)
@@ -165,7 +165,7 @@ def read_corpus(path: Path, workers: int = 1) -> Corpus:
     )
     kept = [pair for pair in pairs if is_clean(*pair)]
     splits = split_train(kept)
-    # The original recipe writes ’ as ' in the test sets (only there).
+    # The original recipe replaces ’ by ', only in the test sets.
     test_src, test_tgt = (
         tokenize_lines([line.replace("’", "'") for line in side], lang, workers=workers)
         for side, lang in zip(raw_test, (SOURCE, TARGET), strict=True)
@@ -175,14 +175,14 @@ def read_corpus(path: Path, workers: int = 1) -> Corpus:
         "training lines": len(pairs),
         "training lines dropped": len(pairs) - len(kept),
     }
-    return Corpus(SOURCE, TARGET, splits, raw_test, notes)
+    return ParallelCorpus(SOURCE, TARGET, splits, raw_test, notes)
 
 
 def download(folder: Path, url: str = URL, md5: str = MD5) -> Path:
-    """Download the archive into ``folder`` unless it is there, and check its MD5.
+    """Download the archive into ``folder`` unless it exists, and check its MD5.
 
     Raises:
-        UserError: no connection, or another file than the one expected.
+        UserError: the download failed, or the file has another MD5.
     """
     target = folder / "de-en.tgz"
     if not target.exists():
@@ -196,7 +196,7 @@ def download(folder: Path, url: str = URL, md5: str = MD5) -> Path:
             os.replace(part, target)
         except OSError as err:
             raise UserError(
-                f"{url} cannot be downloaded ({err}); get de-en.tgz of IWSLT 2014 by other means "
+                f"{url} cannot be downloaded ({err}); get de-en.tgz of IWSLT 2014 in another way "
                 "and give it with --archive FILE"
             ) from None
         finally:
@@ -222,7 +222,7 @@ def main(argv: list[str] | None = None) -> int:
     add_arguments(parser)
     args = parser.parse_args(argv)
 
-    def corpus() -> Corpus:
+    def corpus() -> ParallelCorpus:
         return read_corpus(args.archive or download(args.out), args.workers)
 
     return run_main(lambda: prepare(corpus, args))

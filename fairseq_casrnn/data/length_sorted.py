@@ -1,4 +1,4 @@
-"""Data sets whose batches are sentences of about one length."""
+"""Data sets with batches of sentences of similar length."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class LengthSortedDataset(FairseqDataset):
     """Sentences, or pairs of them, sorted by length.
 
     Args:
-        lengths: one or two arrays (N,): of the sentences, or of the first and the second ones.
-        shuffle: whether sentences of one length come in random order, another one in each epoch.
+        lengths: one or two arrays (N,): lengths of the sentences, or of both sentences of pairs.
+        shuffle: whether sentences of equal length are shuffled, in a new order in each epoch.
 
     Attributes:
-        sizes: (N,), of the longer of two sentences.
-        epoch: the current one, from 1.
+        sizes: (N,), length of the sentence, or of the longer one of a pair.
+        epoch: the current epoch, counting from 1.
     """
 
     def __init__(self, lengths, shuffle: bool):
@@ -28,26 +28,26 @@ class LengthSortedDataset(FairseqDataset):
         return not self.shuffle
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose anew what is random."""
+        """Set the epoch, which determines random choices."""
         self.epoch = epoch
 
     def __len__(self):
         return len(self.sizes)
 
     def num_tokens(self, index):
-        """Length of the (longer) sentence, with </s>, which ``--max-tokens`` counts."""
+        """Length of the (longer) sentence with </s>, for ``--max-tokens``."""
         return int(self.sizes[index])
 
     def num_tokens_vec(self, indices):
-        """The same for many."""
+        """Lengths of several examples, see :meth:`num_tokens`."""
         return self.sizes[indices]
 
     def size(self, index):
-        """The same, which the maximal positions limit."""
+        """Length of the (longer) sentence with </s>, for the maximum positions."""
         return int(self.sizes[index])
 
     def ordered_indices(self):
-        """All indices, sorted by length, in random order among equals: batches of one length."""
+        """All indices sorted by length; equal lengths are shuffled if ``shuffle``."""
         count = len(self)
         indices = numpy.random.permutation(count) if self.shuffle else numpy.arange(count)
         for lengths in reversed(self.lengths):

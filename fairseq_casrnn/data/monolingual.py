@@ -17,9 +17,9 @@ from fairseq_casrnn.data import symbols
 from fairseq_casrnn.data.command import (
     Parser,
     is_prepared,
-    keep_options,
+    run_fairseq_preprocess,
     run_main,
-    run_preprocess,
+    save_options,
     show,
 )
 from fairseq_casrnn.data.folder import prepared_folder
@@ -30,15 +30,15 @@ SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
-class Corpus:
+class PublishedCorpus:
     """A published corpus and its known totals.
 
     Attributes:
         title: its name in messages.
-        files: for each split the names its file may have.
-        lines: of each split.
-        tokens: of each split, line ends counted.
-        types: of the training text, the line end counted.
+        files: possible file names of each split.
+        lines: number of lines of each split.
+        tokens: number of tokens of each split, including line ends.
+        types: number of types in the training text, including the line end.
         where: where to get it.
     """
 
@@ -51,7 +51,7 @@ class Corpus:
 
 
 CORPORA = {
-    "ptb": Corpus(
+    "ptb": PublishedCorpus(
         "the Penn Treebank",
         tuple((f"ptb.{split}.txt", f"{split}.txt") for split in SPLITS),
         (42068, 3370, 3761),
@@ -59,7 +59,7 @@ CORPORA = {
         10000,
         "Mikolov's text is in simple-examples/data of http://www.fit.vutbr.cz/~imikolov/rnnlm/",
     ),
-    "wikitext2": Corpus(
+    "wikitext2": PublishedCorpus(
         "WikiText-2",
         tuple((f"wiki.{split}.tokens", f"{split}.txt") for split in SPLITS),
         (36718, 3760, 4358),
@@ -70,11 +70,11 @@ CORPORA = {
 }
 
 
-def read_corpus(corpus: Corpus, raw: Path, any_size: bool = False) -> dict[str, list[str]]:
+def read_corpus(corpus: PublishedCorpus, raw: Path, any_size: bool = False) -> dict[str, list[str]]:
     """The lines of the three splits, checked against the known totals unless ``any_size``.
 
     Raises:
-        UserError: a file is missing, empty or another one than it should be.
+        UserError: a file is missing, empty or has other totals.
     """
     splits = {}
     for split, names, *totals in zip(
@@ -92,13 +92,13 @@ def read_corpus(corpus: Corpus, raw: Path, any_size: bool = False) -> dict[str, 
             raise UserError(
                 f"{path} has {counts[0]:,} lines and {counts[1]:,} tokens with line ends, but "
                 f"{split} of {corpus.title} has {totals[0]:,} and {totals[1]:,}; {corpus.where} "
-                "(--any-size takes other texts)"
+                "(--any-size accepts other texts)"
             )
     types = len({word for line in splits["train"] for word in line.split()}) + 1
     if not any_size and types != corpus.types:
         raise UserError(
             f"the training text has {types:,} types, but that of {corpus.title} has "
-            f"{corpus.types:,}; {corpus.where} (--any-size takes other texts)"
+            f"{corpus.types:,}; {corpus.where} (--any-size accepts other texts)"
         )
     return splits
 
@@ -106,12 +106,12 @@ def read_corpus(corpus: Corpus, raw: Path, any_size: bool = False) -> dict[str, 
 def binarise(
     text: Path, dest: Path, files: Sequence[str] = SPLITS, min_count: int | None = None
 ) -> None:
-    """``fairseq-preprocess`` of ``text/NAME.txt``; the dictionary is not padded with words.
+    """Run ``fairseq-preprocess`` on ``text/NAME.txt``, without padding the dictionary.
 
     Args:
         text: folder of the text files.
-        dest: folder to fill.
-        files: names for train, valid and test; several are joined by commas.
+        dest: output folder.
+        files: file names for train, valid and test; commas separate several.
         min_count: rarer words become ``<unk>``.
     """
     command = ["--only-source", "--destdir", str(dest), "--padding-factor", "1"]
@@ -119,7 +119,7 @@ def binarise(
     for split, names in zip(SPLITS, files, strict=True):
         paths = ",".join(str(text / f"{name}.txt") for name in names.split(","))
         command += [f"--{split}pref", paths]
-    run_preprocess(command)
+    run_fairseq_preprocess(command)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,10 +134,14 @@ def prepare(
     min_count: int | None = None,
     encode: Callable[[dict[str, list[str]], Path, argparse.Namespace], None] | None = None,
 ) -> None:
-    """Write and binarise the splits; ``args`` are those of :func:`add_output_arguments`.
+    """Write and binarise the splits.
 
-    ``encode(splits, text, args)`` may change the lines, and write what it did that by into the
-    folder ``text``.
+    Args:
+        make_splits: reads the lines of each split.
+        args: options of :func:`add_output_arguments`.
+        min_count: rarer words become ``<unk>``.
+        encode: ``encode(splits, text, args)`` may change the lines, such as into subword units, and
+            write its model into the folder ``text``.
     """
     if is_prepared(args):
         return
@@ -159,28 +163,28 @@ def prepare(
             print(f"dictionary: {sum(1 for _ in types) + 4} entries, 4 of them special")
         if unknown := unknown_words(splits, min_count or 1):
             show(unknown)
-        keep_options(args, stage / "data-bin")
+        save_options(args, stage / "data-bin")
     print(f"prepared {args.out / 'data-bin'}")
 
 
 def known_words(lines: Sequence[str], min_count: int) -> set[str]:
-    """The words that occur so often, and <unk>."""
+    """The words that occur at least ``min_count`` times, and <unk>."""
     counts = Counter(word for line in lines for word in line.split())
     return {word for word, count in counts.items() if count >= min_count} | {"<unk>"}
 
 
 def unknown_words(splits: dict[str, list[str]], min_count: int = 1) -> list[str]:
-    """A line for each split with words that the dictionary, of ``train``, does not have."""
+    """A message for each split with words that do not occur in ``train``."""
     known = known_words(splits["train"], min_count)
-    said = []
+    messages = []
     for split, lines in splits.items():
         unknown = [word for line in lines for word in line.split() if word not in known]
         if unknown:
-            said.append(
+            messages.append(
                 f"{split}: {len(unknown)} words are not in the dictionary, such as "
-                f"{quoted(unknown[0])}; they become <unk>, and perplexity counts them as that"
+                f"{quoted(unknown[0])}; they become <unk>, also in perplexities"
             )
-    return said
+    return messages
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -191,7 +195,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("corpus", choices=CORPORA)
     parser.add_argument("--raw", required=True, type=Path, help="folder with the three text files")
-    parser.add_argument("--any-size", action="store_true", help="take other texts than the known")
+    parser.add_argument(
+        "--any-size", action="store_true", help="accept texts of other sizes than the corpus"
+    )
     add_output_arguments(parser)
     args = parser.parse_args(argv)
     corpus = CORPORA[args.corpus]

@@ -1,9 +1,9 @@
 """Movie reviews, one sentence each: ``python -m fairseq_casrnn.data.mr``.
 
 Reads ``rt-polarity.neg`` and ``rt-polarity.pos`` of the sentence polarity dataset v1.0
-(https://www.cs.cornell.edu/people/pabo/movie-review-data/): 5,331 sentences each, no fixed split.
-A shuffle by ``--split-seed`` makes ten folds of equal shares of both; fold K is the test set, the
-next one validation, the other eight are for training.
+(https://www.cs.cornell.edu/people/pabo/movie-review-data/): 5,331 sentences each, without a split.
+They are shuffled with ``--split-seed`` and divided into ten folds with equal shares of both
+classes. Fold K is the test set, the next one is for validation, the other eight are for training.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ FOLDS = 10
 
 
 def read_corpus(raw: Path, fold: int, seed: int) -> ClassificationCorpus:
-    """The splits of a fold. Raises UserError for a missing file or a fold that there is not."""
+    """The splits of a fold. Raises UserError for a missing file or an invalid fold."""
     if not 0 <= fold < FOLDS:
         raise UserError(f"--fold is {fold}; it must lie in 0…{FOLDS - 1}")
     folds: list[list[Example]] = [[] for _ in range(FOLDS)]
-    dealt = 0  # the second file goes on where the first ends, so that folds differ by one at most
+    dealt = 0  # counts on through both files, so that the sizes of folds differ by at most one
     for label, name in FILES.items():
         lines = [line for line in read_mixed(find(raw, (name,), WHERE)) if line.strip()]
         random.Random(seed).shuffle(lines)
@@ -44,7 +44,7 @@ def read_corpus(raw: Path, fold: int, seed: int) -> ClassificationCorpus:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The reader's own options."""
+    """Options of this corpus."""
     parser.add_argument("--fold", type=int, default=0, help="test fold, 0 to 9 (default: 0)")
     parser.add_argument("--split-seed", type=int, default=1, help="seed of the folds (default: 1)")
 

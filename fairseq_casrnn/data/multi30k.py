@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare
 from fairseq_casrnn.data.text import is_clean, read_parallel, tokenize_lines
+from fairseq_casrnn.data.translation import ParallelCorpus, add_arguments, prepare
 from fairseq_casrnn.errors import UserError
 
 SOURCE, TARGET = "de", "en"
@@ -27,7 +27,7 @@ def find_file(raw: Path, split: str, lang: str) -> Path:
     """The raw file of a split and language, under any of its usual names.
 
     Raises:
-        UserError: the folder or the file is missing; the message says where to get it.
+        UserError: the folder or the file is missing.
     """
     if not raw.is_dir():
         raise UserError(f"{raw} is not a folder; {WHERE} and name their folder with --raw")
@@ -43,7 +43,7 @@ def find_file(raw: Path, split: str, lang: str) -> Path:
     raise UserError(f"{raw} holds no {names[2]} (nor {names[0]}); {WHERE}")
 
 
-def read_corpus(raw: Path, workers: int = 1) -> Corpus:
+def read_corpus(raw: Path, workers: int = 1) -> ParallelCorpus:
     """Read, tokenise and lower-case the three splits; drop training pairs with an empty side."""
     files = {split: [find_file(raw, split, lang) for lang in (SOURCE, TARGET)] for split in STEMS}
     raw_lines = {split: read_parallel(*paths) for split, paths in files.items()}
@@ -58,7 +58,7 @@ def read_corpus(raw: Path, workers: int = 1) -> Corpus:
     kept = [pair for pair in pairs if is_clean(*pair, ratio=None)]
     splits["train"] = ([src for src, _ in kept], [tgt for _, tgt in kept])
     notes: dict[str, object] = {"training pairs dropped": len(pairs) - len(kept)}
-    return Corpus(SOURCE, TARGET, splits, raw_lines["test"], notes)
+    return ParallelCorpus(SOURCE, TARGET, splits, raw_lines["test"], notes)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,9 +1,9 @@
 """Natural language inference, SNLI and MultiNLI: ``python -m fairseq_casrnn.data.nli``.
 
 Reads the official files (``snli_1.0_train.jsonl`` or ``.txt``, https://nlp.stanford.edu/projects/snli/;
-``multinli_1.0_train.jsonl`` or ``.txt``, https://cims.nyu.edu/~sbowman/multinli/), whose binary
-parses give the words, or SNLI as plain lines (``s1.train``, ``s2.train``, ``labels.train``, …).
-Pairs without a gold label ("-") are left out.
+``multinli_1.0_train.jsonl`` or ``.txt``, https://cims.nyu.edu/~sbowman/multinli/) and takes the
+words from their binary parses; or reads SNLI as plain lines (``s1.train``, ``s2.train``,
+``labels.train``, …). Pairs without a gold label ("-") are left out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def jsonl_rows(path: Path) -> Iterator[tuple[str, str, str]]:
     """(label, words, words) of each line of a .jsonl file.
 
     Raises:
-        UserError: a line that lacks one.
+        UserError: a line lacks one of them.
     """
     for number, line in enumerate(read_lines(path), start=1):
         try:
@@ -101,10 +101,10 @@ def plain_rows(raw: Path, split: str) -> Iterator[tuple[str, str, str]]:
 
 
 def read_split(raw: Path, corpus: str, split: str) -> tuple[list[Example], int]:
-    """ClassificationCorpus pairs of a split and how many had no gold label.
+    """The pairs of a split, and how many were left out because they have no gold label.
 
     Raises:
-        UserError: no file of any format, or a malformed line.
+        UserError: there is no file in any of the formats, or a line is malformed.
     """
     official = [f"{FILES[corpus][split]}{ending}" for ending in (".jsonl", ".txt")]
     plain = corpus == "snli" and (raw / f"s1.{PLAIN[split]}").is_file()
@@ -131,7 +131,7 @@ def read_split(raw: Path, corpus: str, split: str) -> tuple[list[Example], int]:
 def read_corpus(
     raw: Path, corpus: str, train_on_dev: bool, valid_size: int, seed: int
 ) -> ClassificationCorpus:
-    """The splits; with ``train_on_dev``, training and validation are parts of the dev set."""
+    """The splits; with ``train_on_dev`` the dev set is divided into training and validation."""
     splits: dict[str, list[Example]] = {}
     notes: dict[str, object] = {}
     for split in ("valid", "test") if train_on_dev else ("train", "valid", "test"):
@@ -145,12 +145,12 @@ def read_corpus(
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The reader's own options."""
+    """Options of this corpus."""
     parser.add_argument("--corpus", choices=tuple(FILES), default="snli", help="default: snli")
     parser.add_argument(
         "--train-on-dev",
         action="store_true",
-        help="without the training set: train on the dev set, less --valid-size for validation",
+        help="train on the dev set, without the --valid-size pairs held out for validation",
     )
     add_hold_out(parser, 1000)
     add_words_of(parser)

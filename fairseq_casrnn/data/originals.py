@@ -1,7 +1,7 @@
-"""The examples of a corpus of one's own as its files have them: ``original/SPLIT.jsonl``.
+"""The examples of a user's corpus as their files have them: ``original/SPLIT.jsonl``.
 
-Binarised data holds words in lower case, numbers as 0 and rare words as ``<unk>``; an evaluation
-shows the text as it was written.
+Binarised data may have lower-case words, digits replaced by 0 and rare words replaced by ``<unk>``.
+Evaluations show the original text.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ def write_originals(folder: Path, originals: Mapping[str, Sequence[dict]]) -> No
 
 
 def read_originals(folder: Path, split: str, count: int) -> list[dict]:
-    """The examples of a split of the data folder, in the order of the binarised ones.
+    """The examples of a split, in the order of the binarised data.
 
     Raises:
-        UserError: there are none, or not ``count`` of them.
+        UserError: the file is missing or does not have ``count`` examples.
     """
     path = folder / FOLDER / f"{split}.jsonl"
     if not path.is_file():
         raise UserError(
-            f"{path} does not exist; prepare the data with casrnn prepare, and choose --subset "
-            "among its splits"
+            f"{path} does not exist; prepare the data with casrnn prepare, and give one of its "
+            "splits as --subset"
         )
     try:
         found = [parse_json(line) for line in read_lines(path)]
@@ -42,7 +42,7 @@ def read_originals(folder: Path, split: str, count: int) -> list[dict]:
         raise UserError(f"{path} is damaged ({error}); prepare again with --force") from None
     if len(found) != count or not all(isinstance(example, dict) for example in found):
         raise UserError(
-            f"{path} is damaged: it must have {count} JSON objects, as many as the binarised data "
-            "has sentences; prepare again with --force"
+            f"{path} is damaged: it must have {count} JSON objects, one for each binarised "
+            "sentence; prepare again with --force"
         )
     return found

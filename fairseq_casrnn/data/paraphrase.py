@@ -1,10 +1,10 @@
 """Paraphrases, Quora question pairs or MRPC: ``python -m fairseq_casrnn.data.paraphrase``.
 
-Quora: ``train.tsv``, ``dev.tsv``, ``test.tsv`` of Wang et al.'s split, lines "label, question,
-question, id", tokenised (Quora_question_pair_partition.zip, https://github.com/zhiguowang/BiMPM).
-MRPC: ``msr_paraphrase_train.txt``, ``msr_paraphrase_test.txt``
-(https://www.microsoft.com/en-us/download/details.aspx?id=52398); validation is part of
-training.
+Quora: ``train.tsv``, ``dev.tsv``, ``test.tsv`` of Wang et al.'s split with the columns label,
+question, question, id, tokenised (Quora_question_pair_partition.zip,
+https://github.com/zhiguowang/BiMPM). MRPC: ``msr_paraphrase_train.txt``,
+``msr_paraphrase_test.txt`` (https://www.microsoft.com/en-us/download/details.aspx?id=52398); a part
+of the training set is for validation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_quora(raw: Path) -> ClassificationCorpus:
 
 
 def read_mrpc(raw: Path, valid_size: int, seed: int) -> ClassificationCorpus:
-    """Training, less validation, and test."""
+    """The official split, with a part of the training set held out for validation."""
     splits = {}
     for split in ("train", "test"):
         path = find(raw, (f"msr_paraphrase_{split}.txt",), WHERE["mrpc"])
@@ -50,7 +50,7 @@ def read_mrpc(raw: Path, valid_size: int, seed: int) -> ClassificationCorpus:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The reader's own options."""
+    """Options of this corpus."""
     parser.add_argument("--corpus", choices=tuple(WHERE), default="quora", help="default: quora")
     add_hold_out(parser, 400)
 

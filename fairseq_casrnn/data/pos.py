@@ -1,7 +1,7 @@
 """Parts of speech of Universal Dependencies treebanks: ``python -m fairseq_casrnn.data.pos``.
 
 Reads the ``*-ud-train.conllu``, ``*-ud-dev.conllu``, ``*-ud-test.conllu`` of a treebank
-(https://universaldependencies.org, format: …/format.html). English-EWT: 12,544 / 2,001 / 2,077
+(https://universaldependencies.org, format: …/format.html). English-EWT has 12,544 / 2,001 / 2,077
 sentences.
 """
 
@@ -21,14 +21,14 @@ FILES = {"train": "train", "valid": "dev", "test": "test"}
 COLUMNS = {"upos": 3, "xpos": 4}
 WHERE = "get a treebank from https://universaldependencies.org"
 WORD = re.compile(r"[0-9]+")
-OTHER = re.compile(r"[0-9]+[-.][0-9]+")  # several words written as one; words that are not written
+OTHER = re.compile(r"[0-9]+[-.][0-9]+")  # ranges of multiword tokens (1-2), empty nodes (1.1)
 
 
 def read_sentences(path: Path, column: str) -> list[TaggedSentence]:
     """The syntactic words of a CoNLL-U file and their tags.
 
     Raises:
-        UserError: a line that has not ten columns, no number, or no tag.
+        UserError: a line does not have ten columns, a number and a tag.
     """
     sentences: list[TaggedSentence] = []
     words: list[str] = []
@@ -44,30 +44,30 @@ def read_sentences(path: Path, column: str) -> list[TaggedSentence]:
         cells = line.split("\t")
         if len(cells) != 10 or not (WORD.fullmatch(cells[0]) or OTHER.fullmatch(cells[0])):
             raise UserError(
-                f"{path}, line {number} is not a word of CoNLL-U, ten columns the first of which "
-                "is its number; give the official file, or one in its layout"
+                f"{path}, line {number} is not a CoNLL-U word with ten columns, the first of them "
+                "its number; give the official file, or one in its layout"
             )
         if OTHER.fullmatch(cells[0]):
             continue
         tag = cells[COLUMNS[column]]
         if tag == "_" or not tag.strip():
             raise UserError(f"{path}, line {number} has no {column.upper()}; choose another --tags")
-        # A few treebanks write numbers with spaces, "10 000"; a word of a dictionary has none.
+        # Some treebanks have spaces in numbers ("10 000"); words of a dictionary cannot.
         words.append("_".join(cells[1].split()) or "_")
         tags.append("_".join(tag.split()))
     return sentences
 
 
 def find(raw: Path, split: str) -> Path:
-    """The file of a split. Raises UserError where there is none, or more than one."""
+    """The file of a split. Raises UserError unless there is exactly one."""
     if not raw.is_dir():
         raise UserError(f"{raw} is not a folder; {WHERE} and name its folder with --raw")
     found = sorted(raw.glob(f"*{split}.conllu"))
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
         raise UserError(
-            f"{raw} must hold one file *-ud-{split}.conllu, but has {names}; {WHERE}, one in a "
-            "folder"
+            f"{raw} must hold one file *-ud-{split}.conllu, but has {names}; {WHERE}, and use one "
+            "folder for each treebank"
         )
     return found[0]
 
@@ -80,7 +80,7 @@ def read_corpus(raw: Path, column: str) -> TaggedCorpus:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The reader's own options."""
+    """Options of this corpus."""
     parser.add_argument(
         "--tags",
         choices=COLUMNS,

@@ -1,6 +1,6 @@
-"""What the readers of corpora share: finding and reading files, options, the command line.
+"""Shared parts of the corpus readers: finding and reading files, options, the command line.
 
-A reader is a module with ``main = command(…)``; docs/recipes.md shows one.
+A reader is a module with ``main = command(…)``; docs/recipes.md has an example.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fairseq_casrnn.data.text import read_bytes, text_lines
 from fairseq_casrnn.data.words import TOKENIZERS
 from fairseq_casrnn.errors import UserError
 
-GIVEN = object()  # the tokenizer of corpora whose words are separate already
+GIVEN = object()  # instead of a tokenizer: the corpus consists of words
 Options = Callable[[argparse.ArgumentParser], None]
 
 
@@ -31,16 +31,16 @@ def command(
     tokenizer: str | object | Callable[[argparse.Namespace], str] | None = "space",
     each: Callable[[argparse.Namespace], Iterable[argparse.Namespace]] = lambda args: [args],
 ) -> Callable[..., int]:
-    """The command line of a reader, ``main(argv)``, which returns the exit status.
+    """The command line of a reader: ``main(argv)``, which returns the exit status.
 
     Args:
-        description: what its --help says.
-        read: reads a corpus from ``args.raw``, the folder of its files.
-        where: where to get these.
+        description: description in --help.
+        read: reads the corpus from ``args.raw``, the folder of its files.
+        where: where to get these files.
         options: adds the reader's own options to the parser.
-        tokenizer: how text is split into words unless ``--tokenizer`` says otherwise; a function
-            that chooses it by the other options; :data:`GIVEN` if ``read`` gives words.
-        each: the options of each corpus, where one call prepares several.
+        tokenizer: default of ``--tokenizer``, or a function that returns it for the other options;
+            :data:`GIVEN` if ``read`` returns words.
+        each: returns the options of each corpus if one call prepares several.
     """
 
     def main(argv: list[str] | None = None) -> int:
@@ -63,7 +63,7 @@ def command(
 
 
 def program_of(function: Callable) -> str:
-    """How the module of a function is called. Its last part tells prepared folders apart."""
+    """The command that runs the module of a function; prepared folders record it."""
     module = sys.modules[function.__module__]
     spec = getattr(module, "__spec__", None)
     return f"python -m {spec.name}" if spec else Path(str(module.__file__)).stem
@@ -75,10 +75,14 @@ def add_arguments(
     lowercase: bool = True,
     raw: str = "penn",
 ) -> None:
-    """Options shared by all corpora; a corpus without ``tokenizer`` chooses it after parsing.
+    """Add the options shared by all corpora.
 
-    With :data:`GIVEN` there is no choice. ``raw`` is how text is to be split that is not, as the
-    files of ``tokenizer`` space are.
+    Args:
+        parser: the parser.
+        tokenizer: default of ``--tokenizer``; None if it is chosen after parsing; :data:`GIVEN` if
+            there is no such option.
+        lowercase: default of ``--lowercase``.
+        raw: tokenizer for raw text, if the corpus itself is tokenized.
     """
     parser.set_defaults(raw_tokenizer=raw, words_of=None)
     parser.add_argument("--out", required=True, type=Path, help="output folder")
@@ -90,7 +94,7 @@ def add_arguments(
             "--tokenizer",
             choices=TOKENIZERS,
             default=tokenizer,
-            help=f"default: {tokenizer or 'as the corpus is written'}",
+            help=f"default: {tokenizer or 'depends on the corpus'}",
         )
     parser.add_argument(
         "--lowercase",
@@ -108,33 +112,33 @@ def add_arguments(
         "--vocabulary",
         choices=("train", "all"),
         default="train",
-        help="words that get an embedding: those of the training set, or of all splits, which is "
-        "of use with pretrained vectors (default: %(default)s)",
+        help="words that get an embedding: those of the training set or of all splits; the latter "
+        "is useful with pretrained vectors (default: %(default)s)",
     )
 
 
 def add_words_of(parser: argparse.ArgumentParser) -> None:
-    """``--words-of``, for corpora that others are mixed into."""
+    """Add ``--words-of``, for corpora that others are mixed into."""
     parser.add_argument(
         "--words-of",
         type=Path,
         metavar="DATA-BIN",
-        help="give the words of another prepared corpus an embedding, too: of one for --mix",
+        help="another prepared corpus whose words also get an embedding, such as one for --mix",
     )
 
 
 def add_zero_digits(parser: argparse.ArgumentParser) -> None:
-    """The option that all tagged corpora share."""
+    """Add ``--zero-digits``, for tagged corpora."""
     parser.add_argument(
         "--zero-digits",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="read every digit of a word as 0, but not in its spelling (default: %(default)s)",
+        help="read every digit as 0, except as a character of a word (default: %(default)s)",
     )
 
 
 def decode_mixed(line: bytes) -> str:
-    """A line of a text of no one encoding: UTF-8, else Windows-1252, else Latin-1."""
+    """Decode a line of a text with mixed encodings: UTF-8, else Windows-1252, else Latin-1."""
     for encoding in ("utf-8", "cp1252"):
         try:
             return line.decode(encoding)
@@ -144,16 +148,16 @@ def decode_mixed(line: bytes) -> str:
 
 
 def read_mixed(path: Path) -> list[str]:
-    """Lines of a file, each in an encoding of its own.
+    """The lines of a file, each decoded by :func:`decode_mixed`.
 
     Raises:
-        UserError: it is missing, has nothing but blank lines, is UTF-16 or UTF-32, or no text.
+        UserError: the file is missing, empty or blank, or has zero bytes.
     """
     data = read_bytes(path)
     if b"\0" in data:
         number = data[: data.index(b"\0")].count(b"\n") + 1
         raise UserError(
-            f"{path}, line {number} has a zero byte: UTF-16, or no text; save it as UTF-8"
+            f"{path}, line {number} has a zero byte: it is UTF-16 or not text; save it as UTF-8"
         )
     lines = list(text_lines(io.BytesIO(data), path, decode_mixed))
     if not any(line.strip() for line in lines):
@@ -165,7 +169,7 @@ def find(raw: Path, names: Sequence[str], where: str) -> Path:
     """The first of ``names`` that is a file in ``raw``.
 
     Raises:
-        UserError: there is none; ``where`` says where to get it.
+        UserError: there is none; the message includes ``where``.
     """
     if not raw.is_dir():
         raise UserError(f"{raw} is not a folder; {where} and name its folder with --raw")
@@ -176,10 +180,10 @@ def find(raw: Path, names: Sequence[str], where: str) -> Path:
 
 
 def hold_out(examples: list, count: int, seed: int) -> tuple[list, list]:
-    """``(rest, held out)``, chosen at random by ``seed``, both in the order they had.
+    """Hold out ``count`` random examples; return ``(rest, held out)``, in their original order.
 
     Raises:
-        UserError: less than one or all would be held out.
+        UserError: none or all would be held out.
     """
     if not 0 < count < len(examples):
         raise UserError(
@@ -192,7 +196,7 @@ def hold_out(examples: list, count: int, seed: int) -> tuple[list, list]:
 
 
 def add_hold_out(parser: argparse.ArgumentParser, size: int) -> None:
-    """``--valid-size`` and ``--split-seed``."""
+    """Add ``--valid-size`` and ``--split-seed``."""
     parser.add_argument(
         "--valid-size",
         type=int,
@@ -205,14 +209,14 @@ def add_hold_out(parser: argparse.ArgumentParser, size: int) -> None:
 
 
 def read_blocks(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[list[str]]]]:
-    """Sentences of a file of columns, separated by blank lines: number of the first line, rows.
+    """Yield the sentences of a file of columns: number of the first line, rows.
 
     Args:
-        path: the file; its columns are separated by spaces or tabs.
-        columns: what they are.
+        path: the file, with columns separated by spaces or tabs, and blank lines after sentences.
+        columns: names of the columns, for messages.
 
     Raises:
-        UserError: a line with another number of columns, or a file that cannot be read.
+        UserError: a line has another number of columns, or the file cannot be read.
     """
     rows: list[list[str]] = []
     for number, line in enumerate([*read_mixed(path), ""], start=1):

@@ -1,7 +1,7 @@
 """The 16 review sets of Liu et al. (2017): ``python -m fairseq_casrnn.data.reviews16``.
 
-Reads ``SET.task.train`` and ``SET.task.test`` (fdu-mtl, http://nlp.fudan.edu.cn/data/), lines
-"0 or 1, tab, review". 200 reviews of each training set are held out for validation.
+Reads ``SET.task.train`` and ``SET.task.test`` (fdu-mtl, http://nlp.fudan.edu.cn/data/). Each line
+is 0 or 1, a tab and a review. 200 reviews of each training set are held out for validation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETS = (
 
 
 def read_reviews(path: Path) -> list[Example]:
-    """The reviews of a file. Raises UserError for a line without a label."""
+    """The reviews in a file. Raises UserError for a line without a label."""
     examples = []
     for number, line in enumerate(read_mixed(path), start=1):
         label, tab, text = line.partition("\t")
@@ -51,18 +51,18 @@ def read_corpus(raw: Path, name: str, valid_size: int, seed: int) -> Classificat
 
 
 def each_set(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
-    """The options of each chosen set, which gets a folder of its own."""
+    """The options for each chosen set; each has its own output folder."""
     for name in args.set:
         one = copy.copy(args)
         one.out = args.out / name
-        if args.tokenizer is None:  # the other sets are split; MR has it's, not it 's
+        if args.tokenizer is None:  # only MR is not tokenized: it has "it's", not "it 's"
             one.tokenizer = "clitics" if name == "MR" else "space"
         print(f"set {name}", flush=True)
         yield one
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The reader's own options."""
+    """Options of this corpus."""
     parser.add_argument(
         "--set",
         nargs="+",

@@ -1,13 +1,13 @@
-"""Does our tokenisation agree with a corpus that is tokenised already?
+"""Check the recipes' tokenisation against a tokenised corpus.
 
 ``python -m fairseq_casrnn.data.roundtrip --lang de FILE …`` detokenises each line of a lower-case,
-Moses-tokenised file (Moses' detokeniser), tokenises the result as the recipes do, and counts the
-lines that come back as they were. Two numbers are given:
+Moses-tokenised file, tokenises the result as the recipes do, and counts the lines that are
+unchanged. It prints two numbers:
 
-* ``as is``: from the lower-case text. Moses splits a full stop from a word inside a line only if
-  a capital follows, so a line of several sentences cannot come back: its capitals are gone.
-* ``capitals restored``: with the first letter after every stand-alone full stop put back to a
-  capital, as it was in the text the corpus was made from.
+* ``as is``: from the lower-case text. Moses only splits off a full stop within a line if a capital
+  follows, so lines of several sentences change: they have no capitals.
+* ``capitals restored``: with a capital after every stand-alone full stop, as in the text that the
+  corpus was made from.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ def restore_capitals(line: str) -> str:
 
 
 def failures(lines: Sequence[str], lang: str, capitals: bool = False) -> list[tuple[str, str]]:
-    """(line, what came back) of each line that detokenising and tokenising again changes."""
+    """(line, result) of each line that detokenising and tokenising again changes."""
     text = [restore_capitals(line) for line in lines] if capitals else lines
     again = tokenize_lines(detokenize_lines(text, lang), lang)
     return [(old, new) for old, new in zip(lines, again, strict=True) if old != new]
 
 
 def report(path: Path, lang: str, show: int) -> None:
-    """Print both shares for a file, and up to ``show`` lines that capitals do not explain."""
+    """Print both shares for a file, and up to ``show`` lines that change even with capitals."""
     lines = read_lines(path)
     for label, capitals in (("as is", False), ("capitals restored", True)):
         bad = failures(lines, lang, capitals)
         share = 100 * (1 - len(bad) / len(lines))
-        print(f"{path}: {share:.2f} % of {len(lines)} lines come back ({label})")
+        print(f"{path}: {share:.2f} % of {len(lines)} lines are unchanged ({label})")
     for old, new in bad[:show]:
         print(f"  - {old}\n  + {new}")
 
@@ -51,10 +51,10 @@ def main(argv: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = Parser(
         prog="python -m fairseq_casrnn.data.roundtrip",
-        description="Share of tokenised lines that detokenising and tokenising again gives back.",
+        description="Share of tokenised lines that are unchanged by detokenising and tokenising.",
     )
     parser.add_argument("--lang", required=True, help="language code, e.g. de")
-    parser.add_argument("--show", type=int, default=0, help="unexplained lines to print (0)")
+    parser.add_argument("--show", type=int, default=0, help="number of changed lines to print (0)")
     parser.add_argument("files", nargs="+", type=Path)
     args = parser.parse_args(argv)
 

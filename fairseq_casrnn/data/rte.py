@@ -1,8 +1,8 @@
 """RTE as in GLUE: ``python -m fairseq_casrnn.data.rte``.
 
 Reads ``train.tsv`` and ``dev.tsv`` (https://gluebenchmark.com/tasks): 2,490 and 277 pairs. The
-labels of GLUE's test set are not public, so dev is the test set and validation is held out of
-training.
+labels of GLUE's test set are not public, so dev is used for testing, and a part of the training set
+for validation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WHERE = "get RTE from https://gluebenchmark.com/tasks"
 
 
 def read_corpus(raw: Path, valid_size: int, seed: int) -> ClassificationCorpus:
-    """Training, less validation, and dev as test; columns index, sentence1, sentence2, label."""
+    """The splits. The columns are index, sentence1, sentence2, label."""
     train, test = (
         read_pairs(find(raw, (name,), WHERE), (3, 1, 2), LABELS, width=4)
         for name in ("train.tsv", "dev.tsv")

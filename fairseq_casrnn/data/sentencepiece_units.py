@@ -1,4 +1,4 @@
-"""Subword units by SentencePiece: fairseq's ``--bpe sentencepiece`` reads the model."""
+"""Subword units by SentencePiece, for fairseq's ``--bpe sentencepiece``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ NAME = "sentencepiece.model"  # in the folder of the text
 
 
 def learn_pieces(lines: Iterable[str], size: int) -> bytes:
-    """A unigram model (Kudo 2018) of ``size`` pieces, fewer where the text is too small for them.
+    """Train a unigram model (Kudo 2018) with at most ``size`` pieces.
 
-    Text is taken as it is: no normalisation, and every character is covered.
+    The text is not normalised, and every character is covered.
 
     Raises:
-        UserError: there are more different characters.
+        UserError: the text has more than ``size`` different characters.
     """
     import sentencepiece
 
@@ -30,20 +30,20 @@ def learn_pieces(lines: Iterable[str], size: int) -> bytes:
             hard_vocab_limit=False,
             character_coverage=1.0,
             normalization_rule_name="identity",
-            num_threads=1,  # the result shall not depend on it
+            num_threads=1,  # the result depends on it
             minloglevel=2,
         )
     except RuntimeError as error:
         reason = str(error).rpartition("] ")[2] or str(error)
         raise UserError(
-            f"SentencePiece finds no {size} pieces in the training text ({reason}); give "
+            f"SentencePiece cannot find {size} pieces in the training text ({reason}); give "
             "--sentencepiece another number"
         ) from None
     return model.getvalue()
 
 
 def apply_pieces(lines: Sequence[str], model: bytes) -> list[str]:
-    """The pieces of each line, with a space between two; ▁ begins a word."""
+    """The pieces of each line, separated by spaces; ▁ marks the start of a word."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -51,7 +51,7 @@ def apply_pieces(lines: Sequence[str], model: bytes) -> list[str]:
 
 
 def find_model(data_bin: Path) -> Path | None:
-    """The model that belongs to a folder of binarised data: in it, or in ``text`` beside it."""
+    """The model of a folder of binarised data, in it or in ``text`` beside it; None if missing."""
     for folder in (data_bin, data_bin / ".." / "text"):
         if (folder / NAME).is_file():
             return folder / NAME

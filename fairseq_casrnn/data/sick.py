@@ -19,7 +19,7 @@ WHERE = "get SICK from https://alt.qcri.org/semeval2014/task1/"
 
 
 def read_corpus(raw: Path) -> ClassificationCorpus:
-    """The official split; columns pair_ID, sentence_A, sentence_B, relatedness, judgment."""
+    """The official split. Columns: pair_ID, sentence_A, sentence_B, relatedness, judgment."""
     return ClassificationCorpus(
         {
             split: read_pairs(find(raw, (name,), WHERE), (4, 1, 2), LABELS, width=5)

@@ -1,25 +1,25 @@
-"""Tags of spans of words (entities, chunks): the schemes IOB1, IOB2 and BIOES."""
+"""Tags of word spans (entities, chunks) in the schemes IOB1, IOB2 and BIOES."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-# Begin, inside, end (or last), single (or unit, whole) of a span of a type; O is outside of all.
+# Begin, inside, end (or last), single (or unit, whole) of a span with a type; O: outside.
 TAG = re.compile(r"O|[BIELSUW]-.+", re.DOTALL)
 AS_IOB2 = {"B": "B", "S": "B", "U": "B", "W": "B", "I": "I", "E": "I", "L": "I"}
 
 
 def are_spans(classes: Sequence[str]) -> bool:
-    """Whether the tags mark spans; those of parts of speech do not."""
+    """Whether the tags mark spans, unlike parts of speech."""
     return all(map(TAG.fullmatch, classes)) and any(name != "O" for name in classes)
 
 
 def as_iob2(tags: Sequence[str]) -> list[str]:
-    """Tags of any of the schemes with B and I alone, for an evaluation in the manner of conlleval.
+    """Convert tags of any scheme to B and I, for an evaluation like conlleval.
 
-    What a model predicts need not be well formed: an I without a B, or after another type, stays
-    as it is, and conlleval takes it as the beginning of a span.
+    Predicted tags may be ill-formed. An I without a B, or after another type, stays as it is;
+    conlleval reads it as the start of a span.
     """
     return [tag if tag == "O" else AS_IOB2[tag[0]] + tag[1:] for tag in tags]
 
@@ -32,7 +32,7 @@ def spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 
 def as_bioes(tags: Sequence[str]) -> list[str]:
-    """IOB1, IOB2 or BIOES as BIOES, in which neighbouring spans of one type cannot merge."""
+    """Convert IOB1, IOB2 or BIOES to BIOES, in which adjacent spans of one type cannot merge."""
     found = ["O"] * len(tags)
     for kind, first, last in spans(tags):
         found[first : last + 1] = [f"I-{kind}"] * (last + 1 - first)

@@ -1,8 +1,8 @@
 """Stanford Sentiment Treebank: ``python -m fairseq_casrnn.data.sst``.
 
 Reads the bracketed trees ``train.txt``, ``dev.txt``, ``test.txt`` of trainDevTestTrees_PTB.zip
-(https://nlp.stanford.edu/sentiment/). Every phrase of a training tree is a training sample, as in
-the papers; validation and test have whole sentences alone.
+(https://nlp.stanford.edu/sentiment/). Every phrase of a training tree is a training example, as in
+the papers. Validation and test only have whole sentences.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Phrase = tuple[int, list[str]]
 
 @dataclass
 class OpenNode:
-    """A node whose closing bracket has not come yet."""
+    """A node whose closing bracket has not been read yet."""
 
     rating: int
-    start: int  # its first word's number
-    words: int = 0  # directly in it
-    nodes: int = 0  # directly in it
+    start: int  # index of its first word
+    words: int = 0  # number of children that are words
+    nodes: int = 0  # number of children that are nodes
 
 
 def phrases(line: str) -> list[Phrase]:
     """(rating 0-4, words) of every node of a tree, the whole sentence first.
 
     Raises:
-        ValueError: the line is no tree.
+        ValueError: the line is not a tree.
     """
     nodes: list[OpenNode] = []
     found: list[Phrase] = []
@@ -48,20 +48,20 @@ def phrases(line: str) -> list[Phrase]:
     pieces = iter(ASCII_SPACE.split(line.replace("(", " ( ").replace(")", " ) ").strip()))
     for piece in pieces:
         if found and not nodes:
-            raise ValueError("text behind the tree")
+            raise ValueError("text after the tree")
         if piece == "(":
             if nodes:
                 nodes[-1].nodes += 1
             nodes.append(OpenNode(rating(next(pieces, "")), len(words)))
         elif piece == ")":
             if not nodes or nodes[-1].start == len(words):
-                raise ValueError("a bracket too many, or a node without words")
+                raise ValueError("an extra bracket, or a node without words")
             node = nodes.pop()
             if node.words > 1 or (node.words and node.nodes):
-                raise ValueError("a word that has no node of its own")
+                raise ValueError("a word without its own node")
             found.append((node.rating, words[node.start :]))
         elif not nodes:
-            raise ValueError("text in front of the tree")
+            raise ValueError("text before the tree")
         else:
             nodes[-1].words += 1
             words.append(unescaped(piece))
@@ -71,14 +71,14 @@ def phrases(line: str) -> list[Phrase]:
 
 
 def rating(text: str) -> int:
-    """A node's rating. Raises ValueError when it is none of 0 to 4."""
+    """A node's rating. Raises ValueError unless it is 0, 1, 2, 3 or 4."""
     if text not in tuple("01234"):
-        raise ValueError(f"{quoted(text)} is no rating from 0 to 4")
+        raise ValueError(f"{quoted(text)} is not a rating from 0 to 4")
     return int(text)
 
 
 def read_trees(path: Path) -> Iterator[list[Phrase]]:
-    """The nodes of each tree of a file. Raises UserError for a line that is none."""
+    """The nodes of each tree in a file. Raises UserError for a line that is not a tree."""
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
@@ -92,7 +92,7 @@ def read_trees(path: Path) -> Iterator[list[Phrase]]:
 
 
 def read_corpus(raw: Path, classes: int, sentences_only: bool = False) -> ClassificationCorpus:
-    """The splits with five classes, or with two, where neutral ones are left out."""
+    """The splits with five classes, or with two classes, without the neutral examples."""
     names = FIVE if classes == 5 else TWO
     splits: dict[str, list] = {}
     whole: list[str | list[str]] = []
@@ -111,12 +111,12 @@ def read_corpus(raw: Path, classes: int, sentences_only: bool = False) -> Classi
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The reader's own options."""
+    """Options of this corpus."""
     parser.add_argument(
         "--classes", type=int, choices=(2, 5), default=2, help="default: %(default)s"
     )
     parser.add_argument(
-        "--sentences-only", action="store_true", help="train on whole sentences alone"
+        "--sentences-only", action="store_true", help="train on whole sentences only"
     )
 
 

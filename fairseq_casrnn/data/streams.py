@@ -1,7 +1,7 @@
-"""A corpus as parallel streams, read piece by piece: batches over which a state can flow.
+"""A corpus as parallel streams, read in pieces, so that a state can be carried between batches.
 
-N tokens make S streams of consecutive tokens, one per batch row of all workers; their lengths
-differ by one at most. Of a stream, every token but the first is predicted, once.
+N tokens are divided into S streams of consecutive tokens, one per batch row of all workers. Their
+lengths differ by at most one. Every token of a stream except the first is predicted once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from torch import Tensor
 
 from fairseq_casrnn.errors import UserError
 
-SHORTEST_PIECE = 5  # of jittered lengths
+SHORTEST_PIECE = 5  # minimum of jittered lengths
 
 
 class Piece(NamedTuple):
-    """Inputs ``start`` to ``stop - 1`` of one stream; what an index of the data set is."""
+    """Inputs ``start`` to ``stop - 1`` of one stream; an index of the data set."""
 
     stream: int
     start: int
@@ -27,10 +27,10 @@ class Piece(NamedTuple):
 
 
 class StreamDataset(FairseqDataset):
-    """One text cut into streams.
+    """A text, divided into streams.
 
-    An item is the :class:`Piece` that it is asked for, so the data set does not change from epoch
-    to epoch. It is one stream until :meth:`cut` makes several.
+    Its indices are of type :class:`Piece`, so one data set serves all epochs. It has one stream
+    until :meth:`cut` divides it.
 
     Args:
         tokens: ``(N,)``, the whole text.
@@ -44,20 +44,21 @@ class StreamDataset(FairseqDataset):
     def cut(
         self, streams: int, name: str = "the data", option: str = "--batch-size"
     ) -> StreamDataset:
-        """The text in that many streams, the first ones a token longer than the others.
+        """The text divided into streams; the first ones may be one token longer.
 
         Args:
-            streams: how many.
-            name, option: what is cut, and what says into how many; for the error.
+            streams: number of streams.
+            name: name of the data, for messages.
+            option: the option that sets the number of streams, for messages.
 
         Raises:
-            UserError: there are not two tokens for each stream.
+            UserError: there are fewer than two tokens per stream.
         """
         total = len(self.tokens)
         if total < 2 * streams:
             raise UserError(
-                f"{name} has {total} tokens, too few for {streams} streams; each needs two at "
-                f"least: lower {option}"
+                f"{name} has {total} tokens, too few for {streams} streams of at least two tokens; "
+                f"lower {option}"
             )
         bounds = np.arange(streams + 1) * (total // streams)
         bounds += np.minimum(np.arange(streams + 1), total % streams)
@@ -67,14 +68,14 @@ class StreamDataset(FairseqDataset):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Predicted tokens of each stream."""
+        """The number of predicted tokens of each stream."""
         return np.diff(self.bounds) - 1
 
     def __len__(self):
         return len(self.bounds) - 1
 
     def size(self, index):
-        """Predicted tokens of stream ``index``."""
+        """The number of predicted tokens of stream ``index``."""
         return int(self.sizes[index])
 
     num_tokens = size
@@ -86,9 +87,10 @@ class StreamDataset(FairseqDataset):
         return {"id": stream, "start": start, "stop": stop, "source": text[:-1], "target": text[1:]}
 
     def collater(self, samples):
-        """A batch of one piece of several streams, padded on the right.
+        """Make a batch of one piece from each of several streams, padded on the right.
 
-        ``start`` and ``stop`` say which; ``stop`` may lie beyond the end of a stream.
+        ``start`` and ``stop`` are the position of the piece; ``stop`` may be beyond the end of a
+        stream.
         """
         if not samples:
             return {}
@@ -112,10 +114,9 @@ class StreamDataset(FairseqDataset):
         }
 
     def batches(self, workers: int, lengths: list[int]) -> list[list[Piece]]:
-        """The pieces of all streams, for one batch of each of ``workers`` workers in turn.
+        """The batches of all workers, as lists of pieces.
 
-        Batch i is for worker i mod ``workers``, as fairseq deals them out; each worker keeps its
-        streams.
+        Batch i is for worker i mod ``workers``, as in fairseq; each worker keeps its streams.
         """
         rows = len(self) // workers
         batches, start = [], 0
@@ -128,14 +129,14 @@ class StreamDataset(FairseqDataset):
 
 
 def piece_lengths(steps: int, bptt: int, jitter: float, seed: tuple[int, int]) -> list[int]:
-    """Lengths of the pieces of a stream with ``steps`` predicted tokens; they sum to ``steps``.
+    """Lengths of the pieces of a stream; their sum is ``steps``.
 
     Args:
-        steps: of the longest stream.
+        steps: number of predicted tokens of the longest stream.
         bptt: mean length.
-        jitter: standard deviation; 0 for pieces that are all of length ``bptt``. Otherwise the
-            mean is halved for one piece in twenty (Merity et al. 2018, §5).
-        seed: run's seed and epoch.
+        jitter: standard deviation; 0 for pieces of length ``bptt``. Otherwise the mean is halved
+            for one piece in twenty (Merity et al. 2018, §5).
+        seed: the run's seed and the epoch.
     """
     lengths, rng = [], np.random.default_rng(seed)
     left = steps
@@ -150,7 +151,7 @@ def piece_lengths(steps: int, bptt: int, jitter: float, seed: tuple[int, int]) -
 
 
 def whole_text(dataset) -> Tensor:
-    """All sentences of an indexed data set one after the other, ``(N,)``, int32."""
+    """All sentences of an indexed data set, concatenated, ``(N,)``, int32."""
     return torch.from_numpy(np.concatenate([np.asarray(s, np.int32) for s in dataset]))
 
 

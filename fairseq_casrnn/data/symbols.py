@@ -1,10 +1,10 @@
-"""fairseq's own symbols where a text holds them as words.
+"""fairseq's special symbols as words of a text.
 
-Every dictionary begins with ``<s>``, ``<pad>`` and ``</s>``. A word of a text that is one of them
-would be read as padding, which no loss counts, or as a sentence's end. So lines that are given to a
-trained model, and the corpora of the recipes, have them escaped as Moses does (``&lt;pad&gt;``),
-and text files that are given to fairseq as data are refused. ``<unk>`` means the same in a text as
-in a dictionary, and some corpora are distributed with it.
+Every dictionary starts with ``<s>``, ``<pad>`` and ``</s>``. If a word of a text is one of them,
+fairseq reads it as padding, which the loss ignores, or as the end of a sentence. So they are
+escaped as in Moses (``&lt;pad&gt;``) in the input of trained models and in the recipes' corpora,
+and refused in text files given to fairseq. ``<unk>`` is left alone: it has the same meaning in a
+text, and some corpora contain it.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ _WORD = re.compile(r"(?<!\S)(?:<s>|<pad>|</s>)(?!\S)")
 
 
 def escape(words: Iterable[str]) -> list[str]:
-    """The words, fairseq's symbols among them escaped."""
+    """The words, with fairseq's symbols escaped."""
     return [ESCAPED.get(word, word) for word in words]
 
 
 def escape_line(line: str) -> str:
-    """The same of words that white space separates."""
+    """The line, with words that are fairseq's symbols escaped."""
     return _WORD.sub(lambda found: ESCAPED[found[0]], line)
 
 
 def count(line: str) -> Counter:
-    """How often a line has each of the symbols as a word."""
+    """How often each symbol is a word of the line."""
     return Counter(_WORD.findall(line)) if "<" in line else Counter()
 
 
 def escaped_note(sentences: Iterable[Sequence[str]]) -> dict[str, str]:
-    """What ``prepare.json`` says of sentences (their words) in which symbols will be escaped."""
+    """The note for ``prepare.json`` on escaped words of the sentences; empty without any."""
     found = Counter(word for word in chain.from_iterable(sentences) if word in ESCAPED)
     return {"words that fairseq has a use of its own for, escaped": listed(found)} if found else {}
 
 
 def listed(found: Counter) -> str:
-    """The symbols and how often there are."""
+    """The symbols and their counts, as text."""
     return ", ".join(f"{symbol} {number}" for symbol, number in sorted(found.items()))
 
 
 def check_symbols(lines: Iterable[str], name: object) -> None:
-    """Raise UserError where lines of the file ``name`` have fairseq's symbols as words."""
+    """Raise UserError if words of the file ``name`` are fairseq's symbols."""
     found: Counter[str] = Counter()
     first = 0
     for number, line in enumerate(lines, start=1):
@@ -57,7 +57,6 @@ def check_symbols(lines: Iterable[str], name: object) -> None:
     if found:
         symbol = next(iter(found))
         raise UserError(
-            f"{name} has words that fairseq has a use of its own for ({listed(found)}, first in "
-            f"line {first}), and would not count as words; write them differently, such as "
-            f"{ESCAPED[symbol]}"
+            f"{name} has words that are special symbols of fairseq ({listed(found)}, first in "
+            f"line {first}); write them differently, such as {ESCAPED[symbol]}"
         )

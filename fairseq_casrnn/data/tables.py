@@ -1,4 +1,4 @@
-"""Tab-separated corpora of sentence pairs: columns by name, lines by number in errors."""
+"""Reading tab-separated corpora of sentence pairs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def read_pairs(
     header: bool = True,
     width: int | None = None,
 ) -> list[Example]:
-    """The pairs of a file.
+    """The pairs in a file.
 
     Args:
-        path: tab-separated text; quotation marks mean nothing.
-        columns: positions of label, first and second sentence.
-        labels: a class for each label as it is written there.
-        header: whether the first line names the columns.
-        width: how many columns a line has, or None for any number that suffices.
+        path: tab-separated text, in which quotation marks have no special meaning.
+        columns: positions of label, first sentence and second sentence.
+        labels: the class of each label in the file.
+        header: whether the first line has the names of the columns.
+        width: required number of columns; None for any sufficient number.
 
     Raises:
-        UserError: a line of another shape, or an unknown label.
+        UserError: a line has another number of columns, or an unknown label.
     """
     lines = read_lines(path)
     examples = []
@@ -36,8 +36,8 @@ def read_pairs(
         if header and number == 1:
             if len(cells) > max(columns) and cells[columns[0]] in labels:
                 raise UserError(
-                    f"{path}, line 1 is a pair, not the columns' names; give the official file, or "
-                    "one in its layout"
+                    f"{path}, line 1 is a pair, not the names of the columns; give the official "
+                    "file, or one in its layout"
                 )
             continue
         if not line.strip():
@@ -50,8 +50,8 @@ def read_pairs(
         label, first, second = (cells[i] for i in columns)
         if label not in labels:
             raise UserError(
-                f"{path}, line {number}: {quoted(label)} is no label (these are "
-                f"{', '.join(labels)}); correct it"
+                f"{path}, line {number}: the label {quoted(label)} is not one of "
+                f"{', '.join(labels)}; correct it"
             )
         examples.append(Example(labels[label], (first, second)))
     return examples

@@ -1,4 +1,4 @@
-"""Which tags may follow which, in the schemes of spans (IOB2, BIOES, BILOU)."""
+"""Allowed transitions between span tags in IOB2, BIOES and BILOU."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 OPEN, CONTINUING, CLOSING = "BI", "IEL", "EL"
-# Added to the score of a forbidden transition. It is finite so that a sentence for which the tags
-# at hand allow no sequence, such as one word where all spans have two, still gets the best one.
+# Added to the score of a forbidden transition. It is finite because some sentences have no allowed
+# sequence, such as a single word if all training spans have two words.
 PENALTY = -1e4
 
 
 class Constraints(NamedTuple):
-    """Penalties, 0 or :data:`PENALTY`, of K tags: ``start`` (K,), ``end`` (K,), ``steps`` (K, K).
+    """Penalties of K tags, 0 or :data:`PENALTY`: ``start`` (K,), ``end`` (K,), ``steps`` (K, K).
 
-    ``steps[a, b]`` is of tag b after tag a, as in pytorch-crf.
+    ``steps[a, b]`` is the penalty of tag b after tag a, as in pytorch-crf.
     """
 
     start: Tensor
@@ -28,11 +28,11 @@ class Constraints(NamedTuple):
 
 @functools.cache
 def constraints(classes: tuple[str, ...]) -> Constraints:
-    """The constraints that hold among the tags of spans ``classes``.
+    """The constraints for the span tags ``classes``.
 
-    A type's own tags tell its scheme. Where it has B-TYPE, its I-, E- and L-TYPE stand after
-    B-TYPE or I-TYPE alone, and without B-TYPE (IOB1) anywhere. Where it has E- or L-TYPE as well,
-    one of these must end what B-TYPE began.
+    The scheme of each type is inferred from its tags. If B-TYPE exists, then I-, E- and L-TYPE may
+    only follow B-TYPE or I-TYPE; otherwise (IOB1) they may follow any tag. If E- or L-TYPE exists,
+    a span that starts with B-TYPE must end with one of them.
     """
     prefixes: dict[str, set[str]] = {}
     for tag in classes:
@@ -57,17 +57,17 @@ def constraints(classes: tuple[str, ...]) -> Constraints:
 
 
 def has_closing(classes: Sequence[str]) -> bool:
-    """Whether the tags are in BIOES or its like: those of IOB1 and IOB2 do not tell which it is."""
+    """Whether the tags are in BIOES or a similar scheme; IOB1 and IOB2 have the same tags."""
     return any(tag[0] in "ELSUW" for tag in classes)
 
 
 def penalties(allowed: list) -> Tensor:
-    """0 where ``allowed``, which may be nested, else :data:`PENALTY`."""
+    """0 where ``allowed`` (a nested list of bool) is true, else :data:`PENALTY`."""
     return torch.where(torch.tensor(allowed), 0.0, PENALTY)
 
 
 def violations(found: Constraints, tags: Tensor) -> int:
-    """How many transitions of a sentence's ``tags`` (T,), its ends included, are forbidden."""
+    """The number of forbidden transitions in a sentence's ``tags`` (T,), including both ends."""
     if not len(tags):
         return 0
     ends = int(found.start[tags[0]] < 0) + int(found.end[tags[-1]] < 0)

@@ -11,23 +11,23 @@ from fairseq.data import data_utils
 from .classification import UnkDropout
 from .length_sorted import LengthSortedDataset
 
-UNSEEN = -2  # the number of a tag that training does not have
-LONGEST_WORD = 50  # in characters; of a longer one, such as an address, the rest is not read
+UNSEEN = -2  # label of a tag that does not occur in training
+LONGEST_WORD = 50  # characters; longer words, such as URLs, are cut
 
 
 class TaggingDataset(LengthSortedDataset):
-    """Words, their characters and their tags.
+    """Sentences of words with their characters and tags.
 
     Args:
-        words: data set of token tensors with ``sizes``, each ended by </s>.
-        tags: function of an index: the numbers of the sentence's tags, ``(words,)``,
-            :data:`UNSEEN` among them in validation and test; None where there are no tags.
-        pad: padding token of the words.
-        characters: function of an index: the characters of the sentence's words, a tensor each;
-            None where they are not read.
-        character_pad: padding token of the characters.
-        shuffle: whether sentences of one length come in random order, another one in each epoch.
-        unk_dropout: words that are <unk> at times, or None.
+        words: data set of token tensors with ``sizes``; each ends with </s>.
+        tags: function from an index to the sentence's tag indices ``(words,)``, or :data:`UNSEEN`
+            in validation and test; None if there are no tags.
+        pad: index of the padding symbol of words.
+        characters: function from an index to the characters of the sentence's words, a tensor for
+            each word; None if characters are not used.
+        character_pad: index of the padding symbol of characters.
+        shuffle: whether sentences of equal length are shuffled, in a new order in each epoch.
+        unk_dropout: replaces words by <unk>, or None.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class TaggingDataset(LengthSortedDataset):
         }
 
     def collater(self, samples):
-        """A batch.
+        """Make a batch.
 
-        Its ``net_input`` has ``src_tokens`` (B, T + 1), with </s> and padded on the right, and
-        ``spelling`` (B, T, W) where characters are read; ``lengths`` (B,) counts the words and
-        ``target`` (B, T) has their tags, -1 at padding. Where no sentence has a word, T is 1.
+        ``net_input`` has ``src_tokens`` (B, T + 1), with </s> and padded on the right, and
+        ``spelling`` (B, T, W) if characters are used. ``lengths`` (B,) counts words without </s>.
+        ``target`` (B, T) has the tags, and -1 at padding. T is at least 1.
         """
         if not samples:
             return {}

@@ -1,7 +1,8 @@
 """Tatoeba Chinese–English: ``python -m fairseq_casrnn.data.tatoeba``.
 
-Reads the tab-separated export of https://www.manythings.org/anki/ (``cmn.txt``): English, Chinese
-and, if present, the credit. Chinese becomes characters, English Moses tokens, both lower-case.
+Reads the tab-separated export of https://www.manythings.org/anki/ (``cmn.txt``) with the columns
+English, Chinese and, optionally, credit. Chinese is split into characters, English into Moses
+tokens, both in lower case.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from pathlib import Path
 import regex
 
 from fairseq_casrnn.data.command import Parser, run_main
-from fairseq_casrnn.data.prepare import Corpus, add_arguments, prepare
 from fairseq_casrnn.data.text import is_clean, read_lines, tokenize_lines
+from fairseq_casrnn.data.translation import ParallelCorpus, add_arguments, prepare
 from fairseq_casrnn.errors import UserError
 
 SOURCE, TARGET = "zh", "en"
 Pair = tuple[str, str]
 
 _LETTERS = r"[[\p{L}\p{M}\p{N}]--[\p{Han}\p{Hiragana}\p{Katakana}]]"
-#: A Latin word or a number ("e-mail", "3.14"), or else one character.
+#: A word in Latin letters, a number ("e-mail", "3.14") or a single character.
 ZH_TOKEN = regex.compile(rf"(?V1){_LETTERS}+(?:[.,:'’\-]{_LETTERS}+)*|\S")
 
 
@@ -34,7 +35,7 @@ def read_pairs(path: Path) -> list[Pair]:
     """(Chinese, English) raw pairs of a tab-separated file, English in the first column.
 
     Raises:
-        UserError: a line has fewer than two columns or an empty one, or two columns look swapped.
+        UserError: a line does not have two filled columns, or the second one is not Chinese.
     """
     pairs = []
     for number, line in enumerate(read_lines(path), start=1):
@@ -53,16 +54,16 @@ def read_pairs(path: Path) -> list[Pair]:
 def split_by_source(
     keys: list[str], eval_size: int, seed: int
 ) -> tuple[list[int], list[int], list[int], int]:
-    """Split positions so that equal keys fall into the same split.
+    """Split pairs so that equal source sentences are in the same split.
 
     Args:
         keys: the source sentence of each pair.
-        eval_size: number of distinct sources in valid, and as many in test.
-        seed: of the shuffle.
+        eval_size: number of distinct sources in valid and in test.
+        seed: seed of the shuffle.
 
     Returns:
-        Positions of train, valid, test in rising order, and how many pairs were left out: valid
-        and test hold the first pair of each of their sources, further translations go nowhere.
+        Positions of the pairs of train, valid and test, in ascending order, and the number of pairs
+        left out: valid and test only have the first pair of each source.
 
     Raises:
         UserError: too few distinct sources.
@@ -88,8 +89,8 @@ def sides_of(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
     return [source for source, _ in pairs], [target for _, target in pairs]
 
 
-def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> Corpus:
-    """Read, tokenise, drop empty or over-long pairs and split by source sentence."""
+def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> ParallelCorpus:
+    """Read and tokenise the pairs, drop empty or very long ones and split by source sentence."""
     raw = read_pairs(path)
     print(f"tokenising {len(raw)} pairs", flush=True)
     english = tokenize_lines([target for _, target in raw], TARGET, workers=workers)
@@ -109,7 +110,7 @@ def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> Corp
         "further translations of evaluation sources left out": left_out,
         "split seed": seed,
     }
-    return Corpus(SOURCE, TARGET, splits, raw_test, notes)
+    return ParallelCorpus(SOURCE, TARGET, splits, raw_test, notes)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,8 +1,8 @@
-"""Reading, tokenising and cleaning of text.
+"""Reading, tokenising and cleaning text.
 
-All text files are read by :func:`text_lines`. A line ends at ``\\n`` or ``\\r\\n`` only: other
-characters that end a line elsewhere (a ``\\r`` alone, those of Unicode) do occur inside sentences,
-and splitting at them would shift one side of a parallel corpus against the other.
+All text files are read by :func:`text_lines`. Only ``\\n`` and ``\\r\\n`` end a line. Other line
+separators (a lone ``\\r``, those of Unicode) occur inside sentences; splitting there would misalign
+the sides of a parallel corpus.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from fairseq_casrnn.errors import UserError
 
 #: Moses' clean-corpus-n.perl drops a pair with a longer word, on either side.
 MAX_WORD_LENGTH = 1000
-#: Compressed files: their modules, and what one byte may become. Text shrinks by 3 to 20.
+#: Modules for compressed files, and the maximum ratio of compression. Text shrinks by 3 to 20.
 COMPRESSED = {".gz": gzip, ".xz": lzma}
 MAX_EXPANSION = 200
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Content of a file, decompressed if its name ends in ``.gz`` or ``.xz``.
+    """The content of a file, decompressed if its name ends in ``.gz`` or ``.xz``.
 
     Raises:
-        UserError: the file is missing, unreadable, not completely compressed, or becomes so much
-            larger that it is no text.
+        UserError: the file is missing, unreadable or truncated, or its decompressed size is
+            implausible for text.
     """
     path = Path(path)
     module = COMPRESSED.get(path.suffix)
@@ -57,8 +57,8 @@ def _decompress(module, path: Path) -> bytes:
             content += piece
             if len(content) > most:
                 raise UserError(
-                    f"{path} becomes more than {MAX_EXPANSION} times as large when it is "
-                    "decompressed, which text does not; decompress it yourself if it is right"
+                    f"{path} is more than {MAX_EXPANSION} times as large when decompressed, which "
+                    "is implausible for text; if it is right, decompress it yourself"
                 )
     return bytes(content)
 
@@ -68,15 +68,15 @@ def text_lines(
     name: str | Path,
     decode: Callable[[bytes], str] = bytes.decode,
 ) -> Iterator[str]:
-    """The lines of a text without their ends, and without a byte-order mark at its beginning.
+    """The lines of a text without line ends and without a byte-order mark at the start.
 
     Args:
-        stream: pieces that end after each ``\\n``, such as a file opened for bytes.
-        name: of the file, for errors.
-        decode: gives the text of a line (default: as UTF-8).
+        stream: lines that end with ``\\n``, such as a file opened in binary mode.
+        name: name of the file, for messages.
+        decode: decodes a line (default: UTF-8).
 
     Raises:
-        UserError: a line is not valid UTF-8; the message gives file and line number.
+        UserError: a line is not valid UTF-8.
     """
     for number, line in enumerate(stream, start=1):
         line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
@@ -91,15 +91,15 @@ def text_lines(
 
 
 def decode_lines(data: bytes, name: str | Path) -> list[str]:
-    """The lines of a UTF-8 text. Raises UserError, see :func:`text_lines`."""
+    """The lines of a UTF-8 text. Raises UserError as :func:`text_lines`."""
     return list(text_lines(io.BytesIO(data), name))
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """Lines of a UTF-8 text file, plain or ``.gz``.
+    """The lines of a UTF-8 text file, possibly compressed.
 
     Raises:
-        UserError: missing or unreadable file, invalid UTF-8, or nothing but blank lines.
+        UserError: the file is missing, unreadable, not UTF-8, or blank.
     """
     lines = decode_lines(read_bytes(path), path)
     if not any(line.strip() for line in lines):
@@ -123,14 +123,14 @@ def check_parallel(
 
 
 def read_parallel(src_path: str | Path, tgt_path: str | Path) -> tuple[list[str], list[str]]:
-    """Both sides of a parallel corpus, checked to be equally long."""
+    """Both sides of a parallel corpus, checked to have the same number of lines."""
     src, tgt = read_lines(src_path), read_lines(tgt_path)
     check_parallel(src, tgt, src_path, tgt_path)
     return src, tgt
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:
-    """Write lines as UTF-8, each ended by ``\\n``; makes the folder."""
+    """Write lines as UTF-8, each with ``\\n``; creates the folder if necessary."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="utf-8", newline="\n") as out:
@@ -144,17 +144,17 @@ def _moses(lang: str):
     return MosesTokenizer(lang=lang)
 
 
-#: A full stop at the end of the last word, unless it ends a row of dots.
+#: A full stop at the end of the last word, but not the last of several dots.
 LAST_STOP = re.compile(r"(?<=[^\s.])\.$")
 
 
 def moses_tokenize(line: str, lang: str, escape: bool = True) -> str:
-    """One line as Moses' ``tokenizer.perl -l LANG`` gives it (hyphens kept, XML escaped).
+    """Tokenise a line like Moses' ``tokenizer.perl -l LANG`` (hyphens kept, XML escaped).
 
-    Without ``escape`` as its option ``-no-escape``: apostrophes and quotes stay as they are.
+    Without ``escape``, like ``-no-escape``: apostrophes and quotes stay as they are.
 
-    sacremoses leaves a full stop on a last word that may be an abbreviation ("the u.s."). Moses
-    splits it off since 2014, and IWSLT14 as the papers use it has it split ("the u.s .").
+    sacremoses keeps the full stop of a final word that may be an abbreviation ("the u.s."). Moses
+    has split it off since 2014, as in the papers' IWSLT14 ("the u.s .").
     """
     options = {"aggressive_dash_splits": False, "return_str": True, "escape": escape}
     tokens = _moses(lang).tokenize(line, **options)
@@ -168,10 +168,10 @@ def _tokenize_task(job: tuple[str, str]) -> str:
 def tokenize_lines(
     lines: Sequence[str], lang: str, lower: bool = True, workers: int = 1
 ) -> list[str]:
-    """Moses-tokenise lines, then lower-case them (in this order: Moses reads capitals)."""
+    """Moses-tokenise lines, then lower-case them (not before: Moses depends on capitals)."""
     jobs = [(line, lang) for line in lines]
     if workers > 1 and len(jobs) > 1000:
-        # "spawn": the calling process may hold threads, which fork does not copy safely.
+        # "spawn", since forking a process that has threads is not safe.
         with get_context("spawn").Pool(workers) as pool:
             out = pool.map(_tokenize_task, jobs, chunksize=500)
     else:
@@ -180,7 +180,7 @@ def tokenize_lines(
 
 
 def detokenize_lines(lines: Iterable[str], lang: str) -> list[str]:
-    """Undo Moses tokenisation, as far as spaces and escapes tell (``detokenizer.perl``)."""
+    """Undo Moses tokenisation, like ``detokenizer.perl``."""
     from sacremoses import MosesDetokenizer
 
     detokenizer = MosesDetokenizer(lang=lang)
@@ -192,7 +192,7 @@ def is_clean(
 ) -> bool:
     """Whether Moses' ``clean-corpus-n.perl -ratio RATIO … MIN MAX`` keeps a tokenised pair.
 
-    Lengths are in tokens. ``ratio=None`` leaves the ratio of the two lengths unchecked.
+    Lengths are in tokens. With ``ratio=None`` the ratio of the lengths is not checked.
     """
     a, b = src.split(), tgt.split()
     shorter, longer = sorted((len(a), len(b)))

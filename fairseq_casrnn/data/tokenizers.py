@@ -14,7 +14,7 @@ from .text import tokenize_lines
 
 @dataclass
 class MosesLowercaseConfig(FairseqDataclass):
-    """Options of the tokenizer; ``--source-lang`` and ``--target-lang`` are the program's."""
+    """Options of the tokenizer, taken from the program's options of the same names."""
 
     source_lang: Optional[str] = field(default=None, metadata={"help": "source language"})
     target_lang: Optional[str] = field(default=None, metadata={"help": "target language"})
@@ -22,26 +22,26 @@ class MosesLowercaseConfig(FairseqDataclass):
 
 @register_tokenizer("moses_lowercase", dataclass=MosesLowercaseConfig)
 class MosesLowercase:
-    """What the translation recipes' prepare.sh does to text, for text as people type it.
+    """Processes raw text as the translation recipes' prepare.sh does.
 
-    Moses' tokenizer without aggressive hyphen splitting, then lower case; fairseq's own ``moses``
-    splits hyphens and keeps capitals, which a model of lower-cased text has never seen.
+    It applies Moses' tokenizer without aggressive hyphen splitting, then lower-cases. fairseq's own
+    ``moses`` splits hyphens and keeps capitals, which models of lower-cased text do not know.
     """
 
     def __init__(self, cfg: MosesLowercaseConfig):
         missing = [n for n in ("source_lang", "target_lang") if not getattr(cfg, n)]
         if missing:
             name = missing[0].replace("_", "-")
-            raise UserError(f"--{name} is missing; the tokenizer moses_lowercase goes by it")
+            raise UserError(f"--{name} is missing; the tokenizer moses_lowercase needs it")
         from sacremoses import MosesDetokenizer
 
         self.source_lang = cfg.source_lang
         self.detokenizer = MosesDetokenizer(cfg.target_lang)
 
     def encode(self, line: str) -> str:
-        """A line of the source language, tokenised and lower-cased."""
+        """Tokenise and lower-case a line of the source language."""
         return tokenize_lines([line], str(self.source_lang))[0]
 
     def decode(self, line: str) -> str:
-        """A tokenised line of the target language as plain text; capitals are lost."""
+        """Detokenise a line of the target language; it stays in lower case."""
         return self.detokenizer.detokenize(line.split())

@@ -20,7 +20,7 @@ LINE = re.compile(r"([A-Z]+):(\w+) (.*\S)\s*")
 
 
 def read_questions(path: Path, fine: bool = False) -> list[Example]:
-    """The questions of a file. Raises UserError for a line without a type."""
+    """The questions in a file. Raises UserError for a line without a type."""
     examples = []
     for number, line in enumerate(read_mixed(path), start=1):
         found = LINE.fullmatch(line)
@@ -40,7 +40,7 @@ def read_corpus(raw: Path, fine: bool, valid_size: int, seed: int) -> Classifica
     test = read_questions(find(raw, ("TREC_10.label",), WHERE), fine)
     train, valid = hold_out(train, valid_size, seed)
     notes: dict[str, object] = {"split seed": seed}
-    if fine:  # a rare class may be held out altogether
+    if fine:  # all examples of a rare class may have been held out
         known = {example.label for example in train}
         kept = [example for example in valid if example.label in known]
         notes["validation questions of a class not in training, dropped"] = len(valid) - len(kept)
@@ -49,7 +49,7 @@ def read_corpus(raw: Path, fine: bool, valid_size: int, seed: int) -> Classifica
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """The reader's own options."""
+    """Options of this corpus."""
     parser.add_argument(
         "--fine", action="store_true", help="use the fine classes instead of the six coarse ones"
     )

@@ -1,15 +1,15 @@
-"""Numbers and JSON that files hold, within bounds, whatever a file holds instead."""
+"""Parsing numbers and JSON from untrusted files, within bounds."""
 
 from __future__ import annotations
 
 import json
 import re
 
-NATURAL = re.compile("[0-9]{1,9}")  # Python refuses to read numbers of 4,301 digits
+NATURAL = re.compile("[0-9]{1,9}")  # int() raises ValueError for more than 4,300 digits
 
 
 def natural(text: str) -> int | None:
-    """The number below 10⁹ that ``text`` writes in the digits 0 to 9; None if it is none."""
+    """The number below 10⁹ in ``text``, which must consist of digits 0 to 9; otherwise None."""
     return int(text) if NATURAL.fullmatch(text) else None
 
 
@@ -17,8 +17,8 @@ def parse_json(text: str | bytes):
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is not JSON, not UTF-8, nested too deeply, has an integer beyond 64 bits or
-            a string with half of a surrogate pair, which cannot be written to a file.
+        ValueError: it is not JSON, not UTF-8, nested too deeply, or has an integer beyond 64 bits
+            or a string with half of a surrogate pair, which cannot be written to a file.
     """
     text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
     try:

@@ -1,4 +1,4 @@
-"""Words of a text, as the classification and tagging recipes and their commands split it."""
+"""Tokenizers of the classification and tagging recipes and commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{",
 PENN_QUOTES = re.compile(r"(?:^|(?<=\s))(``|'')(?=\s|$)")
 QUOTE = '"'
 TYPOGRAPHIC = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"'})
-# A full stop in front of a capital, but not that of a title or of an abbreviation like U.S.
+# A full stop before a capital, but not after a title or an abbreviation such as U.S.
 TITLES = (
     *("Mr", "Mrs", "Ms", "Dr", "St", "Prof", "Gen", "Rev", "Sen", "Rep", "Gov", "Jr", "Sr"),
     *("Inc", "Co", "Corp", "Bros", "vs"),
@@ -26,18 +26,18 @@ SENTENCE_END = re.compile(
 def words(
     line: str, tokenizer: str = "space", lowercase: bool = False, language: str = "en"
 ) -> list[str]:
-    """The words of a line, without the byte-order marks that it may hold.
+    """The words of a line, without byte-order marks.
 
     Args:
         line: text.
-        tokenizer: ``space`` splits at ASCII white space alone (no-break spaces occur inside words
-            of the Stanford trees), ``whitespace`` at any, as ``fairseq-preprocess`` does,
-            ``clitics`` also before 's, n't, 're and their like (as Kim's ``clean_str`` does),
-            ``moses`` is Moses' tokenizer, without XML escapes, which word vectors do not know,
-            ``penn`` is that of the Penn Treebank, which nearly always leaves text as it is that is
-            split already, ``character`` makes each character but white space a word.
-        lowercase: whether to lower-case them.
-        language: of the text, for ``moses``.
+        tokenizer: ``space`` splits at ASCII white space only (words of the Stanford trees may
+            contain no-break spaces); ``whitespace`` splits at any white space, like
+            ``fairseq-preprocess``; ``clitics`` also splits before 's, n't, 're and similar, like
+            Kim's ``clean_str``; ``moses`` is Moses' tokenizer without XML escapes, which word
+            vectors do not have; ``penn`` is the Penn Treebank's, which rarely changes tokenized
+            text; ``character`` makes each character a word, except white space.
+        lowercase: whether to lower-case the words.
+        language: language of the text, for ``moses``.
     """
     line = line.replace(BYTE_ORDER_MARK, "")
     if tokenizer == "moses":
@@ -59,21 +59,21 @@ def words(
 def normalised(
     sentence: list[str], lowercase: bool = False, zero_digits: bool = False
 ) -> list[str]:
-    """Words in the form that has an embedding: in lower case, every digit a 0."""
+    """The words as they are looked up: in lower case and with every digit replaced by 0."""
     if lowercase:
         sentence = [word.lower() for word in sentence]
     return [re.sub("[0-9]", "0", word) for word in sentence] if zero_digits else sentence
 
 
 def unescaped(leaf: str) -> str:
-    """The word of a leaf of a tree of the Penn Treebank, where brackets and slashes are escaped."""
+    """The word of a leaf in a Penn Treebank tree, in which brackets and slashes are escaped."""
     return ESCAPES.get(leaf, leaf).replace("\\/", "/").replace("\\*", "*")
 
 
 def penn_words(line: str) -> list[str]:
-    """The words of a line by the conventions of the Penn Treebank: do n't, `` yes '', $ 5 , …"""
+    """The words of a line in the conventions of the Penn Treebank: do n't, `` yes '', $ 5 , …"""
     treebank = treebank_tokenizer()
-    line = " ".join(line.split())  # NLTK's patterns take quadratic time for long white space
+    line = " ".join(line.split())  # NLTK's patterns are quadratic in the length of white space
     line = SENTENCE_END.sub(r" \1 ", line.translate(TYPOGRAPHIC))
     found: list[str] = []
     for piece in PENN_QUOTES.split(line):
@@ -87,23 +87,23 @@ def with_plain_quote(dictionary, symbol: str) -> str:
 
 
 def as_written(found: list[str], line: str) -> list[str]:
-    """The words that :func:`penn_words` found in ``line`` with the characters that they have there.
+    """The words that :func:`penn_words` found in ``line``, with their original quotation marks.
 
-    It parts words and exchanges quotation marks, but leaves no character out.
+    The tokenizer splits words and replaces quotation marks, but drops no characters.
     """
-    text, place, written = "".join(line.split()), 0, []
+    text, position, written = "".join(line.split()), 0, []
     for word in found:
         size = len(word)
-        if word in ("``", "''") and text[place : place + 2] not in ("``", "''"):
+        if word in ("``", "''") and text[position : position + 2] not in ("``", "''"):
             size = 1
-        written.append(text[place : place + size])
-        place += size
-    return written if place == len(text) and all(written) else found
+        written.append(text[position : position + size])
+        position += size
+    return written if position == len(text) and all(written) else found
 
 
 @functools.cache
 def treebank_tokenizer():
-    """NLTK's; importing it takes a second."""
+    """NLTK's tokenizer, imported here because that takes a second."""
     from nltk.tokenize import NLTKWordTokenizer
 
     return NLTKWordTokenizer()

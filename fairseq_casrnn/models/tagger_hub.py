@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..data.places import places, span_places
+from ..data.word_offsets import span_ranges, word_offsets
 from ..errors import UserError
 from .hub import Hub, as_list, check_finite
 
@@ -94,7 +94,7 @@ class TaggerHub(Hub):
         ]
         found: list[list[TaggedWord]] = [[] for _ in split]
         for index, tags, values in self._with_probabilities(split, batch_size):
-            columns = (split[index], tags, values, places(split[index], lines[index]))
+            columns = (split[index], tags, values, word_offsets(split[index], lines[index]))
             found[index] = [
                 TaggedWord(word, self.classes[tag], value, *offsets)
                 for word, tag, value, offsets in zip(*columns, strict=True)
@@ -131,7 +131,7 @@ class TaggerHub(Hub):
                 line[words[first].start : words[last].end],
                 min(word.probability for word in words[first : last + 1]),
             )
-            for kind, first, last in span_places([word.tag for word in words])
+            for kind, first, last in span_ranges([word.tag for word in words])
         ]
 
     def _words(self, sentence) -> list[str]:

@@ -8,7 +8,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_casrnn.data.corpora import ClassificationCorpus, Columns, Example, prepare
+from fairseq_casrnn.data.columns import Columns
+from fairseq_casrnn.data.corpora import ClassificationCorpus, Example, prepare
 from fairseq_casrnn.data.nli import leaves
 from fairseq_casrnn.data.symbols import ESCAPED
 from fairseq_casrnn.errors import UserError, quoted

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.prepare import SPLITS, Corpus, prepare
-from fairseq_casrnn.data.prepare import add_arguments as add_output
 from fairseq_casrnn.data.text import COMPRESSED, check_parallel, is_clean, tokenize_lines
+from fairseq_casrnn.data.translation import SPLITS, ParallelCorpus, prepare
+from fairseq_casrnn.data.translation import add_arguments as add_output
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.prepare.files import read_utf8
 from fairseq_casrnn.prepare.options import add_sentencepiece
@@ -81,7 +81,7 @@ def ending(files: Sequence[Path], number: int) -> str:
     raise UserError(f"{files[0]} does not tell the {side} language; give --{side}-lang")
 
 
-def read_corpus(args: argparse.Namespace) -> Corpus:
+def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
     """The splits, tokenised. Raises UserError for a bad file."""
     notes: dict[str, object] = {}
     raw = {name: read_pairs(getattr(args, name)) for name in SPLITS if getattr(args, name)}
@@ -105,7 +105,7 @@ def read_corpus(args: argparse.Namespace) -> Corpus:
     splits["train"] = columns(kept)
     tokens = sum(1 + max(len(side.split()) for side in pair) for pair in kept)
     notes[TOKENS] = tokens
-    return Corpus(args.source_lang, args.target_lang, splits, columns(raw["test"]), notes)
+    return ParallelCorpus(args.source_lang, args.target_lang, splits, columns(raw["test"]), notes)
 
 
 def read_pairs(files: Sequence[Path]) -> list[Pair]:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from fairseq_casrnn.data.command import run_preprocess
+from fairseq_casrnn.data.command import run_fairseq_preprocess
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
@@ -96,4 +96,4 @@ def binarise(data: Path, out: Path, source: str, target: str) -> None:
         command = [f"--destdir={out / name / 'data-bin'}", *own]
         command += [f"--{split}pref={out / name / 'text' / split}" for split in SPLITS]
         with explained():
-            run_preprocess(command)
+            run_fairseq_preprocess(command)

@@ -1,6 +1,5 @@
 """Reading a data folder with ``input0/``, ``label/`` and ``text.json``."""
 
-import json
 import os
 import re
 from pathlib import Path
@@ -11,7 +10,6 @@ from ..data.command import read_json
 from ..data.dictionaries import without_fillers
 from ..data.words import TOKENIZERS
 from ..errors import UserError, quoted
-from ..files import replacing
 
 
 def class_names(dictionary: Dictionary) -> list[str]:
@@ -79,10 +77,3 @@ def read_text_json(folder: str) -> dict:
         if not isinstance(settings.get(name, True), bool):
             raise UserError(f"{path} is damaged: {name} is not true or false; write one of these")
     return settings
-
-
-def write_json(path: Path, content) -> None:
-    """Write a JSON file completely or not at all."""
-    with replacing(path) as draft:
-        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-        Path(draft).write_text(text, encoding="utf-8")

@@ -18,8 +18,9 @@ from ..data.classification import UnkDropout
 from ..data.dictionaries import digest
 from ..data.words import TOKENIZERS
 from ..errors import UserError
+from ..files import write_json
 from ..models.config import check_probabilities
-from .data_folder import class_names, load_dictionary, read_text_json, write_json
+from .data_folder import class_names, load_dictionary, read_text_json
 
 logger = logging.getLogger(__name__)
 

@@ -188,7 +188,7 @@ def test_mistakes(data, model, nbest, language_model, tmp_path, capsys):
         file.writelines(f"more{n} 1\n" for n in range(8))
     message = error(nbest, "--data", tmp_path / "d", "--path", model)
     assert "the dict.yy.txt of" in message
-    assert "has other words, or the same in another order" in message
+    assert "is not the dictionary that the model was trained with" in message
     broken = tmp_path / "broken"
     broken.write_text(nbest_text([("a", "b", [(1, "c")])]).replace("H-0\t1\t", "H-0\t1 "))
     assert "broken, line 4 is malformed" in error(broken, "--data", data, "--path", model)

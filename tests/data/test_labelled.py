@@ -308,7 +308,7 @@ def test_wide_encodings(tmp_path, capsys, encoding):
     path = raw / "rt-polarity.pos"
     path.write_text(path.read_text(encoding="latin-1"), encoding=encoding)
     error = fails(mr.main, capsys, "--raw", raw, "--out", tmp_path / "out")
-    assert f"{path}, line 1 has a zero byte: UTF-16, or no text; save it as UTF-8" in error
+    assert f"{path}, line 1 has a zero byte: it is UTF-16 or not text; save it as UTF-8" in error
     assert not (tmp_path / "out").exists()
 
 
@@ -366,7 +366,7 @@ def test_a_table_without_its_header(tmp_path, capsys):
     (path,) = raw.glob("*train*")
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
     error = fails(sick.main, capsys, "--raw", raw, "--out", tmp_path / "out")
-    assert f"{path}, line 1 is a pair, not the columns' names" in error
+    assert f"{path}, line 1 is a pair, not the names of the columns" in error
 
 
 def test_rte(tmp_path):
@@ -378,7 +378,7 @@ def test_rte(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("1\ta\tb\tmaybe", "train.tsv, line 62: 'maybe' is no label (these are entailment, not"),
+        ("1\ta\tb\tmaybe", "train.tsv, line 62: the label 'maybe' is not one of entailment, not"),
         ("1\ta\tentailment", "train.tsv, line 62 has 3 columns instead of 4"),
     ],
 )

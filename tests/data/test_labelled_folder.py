@@ -71,8 +71,8 @@ def test_labels_of_the_test_set_alone(tmp_path, capsys):
     out = tmp_path / "out"
     assert trec.main(["--raw", str(raw), "--out", str(out), "--valid-size", "9"]) == 0
     assert capsys.readouterr().err == (
-        "warning: test has ENTY, which training does not have, so that no model can learn it; "
-        "each counts as a miss\n"
+        "warning: test has ENTY, which training does not have, so no model can predict it; "
+        "each counts as an error\n"
     )
     names = (out / "data-bin" / "label" / "dict.txt").read_text().split()[::2]
     assert names == ["ENTY", "HUM", "NUM"]
@@ -118,16 +118,16 @@ def test_another_corpus_is_refused(tmp_path, capsys):
 def test_a_file_to_fill(tmp_path, capsys):
     raw = write_mr(tmp_path / "raw")
     error = fails(mr.main, capsys, "--raw", raw, "--out", raw / "rt-polarity.neg")
-    assert f"--out {raw}/rt-polarity.neg is no folder to fill (File exists); give another" in error
+    assert f"--out {raw}/rt-polarity.neg cannot be written (File exists); give another" in error
     error = fails(mr.main, capsys, "--raw", raw, "--out", "/proc/self")
-    assert "--out /proc/self is no folder to fill (" in error
+    assert "--out /proc/self cannot be written (" in error
 
 
 def test_a_count_that_no_word_has(tmp_path, capsys):
     raw = write_mr(tmp_path / "raw")
     out = tmp_path / "new" / "folds" / "out"
     error = fails(mr.main, capsys, "--raw", raw, "--out", out, "--min-count", 9999)
-    assert "--min-count is 9999, and no word occurs so often; give a smaller one" in error
+    assert "--min-count is 9999, but no word occurs that often; give a smaller one" in error
     assert not (tmp_path / "new").exists()
 
 
@@ -138,7 +138,7 @@ def test_interrupted(tmp_path, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     raw = write_mr(tmp_path / "raw")
-    monkeypatch.setattr("fairseq_casrnn.data.corpora.binarise", interrupt)
+    monkeypatch.setattr("fairseq_casrnn.data.columns.binarise", interrupt)
     assert mr.main(["--raw", str(raw), "--out", str(tmp_path / "out")]) == 130
     assert capsys.readouterr().err == "interrupted\n"
     assert not (tmp_path / "out").exists()
@@ -159,8 +159,8 @@ def test_what_is_held_out_keeps_its_order():
         (Example("a", ()), "label 'a' and 0 sentences; each example needs a label"),
         (Example("", ("x",)), "label '' and 1 sentences; each example needs a label"),
         (Example("a", ("x", "y")), "label 'a' and 2 sentences; each example needs a label"),
-        (Example(3, ("x",)), "(3, 'x') are to be a label and sentences, all of them text; correct"),
-        (Example("a", (None,)), "('a', None) are to be a label and sentences, all of them text"),
+        (Example(3, ("x",)), "(3, 'x') must be a label and sentences, all of them text; correct"),
+        (Example("a", (None,)), "('a', None) must be a label and sentences, all of them text"),
     ],
 )
 def test_examples_without_their_parts(example, what):

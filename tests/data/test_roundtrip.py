@@ -23,7 +23,7 @@ def test_report(tmp_path, capsys):
     path.write_text("\n".join(LINES) + "\n")
     assert roundtrip.main(["--lang", "de", "--show", "5", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "50.00 % of 4 lines come back (as is)" in out
-    assert "75.00 % of 4 lines come back (capitals restored)" in out
+    assert "50.00 % of 4 lines are unchanged (as is)" in out
+    assert "75.00 % of 4 lines are unchanged (capitals restored)" in out
     assert "- zwei , ,drei\n  + zwei , , drei" in out
     assert roundtrip.main(["--lang", "de", str(tmp_path / "none")]) == 2

@@ -12,7 +12,7 @@ from seqeval.metrics import f1_score
 from tagged_corpora import sentences, write_conll03, write_pos
 
 from fairseq_casrnn.data import conll03, pos
-from fairseq_casrnn.data.corpora import spelled
+from fairseq_casrnn.data.columns import separate_characters
 from fairseq_casrnn.data.spans import are_spans, as_bioes, as_iob2, spans
 
 
@@ -116,8 +116,8 @@ def test_spelling(tmp_path):
 
 
 def test_characters_of_words():
-    assert spelled(["ab", "c"]) == ["a", "b", "</s>", "c"]
-    assert spelled([]) == []
+    assert separate_characters(["ab", "c"]) == ["a", "b", "</s>", "c"]
+    assert separate_characters([]) == []
 
 
 def test_other_columns_and_forms(tmp_path):
@@ -184,8 +184,8 @@ def test_malformed_names(tmp_path, capsys, old, new, message):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("\tX\tNN\t", "\tX\t", "is not a word of CoNLL-U, ten columns"),
-        ("\n2\t", "\nb\t", "is not a word of CoNLL-U"),
+        ("\tX\tNN\t", "\tX\t", "is not a CoNLL-U word with ten columns"),
+        ("\n2\t", "\nb\t", "is not a CoNLL-U word"),
         ("\tX\tNN\t", "\t_\tNN\t", "has no UPOS; choose another --tags"),
     ],
 )

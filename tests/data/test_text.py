@@ -37,7 +37,7 @@ def test_compressed_text(tmp_path, module):
     path.write_bytes(module.compress(b"eins\nzwei\n"))
     assert text.read_lines(path) == ["eins", "zwei"]
     path.write_bytes(module.compress(bytes(2**25)))
-    with pytest.raises(UserError, match="becomes more than 200 times as large"):
+    with pytest.raises(UserError, match="is more than 200 times as large"):
         text.read_lines(path)
 
 

@@ -37,7 +37,7 @@ def blank(name: str, lines: int):
         (append("train.xx", b"a\rb\n"), "{text}/train.xx has 41 lines but {text}/train.yy has 40"),
         (
             append("train.xx", b"a <pad> b <s>\n</s> <pad>\n"),
-            "{text}/train.xx has words that fairseq has a use of its own for (</s> 1, <pad> 2, "
+            "{text}/train.xx has words that are special symbols of fairseq (</s> 1, <pad> 2, "
             "<s> 1, first in line 41), and would not count as words; write them differently, such "
             "as &lt;pad&gt;",
         ),
@@ -215,7 +215,7 @@ def test_words_of_an_assertion(message, said):
 @pytest.mark.full
 def test_other_checkpoints_for_generation(fairseq, data, other_data, checkpoint, tmp_path):
     sentence = fairseq("generate", other_data, "--cpu", "--path", checkpoint).sentence
-    assert f"the dict.xx.txt of {other_data} has other words, or the same in an" in sentence
+    assert f"the dict.xx.txt of {other_data} is not the dictionary that the" in sentence
     state = torch.load(checkpoint)
     state["task_state"].pop("words")
     torch.save(state, tmp_path / "older.pt")
@@ -236,7 +236,9 @@ def test_the_same_words_in_another_order(fairseq, data, checkpoint, tmp_path, si
     other = shutil.copytree(data, tmp_path / "other")
     lines = (other / f"dict.{side}.txt").read_text().splitlines(keepends=True)
     (other / f"dict.{side}.txt").write_text("".join(reversed(lines)))
-    expected = f"the dict.{side}.txt of {other} has other words, or the same in another order, than"
+    expected = (
+        f"the dict.{side}.txt of {other} is not the dictionary that the model was trained with"
+    )
     assert expected in fairseq("generate", other, "--cpu", "--path", checkpoint).sentence
     (tmp_path / "list").write_text("S-0\ta\nH-0\t-1\ta\n")
     command = ["rerank", "score", tmp_path / "list", "--data", other, "--path", checkpoint]

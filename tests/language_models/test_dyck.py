@@ -17,7 +17,8 @@ from fairseq.logging import metrics
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import dyck as analysis
 from fairseq_casrnn.criterions.dyck import DyckCrossEntropy
-from fairseq_casrnn.data.dyck import Source, brackets, draw
+from fairseq_casrnn.data.dyck import draw
+from fairseq_casrnn.data.dyck_source import Source, brackets
 from fairseq_casrnn.errors import UserError
 
 
@@ -104,7 +105,7 @@ def test_draws_are_seeded_and_disjoint(capsys):
     assert not set(first) & set(second)
     assert len(set(first)) < 50  # the shortest ones come again and again
     assert splits(1) == (first, second) != splits(2)
-    assert "drawn again, because they had occurred" in capsys.readouterr().out
+    assert "drawn again because they occurred before" in capsys.readouterr().out
     unique = [" ".join(s) for s in draw(source, 50, "1", set(), unique=True)]
     assert len(set(unique)) == 50
 
@@ -116,7 +117,7 @@ def test_strings_that_are_none(text):
     """Of depth 2 and lengths 3 to 3 there are only two."""
     source = Source(2, 2, 3, 3)
     assert source.log_prob(["(a", "a)"]) == pytest.approx(math.log(0.5))
-    with pytest.raises(UserError, match="is no string of this source"):
+    with pytest.raises(UserError, match="the source cannot emit"):
         source.log_prob(text.split())
 
 
@@ -155,14 +156,14 @@ def test_files(data, capsys):
     ("options", "message"),
     [
         (["--m", "0"], "--k is 2 and --m is 0; both must be at least 1"),
-        (["--lengths", "9:8"], "lengths 9:8 are no range"),
+        (["--lengths", "9:8"], "lengths 9:8 are not a range"),
         (["--lengths", "4:4"], "no string has a length from 4 to 4"),
         (["--test", "0"], "--test is 0"),
         (["--lengths", "1:3"], "too few different strings have lengths 1:3"),
         (["--lengths", "5:9", "--long-lengths", "9:20"], "--long-lengths begins at 9; it must be"),
         (
             ["--k", "100", "--lengths", "5:20", "--train", "5"],
-            "of 100 kinds of brackets occur in train, and the others would be unknown",
+            "of 100 bracket types occur in train, and the others would be unknown",
         ),
     ],
 )

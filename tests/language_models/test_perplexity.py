@@ -237,13 +237,13 @@ def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):
         (["{data}", "--path", "{checkpoint}", "--streams", "0"], "--streams is 0"),
         (
             ["{data}", "--path", "{checkpoint}", "--streams", "99"],
-            "streams; each needs two at least: lower --streams",
+            "streams of at least two tokens; lower --streams",
         ),
         (
             ["{data}", "--path", "{checkpoint}", "--streams", "2", "--sentence-reset"],
             "--streams is for a continuous text",
         ),
-        (["{other}", "--path", "{checkpoint}"], "other has other words"),
+        (["{other}", "--path", "{checkpoint}"], "other is not the dictionary"),
         (["{data}", "--path", "{checkpoint}", "--soft-routing"], "which {checkpoint} is not; drop"),
         (["{data}", "--path", "{checkpoint}", "--scores", "/no/file"], "cannot write /no/file"),
         (["{data}", "--path", "{checkpoint}", "--scores", "{tmp}"], "{tmp}: it is a folder; name"),

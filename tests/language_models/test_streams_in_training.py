@@ -99,7 +99,7 @@ def test_resume_with_another_number_of_streams(data, tmp_path):
 def test_resume_with_pieces_of_another_length(data, tmp_path, bptt):
     """fairseq counts batches, so that it would go on elsewhere in the text."""
     train(data, tmp_path, "--max-update", 5)
-    with pytest.raises(UserError, match=r"after 5 batches of 30 steps together.*--bptt"):
+    with pytest.raises(UserError, match=r"after 5 batches with 30 steps in total.*--bptt"):
         train(data, tmp_path, "--bptt", bptt)
 
 

@@ -69,7 +69,11 @@ def test_sentencepiece(tmp_path, capsys):
     ("text", "options", "message"),
     [
         ("a\nb\nc\n", ("--sentencepiece", "0"), "--sentencepiece is 0; it must be at least 1"),
-        ("a\nb\nc\n", ("--sentencepiece", "2"), "SentencePiece finds no 2 pieces in the training"),
+        (
+            "a\nb\nc\n",
+            ("--sentencepiece", "2"),
+            "SentencePiece cannot find 2 pieces in the training",
+        ),
         (
             "a\nb\nc\n",
             ("--sentencepiece", "9", "--min-count", "2"),

@@ -123,7 +123,7 @@ def test_mixing_in_another_corpus(data, tmp_path, tmp_path_factory):
 def test_pairs_are_not_mixed_with_single_sentences(data, pair_data, tmp_path):
     kinds = {data: "single sentences", pair_data: "pairs of sentences"}
     for ours, theirs in ((data, pair_data), (pair_data, data)):
-        wanted = f"{theirs} holds {kinds[theirs]} and {ours} {kinds[ours]}; --mix needs another"
+        wanted = f"{theirs} holds {kinds[theirs]} and {ours} {kinds[ours]}; give --mix a folder of"
         with pytest.raises(UserError, match=re.escape(wanted)):
             train(ours, tmp_path, "cas_lstm", 1, "--mix", f"{theirs}:0.5")
     with pytest.raises(UserError, match=r"nowhere/input0/dict\.txt does not exist"):

@@ -1,14 +1,14 @@
-"""From tokenised splits to a finished, binarised data folder, or to nothing at all.
+"""Parallel corpora for translation, and their binarised folders.
 
 A prepared folder ``OUT`` holds
 
-* ``OUT/text``: ``SPLIT.tok.LANG`` (tokenised), ``SPLIT.bpe.LANG`` (if byte-pair encoded),
-  or ``SPLIT.spm.LANG`` (by SentencePiece), ``test.raw.LANG`` (untouched, for detokenised BLEU),
+* ``OUT/text``: ``SPLIT.tok.LANG`` (tokenised), ``SPLIT.bpe.LANG`` (byte-pair encoded) or
+  ``SPLIT.spm.LANG`` (SentencePiece units), ``test.raw.LANG`` (raw, for detokenised BLEU),
   ``bpe.codes`` or ``sentencepiece.model``, and ``prepare.json``;
-* ``OUT/data-bin``: what ``fairseq-train`` reads.
+* ``OUT/data-bin``, which ``fairseq-train`` reads.
 
-Both are built in a temporary folder inside ``OUT`` and renamed at the end, ``data-bin`` last: where
-``data-bin`` exists, everything does.
+Both are built in a temporary folder inside ``OUT`` and renamed at the end, ``data-bin`` last. If
+``data-bin`` exists, the folder is complete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from itertools import chain
 from pathlib import Path
 
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
-from fairseq_casrnn.data.command import check_min_count, is_prepared, keep_options, run_preprocess
+from fairseq_casrnn.data.command import (
+    check_min_count,
+    is_prepared,
+    run_fairseq_preprocess,
+    save_options,
+)
 from fairseq_casrnn.data.folder import prepared_folder
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
@@ -32,15 +37,15 @@ SPLITS = ("train", "valid", "test")
 
 
 @dataclass
-class Corpus:
+class ParallelCorpus:
     """Tokenised splits of a parallel corpus.
 
     Args:
-        source: source language code, and with it the files' ending.
+        source: source language code, also the extension of its files.
         target: target language code.
-        splits: for each of train, valid, test the source lines and the target lines.
+        splits: the source lines and the target lines of train, valid and test.
         raw_test: the test set's source and target lines before tokenisation.
-        notes: numbers worth keeping (pairs read, dropped, …), printed and put in prepare.json.
+        notes: counts (pairs read, dropped, …), which are printed and written to prepare.json.
     """
 
     source: str
@@ -59,7 +64,7 @@ class Corpus:
 
 
 def add_arguments(parser: argparse.ArgumentParser, bpe_operations: int = 10000) -> None:
-    """Options shared by all corpora: ``--out --force --workers --bpe-operations``."""
+    """Options shared by all parallel corpora."""
     parser.add_argument("--out", required=True, type=Path, help="output folder")
     parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
     parser.add_argument("--workers", type=int, default=1, help="number of tokenisation processes")
@@ -71,16 +76,18 @@ def add_arguments(parser: argparse.ArgumentParser, bpe_operations: int = 10000) 
     )
 
 
-def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace, *extra: str) -> None:
-    """Make the corpus, encode, binarise it and move it into place under ``args.out``.
+def prepare(
+    make_corpus: Callable[[], ParallelCorpus], args: argparse.Namespace, *extra: str
+) -> None:
+    """Read the corpus, encode and binarise it, and move it into place under ``args.out``.
 
     Args:
         make_corpus: reads and tokenises the raw data.
-        args: parsed options of ``add_arguments``.
+        args: options of :func:`add_arguments`.
         extra: further options of ``fairseq-preprocess``.
 
     Raises:
-        UserError: anything wrong with the data; nothing new is left under ``args.out`` then.
+        UserError: the data is invalid; ``args.out`` is left unchanged.
     """
     out = args.out
     if is_prepared(args):
@@ -97,12 +104,12 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace, *extra:
         kind = _write_text(corpus, stage / "text", args)
         binarise(stage / "text", kind, corpus.source, corpus.target, stage / "data-bin", *extra)
         _report(corpus, stage)
-        keep_options(args, stage / "data-bin")
+        save_options(args, stage / "data-bin")
     print(f"prepared {out / 'data-bin'}")
 
 
-def _write_text(corpus: Corpus, text: Path, args: argparse.Namespace) -> str:
-    """Write the tokenised text and that in subword units; the kind that is to be binarised."""
+def _write_text(corpus: ParallelCorpus, text: Path, args: argparse.Namespace) -> str:
+    """Write the text, tokenised and in subword units; return the kind to binarise."""
     langs = (corpus.source, corpus.target)
     for name in SPLITS:
         for lang, lines in zip(langs, corpus.splits[name], strict=True):
@@ -131,10 +138,10 @@ def binarise(text: Path, kind: str, source: str, target: str, dest: Path, *extra
     command = ["--destdir", str(dest), "--source-lang", source, "--target-lang", target]
     for name in SPLITS:
         command += [f"--{name}pref", str(text / f"{name}.{kind}")]
-    run_preprocess([*command, *extra])
+    run_fairseq_preprocess([*command, *extra])
 
 
-def _report(corpus: Corpus, stage: Path) -> None:
+def _report(corpus: ParallelCorpus, stage: Path) -> None:
     from fairseq_casrnn.data.dictionaries import has_words  # imports fairseq
 
     notes: dict[str, object] = dict(corpus.notes)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_casrnn.data.places import places, span_places
+from fairseq_casrnn.data.word_offsets import span_ranges, word_offsets
 from fairseq_casrnn.data.words import TOKENIZERS, words
 
 TEXT = st.text(st.sampled_from("ab.,' \u00a0\t-!é中"), max_size=20)
@@ -14,9 +14,9 @@ TEXT = st.text(st.sampled_from("ab.,' \u00a0\t-!é中"), max_size=20)
 @given(TEXT, st.sampled_from(TOKENIZERS))
 def test_words_are_found_where_they_stand(line, tokenizer):
     found = words(line, tokenizer)
-    for word, (begin, end) in zip(found, places(found, line), strict=True):
+    for word, (begin, end) in zip(found, word_offsets(found, line), strict=True):
         assert line[begin:end] == word
-    covered = "".join(line[begin:end] for begin, end in places(found, line))
+    covered = "".join(line[begin:end] for begin, end in word_offsets(found, line))
     assert "".join(covered.split()) == "".join(line.split())
 
 
@@ -31,9 +31,9 @@ def test_words_are_found_where_they_stand(line, tokenizer):
     ],
 )
 def test_words_that_were_changed(line, split, shown):
-    assert [line[begin:end] for begin, end in places(split, line)] == shown
+    assert [line[begin:end] for begin, end in word_offsets(split, line)] == shown
 
 
 def test_spans_from_left_to_right():
     tags = ["S-B", "O", "B-A", "E-A", "S-A"]
-    assert span_places(tags) == [("B", 0, 0), ("A", 2, 3), ("A", 4, 4)]
+    assert span_ranges(tags) == [("B", 0, 0), ("A", 2, 3), ("A", 4, 4)]

@@ -1,4 +1,4 @@
-"""Where words stand in the text that they were split from, and which spans their tags make."""
+"""Character offsets of words in the original text, and the spans that their tags mark."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from .spans import spans
 QUOTES = {"``": '"“„', "''": '"”“'}  # what the Penn Treebank's quotation marks stand for
 
 
-def places(words: Sequence[str], line: str) -> list[tuple[int, int]]:
-    """(begin, end) of each word in ``line``, in characters, the end not included.
+def word_offsets(words: Sequence[str], line: str) -> list[tuple[int, int]]:
+    """(begin, end) of each word in ``line``, in characters; the end is exclusive.
 
-    A tokenizer leaves characters as they are, but for quotation marks. Where it has not, the words
-    after it are found all the same, and its own place is a guess.
+    Tokenizers keep all characters except quotation marks. If a word is not found in the line, its
+    own offsets are a guess, but those of the following words are not affected.
     """
     found, end = [], 0
     for word in words:
         begin, size = end, len(word)
-        # A word may be white space itself, such as a no-break space.
+        # A word may be a white-space character, such as a no-break space.
         while line[begin : begin + 1].isspace() and not line.startswith(word, begin):
             begin += 1
         if not line.startswith(word, begin):
@@ -31,6 +31,6 @@ def places(words: Sequence[str], line: str) -> list[tuple[int, int]]:
     return found
 
 
-def span_places(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """(type, first word, last word) of every span, from left to right."""
+def span_ranges(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    """(type, first word, last word) of each span, from left to right."""
     return sorted(spans(tags), key=lambda span: span[1:])

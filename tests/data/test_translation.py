@@ -8,7 +8,7 @@ import sys
 import pytest
 from corpora import pairs, write_multi30k
 
-from fairseq_casrnn.data import multi30k, prepare
+from fairseq_casrnn.data import multi30k, translation
 from fairseq_casrnn.data.bpe import apply_bpe, learn_joint_bpe
 from fairseq_casrnn.errors import UserError
 
@@ -119,7 +119,7 @@ def test_an_error_later_keeps_the_old_result(prepared, monkeypatch, capsys):
     def full(*args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "train.bpe.de")
 
-    monkeypatch.setattr(prepare, "encode_files", full)
+    monkeypatch.setattr(translation, "encode_files", full)
     assert multi30k.main(["--raw", str(raw), "--out", str(out), "--force"]) == 2
     assert capsys.readouterr().err == (
         f"error: could not write {out} (No space left on device); free some space and run the "
@@ -174,6 +174,8 @@ def test_too_little_text_for_bpe(tmp_path):
 
 def test_an_empty_split_is_refused():
     sides = ([p[0] for p in pairs(2)], [p[1] for p in pairs(2)])
-    corpus = prepare.Corpus("de", "en", {"train": sides, "valid": ([], []), "test": sides}, sides)
+    corpus = translation.ParallelCorpus(
+        "de", "en", {"train": sides, "valid": ([], []), "test": sides}, sides
+    )
     with pytest.raises(UserError, match="no sentence pair is left for valid"):
         corpus.check()

@@ -1,0 +1,113 @@
+"""The columns of a corpus - sentences, labels, characters - and binarising them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from fairseq_casrnn import register
+from fairseq_casrnn.data.folder import (
+    binarise,
+    make_dictionary,
+    make_label_dictionary,
+    write_singletons,
+)
+from fairseq_casrnn.errors import UserError, printable
+
+Splits = dict[str, list[list[str]]]  # split -> sentences -> words
+
+
+@dataclass
+class Columns:
+    """The data to binarise.
+
+    Args:
+        inputs: the sentences, or the first and the second sentences of pairs.
+        labels: a label for each sentence or word.
+        classes: all labels.
+        whole: training sentences in which words that occur once are looked for.
+        notes: counts to report.
+        spelling: the words as written, or None if characters are not used.
+    """
+
+    inputs: list[Splits]
+    labels: Splits
+    classes: set[str]
+    whole: list[list[str]]
+    notes: dict[str, object]
+    spelling: Splits | None = None
+
+
+def write_columns(columns: Columns, folder: Path, args: argparse.Namespace) -> dict[str, object]:
+    """Binarise into ``folder``; return the counts to report."""
+    counted = list(columns.labels) if args.vocabulary == "all" else ["train"]
+    vocabulary = Counter(
+        word for part in columns.inputs for name in counted for word in flatten(part[name])
+    )
+    dictionary = make_dictionary(vocabulary, args.min_count)
+    if args.words_of is not None:
+        add_words(dictionary, args.words_of)
+    warn_unseen(columns.labels)
+    for number, sentences in enumerate(columns.inputs):
+        binarise(sentences, dictionary, folder / f"input{number}")
+    write_singletons(columns.whole, folder / "input0")
+    binarise(columns.labels, make_label_dictionary(columns.classes), folder / "label")
+    notes = {**columns.notes, "dictionary": len(dictionary)}
+    if columns.spelling is None:
+        return notes
+    written = columns.spelling
+    letters = Counter(
+        letter for name in counted for word in flatten(written[name]) for letter in word
+    )
+    spelt = {name: [separate_characters(row) for row in rows] for name, rows in written.items()}
+    binarise(spelt, make_dictionary(letters), folder / "spelling")
+    return {**notes, "characters": len(letters)}
+
+
+def warn_unseen(labels: Splits) -> None:
+    """Warn on standard error of the classes of each split that do not occur in training."""
+    seen = set(flatten(labels["train"]))
+    for name, rows in labels.items():
+        if missing := sorted(set(flatten(rows)) - seen):
+            names = printable(", ".join(missing[:20])) + (", …" if missing[20:] else "")
+            print(
+                f"warning: {name} has {names}, which training does not have, so no model can "
+                "predict it; each counts as an error",
+                file=sys.stderr,
+            )
+
+
+def flatten(rows: Iterable[Iterable]) -> Iterable:
+    """The items of all rows."""
+    return chain.from_iterable(rows)
+
+
+def separate_characters(words: Sequence[str]) -> list[str]:
+    """The characters of the words, with </s> between words."""
+    return [symbol for word in words for symbol in ("</s>", *word)][1:]
+
+
+def add_words(dictionary, folder: Path) -> None:
+    """Add the words of another prepared folder, so that they get embeddings.
+
+    Raises:
+        UserError: its dictionary is missing or damaged.
+    """
+    from fairseq.data import Dictionary
+
+    from fairseq_casrnn.data.dictionaries import without_fillers
+    from fairseq_casrnn.diagnostics.explain import explained
+
+    path = folder / "input0" / "dict.txt"
+    if not path.is_file():
+        raise UserError(f"{path} does not exist; give --words-of the data-bin of a prepared corpus")
+    register()  # fairseq reads dictionaries as this package does
+    with explained():
+        other = Dictionary.load(str(path))
+    for word in without_fillers(other):
+        dictionary.add_symbol(word, 0)
