@@ -12,9 +12,9 @@ from fairseq_casrnn.data.command import Parser, captured_log, run_main
 
 # Each module has add_arguments(parser) and run(args).
 COMMANDS = {
-    "train": ("fairseq_casrnn.recipes.own_data", "train on data from casrnn prepare"),
+    "train": ("fairseq_casrnn.recipes.train_command", "train on data from casrnn prepare"),
     "evaluate": (
-        "fairseq_casrnn.evaluation.own_data",
+        "fairseq_casrnn.evaluation.evaluate_command",
         "evaluate the models of casrnn train: scores, predictions, errors",
     ),
     "average": ("fairseq_casrnn.evaluation.average", "average the weights of several checkpoints"),

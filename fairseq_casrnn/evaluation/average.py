@@ -1,7 +1,7 @@
 """Average the weights of checkpoints: ``casrnn average``.
 
-fairseq's own script for it is not part of its wheel. This one loads safely (no pickled code) and
-writes the result whole or not at all.
+fairseq's own script is not part of its wheel. This one loads safely (no pickled code) and writes
+the result completely or not at all.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.patches.checkpoint_files import check_archive
 from fairseq_casrnn.patches.safe_loading import allow_checkpoint_globals
 
-KEPT = ("temperature",)  # buffers that are no weights
+KEPT = ("temperature",)  # buffers that are not averaged
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _BEST = re.compile(r"checkpoint\.best_.+_(-?\d+(?:\.\d+)?)\.pt")
 
 
 def find_checkpoints(folder: Path, which: str, maximize: bool | None = None) -> list[Path]:
-    """Checkpoints of a training run.
+    """Find checkpoints of a training run.
 
     Args:
         folder: the run's ``--save-dir``.
-        which: ``last:N``, the N last epochs, or ``best:N``, the N best of those that
+        which: ``last:N`` for the last N epochs, or ``best:N`` for the best N of those that
             ``--keep-best-checkpoints`` kept.
-        maximize: whether a greater value of the run's metric is the better one; None for what the
-            run's options say (``--maximize-best-checkpoint-metric``).
+        maximize: whether a higher value of the run's metric is better; None to use the run's option
+            ``--maximize-best-checkpoint-metric``.
 
     Raises:
-        UserError: fewer than N of them, or ``which`` is none of these.
+        UserError: there are fewer than N, or ``which`` is invalid.
     """
     match = re.fullmatch(r"(last|best):([1-9]\d*)", which)
     if match is None:
@@ -53,8 +53,8 @@ def find_checkpoints(folder: Path, which: str, maximize: bool | None = None) -> 
     if len(found) < count:
         option = "--keep-last-epochs" if match[1] == "last" else "--keep-best-checkpoints"
         raise UserError(
-            f"{folder} holds {len(found)} checkpoints for {which}; ask for fewer, take the best or "
-            f"last checkpoint, or train for {count} epochs or more with {option} {count}"
+            f"{folder} holds {len(found)} checkpoints for {which}; ask for fewer, use the best or "
+            f"last checkpoint, or train for at least {count} epochs with {option} {count}"
         )
     if match[1] == "best" and maximize is None:
         maximize = is_maximized(load(found[0][1]))
@@ -63,16 +63,16 @@ def find_checkpoints(folder: Path, which: str, maximize: bool | None = None) -> 
 
 
 def is_maximized(state: dict) -> bool:
-    """Whether the training that wrote a checkpoint took greater values of its metric as better."""
+    """Whether higher values of the metric are better, according to a checkpoint's options."""
     options = (state.get("cfg") or {}).get("checkpoint") or {}
     return bool(options.get("maximize_best_checkpoint_metric"))
 
 
 def load(path: Path) -> dict:
-    """A checkpoint's content on the CPU.
+    """Load a checkpoint on the CPU.
 
     Raises:
-        UserError: no file, a cut or foreign file, or one that holds more than data.
+        UserError: the file is missing, damaged, not a fairseq checkpoint, or holds code.
     """
     import torch
 
@@ -82,8 +82,8 @@ def load(path: Path) -> dict:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"checkpoint {path} does not exist") from None
-    except Exception as err:  # what torch raises for a cut file varies with the place of the cut
-        if getattr(err, "filename", None) is not None:  # the system's, on opening
+    except Exception as err:  # torch raises various types for a truncated file
+        if getattr(err, "filename", None) is not None:  # an OSError when opening the file
             raise
         raise UserError(explain_failure(str(path), err)) from None
     weights = state.get("model") if isinstance(state, dict) else None
@@ -93,18 +93,17 @@ def load(path: Path) -> dict:
 
 
 def average(paths: Sequence[Path], ema: bool = False) -> dict:
-    """The last checkpoint of ``paths`` with the mean of all their weights, optimiser left out.
+    """The last checkpoint of ``paths`` with the mean of all weights and no optimizer state.
 
-    Sums are float64; buffers of integers (counters) and temperatures are the last checkpoint's.
+    Sums are float64. Integer buffers (counters) and temperatures are the last checkpoint's.
 
     Args:
-        paths: of the checkpoints.
-        ema: the weights that ``fairseq-train --store-ema`` averaged over its updates, in place of
-            those of the last update.
+        paths: the checkpoints.
+        ema: use the moving averages of ``fairseq-train --store-ema`` instead of the weights.
 
     Raises:
-        UserError: no path, models of different shapes, architectures, dictionaries or classes, or
-            none that ``ema`` asks for.
+        UserError: there is no path, the checkpoints differ in shapes, architectures, dictionaries
+            or classes, or they lack the moving averages.
     """
     if not paths:
         raise UserError("no checkpoint to average")
@@ -112,12 +111,12 @@ def average(paths: Sequence[Path], ema: bool = False) -> dict:
     first = None
     for path in paths:
         state = load(path)
-        ours = origin(state)
+        ours = training_of(state)
         first = first or ours
-        check_alike(path, ours, paths[0], first)
+        check_same_training(path, ours, paths[0], first)
         if ema:
-            state["model"] = averaged_in_training(path, state)
-            warn_of_early(path, state)
+            state["model"] = ema_weights(path, state)
+            warn_if_ema_not_started(path, state)
         model = state["model"]
         if sums and {k: v.shape for k, v in model.items()} != {k: v.shape for k, v in sums.items()}:
             raise UserError(f"{path} and {paths[0]} are checkpoints of different models")
@@ -134,15 +133,15 @@ def average(paths: Sequence[Path], ema: bool = False) -> dict:
 
 
 NOTES = {"words": "dictionaries", "classes": "classes", "characters": "characters"}
-"""What a task keeps of its data (of words and characters a digest), and how that is called."""
+"""Keys of a task's state that describe its data (words and characters as digests), and names."""
 
 
-def origin(state: dict) -> dict[str, object]:
-    """Architecture of a checkpoint, ``arch``, and those of NOTES that it has."""
+def training_of(state: dict) -> dict[str, object]:
+    """The architecture, ``arch``, of a checkpoint and its entries of NOTES."""
     options = (state.get("cfg") or {}).get("model") or state.get("args") or {}
-    if isinstance(options, argparse.Namespace):  # of models without a dataclass
+    if isinstance(options, argparse.Namespace):  # a model without a dataclass
         options = vars(options)
-    # The latter in older ones.
+    # Older checkpoints have them in extra_state.
     parts = [part for part in (state.get("task_state"), state.get("extra_state")) if part]
     found = {"arch": options.get("_name") or options.get("arch")}
     for note in NOTES:
@@ -150,11 +149,11 @@ def origin(state: dict) -> dict[str, object]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def check_alike(path: Path, ours: dict, other: Path, theirs: dict) -> None:
-    """Raise UserError where two checkpoints of those origins are not of one training.
+def check_same_training(path: Path, ours: dict, other: Path, theirs: dict) -> None:
+    """Raise UserError unless two checkpoints, as :func:`training_of` describes them, match.
 
-    Of architectures only those differ that are of different models: others differ in sizes. What
-    one of them does not say is no difference.
+    Architectures of the same model are equal here; they differ in sizes. Missing entries are
+    ignored.
     """
     arch, other_arch = (found.get("arch") for found in (ours, theirs))
     if arch != other_arch and None not in (arch, other_arch):
@@ -163,7 +162,7 @@ def check_alike(path: Path, ours: dict, other: Path, theirs: dict) -> None:
 
         if MODELS.get(arch, arch) != MODELS.get(other_arch, other_arch):
             raise UserError(
-                f"{path} is of {arch}, but {other} of {other_arch}; average checkpoints of one "
+                f"{path} is a {arch}, but {other} is a {other_arch}; average checkpoints of one "
                 "model"
             )
     for note, called in NOTES.items():
@@ -174,32 +173,32 @@ def check_alike(path: Path, ours: dict, other: Path, theirs: dict) -> None:
             )
 
 
-def averaged_in_training(path: Path, state: dict) -> dict:
-    """The weights that ``--store-ema`` keeps in a checkpoint.
+def ema_weights(path: Path, state: dict) -> dict:
+    """The moving averages of the weights that ``--store-ema`` stores in a checkpoint.
 
     Raises:
-        UserError: it was trained without.
+        UserError: there are none.
     """
     kept = state.get("extra_state") or {}
     if not kept.get("ema"):
         raise UserError(
-            f"{path} holds no weights averaged in training (--store-ema); take the best or last "
+            f"{path} holds no weights averaged in training (--store-ema); use the best or last "
             "checkpoint, or average several"
         )
     weights = kept.pop("ema")
     return {**weights, **kept.pop("ema_fp32_params", {})}
 
 
-def warn_of_early(path: Path, state: dict) -> None:
-    """Say where a training with ``--store-ema`` had not begun to average."""
+def warn_if_ema_not_started(path: Path, state: dict) -> None:
+    """Warn if a training with ``--store-ema`` had not started to average."""
     start = ((state.get("cfg") or {}).get("ema") or {}).get("ema_start_update") or 0
     history = state.get("optimizer_history") or [{}]
     updates = history[-1].get("num_updates", start)
     if updates < start:
         print(
-            f"warning: the training of {path} averages its weights from update {start} on "
-            f"(--ema-start-update), and has made {updates}: what is written are the weights of its "
-            "last update, no averages",
+            f"warning: the training of {path} averages weights from update {start} on "
+            f"(--ema-start-update), but has made only {updates}: the output has the weights of its "
+            "last update, not averages",
             file=sys.stderr,
         )
 
@@ -232,12 +231,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--maximize",
         action="store_true",
-        help="with best:N: greater metric values are better (default: as the run's options say)",
+        help="with best:N: higher metric values are better (default: as in the run's options)",
     )
     parser.add_argument(
         "--ema",
         action="store_true",
-        help="the weights that fairseq-train --store-ema averaged, in place of the last update's",
+        help="use the weights averaged by fairseq-train --store-ema, not the last update's",
     )
     parser.add_argument("--output", required=True, type=Path, help="output checkpoint")
     parser.add_argument(

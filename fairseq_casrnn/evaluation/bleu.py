@@ -1,10 +1,10 @@
-"""The two BLEU scores a translation result needs: ``python -m fairseq_casrnn.evaluation.bleu``.
+"""Two BLEU scores of a translation: ``python -m fairseq_casrnn.evaluation.bleu``.
 
-* *Tokenised BLEU*, as the papers report it: on the tokenised, lower-cased text that the model was
-  trained on, words whole. What multi-bleu.perl and ``fairseq-score`` compute; it depends on the
-  tokenisation, so compare it only with results on the same preparation.
-* *Detokenised sacreBLEU*, case ignored: on running text against the untouched reference, with the
-  signature that makes it comparable across systems (Post 2018).
+* *Tokenised BLEU*, as in the papers, on tokenised, lower-cased text with whole words. This is what
+  multi-bleu.perl and ``fairseq-score`` compute. It depends on the tokenisation, so it is only
+  comparable between results on data prepared in the same way.
+* *Detokenised sacreBLEU*, case-insensitive, against the raw reference, with the signature that
+  makes it comparable across systems (Post 2018).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _BPE_UNIT = re.compile(r"@@( |$)")
 
 
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Corpus BLEU (0 to 100) of tokenised lines, split at spaces, as multi-bleu.perl.
+    """Corpus BLEU (0 to 100) of tokenised lines, split at spaces, like multi-bleu.perl.
 
-    Without smoothing: no matching 4-gram in the whole corpus gives 0.
+    Without smoothing: it is 0 if no 4-gram of the corpus matches.
 
     Raises:
         UserError: the two differ in length.
@@ -39,7 +39,7 @@ def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> floa
 
 
 def detokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """(sacreBLEU, signature) of running text; case is ignored, as the models write lower case.
+    """(sacreBLEU, signature) of detokenised text, case-insensitive, as models write lower case.
 
     Raises:
         UserError: the two differ in length.
@@ -53,19 +53,19 @@ def detokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tu
 
 
 def read_generated(path: str | Path, count: int) -> list[str]:
-    """Best hypotheses of a ``fairseq-generate`` output, in the order of the test set.
+    """The best hypotheses in the output of ``fairseq-generate``, in the order of the test set.
 
     Args:
-        path: what fairseq-generate printed, with ``--post-process subword_nmt`` if it had BPE.
-        count: number of sentences there must be.
+        path: the output, with ``--post-process subword_nmt`` for data with BPE.
+        count: required number of sentences.
 
     Raises:
-        UserError: a sentence is missing, e.g. because generation was interrupted.
+        UserError: a sentence is missing, for example after an interruption.
     """
     found: dict[int, str] = {}
     for line in read_lines(path):
         match = _HYPOTHESIS.match(line)
-        if match:  # with --nbest, the first one is the best one
+        if match:  # with --nbest, the best one comes first
             found.setdefault(int(match[1]), match[2].strip())
     missing = [number for number in range(count) if number not in found]
     if missing or len(found) != count:
@@ -78,14 +78,14 @@ def read_generated(path: str | Path, count: int) -> list[str]:
 
 
 def has_bpe_units(lines: Sequence[str]) -> bool:
-    """Whether a word is cut into units as subword-nmt marks them: "ca@@ t"."""
+    """Whether a word is split into units in subword-nmt's format: "ca@@ t"."""
     return any(_BPE_UNIT.search(line) for line in lines)
 
 
 def score_generated(
     generated: str | Path, text: Path, target_lang: str, split: str = "test"
 ) -> dict[str, object]:
-    """Both scores of a ``fairseq-generate`` output against a prepared folder's ``text``.
+    """Both scores of the output of ``fairseq-generate`` against a prepared folder's ``text``.
 
     Returns:
         ``bleu`` (tokenised), ``sacrebleu``, ``signature`` and ``sentences``.

@@ -1,13 +1,13 @@
-"""A cache of the last words beside a language model.
+"""A continuous cache of the last words for a language model.
 
 Grave, Joulin and Usunier, "Improving neural language models with a continuous cache" (2017), §3.
 
-With h_t the features from which the model predicts word x_t, the cache of N words predicts
+Let h_t be the features from which the model predicts word x_t. The cache of N words predicts
 
-    p_cache(w) ∝ Σ_{i = t-N}^{t-1} 1{x_i = w} exp(θ h_tᵀ h_i)
+    p_cache(w) ∝ Σ_{i = t-N}^{t-1} 1{x_i = w} exp(θ h_tᵀ h_i),
 
-and both together p(w) = (1 - λ) p_model(w) + λ p_cache(w). Nothing is trained: λ, the weight, and
-θ, the flatness, are chosen on a validation text.
+and the mixture is p(w) = (1 - λ) p_model(w) + λ p_cache(w). Nothing is trained: the weight λ and
+the flatness θ are tuned on a validation text.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ BLOCK = 512  # words whose similarities to the cache are computed at once
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache and its part in the prediction.
+    """Parameters of a cache.
 
     Args:
-        size: N, words that it holds.
+        size: number of words N.
         weight: λ, from 0 to 1.
-        flatness: θ, from 0 to STEEPEST; 0 counts all words alike, the greater it is, the more those
-            count that the model met in a like state.
+        flatness: θ, from 0 to STEEPEST. With 0 all words in the cache count equally; with higher
+            values, those seen in similar states count more.
 
     Raises:
-        UserError: a value out of its range.
+        UserError: a value is out of range.
     """
 
     size: int
@@ -57,7 +57,7 @@ class Cache:
 
 
 def check_size(size: int) -> None:
-    """Raise UserError unless ``size``, of a cache, is positive."""
+    """Raise UserError unless a cache's ``size`` is positive."""
     if size < 1:
         raise UserError(f"--cache is {size}; it must be at least 1")
 
@@ -65,15 +65,13 @@ def check_size(size: int) -> None:
 def cache_probabilities(
     features, words, size: int, flatnesses: Sequence[float] = FLATNESSES
 ) -> np.ndarray:
-    """What a cache gives each word of a text before it holds it, ``(F, T)``.
+    """The cache's probability of each word of a text, ``(F, T)``; NaN if the cache is empty.
 
     Args:
-        features: tensor ``(T, E)``; row t is what the model predicts word t from.
+        features: tensor ``(T, E)``; the model predicts word t from row t.
         words: tensor ``(T,)``.
-        size: of the cache.
+        size: size of the cache.
         flatnesses: F values of θ.
-
-    The first word, before which the cache is empty, gets NaN.
     """
     import torch
 
@@ -85,25 +83,25 @@ def cache_probabilities(
         now, before = slice(start, stop), slice(first, stop - 1)
         ages = offsets[now, None] - offsets[None, before]
         outside = (ages < 1) | (ages > size)
-        likeness = features[now] @ features[before].T
-        likeness -= likeness.masked_fill(outside, -torch.inf).max(1, keepdim=True).values
+        similarity = features[now] @ features[before].T
+        similarity -= similarity.masked_fill(outside, -torch.inf).max(1, keepdim=True).values
         same = words[now, None] == words[None, before]
         for row, flatness in enumerate(flatnesses):
-            powers = (likeness * flatness).exp_().masked_fill_(outside, 0)
+            powers = (similarity * flatness).exp_().masked_fill_(outside, 0)
             shares = (powers * same).sum(1) / powers.sum(1)
             found[row, now] = shares.double().cpu().numpy()
     return found
 
 
-def text_probabilities(
+def stream_probabilities(
     text: Text, size: int, flatnesses: Sequence[float] = FLATNESSES
 ) -> np.ndarray:
-    """The same of all streams of a text, ``(F, N)``, each with a cache of its own.
+    """The cache's probability of each word, ``(F, N)``; each stream has its own cache.
 
-    NaN where nothing is predicted, or from an empty cache.
+    NaN for words that are not predicted or predicted from an empty cache.
     """
     features = text.features
-    assert features is not None  # of a text that was read with keep=True
+    assert features is not None  # the text was read with keep=True
     found = np.full((len(flatnesses), len(text.words)), np.nan)
     for start, stop in zip(text.bounds[:-1] + 1, text.bounds[1:], strict=True):
         found[:, start:stop] = cache_probabilities(
@@ -112,10 +110,10 @@ def text_probabilities(
     return found
 
 
-def mixed(log_probs: np.ndarray, cached: np.ndarray, weight: float) -> np.ndarray:
-    """Logarithms of ``weight`` times ``cached`` probabilities and the rest of exp(``log_probs``).
+def mix(log_probs: np.ndarray, cached: np.ndarray, weight: float) -> np.ndarray:
+    """Logarithms of ``weight * cached + (1 - weight) * exp(log_probs)``.
 
-    An empty cache, NaN, has no part.
+    ``log_probs`` are unchanged where ``cached`` is NaN.
     """
     result, used = log_probs.copy(), ~np.isnan(cached)
     with np.errstate(divide="ignore"):
@@ -125,7 +123,7 @@ def mixed(log_probs: np.ndarray, cached: np.ndarray, weight: float) -> np.ndarra
 
 
 def tune(text: Text, size: int) -> Cache:
-    """The cache of ``size`` words that predicts ``text`` best: θ of FLATNESSES, λ the best for it.
+    """The best θ of FLATNESSES, with its best λ, for ``text`` and a cache of ``size`` words.
 
     Raises:
         UserError: the size is not positive.
@@ -135,10 +133,10 @@ def tune(text: Text, size: int) -> Cache:
     check_size(size)
     log_probs = text.scores.log_probs
     best, chosen = np.inf, Cache(size, 0.0, 0.0)
-    for flatness, cached in zip(FLATNESSES, text_probabilities(text, size), strict=True):
+    for flatness, cached in zip(FLATNESSES, stream_probabilities(text, size), strict=True):
         # The loss is convex in λ.
         result = minimize_scalar(
-            lambda weight, cached=cached: -np.nanmean(mixed(log_probs, cached, weight)),
+            lambda weight, cached=cached: -np.nanmean(mix(log_probs, cached, weight)),
             bounds=(0, 1),
             method="bounded",
             options={"xatol": 1e-4},
@@ -148,7 +146,7 @@ def tune(text: Text, size: int) -> Cache:
     return chosen
 
 
-def with_cache(text: Text, cache: Cache) -> Scores:
-    """The scores of ``text`` by model and ``cache`` together."""
-    (cached,) = text_probabilities(text, cache.size, [cache.flatness])
-    return Scores(mixed(text.scores.log_probs, cached, cache.weight), text.scores.lengths)
+def score_with_cache(text: Text, cache: Cache) -> Scores:
+    """The scores of ``text`` by the mixture of model and ``cache``."""
+    (cached,) = stream_probabilities(text, cache.size, [cache.flatness])
+    return Scores(mix(text.scores.log_probs, cached, cache.weight), text.scores.lengths)

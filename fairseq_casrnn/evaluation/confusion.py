@@ -12,7 +12,7 @@ def accuracy(matrix: Sequence[Sequence[float]]) -> float:
 
 
 def macro_f1(matrix: Sequence[Sequence[float]]) -> float:
-    """Mean F1 in per cent over the classes that occur, as a truth or as a prediction."""
+    """Mean F1 in per cent over the classes that occur as true or predicted classes."""
     scores = []
     for i, row in enumerate(matrix):
         occurs = sum(row) + sum(other[i] for other in matrix)
@@ -24,8 +24,8 @@ def macro_f1(matrix: Sequence[Sequence[float]]) -> float:
 def summary(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> dict:
     """``sentences``, ``accuracy``, ``macro_f1`` and ``confusion`` by class names.
 
-    ``matrix`` may have a last row and column more, of a class that training does not have; it is
-    called <unk>, and left out where it is empty.
+    ``matrix`` may have an additional last row and column for classes that do not occur in training.
+    It is called <unk>, and left out if it is empty.
     """
     if len(matrix) > len(classes):
         if any(matrix[-1]):
@@ -44,7 +44,7 @@ def summary(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> dict:
 
 
 def as_table(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> list[str]:
-    """The matrix as lines of text."""
+    """The matrix as lines of a text table."""
     cells = [["true \\ predicted", *classes]]
     cells += [[name, *map(str, row)] for name, row in zip(classes, matrix, strict=True)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(classes) + 1)]

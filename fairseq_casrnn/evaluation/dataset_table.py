@@ -1,9 +1,9 @@
 """A table over several data sets: ``python -m fairseq_casrnn.evaluation.dataset_table OUT``.
 
-Reads the test results in ``OUT/SET/results.jsonl`` as ``evaluate.sh`` leaves them (``--subset``:
-those of another split); of several results of one run the last counts. Each row is a set, each
-column a model: mean accuracy, training seconds and, in brackets, test seconds; the last row is the
-average over the sets (as in the S-LSTM paper, Table 5).
+Reads the test results in ``OUT/SET/results.jsonl``, which ``evaluate.sh`` writes (or those of
+another split, with ``--subset``). If a run has several results, the last one counts. Rows are sets,
+columns are models, and cells have the mean accuracy, training seconds and test seconds. The last
+row is the average over the sets, as in Table 5 of the S-LSTM paper.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ FIELDS = ("accuracy", "train_seconds", "seconds")
 def read_results(
     out: Path, subset: str = "test", checkpoint: str | None = None
 ) -> dict[str, dict[str, list[float | None]]]:
-    """For each set and model the means of ``FIELDS`` over the seeds.
+    """For each set and model, the means of ``FIELDS`` over the seeds.
 
-    With ``checkpoint`` only results of this choice of checkpoint count.
+    Args:
+        out: folder with ``SET/results.jsonl``.
+        subset: the split.
+        checkpoint: only use results of this choice of checkpoint.
 
     Raises:
-        UserError: no results, or a line that is none.
+        UserError: there are no results, or a line is not a result.
     """
     found = {}
     for path in sorted(out.glob("*/results.jsonl")):
@@ -48,13 +51,13 @@ def read_results(
 
 
 def mean(values) -> float | None:
-    """Mean of those that are there."""
-    there = [value for value in values if value is not None]
-    return fmean(there) if there else None
+    """The mean of the values that are not None; None if there are none."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def table(results, average: bool = True) -> list[str]:
-    """Lines of a Markdown table. A model's averages stand only where every set has the number."""
+    """Lines of a Markdown table. Averages are only given for numbers that all sets have."""
     models = sorted({arch for row in results.values() for arch in row})
     lines = [" | ".join(["| set", *models]) + " |", "|---" * (len(models) + 1) + "|"]
     rows = dict(sorted(results.items()))

@@ -1,6 +1,6 @@
-"""fairseq and NLTK without libraries that they import for what we do not use.
+"""Defer slow imports of fairseq and NLTK that inference does not use.
 
-A command that answers a line of text would else spend more time on these than on torch.
+A command that processes a line of text would spend more time importing them than importing torch.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType
 
-# For the scores of RoBERTa's fine-tuning and of audio, and for NLTK's classifiers.
+# Imported for scores of RoBERTa's fine-tuning and of audio, and for NLTK's classifiers.
 UNUSED = ("sklearn", "sklearn.metrics", "scipy", "scipy.stats")
 
 
-class _StandIn(ModuleType):
-    """A module whose functions import the real one when they are called."""
+class _DeferredModule(ModuleType):
+    """A module whose functions import the real module when they are called."""
 
     def __getattr__(self, name: str):
         if name.startswith("__"):
@@ -31,24 +31,25 @@ class _StandIn(ModuleType):
 
 @contextlib.contextmanager
 def deferred_imports() -> Iterator[None]:
-    """Within, :data:`UNUSED` modules that nobody has imported are not imported until they are used.
+    """A context in which importing an :data:`UNUSED` module defers the import until its use.
 
-    Afterwards they are imported as ever; what was bound to their functions within calls these. Nor
-    is garbage collected within: imports make a million objects that stay, and looking at them again
-    and again takes a sixth of the time.
+    Afterwards they are imported as usual. Functions imported from them in the context import the
+    module when they are called. Garbage collection is off in the context: imports create a million
+    permanent objects, and scanning them repeatedly takes a sixth of the time.
     """
     collects = gc.isenabled()
     gc.disable()
-    ours = {name: _StandIn(name) for name in UNUSED if name.partition(".")[0] not in sys.modules}
-    for name, module in ours.items():
+    missing = [name for name in UNUSED if name.partition(".")[0] not in sys.modules]
+    deferred = {name: _DeferredModule(name) for name in missing}
+    for name, module in deferred.items():
         parent, _, child = name.rpartition(".")
         if parent:
-            setattr(ours[parent], child, module)
-    sys.modules.update(ours)
+            setattr(deferred[parent], child, module)
+    sys.modules.update(deferred)
     try:
         yield
     finally:
-        for name in ours:
+        for name in deferred:
             del sys.modules[name]
         gc.freeze()
         if collects:

@@ -1,6 +1,6 @@
 """Table 1 of the depth-gated LSTM paper: ``python -m fairseq_casrnn.evaluation.depth_table``.
 
-One row a depth, one column a cell, from the results of the architectures ``CELL_btec_DEPTH``.
+Rows are depths and columns are cells, from the results of the architectures ``CELL_btec_DEPTH``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ARCHITECTURE = f"({'|'.join(COLUMNS.values())})_btec_[0-9]+"
 
 
 def depth_table(results: dict[str, Scores]) -> list[str]:
-    """Markdown lines: mean (± deviation over seeds) by depth and cell, "–" where no run is."""
+    """Markdown lines: mean (± deviation over seeds) by depth and cell; "–" without runs."""
     archs = [arch for arch in results if re.fullmatch(ARCHITECTURE, arch)]
     depths = sorted({int(arch.rpartition("_")[2]) for arch in archs})
     lines = [f"| Depth | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]

@@ -1,4 +1,4 @@
-"""Classify a test set with trained runs: what the classification recipes' ``evaluate.sh`` calls.
+"""Classify a test set with trained runs; called by the classification recipes' ``evaluate.sh``.
 
 ``python -m fairseq_casrnn.evaluation.evaluate_classifier --data DIR --out DIR`` evaluates
 ``DIR/NAME/seedN``.
@@ -20,9 +20,9 @@ from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
     choose_checkpoint,
     evaluate_each,
-    keep,
     training_seconds,
     warn_unseen,
+    write_predictions,
 )
 from fairseq_casrnn.evaluation.significance import mcnemar, table
 from fairseq_casrnn.files import table_cell
@@ -32,11 +32,11 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
     """Classify ``subset`` of a prepared folder.
 
     Returns:
-        What :func:`.confusion.summary` gives, ``seconds`` and ``predictions``, (true, predicted,
-        probability) in the order of the data.
+        The entries of :func:`.confusion.summary`, ``seconds`` and ``predictions``, (true,
+        predicted, probability) in the order of the data.
 
     Raises:
-        UserError: a checkpoint or data that cannot be used.
+        UserError: the checkpoint or data cannot be used.
     """
     hub = load("classifier", checkpoint, str(data / "data-bin"))
     with captured_log():
@@ -47,7 +47,7 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
     best = probabilities.max(-1)
     warn_unseen(hub.task, subset)
     truth, predicted = dataset.labels.tolist(), best.indices.tolist()
-    classes = [*hub.classes, "<unk>"]  # the last one, -1, is what training does not have
+    classes = [*hub.classes, "<unk>"]  # index -1 is a class that does not occur in training
     matrix = [[0] * len(classes) for _ in classes]
     for t, p in zip(truth, predicted, strict=True):
         matrix[t][p] += 1
@@ -60,15 +60,15 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
 
 
 def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 64) -> dict:
-    """Classify with a run's checkpoint, keep the result in the run's folder, return its numbers.
+    """Classify with a run's checkpoint, write the result to the run's folder and return scores.
 
-    ``SUBSET.json`` gets the scores and the confusion matrix, ``SUBSET.predictions.tsv`` a line
-    "true, predicted, probability" for each sentence, classes as :func:`.table_cell` has them.
+    ``SUBSET.json`` has the scores and the confusion matrix. ``SUBSET.predictions.tsv`` has a line
+    "true, predicted, probability" for each sentence, with classes as :func:`.table_cell`.
     """
     result = classify(data, choose_checkpoint(run, which), subset, batch_size)
     rows = result.pop("predictions")
     lines = (f"{table_cell(truth)}\t{table_cell(found)}\t{value}\n" for truth, found, value in rows)
-    keep(run, subset, CLASSES, "".join(lines), result)
+    write_predictions(run, subset, CLASSES, "".join(lines), result)
     confusion = result.pop("confusion")
     show(as_table([list(row.values()) for row in confusion.values()], list(confusion)))
     seconds = training_seconds(run)
@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> int:
 def evaluate_all(args: argparse.Namespace) -> None:
     """Evaluate the runs and print mean ± deviation of the accuracy over the seeds.
 
-    With a baseline also McNemar's test for each seed that it has, too.
+    With a baseline, also print McNemar's test for each seed that both have.
     """
     scores: dict[str, dict[int, float]] = {}
     for arch, seed, result in evaluate_each(
@@ -110,27 +110,29 @@ def evaluate_all(args: argparse.Namespace) -> None:
             for arch, seeds in scores.items()
             for seed in seeds
         ]
-        show(each_against(runs, args.baseline, args.subset))
+        show(compare_with_baseline(runs, args.baseline, args.subset))
 
 
-def each_against(runs: Sequence[tuple[str, int, Path]], baseline: str, subset: str) -> list[str]:
-    """A line for each run (system, seed, folder) that the baseline has, too: McNemar's test."""
+def compare_with_baseline(
+    runs: Sequence[tuple[str, int, Path]], baseline: str, subset: str
+) -> list[str]:
+    """McNemar's test of each run (system, seed, folder) against the baseline's with that seed."""
     folders = {(arch, seed): run for arch, seed, run in runs}
     lines = []
     for arch, seed, run in runs:
         if arch == baseline or (baseline, seed) not in folders:
             continue
-        both = (right(one, subset) for one in (run, folders[baseline, seed]))
+        both = (correct_predictions(one, subset) for one in (run, folders[baseline, seed]))
         ours, theirs, p = mcnemar(*both)
         lines.append(
-            f"{arch} against {baseline}, seed {seed}: {ours} sentences only the first has right, "
-            f"{theirs} only the second, p = {p:.2g} (McNemar's exact test, two-sided)"
+            f"{arch} against {baseline}, seed {seed}: only the first is right on {ours} sentences, "
+            f"only the second on {theirs}, p = {p:.2g} (McNemar's exact test, two-sided)"
         )
     return lines
 
 
-def right(run: Path, subset: str) -> list[bool]:
-    """Whether each sentence of ``SUBSET.predictions.tsv`` of a run is classified rightly."""
+def correct_predictions(run: Path, subset: str) -> list[bool]:
+    """Whether each prediction in a run's ``SUBSET.predictions.tsv`` is correct."""
     return [truth == found for truth, found in read_classes(run / f"{subset}.{CLASSES}")]
 
 

@@ -1,4 +1,4 @@
-"""Perplexity of trained language models: what the recipes' ``evaluate.sh`` calls.
+"""Perplexity of trained language models; called by the recipes' ``evaluate.sh``.
 
 ``python -m fairseq_casrnn.evaluation.evaluate_lm --data DIR --out DIR`` evaluates
 ``DIR/ARCH/seedN``.
@@ -22,19 +22,19 @@ SUBSETS = ("valid", "test")
 def evaluate(
     data: Path, run: Path, which: str, sentences: bool, size: int | None = None
 ) -> dict[str, object]:
-    """Score validation and test set with a run's checkpoint.
+    """Score the validation and test sets with a run's checkpoint.
 
     Args:
         data: prepared folder.
         run: folder of checkpoints.
         which: best, last, ema, best:N or last:N.
-        sentences: each sentence by itself, else one continuous text.
-        size: words of a cache to score it with once more, chosen on validation.
+        sentences: score each sentence by itself instead of a continuous text.
+        size: if given, also score with a cache of this many words, tuned on validation.
 
     Returns:
-        ``checkpoint``, ``mode``, ``parameters``, and for each split perplexity and ``_tokens``;
-        with a cache ``cache``, ``cache_weight``, ``cache_flatness`` and for each split
-        ``_with_cache``.
+        ``checkpoint``, ``mode``, ``parameters``, and for each split its perplexity (``SPLIT``) and
+        ``SPLIT_tokens``; with a cache also ``cache``, ``cache_weight``, ``cache_flatness`` and
+        ``SPLIT_with_cache``.
     """
     binarised = data / "data-bin"
     path = choose_checkpoint(run, which)
@@ -58,7 +58,7 @@ def evaluate(
         if size is None:
             continue
         chosen = chosen or cache.tune(text, size)
-        scores = cache.with_cache(text, chosen)
+        scores = cache.score_with_cache(text, chosen)
         result[f"{subset}_with_cache"] = round(scores.perplexity, 4)
     if chosen is not None:
         result |= {f"cache_{name}": getattr(chosen, name) for name in ("weight", "flatness")}
@@ -73,9 +73,11 @@ def main(argv: list[str] | None = None) -> int:
         description="Print and record the perplexity of trained models.",
     )
     add_run_arguments(parser)
-    parser.add_argument("--sentence-reset", action="store_true", help="each sentence by itself")
     parser.add_argument(
-        "--cache", type=int, metavar="N", help="once more with a cache of the last N words"
+        "--sentence-reset", action="store_true", help="score each sentence by itself"
+    )
+    parser.add_argument(
+        "--cache", type=int, metavar="N", help="also score with a cache of the last N words"
     )
     args = parser.parse_args(argv)
     return run_main(lambda: _evaluate_all(args))
@@ -86,7 +88,7 @@ def _evaluate_all(args: argparse.Namespace) -> None:
         raise UserError(f"{args.data} is not a prepared folder (no data-bin with a dict.txt in it)")
     if args.cache is not None:
         if args.sentence_reset:
-            raise UserError("--cache is for a continuous text, not for sentences by themselves")
+            raise UserError("--cache is for a continuous text; drop it or --sentence-reset")
         cache.check_size(args.cache)
     found: dict[str, list[float]] = {}
     for arch, seed, result in evaluate_each(

@@ -1,4 +1,4 @@
-"""Tag a test set with trained runs: what the tagging recipes' ``evaluate.sh`` calls.
+"""Tag a test set with trained runs; called by the tagging recipes' ``evaluate.sh``.
 
 ``python -m fairseq_casrnn.evaluation.evaluate_tagger --data DIR --out DIR`` evaluates
 ``DIR/NAME/seedN``.
@@ -20,9 +20,9 @@ from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
     choose_checkpoint,
     evaluate_each,
-    keep,
     training_seconds,
     warn_unseen,
+    write_predictions,
 )
 from fairseq_casrnn.evaluation.significance import table
 from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores, without_spaces
@@ -40,21 +40,22 @@ def tag(
 
     Args:
         data: the folder.
-        checkpoint: of a tagger.
+        checkpoint: checkpoint of a tagger.
         subset: the split.
-        batch_size: sentences to compute at once.
-        confidence: whether to return it.
-        options: those of the task to be replaced.
+        batch_size: number of sentences in a batch.
+        confidence: whether to return confidences.
+        options: options of the task that replace the checkpoint's.
 
     Returns:
-        ``sentences``, ``words``, the scores (:func:`.tags.scores`), ``seconds``, ``rows`` (word,
-        true tag, predicted tag) of each sentence, words as the model knows them and spans in IOB2,
-        as accuracy counts them, and ``report``, seqeval's table by type, or None where tags mark no
-        spans; of spans also ``constrained_tags``, whether only tags that their scheme allows were
-        looked for. With ``confidence`` also that, the probability of each sentence's tags.
+        ``sentences``, ``words`` (their numbers), ``seconds``, the scores (:func:`.tags.scores`) and
+        ``rows``: (word, true tag, predicted tag) for each word of each sentence. The words are
+        those of the dictionary, and span tags are in IOB2, as for accuracy. ``report`` is seqeval's
+        table by type, or None if tags mark no spans. For spans, ``constrained_tags`` says whether
+        decoding excludes sequences that the scheme forbids. If asked for, ``confidence`` is the
+        probability of each sentence's tags.
 
     Raises:
-        UserError: a checkpoint or data that cannot be used.
+        UserError: the checkpoint or data cannot be used.
     """
     hub = load("tagger", checkpoint, str(data / "data-bin"), **options)
     task = hub.task
@@ -91,15 +92,15 @@ def tag(
 def evaluate(
     data: Path, run: Path, which: str, subset: str, batch_size: int = 64, **options
 ) -> dict:
-    """Tag with a run's checkpoint, keep the result in the run's folder, return its numbers.
+    """Tag with a run's checkpoint, write the result to the run's folder and return scores.
 
-    ``SUBSET.json`` gets the scores, ``SUBSET.predictions.txt`` a line "word true predicted" for
-    each word, spans in IOB2, which conlleval reads, and an empty line after each sentence.
+    ``SUBSET.json`` has the scores. ``SUBSET.predictions.txt`` is in conlleval's format: a line
+    "word true predicted" for each word, with spans in IOB2, and an empty line after each sentence.
     """
     result = tag(data, choose_checkpoint(run, which), subset, batch_size, **options)
     rows, by_type = result.pop("rows"), result.pop("report")
     lines = ("".join(" ".join(row) + "\n" for row in sentence) + "\n" for sentence in rows)
-    keep(run, subset, TAGS, "".join(lines), result)
+    write_predictions(run, subset, TAGS, "".join(lines), result)
     if by_type:
         show(by_type.split("\n"))
     seconds = training_seconds(run)
@@ -118,7 +119,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--unconstrained-tags",
         action="store_true",
-        help="also look for tags that the scheme of spans forbids (default: as in training)",
+        help="do not exclude tags that the spans' scheme forbids (default: as in training)",
     )
     args = parser.parse_args(argv)
     return run_main(lambda: evaluate_all(args))

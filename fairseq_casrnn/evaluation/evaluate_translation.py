@@ -1,4 +1,4 @@
-"""Translate a test set with a trained run and score it: what the recipes' ``evaluate.sh`` calls.
+"""Translate a test set with trained runs and score it; called by the recipes' ``evaluate.sh``.
 
 ``python -m fairseq_casrnn.evaluation.evaluate_translation --data DIR --out DIR`` evaluates
 ``DIR/ARCH/seedN``.
@@ -24,19 +24,19 @@ from fairseq_casrnn.evaluation.bleu import score_generated
 from fairseq_casrnn.evaluation.runs import add_run_arguments, choose_checkpoint, evaluate_each
 from fairseq_casrnn.evaluation.significance import table
 
-# Options of fairseq-generate that would make the record wrong or the translations unreadable.
-_NOT_BEHIND = {
+# Options of fairseq-generate that would make the recorded result wrong or prevent scoring.
+_REFUSED_OPTIONS = {
     "--gen-subset": "these are the scores of the test set; drop --gen-subset, or call "
     "fairseq-generate and python -m fairseq_casrnn.evaluation.bleu",
-    "--beam": "behind -- the beam size would be recorded wrongly; give --beam before --",
-    "--path": "the checkpoint is that of a run; drop --path, and choose with --arch, --seed and "
+    "--beam": "the recorded beam size would be wrong; give --beam before --",
+    "--path": "the checkpoint is that of a run; drop --path, and choose it with --arch, --seed and "
     "--checkpoint before --",
-    "--num-shards": "a part of the test set has no score of its own; drop --num-shards",
-    "--prefix-size": "translations that begin with words of the reference have no score of their "
-    "own; drop --prefix-size",
+    "--num-shards": "the score needs the whole test set; drop --num-shards",
+    "--prefix-size": "translations that start with words of the reference cannot be scored; drop "
+    "--prefix-size",
     "--score-reference": "the references are not translations; drop --score-reference, or call "
     "fairseq-generate",
-    "--quiet": "the translations are scored as fairseq-generate prints them; drop --quiet",
+    "--quiet": "the score needs the translations that fairseq-generate prints; drop --quiet",
 }
 _SPEED = re.compile(r"Translated ([\d,]+) sentences .* in ([\d.]+)s")
 
@@ -56,20 +56,20 @@ def languages(data: Path) -> tuple[str, str]:
 def generate(
     data: Path, checkpoint: Path, output: Path, beam: int, extra: list[str]
 ) -> float | None:
-    """Run ``fairseq-generate`` on the test set; ``output`` is written whole or not at all.
+    """Run ``fairseq-generate`` on the test set; ``output`` is written completely or not at all.
 
     Args:
         data: prepared folder.
         checkpoint: the model.
-        output: file for what fairseq-generate prints.
+        output: file for the output of fairseq-generate.
         beam: beam size.
         extra: further options of fairseq-generate.
 
     Returns:
-        Sentences translated per second, as fairseq reports them.
+        Sentences per second as reported by fairseq, or None.
 
     Raises:
-        UserError: a mistake in the options, or a checkpoint that does not fit the data.
+        UserError: an option is invalid, or the checkpoint does not fit the data.
     """
     command = [str(data / "data-bin"), "--user-dir", str(Path(fairseq_casrnn.__file__).parent)]
     command += ["--path", str(checkpoint), "--beam", str(beam), "--gen-subset", "test"]
@@ -90,12 +90,12 @@ def generate(
     speed = _SPEED.search(log)
     if speed is None:
         return None
-    seconds = float(speed[2])  # rounded: 0.0 for a few short sentences
+    seconds = float(speed[2])  # rounded, so it may be 0.0
     return float(speed[1].replace(",", "")) / seconds if seconds else None
 
 
 def _run_generate(command: list[str], file: TextIO) -> str:
-    """fairseq-generate in this process, its output in ``file``; returns its log."""
+    """Run fairseq-generate in this process, write its output to ``file`` and return its log."""
     with captured_log() as log:
         from fairseq import options
         from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -103,7 +103,7 @@ def _run_generate(command: list[str], file: TextIO) -> str:
 
         fairseq_casrnn.register()
         parser = options.get_generation_parser()
-        parser.error = _option_error  # its own prints hundreds of options first
+        parser.error = _option_error  # fairseq's would print hundreds of options first
         args = options.parse_args_and_arch(parser, input_args=command)
         fairseq_generate._main(convert_namespace_to_omegaconf(args), file)
         return log.getvalue()
@@ -119,8 +119,9 @@ def evaluate(
     """Translate the test set of ``data`` with a run's checkpoint and score the result.
 
     Returns:
-        ``checkpoint``, ``beam``, the scores of ``score_generated``, ``sentences_per_second``, and
-        ``options`` if there are any in ``extra``, whose translations have a file of their own.
+        ``checkpoint``, ``beam``, the scores of :func:`.bleu.score_generated`,
+        ``sentences_per_second`` and, with ``extra``, ``options``. Each choice of ``extra`` has its
+        own file of translations.
     """
     checkpoint, options = choose_checkpoint(run, which), " ".join(extra or [])
     more = f".{zlib.crc32(options.encode()):08x}" if options else ""
@@ -152,10 +153,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:
-    languages(args.data)  # before any work: is it a prepared folder?
+    languages(args.data)  # raises UserError unless the folder is prepared
     for option in extra:
-        if (name := option.partition("=")[0]) in _NOT_BEHIND:
-            raise UserError(_NOT_BEHIND[name])
+        if (name := option.partition("=")[0]) in _REFUSED_OPTIONS:
+            raise UserError(_REFUSED_OPTIONS[name])
     if args.beam < 1:
         raise UserError(f"--beam must be at least 1, not {args.beam}")
     scores: dict[str, dict[int, float]] = {}

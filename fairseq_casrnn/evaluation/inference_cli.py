@@ -1,4 +1,4 @@
-"""What the commands share that put lines of text to a model: predict, tag, translate."""
+"""Shared parts of the commands that process lines of text: predict, tag, translate."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from fairseq_casrnn.data.words import TOKENIZERS, words
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.deferred_imports import deferred_imports
 
-CHUNK = 1000  # lines that are read before the first answer
+CHUNK = 1000  # default number of lines that are read before the first output
 T = TypeVar("T")
 
 
-def add_asking_arguments(parser: argparse.ArgumentParser, answers: str) -> None:
-    """Options of both, and a description of what the ``answers`` are."""
-    parser.description = answers
+def add_model_arguments(parser: argparse.ArgumentParser, description: str) -> None:
+    """Add the options of ``predict`` and ``tag``."""
+    parser.description = description
     add_input_arguments(parser)
     parser.add_argument("--data", help="folder with input0/dict.txt and label/dict.txt")
     parser.add_argument(
         "--encoder-embed-path",
         metavar="FILE",
-        help="word vectors, those of the training: words that the training data lacks get theirs",
+        help="the word vectors used in training, for words that the training data does not have",
     )
     parser.add_argument(
         "--tokenizer",
         choices=TOKENIZERS,
-        help="how to split the text into words (default: as the data of the training says)",
+        help="tokenizer for the text (default: as for the training data)",
     )
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which model reads what, and how much of it at once."""
+    """Add the options for the model, its input and the sizes of batches."""
     parser.add_argument(
         "--path",
         required=True,
@@ -46,19 +46,19 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--input", default="-", help="input file (default: standard input)")
     parser.add_argument(
-        "--batch-size", type=int, default=32, help="sentences that are computed at once (32)"
+        "--batch-size", type=int, default=32, help="number of sentences in a batch (32)"
     )
     parser.add_argument(
         "--buffer-size",
         type=int,
         metavar="N",
-        help="sentences that are read before they are answered; 1 answers a program that waits "
-        f"({CHUNK}, from a terminal 1)",
+        help="number of sentences to read before processing them; 1 for interactive use "
+        f"({CHUNK}, or 1 from a terminal)",
     )
 
 
 def check_input(args: argparse.Namespace) -> None:
-    """Raise UserError for sizes that are not positive, or where there is nothing to read."""
+    """Raise UserError if a size is not positive or standard input is closed."""
     for name in ("batch_size", "buffer_size"):
         value = getattr(args, name)
         if value is not None and value < 1:
@@ -67,11 +67,16 @@ def check_input(args: argparse.Namespace) -> None:
         raise UserError("standard input is closed; name a file with --input")
 
 
-def asked(kind: str, args: argparse.Namespace, **options):
-    """The model of a command line, with ``options`` of its task.
+def load_from_arguments(kind: str, args: argparse.Namespace, **options):
+    """Load the model that a command line asks for.
+
+    Args:
+        kind: "classifier" or "tagger".
+        args: options of :func:`add_model_arguments`.
+        options: options of the task that replace the checkpoint's.
 
     Raises:
-        UserError: a batch without lines, nothing to read, or a bad checkpoint.
+        UserError: an option or the checkpoint is invalid.
     """
     check_input(args)
     if args.tokenizer is not None:
@@ -80,21 +85,21 @@ def asked(kind: str, args: argparse.Namespace, **options):
         options["encoder_embed_path"] = args.encoder_embed_path
     with deferred_imports():
         hub = load(kind, args.path, args.data, **options)
-        words("", hub.task.tokenizer)  # imports it
+        words("", hub.task.tokenizer)  # import the tokenizer
     return hub
 
 
 def load(kind: str, path: Path, data: str | None, **options):
-    """The model, for use from Python.
+    """Load a model as a hub interface.
 
     Args:
         kind: "classifier" or "tagger".
         path: the checkpoint, or its folder.
-        data: folder of the dictionaries, where it is not beside the checkpoint.
-        options: those of the model's task to be replaced.
+        data: folder of the dictionaries, if they are not beside the checkpoint.
+        options: options of the task that replace the checkpoint's.
 
     Raises:
-        UserError: where what goes wrong can be explained.
+        UserError: the checkpoint or folder is invalid.
     """
     from fairseq_casrnn import register
 
@@ -108,7 +113,7 @@ def load(kind: str, path: Path, data: str | None, **options):
 
 
 def chunks(items: Iterable[T], args: argparse.Namespace) -> Iterator[list[T]]:
-    """Items to be answered together: ``--buffer-size``, by default one where a terminal asks."""
+    """Chunks of ``--buffer-size`` items, to be processed together."""
     terminal = args.input == "-" and sys.stdin.isatty()
     size = args.buffer_size or (1 if terminal else CHUNK)
     items = iter(items)
@@ -116,12 +121,12 @@ def chunks(items: Iterable[T], args: argparse.Namespace) -> Iterator[list[T]]:
         yield chunk
 
 
-def lines(name: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a file or of standard input. Raises UserError, see :func:`read`."""
-    return enumerate(read(name), start=1)
+def numbered_lines(name: str) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a file or of standard input. Raises UserError, see :func:`read_input`."""
+    return enumerate(read_input(name), start=1)
 
 
-def read(name: str) -> Iterator[str]:
+def read_input(name: str) -> Iterator[str]:
     """Lines of a file or of standard input, without their ends. Raises UserError."""
     try:
         stream = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115
@@ -131,32 +136,32 @@ def read(name: str) -> Iterator[str]:
         yield from text_lines(stream, input_name(name))
 
 
-class UnknownLines:
-    """Says once, on standard error, where a line is a single word that the model does not know.
+class UnknownWordWarning:
+    """Warns once, on standard error, if a line is a single unknown word.
 
     Args:
-        task: of the model.
-        name: of the input.
+        task: the model's task.
+        name: name of the input.
     """
 
     def __init__(self, task, name: str):
         self.task, self.name = task, input_name(name)
-        self.said = task.tokenizer == "character"  # then such a line is a single character
+        self.done = task.tokenizer == "character"  # then such a line is a single character
 
     def check(self, number: int, texts: Iterable[str]) -> None:
-        """Look at the texts of a line."""
-        for text in () if self.said else texts:
+        """Check the texts of a line."""
+        for text in () if self.done else texts:
             if len(text.split()) == 1 and self.task.is_single_unknown_word(text):
                 print(
                     f"warning: {self.name}, line {number} is a single word that the model does not "
-                    "know, and others may be; text without spaces between words, such as Chinese, "
-                    "is split by --tokenizer character, here and in casrnn prepare",
+                    "know, and others may be, too; text without spaces, such as Chinese, needs "
+                    "--tokenizer character, here and in casrnn prepare",
                     file=sys.stderr,
                 )
-                self.said = True
+                self.done = True
                 return
 
 
 def input_name(name: str) -> str:
-    """What ``--input`` means, for messages."""
+    """The name of the input, for messages."""
     return "standard input" if name == "-" else name

@@ -1,4 +1,4 @@
-"""Log-probabilities that a language model gives a continuous text, or sentences one by one."""
+"""A language model's log-probabilities of a continuous text or of single sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairseq_casrnn.progress import shown
 if TYPE_CHECKING:
     import torch
 
-BATCH_TOKENS = 2048  # of one batch; its probabilities take BATCH_TOKENS * V * 4 bytes
+BATCH_TOKENS = 2048  # maximum of a batch; its probabilities take BATCH_TOKENS * V * 4 bytes
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Scores:
     """Log-probabilities of a text.
 
     Args:
-        log_probs: ``(N,)`` natural logarithms by token of the text; NaN where none is predicted.
-        lengths: tokens of each sentence, line end included; they sum to N.
+        log_probs: ``(N,)`` natural logarithms for each token; NaN if it is not predicted.
+        lengths: number of tokens of each sentence, including the line end; their sum is N.
     """
 
     log_probs: np.ndarray
@@ -33,29 +33,29 @@ class Scores:
 
     @property
     def tokens(self) -> int:
-        """Tokens that were predicted."""
+        """The number of predicted tokens."""
         return int(np.count_nonzero(~np.isnan(self.log_probs)))
 
     @property
     def loss(self) -> float:
-        """Mean negative log-likelihood of a token, in nats."""
+        """The mean negative log-likelihood per token, in nats."""
         return -float(np.nansum(self.log_probs)) / self.tokens
 
     @property
     def perplexity(self) -> float:
-        """exp(loss); infinite where that is more than a float can be."""
+        """exp(loss), or infinity if that overflows."""
         try:
             return math.exp(self.loss)
         except OverflowError:
             return math.inf
 
     def sentences(self) -> np.ndarray:
-        """Log-probability of each sentence; of the first of a stream without its first token."""
+        """The log-probability of each sentence; tokens that are not predicted do not count."""
         starts = np.cumsum(self.lengths) - self.lengths
         return np.add.reduceat(np.nan_to_num(self.log_probs), starts)
 
     def predicted(self) -> np.ndarray:
-        """Predicted tokens of each sentence."""
+        """The number of predicted tokens of each sentence."""
         starts = np.cumsum(self.lengths) - self.lengths
         return np.add.reduceat(~np.isnan(self.log_probs), starts, dtype=np.int64)
 
@@ -68,15 +68,15 @@ class Scores:
 
 @dataclass
 class Text:
-    """A continuous text as a language model reads it.
+    """A continuous text, scored by a language model.
 
     Args:
-        scores: of its N words.
+        scores: scores of its N words.
         words: tensor ``(N,)``.
-        bounds: ``(S + 1,)``, where its S streams begin, and the end; the first word of each is not
-            predicted.
-        features: tensor ``(N, E)``, what the decoder predicts each word from, zero for those first
-            ones.
+        bounds: ``(S + 1,)``, the starts of its S streams, and the end; the first word of each
+            stream is not predicted.
+        features: tensor ``(N, E)``, from which the decoder predicts each word; zero for the first
+            word of each stream. None if they were not kept.
     """
 
     scores: Scores
@@ -89,29 +89,29 @@ def log_probs(model, source, target):
     """Log-probabilities ``(B, T)`` of ``target`` after ``source``, ``(B, T)`` each.
 
     Raises:
-        UserError: NaN among them.
+        UserError: one of them is NaN.
     """
     import torch
 
     device = next(model.parameters()).device
     with torch.no_grad():
-        return of_targets(model, model(source.to(device)), target.to(device))
+        return target_log_probs(model, model(source.to(device)), target.to(device))
 
 
-def of_targets(model, output, target):
+def target_log_probs(model, output, target):
     """Log-probabilities ``(B, T)`` of ``target`` in a model's ``output``. Raises UserError."""
     table = model.get_normalized_probs(output, log_probs=True, sample={"target": target})
     found = table.gather(-1, target.unsqueeze(-1)).squeeze(-1).double().cpu()
     if found.isnan().any():
-        raise UserError("the model gives probabilities that are no numbers (NaN); use another")
+        raise UserError("the model's probabilities are not numbers (NaN); use another model")
     return found
 
 
 def score_streams(model, dictionary, sentences: Sequence, streams: int = 1) -> Scores:
-    """Scores of one continuous text, cut into ``streams`` whose first token is not predicted.
+    """Scores of a continuous text, divided into ``streams`` whose first token is not predicted.
 
     Raises:
-        UserError: fewer than two tokens a stream; a model that carries no state.
+        UserError: a stream has fewer than two tokens, or the model carries no state.
     """
     return read_streams(model, dictionary, sentences, streams, False).scores
 
@@ -119,7 +119,7 @@ def score_streams(model, dictionary, sentences: Sequence, streams: int = 1) -> S
 def read_streams(
     model, dictionary, sentences: Sequence, streams: int = 1, keep: bool = True
 ) -> Text:
-    """As :func:`score_streams`, and where ``keep`` with all features, ``N * E * 4`` bytes."""
+    """Score a text as :func:`score_streams`; with ``keep``, keep all features (4·N·E bytes)."""
     import torch
 
     from fairseq_casrnn.data.streams import StreamDataset, piece_lengths
@@ -142,7 +142,7 @@ def read_streams(
         with torch.no_grad():
             source = batch["net_input"]["src_tokens"].to(device)
             features, extra = decoder.extract_features(source, carried=carried)
-            found = of_targets(model, (decoder.output_layer(features), extra), target)
+            found = target_log_probs(model, (decoder.output_layer(features), extra), target)
         if keep and kept is None:
             kept = features.new_zeros(len(text.tokens), features.size(-1))
         for row, (stream, start, _) in enumerate(pieces):
@@ -156,7 +156,7 @@ def read_streams(
 
 
 def sentence_batches(lengths: np.ndarray, most: int = BATCH_TOKENS) -> Iterator[np.ndarray]:
-    """Indices of sentences of similar length, at most ``most`` tokens with padding."""
+    """Batches of indices of sentences of similar length, with at most ``most`` tokens each."""
     order, start = np.argsort(lengths, kind="stable"), 0
     while start < len(order):
         stop = start + 1
@@ -184,7 +184,7 @@ def padded(sentences: Iterable, dictionary, bos: bool = False):
 
 
 def score_sentences(model, dictionary, sentences: Sequence) -> Scores:
-    """Scores of sentences, each by itself after ``</s>``; every token is predicted."""
+    """Scores of single sentences, each after ``</s>``; every token is predicted."""
     lengths = np.array([len(sentence) for sentence in sentences])
     starts = np.cumsum(lengths) - lengths
     scores = np.full(int(lengths.sum()), np.nan)

@@ -1,4 +1,4 @@
-"""``casrnn pack``: a trained model and all that it needs in one file."""
+"""``casrnn pack``: a trained model and everything it needs in one file."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from fairseq_casrnn.evaluation.average import load
 from fairseq_casrnn.evaluation.trained_translation import TOKENIZERS, find_files
 from fairseq_casrnn.files import check_writable, replacing
 
-KEPT = ("args", "cfg", "model", "criterion", "optimizer_history", "task_state")  # of a checkpoint
+KEPT = ("args", "cfg", "model", "criterion", "optimizer_history", "task_state")  # in a checkpoint
 LANGUAGES = ("source_lang", "target_lang")
-KEPT_EXTRA = ("words", "classes", "characters", "meanings", "task")  # of its extra_state
+KEPT_EXTRA = ("words", "classes", "characters", "meanings", "task")  # in its extra_state
 LANGUAGE_MODELS = ("language_modeling", "stateful_language_modeling")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "Write a trained model, its dictionaries, its subword units and the choice of its "
-        "tokenizer into one file, which every command takes as its --path, and from_pretrained in "
-        "Python. The state of the training is left out."
+        "Write a trained model, its dictionaries, its subword units and the name of its tokenizer "
+        "into one file, for --path of all commands and for from_pretrained in Python. The state of "
+        "the training is left out."
     )
     parser.add_argument("path", type=Path, metavar="RUN", help="run folder, or checkpoint")
     parser.add_argument(
@@ -40,16 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokenizer",
         choices=TOKENIZERS,
-        help="of a translation model (default: moses_lowercase, if casrnn prepare or a recipe made "
-        "its data, else space)",
+        help="tokenizer of a translation model (default: moses_lowercase if casrnn prepare or a "
+        "recipe made its data, else space)",
     )
     parser.add_argument(
-        "--bpe-codes", type=Path, help="of a translation model (default: bpe.codes of its data)"
+        "--bpe-codes",
+        type=Path,
+        help="BPE codes of a translation model (default: bpe.codes of its data)",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command. Raises UserError for a run or file that cannot be used."""
+    """Run the command. Raises UserError if a run or file cannot be used."""
     if args.output.suffix != ".casrnn":
         raise UserError(f"--output is {args.output}; give it a name that ends in .casrnn")
     check_writable(args.output)
@@ -59,11 +61,13 @@ def run(args: argparse.Namespace) -> None:
         from fairseq_casrnn.models.packed import is_packed
 
         if is_packed(args.path):
-            raise UserError(f"{args.path} is packed already")
+            raise UserError(f"{args.path} is already packed; use it as it is")
         checkpoint = find_checkpoint(args.path, None)
         state = load(checkpoint)
         if not state.get("cfg"):
-            raise UserError(f"{checkpoint} is of an old version of fairseq; train the model anew")
+            raise UserError(
+                f"{checkpoint} was written by an old version of fairseq; train the model again"
+            )
         files, manifest = contents(checkpoint, state["cfg"], args)
         write(args.output, without_training(state, manifest), files, manifest)
     size = args.output.stat().st_size / 2**20
@@ -73,10 +77,10 @@ def run(args: argparse.Namespace) -> None:
 def contents(
     checkpoint: Path, cfg: dict, args: argparse.Namespace
 ) -> tuple[dict[str, Path], dict[str, object]]:
-    """The files that belong to a checkpoint, by their names in the archive, and the manifest.
+    """The files of a checkpoint, by their names in the archive, and the manifest.
 
     Raises:
-        UserError: one is missing, or a kind of model that has no commands.
+        UserError: a file is missing, or this kind of model cannot be packed.
     """
     from fairseq_casrnn.models.hub import find_dictionaries
     from fairseq_casrnn.models.packed import BPE_CODES, FORMAT, SENTENCEPIECE
@@ -103,7 +107,7 @@ def contents(
         spells = ("spelling",) if model.get("char_filters") else ()
         parts = ("input0", "label", *spells)
     else:
-        raise UserError(f"{checkpoint} is of the task {kind}, whose models cannot be packed")
+        raise UserError(f"{checkpoint} is a model of the task {kind}, which cannot be packed")
     data = str(args.data) if args.data else None
     folder = Path(find_dictionaries(checkpoint.parent, data, task["data"], parts))
     files = {str(Path(part, "dict.txt")): folder / part / "dict.txt" for part in parts}
@@ -114,9 +118,9 @@ def contents(
 
 
 def without_training(state: dict, manifest: dict[str, object]) -> dict:
-    """A checkpoint without the state of its optimizer and the names of its training's folders.
+    """The checkpoint without optimizer state and without the paths of the training.
 
-    It names its languages, which fairseq reads off the training data.
+    It gets the languages as options, since fairseq infers them from the training data.
     """
     kept = {name: state[name] for name in KEPT if name in state}
     extra = state.get("extra_state") or {}
@@ -135,7 +139,7 @@ def without_training(state: dict, manifest: dict[str, object]) -> dict:
 
 
 def write(output: Path, state: dict, files: dict[str, Path], manifest: dict) -> None:
-    """Write the archive whole or not at all. Raises UserError where a file cannot be read."""
+    """Write the archive completely or not at all. Raises UserError if a file is missing."""
     import torch
 
     from fairseq_casrnn.models.packed import MANIFEST, MODEL

@@ -1,4 +1,4 @@
-"""Perplexity of a language model, over a continuous text or sentence by sentence."""
+"""Perplexity of a language model on a continuous text or on single sentences."""
 
 from __future__ import annotations
 
@@ -20,34 +20,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--subset", default="test", help="split to score (default: test)")
     parser.add_argument(
-        "--sentence-reset", action="store_true", help="each sentence by itself, after </s>"
+        "--sentence-reset", action="store_true", help="score each sentence by itself, after </s>"
     )
     parser.add_argument(
-        "--streams", type=int, default=1, help="cut the text into that many (default: 1)"
+        "--streams",
+        type=int,
+        default=1,
+        help="number of streams into which the text is divided (default: 1)",
     )
     parser.add_argument(
         "--soft-routing",
         action="store_true",
-        help="mix a second-order LSTM's cells as in training, at the temperature it ended with",
+        help="mix the cells of a second-order LSTM as in training, at its final temperature",
     )
     parser.add_argument(
         "--cache",
         type=int,
         metavar="N",
-        help="mix in what a cache of the last N words predicts, after Grave et al. (2017)",
+        help="mix in the predictions of a cache of the last N words, after Grave et al. (2017)",
     )
-    for name, meaning in (("weight", "part in the prediction"), ("flatness", "factor of likeness")):
+    for name, meaning in (("weight", "weight λ in the mixture"), ("flatness", "parameter θ")):
         parser.add_argument(
             f"--cache-{name}",
             type=float,
             metavar="X",
-            help=f"the cache's {meaning} (default: the best for the split 'valid')",
+            help=f"the cache's {meaning} (default: the best on the split 'valid')",
         )
     parser.add_argument(
         "--scores",
         type=Path,
         metavar="FILE",
-        help="write each sentence's tokens and log-probability",
+        help="write each sentence's number of tokens and log-probability",
     )
 
 
@@ -72,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise UserError for options that contradict each other or are out of range."""
+    """Raise UserError if options contradict each other or are out of range."""
     from fairseq_casrnn.evaluation import cache
 
     if args.streams < 1:
@@ -82,7 +85,7 @@ def check_options(args: argparse.Namespace) -> None:
     settings = (args.cache_weight, args.cache_flatness)
     if args.cache is None:
         if settings != (None, None):
-            raise UserError("--cache-weight and --cache-flatness are for --cache N; give that, too")
+            raise UserError("--cache-weight and --cache-flatness need --cache N; give that, too")
         return
     if args.sentence_reset:
         raise UserError("--cache is for a continuous text; drop it or --sentence-reset")
@@ -94,32 +97,32 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def score_with_cache(args: argparse.Namespace, model, dictionary, sentences: Sequence) -> Scores:
-    """Scores with the cache of ``args``; where it is chosen on validation, says which."""
-    from fairseq_casrnn.evaluation.cache import Cache, tune, with_cache
+    """Scores with the cache of ``args``; if it is tuned on validation, print its parameters."""
+    from fairseq_casrnn.evaluation.cache import Cache, score_with_cache, tune
 
     if args.cache_weight is not None:
         cache = Cache(args.cache, args.cache_weight, args.cache_flatness)
-        return with_cache(read_streams(model, dictionary, sentences, args.streams), cache)
+        return score_with_cache(read_streams(model, dictionary, sentences, args.streams), cache)
     valid = sentences
     if args.subset != "valid":
-        remedy = "give --cache-weight and --cache-flatness, which are chosen there"
+        remedy = "give --cache-weight and --cache-flatness, which are tuned there by default"
         valid = read_sentences(args.data, "valid", dictionary, remedy)
     text = read_streams(model, dictionary, valid, args.streams)
     cache = tune(text, args.cache)
-    before, scores = text.scores.perplexity, with_cache(text, cache)
+    before, scores = text.scores.perplexity, score_with_cache(text, cache)
     print(
         f"cache of {cache}: best on valid, perplexity {scores.perplexity:.2f}, without {before:.2f}"
     )
     if args.subset == "valid":
         return scores
     del text  # its features
-    return with_cache(read_streams(model, dictionary, sentences, args.streams), cache)
+    return score_with_cache(read_streams(model, dictionary, sentences, args.streams), cache)
 
 
 def write_scores(path: Path, scores: Scores) -> None:
-    """A line "tokens<TAB>log-probability" for each sentence; the file is written whole or not.
+    """Write a line "tokens<TAB>log-probability" for each sentence, atomically.
 
-    Of the first sentence of a stream the first token, which is not predicted, does not count.
+    The first token of a stream, which is not predicted, does not count.
     """
     with whole_file(path) as file:
         for count, score in zip(scores.predicted(), scores.sentences(), strict=True):

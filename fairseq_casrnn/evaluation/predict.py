@@ -8,45 +8,45 @@ import sys
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.inference_cli import (
-    UnknownLines,
-    add_asking_arguments,
-    asked,
+    UnknownWordWarning,
+    add_model_arguments,
     chunks,
     input_name,
-    lines,
+    load_from_arguments,
+    numbered_lines,
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    add_asking_arguments(
+    add_model_arguments(
         parser,
-        "Write LABEL<TAB>PROBABILITY for each line of text, or, for models of sentence pairs, for "
-        "each line SENTENCE<TAB>SENTENCE. An empty line is an empty sentence; in a single one, a "
-        "tab is a space.",
+        "Write LABEL<TAB>PROBABILITY for each line of text or, with models of sentence pairs, for "
+        "each line SENTENCE<TAB>SENTENCE. An empty line is an empty sentence. In single sentences "
+        "a tab counts as a space.",
     )
     parser.add_argument(
-        "--all", action="store_true", help="LABEL:PROBABILITY of every class, tab-separated"
+        "--all", action="store_true", help="write LABEL:PROBABILITY of every class, tab-separated"
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command. Raises UserError for a bad checkpoint, file or line."""
-    hub = asked("classifier", args)
-    name, unknown = input_name(args.input), UnknownLines(hub.task, args.input)
-    for chunk in chunks(lines(args.input), args):
-        items = [item(line, hub.task.pairs, name, number) for number, line in chunk]
+    """Run the command. Raises UserError if the checkpoint, file or a line is invalid."""
+    hub = load_from_arguments("classifier", args)
+    name, unknown = input_name(args.input), UnknownWordWarning(hub.task, args.input)
+    for chunk in chunks(numbered_lines(args.input), args):
+        items = [parse_line(line, hub.task.pairs, name, number) for number, line in chunk]
         for (number, _), texts in zip(chunk, items, strict=True):
             unknown.check(number, [texts] if isinstance(texts, str) else texts)
         with captured_log():
             rows = hub.probabilities(items, args.batch_size).tolist()
         for row in rows:
-            sys.stdout.write(answer(row, hub.classes, args.all) + "\n")
+            sys.stdout.write(format_prediction(row, hub.classes, args.all) + "\n")
         sys.stdout.flush()
 
 
-def item(line: str, pairs: bool, name: str, number: int):
-    """A sentence or a pair. Raises UserError for a line that is no pair."""
+def parse_line(line: str, pairs: bool, name: str, number: int):
+    """A sentence, or a pair if ``pairs``. Raises UserError if the line is not a pair."""
     if not pairs:
         return line
     columns = line.split("\t")
@@ -58,8 +58,8 @@ def item(line: str, pairs: bool, name: str, number: int):
     return tuple(columns)
 
 
-def answer(row: list[float], classes: list[str], every: bool) -> str:
-    """A line of output."""
+def format_prediction(row: list[float], classes: list[str], every: bool) -> str:
+    """A line of output: the best class, or ``every`` class."""
     if every:
         return "\t".join(f"{name}:{p:.4f}" for name, p in zip(classes, row, strict=True))
     best = max(range(len(row)), key=row.__getitem__)

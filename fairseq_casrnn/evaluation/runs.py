@@ -1,4 +1,4 @@
-"""The runs of a recipe, ``OUT/NAME/seedN``, to be evaluated: which, how, and what is kept of it."""
+"""Evaluating the runs of a recipe, ``OUT/NAME/seedN``: choosing them and recording results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Result = dict[str, Any]
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that say which runs of which recipe are evaluated."""
+    """Add the options that choose the runs."""
     parser.add_argument("--data", required=True, type=Path, help="folder of the prepared data")
     parser.add_argument("--out", required=True, type=Path, help="folder of runs ARCH/seedN")
     parser.add_argument("--arch", nargs="*", default=[], help="architectures (default: all)")
@@ -29,23 +29,23 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_subset_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is evaluated of the runs, and how."""
+    """Add the options that choose the runs, the split and the baseline."""
     add_run_arguments(parser)
     parser.add_argument("--subset", default="test", help="test, valid, …")
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--baseline", help="system that the others are tested against")
+    parser.add_argument("--baseline", help="system to test the others against")
 
 
 def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, int, Path]]:
     """(architecture, seed, folder) of the runs ``out/ARCH/seedN`` that have a checkpoint.
 
     Args:
-        out: folder that train.sh filled.
-        archs: names to take, in this order; empty for all.
-        seeds: seeds to take; empty for all.
+        out: output folder of train.sh.
+        archs: architectures, in this order; empty for all.
+        seeds: seeds; empty for all.
 
     Raises:
-        UserError: none is left, or a run asked for is missing.
+        UserError: there are no runs, or a requested run is missing.
     """
     runs = {}
     for path in sorted(out.glob("*/seed*/checkpoint_last.pt")):
@@ -68,8 +68,8 @@ def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, 
             )
         if is_unfinished(runs[arch, seed]):
             print(
-                f"warning: {runs[arch, seed]} was interrupted, so this is no result of a whole "
-                "training; train it again to go on",
+                f"warning: {runs[arch, seed]} was interrupted, so this result is not final; train "
+                "it again to resume",
                 file=sys.stderr,
             )
     return [(arch, seed, runs[arch, seed]) for arch, seed in chosen]
@@ -78,9 +78,9 @@ def find_runs(out: Path, archs: list[str], seeds: list[int]) -> list[tuple[str, 
 def choose_checkpoint(run: Path, which: str) -> Path:
     """The checkpoint to evaluate: ``best`` on validation, ``last``, or an average.
 
-    ``last:N`` and ``best:N`` average N checkpoints into ``checkpoint_avg_…pt`` of the run's folder,
-    best by the metric that the run's options name. ``ema`` takes those weights of the last
-    checkpoint that ``--store-ema`` averaged over the updates.
+    ``last:N`` and ``best:N`` average N checkpoints into ``checkpoint_avg_…pt`` in the run's folder;
+    the best ones are chosen by the run's metric. ``ema`` uses the weights of the last checkpoint
+    that ``--store-ema`` averaged over updates.
     """
     if which in ("best", "last"):
         path = run / f"checkpoint_{which}.pt"
@@ -98,14 +98,14 @@ def choose_checkpoint(run: Path, which: str) -> Path:
 
 
 def is_unfinished(run: Path) -> bool:
-    """Whether train.sh began ``run`` and has not come to its end."""
+    """Whether train.sh has started ``run`` but not finished it."""
     return (run / "identity").is_file() and not (run / "finished").is_file()
 
 
-def record(out: Path, arch: str, seed: int, result: dict[str, object]) -> None:
-    """Keep a run's result in its ``run.json``, and as a line of ``results.jsonl`` of all runs.
+def record_result(out: Path, arch: str, seed: int, result: dict[str, object]) -> None:
+    """Add a run's result to its ``run.json``, and as a line to ``results.jsonl`` of all runs.
 
-    It is marked where the run is unfinished.
+    Results of unfinished runs are marked.
     """
     run = out / arch / f"seed{seed}"
     if is_unfinished(run):
@@ -114,8 +114,8 @@ def record(out: Path, arch: str, seed: int, result: dict[str, object]) -> None:
     add_evaluation(run, result)
 
 
-def keep(run: Path, subset: str, name: str, predictions: str, result: dict) -> None:
-    """Write ``SUBSET.NAME`` with the predictions and ``SUBSET.json`` into a run's folder."""
+def write_predictions(run: Path, subset: str, name: str, predictions: str, result: dict) -> None:
+    """Write the predictions to ``SUBSET.NAME`` and the result to ``SUBSET.json`` of a run."""
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     for ending, content in ((name, predictions), ("json", text)):
         with whole_file(run / f"{subset}.{ending}") as file:
@@ -123,14 +123,14 @@ def keep(run: Path, subset: str, name: str, predictions: str, result: dict) -> N
 
 
 def training_seconds(run: Path) -> float | None:
-    """How long a run took, up to its last checkpoint, with the sessions that were interrupted."""
+    """The training time of a run up to its last checkpoint, including resumed sessions."""
     state = load(run / "checkpoint_last.pt")
     seconds = state.get("extra_state", {}).get("previous_training_time")
     return None if seconds is None else round(seconds, 1)
 
 
 def warn_unseen(task, subset: str) -> None:
-    """Say on standard error where a split has classes that training does not have."""
+    """Warn on standard error if a split has classes that do not occur in training."""
     if subset in task.unseen:
         print(f"warning: {task.unseen[subset]}", file=sys.stderr)
 
@@ -138,17 +138,17 @@ def warn_unseen(task, subset: str) -> None:
 def evaluate_each(
     args: argparse.Namespace, evaluate: Callable[[Path], Result]
 ) -> Iterator[tuple[str, int, Result]]:
-    """Evaluate the runs that the options choose, and record each.
+    """Evaluate the runs that the options choose, and record each result.
 
     Args:
-        args: of :func:`add_run_arguments` or :func:`add_subset_arguments`.
-        evaluate: gives what is recorded of a run.
+        args: options of :func:`add_run_arguments` or :func:`add_subset_arguments`.
+        evaluate: returns the result of a run.
 
     Yields:
         Name, seed and result of each run.
 
     Raises:
-        UserError: no such run, or an option out of range.
+        UserError: a run is missing, or an option is out of range.
     """
     if getattr(args, "batch_size", 1) < 1:
         raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
@@ -158,5 +158,5 @@ def evaluate_each(
         raise UserError(f"--baseline {baseline} is not among the evaluated runs")
     for arch, seed, run in runs:
         result = evaluate(run)
-        record(args.out, arch, seed, result)
+        record_result(args.out, arch, seed, result)
         yield arch, seed, result

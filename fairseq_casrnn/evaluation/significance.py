@@ -1,7 +1,7 @@
 """Mean, deviation, significance over seeds: ``python -m fairseq_casrnn.evaluation.significance``.
 
-The CAS-LSTM paper's Table 5 gives the mean and the deviation of BLEU over five runs of each model
-and marks with p a one-tailed paired t-test against the plain LSTM. Runs are paired by their seed.
+As in Table 5 of the CAS-LSTM paper: mean and deviation of BLEU over several runs of each model, and
+a one-tailed paired t-test against the plain LSTM. Runs are paired by their seed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Runs = dict[str, dict[int, dict]]
 
 #: Perplexities, as ``evaluate_lm`` records them.
 LOWER_IS_BETTER = ("valid", "test")
-#: What results of one table should agree in; options of the command line.
+#: Settings, also options of the command line, that should be equal for all results of a table.
 SETTINGS = ("checkpoint", "beam", "mode")
 
 
@@ -39,43 +39,47 @@ def paired_t_test(scores: Scores, baseline: Scores) -> tuple[float, int]:
     """One-tailed paired t-test of whether ``scores`` exceed ``baseline``.
 
     Returns:
-        The p-value and the number of seeds that both have, which are the pairs.
+        The p-value and the number of pairs, the seeds that both have.
 
     Raises:
-        UserError: fewer than two seeds in common.
+        UserError: fewer than two seeds are in common.
     """
     from scipy.stats import ttest_rel
 
     seeds = sorted(scores.keys() & baseline.keys())
     if len(seeds) < 2:
         raise UserError(
-            f"a paired t-test needs two seeds that both models were trained with, not {len(seeds)}"
+            f"a paired t-test needs at least two seeds that both models have, not {len(seeds)}; "
+            "train with more seeds"
         )
     ours, theirs = [scores[s] for s in seeds], [baseline[s] for s in seeds]
     differences = {a - b for a, b in zip(ours, theirs, strict=True)}
-    if len(differences) == 1:  # no spread: the statistic is 0/0 or infinite
+    if len(differences) == 1:  # zero variance: the statistic is 0/0 or infinite
         difference = differences.pop()
         return (0.5 if difference == 0 else float(difference < 0)), len(seeds)
     return float(ttest_rel(ours, theirs, alternative="greater").pvalue), len(seeds)
 
 
 def mcnemar(ours: Sequence[bool], theirs: Sequence[bool]) -> tuple[int, int, float]:
-    """McNemar's exact test (1947) of two classifiers on the same sentences, two-sided.
+    """McNemar's exact two-sided test (1947) of two classifiers on the same sentences.
 
     Args:
-        ours, theirs: whether each sentence is classified rightly.
+        ours, theirs: whether each sentence is classified correctly.
 
     Returns:
-        How many sentences only ours has right, how many only theirs, and the p-value: that of as
-        uneven a division of these, each being as likely to fall to either.
+        The number of sentences that only ours, and that only theirs classifies correctly, and the
+        p-value of a binomial test that both are equally likely.
 
     Raises:
-        UserError: they are not of equally many sentences.
+        UserError: the numbers of sentences differ.
     """
     from scipy.stats import binomtest
 
     if len(ours) != len(theirs):
-        raise UserError(f"{len(ours)} sentences cannot be compared with {len(theirs)}")
+        raise UserError(
+            f"{len(ours)} sentences cannot be compared with {len(theirs)}; evaluate both again on "
+            "the same data"
+        )
     only_ours = sum(a and not b for a, b in zip(ours, theirs, strict=True))
     only_theirs = sum(b and not a for a, b in zip(ours, theirs, strict=True))
     differ = only_ours + only_theirs
@@ -85,19 +89,19 @@ def mcnemar(ours: Sequence[bool], theirs: Sequence[bool]) -> tuple[int, int, flo
 def read_results(
     paths: Iterable[Path], metric: str, subset: str = "test", arch: str = ".*", **settings: object
 ) -> dict[str, Scores]:
-    """Scores by architecture and seed from JSON lines; a repeated run's last line counts.
+    """Read scores by architecture and seed from JSON lines; the last line of a run counts.
 
-    Warns of results that were measured with different settings.
+    Warns if results were measured with different settings.
 
     Args:
-        paths: files of ``evaluate.sh``.
-        metric: the score's name: ``bleu``, ``accuracy``, ``test``, …
-        subset: lines of another split are passed over.
-        arch: pattern; lines of architectures with other names are passed over.
-        settings: lines with other values than these are passed over, e.g. ``checkpoint="best"``.
+        paths: files written by ``evaluate.sh``.
+        metric: name of the score: ``bleu``, ``accuracy``, ``test``, …
+        subset: only read lines of this split.
+        arch: only read lines of architectures that match this pattern.
+        settings: only read lines with these values, such as ``checkpoint="best"``.
 
     Raises:
-        UserError: a line is no result with the metric; no line is left.
+        UserError: a line is not a result with the metric, or no line is left.
     """
     runs: Runs = {}
     for path in paths:
@@ -111,7 +115,7 @@ def read_results(
             f"{', '.join(map(str, paths))}: no result with subset {subset}{chosen}; run "
             "evaluate.sh for it first"
         )
-    warn_of_mixture([entry for found in runs.values() for entry in found.values()])
+    warn_of_mixed_settings([entry for found in runs.values() for entry in found.values()])
     return {
         name: {seed: float(entry[metric]) for seed, entry in found.items()}
         for name, found in runs.items()
@@ -119,19 +123,18 @@ def read_results(
 
 
 def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settings: object) -> Runs:
-    """Result lines of a file; a repeated run's last line counts.
+    """Read the result lines of a file; the last line of a run counts.
 
-    What was measured before a training had ended is passed over, with a warning where nothing else
-    is known of that run.
+    Results of unfinished trainings are skipped, with a warning if a run has no other result.
 
     Args:
-        path: file of ``evaluate.sh``.
-        numbers: what must be finite numbers: the first in every line, the others where they are.
-        subset: lines of another split are passed over.
-        settings: lines with other values than these are passed over.
+        path: file written by ``evaluate.sh``.
+        numbers: keys of finite numbers; every line needs the first, the others are optional.
+        subset: only read lines of this split.
+        settings: only read lines with these values.
 
     Raises:
-        UserError: the file has no line, or one of them is no result.
+        UserError: the file has no line, or a line is not a result.
     """
     wanted = {"subset": subset, **{k: v for k, v in settings.items() if v is not None}}
     runs: Runs = {}
@@ -144,10 +147,10 @@ def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settin
         try:
             entry = {"subset": "test", **parse_json(line)}
         except (ValueError, TypeError):
-            raise UserError(f"{where} is no result line (JSON); remove it") from None
+            raise UserError(f"{where} is not a result in JSON; remove it") from None
         if any(entry.get(key) != value for key, value in wanted.items()):
             continue
-        if "options" in entry:  # of fairseq-generate: an experiment, not the result
+        if "options" in entry:  # an experiment with options of fairseq-generate
             continue
         _check(entry, numbers, where)
         if entry.get("finished") is False:
@@ -157,15 +160,15 @@ def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settin
     for arch, seed in sorted(unfinished):
         if seed not in runs.get(arch, {}):
             print(
-                f"warning: {path}: {printable(arch)} with seed {seed} is left out, as its training "
-                "was interrupted; call train.sh again to go on, then evaluate.sh",
+                f"warning: {path}: {printable(arch)} with seed {seed} is left out because its "
+                "training was interrupted; call train.sh again to resume it, then evaluate.sh",
                 file=sys.stderr,
             )
     return runs
 
 
 def _check(entry: dict, numbers: Sequence[str], where: str) -> None:
-    """Raise UserError unless the result line at ``where`` has what :func:`read_runs` reads."""
+    """Raise UserError unless the result line at ``where`` has the keys that are needed."""
     for key in ("arch", "seed", numbers[0]):
         if key not in entry:
             raise UserError(f"{where} has no '{key}'; it has {', '.join(entry)}")
@@ -179,14 +182,14 @@ def _check(entry: dict, numbers: Sequence[str], where: str) -> None:
             raise UserError(f"{where} has no finite number as '{key}'; evaluate the run again")
 
 
-def warn_of_mixture(entries: Sequence[dict]) -> None:
-    """Say on stderr in which of ``SETTINGS`` the result lines of a table differ."""
+def warn_of_mixed_settings(entries: Sequence[dict]) -> None:
+    """Warn on stderr if the results of a table differ in one of ``SETTINGS``."""
     for name in SETTINGS:
         values = sorted({printable(str(entry[name])) for entry in entries if name in entry})
         if len(values) > 1:
             print(
                 f"warning: these results differ in {name} ({', '.join(values)}); choose one with "
-                f"--{name}, or evaluate all runs alike",
+                f"--{name}, or evaluate all runs with the same one",
                 file=sys.stderr,
             )
 
@@ -194,12 +197,12 @@ def warn_of_mixture(entries: Sequence[dict]) -> None:
 def table(
     results: dict[str, Scores], baseline: str | None = None, lower: bool = False
 ) -> list[str]:
-    """Lines of a table: model, mean ± deviation, runs, and p against the baseline.
+    """Lines of a table: model, mean ± deviation, number of runs, and p against the baseline.
 
     Args:
         results: the scores.
         baseline: architecture to test against.
-        lower: test whether the scores are below the baseline's: of perplexities.
+        lower: whether lower scores are better, as for perplexities.
 
     Raises:
         UserError: the baseline is not among the results.
@@ -221,7 +224,7 @@ def table(
                 p, pairs = paired_t_test(greater, less)
                 line += f"  p = {p:.2g} against {baseline} (one-tailed, {pairs} pairs)"
             else:
-                line += f"  no test: under two seeds in common with {baseline}"
+                line += f"  no test: fewer than two seeds in common with {baseline}"
         lines.append(line.replace("(1 runs)", "(1 run)"))
     return lines
 
@@ -238,7 +241,7 @@ def main(argv: list[str] | None = None) -> int:
         "--metric",
         default="bleu",
         help="bleu (default), sacrebleu, accuracy, macro_f1, a tagger's f1, or a language model's "
-        "perplexity, of which the lower one is the better: valid or test",
+        "perplexity, for which lower is better: valid or test",
     )
     parser.add_argument(
         "--subset", default="test", help="only results on this split (default: test)"

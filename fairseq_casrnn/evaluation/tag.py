@@ -1,4 +1,4 @@
-"""``casrnn tag``: tags for the words of lines of text, or the spans that they make."""
+"""``casrnn tag``: tags of the words in lines of text, or the spans that they mark."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.data.words import ASCII_SPACE
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.inference_cli import (
-    UnknownLines,
-    add_asking_arguments,
-    asked,
+    UnknownWordWarning,
+    add_model_arguments,
     chunks,
     input_name,
-    lines,
+    load_from_arguments,
+    numbered_lines,
 )
 from fairseq_casrnn.evaluation.tags import without_spaces
 
@@ -26,18 +26,18 @@ FORMATS = {
     "columns": "WORD<TAB>TAG, and an empty line after each sentence (white space inside a word, "
     "such as a no-break space, becomes _)",
     "json": "a line of JSON for each sentence, with its words, their tags, probabilities and "
-    "places in the line, and its spans",
+    "offsets in the line, and its spans",
     "spans": "LINE<TAB>START<TAB>END<TAB>TYPE<TAB>PROBABILITY<TAB>TEXT for each span, START and "
-    "END in characters of the line from 0 on, END not included",
+    "END in characters of the line, counting from 0, END exclusive",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    add_asking_arguments(
+    add_model_arguments(
         parser,
-        "Tag the words of lines of text. The probability of a word's tag is the CRF's marginal, or "
-        "the softmax's; that of a span is the least one of its words.",
+        "Tag the words in lines of text. The probability of a word's tag is the CRF's marginal or "
+        "the softmax; that of a span is the minimum over its words.",
     )
     parser.add_argument(
         "--format",
@@ -46,69 +46,77 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="; ".join(f"{name}: {text}" for name, text in FORMATS.items()) + " (default: columns)",
     )
     parser.add_argument(
-        "--confidence", action="store_true", help="a third column with the tag's probability"
+        "--confidence", action="store_true", help="add a third column with the tag's probability"
     )
     parser.add_argument(
-        "--inline", action="store_true", help="a line WORD/TAG WORD/TAG … for each line instead"
+        "--inline", action="store_true", help="write WORD/TAG WORD/TAG … for each line instead"
     )
     parser.add_argument(
         "--input-format",
         choices=("text", "columns"),
         default="text",
-        help="text: a sentence in each line; columns: a word in each, and a blank line after each "
+        help="text: a sentence per line; columns: a word per line, and a blank line after each "
         "sentence (text)",
     )
     parser.add_argument(
         "--word-column",
         type=int,
         metavar="N",
-        help="of --input-format columns, that of the word (1; of CoNLL-U 2)",
+        help="column of the word, for --input-format columns (1; 2 for CoNLL-U)",
     )
     parser.add_argument(
         "--unconstrained-tags",
         action="store_true",
-        help="also tags that the scheme of spans forbids, such as I-PER after O",
+        help="do not exclude tags that the spans' scheme forbids, such as I-PER after O",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command. Raises UserError for a bad checkpoint, option, file or line."""
+    """Run the command. Raises UserError if the checkpoint, an option, file or line is invalid."""
     check_options(args)
-    hub = asked("tagger", args, unconstrained_tags=args.unconstrained_tags)
+    hub = load_from_arguments("tagger", args, unconstrained_tags=args.unconstrained_tags)
     if args.format == "spans":
         hub.check_spans()
-    sentences = read_columns(args) if args.input_format == "columns" else lines(args.input)
-    unknown = UnknownLines(hub.task, args.input)
+    sentences = read_columns(args) if args.input_format == "columns" else numbered_lines(args.input)
+    unknown = UnknownWordWarning(hub.task, args.input)
     plain = args.format == "columns" and not args.confidence
     for chunk in chunks(sentences, args):
         for number, sentence in chunk:
             unknown.check(number, [sentence] if isinstance(sentence, str) else [])
         with captured_log():
-            find = hub.tag if plain else hub.annotate  # which takes longer
+            find = hub.tag if plain else hub.annotate  # annotate is slower
             found = find([sentence for _, sentence in chunk], args.batch_size)
         for (number, sentence), words in zip(chunk, found, strict=True):
             line = sentence if isinstance(sentence, str) else " ".join(sentence)
-            sys.stdout.write(answer(hub, words, line, number, args))
+            sys.stdout.write(format_sentence(hub, words, line, number, args))
         sys.stdout.flush()
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise UserError for options that do not go together."""
+    """Raise UserError if options contradict each other."""
     if args.format != "columns" and (args.inline or args.confidence):
         option = "--inline" if args.inline else "--confidence"
         raise UserError(f"{option} is for --format columns; drop one of them")
     if args.inline and args.confidence:
-        raise UserError("--inline has no place for --confidence; drop one of them")
+        raise UserError("--inline cannot show --confidence; drop one of them")
     if args.input_format == "text" and args.word_column is not None:
         raise UserError("--word-column is for --input-format columns; give that, too, or drop it")
     if args.input_format == "columns" and args.tokenizer is not None:
-        raise UserError("--tokenizer is for text, and columns are words already; drop it")
+        raise UserError("--tokenizer is for text, but --input-format columns has words; drop it")
     if args.word_column is not None and args.word_column < 1:
-        raise UserError(f"--word-column is {args.word_column}; columns count from 1")
+        raise UserError(f"--word-column is {args.word_column}; it must be at least 1")
 
 
-def answer(hub, words, line: str, number: int, args: argparse.Namespace) -> str:
-    """What is written of a sentence: its words, its text, and the number of its line."""
+def format_sentence(hub, words, line: str, number: int, args: argparse.Namespace) -> str:
+    """The output for a sentence.
+
+    Args:
+        hub: the tagger.
+        words: its words with tags.
+        line: its text.
+        number: the number of its line.
+        args: the command's options.
+    """
     if args.format == "json":
         return as_json(hub, words, line) + "\n"
     if args.format == "spans":
@@ -126,7 +134,7 @@ def answer(hub, words, line: str, number: int, args: argparse.Namespace) -> str:
 
 
 def as_json(hub, words, line: str) -> str:
-    """A sentence as JSON: ``text``, ``words`` and, where tags mark spans, ``spans``."""
+    """A sentence as JSON: ``text``, ``words`` and, if tags mark spans, ``spans``."""
     found = {"text": line, "words": [rounded(word) for word in words]}
     if hub.task.are_spans:
         found["spans"] = [rounded(span) for span in hub.spans_of(words, line)]
@@ -134,21 +142,21 @@ def as_json(hub, words, line: str) -> str:
 
 
 def rounded(row) -> dict[str, object]:
-    """The fields of a word or span."""
+    """The fields of a word or span, with a rounded probability."""
     return {**row._asdict(), "probability": round(row.probability, 4)}
 
 
 def read_columns(args: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
-    """(number of its first line, words) of each sentence of a file of columns.
+    """(number of the first line, words) of each sentence in a file of columns.
 
-    Tabs separate the columns of a sentence where one of its lines has a tab; then lines that begin
-    with # and have none are comments. Else white space separates them.
+    If a line of a sentence has a tab, columns are separated by tabs, and lines without tabs that
+    start with # are comments. Otherwise columns are separated by white space.
 
     Raises:
-        UserError: a line has no such column.
+        UserError: a line lacks the column of the word.
     """
     rows: list[tuple[int, str]] = []
-    for number, line in lines(args.input):
+    for number, line in numbered_lines(args.input):
         if line.strip():
             rows.append((number, line))
         elif words := words_of(rows, args):
@@ -161,7 +169,7 @@ def read_columns(args: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
 
 
 def words_of(rows: Sequence[tuple[int, str]], args: argparse.Namespace) -> list[str]:
-    """The words of a sentence's lines. Raises UserError for one that lacks the column."""
+    """The words in a sentence's lines. Raises UserError if a line lacks the column."""
     tabs = any("\t" in line for _, line in rows)
     found = []
     for number, line in rows:
@@ -170,7 +178,7 @@ def words_of(rows: Sequence[tuple[int, str]], args: argparse.Namespace) -> list[
         cells = line.split("\t") if tabs else [c for c in ASCII_SPACE.split(line) if c]
         conllu = tabs and len(cells) == 10
         if conllu and not CONLLU_ID.fullmatch(cells[0]) and cells[0][:1].isdigit():
-            continue  # words written as one, or not written
+            continue  # a multiword token's range, or an empty node
         column = args.word_column or (2 if conllu and CONLLU_ID.fullmatch(cells[0]) else 1)
         if column > len(cells) or not cells[column - 1].strip():
             raise UserError(

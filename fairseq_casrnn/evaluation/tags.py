@@ -1,4 +1,4 @@
-"""How good tags are: accuracy, and precision, recall and F1 of spans, as conlleval has them."""
+"""Scores of tags: accuracy, and precision, recall and F1 of spans, as in conlleval."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 from ..data.spans import as_iob2, spans
 
-# Words, those tagged right; whether tags mark spans at all, spans of the truth, of the model, both.
+# Words, correctly tagged words; whether tags mark spans; true, predicted and correct spans.
 COUNTS = ("words", "right", "marked", "true", "predicted", "correct")
 
 
 def counts(
     truth: Sequence[Sequence[str]], found: Sequence[Sequence[str]], marked: bool
 ) -> list[int]:
-    """:data:`COUNTS` of some sentences, to be added to those of others.
+    """:data:`COUNTS` of some sentences, which can be summed.
 
     Args:
-        truth, found: the tags of each sentence.
-        marked: whether they mark spans, which are compared in IOB2, as conlleval reads them; if
-            not, the spans' counts are 0.
+        truth, found: the true and the predicted tags of each sentence.
+        marked: whether tags mark spans. They are compared in IOB2, like conlleval. Otherwise the
+            counts of spans are 0.
     """
     total = dict.fromkeys(COUNTS, 0)
     for gold, best in zip(truth, found, strict=True):
@@ -36,9 +36,9 @@ def counts(
 
 
 def scores(total: dict) -> dict[str, float]:
-    """``accuracy`` of the tags and, of spans, ``precision``, ``recall``, ``f1``, in per cent.
+    """``accuracy`` and, for spans, ``precision``, ``recall`` and ``f1``, in per cent.
 
-    Where tags mark spans, accuracy is of IOB2.
+    If tags mark spans, accuracy is that of tags in IOB2.
     """
     result = {"accuracy": share(total["right"], total["words"])}
     if total["marked"]:
@@ -49,12 +49,12 @@ def scores(total: dict) -> dict[str, float]:
 
 
 def without_spaces(word: str) -> str:
-    """A word for a file of columns: white space inside, such as a no-break space, becomes _."""
+    """A word for a file of columns, with white space (such as a no-break space) replaced by _."""
     return "_".join(word.split()) or "_"
 
 
 def share(part: float, whole: float) -> float:
-    """Per cent; 0 of nothing."""
+    """``part / whole`` in per cent; 0 if ``whole`` is 0."""
     return 100 * part / whole if whole else 0.0
 
 

@@ -1,4 +1,4 @@
-"""A trained language model and the sentences of its data, loaded for evaluation."""
+"""Loading a trained language model and the sentences of its data."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fairseq_casrnn.errors import UserError
 
 
 def load(path: str | os.PathLike, data: str | os.PathLike):
-    """A language model in ``eval()`` and its task, from a checkpoint.
+    """Load a language model, in ``eval()``, and its task.
 
     Args:
-        path: the checkpoint, or a training's folder: its best, or else its last one.
+        path: a checkpoint, or a run's folder, whose best or else last checkpoint is loaded.
         data: folder with its ``dict.txt``.
 
     Raises:
-        UserError: it is no checkpoint, not of a language model, or of another dictionary.
+        UserError: the checkpoint is invalid, not a language model, or has another dictionary.
     """
     import torch
     from fairseq import checkpoint_utils
@@ -43,7 +43,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
 
 
 def checkpoint_file(path: Path) -> Path:
-    """The checkpoint ``path``, or that of the training whose folder it is. Raises UserError."""
+    """The checkpoint ``path``, or that of the run whose folder it is. Raises UserError."""
     from fairseq_casrnn.models.hub import find_checkpoint
     from fairseq_casrnn.models.packed import unpacked
 
@@ -53,7 +53,7 @@ def checkpoint_file(path: Path) -> Path:
 
 
 def check_finite(model, path: str | os.PathLike) -> None:
-    """Raise UserError where weights of ``model``, of the checkpoint ``path``, are no numbers."""
+    """Raise UserError if weights of ``model``, from the checkpoint ``path``, are not finite."""
     for name, weight in model.state_dict().items():
         if weight.is_floating_point() and not weight.isfinite().all():
             raise UserError(
@@ -63,17 +63,17 @@ def check_finite(model, path: str | os.PathLike) -> None:
 
 
 def route_softly(model, path: str | os.PathLike) -> None:
-    """Mix the cells of ``model`` in evaluation, too.
+    """Mix the cells of ``model`` in evaluation as in training.
 
     Raises:
-        UserError: it has no cells that are mixed by attention.
+        UserError: it is not a second-order LSTM with attention.
     """
     from fairseq_casrnn.layers import SecondOrderLSTM
 
     stacks = [m for m in model.modules() if isinstance(m, SecondOrderLSTM)]
     if not any(stack.routing == "attention" for stack in stacks):
         raise UserError(
-            f"--soft-routing is for a second-order LSTM with attention, which {path} is not; "
+            f"--soft-routing needs a second-order LSTM with attention, which {path} is not; "
             "drop the option"
         )
     for stack in stacks:
@@ -81,7 +81,7 @@ def route_softly(model, path: str | os.PathLike) -> None:
 
 
 def reads_bos(model) -> bool:
-    """Whether a language model reads <s> before each text, as trained with --add-bos-token."""
+    """Whether a language model was trained with --add-bos-token and reads <s> first."""
     return getattr(model, "reads_bos", False)
 
 
@@ -91,11 +91,11 @@ def read_sentences(
     """The sentences of a binarised split, each a tensor that ends with ``</s>``.
 
     Raises:
-        UserError: there is no such split; it ends with ``remedy``.
+        UserError: there is no such split; ``remedy`` ends the message.
     """
     from fairseq.data import data_utils
 
     sentences = data_utils.load_indexed_dataset(str(Path(data) / subset), dictionary)
     if sentences is None:
         raise UserError(f"there is no '{subset}' in {data}; {remedy}")
-    return [sentence.long().clone() for sentence in sentences]  # not a view of the file
+    return [sentence.long().clone() for sentence in sentences]  # not views of the mapped file

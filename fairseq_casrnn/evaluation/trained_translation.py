@@ -1,4 +1,4 @@
-"""A trained translation model with what belongs to it: dictionaries, subword units, tokenizer."""
+"""Loading a trained translation model with its dictionaries, subword units and tokenizer."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TOKENIZERS = ("space", "moses", "moses_lowercase")
 
 @dataclass(frozen=True)
 class TranslationFiles:
-    """Where they are.
+    """The files and settings that a translation model needs.
 
     Args:
         data: folder of the dictionaries.
-        source, target: codes of the languages.
-        tokenizer: name of a tokenizer of fairseq, or "" for text that is split already.
-        subwords: file of ``bpe`` codes or of a SentencePiece model, or None.
+        source, target: language codes.
+        tokenizer: name of a fairseq tokenizer, or "" for tokenised text.
+        subwords: file of BPE codes or of a SentencePiece model, or None.
         bpe: ``subword_nmt``, ``sentencepiece`` or "".
     """
 
@@ -35,34 +35,32 @@ class TranslationFiles:
     bpe: str = ""
 
     def dictionaries(self) -> list[str]:
-        """Names of their files."""
+        """The file names of the dictionaries."""
         return [f"dict.{self.source}.txt", f"dict.{self.target}.txt"]
 
     def options(self) -> dict[str, str]:
-        """The options of the task and of its text, without names of files."""
+        """The options of task and text that are not file names."""
         found = {"source_lang": self.source, "target_lang": self.target}
         found |= {"tokenizer": self.tokenizer} if self.tokenizer else {}
         return found | ({"bpe": self.bpe} if self.bpe else {})
 
     def file_options(self) -> dict[str, str]:
-        """Those that name files."""
+        """The options that are file names."""
         name = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece_model"}.get(self.bpe)
         return {name: str(self.subwords)} if name else {}
 
 
 def find_files(checkpoint: Path, task_cfg, data: Path | None = None) -> TranslationFiles:
-    """What belongs to a checkpoint whose task has the options ``task_cfg``.
-
-    ``casrnn prepare`` and the recipes leave it in the folder of the data.
+    """Find the files of a checkpoint, in the data folder of ``casrnn prepare`` or a recipe.
 
     Args:
         checkpoint: the file.
-        task_cfg: a mapping.
-        data: folder of the dictionaries (default: the one that the training read, or, where that
-            has been moved together with the checkpoint, the one beside the runs).
+        task_cfg: mapping of the task's options.
+        data: folder of the dictionaries (default: that of the training or, if that has moved with
+            the checkpoint, the one beside the runs).
 
     Raises:
-        UserError: the dictionaries are nowhere.
+        UserError: the dictionaries or subword units are missing.
     """
     from fairseq_casrnn.models.hub import data_candidates
 
@@ -78,7 +76,7 @@ def find_files(checkpoint: Path, task_cfg, data: Path | None = None) -> Translat
             "folder of the training data (--data)"
         )
     tokenizer = "moses_lowercase" if (place / OPTIONS).is_file() else ""
-    assert source is not None  # or its dictionary would not have been found
+    assert source is not None  # its dictionary exists
     assert target is not None
     known = place, source, target, tokenizer
     if pieces := find_model(place):
@@ -90,14 +88,14 @@ def find_files(checkpoint: Path, task_cfg, data: Path | None = None) -> Translat
     for name, option in ((SENTENCEPIECE, "sentencepiece"), ("bpe.codes", "bpe_operations")):
         if options.get(option):
             raise UserError(
-                f"{place / '..' / 'text' / name}, of the training data, does not exist; keep it "
+                f"{place / '..' / 'text' / name} of the training data does not exist; keep it "
                 "beside data-bin"
             )
     return TranslationFiles(*known)
 
 
 def languages(data: Path, task_cfg) -> tuple[str | None, str | None]:
-    """Source and target: those of the options, or, as fairseq has it, of the data's file names."""
+    """Source and target language, from the options or, as in fairseq, from file names."""
     source, target = task_cfg["source_lang"], task_cfg["target_lang"]
     for path in sorted(data.glob("*.idx")) if None in (source, target) else ():
         if found := BINARISED.fullmatch(path.name):
@@ -106,10 +104,10 @@ def languages(data: Path, task_cfg) -> tuple[str | None, str | None]:
 
 
 def load(path: Path, data: Path | None = None):
-    """fairseq's interface to a translation model, from a packed model, a run or its checkpoint.
+    """Load fairseq's hub interface of a translation model: packed, a run's or a checkpoint.
 
     Raises:
-        UserError: there is none, it is damaged, of another kind, or something it needs is missing.
+        UserError: it is missing, damaged, another kind of model, or lacks a file.
     """
     import torch
 
@@ -128,7 +126,7 @@ def load(path: Path, data: Path | None = None):
         cfg = checkpoint_utils.load_checkpoint_to_cpu(str(file)).get("cfg")
         kind = ARCH_MODEL_REGISTRY.get(cfg.model._name) if cfg is not None else None
         if kind is None or not issubclass(kind, FairseqEncoderDecoderModel):
-            raise UserError(f"{path} is no translation model; check the path")
+            raise UserError(f"{path} is not a translation model; check the path")
         if is_packed(path):
             folder, options = file.parent, task_options(file.parent)
         else:

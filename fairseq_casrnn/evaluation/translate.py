@@ -1,4 +1,4 @@
-"""``casrnn translate``: translations of lines of text."""
+"""``casrnn translate``: translate lines of text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from pathlib import Path
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.deferred_imports import deferred_imports
-from fairseq_casrnn.evaluation.inference_cli import add_input_arguments, check_input, chunks, lines
+from fairseq_casrnn.evaluation.inference_cli import (
+    add_input_arguments,
+    check_input,
+    chunks,
+    numbered_lines,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.description = (
-        "Translate lines of text as people type it: it is tokenised and cut into subword units as "
-        "the training text was, and that is undone in the translation. An empty line stays empty."
+        "Translate lines of raw text. It is tokenised and split into subword units like the "
+        "training text, and the translation is detokenised. Empty lines stay empty."
     )
     add_input_arguments(parser)
     parser.add_argument(
@@ -26,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command. Raises UserError for a bad checkpoint, option or file."""
+    """Run the command. Raises UserError if the checkpoint, an option or the file is invalid."""
     check_input(args)
     if args.beam < 1:
         raise UserError(f"--beam is {args.beam}; it must be at least 1")
@@ -35,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
 
         hub = load(args.path, args.data)
     hub.cfg.dataset.batch_size = args.batch_size
-    for chunk in chunks(lines(args.input), args):
+    for chunk in chunks(numbered_lines(args.input), args):
         texts = [line.strip() for _, line in chunk]
         with captured_log():
             found = iter(hub.translate([text for text in texts if text], beam=args.beam))

@@ -17,7 +17,7 @@ from fairseq_casrnn.prepare.columns import find_layout
 from fairseq_casrnn.prepare.files import Table, read_folders, read_table
 from fairseq_casrnn.prepare.options import add_options, check_options
 from fairseq_casrnn.prepare.splitting import SHARE, hold_out
-from fairseq_casrnn.recipes.own_data import LONGEST
+from fairseq_casrnn.recipes.train_command import LONGEST
 
 SPLITS = ("train", "valid", "test")
 NO_LABEL = "-"  # where the annotators of SNLI did not agree

@@ -14,7 +14,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.prepare.files import read_utf8
 from fairseq_casrnn.prepare.options import add_sentencepiece
 from fairseq_casrnn.prepare.splitting import hold_out
-from fairseq_casrnn.recipes.own_data import TOKENS
+from fairseq_casrnn.recipes.train_command import TOKENS
 
 Pair = tuple[str, str]
 MOST = 2000  # pairs held out for each of valid and test

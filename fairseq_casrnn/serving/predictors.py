@@ -201,7 +201,7 @@ class LanguageModelPredictor(Predictor):
         """Surprisal by word, in bits, and perplexity."""
         import torch
 
-        from fairseq_casrnn.evaluation.lm_scores import of_targets, padded
+        from fairseq_casrnn.evaluation.lm_scores import padded, target_log_probs
         from fairseq_casrnn.evaluation.trained_lm import reads_bos
 
         split = [self.split(request.text) for request in requests]
@@ -211,7 +211,7 @@ class LanguageModelPredictor(Predictor):
         device = next(self.model.parameters()).device
         with torch.no_grad():
             output = self.model(source.to(device))
-            found = of_targets(self.model, output, target.to(device))
+            found = target_log_probs(self.model, output, target.to(device))
             most_probable: tuple[torch.Tensor, ...] = ()
             if any(request.explain for request in requests):
                 table = self.model.get_normalized_probs(

@@ -72,7 +72,7 @@ def test_command(data, tmp_path, trained, capsys):
     capsys.readouterr()
     without = trained("cas_lstm") / "checkpoint_last.pt"
     assert main(["average", str(without), "--ema", "--output", str(tmp_path / "x.pt")]) == 2
-    assert "holds no weights averaged in training (--store-ema); take" in capsys.readouterr().err
+    assert "holds no weights averaged in training (--store-ema); use" in capsys.readouterr().err
     assert not (tmp_path / "x.pt").exists()
     with pytest.raises(UserError, match="holds no weights averaged in training"):
         choose_checkpoint(trained("cas_lstm"), "ema")

@@ -122,7 +122,7 @@ def test_subword_units_and_tokenizer(run, capsys, tmp_path):
     run = moved / "out" / "cas_lstm_tiny" / "seed1"
     command = ["pack", str(run), "--output", str(tmp_path / "b.casrnn")]
     assert cli.main(command) == 2
-    assert "bpe.codes, of the training data, does not exist" in capsys.readouterr().err
+    assert "bpe.codes of the training data does not exist" in capsys.readouterr().err
     shutil.copy(codes, moved / "text" / "bpe.codes")
     assert cli.main(command) == 0
     found = packed.task_options(packed.unpacked(tmp_path / "b.casrnn"))
@@ -201,7 +201,7 @@ def test_what_cannot_be_packed(run, model, capsys, tmp_path):
     for command, message in (
         ((run, "--output", tmp_path / "x.zip"), "x.zip; give it a name that ends in .casrnn"),
         ((tmp_path, "--output", output), "there is no checkpoint at"),
-        ((model, "--output", output), "x.casrnn is packed already"),
+        ((model, "--output", output), "x.casrnn is already packed"),
         ((run, "--output", tmp_path / "no" / "x.casrnn"), "there is no folder"),
         ((run, "--output", output, "--data", tmp_path), "the dictionaries of both languages (dict"),
         ((run, "--output", output, "--bpe-codes", tmp_path / "no"), "no does not exist; check"),

@@ -21,7 +21,10 @@ def test_a_carriage_return_alone_ends_no_line(tmp_path):
     path.write_bytes("\ufeffa b\rc d\r\ne f\r".encode())
     expected = ["a b\rc d", "e f\r"]
     assert (
-        text.read_lines(path) == read_mixed(path) == list(inference_cli.read(str(path))) == expected
+        text.read_lines(path)
+        == read_mixed(path)
+        == list(inference_cli.read_input(str(path)))
+        == expected
     )
 
 

@@ -151,7 +151,7 @@ def test_different_architectures_of_one_shape_are_refused(tmp_path):
     for holder in (dict, argparse.Namespace):
         other = of_arch(tmp_path / "other.pt", "normalized_lstm_lm_tiny", holder)
         message = (
-            r"other\.pt is of normalized_lstm_lm_tiny, but .*tiny\.pt of stacked_lstm_lm_tiny; "
+            r"other\.pt is a normalized_lstm_lm_tiny, but .*tiny\.pt is a stacked_lstm_lm_tiny; "
         )
         with pytest.raises(UserError, match=message):
             average.average([tiny, other])
@@ -253,9 +253,9 @@ def test_averages_that_have_not_begun(tmp_path, capsys, updates):
     )
     average.average([path], ema=True)
     said = (
-        f"warning: the training of {path} averages its weights from update 5 on "
-        "(--ema-start-update), and has made 4: what is written are the weights of its last "
-        "update, no averages\n"
+        f"warning: the training of {path} averages weights from update 5 on "
+        "(--ema-start-update), but has made only 4: the output has the weights of its last "
+        "update, not averages\n"
     )
     assert capsys.readouterr().err == (said if updates == 4 else "")
 

@@ -86,8 +86,8 @@ def test_interrupted_runs_stay_out(tmp_path, capsys):
     [
         (None, "holds no SET/results.jsonl"),
         ("", "books/results.jsonl has no results; run evaluate.sh first"),
-        ("nonsense\n", "line 1 is no result line"),
-        ("[1]\n", "line 1 is no result line"),
+        ("nonsense\n", "line 1 is not a result in JSON"),
+        ("[1]\n", "line 1 is not a result in JSON"),
         ('{"arch": "cnn"}\n', "line 1 has no 'seed'; it has "),
         (json.dumps(result("cnn", 1, "high")), "line 1 has no finite number as 'accuracy'"),
         (json.dumps(result("cnn", 1, None)), "line 1 has no finite number as 'accuracy'"),

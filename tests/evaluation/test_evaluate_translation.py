@@ -39,11 +39,11 @@ def test_unfinished_runs_are_marked(out, capsys):
     assert error.startswith(f"warning: {out}/a/seed2 was interrupted")
     assert error.count("\n") == 1
     for seed in (1, 2):
-        runs.record(out, "a", seed, {"bleu": 1.0})
+        runs.record_result(out, "a", seed, {"bleu": 1.0})
     (out / "a" / "seed2" / "finished").touch()
     found(out)
     assert not capsys.readouterr().err
-    runs.record(out, "a", 2, {"bleu": 2.0})
+    runs.record_result(out, "a", 2, {"bleu": 2.0})
     lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
     assert [line.get("finished") for line in lines] == [None, False, None]
 
@@ -51,7 +51,7 @@ def test_unfinished_runs_are_marked(out, capsys):
 def test_a_line_that_broke_off_takes_no_other_along(out):
     path = out / "results.jsonl"
     path.write_text('{"arch": "a", "seed": 1, "bl')
-    runs.record(out, "a", 2, {"bleu": 2.0})
+    runs.record_result(out, "a", 2, {"bleu": 2.0})
     assert path.read_text().splitlines() == [
         '{"arch": "a", "seed": 1, "bl',
         '{"arch": "a", "seed": 2, "bleu": 2.0}',
@@ -61,13 +61,13 @@ def test_a_line_that_broke_off_takes_no_other_along(out):
 @pytest.mark.parametrize("room", [0, 10])
 def test_a_result_for_which_there_is_no_room_leaves_the_others(out, room):
     """A limit on the size of files stands for the full disk."""
-    runs.record(out, "a", 1, {"bleu": 1.0})
+    runs.record_result(out, "a", 1, {"bleu": 1.0})
     before = (out / "results.jsonl").read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + room, limits[1]))
     try:
         with pytest.raises(OSError, match=r"too large|No space") as error:
-            runs.record(out, "a", 2, {"bleu": 2.0})
+            runs.record_result(out, "a", 2, {"bleu": 2.0})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert format_os_error(error.value).startswith(f"could not write {out}/results.jsonl (")
@@ -115,13 +115,13 @@ def test_the_folder_must_be_prepared(out, capsys):
     ("extra", "message"),
     [
         (["--gen-subset", "valid"], "these are the scores of the test set; drop --gen-subset"),
-        (["--num-shards", "2", "--shard-id", "1"], "has no score of its own; drop --num-shards"),
-        (["--lenpen", "1", "--quiet"], "scored as fairseq-generate prints them; drop --quiet"),
-        (["--prefix-size=2"], "have no score of their own; drop --prefix-size"),
+        (["--num-shards", "2", "--shard-id", "1"], "needs the whole test set; drop --num-shards"),
+        (["--lenpen", "1", "--quiet"], "translations that fairseq-generate prints; drop --quiet"),
+        (["--prefix-size=2"], "cannot be scored; drop --prefix-size"),
         (["--score-reference"], "the references are not translations; drop --score-reference"),
         (["--beam=2"], "give --beam before --"),
         (["--beam", "2"], "give --beam before --"),
-        (["--path", "x.pt"], "drop --path, and choose with --arch, --seed and --checkpoint"),
+        (["--path", "x.pt"], "drop --path, and choose it with --arch, --seed and --checkpoint"),
     ],
 )
 def test_options_that_would_make_the_record_wrong(out, capsys, extra, message):
@@ -148,7 +148,7 @@ def test_results_with_further_options_are_marked(out, monkeypatch):
     assert [result.get("options") for result in results] == [None, "--lenpen 0", "--lenpen 2"]
     assert len(set(written)) == 3
     for result in results:
-        runs.record(out, "a", 1, result)
+        runs.record_result(out, "a", 1, result)
     assert read_results([out / "results.jsonl"], "bleu") == {"a": {1: 1.0}}
 
 

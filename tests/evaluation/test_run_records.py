@@ -21,7 +21,7 @@ def test_an_evaluation_replaces_that_with_the_same_settings(tmp_path, monkeypatc
     monkeypatch.setattr("sys.argv", ["/x/fairseq_casrnn/cli.py", "evaluate", "a b"])
     (tmp_path / "a" / "seed1").mkdir(parents=True)
     for beam, bleu in ((5, 1.0), (10, 2.0), (5, 3.0)):
-        runs.record(tmp_path, "a", 1, {"checkpoint": "best", "beam": beam, "bleu": bleu})
+        runs.record_result(tmp_path, "a", 1, {"checkpoint": "best", "beam": beam, "bleu": bleu})
     found = record.read(tmp_path / "a" / "seed1")["evaluations"]
     assert [(one["beam"], one["bleu"]) for one in found] == [(10, 2.0), (5, 3.0)]
     assert found[0]["command"] == "casrnn evaluate 'a b'"

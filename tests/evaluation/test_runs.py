@@ -127,10 +127,10 @@ def test_what_is_recorded(tmp_path, program, capsys):
     printed = capsys.readouterr().out.splitlines()
     if module is evaluate_classifier:
         assert printed.pop() == (
-            "a against b, seed 2: 0 sentences only the first has right, 0 only the second, p = 1 "
-            "(McNemar's exact test, two-sided)"
+            "a against b, seed 2: only the first is right on 0 sentences, only the second on 0, "
+            "p = 1 (McNemar's exact test, two-sided)"
         )
-        assert printed.pop().startswith("a against b, seed 1: 0 sentences")
+        assert printed.pop().startswith("a against b, seed 1: only the first")
     else:
         assert printed.pop() == (
             "a against b, seed 2: p = 1 (approximate randomization of sentences, two-sided)"
@@ -147,7 +147,7 @@ def test_each_run_against_the_baselines(tmp_path):
         rows = (f"{truth}\t{answer}\t0.5\n" for truth, answer in zip("nnyy", answers, strict=True))
         (run / "valid.predictions.tsv").write_text("".join(rows))
     runs = [(name, seed, tmp_path / name / f"seed{seed}") for name, seed in ("a1", "a2", "b1")]
-    assert evaluate_classifier.each_against(runs, "b", "valid") == [
-        "a against b, seed 1: 3 sentences only the first has right, 1 only the second, p = 0.62 "
-        "(McNemar's exact test, two-sided)"
+    assert evaluate_classifier.compare_with_baseline(runs, "b", "valid") == [
+        "a against b, seed 1: only the first is right on 3 sentences, only the second on 1, "
+        "p = 0.62 (McNemar's exact test, two-sided)"
     ]

@@ -116,7 +116,7 @@ def test_table(tmp_path, capsys):
     assert first.split() == ["lstm", "28.13", "±", "0.15", "(3", "runs)"]
     assert second.startswith("cas    28.70 ± 0.20  (3 runs)  p = 0.0")
     assert "one-tailed, 3 pairs" in second
-    assert third == "other  1.00  (1 run)  no test: under two seeds in common with lstm"
+    assert third == "other  1.00  (1 run)  no test: fewer than two seeds in common with lstm"
     assert significance.main([str(path), "--baseline", "none"]) == 2
     assert "no result of none; there are cas, lstm, other" in capsys.readouterr().err
 
@@ -162,7 +162,9 @@ def test_interrupted_runs_are_passed_over(tmp_path, capsys):
         assert module.main([str(path)]) == 0
         output, error = capsys.readouterr()
         assert output.splitlines()[-1] == row
-        assert error.startswith(f"warning: {path}: dg_lstm_btec_3 with seed 2 is left out, as its ")
+        assert error.startswith(
+            f"warning: {path}: dg_lstm_btec_3 with seed 2 is left out because its "
+        )
         assert error.count("\n") == 1
 
 
@@ -203,7 +205,7 @@ def test_one_seed_in_common(tmp_path, capsys):
     path = results(tmp_path, entry("a", 1, 10), entry("a", 2, 11), entry("b", 1, 12))
     assert significance.main([str(path), "--baseline", "a"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "b  12.00  (1 run)  no test: under two seeds in common with a"
+    assert last == "b  12.00  (1 run)  no test: fewer than two seeds in common with a"
 
 
 def test_an_empty_file(tmp_path):
@@ -224,7 +226,7 @@ def test_a_mixture_of_settings_is_said(tmp_path, capsys):
     assert significance.main([str(path)]) == 0
     assert capsys.readouterr().err == (
         "warning: these results differ in checkpoint (best, last:5); choose one with --checkpoint, "
-        "or evaluate all runs alike\n"
+        "or evaluate all runs with the same one\n"
     )
     assert significance.main([str(path), "--checkpoint", "best"]) == 0
     assert not capsys.readouterr().err

@@ -11,7 +11,7 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import cache as caches
 from fairseq_casrnn.evaluation import evaluate_lm, lm_scores, trained_lm
-from fairseq_casrnn.evaluation.cache import Cache, cache_probabilities, mixed, tune, with_cache
+from fairseq_casrnn.evaluation.cache import Cache, cache_probabilities, mix, score_with_cache, tune
 
 from .common import dictionary, random_model, random_tokens
 
@@ -84,9 +84,9 @@ def test_a_cache_larger_than_any_text():
 def test_mixed_by_hand():
     log_probs = np.log([0.5, 0.2, 0.1])
     cached = np.array([math.nan, 0.6, 0])
-    assert np.exp(mixed(log_probs, cached, 0.25)) == pytest.approx([0.5, 0.3, 0.075])
-    assert np.exp(mixed(log_probs, cached, 0)) == pytest.approx([0.5, 0.2, 0.1])
-    assert np.exp(mixed(log_probs, cached, 1)) == pytest.approx([0.5, 0.6, 0])
+    assert np.exp(mix(log_probs, cached, 0.25)) == pytest.approx([0.5, 0.3, 0.075])
+    assert np.exp(mix(log_probs, cached, 0)) == pytest.approx([0.5, 0.2, 0.1])
+    assert np.exp(mix(log_probs, cached, 1)) == pytest.approx([0.5, 0.6, 0])
 
 
 def read(streams=1, sentences=6):
@@ -102,7 +102,7 @@ def test_a_models_text(monkeypatch, streams):
     """Features are what each word is predicted from, and every stream has a cache of its own."""
     monkeypatch.setattr(lm_scores, "BATCH_TOKENS", 8)
     text, model = read(streams), random_model("second_order_lstm")
-    scores, start = with_cache(text, Cache(5, 0.3, 0.7)), 0
+    scores, start = score_with_cache(text, Cache(5, 0.3, 0.7)), 0
     for stream in text.words.tensor_split(streams):
         with torch.no_grad():
             features = model.decoder.extract_features(stream[None, :-1])[0][0]
@@ -122,11 +122,11 @@ def test_tuned_is_best():
     text = read()
     best = tune(text, 13)
     assert 0 < best.weight < 1
-    least = with_cache(text, best).loss
+    least = score_with_cache(text, best).loss
     assert least < text.scores.loss
     for flatness in caches.FLATNESSES:
         for weight in (0, 0.05, 0.2, 0.5, 0.8, best.weight - 1e-3, best.weight + 1e-3):
-            assert with_cache(text, Cache(13, weight, flatness)).loss >= least
+            assert score_with_cache(text, Cache(13, weight, flatness)).loss >= least
 
 
 def run(capsys, *command) -> list[str]:
@@ -147,9 +147,12 @@ def test_command(data, checkpoint, tmp_path, capsys):
         for split in ("valid", "test")
     }
     best = tune(texts["valid"], 20)
-    expected = with_cache(texts["test"], best)
+    expected = score_with_cache(texts["test"], best)
     assert printed == str(expected)
-    after, before = with_cache(texts["valid"], best).perplexity, texts["valid"].scores.perplexity
+    after, before = (
+        score_with_cache(texts["valid"], best).perplexity,
+        texts["valid"].scores.perplexity,
+    )
     assert chosen == (
         f"cache of 20 words, weight {best.weight:.3g}, flatness {best.flatness:g}: best on valid, "
         f"perplexity {after:.2f}, without {before:.2f}"
@@ -162,7 +165,7 @@ def test_command(data, checkpoint, tmp_path, capsys):
     assert given == [printed]
     again, printed = run(capsys, *options, "--subset", "valid")
     assert again == chosen
-    assert printed == str(with_cache(texts["valid"], best))
+    assert printed == str(score_with_cache(texts["valid"], best))
 
 
 def test_runs(data, checkpoint, tmp_path, capsys):
@@ -183,7 +186,7 @@ def test_runs(data, checkpoint, tmp_path, capsys):
         text = lm_scores.read_streams(model, words, trained_lm.read_sentences(data, split, words))
         assert result[split] == pytest.approx(text.scores.perplexity, abs=1e-4)
         assert result[f"{split}_with_cache"] == pytest.approx(
-            with_cache(text, best).perplexity, abs=1e-4
+            score_with_cache(text, best).perplexity, abs=1e-4
         )
         if split == "valid":
             assert tune(text, 9) == best
@@ -207,7 +210,7 @@ def test_runs(data, checkpoint, tmp_path, capsys):
     [
         (["--cache", "0"], "--cache is 0; it must be at least 1"),
         (["--cache", "5", "--sentence-reset"], "--cache is for a continuous text"),
-        (["--cache-weight", "0.1"], "are for --cache N; give that, too"),
+        (["--cache-weight", "0.1"], "need --cache N; give that, too"),
         (["--cache", "5", "--cache-weight", "0.1"], "belong together; give both or neither"),
         (["--cache", "5", "--cache-weight", "2", "--cache-flatness", "1"], "--cache-weight is 2"),
         (["--cache", "5", "--cache-weight", "nan", "--cache-flatness", "1"], "--cache-weight is"),
@@ -227,7 +230,7 @@ def test_mistakes_in_recipes(data, tmp_path, capsys):
     (tmp_path / "data-bin").symlink_to(data)
     out = ["--data", str(tmp_path), "--out", str(tmp_path)]
     assert evaluate_lm.main([*out, "--cache", "5", "--sentence-reset"]) == 2
-    assert "--cache is for a continuous text, not for" in capsys.readouterr().err
+    assert "--cache is for a continuous text; drop it" in capsys.readouterr().err
     assert evaluate_lm.main([*out, "--cache", "-5"]) == 2
     assert "--cache is -5; it must be at least 1" in capsys.readouterr().err
 

@@ -205,7 +205,7 @@ def test_probabilities_that_are_no_numbers():
     model, words = random_model("cas_lstm"), dictionary()
     with torch.no_grad():
         model.decoder.embed_tokens.weight[5] = float("nan")
-    with pytest.raises(UserError, match="probabilities that are no numbers"):
+    with pytest.raises(UserError, match="probabilities are not numbers"):
         lm_scores.score_sentences(model, words, [torch.tensor([4, 5, 6, 2])])
 
 

@@ -11,7 +11,7 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.data.text import read_lines, write_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.packed import task_options, unpacked
-from fairseq_casrnn.recipes.own_data import recipe_of
+from fairseq_casrnn.recipes.train_command import recipe_of
 from fairseq_casrnn.reranking.prepare import units
 
 from .conftest import commands

@@ -157,10 +157,10 @@ def test_options_that_do_not_go_together(trained, capsys, tmp_path):
     columns = ("--input-format", "columns")
     for options, message in (
         (("--format", "json", "--inline"), "--inline is for --format columns; drop one of them"),
-        (("--inline", "--confidence"), "--inline has no place for --confidence; drop one"),
+        (("--inline", "--confidence"), "--inline cannot show --confidence; drop one"),
         (("--word-column", 2), "--word-column is for --input-format columns; give that, too"),
-        ((*columns, "--tokenizer", "penn"), "--tokenizer is for text, and columns are words"),
-        ((*columns, "--word-column", 0), "--word-column is 0; columns count from 1"),
+        ((*columns, "--tokenizer", "penn"), "--tokenizer is for text, but --input-format columns"),
+        ((*columns, "--word-column", 0), "--word-column is 0; it must be at least 1"),
         ((*columns, "--word-column", 3), "input, line 2 has no word in column 3; correct it, or"),
         (columns, "input, line 3 has no word in column 1; correct it, or choose another --word-c"),
         (("--buffer-size", 0), "--buffer-size is 0; it must be at least 1"),

@@ -1,4 +1,4 @@
-"""``casrnn evaluate``: test scores, predictions and errors of models of data of one's own."""
+"""``casrnn evaluate``: scores, predictions and errors of models of ``casrnn train``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fairseq_casrnn.data.command import show
 from fairseq_casrnn.data.originals import read_originals
 from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.runs import choose_checkpoint, evaluate_each, keep
+from fairseq_casrnn.evaluation.runs import choose_checkpoint, evaluate_each, write_predictions
 from fairseq_casrnn.files import table_cell, whole_file
 from fairseq_casrnn.recipes.options import check_numbers
-from fairseq_casrnn.recipes.own_data import kind_of
 from fairseq_casrnn.recipes.runs import check_trained_on
+from fairseq_casrnn.recipes.train_command import kind_of
 
 BEAM = 10
 
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command. Raises UserError for a folder, run or checkpoint that cannot be used."""
+    """Run the command. Raises UserError if a folder, run or checkpoint cannot be used."""
     kind = kind_of(args.folder)
     if args.unconstrained_tags and kind != "tagging":
         raise UserError(f"--unconstrained-tags is for taggers, not for {kind}; drop it")
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def evaluate_classifier(run: Path, args: argparse.Namespace) -> dict:
-    """Classify with a run's checkpoint, keep and show the result, return its numbers."""
+    """Classify with a run's checkpoint, write and print the result, return its scores."""
     from fairseq_casrnn.evaluation.confusion import as_table
     from fairseq_casrnn.evaluation.evaluate_classifier import classify
 
@@ -87,7 +87,7 @@ def evaluate_classifier(run: Path, args: argparse.Namespace) -> dict:
         for (truth, best, value), example in zip(found, examples, strict=True)
     ]
     header = ("gold", "predicted", "probability", *examples[0])
-    keep(run, args.subset, "predictions.tsv", as_lines([header, *rows]), result)
+    write_predictions(run, args.subset, "predictions.tsv", as_lines([header, *rows]), result)
     wrong = sorted((row for row in rows if row[0] != row[1]), key=lambda row: -row[2])
     with whole_file(run / f"{args.subset}.errors.tsv") as file:
         file.write(as_lines([header, *wrong]))
@@ -102,9 +102,9 @@ def evaluate_classifier(run: Path, args: argparse.Namespace) -> dict:
 
 
 def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
-    """Tag with a run's checkpoint, keep and show the result, return its numbers.
+    """Tag with a run's checkpoint, write and print the result, return its scores.
 
-    A probability is that of all tags of a sentence together.
+    The probability in the files is that of all tags of the sentence.
     """
     from fairseq_casrnn.evaluation.evaluate_tagger import tag
 
@@ -122,7 +122,7 @@ def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
     ]
     header = ("word", "gold", "predicted", "probability")
     text = "\n".join([as_lines([header]), *map(as_lines, rows)])
-    keep(run, args.subset, "predictions.tsv", text, result)
+    write_predictions(run, args.subset, "predictions.tsv", text, result)
     wrong = [
         (gold, best, value, word, sentence["line"], " ".join(sentence["words"]))
         for sentence, tags in zip(sentences, rows, strict=True)
@@ -146,10 +146,10 @@ def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
 
 
 def evaluate_translation(run: Path, args: argparse.Namespace) -> dict:
-    """Translate the test set with a run's checkpoint, keep and show the result.
+    """Translate the test set with a run's checkpoint, write and print the result.
 
     Raises:
-        UserError: another subset, whose references are not kept.
+        UserError: the subset is not the test set; only its references are stored.
     """
     from fairseq_casrnn.evaluation import evaluate_translation as translating
     from fairseq_casrnn.evaluation.bleu import read_generated
@@ -163,7 +163,7 @@ def evaluate_translation(run: Path, args: argparse.Namespace) -> dict:
     found = detokenize_lines(read_generated(run / name, len(source)), languages[1])
     rows = zip(source, reference, found, strict=True)
     header = ("source", "reference", "translation")
-    keep(run, "test", "predictions.tsv", as_lines([header, *rows]), result)
+    write_predictions(run, "test", "predictions.tsv", as_lines([header, *rows]), result)
     print(
         f"{run.parent.name} {run.name}: BLEU {result['bleu']:.2f} (tokenised), sacreBLEU "
         f"{result['sacrebleu']:.2f} ({result['signature']}) on {result['sentences']} sentences"
@@ -173,7 +173,7 @@ def evaluate_translation(run: Path, args: argparse.Namespace) -> dict:
 
 
 def evaluate_language_model(run: Path, args: argparse.Namespace) -> dict:
-    """Perplexity of validation and test set with a run's checkpoint, each line by itself."""
+    """Perplexity of the validation and test sets with a run's checkpoint, line by line."""
     from fairseq_casrnn.evaluation.evaluate_lm import evaluate
 
     result = evaluate(args.folder, run, args.checkpoint, sentences=True)
@@ -185,7 +185,7 @@ def evaluate_language_model(run: Path, args: argparse.Namespace) -> dict:
 
 
 def show_files(run: Path, subset: str, errors: str) -> None:
-    """Say what was written."""
+    """Print the names of the files that were written."""
     show(
         [
             f"predictions: {run / f'{subset}.predictions.tsv'}",
