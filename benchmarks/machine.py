@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import atexit
 import os
-import platform
 import re
 import statistics
 import time
@@ -17,6 +16,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_casrnn.recurrence.products import linear
+from fairseq_casrnn.runs import environment
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -25,18 +25,12 @@ def name() -> str:
     """The processor and the number of cores, as "AMD EPYC 9B14, 2 cores"; the GPU, if any."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        found = re.search(r"^model name\s*: (.*)$", cpuinfo.read_text(), re.MULTILINE)
-        model = found[1] if found else model
-    return f"{' '.join(model.split())}, {os.cpu_count()} cores, {instructions()}"
+    return f"{environment.machine()['cpu']}, {os.cpu_count()} cores, {instructions()}"
 
 
 def instructions() -> str:
     """The vector instructions that torch uses, and whether there is a matrix unit."""
-    cpuinfo = Path("/proc/cpuinfo")
-    matrix = " and AMX" if cpuinfo.exists() and "amx_tile" in cpuinfo.read_text() else ""
+    matrix = " and AMX" if "amx_tile" in str(environment.machine()["instructions"]) else ""
     return torch.backends.cpu.get_cpu_capability() + matrix
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 
-from fairseq_casrnn.diagnostics.files import NOBODY_READS, disk_full
+from fairseq_casrnn.diagnostics.files import READER_ENDED, disk_full
 from fairseq_casrnn.errors import UserError
 
 BROKEN_PIPE = 141  # status of a program whose reader has gone, as the shell reports SIGPIPE
@@ -53,6 +53,6 @@ def flush_at_exit() -> None:
 def _last_flush() -> None:
     if error := flush():
         broken = isinstance(error, BrokenPipeError)
-        print(f"error: {NOBODY_READS if broken else disk_full(error, None)}", file=sys.stderr)
+        print(f"error: {READER_ENDED if broken else disk_full(error, None)}", file=sys.stderr)
         logging.shutdown()
         os._exit(1)  # nothing else changes the status here

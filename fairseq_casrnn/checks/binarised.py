@@ -1,4 +1,4 @@
-"""Binarised data: what fairseq would notice late or never, looked at before it is used."""
+"""Checks of binarised data that fairseq makes late or never."""
 
 import os
 import struct
@@ -7,30 +7,30 @@ import numpy
 
 from fairseq_casrnn.errors import UserError
 
-# Of fairseq.data.indexed_dataset.MMapIndexedDataset.Index: magic, version, type code, sentences.
+# fairseq.data.indexed_dataset.MMapIndexedDataset.Index: magic, version, type code, sentences.
 INDEX_HEADER = struct.Struct("<9sQBQ")
 INDEX_MAGIC = b"MMIDIDX\x00\x00"
-# Of its IndexedDataset: magic, version, type code, bytes of a token, sentences, lengths.
+# IndexedDataset: magic, version, type code, bytes of a token, sentences, lengths.
 OLD_INDEX_HEADER = struct.Struct("<8sQQQQQ")
 OLD_INDEX_MAGIC = b"TNTIDX\x00\x00"
 PREPARE_AGAIN = "run fairseq-preprocess again, into a new folder"
 
 
 def check_binarised(path: str, dictionary=None, impl: str = "mmap", first: int = 0) -> None:
-    """Check ``path.idx`` and ``path.bin``, as far as they are there.
+    """Check ``path.idx`` and ``path.bin`` if they exist.
 
-    fairseq finds a truncated file when it comes to the missing part, which can be hours later, and
-    a token beyond the embedding table never says which file it is from (on a GPU: nothing at all).
+    fairseq only notices a truncated file when it reads the missing part, perhaps hours later. For a
+    token beyond the embedding table, its error does not name the file.
 
     Args:
-        path: data set without its two endings.
-        dictionary: the ``fairseq.data.Dictionary`` it will be used with, or None.
+        path: path of the data set without extension.
+        dictionary: the ``fairseq.data.Dictionary`` to use, or None.
         impl: fairseq's name of the format: mmap, lazy or cached.
-        first: what the file holds for token number 0.
+        first: number in the file that stands for token 0.
 
     Raises:
-        UserError: a file is truncated or damaged, the set is empty, or the dictionary is of other
-            data.
+        UserError: a file is truncated or damaged, the data set is empty, or the dictionary does not
+            fit.
     """
     index, data = f"{path}.idx", f"{path}.bin"
     if not (os.path.isfile(index) and os.path.isfile(data)):
@@ -51,16 +51,16 @@ def check_binarised(path: str, dictionary=None, impl: str = "mmap", first: int =
         wrong = smallest if smallest < 0 else largest
         raise UserError(
             f"{data} contains token number {wrong}, but {_dictionary_file(path)} has only "
-            f"{len(dictionary)} entries: it is not the dictionary the data was made with; "
-            "put that one in its place"
+            f"{len(dictionary)} entries: the data was made with another dictionary; replace it by "
+            "that one"
         )
-    # A test set may have blank lines for translations that nobody knows.
+    # A test set may have blank lines in place of unknown translations.
     if largest <= dictionary.eos() and os.path.basename(path).startswith("train"):
-        raise UserError(f"{data} holds no word, only blank lines; {PREPARE_AGAIN}, from other text")
+        raise UserError(f"{data} only holds blank lines; {PREPARE_AGAIN}, from other text")
 
 
 def _read_index(index: str) -> tuple[numpy.dtype, int]:
-    """The type and the number of tokens that an index file announces."""
+    """The data type and the number of tokens according to an index file."""
     with open(index, "rb") as file:
         magic, version, code, sentences = _unpack(INDEX_HEADER, file)
         dtype = _type_of(code, index, (magic, version) == (INDEX_MAGIC, 1))
@@ -73,16 +73,16 @@ def _read_index(index: str) -> tuple[numpy.dtype, int]:
 
 
 def _read_old_index(index: str) -> tuple[numpy.dtype, int]:
-    """The same of the format that fairseq calls lazy or cached."""
+    """As :func:`_read_index`, for the format that fairseq calls lazy or cached."""
     with open(index, "rb") as file:
         magic, version, code, width, sentences, count = _unpack(OLD_INDEX_HEADER, file)
         dtype = _type_of(code, index, (magic, version) == (OLD_INDEX_MAGIC, 1))
-        # Two positions for each sentence and one end of each kind, then the lengths; all int64.
+        # Two positions for each sentence and two final positions, then the lengths; all int64.
         ends = sentences + 1
         _check_size(index, OLD_INDEX_HEADER.size + 8 * (2 * ends + count))
-        places, positions = (numpy.fromfile(file, numpy.int64, ends) for _ in range(2))
+        offsets, positions = (numpy.fromfile(file, numpy.int64, ends) for _ in range(2))
         lengths = numpy.fromfile(file, numpy.int64, count)
-    if (width, count) != (dtype.itemsize, sentences) or (places != numpy.arange(ends)).any():
+    if (width, count) != (dtype.itemsize, sentences) or (offsets != numpy.arange(ends)).any():
         raise _damaged(index)
     _check_positions(index, lengths, positions[:-1], 1)
     if positions[-1] != lengths.sum():
@@ -91,7 +91,7 @@ def _read_old_index(index: str) -> tuple[numpy.dtype, int]:
 
 
 def _check_positions(index: str, lengths, positions, width: int) -> None:
-    """Raise UserError unless sentences of these lengths begin there, one right after the other."""
+    """Raise UserError unless sentences of these lengths at these positions are contiguous."""
     if (lengths < 0).any() or (positions != (lengths.cumsum() - lengths) * width).any():
         raise _damaged(index)
 
@@ -103,7 +103,7 @@ def _damaged(index: str) -> UserError:
 
 
 def _unpack(header: struct.Struct, file) -> tuple:
-    """The values of the header; 0 for what a file is too short to hold."""
+    """The values of the header, with zeros for missing bytes."""
     return header.unpack(file.read(header.size).ljust(header.size, b"\0"))
 
 

@@ -1,10 +1,9 @@
-"""Ranges of options of fairseq's programs, and options that do not go together.
+"""Ranges of options of fairseq's programs, and contradictory options.
 
-``BOUNDS`` is the table: options of fairseq and of this package that nothing else checks. To check
-one more, add its line. All of fairseq's defaults must lie inside (its tests look), so that only
-what a user has given is refused. Sizes and probabilities of this package's models are checked where
-the model is built (``check_sizes``, ``check_probabilities`` of
-:mod:`fairseq_casrnn.models.config`).
+The table ``BOUNDS`` has the options of fairseq and of this package that nothing else validates; add
+a line for another one. All of fairseq's defaults must be in range (a test checks that). Sizes and
+probabilities of this package's models are checked when a model is built (``check_sizes`` and
+``check_probabilities`` of :mod:`fairseq_casrnn.models.config`).
 """
 
 import ast
@@ -19,15 +18,15 @@ from fairseq_casrnn.errors import UserError, quoted
 
 @dataclass(frozen=True)
 class Bound:
-    """The smallest and the largest value of an option; ``off`` is a default beyond them."""
+    """The range of an option; ``off`` is an additional value outside of it."""
 
     low: float = -inf
     high: float = inf
     off: float | None = None
-    zero: str = ""  # what 0 means
+    zero: str = ""  # the meaning of 0, for messages
 
     def allows(self, value: float) -> bool:
-        """Whether ``value`` lies inside; NaN does not."""
+        """Whether ``value`` is in range; NaN is not."""
         return value == self.off or self.low <= value <= self.high
 
     def __str__(self) -> str:
@@ -41,7 +40,7 @@ class Bound:
 POSITIVE = Bound(1)
 NOT_NEGATIVE = Bound(0)
 FRACTION = Bound(0, 1)
-COOLEST = Bound(1e-6)  # scores that are divided by less leave the range of a float
+TEMPERATURE = Bound(1e-6)  # scores divided by less would overflow
 UNLIMITED = Bound(0, zero="no limit")
 
 BOUNDS = {
@@ -70,9 +69,9 @@ BOUNDS = {
     "sampling_topp": Bound(0, 1, off=-1),
     "save_interval": POSITIVE,
     "save_interval_updates": NOT_NEGATIVE,
-    "seed": Bound(0, 2**32 - 1),  # numpy's
-    "temperature": COOLEST,
-    "temperature_floor": COOLEST,
+    "seed": Bound(0, 2**32 - 1),  # limit of numpy
+    "temperature": TEMPERATURE,
+    "temperature_floor": TEMPERATURE,
     "unkpen": Bound(),
     "upsample_primary": Bound(1, off=-1),
     "update_freq": POSITIVE,
@@ -82,29 +81,29 @@ BOUNDS = {
     "weight_decay": NOT_NEGATIVE,
     "workers": POSITIVE,
 }
-# Metrics of validation that --best-checkpoint-metric may name, by what becomes of them.
+# Values of --best-checkpoint-metric: higher is better, lower is better.
 RISING = ("accuracy", "bleu", "f1", "macro_f1", "precision", "recall", "wcpa")
 FALLING = ("loss", "nll_loss", "ppl")
-# What torchrun tells its processes, and Slurm; fairseq looks for the same.
+# Environment variables set by torchrun and by Slurm, which fairseq reads.
 TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 SLURM = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "wordpiece", "letter", "silence", "_EOW", "none")
 
 
 def check_options(options: Mapping) -> None:
-    """Check the values of one of fairseq's programs; unknown names are left alone.
+    """Check the options of one of fairseq's programs; unknown names are ignored.
 
     Args:
-        options: name and value, such as ``vars()`` of what argparse returns.
+        options: names and values, such as ``vars()`` of argparse's result.
 
     Raises:
-        UserError: a value makes no sense.
+        UserError: a value is out of range, or options contradict each other.
     """
-    for sentence in _complaints(options):
+    for sentence in _problems(options):
         raise UserError(sentence)
 
 
-def _complaints(options: Mapping) -> Iterator[str]:
+def _problems(options: Mapping) -> Iterator[str]:
     for name, bound in BOUNDS.items():
         value = options.get(name)
         for one in value if isinstance(value, list | tuple) else [value]:
@@ -113,30 +112,30 @@ def _complaints(options: Mapping) -> Iterator[str]:
     shard, shards = options.get("shard_id"), options.get("num_shards")
     if isinstance(shard, int) and isinstance(shards, int) and not 0 <= shard < shards:
         yield f"--shard-id is {shard}; it must be at least 0 and less than --num-shards {shards}"
-    generates = "beam" in options and "buffer_size" not in options  # which is of interactive
+    generates = "beam" in options and "buffer_size" not in options  # not fairseq-interactive
     if isinstance(shards, int) and shards > 1 and not (generates or "context_window" in options):
         yield "--num-shards is for fairseq-generate and fairseq-eval-lm; drop it"
-    yield from _of_processes(options)
+    yield from _distributed_problems(options)
     metric = None if options.get("disable_validation") else options.get("best_checkpoint_metric")
     maximize = options.get("maximize_best_checkpoint_metric")
     if metric in RISING and maximize is False:
         yield (
-            f"--best-checkpoint-metric {metric} rises as a model gets better, and the smallest "
-            "would count as the best; add --maximize-best-checkpoint-metric"
+            f"--best-checkpoint-metric {metric} is better if it is higher; add "
+            "--maximize-best-checkpoint-metric"
         )
     if metric in FALLING and maximize:
         yield (
-            f"--best-checkpoint-metric {metric} falls as a model gets better; drop "
+            f"--best-checkpoint-metric {metric} is better if it is lower; drop "
             "--maximize-best-checkpoint-metric"
         )
     if options.get("mlp_batch_norm") and options.get("batch_size") == 1:
-        yield "--mlp-batch-norm needs several sentences in a batch; give a greater --batch-size"
+        yield "--mlp-batch-norm needs several sentences in a batch; give a larger --batch-size"
     betas = options.get("adam_betas")
     if betas is not None and not _are_betas(betas):
         yield f"--adam-betas is {betas}; it must be two numbers in [0, 1), such as '(0.9, 0.999)'"
-    yield from _of_generation(options)
-    yield from _unreadable(options)
-    # fairseq-eval-lm has --post-process, too, but takes any ending there.
+    yield from _generation_problems(options)
+    yield from _invalid_literals(options)
+    # fairseq-eval-lm also has --post-process, but accepts any value.
     names = ("post_process", "eval_bleu_remove_bpe")
     for name in names if "beam" in options else names[1:]:
         if not _is_segmentation(options.get(name)):
@@ -146,38 +145,38 @@ def _complaints(options: Mapping) -> Iterator[str]:
             )
 
 
-def _of_generation(options: Mapping) -> Iterator[str]:
-    """What fairseq reads and makes no use of."""
+def _generation_problems(options: Mapping) -> Iterator[str]:
+    """Options that fairseq accepts but ignores."""
     soft = options.get("print_alignment") == "soft"
     if options.get("score_reference"):
         if options.get("lm_path"):
-            yield "--score-reference makes no use of --lm-path; drop one of them"
+            yield "--score-reference ignores --lm-path; drop one of them"
         if soft:
-            yield "--score-reference gives hard alignments; drop one of them, or 'soft'"
+            yield "--score-reference prints hard alignments; drop one of them, or 'soft'"
     if options.get("pad_to_fixed_bsz") and "context_window" in options:
-        yield "fairseq-eval-lm makes no use of the padding by --pad-to-fixed-bsz; drop that option"
+        yield "fairseq-eval-lm ignores --pad-to-fixed-bsz; drop that option"
     if "buffer_size" not in options:
         if options.get("constraints"):
             yield (
-                "--constraints needs words for each sentence, which only fairseq-interactive "
-                "reads, after a tab in its line; use that program, or drop the option"
+                "--constraints needs words for each sentence, which only fairseq-interactive reads "
+                "(after a tab in each line); use that program, or drop the option"
             )
         return
     if options.get("score_reference"):
         yield (
-            "--score-reference needs references, and fairseq-interactive reads none; use "
+            "--score-reference needs references, but fairseq-interactive reads none; use "
             "fairseq-generate, or drop the option"
         )
     for name in ("lm_path", "prefix_size", "results_path"):
         if options.get(name):
             option = f"--{name.replace('_', '-')}"
-            yield f"fairseq-interactive makes no use of {option}; use fairseq-generate, or drop it"
+            yield f"fairseq-interactive ignores {option}; use fairseq-generate, or drop it"
     if soft:
         yield "fairseq-interactive prints hard alignments; use fairseq-generate, or drop 'soft'"
 
 
-def _unreadable(options: Mapping) -> Iterator[str]:
-    """Values that fairseq reads as Python, when it comes to need them."""
+def _invalid_literals(options: Mapping) -> Iterator[str]:
+    """Values that fairseq only parses as Python literals when it needs them."""
     for name in ("model_overrides", "optimizer_overrides"):
         value = options.get(name)
         if not isinstance(value, str):
@@ -186,13 +185,13 @@ def _unreadable(options: Mapping) -> Iterator[str]:
             ast.literal_eval(value)
         except (ValueError, SyntaxError):
             yield (
-                f"--{name.replace('_', '-')} takes a Python value, and {quoted(value)} is none; "
+                f"--{name.replace('_', '-')} is {quoted(value)}, which is not a Python literal; "
                 "write it as \"{'name': 'text', 'other': 3}\""
             )
 
 
-def _of_processes(options: Mapping) -> Iterator[str]:
-    """What is wrong with training in several processes."""
+def _distributed_problems(options: Mapping) -> Iterator[str]:
+    """Problems with the options of distributed training."""
     import torch
 
     size = options.get("distributed_world_size")
@@ -203,33 +202,33 @@ def _of_processes(options: Mapping) -> Iterator[str]:
     started = natural(told)
     if started is None:
         yield (
-            f"WORLD_SIZE in the environment is '{told}', no number of processes; start them with "
-            "torchrun, or unset it"
+            f"WORLD_SIZE in the environment is '{told}', not a number of processes; start them "
+            "with torchrun, or unset it"
         )
         return
     if size == 1 and started > 1 and "save_dir" in options:
         yield (
-            f"{started} processes have been started, but --distributed-world-size is 1, so that "
-            f"each would train alone; give --distributed-world-size {started}"
+            f"{started} processes have been started, but --distributed-world-size is 1, so each "
+            f"would train alone; give --distributed-world-size {started}"
         )
     if torch.cuda.device_count():
         return
     if options.get("profile"):
-        yield "--profile needs a GPU, and there is none; drop the option"
+        yield "--profile needs a GPU, but there is none; drop the option"
     method = options.get("distributed_init_method")
     alone = method is None and not by_torchrun and not any(name in os.environ for name in SLURM)
     if (size > 1 and alone) or (method is not None and not options.get("distributed_no_spawn")):
         yield (
-            "fairseq starts one process for each GPU, and there is none; start the workers with "
+            "fairseq starts one process for each GPU, but there is none; start the workers with "
             'torchrun --nproc_per_node N "$(command -v fairseq-train)" … '
-            "--distributed-world-size N, or each by itself with --distributed-init-method, its "
+            "--distributed-world-size N, or start each with --distributed-init-method, its "
             "--distributed-rank and --distributed-no-spawn"
         )
     needs = {"distributed_backend": ("nccl", "gloo"), "ddp_backend": ("pytorch_ddp", "legacy_ddp")}
     for name, (refused, instead) in needs.items():
         if size > 1 and options.get(name) == refused:
             option = f"--{name.replace('_', '-')}"
-            yield f"{option} {refused} needs GPUs, and there is none; give {option} {instead}"
+            yield f"{option} {refused} needs GPUs, but there is none; give {option} {instead}"
 
 
 def _are_betas(value) -> bool:

@@ -1,4 +1,4 @@
-"""Tasks, models, criterions and options that do not fit each other."""
+"""Checks that tasks, models, criterions and options fit each other."""
 
 from argparse import Namespace
 
@@ -20,13 +20,13 @@ LANGUAGE_MODEL = {
 
 
 def check_fit(arch: str | None, task: str | None, criterion: str | None) -> None:
-    """Refuse tasks and criterions of fairseq that are made for models of another kind.
+    """Refuse fairseq's tasks and criterions that are made for other kinds of models.
 
-    Most of them would fail over a missing part in the middle of a traceback, some would train
-    something else. What comes from elsewhere, and what fairseq does not know, passes.
+    Most of them would fail with an obscure traceback, some would train something else. Unknown ones
+    and those of other packages are accepted.
 
     Raises:
-        UserError: they do not fit the architecture, one of this package's.
+        UserError: they do not fit an architecture of this package.
     """
     from fairseq.criterions import CRITERION_REGISTRY
     from fairseq.models import ARCH_MODEL_REGISTRY
@@ -57,10 +57,10 @@ def check_fit(arch: str | None, task: str | None, criterion: str | None) -> None
 
 
 def check_program(args: Namespace) -> None:
-    """Refuse a command line of one of fairseq's programs that lacks an option, or has an idle one.
+    """Check for missing and useless options of one of fairseq's programs.
 
     Raises:
-        UserError: it does.
+        UserError: an option is missing, or has no effect with this task.
     """
     from fairseq.tasks import TASK_REGISTRY
     from fairseq.tasks.translation_lev import TranslationLevenshteinTask
@@ -77,5 +77,5 @@ def check_program(args: Namespace) -> None:
         if getattr(args, name, False):
             raise UserError(
                 f"--{name.replace('_', '-')} needs a model that refines its output iteratively, "
-                f"and those of --task {args.task} do not; drop the option"
+                f"unlike those of --task {args.task}; drop the option"
             )

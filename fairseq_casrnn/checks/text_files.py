@@ -1,4 +1,4 @@
-"""The text files and dictionaries of ``fairseq-preprocess``, checked before and after its work."""
+"""Checks of the text files and dictionaries of ``fairseq-preprocess``."""
 
 import os
 import re
@@ -15,13 +15,13 @@ INVISIBLE = re.compile("[\u200b\u2060\ufeff]")  # zero-width space, word joiner,
 
 
 def check_text(args: Namespace) -> None:
-    """Check the files that ``fairseq-preprocess`` with the options ``args`` will read.
+    """Check the files that ``fairseq-preprocess`` will read with the options ``args``.
 
-    fairseq does not compare the lengths of the two sides, and finds invalid UTF-8 (without saying
-    where) when it has written half of its output.
+    fairseq does not compare the lengths of the two sides. It reports invalid UTF-8, without its
+    position, after writing half of its output.
 
     Raises:
-        UserError: a file is missing, empty, blank or no UTF-8, or two sides differ in length.
+        UserError: a file is missing, empty, blank or not UTF-8, or two sides differ in length.
     """
     tests = (args.testpref or "").split(",")
     for prefix, group in groupby(_text_files(args), key=lambda item: item[0]):
@@ -34,7 +34,7 @@ def check_text(args: Namespace) -> None:
                     f"{files[0][0]} has {files[0][1]} lines but {name} has {lines}; line n of one "
                     "must be the translation of line n of the other"
                 )
-            # A test set may come without translations.
+            # A test set may lack translations.
             if blank and (prefix not in tests or name == files[0][0]):
                 raise UserError(f"{name} has only blank lines; give a file with sentences")
             if args.only_source:
@@ -42,15 +42,15 @@ def check_text(args: Namespace) -> None:
 
 
 def check_classes(name: str) -> None:
-    """Raise UserError where a file of single words, which are classes, has an invisible character.
+    """Raise UserError if a file of classes, single words, has an invisible character.
 
-    A byte-order mark in the middle, as of two files put together, makes a class of its own.
+    For example, concatenating two files can leave a byte-order mark, which makes a new class.
     """
     with open(name, "rb") as file:
         for number, line in enumerate(text_lines(file, name), start=1):
             word = line.strip()
             if " " in word:
-                return  # a text
+                return  # a text, not classes
             if found := INVISIBLE.search(word):
                 raise UserError(
                     f"{name}, line {number}: {quoted(word)} has an invisible character, "
@@ -59,7 +59,7 @@ def check_classes(name: str) -> None:
 
 
 def check_dictionaries(args: Namespace) -> None:
-    """Check the dictionaries that ``fairseq-preprocess`` with the options ``args`` is given.
+    """Check the dictionaries given to ``fairseq-preprocess``.
 
     Raises:
         UserError: one has no words, so that all text would become ``<unk>``.
@@ -74,11 +74,11 @@ def check_dictionaries(args: Namespace) -> None:
             )
 
 
-def check_made(args: Namespace) -> None:
-    """Check the dictionaries that ``fairseq-preprocess`` with the options ``args`` wrote.
+def check_new_dictionaries(args: Namespace) -> None:
+    """Check the dictionaries that ``fairseq-preprocess`` wrote.
 
     Raises:
-        UserError: no word was frequent enough for one, so that all text has become ``<unk>``.
+        UserError: one has no words, so that all text has become ``<unk>``.
     """
     from fairseq_casrnn.data.dictionaries import has_words
 
@@ -102,13 +102,10 @@ def _text_files(args: Namespace) -> Iterator[tuple[str, str]]:
 
 
 def count_lines(name: str) -> tuple[int, bool]:
-    """Lines of a text file.
-
-    Returns:
-        their number, and whether all are blank.
+    """The number of lines of a text file, and whether all are blank.
 
     Raises:
-        UserError: the file is missing, not UTF-8, or has fairseq's own symbols as words.
+        UserError: the file is missing, not UTF-8, or has fairseq's symbols as words.
     """
     count, blank = 0, True
 

@@ -1,1 +1,1 @@
-"""Users' mistakes as fairseq and torch raise them, each explained in one sentence."""
+"""Errors of fairseq and torch that users' mistakes cause, explained in one sentence each."""

@@ -14,7 +14,7 @@ CHECK_DIGEST = "fairseq_casrnn.data.dictionaries.check_digest"
 
 
 def explain_failure(path: str, error: Exception) -> str:
-    """Why torch did not load the file at ``path``; its own text would advise to load unsafely."""
+    """Why torch did not load the file at ``path``; torch's message advises unsafe loading."""
     found = re.search(r"unsupported (?:global|class)\W+(?:GLOBAL )?([\w.]+)", str(error), re.I)
     if found is not None:
         return (
@@ -22,7 +22,7 @@ def explain_failure(path: str, error: Exception) -> str:
             "when loaded; use a checkpoint that fairseq-train wrote"
         )
     return (
-        f"checkpoint {path} cannot be read: it is truncated or no checkpoint at all; "
+        f"checkpoint {path} cannot be read: it is truncated or not a checkpoint; "
         "copy it again or use another one"
     )
 
@@ -71,47 +71,47 @@ def _not_a_model(error: Exception) -> str | None:
     return f"{path} is not a checkpoint of fairseq-train; check the path"
 
 
-def lost_place(extra_state: object) -> bool:
-    """Whether a checkpoint's ``extra_state`` does not say in which epoch its training was."""
+def lacks_position(extra_state: object) -> bool:
+    """Whether a checkpoint's ``extra_state`` does not say in which epoch the training was."""
     place = extra_state.get("train_iterator") if isinstance(extra_state, dict) else None
     epoch = place.get("epoch") if isinstance(place, dict) else None
     return not (isinstance(epoch, int) and epoch >= 1)
 
 
-def without_place(checkpoint: str) -> str:
-    """The sentence about such a checkpoint."""
+def missing_position_message(checkpoint: str) -> str:
+    """The message about a checkpoint that :func:`lacks_position`."""
     return (
-        f"checkpoint {checkpoint} does not say how far its training got, so that it cannot go on; "
-        "use another checkpoint, or begin with the weights of this one: --finetune-from-model and "
-        "another --save-dir"
+        f"checkpoint {checkpoint} does not say how far its training got, so it cannot be resumed; "
+        "use another checkpoint, or start from its weights: --finetune-from-model and another "
+        "--save-dir"
     )
 
 
-def _without_place(error: Exception) -> str | None:
+def _missing_position(error: Exception) -> str | None:
     for load, name in (
         (f"{TRAINER}.load_checkpoint", "filename"),
         (f"{UTILS}.load_checkpoint", "checkpoint_path"),
     ):
         extra_state = frame_local(error, load, "extra_state")
-        if extra_state is not None and lost_place(extra_state):
-            return without_place(frame_local(error, load, name))
+        if extra_state is not None and lacks_position(extra_state):
+            return missing_position_message(frame_local(error, load, name))
     return None
 
 
-def _without_averages(error: KeyError) -> str | None:
-    # fairseq would begin with the weights of the checkpoint, but has just dropped them.
+def _no_ema(error: KeyError) -> str | None:
+    # fairseq would use the checkpoint's weights, but has already deleted them.
     trainer = frame_local(error, f"{TRAINER}.load_checkpoint", "self")
     if error.args != ("model",) or not trainer or not trainer.cfg.ema.store_ema:
         return None
     path = frame_local(error, f"{TRAINER}.load_checkpoint", "filename")
     return (
-        f"checkpoint {path} was trained without --store-ema, and averaging cannot begin on the "
-        "way; drop --store-ema, or train a new model with it (--ema-start-update says from which "
-        "update on it averages)"
+        f"checkpoint {path} was trained without --store-ema, which cannot be added when resuming; "
+        "drop --store-ema, or train a new model with it (--ema-start-update sets the first update "
+        "that is averaged)"
     )
 
 
-def _without_seed(error: KeyError) -> str | None:
+def _no_ema_in_seed(error: KeyError) -> str | None:
     path = frame_local(error, f"{UTILS}.load_ema_from_checkpoint", "fpath")
     if error.args != ("ema",) or path is None:
         return None
@@ -122,17 +122,19 @@ def _without_seed(error: KeyError) -> str | None:
 
 
 def check_language_model(cfg, path: str | os.PathLike) -> None:
-    """Raise UserError if ``cfg``, of the model in the checkpoint ``path``, is of another kind."""
+    """Raise UserError unless ``cfg`` of the checkpoint ``path`` is of a language model."""
     from fairseq.models import ARCH_MODEL_REGISTRY, FairseqLanguageModel
 
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     model = ARCH_MODEL_REGISTRY.get(name)
     if model is not None and not issubclass(model, FairseqLanguageModel):
-        raise UserError(f"checkpoint {path} is of {name}, not a language model")
+        raise UserError(
+            f"checkpoint {path} is a {name}, not a language model; give another checkpoint"
+        )
 
 
-def unfit_language_model(error: Exception) -> str | None:
-    """Whatever ``fairseq-generate`` fails over while it loads the model of ``--lm-path``."""
+def unsuitable_language_model(error: Exception) -> str | None:
+    """Any error of ``fairseq-generate`` while it loads the model of ``--lm-path``."""
     cfg = frame_local(error, GENERATE, "cfg")
     path = getattr(getattr(cfg, "generation", None), "lm_path", None)
     if path is None or frame_local(error, f"{UTILS}.load_model_ensemble", "filenames") != [path]:
@@ -153,20 +155,17 @@ def unfit_language_model(error: Exception) -> str | None:
         f"--only-source --srcdict {target}), and copy that to {dictionary}"
     )
     if not os.path.isfile(dictionary):
-        return f"{dictionary}, the dictionary of --lm-path {path}, does not exist; {remedy}"
+        return f"the dictionary {dictionary} of --lm-path {path} does not exist; {remedy}"
     sizes = "Error(s) in loading state_dict" in str(error)
     if not sizes and frame_local(error, CHECK_DIGEST, "trained") is None:
         return None
-    return (
-        f"--lm-path {path} was trained with other words than {dictionary} has, or the same in "
-        f"another order; {remedy}"
-    )
+    return f"--lm-path {path} was trained with another dictionary than {dictionary}; {remedy}"
 
 
 RULES: Rules = (
-    (KeyError, _without_seed),
-    (KeyError, _without_averages),
-    ((KeyError, TypeError), _without_place),
+    (KeyError, _no_ema_in_seed),
+    (KeyError, _no_ema),
+    ((KeyError, TypeError), _missing_position),
     (Exception, _unreadable_checkpoint),
     (RuntimeError, _other_architecture),
     (Exception, _other_architecture_on_resume),

@@ -3,7 +3,7 @@
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
 
-def _odd_lengths(error: AssertionError) -> str | None:
+def _unequal_lengths(error: AssertionError) -> str | None:
     load = "fairseq.tasks.translation.load_langpair_dataset"
     names = ("src_dataset", "tgt_dataset", "prefix", "src", "tgt")
     source, target, prefix, src, tgt = (frame_local(error, load, name) for name in names)
@@ -16,15 +16,15 @@ def _odd_lengths(error: AssertionError) -> str | None:
 
 
 def _no_cache(error: KeyError) -> str | None:
-    """fairseq 0.12.3 looks at the first batch before it has read any."""
+    """fairseq 0.12.3 accesses the first batch before it has read any."""
     get = "fairseq.data.indexed_dataset.IndexedCachedDataset.__getitem__"
     first_batch = "fairseq.data.iterators.EpochBatchIterator.first_batch"
     data = frame_local(error, get, "self")
     if data is None or frame_local(error, first_batch, "self") is None:
         return None
     return (
-        f"{data.path}.bin cannot be trained on with --dataset-impl cached; give --dataset-impl "
-        "lazy, which reads the same files"
+        f"training on {data.path}.bin does not work with --dataset-impl cached; give "
+        "--dataset-impl lazy, which reads the same files"
     )
 
 
@@ -41,7 +41,7 @@ def _no_subwords(error: Exception) -> str | None:
 
 
 RULES: Rules = (
-    (AssertionError, _odd_lengths),
+    (AssertionError, _unequal_lengths),
     (KeyError, _no_cache),
     ((OSError, RuntimeError, UnicodeDecodeError), _no_subwords),
 )

@@ -1,9 +1,9 @@
-"""Users' mistakes as fairseq and torch raise them, turned into one sentence each.
+"""Turns errors of fairseq and torch that users' mistakes cause into one sentence each.
 
-``RULES`` is the table: a kind of exception and a function that returns the sentence, or None when
-the exception is something else after all. To explain one more mistake, write its function in the
-module of :mod:`fairseq_casrnn.diagnostics` that it belongs to, and add its line there. A sentence
-names the file or option and the remedy.
+Each rule in ``RULES`` has exception types and a function that returns the sentence, or None if the
+exception has another cause. To explain another mistake, write a function in the appropriate module
+of :mod:`fairseq_casrnn.diagnostics` and add it to the rules there. A sentence names the file or
+option and the remedy.
 """
 
 import contextlib
@@ -20,18 +20,18 @@ from fairseq_casrnn.diagnostics import (
     numbers,
     options,
 )
-from fairseq_casrnn.diagnostics.frames import Rules, is_of_other_code
+from fairseq_casrnn.diagnostics.frames import Rules, crossed_user_code
 from fairseq_casrnn.errors import UserError, one_sentence
 
 
 def explain(error: BaseException) -> str | None:
-    """The sentence for ``error`` or for its declared cause; None if it is no known mistake.
+    """The sentence for ``error`` or its ``__cause__``; None if it is not a known mistake.
 
-    An error of the user's own code, as of a model in ``--user-dir``, is none.
+    Errors in a user's own code, such as a model in ``--user-dir``, are never explained.
     """
     link: BaseException | None = error
     while link is not None:
-        if not isinstance(link, UserError) and is_of_other_code(link):
+        if not isinstance(link, UserError) and crossed_user_code(link):
             return None
         for kind, sentence in RULES:
             if isinstance(link, kind) and (text := sentence(link)):
@@ -42,7 +42,7 @@ def explain(error: BaseException) -> str | None:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """What can be explained becomes a UserError; all other errors stay as they are."""
+    """A context that turns errors that can be explained into a UserError."""
     try:
         yield
     except UserError:
@@ -55,13 +55,13 @@ def explained() -> Iterator[None]:
 
 
 def _in_a_worker(error: Exception) -> str | None:
-    """A UserError that one of several training processes raised: only its text comes back."""
+    """A UserError in a worker of distributed training, of which only the text is known."""
     found = re.search(r"^[\w.]*\bUserError: (.+)", str(error), re.MULTILINE)
     return found[1] if found and "Process" in type(error).__name__ else None
 
 
-def said_by_fairseq(error: Exception) -> str | None:
-    """A message that fairseq has for its user, raised as the plainest of exceptions."""
+def fairseq_message(error: Exception) -> str | None:
+    """A message that fairseq itself has for users, raised as Exception or AssertionError."""
     traceback = error.__traceback__
     if type(error) not in (Exception, AssertionError) or traceback is None or not str(error):
         return None
@@ -69,12 +69,12 @@ def said_by_fairseq(error: Exception) -> str | None:
         traceback = traceback.tb_next
     module = traceback.tb_frame.f_globals.get("__name__", "")
     words = re.findall(r"(?<!\S)[A-Za-z]{2,}(?=[,:;!?.]*(?:\s|$))", str(error))
-    spoken = len(words) >= 2 and len(str(error)) < 300
-    return str(error) if spoken and module.split(".")[0] in ("fairseq", "fairseq_cli") else None
+    is_text = len(words) >= 2 and len(str(error)) < 300
+    return str(error) if is_text and module.split(".")[0] in ("fairseq", "fairseq_cli") else None
 
 
 RULES: Rules = (
-    (Exception, checkpoints.unfit_language_model),
+    (Exception, checkpoints.unsuitable_language_model),
     (UserError, str),
     *files.RULES,
     *checkpoints.RULES,
@@ -84,9 +84,9 @@ RULES: Rules = (
     *options.RULES,
     *numbers.RULES,
     *memory.RULES,
-    # The general ones come last.
-    ((ValueError, AssertionError, NotImplementedError), names.named_option),
+    # General rules come last.
+    ((ValueError, AssertionError, NotImplementedError), names.message_about_option),
     (Exception, _in_a_worker),
     (OSError, files.system_error),
-    (Exception, said_by_fairseq),
+    (Exception, fairseq_message),
 )

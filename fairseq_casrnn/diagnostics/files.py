@@ -1,4 +1,4 @@
-"""Mistakes with files as such."""
+"""Mistakes with files, and full disks."""
 
 import errno
 import os
@@ -7,8 +7,8 @@ from typing import Any
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
-NOBODY_READS = (
-    "the program that reads the output has ended; let it read to the end, or write to a file"
+READER_ENDED = (
+    "the program that reads the output has ended; let it read everything, or write to a file"
 )
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -18,7 +18,7 @@ def _no_folder(error: OSError) -> str | None:
     folder = frame_local(error, verify, "save_dir")
     if folder is None or error.errno in DISK_FULL:
         return None
-    return f"--save-dir {folder} is no folder to write to ({error.strerror}); give another"
+    return f"--save-dir {folder} cannot be written ({error.strerror}); give another folder"
 
 
 def _missing_file(error: FileNotFoundError) -> str | None:
@@ -36,7 +36,7 @@ def _missing_model(error: OSError) -> str | None:
     found = re.fullmatch(r"Model file not found: (.*)", str(error))
     if not found:
         return None
-    # fairseq-generate reads the language model after its own models.
+    # fairseq-generate loads the language model after the translation models.
     option = "--lm-path" if frame_local(error, "fairseq_cli.generate._main", "models") else "--path"
     return f"checkpoint {found[1]} does not exist; check {option}"
 
@@ -46,8 +46,8 @@ def _disk_full(error: Exception) -> str | None:
 
 
 def disk_full(error: Exception, name: str | os.PathLike | None) -> str | None:
-    """That a file, ``name`` unless the system says which, does not fit on its disk."""
-    # torch's writer fails once more while it closes the file, so look at what came before, too.
+    """The message if a disk is full; ``name`` is used if the error names no file."""
+    # torch's writer raises a second error when it closes the file, so check the context, too.
     link: Any = error
     while link is not None and getattr(link, "errno", None) not in DISK_FULL:
         link = link.__context__
@@ -60,11 +60,11 @@ def disk_full(error: Exception, name: str | os.PathLike | None) -> str | None:
 
 
 def _broken_pipe(error: BrokenPipeError) -> str | None:
-    return NOBODY_READS
+    return READER_ENDED
 
 
 def system_error(error: OSError) -> str | None:
-    """Any other trouble with a file that the system names."""
+    """Any other system error that names a file."""
     if found := re.fullmatch(r"file (.*) not found", str(error)):
         return f"{found[1]} does not exist; check the path"
     if error.errno is None or error.filename is None:

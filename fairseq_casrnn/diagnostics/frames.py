@@ -1,4 +1,4 @@
-"""What an exception crossed on its way."""
+"""Inspection of the frames in an exception's traceback."""
 
 import sys
 import sysconfig
@@ -7,26 +7,26 @@ from pathlib import Path
 from typing import Any
 
 Sentence = Callable[[Any], str | None]
-"""One sentence about an exception of the rule's types, or None if it is something else."""
+"""Returns the sentence for an exception of the rule's types, or None if the rule does not apply."""
 Rules = tuple[tuple[type | tuple[type, ...], Sentence], ...]
 
 OURS = ("fairseq", "fairseq_cli", "fairseq_casrnn")
 """Packages whose errors are explained."""
 LIBRARIES = tuple({sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()})
-"""Folders of Python and of what is installed."""
+"""Folders of Python and of installed packages."""
 
 
-def is_of_other_code(error: BaseException) -> bool:
-    """Whether ``error`` crossed code that is neither of these packages nor installed.
+def crossed_user_code(error: BaseException) -> bool:
+    """Whether ``error`` passed through a user's own code that fairseq called.
 
-    That is the user's own, from ``--user-dir``: models and tasks whose author needs the traceback.
-    Only what fairseq called counts, not what called fairseq.
+    This is code that is not installed, such as models in a ``--user-dir``, whose author needs the
+    traceback. Code that called fairseq does not count.
     """
     inside, traceback = False, error.__traceback__
     while traceback is not None:
         frame = traceback.tb_frame
         name, file = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
-        if name == "fairseq_casrnn.diagnostics.explain":  # of ``explained()``, which calls nothing
+        if name == "fairseq_casrnn.diagnostics.explain":  # ``explained()`` is around any code
             pass
         elif name.split(".")[0] in OURS:
             inside = True
@@ -37,10 +37,10 @@ def is_of_other_code(error: BaseException) -> bool:
 
 
 def frame_local(error: BaseException, function: str, variable: str):
-    """The value of ``variable`` in the innermost frame of ``function`` that ``error`` crossed.
+    """The value of ``variable`` in the innermost frame of ``function`` in the traceback.
 
-    ``function`` is a dotted name with its module's, as fairseq.trainer.Trainer.train_step. What an
-    error does not say itself is looked up so, where it cannot be known before.
+    ``function`` is a full dotted name such as fairseq.trainer.Trainer.train_step. This finds file
+    names and options that the error message lacks. None if there is no such frame or variable.
     """
     value, traceback = None, error.__traceback__
     while traceback is not None:
@@ -52,6 +52,6 @@ def frame_local(error: BaseException, function: str, variable: str):
 
 
 def _dotted_name(frame) -> str:
-    spec = frame.f_globals.get("__spec__")  # of a module that was started with python -m
+    spec = frame.f_globals.get("__spec__")  # has the real name after python -m
     module = frame.f_globals.get("__name__") if spec is None else spec.name
     return f"{module}.{frame.f_code.co_qualname}"

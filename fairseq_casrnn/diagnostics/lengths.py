@@ -10,7 +10,7 @@ POSITIONS = "--max-source-positions and --max-target-positions"
 
 
 def _limits(error: Exception) -> str:
-    """The options that say how long a sentence may be."""
+    """The options that limit the length of sentences."""
     task = frame_local(error, "fairseq.tasks.fairseq_task.FairseqTask.get_batch_iterator", "self")
     if hasattr(getattr(task, "cfg", None), "max_positions"):
         return "--max-positions"
@@ -23,13 +23,13 @@ def _nothing_left(error: Exception) -> str | None:
     if not str(error).startswith("The dataset is empty."):
         return None
     return (
-        f"no sentence is left to train on, each is longer than {_limits(error)} allow; raise the "
+        f"no sentence is left to train on: all are longer than {_limits(error)} allow; raise the "
         "limit or split the sentences"
     )
 
 
 def _nothing_translated(error: ZeroDivisionError) -> str | None:
-    """``--skip-invalid-size-inputs-valid-test`` left all out, and fairseq asks for the speed."""
+    """``--skip-invalid-size-inputs-valid-test`` skipped all, and fairseq computes the speed."""
     if getattr(frame_local(error, GENERATE, "gen_timer"), "n", None) != 0:
         return None
     cfg = frame_local(error, GENERATE, "cfg")
@@ -37,10 +37,10 @@ def _nothing_translated(error: ZeroDivisionError) -> str | None:
     if shards > 1:
         return (
             f"no batch of '{subset}' is left for --shard-id {cfg.dataset.shard_id}; lower "
-            f"--num-shards {shards}, or make smaller batches with --batch-size"
+            f"--num-shards {shards}, or use smaller batches with --batch-size"
         )
     return (
-        f"no sentence of '{subset}' is left to translate, each is longer than {POSITIONS} allow; "
+        f"no sentence of '{subset}' is left to translate: all are longer than {POSITIONS} allow; "
         "raise the limit or split the sentences"
     )
 
@@ -61,7 +61,7 @@ def _longer_than_the_model_allows(error: Exception) -> str | None:
                      str(error))  # fmt: skip
     if not found:
         return None
-    # Sentences before this buffer.
+    # The number of sentences before this buffer.
     first = frame_local(error, "fairseq_cli.interactive.main", "start_id")
     where = f"sentence {int(found[1]) + 1 + (first or 0)}"
     lengths = [int(n) for n in re.findall(r"\d+(?=\)|,|$)", found[2])]

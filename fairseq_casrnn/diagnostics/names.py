@@ -1,4 +1,4 @@
-"""Mistakes with names: of components, metrics, packages."""
+"""Mistakes with names of components and packages."""
 
 import difflib
 import re
@@ -12,7 +12,7 @@ def _suggestion(choice: object, known) -> str:
     if close:
         return f"did you mean {' or '.join(close)}?"
     words = set(re.findall(r"[^\W_]+", str(choice)))
-    # Some that have a word in common, as nonsense_lm has with language models, before any others.
+    # Names with a word in common come first, as nonsense_lm has with language models.
     names.sort(key=lambda name: not words & set(re.findall(r"[^\W_]+", name)))
     more = f" and {len(names) - 12} more" if len(names) > 12 else ""
     return f"choose from {', '.join(names[:12])}{more}"
@@ -61,24 +61,24 @@ def _two_versions(error: ImportError) -> str | None:
 
 
 def _not_installed(error: ImportError) -> str | None:
-    """fairseq's own words about a package that one of its options needs."""
+    """fairseq's own message about a package that an option needs."""
     text = str(error)
     return text if re.search("pip install|[Pp]lease install|is installed", text) else None
 
 
 def _of_nltk(error: Exception) -> str | None:
-    """What NLTK lacks, or does no longer as fairseq calls it."""
+    """Data that NLTK lacks, or an interface of NLTK that has changed."""
     data = re.search(r"nltk\.download\('(\w+)'\)", str(error))
     if data:
-        return f"NLTK has no data '{data[1]}'; fetch it with: python -m nltk.downloader {data[1]}"
+        return f"NLTK lacks the data '{data[1]}'; run python -m nltk.downloader {data[1]}"
     if "expects pre-tokenized" in str(error):
-        return "--scoring meteor does not work with the NLTK that is installed; give another"
+        return "--scoring meteor does not work with the installed NLTK; give another --scoring"
     return None
 
 
-def named_option(error: Exception) -> str | None:
-    """fairseq's own complaint about options: "Must specify batch size with --max-tokens or ..."."""
-    message = str(error).partition(": {'_name':")[0]  # all options follow
+def message_about_option(error: Exception) -> str | None:
+    """fairseq's own message on options: "Must specify batch size with --max-tokens or ..."."""
+    message = str(error).partition(": {'_name':")[0]  # without the list of all options
     return message if re.search(r"(^|[\s(])--[a-z]", message) and len(message) < 300 else None
 
 

@@ -9,7 +9,7 @@ SEARCH = "fairseq.sequence_generator.SequenceGenerator._generate"
 
 
 def _diverged(error: FloatingPointError) -> str | None:
-    # Several processes compare the norms first, and NaN equals nothing.
+    # Distributed training first compares the norms, and NaN is not equal to NaN.
     if not re.search(r"Nan/Inf|^rank +\d+ = -?(nan|inf)", str(error), re.MULTILINE):
         return None
     return (
@@ -19,7 +19,7 @@ def _diverged(error: FloatingPointError) -> str | None:
 
 
 def _no_finite_score(error: Exception) -> str | None:
-    """Weights that are NaN: fairseq's search runs to the end without a single hypothesis."""
+    """With NaN weights fairseq's search ends without a hypothesis."""
     ensemble: Any = getattr(frame_local(error, SEARCH, "self"), "model", None)
     lost = re.search(r"^\d+ < \d+$|multinomial|probability tensor", str(error))
     if not (lost and hasattr(ensemble, "parameters")):
@@ -31,22 +31,22 @@ def _no_finite_score(error: Exception) -> str | None:
     path = getattr(getattr(cfg, "common_eval", None), "path", None)
     where = f"checkpoint {path}: " if path else ""
     return (
-        f"{where}the scores are not finite, because the model's weights are not: its training "
+        f"{where}the scores are not finite because the model's weights are not: its training "
         "probably diverged; use an earlier checkpoint, or train again with a lower --lr or with "
         "--clip-norm"
     )
 
 
 def _all_hypotheses_lost(error: AssertionError) -> str | None:
-    """The same search with weights that are finite."""
+    """The search ends without a hypothesis although the weights are finite."""
     step, last = (frame_local(error, SEARCH, name) for name in ("step", "max_len"))
     if step is None or str(error) != f"{step} < {last}":
         return None
     task = frame_local(error, "fairseq_cli.generate._main", "task")
     if getattr(getattr(task, "args", None), "add_bos_token", False):
         return (
-            "fairseq-generate does not go on from a text with --add-bos-token, for </s> follows "
-            "<s> there; use fairseq-interactive"
+            "fairseq-generate cannot continue a text with --add-bos-token, since </s> follows <s> "
+            "there; use fairseq-interactive"
         )
     return (
         "no hypothesis of a sentence has a finite score; drop --fp16, --temperature, --unkpen or "

@@ -7,15 +7,15 @@ from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
 
 def _no_raw_text(error: AttributeError) -> str | None:
-    """``--replace-unk`` of text that is not there, or no longer as it stands."""
+    """``--replace-unk`` without the raw text."""
     from fairseq.data import FairseqDataset
 
     of_data = isinstance(error.obj, FairseqDataset) and error.name in ("src", "tgt")
     if error.name != "get_original_text" and not of_data:
         return None
     return (
-        "--replace-unk needs source and target of the subset as raw text, without "
-        "--truncate-source; change that, use fairseq-interactive, or drop --replace-unk"
+        "--replace-unk needs source and target of the subset as raw text (--dataset-impl raw), "
+        "without --truncate-source; change that, use fairseq-interactive, or drop --replace-unk"
     )
 
 
@@ -23,7 +23,7 @@ def _no_attention(error: IndexError) -> str | None:
     generate = "fairseq.sequence_generator.SequenceGeneratorWithAlignment.generate"
     if frame_local(error, generate, "self") is None or "Dimension out" not in str(error):
         return None
-    return "--print-alignment needs a model with attention, and this one has none; drop the option"
+    return "--print-alignment needs a model with attention, but this one has none; drop the option"
 
 
 def _prefix_of_several_sentences(error: AssertionError) -> str | None:
@@ -31,8 +31,8 @@ def _prefix_of_several_sentences(error: AssertionError) -> str | None:
     if str(error) or frame_local(error, prefix, "prefix_toks") is None:
         return None
     return (
-        "fairseq-generate continues single sentences, and the beginning it is given holds the end "
-        "of one; give --sample-break-mode eos, or a smaller --prefix-size"
+        "fairseq-generate continues single sentences, but the given prefix contains the end of a "
+        "sentence; give --sample-break-mode eos, or a smaller --prefix-size"
     )
 
 
@@ -41,18 +41,18 @@ def _no_refinement(error: AttributeError) -> str | None:
     if frame_local(error, generate, "self") is None:
         return None
     return (
-        "--task translation_lev needs a model that refines its output iteratively, and this one "
-        "does not; give the task that it was trained with"
+        "--task translation_lev needs a model that refines its output iteratively, unlike this "
+        "one; give the task that it was trained with"
     )
 
 
 def _unknown_to_hydra(error: Exception) -> str | None:
-    """Components that fairseq has on its command line, but not the options for."""
+    """Components that fairseq's command line accepts although their options are missing."""
     found = re.search(r"Could not find '(\w+)/(\w+)'", str(error))
     if found and type(error).__name__ == "MissingConfigException":
         return f"--{found[1].replace('_', '-')} {found[2]} does not work in this fairseq; drop it"
     if getattr(error, "full_key", None) == "groups.default":
-        return "--optimizer composite needs options of its own for groups of parameters; drop it"
+        return "--optimizer composite needs options for groups of parameters; drop it"
     return None
 
 
@@ -61,13 +61,13 @@ def _other_targets(error: ValueError) -> str | None:
     if found is None:
         return None
     return (
-        f"--{found[1]}-target needs a language model that reads in both directions, and this one "
-        "predicts the next token; drop the option"
+        f"--{found[1]}-target needs a bidirectional language model, but this one predicts the next "
+        "token; drop the option"
     )
 
 
 def _missing_choice(error: ValueError) -> str | None:
-    """A component that fairseq has no default for."""
+    """A component without a default."""
     found = re.fullmatch(r"(\w+) is required!", str(error))
     return f"--{found[1].replace('_', '-')} is missing; give it" if found else None
 
@@ -86,15 +86,15 @@ def _missing_value(error: Exception) -> str | None:
 
 
 def _unfit_task(error: Exception) -> str | None:
-    """An option read from another part of the configuration, which does not have it."""
+    """An option that is interpolated from a task or criterion that does not have it."""
     found = re.search(r"Interpolation key '(task|criterion)\.(\w+)' not found", str(error))
     if found is None:
         return None
     option = "--" + found[2].replace("_", "-")
     if found[1] == "criterion":
         return (
-            f"--task and --criterion do not fit: the task needs a criterion with {option}; this "
-            "package's sentence encoders have --task and --criterion sentence_classification"
+            f"--task and --criterion do not fit: the task needs a criterion with {option}; for "
+            "this package's sentence encoders give --task and --criterion sentence_classification"
         )
     return (
         f"--arch and --task do not fit: the architecture needs a task with {option}; give the "
@@ -103,7 +103,7 @@ def _unfit_task(error: Exception) -> str | None:
 
 
 def _wrong_type(error: Exception) -> str | None:
-    """A value in a YAML file; on the command line argparse finds it first, unless it is missing."""
+    """A value in a YAML file; argparse reports those on the command line, unless missing."""
     key = getattr(error, "full_key", None)
     if not key or type(error).__name__ != "ValidationError":
         return None
@@ -114,7 +114,7 @@ def _wrong_type(error: Exception) -> str | None:
 
 
 def _malformed_value(error: json.JSONDecodeError) -> str | None:
-    return f"{error.doc} is not JSON ({error}); check --eval-bleu-args and its like"
+    return f"{error.doc} is not JSON ({error}); check options such as --eval-bleu-args"
 
 
 def _no_memory_efficient(error: ValueError) -> str | None:

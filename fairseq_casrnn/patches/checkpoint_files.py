@@ -5,7 +5,7 @@ import shutil
 import zipfile
 import zlib
 
-from fairseq_casrnn.diagnostics.checkpoints import lost_place, without_place
+from fairseq_casrnn.diagnostics.checkpoints import lacks_position, missing_position_message
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import replacing
 
@@ -65,9 +65,9 @@ def check_before_resuming(original, cfg, trainer, **kwargs):
         extra_state
         and os.path.isfile(name)
         and not cfg.reset_dataloader
-        and lost_place(extra_state)
+        and lacks_position(extra_state)
     ):
-        raise UserError(without_place(name))
+        raise UserError(missing_position_message(name))
     return extra_state, batches
 
 

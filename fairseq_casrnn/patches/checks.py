@@ -12,7 +12,7 @@ from pathlib import Path
 from fairseq_casrnn.checks.binarised import check_binarised
 from fairseq_casrnn.checks.option_ranges import check_options
 from fairseq_casrnn.checks.task_fit import check_fit, check_program
-from fairseq_casrnn.checks.text_files import check_dictionaries, check_made, check_text
+from fairseq_casrnn.checks.text_files import check_dictionaries, check_new_dictionaries, check_text
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import name_output
 
@@ -179,7 +179,7 @@ def preprocess(original, args: Namespace):
                 f"{error} exists already; give another --destdir, or use it with --srcdict and "
                 "--tgtdict"
             ) from None
-        check_made(args)
+        check_new_dictionaries(args)
         return result
 
 

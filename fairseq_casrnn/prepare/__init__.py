@@ -1,1 +1,1 @@
-"""Data of one's own, in the formats that it usually has, made ready for fairseq-train."""
+"""``casrnn prepare``: make a user's data, in common formats, ready for fairseq-train."""

@@ -1,4 +1,4 @@
-"""``casrnn prepare classification``: texts with labels as people have them, binarised."""
+"""``casrnn prepare classification``: binarise texts with labels."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from fairseq_casrnn.data.corpora import ClassificationCorpus, Example, prepare
 from fairseq_casrnn.data.nli import leaves
 from fairseq_casrnn.data.symbols import ESCAPED
 from fairseq_casrnn.errors import UserError, quoted
-from fairseq_casrnn.prepare.columns import find_layout
-from fairseq_casrnn.prepare.files import Table, read_folders, read_table
+from fairseq_casrnn.prepare.layout import find_layout
 from fairseq_casrnn.prepare.options import add_options, check_options
 from fairseq_casrnn.prepare.splitting import SHARE, hold_out
+from fairseq_casrnn.prepare.table_files import Table, read_folders, read_table
 from fairseq_casrnn.recipes.train_command import LONGEST
 
 SPLITS = ("train", "valid", "test")
-NO_LABEL = "-"  # where the annotators of SNLI did not agree
+NO_LABEL = "-"  # in SNLI: the annotators did not agree
 
 
 @dataclass
-class Labelled:
-    """An example of a file.
+class LabelledRow:
+    """An example in a file.
 
     Args:
         label: its class.
-        texts: one, or two of a pair, as they stand in the file.
-        line: where it begins.
+        texts: one text, or two of a pair, as in the file.
+        line: number of its first line.
         path: the file.
     """
 
@@ -40,16 +40,16 @@ class Labelled:
     path: Path
 
     def original(self) -> dict[str, object]:
-        """What is kept of it for an evaluation."""
+        """The original example, for evaluations."""
         names = ("text", "pair")
         return {"line": self.line, **dict(zip(names, self.texts, strict=False))}
 
 
 class OwnCorpus(ClassificationCorpus):
-    """Its notes also say how long an example may be, which the size of a batch goes by."""
+    """A user's corpus; its notes include the maximum length, which limits the batch size."""
 
     def columns(self, args: argparse.Namespace) -> Columns:
-        """What is binarised."""
+        """The data to binarise, see :meth:`.Corpus.columns`."""
         found = super().columns(args)
         longest = sum(1 + max(map(len, part["train"])) for part in found.inputs)
         found.notes[LONGEST] = longest
@@ -84,13 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command. Raises UserError for a bad file or option."""
+    """Run the command. Raises UserError if a file or option is invalid."""
     check_options(args)
     prepare(lambda: read_corpus(args), args)
 
 
 def read_corpus(args: argparse.Namespace) -> ClassificationCorpus:
-    """The splits of the files. Raises UserError for a bad one."""
+    """Read the splits. Raises UserError if a file is invalid."""
     notes: dict[str, object] = {}
     splits = {
         name: read_split(name, getattr(args, name), args, notes)
@@ -101,13 +101,13 @@ def read_corpus(args: argparse.Namespace) -> ClassificationCorpus:
     if missing := [name for name in SPLITS if name not in splits]:
         rows = splits["train"]
         labels = [row.label for row in rows]
-        chosen = hold_out(keys_of(rows), labels, missing, args.split_seed)
+        chosen = hold_out(grouping_keys(rows), labels, missing, args.split_seed)
         splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
         notes["held out"] = (
             f"{SHARE:.0%} of each class for {' and '.join(missing)}, by --split-seed "
             f"{args.split_seed}"
         )
-    notes |= repeated(splits)
+    notes |= overlap_notes(splits)
     examples = {name: [Example(row.label, row.texts) for row in splits[name]] for name in SPLITS}
     originals = {name: [row.original() for row in splits[name]] for name in SPLITS}
     return OwnCorpus(examples, notes, originals)
@@ -115,8 +115,8 @@ def read_corpus(args: argparse.Namespace) -> ClassificationCorpus:
 
 def read_split(
     name: str, path: Path, args: argparse.Namespace, notes: dict[str, object]
-) -> list[Labelled]:
-    """The examples of a file or folder; adds to the notes what was found and left out."""
+) -> list[LabelledRow]:
+    """Read the examples of a file or folder; adds to the notes what was found and left out."""
     table = read_folders(path) if path.is_dir() else read_table(path, args.skip_malformed)
     layout = find_layout(table, args)
     if name == "train":
@@ -135,14 +135,14 @@ def read_split(
             continue
         label = label_of(table, line, cells[layout.label])
         texts = tuple(map(leaves, texts)) if parses else texts
-        rows.append(Labelled(label, texts, line, path))
+        rows.append(LabelledRow(label, texts, line, path))
     if empty:
         notes[f"{name}: rows without text, left out"] = empty
-    return without_unlabelled(name, rows, notes)
+    return drop_unlabelled(name, rows, notes)
 
 
 def label_of(table: Table, line: int, cell: str | None) -> str:
-    """The label of a row. Raises UserError for none, or one that cannot be a class."""
+    """The label of a row. Raises UserError if it is missing or cannot be a class."""
     label = " ".join((cell or "").split())
     if not label:
         raise UserError(f"{table.where(line)} has no label; give it one, or remove the line")
@@ -153,12 +153,16 @@ def label_of(table: Table, line: int, cell: str | None) -> str:
             f"U+{ord(hidden[0]):04X}; remove it"
         )
     if label in (*ESCAPED, "<unk>"):
-        raise UserError(f"{table.where(line)}: {label} is no label, but a sign of fairseq's own")
+        raise UserError(
+            f"{table.where(line)}: the label {label} is a special symbol of fairseq; use another"
+        )
     return label
 
 
-def without_unlabelled(name: str, rows: list[Labelled], notes: dict[str, object]) -> list[Labelled]:
-    """The rows but for those whose label is "-", unless it is the opposite of "+"."""
+def drop_unlabelled(
+    name: str, rows: list[LabelledRow], notes: dict[str, object]
+) -> list[LabelledRow]:
+    """The rows without those with the label "-", unless "+" is a label, too."""
     labels = {row.label for row in rows}
     if NO_LABEL not in labels or "+" in labels or len(labels) < 3:
         return rows
@@ -167,20 +171,20 @@ def without_unlabelled(name: str, rows: list[Labelled], notes: dict[str, object]
     return kept
 
 
-def check_classes(splits: dict[str, list[Labelled]]) -> None:
-    """Raise UserError for labels that are no classes, or a split with none of training's."""
+def check_classes(splits: dict[str, list[LabelledRow]]) -> None:
+    """Raise UserError if labels cannot be classes, or a split shares none with training."""
     train = splits["train"]
     known = Counter(row.label for row in train)
     if len(known) < 2:
         has = f"is {quoted(next(iter(known)))} throughout" if known else "is nowhere"
         raise UserError(
-            f"the label {has} in --train; give texts of two classes at least, or choose another "
+            f"the label {has} in --train; give texts of at least two classes, or choose another "
             "--label-column"
         )
     if len(known) > max(10, len(train) // 2):
         raise UserError(
             f"the labels of --train have {len(known)} values in {len(train)} rows, such as "
-            f"{quoted(train[0].label)}, and so are no classes; choose another --label-column"
+            f"{quoted(train[0].label)}, so they are not classes; choose another --label-column"
         )
     for name, rows in splits.items():
         if not rows:
@@ -193,17 +197,18 @@ def check_classes(splits: dict[str, list[Labelled]]) -> None:
             )
 
 
-def keys_of(rows: list[Labelled]) -> list[tuple[str, ...]]:
-    """What keeps examples in one split: their text; of pairs the first one, as premises repeat.
+def grouping_keys(rows: list[LabelledRow]) -> list[tuple[str, ...]]:
+    """Keys of examples that must be in the same split.
 
-    Unless it is nearly always the same.
+    The key is the text; for pairs the first text, since premises repeat. If the first texts are
+    nearly all the same, it is the pair.
     """
     first = [row.texts[:1] for row in rows]
     return first if 10 * len(set(first)) > len(rows) else [row.texts for row in rows]
 
 
-def repeated(splits: dict[str, list[Labelled]]) -> dict[str, int]:
-    """What to report of texts that training and another split share."""
+def overlap_notes(splits: dict[str, list[LabelledRow]]) -> dict[str, int]:
+    """Notes on texts that training and another split share."""
     seen = {row.texts for row in splits["train"]}
     shared = {name: sum(row.texts in seen for row in splits[name]) for name in SPLITS[1:]}
     return {f"{name}: texts that are in train, too": n for name, n in shared.items() if n}

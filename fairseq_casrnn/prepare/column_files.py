@@ -1,4 +1,4 @@
-"""Files with a word and its tags in each line, and a blank line after each sentence."""
+"""Reading files with a word and its tags per line, and a blank line after each sentence."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from fairseq_casrnn.data.words import ASCII_SPACE
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.prepare.files import read_utf8
+from fairseq_casrnn.prepare.table_files import read_utf8
 
 DOCUMENT = "-DOCSTART-"
-LONGEST = 2000  # words of a sentence; a file with longer ones has no blank lines
+LONGEST = 2000  # words in a sentence; a file with longer ones lacks blank lines
 CONLLU_ID = re.compile(r"[0-9]+(?:[-.][0-9]+)?")
 
 
@@ -26,9 +26,9 @@ class ColumnFile:
     Args:
         path: the file.
         sentences: the lines of each.
-        width: how many columns there are.
-        tabs: whether tabs separate them, or any white space.
-        left_out: lines that belong to no sentence, by kind.
+        width: number of columns.
+        tabs: whether columns are separated by tabs, not any white space.
+        left_out: number of lines that belong to no sentence, by kind.
     """
 
     path: Path
@@ -38,7 +38,7 @@ class ColumnFile:
     left_out: Counter
 
     def is_conllu(self) -> bool:
-        """Whether it is CoNLL-U: ten columns, of which the first one counts words."""
+        """Whether it is CoNLL-U: ten columns, the first of which numbers the words."""
         return (
             self.tabs
             and self.width == 10
@@ -47,16 +47,16 @@ class ColumnFile:
 
 
 def read_column_file(path: Path) -> ColumnFile:
-    """The sentences of a file.
+    """Read the sentences of a file.
 
-    A ``#`` begins a comment where the line has not as many columns as others. Lines of CoNLL-U for
-    several words written as one (1-2) and for words not written (1.1) are left out.
+    A line that starts with ``#`` is a comment if it has another number of columns than most lines.
+    Multiword ranges (1-2) and empty nodes (1.1) of CoNLL-U are left out.
 
     Raises:
         UserError: the file cannot be read, or a line has another number of columns.
     """
     lines = read_utf8(path)
-    width, tabs = shape_of(path, lines)
+    width, tabs = detect_columns(path, lines)
     found = ColumnFile(path, [], width, tabs, Counter())
     rows: Rows = []
     for number, line in enumerate([*lines, ""], start=1):
@@ -75,19 +75,19 @@ def read_column_file(path: Path) -> ColumnFile:
         if len(cells) != width:
             between = "tabs" if tabs else "white space"
             raise UserError(
-                f"{path}, line {number}: number of columns {len(cells)}, where most lines have "
-                f"{width}; correct it (columns are separated by {between})"
+                f"{path}, line {number} has {len(cells)} column(s), but most lines have {width}; "
+                f"correct it (columns are separated by {between})"
             )
         rows.append((number, cells))
     if not found.sentences:
         raise UserError(f"{path} has no line with a word and its tag; give another file")
     if found.is_conllu():
-        leave_out_unwritten(found)
+        drop_non_words(found)
     return found
 
 
-def shape_of(path: Path, lines: list[str]) -> tuple[int, bool]:
-    """How many columns most lines have, and whether tabs separate them."""
+def detect_columns(path: Path, lines: list[str]) -> tuple[int, bool]:
+    """The number of columns of most lines, and whether they are separated by tabs."""
     real = [line for line in lines if line.strip() and not line.startswith(("#", DOCUMENT))]
     if not real:
         raise UserError(f"{path} has no line with a word and its tag; give another file")
@@ -109,7 +109,7 @@ def split(line: str, tabs: bool) -> list[str]:
 
 
 def kind_of(line: str, cells: list[str], width: int) -> str:
-    """``blank``, ``document``, ``comment``, or "" for a word."""
+    """The kind of a line: ``blank``, ``document``, ``comment``, or "" for a word."""
     if not any(cells):
         return "blank"
     if DOCUMENT in cells:
@@ -118,16 +118,16 @@ def kind_of(line: str, cells: list[str], width: int) -> str:
 
 
 def check_length(path: Path, rows: Rows) -> None:
-    """Raise UserError for a sentence so long that the file must lack blank lines."""
+    """Raise UserError if a sentence is so long that blank lines must be missing."""
     if len(rows) > LONGEST:
         raise UserError(
-            f"{path}, line {rows[0][0]} begins a sentence of {len(rows)} words; separate sentences "
+            f"{path}, line {rows[0][0]} starts a sentence of {len(rows)} words; separate sentences "
             "by blank lines"
         )
 
 
-def leave_out_unwritten(found: ColumnFile) -> None:
-    """Keep the syntactic words of CoNLL-U alone."""
+def drop_non_words(found: ColumnFile) -> None:
+    """Keep only the syntactic words of CoNLL-U."""
     kept = []
     for rows in found.sentences:
         words = [(number, row) for number, row in rows if row[0].isdigit()]

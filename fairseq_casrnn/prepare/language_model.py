@@ -1,4 +1,4 @@
-"""``casrnn prepare language-model``: a running text, tokenised and binarised."""
+"""``casrnn prepare language-model``: tokenise and binarise a text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.prepare.files import read_utf8
 from fairseq_casrnn.prepare.options import add_options, add_sentencepiece, check_options
 from fairseq_casrnn.prepare.splitting import SHARE
+from fairseq_casrnn.prepare.table_files import read_utf8
 
 SPLITS = ("train", "valid", "test")
-MIN_COUNT = 2  # of the words; so <unk> is trained on those that occur once
-MOST = 5000  # lines held out for each of valid and test
+MIN_COUNT = 2  # default for words: <unk> is trained on words that occur once
+MOST = 5000  # maximum number of lines held out for each of valid and test
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command. Raises UserError for a bad file or option."""
+    """Run the command. Raises UserError if a file or option is invalid."""
     check_options(args)
     pieces = args.sentencepiece
     if pieces is not None and pieces < 1:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def learn(splits: dict[str, list[str]], text: Path, args: argparse.Namespace) -> None:
-    """Cut the lines into pieces, whose model is written into the folder ``text``."""
+    """Learn a SentencePiece model, write it to the folder ``text``, and split the lines."""
     print(f"learning {args.sentencepiece} pieces of SentencePiece", flush=True)
     model = learn_pieces(splits["train"], args.sentencepiece)
     text.mkdir()
@@ -60,7 +60,7 @@ def learn(splits: dict[str, list[str]], text: Path, args: argparse.Namespace) ->
 
 
 def read_corpus(args: argparse.Namespace) -> dict[str, list[str]]:
-    """The lines of each split, words separated by spaces. Raises UserError for a bad file."""
+    """The tokenised lines of each split. Raises UserError if a file is invalid."""
     splits = {name: read_text(getattr(args, name), args) for name in SPLITS if getattr(args, name)}
     lines = splits["train"]
     for name in ("test", "valid"):
@@ -70,7 +70,7 @@ def read_corpus(args: argparse.Namespace) -> dict[str, list[str]]:
         if size >= len(lines):
             raise UserError(
                 f"{len(lines)} lines are too few to hold some out for {name}; give more, or a file "
-                f"for it by --{name}"
+                f"with --{name}"
             )
         print(f"held out: the last {size} of {len(lines)} lines for {name}")
         lines, splits[name] = lines[:-size], lines[-size:]
@@ -78,6 +78,6 @@ def read_corpus(args: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def read_text(path: Path, args: argparse.Namespace) -> list[str]:
-    """The lines of a file as the model reads them."""
+    """The tokenised lines of a file, without empty ones."""
     rows = (words(line, args.tokenizer, args.lowercase, args.language) for line in read_utf8(path))
     return [" ".join(row) for row in rows if row]

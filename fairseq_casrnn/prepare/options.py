@@ -1,4 +1,4 @@
-"""The options that ``casrnn prepare`` has for every kind of data."""
+"""Options of ``casrnn prepare`` that all kinds of data share."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def add_options(
     form: str,
     use: str = "text is split into words, here and when predicting",
 ) -> None:
-    """Files, their splits, and how text is split into words.
+    """Add the options for files, splits and tokenizers.
 
     Args:
-        parser: of the command.
-        form: what the files are.
-        use: what the tokenizer does.
+        parser: the command's parser.
+        form: format of the files, for the help.
+        use: use of the tokenizer, for the help.
     """
     parser.set_defaults(words_of=None)
     parser.add_argument("--train", required=True, type=Path, help=form)
@@ -71,7 +71,7 @@ def add_options(
 
 
 def add_sentencepiece(parser: argparse.ArgumentParser, instead: str) -> None:
-    """``--sentencepiece``, which makes other units than what it is ``instead`` of."""
+    """Add ``--sentencepiece``; ``instead`` names the units that it replaces."""
     parser.add_argument(
         "--sentencepiece",
         type=int,
@@ -82,12 +82,12 @@ def add_sentencepiece(parser: argparse.ArgumentParser, instead: str) -> None:
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise UserError for a file given twice, or a language that is none."""
+    """Raise UserError if a file is given twice or the language is invalid."""
     given = [path.resolve() for path in (args.train, args.valid, args.test) if path]
     if len(set(given)) < len(given):
         raise UserError(
-            "--train, --valid and --test must be different files; leave out those that you have "
-            "not, and a part of --train is held out"
+            "--train, --valid and --test must be different files; if you omit --valid or --test, "
+            "a part of --train is held out"
         )
     if not re.fullmatch("[a-z]{2,3}", args.language):
         raise UserError(f"--language is {args.language}; give a code such as en or de")

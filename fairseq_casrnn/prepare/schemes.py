@@ -1,4 +1,4 @@
-"""The schemes that tags of spans are written in: IOB1, IOB2, BIOES, BILOU, BMES."""
+"""Recognising and converting the schemes of span tags: IOB1, IOB2, BIOES, BILOU, BMES."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from fairseq_casrnn.data.spans import as_bioes
 
 TAG = re.compile(r"O|([BIMELSUW])(?:-(.+))?", re.DOTALL)
-BARE = "SPAN"  # the type of spans whose tags are B, I, … alone
+BARE = "SPAN"  # type for spans whose tags are only B, I, …
 BEGINS, INSIDE = "BSUW", "IMEL"
 SCHEMES = ("IOB1", "IOB2", "BIOES", "BILOU", "BMES")
 
 
 def find_scheme(sentences: Sequence[Sequence[str]]) -> str | None:
-    """The scheme of the tags of all sentences; None where they mark no spans.
+    """The scheme of the tags; None if they mark no spans.
 
-    IOB1 writes B only between two spans of a type that touch.
+    IOB1 uses B only for a span that follows another one of the same type.
     """
     tags = {tag for row in sentences for tag in row}
     found = {tag: TAG.fullmatch(tag) for tag in tags}
     letters = {match[1] for match in found.values() if match and match[1]}
     typed = {bool(match[2]) for match in found.values() if match and match[1]}
-    # Parts of speech may be called I or S; tags of spans all have a type, or none, and begin.
+    # Parts of speech may be I or S. Span tags all have types or all have none, and some begin.
     if not all(found.values()) or not letters or len(typed) > 1:
         return None
     if not (letters & set(BEGINS) or (typed == {True} and letters == {"I"})):
@@ -37,7 +37,7 @@ def find_scheme(sentences: Sequence[Sequence[str]]) -> str | None:
 
 
 def begins_with_b(sentences: Sequence[Sequence[str]]) -> bool:
-    """Whether spans begin with B that follow none of their type, be it with a few exceptions."""
+    """Whether most spans that do not follow another one of their type begin with B."""
     begun = {"B": 0, "I": 0}
     for row in sentences:
         for before, tag in zip(("O", *row), row, strict=False):
@@ -47,13 +47,13 @@ def begins_with_b(sentences: Sequence[Sequence[str]]) -> bool:
 
 
 def to_bioes(tags: Sequence[str]) -> list[str]:
-    """Tags of any of the schemes as BIOES, in which neighbouring spans cannot merge."""
+    """Convert tags of any scheme to BIOES, in which adjacent spans cannot merge."""
     typed = [tag if tag == "O" or len(tag) > 1 else f"{tag}-{BARE}" for tag in tags]
     return as_bioes([f"I{tag[1:]}" if tag[0] == "M" else tag for tag in typed])
 
 
 def count_strays(sentences: Sequence[Sequence[str]]) -> int:
-    """How many tags continue a span that did not begin, in a scheme with B; they begin one."""
+    """The number of tags that continue a span without a beginning; they are read as its start."""
     strays = 0
     for row in sentences:
         for before, tag in zip(("O", *row), row, strict=False):

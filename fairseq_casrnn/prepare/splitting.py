@@ -1,4 +1,4 @@
-"""Held-out data of a corpus without: by chance, each class in proportion, equal texts together."""
+"""Random held-out data, stratified by class, with equal texts in the same split."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from fairseq_casrnn.errors import UserError
 
-SHARE = 0.1  # of the examples, for each of valid and test
+SHARE = 0.1  # share of the examples for each of valid and test
 
 
 def hold_out(
@@ -20,15 +20,15 @@ def hold_out(
     """Positions of the examples of ``train`` and of each held-out part.
 
     Args:
-        keys: what examples of one key have in common, such as their text, keeps them together.
-        labels: a class each; of the examples of a key, that of the first counts.
-        parts: names of the parts to hold out; each gets :data:`SHARE` of every class that has
-            enough examples, and one at least.
-        seed: of the choice.
-        most: keys of a class in a part.
+        keys: a key for each example, such as its text; equal keys are in the same part.
+        labels: a class for each example; the first example of a key determines the key's class.
+        parts: names of the parts to hold out; each gets :data:`SHARE` of the keys of every class
+            that has enough, at least one.
+        seed: seed of the choice.
+        most: maximum number of keys of a class in a part.
 
     Raises:
-        UserError: there are too few examples for it.
+        UserError: there are too few examples.
     """
     groups: dict[Hashable, list[int]] = {}
     for place, key in enumerate(keys):
@@ -51,6 +51,6 @@ def hold_out(
         if not chosen[name]:
             raise UserError(
                 f"{len(groups)} different examples are too few to hold some out for {name}; give "
-                f"more, or a file for it by --{name}"
+                f"more, or a file with --{name}"
             )
     return {name: sorted(places) for name, places in chosen.items()}

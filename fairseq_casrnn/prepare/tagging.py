@@ -1,4 +1,4 @@
-"""``casrnn prepare tagging``: words with tags in columns, binarised."""
+"""``casrnn prepare tagging``: binarise words with tags."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SPLITS = ("train", "valid", "test")
 
 
 @dataclass
-class Tagged:
-    """A sentence of a file.
+class TaggedRow:
+    """A sentence in a file.
 
     Args:
-        words: as they stand there.
-        tags: likewise.
-        line: where it begins.
+        words: the words, as in the file.
+        tags: the tags, as in the file.
+        line: number of its first line.
         path: the file.
     """
 
@@ -37,7 +37,7 @@ class Tagged:
     path: Path
 
     def original(self) -> dict[str, object]:
-        """What is kept of it for an evaluation."""
+        """The original sentence, for evaluations."""
         return {"line": self.line, "words": self.words}
 
 
@@ -63,14 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command. Raises UserError for a bad file or option."""
+    """Run the command. Raises UserError if a file or option is invalid."""
     check_options(args)
     chosen = parse_columns(args.columns) if args.columns else None
     prepare(lambda: read_corpus(args, chosen), args)
 
 
 def parse_columns(text: str) -> tuple[int, int]:
-    """Positions of word and tag of ``--columns``. Raises UserError where one is missing."""
+    """Positions of word and tag in ``--columns``. Raises UserError if one is missing."""
     names = [name.strip().lower() for name in text.split(",")]
     if names.count("word") != 1 or names.count("tag") != 1:
         raise UserError(f"--columns is {text}; name one word and one tag, such as word,_,_,tag")
@@ -82,10 +82,10 @@ def parse_columns(text: str) -> tuple[int, int]:
 
 
 def read_corpus(args: argparse.Namespace, columns: tuple[int, int] | None) -> TaggedCorpus:
-    """The splits of the files; sets ``args.raw_tokenizer``, how raw text is to be split.
+    """Read the splits, and set ``args.raw_tokenizer``, the tokenizer for raw text.
 
     Raises:
-        UserError: a bad file.
+        UserError: a file is invalid.
     """
     notes: dict[str, object] = {}
     splits = {
@@ -116,8 +116,8 @@ def read_corpus(args: argparse.Namespace, columns: tuple[int, int] | None) -> Ta
 
 def read_split(
     name: str, path: Path, columns: tuple[int, int] | None, notes: dict[str, object]
-) -> list[Tagged]:
-    """The sentences of a file. Raises UserError for a line without word or tag."""
+) -> list[TaggedRow]:
+    """Read the sentences of a file. Raises UserError if a line lacks word or tag."""
     file = read_column_file(path)
     if columns is None:
         columns = (1, 3) if file.is_conllu() else (0, file.width - 1)
@@ -134,25 +134,26 @@ def read_split(
     return [sentence_of(file, rows, word, tag) for rows in file.sentences]
 
 
-def sentence_of(file: ColumnFile, rows: Rows, word: int, tag: int) -> Tagged:
-    """A sentence. Raises UserError for a line without word or tag."""
+def sentence_of(file: ColumnFile, rows: Rows, word: int, tag: int) -> TaggedRow:
+    """Make a sentence of its lines. Raises UserError if a line lacks word or tag."""
     for number, row in rows:
-        for place, what in ((word, "word"), (tag, "tag")):
-            if not row[place]:
+        for column, what in ((word, "word"), (tag, "tag")):
+            if not row[column]:
                 raise UserError(
-                    f"{file.path}, line {number} has no {what} in column {place + 1}; write one, "
+                    f"{file.path}, line {number} has no {what} in column {column + 1}; write one, "
                     "or choose other --columns"
                 )
         if row[tag] in (*ESCAPED, "<unk>"):
             raise UserError(
-                f"{file.path}, line {number}: {row[tag]} is no tag, but a sign of fairseq's own"
+                f"{file.path}, line {number}: the tag {row[tag]} is a special symbol of fairseq; "
+                "use another"
             )
     tags = ["_".join(row[tag].split()) for _, row in rows]
-    return Tagged([row[word] for _, row in rows], tags, rows[0][0], file.path)
+    return TaggedRow([row[word] for _, row in rows], tags, rows[0][0], file.path)
 
 
-def check_columns(sentences: list[Tagged]) -> None:
-    """Raise UserError for columns that cannot be words, or tags."""
+def check_columns(sentences: list[TaggedRow]) -> None:
+    """Raise UserError if the columns cannot be words and tags."""
     words = Counter(word for row in sentences for word in row.words)
     tags = Counter(tag for row in sentences for tag in row.tags)
     path, total = sentences[0].path, words.total()
@@ -175,8 +176,8 @@ def check_columns(sentences: list[Tagged]) -> None:
         )
 
 
-def convert_spans(splits: dict[str, list[Tagged]], notes: dict[str, object]) -> None:
-    """Turn tags of spans into BIOES, if they mark such; adds to the notes what they were."""
+def convert_spans(splits: dict[str, list[TaggedRow]], notes: dict[str, object]) -> None:
+    """Convert span tags to BIOES, and add their scheme to the notes."""
     every = [row for rows in splits.values() for row in rows]
     tags = [row.tags for row in every]
     scheme = find_scheme(tags)
@@ -191,7 +192,7 @@ def convert_spans(splits: dict[str, list[Tagged]], notes: dict[str, object]) -> 
         row.tags = to_bioes(row.tags)
 
 
-def usual_tokenizer(sentences: list[Tagged]) -> str:
-    """``character`` where nearly all words are one, as in Chinese; else ``penn``."""
+def usual_tokenizer(sentences: list[TaggedRow]) -> str:
+    """``character`` if nearly all words are single characters, as in Chinese; else ``penn``."""
     sizes = [len(word) for row in sentences for word in row.words]
     return "character" if sum(size == 1 for size in sizes) > 0.9 * len(sizes) else "penn"

@@ -1,4 +1,4 @@
-"""``casrnn prepare translation``: sentence pairs, tokenised, byte-pair encoded and binarised."""
+"""``casrnn prepare translation``: tokenise, encode in subword units and binarise sentence pairs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fairseq_casrnn.data.text import COMPRESSED, check_parallel, is_clean, token
 from fairseq_casrnn.data.translation import SPLITS, ParallelCorpus, prepare
 from fairseq_casrnn.data.translation import add_arguments as add_output
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.prepare.files import read_utf8
 from fairseq_casrnn.prepare.options import add_sentencepiece
 from fairseq_casrnn.prepare.splitting import hold_out
+from fairseq_casrnn.prepare.table_files import read_utf8
 from fairseq_casrnn.recipes.train_command import TOKENS
 
 Pair = tuple[str, str]
-MOST = 2000  # pairs held out for each of valid and test
+MOST = 2000  # maximum number of pairs held out for each of valid and test
 LANGUAGE = re.compile("[a-z]{2,3}")
 
 
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command. Raises UserError for a bad file or option."""
+    """Run the command. Raises UserError if a file or option is invalid."""
     for number, side in enumerate(("source", "target")):
         option = f"{side}_lang"
         setattr(args, option, getattr(args, option) or ending(args.train, number))
@@ -71,18 +71,18 @@ def run(args: argparse.Namespace) -> None:
 
 
 def ending(files: Sequence[Path], number: int) -> str:
-    """The language that a file is named by. Raises UserError where it is none."""
+    """The language code in a file's name. Raises UserError if there is none."""
     side = ("source", "target")[number]
     if len(files) == 2:
         name = files[number]
         found = Path(name.stem if name.suffix in COMPRESSED else name.name).suffix[1:]
         if LANGUAGE.fullmatch(found) and found not in ("tsv", "txt"):
             return found
-    raise UserError(f"{files[0]} does not tell the {side} language; give --{side}-lang")
+    raise UserError(f"the name of {files[0]} has no {side} language; give --{side}-lang")
 
 
 def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
-    """The splits, tokenised. Raises UserError for a bad file."""
+    """Read and tokenise the splits. Raises UserError if a file is invalid."""
     notes: dict[str, object] = {}
     raw = {name: read_pairs(getattr(args, name)) for name in SPLITS if getattr(args, name)}
     if missing := [name for name in SPLITS if name not in raw]:
@@ -91,7 +91,7 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
         chosen = hold_out(sources, [""] * len(pairs), missing, args.split_seed, MOST)
         raw |= {name: [pairs[place] for place in places] for name, places in chosen.items()}
         notes["held out"] = f"for {' and '.join(missing)}, by --split-seed {args.split_seed}"
-    raw["train"] = without_repeated(raw, notes)
+    raw["train"] = drop_repeated(raw, notes)
     splits = {name: tokenized(name, raw[name], args) for name in SPLITS}
     kept = [
         pair
@@ -101,7 +101,7 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
     if dropped := len(raw["train"]) - len(kept):
         notes["empty, too long or too different in length, left out of train"] = dropped
     if not kept:
-        raise UserError("no pair is left for training; look at --max-length and --max-ratio")
+        raise UserError("no pair is left for training; check --max-length and --max-ratio")
     splits["train"] = columns(kept)
     tokens = sum(1 + max(len(side.split()) for side in pair) for pair in kept)
     notes[TOKENS] = tokens
@@ -109,17 +109,17 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
 
 
 def read_pairs(files: Sequence[Path]) -> list[Pair]:
-    """The pairs of two files, or of the first two columns of one.
+    """Read the pairs of two files, or of the first two columns of one.
 
     Raises:
-        UserError: more files, files of different lengths, or a line without two columns.
+        UserError: there are more files, their lengths differ, or a line lacks two columns.
     """
     if len(files) == 2:
         sources, targets = map(read_utf8, files)
         check_parallel(sources, targets, files[0], files[1])
         return list(zip(sources, targets, strict=True))
     if len(files) > 2:
-        raise UserError(f"{len(files)} files are given together; give two, or one with tabs")
+        raise UserError(f"{len(files)} files are given; give two, or one with tabs")
     pairs = []
     for number, line in enumerate(read_utf8(files[0]), start=1):
         source, tab, rest = line.partition("\t")
@@ -131,8 +131,8 @@ def read_pairs(files: Sequence[Path]) -> list[Pair]:
     return pairs
 
 
-def without_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> list[Pair]:
-    """The pairs of training once each, without the sources of valid and test."""
+def drop_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> list[Pair]:
+    """The different training pairs whose source is not in valid or test."""
     held = {source.strip() for name in SPLITS[1:] for source, _ in raw[name]}
     once = list(dict.fromkeys(raw["train"]))
     kept = [pair for pair in once if pair[0].strip() not in held or not pair[0].strip()]
@@ -146,7 +146,7 @@ def without_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> li
 
 
 def tokenized(name: str, pairs: list[Pair], args: argparse.Namespace) -> tuple[list, list]:
-    """Both sides as the model reads them."""
+    """Both sides, tokenised and lower-cased."""
     print(f"tokenising {len(pairs)} pairs of {name}", flush=True)
     languages = (args.source_lang, args.target_lang)
     sides = zip(columns(pairs), languages, strict=True)
@@ -155,6 +155,6 @@ def tokenized(name: str, pairs: list[Pair], args: argparse.Namespace) -> tuple[l
 
 
 def columns(pairs: Iterable[Pair]) -> tuple[list[str], list[str]]:
-    """The sources and the targets."""
+    """The sources and the targets of pairs."""
     source, target = zip(*pairs, strict=True) if pairs else ((), ())
     return list(source), list(target)

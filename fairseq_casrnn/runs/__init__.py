@@ -1,1 +1,1 @@
-"""``run.json`` beside a run's checkpoints: what was trained, on what, and how well it did."""
+"""``run.json`` beside a run's checkpoints: model, data, environment and scores."""

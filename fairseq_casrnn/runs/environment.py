@@ -1,4 +1,4 @@
-"""What surrounds a run: command line, commit, versions, machine."""
+"""The environment of a run: command line, commit, versions, machine."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PROGRAMS = {"fairseq_casrnn/cli.py": "casrnn"}
 
 
 def command_line(names: Sequence[str] = ()) -> str:
-    """The command line of this process, as one would type it.
+    """The command line of this process, as a user would type it.
 
     Args:
-        names: environment variables to put in front, besides :func:`variables`.
+        names: environment variables to put in front, in addition to this package's.
     """
     path = Path(sys.argv[0])
     inner = f"{path.parent.name}/{path.name}"
@@ -37,7 +37,7 @@ def command_line(names: Sequence[str] = ()) -> str:
 
 
 def variables(names: Sequence[str] = ()) -> dict[str, str]:
-    """This package's environment variables that are set, and those of ``names``."""
+    """This package's environment variables and those in ``names`` that are set."""
     return {
         key: value
         for key, value in sorted(os.environ.items())
@@ -47,7 +47,7 @@ def variables(names: Sequence[str] = ()) -> dict[str, str]:
 
 @functools.cache
 def commit() -> dict[str, object]:
-    """The package's version and, in a checkout, its commit, and ``modified`` if it was changed."""
+    """The package's version and, in a Git checkout, ``commit`` and whether it is ``modified``."""
     package = Path(fairseq_casrnn.__file__).resolve().parent
     found: dict[str, object] = {"version": fairseq_casrnn.__version__}
     if _git(package, "rev-parse", "--show-toplevel") == str(package.parent):
@@ -58,7 +58,7 @@ def commit() -> dict[str, object]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git prints; nothing where there is no git or no repository."""
+    """The output of git; empty if there is no git or no repository."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
@@ -69,7 +69,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that compute."""
+    """Versions of Python, torch and fairseq."""
     import torch
 
     found = {"python": platform.python_version(), "torch": torch.__version__}
@@ -82,7 +82,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, object]:
-    """Processor, its vector instructions, cores and the threads that torch uses."""
+    """The processor, its vector instructions, and the numbers of cores and of torch's threads."""
     import torch
 
     model, flags = platform.processor() or platform.machine(), ""
@@ -101,5 +101,5 @@ def machine() -> dict[str, object]:
 
 
 def load_average() -> float | None:
-    """Processes that ran or waited for a core in the last 15 minutes, this one among them."""
+    """The system's load average over the last 15 minutes, including this process."""
     return round(os.getloadavg()[2], 2) if hasattr(os, "getloadavg") else None

@@ -1,7 +1,7 @@
 """Reading and writing ``run.json``.
 
 Training writes it with each checkpoint (:mod:`.training`), a recipe adds its own command, and each
-evaluation adds its scores. It is always written whole.
+evaluation adds its scores. It is always written atomically.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from fairseq_casrnn.runs.environment import command_line, commit
 
 NAME = "run.json"
 NUMBER = (int, float)
-#: Keys of a record and their types; what is not known is not there, or null.
+#: Keys of a record and their types; unknown values are missing or null.
 FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "system": str,  # as the recipe calls it
     "recipe": str,  # FOLDER/NAME of its file
     "command": str,  # as it was typed
-    "training": str,  # that of fairseq-train
+    "training": str,  # the command line of fairseq-train
     "arch": str,
     "seed": int,
     "parameters": int,
-    "precision": str,  # of products (highest, high, medium), or fp16, bf16
+    "precision": str,  # float32 matmul precision (highest, high, medium), or fp16, bf16
     "device": str,
     "processes": int,
     "machine": dict,  # cpu, instructions, cores, threads
@@ -37,19 +37,19 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "date": str,
     "epochs": int,
     "updates": int,
-    "seconds": NUMBER,  # of training, with the sessions that were interrupted
-    "load": NUMBER,  # of the machine in the last 15 minutes
+    "seconds": NUMBER,  # training time, including resumed sessions
+    "load": NUMBER,  # load average of the last 15 minutes
     "finished": bool,
-    "best": dict,  # the validation by which the best checkpoint was chosen
-    "validation": list,  # scores after each, with epoch and updates
+    "best": dict,  # the validation of the best checkpoint
+    "validation": list,  # scores of each validation, with epoch and updates
     "evaluations": list,  # settings and scores, with command, date and package
 }
-#: Evaluations of one run that agree in these replace each other.
+#: A new evaluation of a run replaces one with the same values of these.
 SETTINGS = ("subset", "checkpoint", "beam", "mode", "cache", "options")
 
 
 def read(folder: Path) -> dict:
-    """The record of a run, empty where there is none.
+    """The record of a run; empty if there is none.
 
     Raises:
         UserError: the file is damaged.
@@ -62,7 +62,7 @@ def read(folder: Path) -> dict:
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}); remove it, and evaluate again") from None
     if not isinstance(content, dict):
-        raise UserError(f"{path} is no record of a run; remove it, and evaluate again")
+        raise UserError(f"{path} is not the record of a run; remove it, and evaluate again")
     for key, value in content.items():
         items = value if isinstance(value, list) else []
         wrong = value is not None and not isinstance(value, FIELDS.get(key, object))
@@ -86,7 +86,7 @@ def add_evaluation(folder: Path, result: dict[str, object]) -> None:
     """Add an evaluation; it replaces an earlier one with the same :data:`SETTINGS`.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         result: settings and scores.
 
     Raises:

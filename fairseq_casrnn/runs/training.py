@@ -1,4 +1,4 @@
-"""The record of a training, written by fairseq's programs with each checkpoint."""
+"""Writing the record of a training with each checkpoint."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fairseq_casrnn.runs import environment, record
 
 logger = logging.getLogger(__name__)
 
-LARGEST = 2**31  # bytes of training data that are read for their checksum, in some seconds
-# Of a validation's numbers these tell of speed, or stand elsewhere.
+LARGEST = 2**31  # maximum bytes of training data to read for a checksum, which takes seconds
+# Numbers of a validation that measure speed or are recorded elsewhere.
 NOT_SCORES = {"wps", "wpb", "bsz", "ups", "num_updates", "wall", "train_wall"}
 
 
 def keep_scores(stats: dict, cfg, trainer, *args, **kwargs) -> dict:
-    """Keep the scores of the first validation set for :func:`write`: after ``get_valid_stats``."""
+    """After ``get_valid_stats``: keep the first validation set's scores for :func:`write`."""
     tracking_best = args[1] if len(args) > 1 else kwargs.get("tracking_best", True)
     if tracking_best:
         trainer.validation_scores = {
@@ -37,7 +37,7 @@ def _is_number(value: object) -> bool:
 
 
 def write(result, cfg, trainer, epoch_itr, val_loss):
-    """Write ``run.json``: after ``save_checkpoint``. A failure is a warning."""
+    """After ``save_checkpoint``: write ``run.json``; a failure only causes a warning."""
     folder = Path(cfg.save_dir)
     if not cfg.no_save and trainer.is_data_parallel_master and folder.is_dir():
         try:
@@ -48,7 +48,7 @@ def write(result, cfg, trainer, epoch_itr, val_loss):
 
 
 def _write(folder: Path, trainer, epoch_itr, val_loss) -> None:
-    """Write the record as of now; what was known of later updates is of a training started anew."""
+    """Write the current record; validations of later updates, from an earlier run, are dropped."""
     if not hasattr(trainer, "run_description"):
         trainer.run_description = describe(trainer)
     updates = trainer.get_num_updates()
@@ -75,13 +75,13 @@ def _write(folder: Path, trainer, epoch_itr, val_loss) -> None:
 
 
 def best(history: list[dict], metric: str, maximize: bool) -> dict:
-    """The validation with the best ``metric``, the last of equals as fairseq keeps it."""
+    """The validation with the best ``metric``; of equal ones the last, as in fairseq."""
     known = [scores for scores in reversed(history) if metric in scores]
     return (max if maximize else min)(known, key=lambda one: one[metric]) if known else {}
 
 
 def describe(trainer) -> dict[str, object]:
-    """What stays the same from the first checkpoint to the last."""
+    """The part of the record that is constant during a training."""
     cfg = trainer.cfg
     half = [name for name in ("fp16", "bf16") if getattr(cfg.common, name)]
     cuda = trainer.device.type == "cuda"
@@ -101,7 +101,7 @@ def describe(trainer) -> dict[str, object]:
 
 
 def describe_data(task) -> dict[str, object]:
-    """Folder, checksum and number of examples of what the training reads."""
+    """Folder, checksum and numbers of examples of the training data."""
     folder = getattr(task.cfg, "data", None) or ""
     found: dict[str, object] = {"folder": folder}
     first = Path(folder.split(":")[0])
@@ -116,7 +116,7 @@ def describe_data(task) -> dict[str, object]:
 
 
 def finish(result, cfg, *args, **kwargs):
-    """Note that the training came to its end: after ``call_main``, of one process or several."""
+    """After ``call_main``: record that the training finished."""
     folder = Path(cfg.checkpoint.save_dir)
     try:
         if cfg.distributed_training.distributed_rank == 0 and record.read(folder):

@@ -118,9 +118,11 @@ def test_language_model_with_the_dictionary_of_the_data(data, unfit, beside, cop
         beside(unfit[1], data / "dict.yy.txt" if copied else None)
     sentence = explain(caught.value)
     if copied:
-        assert sentence.startswith(f"--lm-path {unfit[1]} was trained with other words than ")
+        assert sentence.startswith(
+            f"--lm-path {unfit[1]} was trained with another dictionary than "
+        )
     else:
-        assert f"dict.txt, the dictionary of --lm-path {unfit[1]}, does not exist; " in sentence
+        assert f"dict.txt of --lm-path {unfit[1]} does not exist; " in sentence
     assert "/bin/dict.yy.txt (fairseq-preprocess --only-source --srcdict " in sentence
 
 
@@ -141,8 +143,8 @@ def test_language_model_that_reads_bos_first(fitting):
 @pytest.mark.parametrize(
     ("program", "options", "sentence"),
     [
-        ("generate", ["--score-reference"], "--score-reference makes no use of --lm-path"),
-        ("interactive", [], "fairseq-interactive makes no use of --lm-path"),
+        ("generate", ["--score-reference"], "--score-reference ignores --lm-path"),
+        ("interactive", [], "fairseq-interactive ignores --lm-path"),
     ],
 )
 def test_language_model_that_would_not_be_used(data, program, options, sentence):

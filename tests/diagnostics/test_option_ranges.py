@@ -58,9 +58,13 @@ def test_betas(value):
 @pytest.mark.parametrize(
     ("metric", "maximize", "sentence"),
     [
-        ("accuracy", False, "accuracy rises as .* add --maximize-best-checkpoint-metric"),
-        ("f1", False, "f1 rises as"),
-        ("loss", True, "loss falls as .* drop --maximize-best-checkpoint-metric"),
+        (
+            "accuracy",
+            False,
+            "accuracy is better if it is higher; add --maximize-best-checkpoint-metric",
+        ),
+        ("f1", False, "f1 is better if"),
+        ("loss", True, "loss is better if it is lower; drop --maximize-best-checkpoint-metric"),
         ("accuracy", True, None),
         ("loss", False, None),
         ("my_own", False, None),
@@ -87,17 +91,17 @@ def test_batch_normalisation_of_single_sentences():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"lm_path": "x", "score_reference": True}, "--score-reference makes no use of --lm-path"),
+        ({"lm_path": "x", "score_reference": True}, "--score-reference ignores --lm-path"),
         (
             {"print_alignment": "soft", "score_reference": True},
-            "--score-reference gives hard align",
+            "--score-reference prints hard align",
         ),
-        ({"lm_path": "x", "buffer_size": 1}, "fairseq-interactive makes no use of --lm-path; use"),
-        ({"prefix_size": 2, "buffer_size": 1}, "fairseq-interactive makes no use of --prefix-size"),
-        ({"results_path": "x", "buffer_size": 1}, "fairseq-interactive makes no use of --results-"),
+        ({"lm_path": "x", "buffer_size": 1}, "fairseq-interactive ignores --lm-path; use"),
+        ({"prefix_size": 2, "buffer_size": 1}, "fairseq-interactive ignores --prefix-size"),
+        ({"results_path": "x", "buffer_size": 1}, "fairseq-interactive ignores --results-"),
         (
             {"pad_to_fixed_bsz": True, "context_window": 0},
-            "fairseq-eval-lm makes no use of the pad",
+            "fairseq-eval-lm ignores --pad-to-fixed",
         ),
     ],
 )
@@ -149,10 +153,10 @@ def test_workers_that_nobody_starts(monkeypatch):
     """fairseq would start as many as there are GPUs, and end well without having trained."""
     asked = {"distributed_init_method": "tcp://127.0.0.1:29500", "distributed_world_size": 2}
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(UserError, match="one process for each GPU, and there is none; start"):
+    with pytest.raises(UserError, match="one process for each GPU, but there is none; start"):
         check_options(asked)
     check_options({**asked, "distributed_no_spawn": True})
-    with pytest.raises(UserError, match="one process for each GPU, and there is none; start"):
+    with pytest.raises(UserError, match="one process for each GPU, but there is none; start"):
         check_options({**asked, "distributed_init_method": None})
     monkeypatch.setenv("SLURM_JOB_NODELIST", "one")
     check_options({**asked, "distributed_init_method": None})
@@ -166,7 +170,7 @@ def test_workers_of_torchrun(monkeypatch):
     training = {"save_dir": "checkpoints", "distributed_world_size": 1}
     check_options(training)
     monkeypatch.setenv("WORLD_SIZE", "two")
-    with pytest.raises(UserError, match="WORLD_SIZE in the environment is 'two', no number of"):
+    with pytest.raises(UserError, match="WORLD_SIZE in the environment is 'two', not a number"):
         check_options(training)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
@@ -178,7 +182,7 @@ def test_workers_of_torchrun(monkeypatch):
         ("distributed_backend", "nccl", "--distributed-backend gloo"),
         ("ddp_backend", "pytorch_ddp", "--ddp-backend legacy_ddp"),
     ):
-        with pytest.raises(UserError, match=f"needs GPUs, and there is none; give {instead}"):
+        with pytest.raises(UserError, match=f"needs GPUs, but there is none; give {instead}"):
             check_options({**two, name: value})
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
         check_options({**two, name: value})

@@ -76,7 +76,7 @@ def test_tasks_and_criterions_that_fit(arch, task, criterion):
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (LookupError(">>> nltk.download('punkt_tab')"), "NLTK has no data 'punkt_tab'; fetch it"),
+        (LookupError(">>> nltk.download('punkt_tab')"), "NLTK lacks the data 'punkt_tab'; run"),
         (
             TypeError('"hypothesis" expects pre-tokenized'),
             "--scoring meteor does not work with the",
@@ -99,7 +99,9 @@ def test_optimizer_without_half_precision():
 @pytest.mark.parametrize("target", ["self", "past"])
 def test_other_targets_of_a_language_model(target):
     error = ValueError(f"Unsupported language modeling target: {target}")
-    assert explain.explain(error).startswith(f"--{target}-target needs a language model that")
+    assert explain.explain(error).startswith(
+        f"--{target}-target needs a bidirectional language model"
+    )
 
 
 @pytest.mark.parametrize(

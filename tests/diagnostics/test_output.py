@@ -14,7 +14,7 @@ from fairseq_casrnn.diagnostics.explain import explain
 
 from .commands import USER_DIR
 
-SHORT = "the memory does not suffice; give smaller batches (--max-tokens, --batch-size), "
+SHORT = "out of memory; use smaller batches (--max-tokens, --batch-size), "
 
 
 def shell(warm_python, fairseq_script: str, redirection: str, tmp_path, *args):
@@ -30,7 +30,7 @@ def shell(warm_python, fairseq_script: str, redirection: str, tmp_path, *args):
 @pytest.mark.parametrize(
     ("redirection", "sentence"),
     [
-        ("| head -1", "the program that reads the output has ended; let it read to the end, or "),
+        ("| head -1", "the program that reads the output has ended; let it read everything, or "),
         ("> /dev/full", "could not write the output (No space left on device); free some space"),
     ],
 )

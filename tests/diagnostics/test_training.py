@@ -48,14 +48,14 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
             "--task multilingual_translation --lang-pairs xx-yy",
             "^--arch and --task do not fit: cas_lstm_tiny cannot be trained with multilingual",
         ),
-        ("--profile", "^--profile needs a GPU, and there is none; drop the option$"),
+        ("--profile", "^--profile needs a GPU, but there is none; drop the option$"),
         ("--bpe bytes", "^--bpe bytes does not work in this fairseq; drop it"),
         (
             "--dataset-impl fasta",
             r"/valid\.xx-yy\.xx is not in the format of --dataset-impl fasta; drop that",
         ),
         ("--optimizer cpu_adam", "^Please install DeepSpeed: pip install deepspeed"),
-        ("--optimizer composite", "^--optimizer composite needs options of its own for groups of"),
+        ("--optimizer composite", "^--optimizer composite needs options for groups of"),
         (
             "--task translation_multi_simple_epoch --langs xx,yy --lang-pairs xx-yy "
             "--left-pad-target True",
@@ -219,7 +219,7 @@ def test_checkpoint_that_has_lost_its_place(fairseq, data, checkpoint, tmp_path,
     torch.save({**torch.load(checkpoint, weights_only=True), "extra_state": emptied}, last)
     before = last.read_bytes()
     sentence = fairseq.train(data, "--save-dir", tmp_path, "--max-epoch", 2).sentence
-    assert sentence.startswith(f"checkpoint {last} does not say how far its training got, so that")
+    assert sentence.startswith(f"checkpoint {last} does not say how far its training got, so it")
     assert last.read_bytes() == before
     if not emptied:
         arguments = ("--finetune-from-model", last, "--save-dir", tmp_path / "new")
@@ -271,7 +271,7 @@ def test_a_file_to_save_to(fairseq, data, tmp_path, inside):
     (tmp_path / "file").touch()
     folder = f"{tmp_path}/file{inside}"
     done = fairseq.train(data, "--save-dir", folder)
-    assert done.sentence.startswith(f"--save-dir {folder} is no folder to write to (")
+    assert done.sentence.startswith(f"--save-dir {folder} cannot be written (")
 
 
 def test_first_run_may_name_the_last_checkpoint(fairseq, data, tmp_path):

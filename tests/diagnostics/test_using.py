@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.diagnostics.explain import said_by_fairseq
+from fairseq_casrnn.diagnostics.explain import fairseq_message
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.reranking.score import load_translation
 
@@ -38,8 +38,7 @@ def blank(name: str, lines: int):
         (
             append("train.xx", b"a <pad> b <s>\n</s> <pad>\n"),
             "{text}/train.xx has words that are special symbols of fairseq (</s> 1, <pad> 2, "
-            "<s> 1, first in line 41), and would not count as words; write them differently, such "
-            "as &lt;pad&gt;",
+            "<s> 1, first in line 41); write them differently, such as &lt;pad&gt;",
         ),
         (lambda text: (text / "test.yy").write_text(""), "{text}/test.yy is empty"),
         (lambda text: (text / "test.yy").unlink(), "{text}/test.yy does not exist"),
@@ -134,18 +133,18 @@ def test_second_preprocessing_into_one_folder(fairseq, data):
         ("--path {checkpoint} --bpe subword_nmt --bpe-codes /no", "/no does not exist"),
         (
             "--path {checkpoint} --model-overrides encoder",
-            "--model-overrides takes a Python value, and 'encoder' is none; write it as",
+            "--model-overrides is 'encoder', which is not a Python literal; write it as",
         ),
         ("--path {checkpoint} --lenpen nan", "--lenpen is nan; it must be a number"),
         ("--path {checkpoint} --num-shards 2 --shard-id 5", "--shard-id is 5; it must be at least"),
         (
             "--path {checkpoint} --num-shards 9 --shard-id 8",
-            "no batch of 'test' is left for --shard-id 8; lower --num-shards 9, or make smaller",
+            "no batch of 'test' is left for --shard-id 8; lower --num-shards 9, or use smaller",
         ),
         ("--path {checkpoint} --remove-bpe nope", "--post-process 'nope' is unknown; choose from"),
         (
             "--path {checkpoint} --skip-invalid-size-inputs-valid-test --max-source-positions 2",
-            "no sentence of 'test' is left to translate, each is longer than --max-source-",
+            "no sentence of 'test' is left to translate: all are longer than --max-source-",
         ),
         (
             "--path {checkpoint} --sampling --nbest 5 --sampling-topk 1000",
@@ -182,7 +181,7 @@ def test_diverged_model(fairseq, data, checkpoint, tmp_path, options):
     spoil_weights(checkpoint, tmp_path / "nan.pt")
     options = ["--path", tmp_path / "nan.pt", "--max-len-b", 5, *options.split()]
     sentence = fairseq("generate", data, "--cpu", *options).sentence
-    expected = f"checkpoint {tmp_path}/nan.pt: the scores are not finite, because the model's weig"
+    expected = f"checkpoint {tmp_path}/nan.pt: the scores are not finite because the model's weig"
     assert sentence.startswith(expected)
 
 
@@ -209,7 +208,7 @@ def test_words_of_an_assertion(message, said):
     error = AssertionError(message)
     with pytest.raises(AssertionError):
         exec("raise error", {"__name__": "fairseq.somewhere", "error": error})
-    assert said_by_fairseq(error) == (message if said else None)
+    assert fairseq_message(error) == (message if said else None)
 
 
 @pytest.mark.full
@@ -356,7 +355,7 @@ def test_shards_of_the_input(interactive):
 
 def test_references_that_are_not_read(interactive):
     sentence = interactive(b"a b\n", "--score-reference").sentence
-    assert sentence.startswith("--score-reference needs references, and fairseq-interactive reads")
+    assert sentence.startswith("--score-reference needs references, but fairseq-interactive reads")
 
 
 def test_no_model(fairseq, data):

@@ -99,7 +99,7 @@ def test_only_data_is_loaded(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("cut.pt", None, "cannot be read: it is truncated or no checkpoint at all"),
+        ("cut.pt", None, "cannot be read: it is truncated or not a checkpoint"),
         ("empty.pt", b"", "cannot be read: it is truncated"),
         ("text.pt", b"hello", "cannot be read: it is truncated"),
         ("pickled.pt", pickle.dumps(Planted()), "cannot be read: it is truncated"),
@@ -156,7 +156,7 @@ def test_different_architectures_of_one_shape_are_refused(tmp_path):
         with pytest.raises(UserError, match=message):
             average.average([tiny, other])
     older = checkpoint(tmp_path / "older.pt", [1.0], args=argparse.Namespace(arch="cas_lstm_tiny"))
-    with pytest.raises(UserError, match=r"older\.pt is of cas_lstm_tiny, but"):
+    with pytest.raises(UserError, match=r"older\.pt is a cas_lstm_tiny, but"):
         average.average([tiny, older])
 
 

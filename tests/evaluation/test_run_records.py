@@ -33,7 +33,7 @@ def test_an_evaluation_replaces_that_with_the_same_settings(tmp_path, monkeypatc
     ("content", "message"),
     [
         ("{", "damaged"),
-        ("[]", "no record of a run"),
+        ("[]", "not the record of a run"),
         ('{"seed": "1"}', r"damaged \('seed'\)"),
         ('{"evaluations": [1]}', r"damaged \('evaluations'\)"),
     ],

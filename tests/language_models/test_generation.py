@@ -16,9 +16,9 @@ def generate(data, checkpoint, *options, split="eos"):
 @pytest.mark.parametrize(
     ("options", "split", "sentence"),
     [
-        (["--print-alignment"], "eos", "--print-alignment needs a model with attention, and this"),
+        (["--print-alignment"], "eos", "--print-alignment needs a model with attention, but this"),
         (["--tokens-per-sample", "9"], "none", "fairseq-generate continues single sentences, and"),
-        (["--add-bos-token"], "eos", "fairseq-generate does not go on from a text with --add-bos-"),
+        (["--add-bos-token"], "eos", "fairseq-generate cannot continue a text with --add-bos-"),
     ],
 )
 def test_refused(data, checkpoint, options, split, sentence):

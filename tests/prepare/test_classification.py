@@ -262,23 +262,27 @@ def test_tokenizers(options, words, tmp_path):
     ("name", "text", "message"),
     [
         ("x.tsv", "a\tb\nc\n", "x.tsv, line 2 has 1 columns instead of 2, as in line 1"),
-        ("x.csv", 'text,label\n"a" b,pos\n', "x.csv, line 2: a quotation mark is out of place"),
-        ("x.csv", 'text,label\nd,pos\n"a\nb,pos\n', "x.csv, line 3: a quotation mark is out of"),
+        ("x.csv", 'text,label\n"a" b,pos\n', "x.csv, line 2 has a misplaced quotation mark"),
+        ("x.csv", 'text,label\nd,pos\n"a\nb,pos\n', "x.csv, line 3 has a misplaced quotation mark"),
         ("x.csv", "text,label\na, b,pos\n", "x.csv, line 2 has 3 columns instead of 2"),
         ("x.txt", "good\nbad\n", "x.txt, line 1 has a single column; separate text and label"),
-        ("x.csv", ",,\n", "x.csv has empty cells alone"),
+        ("x.csv", ",,\n", "x.csv only has empty cells"),
         ("x.jsonl", '{"text": "a", "label": 1}\n{"text"\n', "x.jsonl, line 2 is not JSON ("),
-        ("x.jsonl", "[1]", "x.jsonl, entry 1 is no JSON object"),
+        ("x.jsonl", "[1]", "x.jsonl, entry 1 is not a JSON object"),
         ("x.jsonl", '{"text": "a", "label": null}', "x.jsonl, line 1 has no label; give it one"),
-        ("x.tsv", "a\tb\tc\nd\te\tf\n", "has 3 columns without names; say by --text-column"),
-        ("x.tsv", "index\tsentence\n1\ta\n", "SELF has 'index', 'sentence'; say by --label-column"),
+        ("x.tsv", "a\tb\tc\nd\te\tf\n", "has 3 columns without names; give --text-column"),
+        ("x.tsv", "index\tsentence\n1\ta\n", "SELF has 'index', 'sentence'; give --label-column"),
         ("x.tsv", "text\tlabel\na\tpos\nb\t\n", "x.tsv, line 3 has no label; give it one, or"),
         ("x.tsv", "pos\ta\npos\tb\npos\tc\n", "the label is 'pos' throughout in --train"),
         ("x.tsv", "p\u200bos\ta\nneg\tb\nneg\tc\n", "has an invisible character, U+200B; remove"),
-        ("x.tsv", "<pad>\ta\nneg\tb\nneg\tc\n<pad>\td\n", "line 1: <pad> is no label, but a sign"),
+        (
+            "x.tsv",
+            "<pad>\ta\nneg\tb\nneg\tc\n<pad>\td\n",
+            "line 1: the label <pad> is a special symbol",
+        ),
         ("x.tsv", "pos\ta\nneg\tb\npos\tc\nneg\td\n", "4 different examples are too few to hold"),
         ("x.tsv", "", "x.tsv is empty; give a file with at least one example"),
-        ("x.tsv", "pos\ta\rneg\tb\r", "ends its lines with a carriage return alone; save it with"),
+        ("x.tsv", "pos\ta\rneg\tb\r", "ends its lines with lone carriage returns; save it with"),
     ],
 )
 def test_bad_files(name, text, message, tmp_path, capsys):
@@ -310,7 +314,7 @@ def test_malformed_rows_are_left_out_on_request(tmp_path, capsys):
 def test_bad_bytes(tmp_path, capsys):
     file = tmp_path / "x.tsv"
     for content, message in (
-        ("pos\ta\n".encode("utf-16"), "x.tsv is UTF-16, or no text; save it as UTF-8"),
+        ("pos\ta\n".encode("utf-16"), "x.tsv is UTF-16 or not text; save it as UTF-8"),
         (b"pos\ta\nneg\t\xe9\n", "x.tsv, line 2 is not valid UTF-8; convert it"),
     ):
         file.write_bytes(content)
@@ -327,7 +331,10 @@ def test_bad_options(tmp_path, capsys):
     for options, message in (
         (("--text-column", "txt"), "--text-column is txt, but SELF has 'id', 'text', 'label' in"),
         (("--label-column", "4"), "--label-column is 4, but SELF has 3 columns"),
-        (("--label-column", "id"), "have 60 values in 60 rows, such as '0', and so are no classes"),
+        (
+            ("--label-column", "id"),
+            "have 60 values in 60 rows, such as '0', so they are not classes",
+        ),
         (("--test", file), "--train, --valid and --test must be different files"),
         (("--language", "german"), "--language is german; give a code such as en or de"),
         (("--min-count", "0"), "--min-count is 0; it must be at least 1"),

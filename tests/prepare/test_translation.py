@@ -119,7 +119,7 @@ def test_cleaning(tmp_path, capsys):
     ("name", "text", "options", "message"),
     [
         ("x.tsv", "a\tb\nc\n", ("de", "en"), "x.tsv, line 2 has no tab; write SOURCE<TAB>TARGET"),
-        ("x.tsv", "a\tb\n", (), "x.tsv does not tell the source language; give --source-lang"),
+        ("x.tsv", "a\tb\n", (), "x.tsv has no source language; give --source-lang"),
         ("x.tsv", "a\tb\n", ("german", "en"), "--source-lang is german; give a code such as de"),
         ("x.tsv", "a\tb\n", ("de", "de"), "source and target are both de; give --target-lang"),
         ("x.tsv", "a\tb\n", ("de", "en"), "1 different examples are too few to hold some out for"),

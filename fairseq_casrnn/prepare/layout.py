@@ -1,4 +1,4 @@
-"""Which columns of a table hold texts and labels: by option, by the usual names, or by content."""
+"""Finding the columns with texts and labels: by option, by common names, or by content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError, quoted
-from fairseq_casrnn.prepare.files import Table
+from fairseq_casrnn.prepare.table_files import Table
 
 LABELS = (
     *("label", "gold_label", "labels", "class", "category", "sentiment", "target", "polarity"),
@@ -20,7 +20,7 @@ PAIRS = (
     *(("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2")),
     *(("text1", "text2"), ("text_a", "text_b"), ("#1 string", "#2 string")),
     *(("sentence_a", "sentence_b"), ("question", "sentence")),
-    # The words of SNLI's parses, where the file has no plain text.
+    # The words of SNLI's parses, if the file has no plain text.
     ("sentence1_binary_parse", "sentence2_binary_parse"),
 )
 
@@ -30,10 +30,10 @@ class Layout:
     """Positions of the columns.
 
     Args:
-        texts: one, or two of pairs.
-        label: of the labels.
-        header: whether the first row has the columns' names.
-        names: what the columns are called, for the report.
+        texts: the column of texts, or two for pairs.
+        label: the column of labels.
+        header: whether the first row has the names of the columns.
+        names: names of the columns, for the report.
     """
 
     texts: tuple[int, ...]
@@ -43,14 +43,14 @@ class Layout:
 
 
 def find_layout(table: Table, args: argparse.Namespace) -> Layout:
-    """The columns of a table.
+    """Find the columns of a table.
 
     Args:
         table: the file's content.
         args: ``text_column``, ``pair_column``, ``label_column``: names, numbers from 1, or None.
 
     Raises:
-        UserError: they cannot be told, or there is no such column.
+        UserError: the columns are ambiguous, or a given column does not exist.
     """
     first = [(name or "").strip() for name in (table.names or table.rows[0][1])]
     options = {name: getattr(args, name) for name in ("text_column", "pair_column", "label_column")}
@@ -68,47 +68,49 @@ def find_layout(table: Table, args: argparse.Namespace) -> Layout:
     if label is None or not texts:
         label, texts = guess(table, label, texts, first if header else None)
     if in_first and not header:
-        header = is_first_alone(table, label)
+        header = first_label_is_unique(table, label)
     names = first if header else [f"column {number + 1}" for number in range(len(first))]
     return Layout(texts, label, in_first and header, tuple(names[one] for one in (*texts, label)))
 
 
 def position(table: Table, names: list[str], option: str, value: str) -> int:
-    """The column that an option names. Raises UserError where there is none."""
+    """The column that an option names. Raises UserError if there is none."""
     flag = f"--{option.replace('_', '-')}"
     number = natural(value)
     if number is not None and value not in names:
         if not 1 <= number <= len(names):
-            raise UserError(f"{flag} is {value}, but {table.path} has {len(names)} columns")
+            raise UserError(
+                f"{flag} is {value}, but {table.path} has {len(names)} columns; give another number"
+            )
         return number - 1
     if value not in names:
         has = ", ".join(map(quoted, names))
         raise UserError(
-            f"{flag} is {value}, but {table.path} has {has} in line 1; choose among them, or give "
-            "the column's number"
+            f"{flag} is {value}, but {table.path} has {has} in line 1; give one of them, or the "
+            "column's number"
         )
     return names.index(value)
 
 
 def is_header(names: list[str]) -> bool:
-    """Whether the cells of the first row, in lower case, are the usual names of columns."""
+    """Whether cells of the first row, in lower case, are common names of columns."""
     texts = {*TEXTS, *(name for pair in PAIRS for name in pair)}
     return bool(texts & set(names)) or bool(set(LABELS) & set(names) - {"question"})
 
 
-def is_first_alone(table: Table, label: int) -> bool:
-    """Whether the first row's label occurs in no other row: no class can be learnt from one."""
+def first_label_is_unique(table: Table, label: int) -> bool:
+    """Whether the first row's label occurs in no other row, so that it must be a header."""
     counts = Counter(cells[label] for _, cells in table.rows)
     return len(table.rows) > 2 and len(counts) > 2 and counts[table.rows[0][1][label]] == 1
 
 
 def find_name(names: list[str], wanted: tuple[str, ...]) -> int | None:
-    """The column with the first of the wanted names that there is."""
+    """The column with the first of the wanted names that exists, or None."""
     return next((names.index(name) for name in wanted if name in names), None)
 
 
 def find_texts(names: list[str], single: bool) -> tuple[int, ...]:
-    """The columns of texts by name; of pairs, both, unless a single one is sought."""
+    """The columns of texts by name; both of a pair, unless only a ``single`` one is wanted."""
     if not single:
         for pair in PAIRS:
             if set(pair) <= set(names):
@@ -120,7 +122,11 @@ def find_texts(names: list[str], single: bool) -> tuple[int, ...]:
 def guess(
     table: Table, label: int | None, texts: tuple[int, ...], names: list[str] | None
 ) -> tuple[int, tuple[int, ...]]:
-    """Label and text of a table of two columns: labels repeat. Raises UserError for others."""
+    """Label and text in a table of two columns; labels have fewer different values.
+
+    Raises:
+        UserError: the table has more columns, or both look alike.
+    """
     width = len(table.names or table.rows[0][1])
     if width == 2 and len(texts) < 2 and not IDS & {name.lower() for name in names or ()}:
         if label is None and not texts:
@@ -134,7 +140,7 @@ def guess(
     missing = "--label-column" if texts else "--text-column"
     has = f"has {', '.join(map(quoted, names))}" if names else f"has {width} columns without names"
     raise UserError(
-        f"{table.path} {has}; say by {missing} NAME or NUMBER which one holds the "
+        f"{table.path} {has}; give {missing} NAME or NUMBER for the one with the "
         f"{'labels' if texts else 'text'}"
         + (" (a test set without labels cannot be scored)" if texts else "")
     )

@@ -1,4 +1,4 @@
-"""Tables of text: TSV, CSV and JSON lines, the columns by name or number, the rows by line."""
+"""Reading tables: TSV, CSV, JSON lines and folders of texts."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Table:
 
     Args:
         path: the file.
-        names: of the columns; None where only a first row may have them.
-        rows: number of the line where a row begins, and its cells; None is a missing one.
-        notes: what to report of how it was read.
-        skipped: how many malformed rows were left out.
+        names: names of the columns; None if they can only be in the first row.
+        rows: number of each row's first line, and its cells; None is a missing cell.
+        notes: how the file was read, for the report.
+        skipped: number of malformed rows that were left out.
     """
 
     path: Path
@@ -38,25 +38,25 @@ class Table:
     skipped: int = 0
 
     def where(self, line: int) -> str:
-        """A row, for messages."""
+        """The position of a row, for messages."""
         return f"{self.path}, line {line}"
 
 
 def read_utf8(path: Path) -> list[str]:
-    """The lines of a UTF-8 text; they end at ``\\n`` or ``\\r\\n`` alone.
+    """The lines of a UTF-8 text, ended by ``\\n`` or ``\\r\\n``.
 
     Raises:
-        UserError: the file is missing, has no text, is not UTF-8, or ends its lines otherwise.
+        UserError: the file is missing, blank or not UTF-8, or its lines end with a lone ``\\r``.
     """
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file in it")
     data = read_bytes(path)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data:
-        raise UserError(f"{path} is UTF-16, or no text; save it as UTF-8")
+        raise UserError(f"{path} is UTF-16 or not text; save it as UTF-8")
     if b"\n" not in data and b"\r" in data.rstrip(b"\r"):
         raise UserError(
-            f"{path} ends its lines with a carriage return alone; save it with line ends of Unix "
-            "or Windows"
+            f"{path} ends its lines with lone carriage returns; save it with line ends of Unix or "
+            "Windows"
         )
     lines = [line.replace(BYTE_ORDER_MARK, "") for line in text_lines(io.BytesIO(data), path)]
     if not any(line.strip() for line in lines):
@@ -65,14 +65,14 @@ def read_utf8(path: Path) -> list[str]:
 
 
 def read_table(path: Path, skip_malformed: bool = False) -> Table:
-    """The table of a file: JSON by its name or first character, else columns.
+    """Read a table: JSON according to the file's name or first character, otherwise columns.
 
     Args:
         path: the file.
         skip_malformed: leave out rows with another number of cells than the first one.
 
     Raises:
-        UserError: it cannot be read, or a line is malformed; the message names the line.
+        UserError: the file cannot be read, or a line is malformed.
     """
     lines = read_utf8(path)
     ending = Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
@@ -90,11 +90,10 @@ def read_table(path: Path, skip_malformed: bool = False) -> Table:
 def read_columns(
     path: Path, lines: Sequence[str], delimiters: str, skip_malformed: bool = False
 ) -> Table:
-    """The first reading in which all rows are equally long, by the delimiters and with or without
-    quotation marks that enclose cells.
+    """Read columns with the first delimiter and quoting that give rows of equal length.
 
     Raises:
-        UserError: there is none.
+        UserError: no delimiter does.
     """
     first_error: UserError | None = None
     for delimiter in delimiters:
@@ -104,7 +103,7 @@ def read_columns(
                 rows = read(path, lines, delimiter)
                 skipped = check_width(path, rows, skip_malformed)
             except UserError as error:
-                # Of files with a single column by that delimiter, another one's error says more.
+                # Later errors say less: the file has a single column with those delimiters.
                 first_error = first_error or error
                 continue
             if read is read_plain and is_quoted(rows):
@@ -115,7 +114,7 @@ def read_columns(
             if read is read_quoted and delimiter == "\t":
                 notes = {"cells": "between tabs, quotation marks around them taken off"}
             return Table(path, None, rows, notes, skipped)
-    assert first_error is not None  # there is a delimiter
+    assert first_error is not None  # there is at least one delimiter
     raise first_error
 
 
@@ -123,7 +122,7 @@ Rows = list[tuple[int, list[str | None]]]
 
 
 def read_plain(path: Path, lines: Sequence[str], delimiter: str) -> Rows:
-    """Rows of cells in which quotation marks mean nothing, as GLUE's files are."""
+    """Rows of cells without quoting, as in GLUE's files."""
     return [
         (number, list(line.split(delimiter)))
         for number, line in enumerate(lines, start=1)
@@ -132,9 +131,9 @@ def read_plain(path: Path, lines: Sequence[str], delimiter: str) -> Rows:
 
 
 def read_quoted(path: Path, lines: Sequence[str], delimiter: str) -> Rows:
-    """Rows of a file as spreadsheets and pandas write it. Raises UserError for an odd quote."""
+    """Rows with quoting as in spreadsheets and pandas. Raises UserError for misplaced quotes."""
     csv.field_size_limit(sys.maxsize)
-    # The module takes a \r alone for the end of a line, which it is not here.
+    # The csv module would end a line at a lone \r.
     reader = csv.reader(
         (f"{line.replace(chr(13), ' ')}\n" for line in lines), delimiter=delimiter, strict=True
     )
@@ -147,17 +146,17 @@ def read_quoted(path: Path, lines: Sequence[str], delimiter: str) -> Rows:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}, line {begin}: a quotation mark is out of place ({error}); write one inside "
-            "of a quoted cell twice"
+            f"{path}, line {begin} has a misplaced quotation mark ({error}); double quotation "
+            "marks inside of a quoted cell"
         ) from None
     return rows
 
 
 def is_quoted(rows: Rows) -> bool:
-    """Whether quotation marks enclose cells, those inside being doubled.
+    """Whether cells are quoted, with quotation marks inside doubled.
 
-    A file with a few texts in quotation marks is none: a half of all rows has such a cell then, or
-    there is a doubled one.
+    This needs more than a few texts in quotation marks: half of all rows must have such a cell, or
+    a quotation mark must be doubled.
     """
     cells = [cell for _, row in rows for cell in row if cell and '"' in cell]
     doubled = any('""' in cell[1:-1] for cell in cells)
@@ -169,17 +168,17 @@ def is_quoted(rows: Rows) -> bool:
 
 
 def check_width(path: Path, rows: Rows, skip_malformed: bool) -> int:
-    """Cut empty cells off rows that are too long, and make all rows equally long.
+    """Remove empty cells at the end of long rows, and make all rows equally long.
 
     Returns:
-        How many rows were removed because they have another number of cells than the first one.
+        The number of rows removed because they have another number of cells than the first one.
 
     Raises:
         UserError: a row has another number of cells and ``skip_malformed`` is not set, or more than
             a tenth of all rows has.
     """
     if not rows:
-        raise UserError(f"{path} has empty cells alone; give a file with at least one example")
+        raise UserError(f"{path} only has empty cells; give a file with at least one example")
     width = len(rows[0][1])
     if width < 2:
         raise UserError(
@@ -206,10 +205,10 @@ def check_width(path: Path, rows: Rows, skip_malformed: bool) -> int:
 
 
 def read_json_objects(path: Path, lines: Sequence[str]) -> Table:
-    """The table of a file with a JSON object in each line, or of one list of objects.
+    """Read a file with a JSON object in each line, or with a list of objects.
 
     Raises:
-        UserError: a line is no JSON object.
+        UserError: an entry is not a JSON object.
     """
     if lines[0].lstrip().startswith("["):
         entries = list(enumerate(parsed(path, 1, "\n".join(lines), list), start=1))
@@ -221,39 +220,39 @@ def read_json_objects(path: Path, lines: Sequence[str]) -> Table:
         ]
     for number, entry in entries:
         if not isinstance(entry, dict):
-            raise UserError(f"{path}, entry {number} is no JSON object; correct it")
+            raise UserError(f"{path}, entry {number} is not a JSON object; correct it")
     names = list(Counter(name for _, entry in entries for name in entry))
     rows = [(number, [as_text(entry.get(name)) for name in names]) for number, entry in entries]
     return Table(path, names, rows, {})
 
 
 def parsed(path: Path, number: int, text: str, kind: type):
-    """A JSON value of that type. Raises UserError where it is none."""
+    """Parse a JSON value of type ``kind``. Raises UserError if it is not one."""
     try:
         value = parse_json(text)
         if not isinstance(value, kind):
-            raise ValueError(f"it is no {'object' if kind is dict else 'list'}")
+            raise ValueError(f"it is not {'an object' if kind is dict else 'a list'}")
     except ValueError as error:
         raise UserError(f"{path}, line {number} is not JSON ({error}); correct it") from None
     return value
 
 
 def as_text(value) -> str | None:
-    """A string, number or truth value of JSON as text; None for anything else."""
+    """A JSON string, number or boolean as text; None for other values."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (str, int, float)) else None
 
 
 def read_folders(folder: Path) -> Table:
-    """A text in each file of a folder of subfolders, which are the labels: ``pos/1.txt``.
+    """Read a folder with a subfolder for each label and a file for each text: ``pos/1.txt``.
 
     Raises:
-        UserError: it has less than two such folders, or a file is not UTF-8.
+        UserError: there are fewer than two labels, or a file is not UTF-8.
     """
     labels = sorted(path for path in folder.iterdir() if path.is_dir())
     notes: dict[str, object] = {}
-    if any(path.name == "unsup" for path in labels):  # of the IMDb reviews: texts without labels
+    if any(path.name == "unsup" for path in labels):  # unlabelled texts of the IMDb reviews
         labels = [path for path in labels if path.name != "unsup"]
         notes["left out"] = f"{folder / 'unsup'}"
     rows: Rows = []
