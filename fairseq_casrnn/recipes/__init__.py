@@ -1,1 +1,1 @@
-"""Recipes: an experiment as a YAML file, run by ``casrnn run STEP RECIPE``."""
+"""Recipes: experiments as YAML files, run by ``casrnn run STEP RECIPE``."""

@@ -1,4 +1,4 @@
-"""``casrnn run STEP RECIPE``: what its options are, step and recipe say."""
+"""``casrnn run STEP RECIPE``; the options depend on the step and the recipe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.recipes import steps, tables
 from fairseq_casrnn.recipes.recipe import load
 
-# Each is a function of the recipe and of the words behind its name.
+# Each step is a function of the recipe and the remaining arguments.
 STEPS = {
     "prepare": (steps.prepare, "prepare the corpus, with the options of its reader"),
     "train": (steps.train, "train the recipe's systems"),

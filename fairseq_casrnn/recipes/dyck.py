@@ -1,4 +1,4 @@
-"""Evaluation of the models of Dyck languages: ``casrnn analyze dyck`` for each run."""
+"""Evaluating models of Dyck languages: ``casrnn analyze dyck`` for each run."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.options import Step, parse, parts_in, parts_of
+from fairseq_casrnn.recipes.options import Step, each_part, parse, required_parts
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.recipe import Recipe
 from fairseq_casrnn.recipes.runs import check_trained_on
 
 ABOUT = """\
-Evaluates all runs on test and on test1, the longer strings; writes ldpa.SUBSET.csv and .png into
-each run's folder, WCPA by epoch of all runs to wcpa.png beside them, and appends a JSON line to
-results.jsonl of --out."""
+Evaluates all runs on test and on test1, the longer strings. Writes ldpa.SUBSET.csv and .png to each
+run's folder and the WCPA of all runs by epoch to wcpa.png beside them, and appends JSON lines to
+results.jsonl in --out."""
 
 
 def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
-    """Evaluate the runs of the chosen depths. Raises UserError where there is none."""
+    """Evaluate the runs of the chosen depths. Raises UserError if there are none."""
     options = parse(Step("evaluate", ("parts", "data", "out"), ABOUT), recipe, argv)
     programs, found = Programs(options.dry_run), False
-    for _, where in parts_of(recipe, options):
+    for _, where in each_part(recipe, options):
         if Path(where.data, "data-bin").is_dir():
             check_trained_on(where.data, where.out, [], [])
         checkpoints = sorted(Path(where.out).glob("*/seed*/checkpoint_best.pt"))
@@ -34,7 +34,7 @@ def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
             programs.call("fairseq_casrnn.analysis.plots", *plot)
         found = found or bool(checkpoints)
     if not found:
-        depths = ",".join(options.parts or parts_in(recipe).values)
+        depths = ",".join(options.parts or required_parts(recipe).values)
         raise UserError(
             f"{options.out} holds no trained run of --m {depths}; train some, or give another --out"
         )

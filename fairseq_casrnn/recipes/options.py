@@ -1,4 +1,4 @@
-"""The options of the steps of a recipe."""
+"""Options of a recipe's steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairseq_casrnn.data.command import Parser
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.recipe import KINDS, Parts, Recipe, load
 
-# Metavariable, unless the option has no value, and help; in braces, what the recipe says.
+# Metavariable (empty if the option has no value) and help, with the recipe's values in braces.
 OPTIONS = {
     "arch": ("NAME[,…]", "systems or architectures (default: {archs})"),
     "seed": ("N[,…]", "seeds (default: {seeds})"),
@@ -38,8 +38,8 @@ OPTIONS = {
     "subset": ("NAME", "split to evaluate (default: %(default)s)"),
     "baseline": (
         "NAME",
-        "system that the others are compared with: a paired t-test over seeds, and for each "
-        "McNemar's test of classifiers, or approximate randomization of taggers",
+        "system to compare the others with: a paired t-test over seeds and, for each seed, "
+        "McNemar's test of classifiers or approximate randomization of taggers",
     ),
     "cache": ("N", "for continuous text: also evaluate with a cache of the last N words"),
     "parts": ("NAME[,…]", "some of {parts} (default: all)"),
@@ -51,14 +51,14 @@ LISTS = ("arch", "seed", "parts", "variant", "depth")
 
 @dataclass(frozen=True)
 class Step:
-    """What a step of a recipe takes on its command line.
+    """The command line of a recipe's step.
 
     Args:
-        name: of the step.
-        options: of :data:`OPTIONS`.
-        about: what its --help says at the end.
-        program: fairseq's program that gets the options after ``--``, which are else refused.
-        reads_others: whether unknown options are those of the corpus's reader.
+        name: name of the step.
+        options: names of :data:`OPTIONS`.
+        about: text at the end of --help.
+        program: fairseq's program that gets the options after ``--``; "" to refuse them.
+        reads_others: whether unknown options are passed to the corpus' reader.
     """
 
     name: str
@@ -75,22 +75,22 @@ class StepOptions:
     Args:
         data: prepared folder.
         out: folder of the runs.
-        arch: systems; empty where none was chosen.
-        seed: seeds; likewise.
-        parts: parts of a recipe that has some; likewise.
-        variant: variants; likewise.
-        depth: depths; likewise.
+        arch: chosen systems; empty for the default.
+        seed: chosen seeds; empty for the default.
+        parts: chosen parts of a recipe; empty for all.
+        variant: chosen variants; empty for all.
+        depth: chosen depths; empty for the default.
         vectors: file of pretrained word vectors.
-        tiny: one epoch of a tiny model.
-        checkpoint: which one to evaluate.
+        tiny: whether to train a tiny model for one epoch.
+        checkpoint: which checkpoint to evaluate.
         beam: beam size.
         subset: split to evaluate on.
-        baseline: system that the others are compared with.
-        cache: words of a cache.
-        dry_run: print command lines instead of running them.
-        extra: what follows ``--``.
-        others: options of the corpus's reader.
-        prepared_by: what prepares ``data``, for messages.
+        baseline: system to compare the others with.
+        cache: number of words in a cache.
+        dry_run: whether to print command lines instead of running them.
+        extra: options after ``--``.
+        others: options of the corpus' reader.
+        prepared_by: the command that prepares ``data``, for messages.
     """
 
     data: str = ""
@@ -113,8 +113,8 @@ class StepOptions:
     prepared_by: str = ""
 
 
-def parser_of(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
-    """The parser of a step of a recipe."""
+def make_parser(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
+    """The parser of a recipe's step."""
     behind = f" [-- options of {step.program}]" if step.program else ""
     parser = Parser(
         prog=f"casrnn run {step.name} {recipe.path}",
@@ -128,15 +128,15 @@ def parser_of(step: Step, recipe: Recipe) -> argparse.ArgumentParser:
             continue
         if name == "vectors" and not KINDS[recipe.kind].takes_vectors:
             continue
-        option = parts_in(recipe).option if name == "parts" else name
-        parser.add_argument(f"--{option}", dest=name, **described(name, step, recipe))
+        option = required_parts(recipe).option if name == "parts" else name
+        parser.add_argument(f"--{option}", dest=name, **argument_of(name, step, recipe))
     text = "print the commands instead of running them"
     parser.add_argument("--dry-run", action="store_true", help=text)
     return parser
 
 
-def described(name: str, step: Step, recipe: Recipe) -> dict[str, Any]:
-    """Help and default of an option, for ``add_argument``."""
+def argument_of(name: str, step: Step, recipe: Recipe) -> dict[str, Any]:
+    """The keyword arguments of ``add_argument`` for an option."""
     trained, prepared = step.name != "evaluate", step.name == "prepare"
     defaults = {
         "data": str(recipe.data),
@@ -161,19 +161,19 @@ def described(name: str, step: Step, recipe: Recipe) -> dict[str, Any]:
 
 
 def parse(step: Step, recipe: Recipe, argv: Sequence[str]) -> StepOptions:
-    """The options of a step of a recipe.
+    """Parse the options of a recipe's step.
 
     Raises:
-        UserError: a value out of range, or options after ``--`` that nobody takes.
+        UserError: a value is out of range, or the step accepts no options after ``--``.
     """
-    parser, argv = parser_of(step, recipe), list(argv)
+    parser, argv = make_parser(step, recipe), list(argv)
     split = argv.index("--") if "--" in argv else len(argv)
     if step.reads_others:
         found, others = parser.parse_known_args(argv[:split])
     else:
         found, others = parser.parse_args(argv[:split]), []
     if "--" in argv and not step.program:
-        raise UserError("no options may follow -- here; see --help")
+        raise UserError("this step accepts no options after --; see --help")
     values = {name: value for name, value in vars(found).items() if value is not None}
     values |= {name: values[name].replace(",", " ").split() for name in LISTS if name in values}
     if "seeds" in values:
@@ -187,10 +187,10 @@ def parse(step: Step, recipe: Recipe, argv: Sequence[str]) -> StepOptions:
 
 
 def check_values(options: StepOptions, recipe: Recipe) -> None:
-    """Raise UserError for a value out of range."""
-    for name in options.arch:  # runs lie in folders of these names
+    """Raise UserError if a value is out of range."""
+    for name in options.arch:  # also names of folders
         if not re.fullmatch(r"\w[\w.-]*", name):
-            raise UserError(f"--arch '{name}' is no name of an architecture or system; see --help")
+            raise UserError(f"--arch '{name}' is not an architecture or system; see --help")
     check_numbers("--seed", options.seed)
     check_numbers("--depth", options.depth)
     check_numbers("--beam", [options.beam])
@@ -210,33 +210,33 @@ def check_values(options: StepOptions, recipe: Recipe) -> None:
 
 
 def check_numbers(option: str, values: Iterable[str]) -> None:
-    """Raise UserError for a value that is no positive number."""
+    """Raise UserError if a value is not a positive number."""
     for value in values:
         if not re.fullmatch("[1-9][0-9]*", value, re.ASCII):
             raise UserError(f"{option} must be a positive number, not '{value}'")
 
 
 def check_prepared(options: StepOptions) -> None:
-    """Raise UserError where the data folder is not prepared."""
+    """Raise UserError if the data folder is not prepared."""
     if not options.dry_run and not Path(options.data, "data-bin").is_dir():
         how = options.prepared_by or f"prepare.sh --out {options.data}"
         raise UserError(f"{options.data} is not prepared; run {how} first")
 
 
-def parts_in(recipe: Recipe) -> Parts:
-    """The parts of a recipe that has some."""
+def required_parts(recipe: Recipe) -> Parts:
+    """The parts of a recipe, which must have some."""
     assert recipe.parts is not None
     return recipe.parts
 
 
-def parts_of(recipe: Recipe, options: StepOptions) -> Iterator[tuple[Recipe, StepOptions]]:
-    """The recipe and the options of each chosen part, or these themselves if there are no parts."""
+def each_part(recipe: Recipe, options: StepOptions) -> Iterator[tuple[Recipe, StepOptions]]:
+    """The recipe and the options for each chosen part; unchanged if the recipe has no parts."""
     if not recipe.parts:
         yield recipe, options
         return
     for value in options.parts or recipe.parts.values:
         part = load(recipe.path, **{recipe.parts.variable: value})
-        folder = parts_in(part).folder
+        folder = required_parts(part).folder
         yield (
             part,
             dataclasses.replace(

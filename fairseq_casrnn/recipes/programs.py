@@ -1,4 +1,4 @@
-"""Running the programs that a recipe stands for, or printing their command lines."""
+"""Running a recipe's programs, or printing their command lines."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ SIGNALS = [
 
 @dataclass
 class Programs:
-    """What runs programs, in the Python that the variable PYTHON names or else in this one.
+    """Runs programs with the Python in the environment variable PYTHON, or with this one.
 
     Args:
-        dry_run: print the command lines instead.
+        dry_run: whether to print the command lines instead.
     """
 
     dry_run: bool = False
 
     def call(self, program: str, *arguments: str) -> None:
         """Run a module, or a file ending in ``.py``. Raises SystemExit if it fails."""
-        command = python(program, *arguments)
+        command = python_command(program, *arguments)
         if self.dry_run:
             return print(shlex.join(command), flush=True)
-        with passing_on_signals() as (children, received):
+        with forwarding_signals() as (children, received):
             children.append(subprocess.Popen(command))
             status = children[0].wait()
         if received or status:
             raise SystemExit(exit_status(status, received))
 
     def train(self, log: Path, *arguments: str) -> int:
-        """Run ``fairseq-train``; both its outputs are shown and appended to ``log``.
+        """Run ``fairseq-train``; show its stdout and stderr and append both to ``log``.
 
         Returns:
             Its exit status.
         """
-        command = python("fairseq_cli.train", *arguments)
-        with passing_on_signals() as (children, received), open(log, "ab", buffering=0) as file:
+        command = python_command("fairseq_cli.train", *arguments)
+        with forwarding_signals() as (children, received), open(log, "ab", buffering=0) as file:
             child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             children.append(child)
             shown = ((child.stdout, sys.stdout.buffer), (child.stderr, sys.stderr.buffer))
@@ -60,36 +60,37 @@ class Programs:
         return exit_status(status, received)
 
 
-def python(program: str, *arguments: str) -> list[str]:
+def python_command(program: str, *arguments: str) -> list[str]:
     """The command line of a module, or of a file ending in ``.py``."""
     name = [program] if program.endswith(".py") else ["-m", program]
     return [os.environ.get("PYTHON") or sys.executable, *name, *arguments]
 
 
 def copy(source: BinaryIO, shown: BinaryIO, log: BinaryIO) -> None:
-    """Write what ``source`` has to both; one that cannot be written does not keep the other."""
-    left = [shown, log]
+    """Copy ``source`` to both targets; if one fails, continue with the other."""
+    targets = [shown, log]
     with source:
         while chunk := os.read(source.fileno(), 1 << 16):
-            for target in list(left):
+            for target in list(targets):
                 try:
                     target.write(chunk)
                     target.flush()
                 except OSError as error:
-                    left.remove(target)
+                    targets.remove(target)
                     if target is log:
                         why = error.strerror
-                        print(f"warning: {log.name} cannot be written on ({why})", file=sys.stderr)
+                        print(f"warning: cannot write to {log.name} ({why})", file=sys.stderr)
 
 
 @contextlib.contextmanager
-def passing_on_signals() -> Iterator[tuple[list[subprocess.Popen], list[int]]]:
-    """Signals end a program that is called here, and only then this process.
+def forwarding_signals() -> Iterator[tuple[list[subprocess.Popen], list[int]]]:
+    """Forward signals to the programs that are called in the context; they end first.
 
-    Ctrl-C reaches every process of a terminal by itself; others are passed on, and harmless twice.
+    Ctrl-C reaches all processes of a terminal anyway. Others are forwarded; receiving one twice is
+    harmless.
 
     Yields:
-        A list, for the program, and a list that gets the signals.
+        A list for the child processes, and a list of the received signals.
     """
     children: list[subprocess.Popen] = []
     received: list[int] = []
@@ -101,10 +102,10 @@ def passing_on_signals() -> Iterator[tuple[list[subprocess.Popen], list[int]]]:
                 child.send_signal(number)
 
     before = {}
-    if threading.current_thread() is threading.main_thread():  # where Python allows handlers
-        # What is ignored, as Ctrl-C in the background, the program has to ignore, too.
-        heard = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, handle) for number in heard}
+    if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
+        # Ignored signals, such as Ctrl-C in the background, stay ignored.
+        active = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, handle) for number in active}
     try:
         yield children, received
     finally:
@@ -113,7 +114,7 @@ def passing_on_signals() -> Iterator[tuple[list[subprocess.Popen], list[int]]]:
 
 
 def exit_status(status: int, received: list[int]) -> int:
-    """The status of a program as the shell has it; that of a signal, if one was received."""
+    """The exit status as in a shell: 128 plus the number of a signal, if there was one."""
     if status < 0:
         return 128 - status
     return 128 + received[0] if received and not status else status

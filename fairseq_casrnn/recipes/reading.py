@@ -1,6 +1,6 @@
-"""Reading a recipe: YAML whose every key and type is checked, and the files that it extends.
+"""Reading recipes in YAML, with the files they extend, and checking all keys and types.
 
-All scalars stay text, so that ``1e-3`` reaches fairseq as it is written.
+All scalars stay text, so that fairseq gets ``1e-3`` as written.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import yaml
 from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.recipes.templates import evaluate, fill
 
-# What a value may be: str, "" (a text that may be empty), [one of each item], {key: one of its
-# value}; None is any other key.
+# Schema of values: str, "" (a text that may be empty), [schema of items], {key: schema}; the key
+# None stands for any other key.
 OPTIONS = {None: str}
 CONDITIONAL = {
     "archs": [str],
@@ -53,12 +53,12 @@ RECIPE = {
     "when": [{"if": str, **CONDITIONAL}],
     **CONDITIONAL,
 }
-SHIPPED = Path(__file__).parent  # where the files lie that extends names without .yaml
+SHIPPED = Path(__file__).parent  # folder of the files that ``extends`` names without .yaml
 EXAMPLES = {str: "a text", list: "a list such as [1, 2]", dict: "a mapping such as {lr: 1e-3}"}
 
 
 class _Loader(yaml.BaseLoader):
-    """YAML in which all scalars are text, and no key comes twice."""
+    """Loads all scalars as text, and refuses duplicate keys."""
 
     def construct_mapping(self, node, deep=False):
         seen = set()
@@ -66,22 +66,22 @@ class _Loader(yaml.BaseLoader):
             name = str(key.value)
             if name in seen:
                 raise yaml.constructor.ConstructorError(
-                    problem=f"the key {name} comes twice", problem_mark=key.start_mark
+                    problem=f"duplicate key {name}", problem_mark=key.start_mark
                 )
             seen.add(name)
         return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path, wanted: Mapping, name: str) -> dict:
-    """The content of a YAML file, all scalars as text, checked.
+    """Read and check a YAML file, with all scalars as text.
 
     Args:
         path: the file.
-        wanted: what it may hold, as :data:`RECIPE`.
-        name: what it is, for messages.
+        wanted: its schema, such as :data:`RECIPE`.
+        name: name of the file, for messages.
 
     Raises:
-        UserError: no such file, no YAML, an unknown key or a value of the wrong type.
+        UserError: the file is missing or not YAML, has an unknown key or a value of the wrong type.
     """
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
@@ -92,25 +92,25 @@ def read_yaml(path: Path, wanted: Mapping, name: str) -> dict:
         raise UserError(f"the {name} is not UTF-8; save it as that") from None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1
-        raise UserError(f"{path}, line {line} is no YAML: {error.problem}; correct it") from None
+        raise UserError(f"{path}, line {line} is not YAML: {error.problem}; correct it") from None
     except yaml.YAMLError as error:
-        raise UserError(f"the {name} is no YAML: {error}; correct it") from None
+        raise UserError(f"the {name} is not YAML: {error}; correct it") from None
     except RecursionError:
         raise UserError(f"the {name} is nested too deeply; correct it") from None
     return content
 
 
 def read(path: Path, extending: tuple[Path, ...] = ()) -> dict:
-    """The keys of a recipe, and of the files that it extends, checked.
+    """Read and check a recipe and the files that it extends.
 
-    A mapping is joined with that of the extended file; any other value replaces it.
+    Mappings are merged with those of the extended file; other values replace them.
 
     Args:
         path: the recipe.
         extending: the recipes that extend it.
 
     Raises:
-        UserError: no such file, no YAML, an unknown key or a value of the wrong type.
+        UserError: a file is missing or not YAML, has an unknown key or a value of the wrong type.
     """
     name = f"recipe {path}, which {extending[-1]} extends," if extending else f"recipe {path}"
     content = read_yaml(path, RECIPE, name)
@@ -119,12 +119,12 @@ def read(path: Path, extending: tuple[Path, ...] = ()) -> dict:
     name = content.pop("extends")
     base = path.parent / name if name.endswith(".yaml") else SHIPPED / f"{name}.yaml"
     if base.resolve() in [one.resolve() for one in (*extending, path)]:
-        raise UserError(f"{path}: extends comes back to {base}; let one of them extend nothing")
-    return merged(read(base, (*extending, path)), content)
+        raise UserError(f"{path}: extends leads back to {base}; remove extends from one of them")
+    return merge(read(base, (*extending, path)), content)
 
 
-def merged(base: Mapping, own: Mapping) -> dict:
-    """``base`` with the keys of ``own``; mappings are joined."""
+def merge(base: Mapping, own: Mapping) -> dict:
+    """``base`` updated with ``own``; mappings are merged."""
     joined = dict(base)
     for key, value in own.items():
         both = isinstance(value, dict) and isinstance(base.get(key), dict)
@@ -133,12 +133,12 @@ def merged(base: Mapping, own: Mapping) -> dict:
 
 
 def check(value: Any, wanted: Any, path: Path, key: str = "") -> None:
-    """Raise UserError unless ``value``, of ``key`` in ``path``, is what :data:`RECIPE` says."""
+    """Raise UserError unless ``value`` of ``key`` in ``path`` fits the schema ``wanted``."""
     kind: Any = wanted if wanted is str else type(wanted)
     if not isinstance(value, kind) or (not value and (wanted is str or kind is list)):
         known: dict[type, str] = {str: quoted(str(value)), list: "a list", dict: "a mapping"}
         has = known.get(type(value), "empty")
-        what = f"{key} is {has if value else 'empty'}" if key else "its content is no mapping"
+        what = f"{key} is {has if value else 'empty'}" if key else "its content is not a mapping"
         raise UserError(f"{path}: {what}; it must be {EXAMPLES[kind]}")
     if kind is list:
         for item in value:
@@ -154,7 +154,7 @@ def check(value: Any, wanted: Any, path: Path, key: str = "") -> None:
 
 
 def check_complete(content: Mapping, path: Path) -> None:
-    """Raise UserError where a key is missing from a recipe's content."""
+    """Raise UserError if a key is missing from a recipe's content."""
     parts = content.get("parts", {})
     own = ("option", "variable", "folder") if "values" in parts else ("option",)
     needed: list[tuple[Mapping, str, tuple[str, ...]]]
@@ -171,7 +171,7 @@ def check_complete(content: Mapping, path: Path) -> None:
 
 
 def resolve(content: Mapping, variables: Mapping[str, str], path: Path) -> dict:
-    """The content with what is under the conditions that hold, and with all variables filled in.
+    """The content with the keys of all conditions that hold, and with all variables replaced.
 
     Raises:
         UserError: see :func:`.templates.fill`.

@@ -1,4 +1,4 @@
-"""A recipe: the systems, settings and seeds of an experiment, and the commands they stand for."""
+"""A recipe: the systems, settings and seeds of an experiment."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Options = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Kind:
-    """What the recipes of a task have in common.
+    """Properties of all recipes of a task.
 
     Args:
         evaluator: module that evaluates the runs.
-        options: its options, besides those that all evaluators have.
-        names: patterns of the architectures that may be trained besides the recipe's systems.
-        unknown: the error for another name, in which it is ``{}``.
-        program: fairseq's program that the evaluator passes the options after ``--`` on to.
-        takes_vectors: whether ``--vectors`` gives pretrained ones to the embeddings of the encoder.
+        options: its options, in addition to those of all evaluators.
+        names: patterns of architectures that may be trained, in addition to the recipe's systems.
+        unknown: the error for another name, which replaces ``{}``.
+        program: fairseq's program to which the evaluator passes the options after ``--``.
+        takes_vectors: whether ``--vectors`` initialises the embeddings of the encoder.
     """
 
     evaluator: str
@@ -39,7 +39,7 @@ class Kind:
 EVALUATION = "fairseq_casrnn.evaluation"
 LANGUAGE_MODELS = (
     ("*_lm", "*_lm_*", "hf_gpt*"),
-    "--arch {} is no language model; their names have _lm in them, such as those of --help",
+    "--arch {} is not a language model, whose names contain _lm; see --help",
 )
 KINDS = {
     "translation": Kind(
@@ -67,13 +67,13 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Parts:
-    """A recipe for each of several data sets, such as folds.
+    """A recipe for several data sets, such as folds.
 
     Args:
-        option: option that chooses among them.
-        folder: the part's folder in that of the data and in that of the runs.
-        variable: variable that is the part's value.
-        values: of the parts; without, the reader divides the corpus itself, by ``option``.
+        option: option that chooses parts.
+        folder: the part's subfolder in the folders of the data and of the runs.
+        variable: variable that gets the part's value.
+        values: values of the parts; if empty, the reader divides the corpus by ``option``.
         prepare: options of the reader for a part.
     """
 
@@ -114,27 +114,27 @@ class Recipe:
 
     @property
     def folder(self) -> Path:
-        """Where the recipe lies."""
+        """The folder of the recipe."""
         return self.path.parent
 
     @property
     def source(self) -> tuple[str, tuple[str, ...]]:
-        """``FOLDER/NAME`` of the file, without its ending, and the variables that it reads."""
+        """``FOLDER/NAME`` of the file, without extension, and the variables that it reads."""
         return f"{self.folder.name}/{self.path.stem}", tuple(self.variables)
 
     @property
     def data(self) -> Path:
-        """Where ``prepare`` puts the data unless told otherwise."""
+        """The default folder of the data."""
         return self.folder / "data"
 
     def check_system(self, name: str) -> None:
-        """Raise UserError for a name that is no system, nor an architecture of this kind."""
+        """Raise UserError unless ``name`` is a system or an architecture of this kind."""
         kind = KINDS[self.kind]
         if name not in self.systems and not any(fnmatchcase(name, one) for one in kind.names):
             raise UserError(kind.unknown.format(name))
 
     def training_options(self, name: str, extra: list[str], vectors: str = "") -> list[str]:
-        """The options of ``fairseq-train`` that make a system what it is.
+        """The options of ``fairseq-train`` that define a system.
 
         Args:
             name: a system, or an architecture.
@@ -151,11 +151,11 @@ class Recipe:
         if vectors:
             dim = str(vector_dimension(Path(vectors)))
             parts += [{"encoder-embed-path": vectors, "encoder-embed-dim": dim}, self.vectors]
-        return [word for options in parts for word in as_words(options)] + extra
+        return [word for options in parts for word in as_arguments(options)] + extra
 
 
-def as_words(options: Options) -> Iterator[str]:
-    """The words of a command line; the value ``true`` is that of an option without one."""
+def as_arguments(options: Options) -> Iterator[str]:
+    """Command-line arguments of options; ``true`` stands for an option without a value."""
     for name, value in options.items():
         yield f"--{name}"
         if value != "true":
@@ -163,14 +163,14 @@ def as_words(options: Options) -> Iterator[str]:
 
 
 def load(path: Path, **given: str) -> Recipe:
-    """The recipe of a file.
+    """Load a recipe from a file.
 
     Args:
         path: the file.
         given: values of variables; others come from the environment, or else from the file.
 
     Raises:
-        UserError: a file that is no recipe; the message names file and key.
+        UserError: the file is not a valid recipe.
     """
     path = Path(os.path.abspath(path))
     content = read(path)

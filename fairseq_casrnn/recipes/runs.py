@@ -1,7 +1,7 @@
-"""A run: one system trained with one seed, in a folder of its own.
+"""A run: one system trained with one seed, in its own folder.
 
-Beside the checkpoints it holds ``identity`` (:func:`.identity.identity`), ``train.log`` and, once
-the training has come to its end, ``finished``, the options that it ended with.
+Beside the checkpoints the folder has ``identity`` (:func:`.identity.identity`), ``train.log`` and,
+after the training has finished, ``finished``, the options with which it did.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Run:
         seed: its seed.
         out: folder of all runs.
         data: prepared folder.
-        options: those of ``fairseq-train``, but for seed and folders.
-        recipe: of which recipe, as ``run.json`` names it.
+        options: options of ``fairseq-train`` without seed and folders.
+        recipe: name of the recipe, for ``run.json``.
         variables: names of the environment variables that the recipe reads.
     """
 
@@ -57,10 +57,10 @@ class Run:
         return [*where, "--no-progress-bar", "--log-format", "simple", *self.options]
 
     def train(self, programs: Programs) -> None:
-        """Train, or go on with the training, unless it has finished.
+        """Train, or resume the training, unless it has finished.
 
         Raises:
-            UserError: it was begun with other options or data, or its folder cannot be made.
+            UserError: it was started with other options or data, or its folder cannot be made.
             SystemExit: the training failed.
         """
         if programs.dry_run:
@@ -69,16 +69,16 @@ class Run:
         own, wanted = identity(Path(self.data, "data-bin"), self.options), " ".join(self.options)
         kept, finished = self.folder / "identity", self.folder / "finished"
         begun = (self.folder / "checkpoint_last.pt").is_file() and kept.is_file()
-        if begun and text(kept) != own:
+        if begun and read_text(kept) != own:
             raise UserError(
-                f"{self.folder} was begun with other options or data; give another --out, or "
-                "delete that folder to train anew"
+                f"{self.folder} was started with other options or data; give another --out, or "
+                "delete that folder to train again"
             )
-        before = text(finished) if finished.is_file() else ""
+        before = read_text(finished) if finished.is_file() else ""
         if before == wanted and finished.is_file():
             return print(f"{title} is finished: {self.folder}", flush=True)
         make_folder(self.folder, Path(self.out))
-        # While a longer training goes on, the run is no longer a finished one.
+        # A longer training makes the run unfinished.
         finished.unlink(missing_ok=True)
         kept.write_text(f"{own}\n", "utf-8", "surrogateescape")
         command = command_line(self.variables)
@@ -88,46 +88,49 @@ class Run:
         logged = log.stat().st_size if log.is_file() else 0
         status = programs.train(log, *self.arguments())
         if status:
-            # It was refused, or broke off at once: what there was is as it was.
+            # It failed before training anything, so the run is as it was.
             if before and not self._trained():
                 finished.write_text(f"{before}\n", "utf-8", "surrogateescape")
             raise SystemExit(status)
         if (self.folder / "checkpoint_last.pt").is_file() and not self._trained():
-            print(f"{title} had nothing left to train: {why_nothing_left(log, logged)}", flush=True)
+            print(
+                f"{title} had nothing left to train: {reason_for_no_training(log, logged)}",
+                flush=True,
+            )
         finished.write_text(f"{wanted}\n", "utf-8", "surrogateescape")
 
     def _trained(self) -> bool:
-        """Whether there is a checkpoint that this training wrote.
+        """Whether this training has written a checkpoint.
 
-        One as old as ``identity`` is new, too: a file system's clock may tick slowly.
+        A checkpoint with the same time as ``identity`` counts: file systems' clocks may be coarse.
         """
         last = self.folder / "checkpoint_last.pt"
         begun = (self.folder / "identity").stat().st_mtime_ns
         return last.exists() and last.stat().st_mtime_ns >= begun
 
 
-def why_nothing_left(log: Path, logged: int) -> str:
-    """Why a training had nothing to do; its log begins after ``logged`` bytes."""
+def reason_for_no_training(log: Path, logged: int) -> str:
+    """Why a training had nothing to do; its log starts after ``logged`` bytes."""
     with open(log, "rb") as file:
         file.seek(logged)
         if STAYS_STOPPED in file.read():
-            return "it had stopped early, by --patience, and stays stopped; raise that to go on"
-    return "its checkpoints are of as many epochs or more"
+            return "it stopped early because of --patience; raise --patience to continue"
+    return "its checkpoints have at least as many epochs"
 
 
-def text(path: Path) -> str:
-    """A file's text, without the ends of its last lines."""
+def read_text(path: Path) -> str:
+    """A file's text without trailing line ends."""
     return path.read_text("utf-8", "surrogateescape").rstrip("\n")
 
 
 def check_trained_on(data: str, out: str, names: list[str], seeds: list[str]) -> None:
-    """Raise UserError for a run to be evaluated that was trained on other data than ``data``.
+    """Raise UserError if a run to evaluate was trained on other data than ``data``.
 
     Args:
         data: prepared folder.
         out: folder of the runs.
-        names: systems that are evaluated; empty for all.
-        seeds: seeds that are evaluated; empty for all.
+        names: systems to evaluate; empty for all.
+        seeds: seeds to evaluate; empty for all.
     """
     own = checksum_of_training_data(Path(data, "data-bin"))
     for kept in sorted(Path(out).glob("*/seed*/identity")):
@@ -138,8 +141,8 @@ def check_trained_on(data: str, out: str, names: list[str], seeds: list[str]) ->
             continue
         if seeds and run.name.removeprefix("seed") not in seeds:
             continue
-        if text(kept).partition("\n")[0] != own:
+        if read_text(kept).partition("\n")[0] != own:
             raise UserError(
-                f"{run} was trained on other data than that of {data}, whose sentences it may have "
-                "seen; give the --data it was trained on, or choose others with --arch and --seed"
+                f"{run} was trained on other data than {data} and may have seen its sentences; "
+                "give the --data it was trained on, or choose other runs with --arch and --seed"
             )

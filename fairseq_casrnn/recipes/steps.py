@@ -13,33 +13,39 @@ from fairseq_casrnn.recipes.options import (
     Step,
     StepOptions,
     check_prepared,
+    each_part,
     parse,
-    parts_in,
-    parts_of,
+    required_parts,
 )
 from fairseq_casrnn.recipes.programs import Programs
-from fairseq_casrnn.recipes.recipe import KINDS, Recipe, as_words
+from fairseq_casrnn.recipes.recipe import KINDS, Recipe, as_arguments
 from fairseq_casrnn.recipes.runs import Run, check_trained_on
 
 RESUMED = """\
-An interrupted training goes on from its last checkpoint when it is called again; one that has
-finished is left as it is. A longer one may be asked for, with --max-epoch, --max-update and
---total-num-update, where the learning rate allows it: one that has fallen to zero stays there or
-jumps up. A training with other options or data needs another --out. The settings stand in the
-recipe; options after -- override them. Trains on the GPU if there is one."""
+The same command resumes an interrupted training from its last checkpoint, and leaves a finished
+one as it is. --max-epoch, --max-update and --total-num-update can extend a training if the
+learning rate allows it (a rate that has fallen to zero stays there or jumps up). A training with
+other options or data needs another --out. The recipe has the settings; options after -- override
+them. Training uses the GPU if there is one."""
 RECORDED = """\
-Appends one JSON line a run to results.jsonl of --out, and ends with mean ± deviation over seeds."""
+Appends a JSON line for each run to results.jsonl in --out, and prints mean ± deviation over
+seeds."""
 
 
 def prepare(recipe: Recipe, argv: Sequence[str]) -> None:
-    """Have the reader prepare the corpus; but for ``--dry-run``, the options are the reader's."""
+    """Prepare the corpus by its reader, which gets all options except ``--dry-run``."""
     if recipe.parts:
         about = f"All other options are those of the reader: python -m {recipe.reader} --help."
         step = Step("prepare", ("parts", "out"), about, reads_others=True)
         options = parse(step, recipe, argv)
         options.data = options.out
-        for part, where in parts_of(recipe, options):
-            own = [*as_words(parts_in(part).prepare), "--out", where.data, *options.others]
+        for part, where in each_part(recipe, options):
+            own = [
+                *as_arguments(required_parts(part).prepare),
+                "--out",
+                where.data,
+                *options.others,
+            ]
             call_reader(part, where, own)
         return
     parser = Parser(add_help=False)
@@ -50,25 +56,25 @@ def prepare(recipe: Recipe, argv: Sequence[str]) -> None:
     found, others = parser.parse_known_args(argv)
     options = StepOptions(data=found.out or str(recipe.data), dry_run=found.dry_run)
     call_reader(recipe, options, [word for word in argv if word != "--dry-run"])
-    if not others and not found.dry_run:  # options that make another corpus of the files
+    if not others and not found.dry_run:  # other options may change the counts
         check_counts(recipe, Path(options.data))
 
 
 def check_counts(recipe: Recipe, folder: Path) -> None:
-    """Say on standard error where a prepared folder has other counts than the recipe."""
+    """Note on standard error if a prepared folder has other counts than the recipe."""
     for path in (folder / "data-bin" / "prepare.json", folder / "text" / "prepare.json"):
         notes = read_json(path) if path.is_file() else recipe.counts
         for name, count in recipe.counts.items():
             if str(notes.get(name)) != count:
                 print(
                     f"note: {name}: {notes.get(name)}, but the official files of {recipe.title} "
-                    f"give {count}; look whether these are all of them",
+                    f"give {count}; check that no file is missing",
                     file=sys.stderr,
                 )
 
 
 def call_reader(recipe: Recipe, options: StepOptions, argv: Sequence[str]) -> None:
-    """Run the reader with ``argv``, and with ``--out DATA`` unless that is in it."""
+    """Run the reader with ``argv``, and with ``--out DATA`` unless that is given."""
     program, *arguments = recipe.reader.split()
     if program.endswith(".py"):
         program = str(recipe.folder / program)
@@ -86,7 +92,7 @@ def train(recipe: Recipe, argv: Sequence[str]) -> None:
     paragraphs = [RESUMED, systems, variables, recipe.about]
     about = "\n\n".join(textwrap.fill(text, 98) for text in paragraphs if text)
     options = parse(Step("train", names, about, "fairseq-train"), recipe, argv)
-    for part, where in parts_of(recipe, options):
+    for part, where in each_part(recipe, options):
         train_systems(part, where)
 
 
@@ -118,7 +124,7 @@ def note_vocabulary(options: StepOptions) -> None:
 
 
 def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:
-    """Evaluate the chosen runs, or all that there are."""
+    """Evaluate the chosen runs, or all runs."""
     if recipe.kind == "brackets":
         return dyck.evaluate(recipe, argv)
     kind = KINDS[recipe.kind]
@@ -138,6 +144,6 @@ def evaluate_runs(recipe: Recipe, options: StepOptions) -> None:
     for name in ("checkpoint", *kind.options):
         value = getattr(options, name)
         words += [f"--{name}", value] if value else []
-    words += as_words(recipe.evaluation)
+    words += as_arguments(recipe.evaluation)
     words += ["--", *options.extra] if kind.program else []
     Programs(options.dry_run).call(kind.evaluator, *words)

@@ -1,4 +1,4 @@
-"""Tables: everything that one compares is trained and evaluated, and the table printed."""
+"""Tables: train and evaluate all systems that a table compares, and print it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recipes.options import Step, StepOptions, parse, parts_in, parts_of
+from fairseq_casrnn.recipes.options import Step, StepOptions, each_part, parse, required_parts
 from fairseq_casrnn.recipes.programs import Programs
-from fairseq_casrnn.recipes.recipe import EVALUATION, Recipe, as_words
+from fairseq_casrnn.recipes.recipe import EVALUATION, Recipe, as_arguments
 from fairseq_casrnn.recipes.steps import call_reader, evaluate_runs, train_systems
 
 
 def table(recipe: Recipe, argv: Sequence[str]) -> None:
-    """The table of a recipe with parts, variants or depths. Raises UserError for another one."""
-    for key, make in (("parts", of_parts), ("variants", of_variants), ("depths", of_depths)):
+    """Make the table of a recipe. Raises UserError unless it has parts, variants or depths."""
+    for key, make in (
+        ("parts", table_of_parts),
+        ("variants", table_of_variants),
+        ("depths", table_of_depths),
+    ):
         if getattr(recipe, key):
             return make(recipe, argv)
     raise UserError(f"{recipe.path} has no table; give it parts, variants or depths")
 
 
-def of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
+def table_of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
     """Prepare, train and evaluate each part; the table has a row for each and their average."""
     names = ("parts", "arch", "seed", "seeds", "data", "out", "vectors", "tiny")
     about = "All other options, such as --raw, are those of prepare."
@@ -29,12 +33,12 @@ def of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
     options = parse(step, recipe, argv)
     if options.vectors:
         options.others = ["--vocabulary", "all", *options.others]
-    if parts_in(recipe).values:
-        for part, where in parts_of(recipe, options):
-            call_reader(part, where, [*options.others, *as_words(parts_in(part).prepare)])
+    if required_parts(recipe).values:
+        for part, where in each_part(recipe, options):
+            call_reader(part, where, [*options.others, *as_arguments(required_parts(part).prepare)])
             train_and_evaluate(part, where)
-    else:  # the reader itself makes a folder for each
-        own = [f"--{parts_in(recipe).option}", *options.parts] if options.parts else []
+    else:  # the reader makes a folder for each part
+        own = [f"--{required_parts(recipe).option}", *options.parts] if options.parts else []
         call_reader(recipe, options, [*options.others, *own])
         made = sorted(path.parent.name for path in Path(options.data).glob("*/data-bin"))
         for name in options.parts or made:
@@ -44,13 +48,13 @@ def of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
 
 
 def train_and_evaluate(recipe: Recipe, options: StepOptions) -> None:
-    """Train what is chosen, and evaluate it."""
+    """Train and evaluate the chosen systems."""
     train_systems(recipe, options)
     evaluate_runs(recipe, options)
 
 
-def of_variants(recipe: Recipe, argv: Sequence[str]) -> None:
-    """Train and evaluate each variant in a folder of its own; the table has a row for each."""
+def table_of_variants(recipe: Recipe, argv: Sequence[str]) -> None:
+    """Train and evaluate each variant in its own folder; the table has a row for each."""
     names = ("variant", "seed", "seeds", "data", "out", "vectors", "subset")
     options = parse(Step("table", names, recipe.about, "fairseq-train"), recipe, argv)
     labels = Path(options.data, "data-bin", "label", f"{options.subset}.idx")
@@ -62,7 +66,7 @@ def of_variants(recipe: Recipe, argv: Sequence[str]) -> None:
     for name, variant in recipe.variants.items():
         if options.variant and name not in options.variant:
             continue
-        own = as_words({key: value for key, value in variant.items() if key != "arch"})
+        own = as_arguments({key: value for key, value in variant.items() if key != "arch"})
         out, extra = f"{options.out}/{name}", [*own, *options.extra]
         system = dataclasses.replace(options, out=out, arch=[variant["arch"]], extra=extra)
         train_systems(recipe, system)
@@ -71,7 +75,7 @@ def of_variants(recipe: Recipe, argv: Sequence[str]) -> None:
     Programs(options.dry_run).call(f"{EVALUATION}.dataset_table", options.out, *settings)
 
 
-def of_depths(recipe: Recipe, argv: Sequence[str]) -> None:
+def table_of_depths(recipe: Recipe, argv: Sequence[str]) -> None:
     """Train and evaluate the systems of the chosen depths; the table has a row for each depth."""
     names = ("depth", "seed", "seeds", "data", "out", "checkpoint")
     options = parse(Step("table", names, recipe.about, "fairseq-train"), recipe, argv)

@@ -16,7 +16,7 @@ OPERATORS = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.Pow: math.pow,  # which overflows where whole numbers would go on for ever
+    ast.Pow: math.pow,  # raises OverflowError, whereas ** of large integers would not end
     ast.Eq: operator.eq,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -31,12 +31,12 @@ def fill(text: str, variables: Mapping[str, str]) -> str:
     """``text`` with its variables replaced.
 
     Args:
-        text: holds ``$NAME`` or ``${NAME}``, or is ``$(EXPRESSION)`` as a whole, with an optional
+        text: a text with ``$NAME`` or ``${NAME}``, or a single ``$(EXPRESSION)`` with an optional
             format such as ``:.2g`` at its end.
         variables: values by name.
 
     Raises:
-        UserError: an unknown variable, an expression that is none, or one on other values than
+        UserError: a variable is unknown, or an expression is invalid or has values that are not
             positive numbers.
     """
     found = EXPRESSION.fullmatch(text)
@@ -46,17 +46,17 @@ def fill(text: str, variables: Mapping[str, str]) -> str:
         return Template(text).substitute(variables)
     except KeyError as error:
         raise UserError(
-            f"{quoted(text)} names a variable {error.args[0]}; declare it under variables"
+            f"{quoted(text)} has an unknown variable {error.args[0]}; declare it under variables"
         ) from None
     except ValueError:
         raise UserError(f"{quoted(text)} has a $ without a name; write $$ for a $") from None
 
 
 def evaluate(expression: str, variables: Mapping[str, str]):
-    """The value of arithmetic, or of a comparison: ``EPOCHS - 1``, ``PAPER == 'shortcut'``.
+    """The value of an arithmetic expression or a comparison, such as ``PAPER == 'shortcut'``.
 
-    A variable by itself is its text; in arithmetic, and beside a number, it must be a positive
-    whole number.
+    A variable by itself is a text. In arithmetic, and in comparisons with numbers, it must be a
+    positive integer.
 
     Raises:
         UserError: see :func:`fill`.

@@ -1,4 +1,4 @@
-"""``casrnn train``: models of data that ``casrnn prepare`` made ready, with a recipe's settings."""
+"""``casrnn train``: train on data from ``casrnn prepare``, with a recipe's settings."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from fairseq_casrnn.recipes.runs import Run
 
 KINDS = ("classification", "tagging", "translation", "language-model")
 PREPARE = "casrnn prepare "
-# Of prepare.json.
+# Keys of prepare.json.
 LONGEST, TOKENS = "longest example, in tokens", "train tokens, of the longer sides"
 USED_BY = {
     "classification": "casrnn predict --path {}",
     "tagging": "casrnn tag --path {}",
     "translation": "casrnn translate --path {}",
 }
-# Examples in training below which a batch has so many, and so many epochs without a better
-# validation end the training.
+# (limit, batch size, patience): the first limit above the number of training examples counts.
 SIZES = {
     "classification": ((2000, 8, 10), (50_000, 32, 5), (10**9, 64, 3)),
     "tagging": ((2000, 8, 10), (10**9, 16, 5)),
@@ -61,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     kind = kind_of(args.folder)
     if kind != args.kind:
         raise UserError(f"{args.folder} is prepared for {kind}; call casrnn train {kind}")
-    recipe = recipe_of(kind, args.folder)
+    recipe = find_recipe(kind, args.folder)
     options = StepOptions(
         arch=args.arch.replace(",", " ").split() or list(recipe.archs),
         seed=args.seed.replace(",", " ").split(),
@@ -74,16 +73,16 @@ def run(args: argparse.Namespace) -> None:
         settings = recipe.training_options(arch, args.extra)
         for seed in options.seed:
             one = Run(arch, seed, str(out), str(args.folder), settings, *recipe.source)
-            if not args.dry_run:  # which prints it itself
+            if not args.dry_run:  # otherwise train prints it
                 print(shlex.join(["fairseq-train", *one.arguments()]), flush=True)
             one.train(Programs(args.dry_run))
             if not args.dry_run:
                 print(f"next: casrnn evaluate {shlex.quote(str(args.folder))}")
-                print(usage(kind, args.folder, one.folder), flush=True)
+                print(next_command(kind, args.folder, one.folder), flush=True)
 
 
-def usage(kind: str, folder: Path, run: Path) -> str:
-    """The command that puts text to a trained model."""
+def next_command(kind: str, folder: Path, run: Path) -> str:
+    """The command that applies a trained model to text."""
     data, checkpoint = (shlex.quote(str(path)) for path in (folder, run))
     if kind == "language-model":
         return f"casrnn perplexity {data}/data-bin --path {checkpoint} --sentence-reset"
@@ -91,33 +90,33 @@ def usage(kind: str, folder: Path, run: Path) -> str:
 
 
 def kind_of(folder: Path) -> str:
-    """What ``casrnn prepare`` prepared a folder for. Raises UserError where it did not."""
+    """The kind of data in a folder of ``casrnn prepare``. Raises UserError for other folders."""
     path = folder / "data-bin" / OPTIONS
     program = str(read_json(path).get("program", "")) if path.is_file() else ""
     kind = program.removeprefix(PREPARE)
     if kind == program or kind not in KINDS:
         raise UserError(
-            f"{folder} is no folder that casrnn prepare filled; call casrnn prepare KIND --train "
-            f"FILE --out {folder} first"
+            f"{folder} was not filled by casrnn prepare; call casrnn prepare KIND --train FILE "
+            f"--out {folder} first"
         )
     return kind
 
 
-def recipe_of(kind: str, folder: Path) -> Recipe:
+def find_recipe(kind: str, folder: Path) -> Recipe:
     """The recipe with the settings for a prepared folder."""
     path = SHIPPED / f"own_{kind.replace('-', '_')}.yaml"
     if kind == "language-model":
         return load(path)
     where = "text" if kind == "translation" else "data-bin"
     notes = read_json(folder / where / "prepare.json")
-    return load(path, **variables(kind, notes))
+    return load(path, **recipe_variables(kind, notes))
 
 
-def variables(kind: str, notes: Mapping[str, object]) -> dict[str, str]:
-    """The recipe's variables for data of which ``prepare.json`` says this."""
+def recipe_variables(kind: str, notes: Mapping[str, object]) -> dict[str, str]:
+    """The recipe's variables for data with the ``notes`` of ``prepare.json``."""
     if kind == "translation":
-        # Batches of 1000 tokens, with units of words and padding a fifth more: ten epochs, or as
-        # many updates as those of Multi30k, but 60 epochs at most.
+        # Batches have 1000 tokens, a fifth of them for subword units and padding. Ten epochs, or
+        # as many updates as for Multi30k, but at most 60 epochs.
         epoch = int(str(notes[TOKENS])) * 1.2 / 1000
         updates = max(10 * epoch, min(5000, 60 * epoch), 300)
         return {"UPDATES": str(round(updates))}

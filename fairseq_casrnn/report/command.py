@@ -1,4 +1,4 @@
-"""``casrnn report``: curves, errors, settings and environment of runs as one page of HTML."""
+"""``casrnn report``: curves, errors, settings and environment of runs in one HTML page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairseq_casrnn.report import svg
 from fairseq_casrnn.report.runs import SCORES, Run, read_run
 
 MOST_ERRORS, MOST_SAMPLES = 20, 10
-# Title, name in the log, whether the training's curve is drawn, too.
+# Title, name in the log, whether to draw the training's curve, too.
 CHARTS = (
     ("Loss", "loss", True),
     ("Loss without label smoothing", "nll_loss", True),
@@ -54,11 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the page. Raises UserError for a folder that is no run's, or a damaged file."""
+    """Write the page. Raises UserError if a folder is not a run's, or a file is damaged."""
     check_writable(args.output)
     folders = list(dict.fromkeys(folder.resolve() for folder in args.runs))
     found = [read_run(folder, args.subset) for folder in folders]
-    runs = dict(zip(names_of(folders), found, strict=True))
+    runs = dict(zip(short_names(folders), found, strict=True))
     text = render(runs, args.subset, args.title or ", ".join(runs))
     with whole_file(args.output) as file:
         file.write(text)
@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> None:
     show([f"report: {args.output}"])
 
 
-def names_of(folders: Sequence[Path]) -> list[str]:
-    """The shortest ends of the paths by which all differ; "NAME/seedN" at least."""
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """The shortest unique ends of the paths, at least "NAME/seedN"."""
     for length in range(2, max(len(folder.parts) for folder in folders) + 1):
         names = ["/".join(folder.parts[-length:]) for folder in folders]
         if len(set(names)) == len(names):
@@ -78,7 +78,7 @@ def names_of(folders: Sequence[Path]) -> list[str]:
 
 
 def render(runs: dict[str, Run], subset: str, title: str) -> str:
-    """The page about runs, by their names."""
+    """The HTML page; ``runs`` are keyed by their names."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -95,8 +95,8 @@ def render(runs: dict[str, Run], subset: str, title: str) -> str:
         runs=runs,
         score_names={n: t for n, t in SCORES.items() if any(n in r.scores for r in runs.values())},
         charts=charts(runs),
-        settings=compared({name: run.options for name, run in runs.items()}),
-        environment=compared({name: run.environment for name, run in runs.items()}),
+        settings=comparison({name: run.options for name, run in runs.items()}),
+        environment=comparison({name: run.environment for name, run in runs.items()}),
         pictures={name: pictures(name, run) for name, run in runs.items()},
         errors={name: errors(run) for name, run in runs.items()},
         samples={name: samples(run) for name, run in runs.items()},
@@ -105,7 +105,7 @@ def render(runs: dict[str, Run], subset: str, title: str) -> str:
 
 
 def charts(runs: dict[str, Run]) -> Sequence[tuple[str, object]]:
-    """(title, chart) of the numbers in the logs; curves of a run have one colour."""
+    """(title, chart) of each quantity in the logs; the curves of a run have one colour."""
     found = []
     for title, name, of_training in CHARTS:
         lines = []
@@ -126,8 +126,8 @@ def charts(runs: dict[str, Run]) -> Sequence[tuple[str, object]]:
     return found
 
 
-def compared(values: dict[str, dict[str, str]]) -> list[tuple[str, list[str], bool]]:
-    """(name, value of each run, whether they differ), those that differ first."""
+def comparison(values: dict[str, dict[str, str]]) -> list[tuple[str, list[str], bool]]:
+    """(name, values by run, whether they differ), with those that differ first."""
     names = dict.fromkeys(name for one in values.values() for name in one)
     rows = [(name, [one.get(name, "") for one in values.values()]) for name in names]
     marked = [(name, row, len(set(row)) > 1) for name, row in rows]
@@ -135,7 +135,7 @@ def compared(values: dict[str, dict[str, str]]) -> list[tuple[str, list[str], bo
 
 
 def pictures(name: str, run: Run) -> list[tuple[str, object]]:
-    """(title, picture) of a run's predictions."""
+    """(title, chart) of a run's predictions."""
     if run.predictions is None or not run.predictions.examples:
         return []
     classes, counts = run.predictions.confusion()
@@ -158,7 +158,7 @@ def errors(run: Run) -> tuple[list[str], Sequence[Sequence]]:
 
 
 def samples(run: Run) -> tuple[list[str], Sequence[Sequence]]:
-    """Header and rows of some outputs."""
+    """Header and rows of sample outputs."""
     if run.predictions is None:
         return [], []
     header = ["gold", "predicted", "probability", *run.predictions.columns]

@@ -1,4 +1,4 @@
-"""``SUBSET.predictions.tsv`` of a run, as evaluations write it."""
+"""Reading ``SUBSET.predictions.tsv`` of a run, which evaluations write."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ OTHERS = "(others)"
 
 @dataclass
 class Predictions:
-    """What a model found in a test set.
+    """A model's predictions on a test set.
 
     Args:
-        columns: names of what an example has beside gold, predicted and probability.
-        examples: (gold, predicted, probability, columns…) of each sentence, or of each word.
-        confidences: (probability, whether it is right) of each sentence.
+        columns: names of an example's columns after gold, predicted and probability.
+        examples: (gold, predicted, probability, columns…) of each sentence or word.
+        confidences: (probability, whether it is correct) of each sentence or word.
         translations: (source, reference, translation) of each sentence.
     """
 
@@ -33,30 +33,30 @@ class Predictions:
     translations: list[list[str]] = field(default_factory=list)
 
     def errors(self, most: int) -> list[tuple]:
-        """The examples that are wrong, the most confident first."""
+        """At most ``most`` wrong examples, the most confident first."""
         wrong = [example for example in self.examples if example[0] != example[1]]
         return sorted(wrong, key=lambda example: -example[2])[:most]
 
     def samples(self, most: int) -> Sequence[Sequence]:
-        """Examples or translations from all over the test set."""
+        """At most ``most`` examples or translations, evenly spaced in the test set."""
         rows = self.translations or self.examples
         return rows[:: max(1, -(-len(rows) // most))]
 
     def confusion(self) -> tuple[list[str], list[list[int]]]:
-        """Classes and counts, a row for each true class; rare classes are taken together."""
+        """Classes and counts, a row for each true class; rare classes are merged."""
         pairs = Counter((gold, found) for gold, found, *_ in self.examples)
         seen = Counter(name for gold, found, *_ in self.examples for name in (gold, found))
         classes = sorted(name for name, _ in seen.most_common(MOST_CLASSES))
         classes += [OTHERS] * (len(seen) > MOST_CLASSES)
-        place = {name: number for number, name in enumerate(classes)}
+        index = {name: number for number, name in enumerate(classes)}
         counts = [[0] * len(classes) for _ in classes]
         for (gold, found), count in pairs.items():
             last = len(classes) - 1
-            counts[place.get(gold, last)][place.get(found, last)] += count
+            counts[index.get(gold, last)][index.get(found, last)] += count
         return classes, counts
 
     def calibration(self) -> list[tuple[float, float, int]]:
-        """(mean probability, share that is right, how many) of each tenth of the probabilities."""
+        """(mean probability, accuracy, count) for each tenth of the range of probabilities."""
         bins: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
         for probability, right in self.confidences:
             bins[min(int(probability * BINS), BINS - 1)].append((probability, right))
@@ -67,13 +67,13 @@ class Predictions:
         ]
 
     def calibration_error(self) -> float:
-        """Expected calibration error, mean |probability − share right| (Naeini et al. 2015)."""
+        """Expected calibration error, mean |probability − accuracy| (Naeini et al. 2015)."""
         total = sum(count for _, _, count in self.calibration())
         return sum(count * abs(p - share) for p, share, count in self.calibration()) / total
 
 
 def read_predictions(path: Path) -> Predictions:
-    """The predictions in a file.
+    """Read the predictions in a file.
 
     Raises:
         UserError: it cannot be read, or is damaged.
@@ -85,7 +85,7 @@ def read_predictions(path: Path) -> Predictions:
     elif header[0] == "word":
         lines[0] = ""
         return _tagged(path, lines, header)
-    else:  # of a recipe, without a header
+    else:  # recipes write no header
         header = ["gold", "predicted", "probability"]
     if header[0] == "source":
         return Predictions(translations=[row for _, row in _rows(path, lines, header)])
@@ -101,20 +101,20 @@ def _tagged(path: Path, lines: list[str], header: list[str]) -> Predictions:
     """Words with tags, a blank line between sentences. Raises UserError."""
     if not {"word", "gold", "predicted", "probability"} <= set(header):
         raise UserError(f"{path} is damaged: its first line names no tags; evaluate the run again")
-    places = [header.index(name) for name in ("word", "gold", "predicted")]
+    indices = [header.index(name) for name in ("word", "gold", "predicted")]
     found = Predictions(columns=["word", "sentence"])
     rows = _rows(path, lines, header)
-    # Rows of one sentence have lines without a gap.
+    # The rows of a sentence are on consecutive lines.
     for _, group in itertools.groupby(enumerate(rows), key=lambda item: item[1][0] - item[0]):
         sentence = [row for _, row in group]
-        text = " ".join(row[places[0]] for _, row in sentence)
+        text = " ".join(row[indices[0]] for _, row in sentence)
         values, right = [], True
         for number, row in sentence:
-            word, gold, predicted = (row[place] for place in places)
+            word, gold, predicted = (row[index] for index in indices)
             values.append(_number(path, number, row[header.index("probability")]))
             right &= gold == predicted
             found.examples.append((gold, predicted, values[-1], word, text))
-        if len(set(values)) == 1:  # that of all tags together, not of each word's
+        if len(set(values)) == 1:  # the probability of all tags of the sentence
             found.confidences.append((values[0], right))
         else:
             found.confidences += [
@@ -124,7 +124,7 @@ def _tagged(path: Path, lines: list[str], header: list[str]) -> Predictions:
 
 
 def _rows(path: Path, lines: list[str], header: list[str]):
-    """(number of the line, cells) of the lines that are not blank."""
+    """(line number, cells) of the lines that are not blank."""
     for number, line in enumerate(lines, start=1):
         if not line:
             continue
@@ -138,7 +138,7 @@ def _rows(path: Path, lines: list[str], header: list[str]):
 
 
 def _number(path: Path, line: int, text: str) -> float:
-    """A probability. Raises UserError."""
+    """Parse a probability. Raises UserError if it is not one."""
     try:
         value = float(text)
     except ValueError:

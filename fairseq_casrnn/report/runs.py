@@ -1,4 +1,4 @@
-"""What the folder of a run holds: log, scores, predictions, options, environment."""
+"""Reading a run's folder: log, scores, predictions, options, environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.report.predictions import Predictions, read_predictions
 from fairseq_casrnn.runs.record import read as read_record
 
-# What evaluations write, and what it is called.
+# Keys of scores in evaluations, and their titles.
 SCORES = {
     "accuracy": "accuracy",
     "macro_f1": "macro-F1",
@@ -36,13 +36,13 @@ class Run:
 
     Attributes:
         folder: ``OUT/NAME/seedN``.
-        curves: by (part, name) its points (update, value); a part is "train" or "valid".
-        scores: of the test set, by name.
-        command: words of the fairseq-train command that trained it; empty where unknown.
-        typed: the command that ran that, of casrnn train or a recipe; empty where unknown.
+        curves: points (update, value) by ("train" or "valid", name).
+        scores: scores on the test set, by name.
+        command: words of the fairseq-train command; empty if unknown.
+        typed: the user's command, casrnn train or a recipe; empty if unknown.
         evaluations: commands that evaluated it.
-        environment: what is known of machine, versions and duration, by name.
-        predictions: of the test set, or None.
+        environment: machine, versions and duration, by name.
+        predictions: predictions on the test set, or None.
     """
 
     folder: Path
@@ -56,18 +56,18 @@ class Run:
 
     @property
     def options(self) -> dict[str, str]:
-        """Options of the training and their values; of flags, "yes"."""
-        return dict(pairs(self.command[1:]))
+        """Options of the training and their values; "yes" for flags."""
+        return dict(option_pairs(self.command[1:]))
 
 
 def read_run(folder: Path, subset: str) -> Run:
-    """A run's folder.
+    """Read a run's folder.
 
     Raises:
-        UserError: it is none, or a file in it is damaged.
+        UserError: it is not a run's folder, or a file in it is damaged.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder; give that of a run, such as OUT/NAME/seed1")
+        raise UserError(f"{folder} is not a folder; give that of a run, such as OUT/NAME/seed1")
     record, log = read_record(folder), folder / "train.log"
     scores = read_object(folder / f"{subset}.json")
     if not record and not log.is_file() and not scores:
@@ -79,7 +79,7 @@ def read_run(folder: Path, subset: str) -> Run:
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     run.curves = curves_of(records(log) if text else validations(record))
     evaluations = record.get("evaluations", [])
-    for one in (recorded(folder), scores, *evaluations):
+    for one in (last_result(folder), scores, *evaluations):
         if one.get("subset", subset) == subset:
             run.scores |= {n: one[n] for n in SCORES if isinstance(one.get(n), (int, float))}
     run.command = command_of(folder, record, text)
@@ -92,7 +92,7 @@ def read_run(folder: Path, subset: str) -> Run:
 
 
 def read_object(path: Path) -> dict:
-    """A JSON object; an empty one where there is no such file. Raises UserError."""
+    """Read a JSON object; empty if there is no such file. Raises UserError if it is damaged."""
     try:
         return read_json(path) if path.is_file() else {}
     except UserError as error:
@@ -100,15 +100,15 @@ def read_object(path: Path) -> dict:
         raise UserError(f"{cause}; remove it, or evaluate the run again") from None
 
 
-def recorded(folder: Path) -> dict:
-    """The last line of a run in ``results.jsonl`` of all runs, which recipes fill."""
+def last_result(folder: Path) -> dict:
+    """The last result of a run in ``results.jsonl`` of all runs, which recipes write."""
     path = folder.parent.parent / "results.jsonl"
     found: dict = {}
     if path.is_file():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 one = parse_json(line)
-            except ValueError:  # broken off by an interruption
+            except ValueError:  # truncated by an interruption
                 continue
             if isinstance(one, dict) and one.get("arch") == folder.parent.name:
                 found = one if f"seed{one.get('seed')}" == folder.name else found
@@ -116,7 +116,7 @@ def recorded(folder: Path) -> dict:
 
 
 def curves_of(found: Iterable[tuple[str, dict]]) -> dict[tuple[str, str], Points]:
-    """Every number of a log by updates; of the training within epochs, where there is enough."""
+    """All numbers in a log by update; training curves within epochs if there are enough points."""
     curves: dict[tuple[str, str], dict[float, float]] = {}
     for tag, values in found:
         if tag in ("train_inner", "train", "valid") and "num_updates" in values:
@@ -132,7 +132,7 @@ def curves_of(found: Iterable[tuple[str, dict]]) -> dict[tuple[str, str], Points
 
 
 def validations(record: dict) -> Iterator[tuple[str, dict]]:
-    """The validations that ``run.json`` has, as records of a log."""
+    """The validations in ``run.json``, in the form of a log's records."""
     for scores in record.get("validation", []):
         if isinstance(scores.get("updates"), (int, float)):
             numbers = {n: v for n, v in scores.items() if isinstance(v, (int, float))}
@@ -142,44 +142,44 @@ def validations(record: dict) -> Iterator[tuple[str, dict]]:
 def command_of(folder: Path, record: dict, log: str) -> list[str]:
     """The words of the command that trained a run.
 
-    Of runs without ``run.json`` it is put together from ``finished`` and the configuration that
-    fairseq logs, in which an option with several values is one word.
+    Without ``run.json`` it is reconstructed from ``finished`` and the configuration in the log. In
+    ``finished`` an option with several values is one word.
     """
     if "training" in record:
-        return split(record["training"])
+        return split_command(record["training"])
     options = folder / "finished"
     if not options.is_file():
         return []
     words = options.read_text(encoding="utf-8", errors="replace").strip()
-    found = ["fairseq-train", logged(log, "data") or "DATA"]
+    found = ["fairseq-train", logged_option(log, "data") or "DATA"]
     for option, name in (
         ("--user-dir", "user_dir"),
         ("--seed", "seed"),
         ("--save-dir", "save_dir"),
     ):
-        value = logged(log, name)
+        value = logged_option(log, name)
         found += [option, value] if value else []
     for part in re.split(r"\s+(?=--[a-z])", words):
         found += [word for word in part.split(" ", 1) if word]
     return found
 
 
-def split(command: str) -> list[str]:
-    """The words of a command line, as well as they can be told."""
+def split_command(command: str) -> list[str]:
+    """The words of a command line; split at spaces if its quotation marks are unbalanced."""
     try:
         return shlex.split(command)
     except ValueError:
         return command.split()
 
 
-def logged(log: str, name: str) -> str | None:
+def logged_option(log: str, name: str) -> str | None:
     """An option's value in the configuration that fairseq logs."""
     found = re.search(rf"'{name}': (?:'([^']*)'|(\d+))[,}}]", log)
     return found and (found[1] or found[2])
 
 
-def pairs(words: list[str]) -> Iterator[tuple[str, str]]:
-    """Options with their values, several values as one text; what is no option's has no name."""
+def option_pairs(words: list[str]) -> Iterator[tuple[str, str]]:
+    """Options with their values; several values are one text, and "data" has the operands."""
     name = ""
     values: list[str] = []
     for word in [*words, "--"]:
@@ -193,7 +193,7 @@ def pairs(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def environment_of(record: dict, log: str) -> dict[str, str]:
-    """What is known of machine, versions and duration, for people."""
+    """Machine, versions and duration of the training, as texts."""
     found: dict[str, object] = {}
     for name in (
         "date",
@@ -211,7 +211,7 @@ def environment_of(record: dict, log: str) -> dict[str, str]:
         found[name] = ", ".join(f"{key} {value}" for key, value in part.items())
     found["seconds of training"] = record.get("seconds")
     if record.get("finished") is False:
-        found["finished"] = "no: the training was interrupted, or goes on"
+        found["finished"] = "no: the training was interrupted, or is running"
     for name, pattern in (
         ("date", r"^(\d{4}-\d\d-\d\d \d\d:\d\d)"),
         ("parameters", r"num\. shared model params: ([\d,]+)"),

@@ -1,4 +1,4 @@
-"""Charts as SVG for a page of HTML, whose style sheet gives the colours."""
+"""Charts as SVG; the style sheet of the HTML page sets the colours."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 400, 230
 LEFT, RIGHT, TOP, BOTTOM = 52, 24, 10, 40
-SCALE = 1.15  # of a picture, where there is room
-MOST_POINTS, MOST_DOTS = 400, 60  # of a curve
+SCALE = 1.15  # display size, if there is room
+MOST_POINTS, MOST_DOTS = 400, 60  # maximum per curve
 
 
 @dataclass
@@ -19,10 +19,10 @@ class Line:
     """A curve.
 
     Args:
-        name: of it, for those who do not see it.
-        points: (x, y), by x.
-        colour: number of its colour.
-        thin: whether it is drawn in the background.
+        name: its name, for screen readers.
+        points: (x, y), sorted by x.
+        colour: index of its colour.
+        thin: whether to draw it thin, in the background.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Line:
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """Points of a long curve: every so many, and the last one."""
+    """At most about MOST_POINTS points of a curve, evenly spaced, with the last one."""
     step = -(-len(points) // MOST_POINTS)
     return points if step <= 1 else [*points[:-1:step], points[-1]]
 
@@ -50,7 +50,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten between them; at least the ends."""
+    """1, 2 and 5 times powers of ten between ``low`` and ``high``, or these two."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     found = [f * 10.0**p for p in powers for f in (1, 2, 5) if low <= f * 10.0**p <= high]
     if len(found) > 8:
@@ -59,7 +59,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def figure(label: str, text: str, body: Sequence[Markup], size=(WIDTH, HEIGHT)) -> Markup:
-    """An image with a name and, for those who do not see it, what it shows."""
+    """An SVG image with a label and, for screen readers, a description."""
     width, height = size
     return element(
         "svg",
@@ -87,13 +87,13 @@ def element(name: str, *children: object, **attributes: object) -> Markup:
 
 
 def line_chart(label: str, lines: Sequence[Line], x_label: str, log: bool = False) -> Markup:
-    """Curves.
+    """A chart of curves.
 
     Args:
-        label: what y is.
+        label: label of the y axis.
         lines: the curves.
-        x_label: what x is.
-        log: whether y has a logarithmic axis.
+        x_label: label of the x axis.
+        log: whether the y axis is logarithmic.
     """
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
@@ -139,13 +139,13 @@ def line_chart(label: str, lines: Sequence[Line], x_label: str, log: bool = Fals
 
 
 def spans_magnitudes(lines: Sequence[Line]) -> bool:
-    """Whether values are positive and differ by more than 20 times."""
+    """Whether all values are positive and the largest is more than 20 times the smallest."""
     ys = [y for line in lines for _, y in line.points]
     return min(ys) > 0 and max(ys) > 20 * min(ys)
 
 
 def axes(columns: Sequence[tuple[float, str]], rows: Sequence[tuple[float, str]]) -> list[Markup]:
-    """Grid and numbers at these places."""
+    """The grid, and numbers at these (coordinate, text)."""
     bottom = HEIGHT - BOTTOM
     body = []
     for y, text in rows:
@@ -158,7 +158,7 @@ def axes(columns: Sequence[tuple[float, str]], rows: Sequence[tuple[float, str]]
 
 
 def axis_labels(x_label: str, y_label: str = "") -> list[Markup]:
-    """What the axes are."""
+    """The labels of the axes."""
     middle = (HEIGHT - BOTTOM + TOP) / 2
     turn = f"rotate(-90 12 {middle})"
     x = (WIDTH - RIGHT + LEFT) / 2
@@ -169,11 +169,11 @@ def axis_labels(x_label: str, y_label: str = "") -> list[Markup]:
 
 
 def calibration_chart(label: str, bins: Sequence[tuple[float, float, int]], error: float) -> Markup:
-    """Share of right answers by probability; the diagonal is a model that knows how sure to be.
+    """Accuracy by probability; the diagonal is a perfectly calibrated model.
 
     Args:
-        label: of the figure.
-        bins: (mean probability, share right, count).
+        label: label of the figure.
+        bins: (mean probability, accuracy, count).
         error: the expected calibration error.
     """
 
@@ -199,7 +199,7 @@ def calibration_chart(label: str, bins: Sequence[tuple[float, float, int]], erro
 
 
 def heat_map(label: str, classes: Sequence[str], counts: Sequence[Sequence[int]]) -> Markup:
-    """A confusion matrix: the colour is the share of the true class, a row."""
+    """A confusion matrix; the colour of a cell is its share of the true class, the row."""
     size, left, top = 34, 14 + 7 * min(max(map(len, classes)), 16), 24
     names = [name if len(name) <= 16 else f"{name[:15]}…" for name in classes]
     high = top + size * len(classes)
@@ -228,7 +228,7 @@ def heat_map(label: str, classes: Sequence[str], counts: Sequence[Sequence[int]]
 
 
 def short(value: float) -> str:
-    """A number in few characters."""
+    """A number in a few characters."""
     if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
         digits, _, exponent = f"{value:.1e}".partition("e")
         return f"{digits.removesuffix('.0')}e{int(exponent)}"

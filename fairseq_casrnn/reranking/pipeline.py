@@ -14,7 +14,7 @@ from fairseq_casrnn.data.checksum import checksum, contents
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.files import make_folder
-from fairseq_casrnn.recipes.programs import Programs, python
+from fairseq_casrnn.recipes.programs import Programs, python_command
 from fairseq_casrnn.reranking.prepare import units
 
 KINDS = ("forward", "right-to-left", "backwards", "lm")
@@ -118,7 +118,7 @@ def generate(args: argparse.Namespace, split: str) -> None:
     if path.is_file():
         return
     print(f"translating {split} with beam {args.nbest}", flush=True)
-    command = python("fairseq_cli.generate", f"{args.data}/data-bin")
+    command = python_command("fairseq_cli.generate", f"{args.data}/data-bin")
     command += ["--user-dir", str(Path(fairseq_casrnn.__file__).parent)]
     command += ["--path", str(args.baseline), "--gen-subset", split, "--beam", str(args.nbest)]
     command += ["--nbest", str(args.nbest), "--max-tokens", "2000", "--no-progress-bar"]

@@ -93,7 +93,7 @@ def test_pairs_and_another_architecture(bash, tmp_path):
 def test_mistakes(printed, bash):
     folder, _ = printed
     for command, error in (
-        ("train classification none", "none is no folder that casrnn prepare filled; call casrnn"),
+        ("train classification none", "none was not filled by casrnn prepare; call casrnn"),
         ("train classification reviews --arch x", "unknown system x; see --help"),
         ("train classification reviews --seed 0", "--seed must be a positive number, not '0'"),
         ("evaluate reviews --subset dev", "dev; check the data folder and the subset's name"),

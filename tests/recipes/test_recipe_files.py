@@ -67,16 +67,19 @@ def test_with_vectors_no_word_is_forgotten(name, tmp_path):
         ("systems: {small: {layers: 1}}", "the key systems.small.arch is missing; add it"),
         ("variants: {small: {lr: 1}}", "the key variants.small.arch is missing; add it"),
         ("kind: classifier", "kind is 'classifier'; use translation, language model, "),
-        ("lr: 1\nlr: 2", "line 2 is no YAML: the key lr comes twice; correct it"),
-        ("title: [", "is no YAML: "),
-        ("? [lr]\n: 1", "is no YAML: "),
+        ("lr: 1\nlr: 2", "line 2 is not YAML: duplicate key lr; correct it"),
+        ("title: [", "is not YAML: "),
+        ("? [lr]\n: 1", "is not YAML: "),
         pytest.param("seeds: " + "[" * 9999, "is nested too deeply; correct it", id="deep"),
-        ("settings: &all {lr: *all}", "is no YAML: found unconstructable recursive node"),
-        ("- title", "its content is no mapping; it must be a mapping"),
-        ("", "its content is no mapping"),
+        ("settings: &all {lr: *all}", "is not YAML: found unconstructable recursive node"),
+        ("- title", "its content is not a mapping; it must be a mapping"),
+        ("", "its content is not a mapping"),
         ("extends: none.yaml", "none.yaml, which {path} extends, cannot be read (No such file"),
-        ("extends: recipe.yaml", "extends comes back to "),
-        ("settings: {lr: $RATE}", "'$RATE' names a variable RATE; declare it under variables"),
+        ("extends: recipe.yaml", "extends leads back to "),
+        (
+            "settings: {lr: $RATE}",
+            "'$RATE' has an unknown variable RATE; declare it under variables",
+        ),
         ("settings: {lr: $ 1}", "'$ 1' has a $ without a name; write $$ for a $"),
         ("settings: {lr: $(1 +)}", "'1 +' cannot be computed; use variables, numbers, "),
         ("when: [{if: A, settings: {lr: 1}}]", "there is no variable A; declare it"),
@@ -204,7 +207,7 @@ def test_a_log_that_cannot_be_written_does_not_hide_the_training(tmp_path, capsy
     with open(full, "rb") as log, open(reader, "rb", buffering=0) as source:
         copy(source, shown, log)  # which is not open for writing
     assert shown.getvalue() == b"epoch 1\n"
-    assert capsys.readouterr().err.startswith(f"warning: {full} cannot be written on (")
+    assert capsys.readouterr().err.startswith(f"warning: cannot write to {full} (")
 
 
 def test_a_dry_run_prints_what_would_run_and_writes_nothing(tmp_path, capsys):
@@ -335,8 +338,8 @@ def test_a_corpus_of_ones_own(tmp_path, warm_python, monkeypatch, capsys):
     assert cli.main(["run", "prepare", path, "--raw", str(folder)]) == 0
     said = capsys.readouterr().err
     assert said == (
-        "note: test sentences: 16, but the official files of Fruit reviews give 17; look whether "
-        "these are all of them\n"
+        "note: test sentences: 16, but the official files of Fruit reviews give 17; check that "
+        "no file is missing\n"
     )
     again = ["run", "prepare", path, "--raw", str(folder), "--force", "--min-count", "2"]
     assert cli.main(again) == 0

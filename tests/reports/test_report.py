@@ -7,7 +7,7 @@ from browsing import CONTRAST
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.report.command import compared, names_of
+from fairseq_casrnn.report.command import comparison, short_names
 from fairseq_casrnn.report.runs import read_run
 
 from .common import EVIL, ROWS, STAMP, log, report, write_run
@@ -176,13 +176,13 @@ def test_runs_without_a_log(tmp_path):
 
 def test_names_differ(tmp_path):
     folders = [tmp_path / part for part in ("a/x/seed1", "a/x/seed2", "b/x/seed1")]
-    assert names_of(folders[:2]) == ["x/seed1", "x/seed2"]
-    assert names_of(folders) == ["a/x/seed1", "a/x/seed2", "b/x/seed1"]
-    assert names_of(folders[:1]) == ["x/seed1"]
+    assert short_names(folders[:2]) == ["x/seed1", "x/seed2"]
+    assert short_names(folders) == ["a/x/seed1", "a/x/seed2", "b/x/seed1"]
+    assert short_names(folders[:1]) == ["x/seed1"]
 
 
 def test_what_differs_comes_first():
-    rows = compared({"a": {"p": "1", "q": "2"}, "b": {"p": "1", "q": "3", "r": "4"}})
+    rows = comparison({"a": {"p": "1", "q": "2"}, "b": {"p": "1", "q": "3", "r": "4"}})
     assert rows == [
         ("q", ["2", "3"], True), ("r", ["", "4"], True), ("p", ["1", "1"], False)
     ]  # fmt: skip
@@ -195,7 +195,7 @@ def test_mistakes(tmp_path, capsys):
     predictions, record = run / "test.predictions.tsv", run / "run.json"
     good = predictions.read_text()
     for argv, error in (
-        ([tmp_path / "none"], f"{tmp_path / 'none'} is no folder; give that of a run"),
+        ([tmp_path / "none"], f"{tmp_path / 'none'} is not a folder; give that of a run"),
         ([run, empty], f"{empty} holds no train.log, run.json or test.json; give the folder of"),
         ([run, "--output", empty], f"cannot write {empty}: it is a folder; name a file"),
     ):
