@@ -11,7 +11,7 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.data.text import read_lines, write_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.packed import task_options, unpacked
-from fairseq_casrnn.recipes.train_command import recipe_of
+from fairseq_casrnn.recipes.train_command import find_recipe
 from fairseq_casrnn.reranking.prepare import units
 
 from .conftest import commands
@@ -86,7 +86,7 @@ def test_sentencepiece(tmp_path, capsys):
         names = (data / f"dict.{code}.txt").read_text().split()[::2]
         assert {name for name in names if not name.startswith("madeupword")} == pieces
     assert not (text / "bpe.codes").exists()
-    with pytest.raises(UserError, match="is in units of SentencePiece, which reranking cannot"):
+    with pytest.raises(UserError, match="has SentencePiece units, which reranking cannot"):
         units(tmp_path / "out")
     assert prepare(*command, 70) == 2
     assert "was prepared with --sentencepiece 60, not 70" in capsys.readouterr().err
@@ -146,7 +146,7 @@ def test_settings_go_by_the_size(tmp_path):
     for tokens, updates in ((10_000, 720), (100_000, 5000), (1_000_000, 12_000)):
         notes = {"train tokens, of the longer sides": tokens}
         (tmp_path / "text" / "prepare.json").write_text(json.dumps(notes))
-        settings = recipe_of("translation", tmp_path).settings
+        settings = find_recipe("translation", tmp_path).settings
         assert settings["max-update"] == settings["total-num-update"] == str(updates)
 
 
