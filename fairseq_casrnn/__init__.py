@@ -1,12 +1,12 @@
 """LSTMs whose cells flow between layers, as a fairseq plugin.
 
-The layers are public names of the package and need only torch::
+The layers are public names of the package and only need torch::
 
     from fairseq_casrnn import CASLSTM
 
-Models, tasks, criterions and optimizers are registered with fairseq by :func:`register`: that is
-done when the package is imported in a process that has fairseq, and when fairseq looks for it as
-its ``--user-dir``. Without fairseq, nothing outside of the package is touched.
+:func:`register` registers models, tasks, criterions and optimizers with fairseq. It is called if
+the package is imported after fairseq, and when fairseq loads the package as its ``--user-dir``.
+Without fairseq, nothing outside of the package is changed.
 """
 
 import importlib
@@ -27,12 +27,12 @@ ROLES = ("models", "tasks", "criterions", "optim", "data.tokenizers")
 
 
 class _PackagePath(list):
-    """``__path__`` that also knows its own folder by another name, and its own copies.
+    """``__path__`` that also contains symbolic links to its folder, and copies of the package.
 
-    fairseq refuses a ``--user-dir`` whose name is imported already unless the folder is in the
-    package's ``__path__``. So a symbolic link to this package, or a checkout beside the installed
-    package, would fail although everything is there. Another version still fails. Nobody but
-    fairseq asks, and only where the package was imported before: it may not be registered yet.
+    fairseq refuses a ``--user-dir`` whose name is already imported unless the folder is in the
+    package's ``__path__``. A symbolic link to this package, or a checkout beside the installed
+    package, would therefore fail. A copy of another version still fails. Only fairseq tests
+    membership, after the package was imported, so this may be the time to register it.
     """
 
     def __contains__(self, folder: object) -> bool:
@@ -55,7 +55,7 @@ class _PackagePath(list):
 
 
 def register() -> None:
-    """Register everything with fairseq; again and again does no harm.
+    """Register everything with fairseq; calling it again has no effect.
 
     Raises:
         ImportError: if fairseq is not installed.
@@ -64,37 +64,39 @@ def register() -> None:
     importlib.import_module("fairseq")
     _registered = True
     importlib.import_module(f"{__name__}.patches.install").install()
-    importlib.import_module(f"{__name__}.precision").obey_environment()
+    importlib.import_module(f"{__name__}.precision").set_precision_from_environment()
     for role in ROLES:
-        # A role that fairseq serves well enough by itself has no package here.
+        # Some roles may have no package here.
         if importlib.util.find_spec(f"{__name__}.{role}") is not None:
             importlib.import_module(f"{__name__}.{role}")
 
 
 def register_cell(name: str, cell, options: type | None = None) -> None:
-    """Add a cell from outside of the package: as a layer, and as a model in every role.
+    """Add a user's cell, as a layer and as models for all tasks.
 
     The layer is ``layers.build(name, …)``; the models are ``--arch NAME``, ``NAME_lm``,
     ``NAME_sentence_encoder``, ``NAME_tagger`` and their sizes such as ``NAME_iwslt``.
 
     Args:
-        name: in small letters, digits and underscores.
-        cell: the class of the cells of all layers, a :class:`fairseq_casrnn.cells.Cell` made
-            without arguments; or ``cell(k, options)`` that gives the cell of layer k (k = 0 is the
-            bottom).
-        options: dataclass of the cell's options, which become options of the command line; None if
-            it has none.
+        name: name of lower-case letters, digits and underscores.
+        cell: a subclass of :class:`fairseq_casrnn.cells.Cell` whose constructor needs no arguments,
+            for all layers; or a function ``cell(k, options)`` that returns the cell of layer k
+            (0 is the bottom).
+        options: dataclass of the cell's options, which become command-line options; None if there
+            are none.
 
     Raises:
-        UserError: a name that is taken, or no such name.
+        UserError: the name is taken or invalid.
     """
     from .cells import FAMILIES, Family, NoOptions
     from .errors import UserError
 
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
-        raise UserError(f"the cell's name {name!r} is not of small letters, digits and _")
+        raise UserError(
+            f"the cell's name {name!r} is invalid; use lower-case letters, digits and _"
+        )
     if name in FAMILIES:
-        raise UserError(f"there is a cell {name!r} already; give yours another name")
+        raise UserError(f"there already is a cell {name!r}; give yours another name")
     make_cell = (lambda k, options: cell()) if isinstance(cell, type) else cell
     FAMILIES[name] = Family(make_cell, options or NoOptions)
     models = sys.modules.get(f"{__name__}.models")
@@ -103,7 +105,7 @@ def register_cell(name: str, cell, options: type | None = None) -> None:
 
 
 def __getattr__(name: str):
-    """Import the subpackages, and the layers by their own name, when first asked for (PEP 562)."""
+    """Import subpackages, and layers by name, on first access (PEP 562)."""
     if not name.startswith("_"):
         if importlib.util.find_spec(f"{__name__}.{name}") is not None:
             return importlib.import_module(f"{__name__}.{name}")

@@ -119,21 +119,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run_recipe(argv[1:])
     extra = []
-    if argv[:1] == ["train"] and "--" in argv:  # argparse would take them for operands
+    if argv[:1] == ["train"] and "--" in argv:  # argparse would read the rest as operands
         at = argv.index("--")
         argv, extra = argv[:at], argv[at + 1 :]
     args = _parser(argv).parse_args(argv)
     args.extra = extra
 
     def run() -> None:
-        with captured_log():  # fairseq and matplotlib say much
+        with captured_log():  # fairseq and matplotlib log a lot
             args.run(args)
 
     return run_main(run)
 
 
 def _parser(argv: list[str]) -> argparse.ArgumentParser:
-    """The parser for ``argv``: of all commands it knows the names, and the options of the one."""
+    """The parser for ``argv``, with all commands' names but only this command's options."""
     parser = Parser(prog="casrnn", description=__doc__)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -151,7 +151,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
             inner = commands.add_parser(*group, help=f"casrnn {group[0]} --help lists the commands")
             groups[tuple(group)] = inner.add_subparsers(metavar="WHAT", required=True)
         child = groups[tuple(group)].add_parser(command, help=text, description=text)
-        if argv[: len(name.split())] == name.split():  # importing all would take seconds
+        if argv[: len(name.split())] == name.split():  # importing all commands takes seconds
             command_module = importlib.import_module(module)
             command_module.add_arguments(child)
             child.set_defaults(run=command_module.run)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Writing files atomically."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fairseq_casrnn.errors import UserError, printable
 
 
 def make_folder(folder: Path, out: Path) -> None:
-    """Make ``folder``, in or at what ``--out`` names, with those above it.
+    """Make ``folder`` and its parents; ``out`` is the value of ``--out``, for the message.
 
     Raises:
-        UserError: it cannot be made, or nothing can be written there.
+        UserError: the folder cannot be made or is not writable.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -25,20 +25,21 @@ def make_folder(folder: Path, out: Path) -> None:
     except OSError:
         writable = False
     if not writable:
-        raise UserError(f"--out {out} is no folder to write to; give another")
+        raise UserError(f"--out {out} cannot be written; give another folder")
 
 
 def check_writable(*paths: str | os.PathLike | None) -> None:
-    """Before the work: raise UserError where a file cannot be written, or two are one.
+    """Check output files before the work; None stands for no file.
 
-    None is no file.
+    Raises:
+        UserError: a file cannot be written, or is named twice.
     """
     seen = set()
     for path in paths:
         if path is None:
             continue
         if os.path.realpath(path) in seen:
-            raise UserError(f"{path} is named twice; give each output a file of its own")
+            raise UserError(f"{path} is named twice; give each output its own file")
         seen.add(os.path.realpath(path))
         parent = os.path.dirname(path) or "."
         if os.path.isdir(path):
@@ -46,17 +47,16 @@ def check_writable(*paths: str | os.PathLike | None) -> None:
         if not os.path.isdir(parent):
             raise UserError(f"cannot write {path}: there is no folder {parent}; make it first")
         if not os.access(parent, os.W_OK):
-            raise UserError(f"cannot write {path}: {parent} is not yours to write in")
+            raise UserError(f"cannot write {path}: you may not write to {parent}; name another")
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[str]:
-    """Yield a name to write to; it becomes ``path`` at the end, or goes if anything fails.
+    """Yield a temporary name to write to, which replaces ``path`` at the end.
 
-    That of a killed process, which has the same name, is removed first, and so is a symbolic link:
-    nothing is written to where it leads.
-
-    An OSError that names no file leaves with ``path`` as its ``filename``.
+    After a failure it is removed. A temporary file left by a killed process is removed first; so is
+    a symbolic link, instead of writing to its target. An OSError that names no file gets ``path``
+    as its ``filename``.
     """
     draft = f"{os.fspath(path)}.tmp"
     with contextlib.suppress(FileNotFoundError):
@@ -66,16 +66,16 @@ def replacing(path: str | os.PathLike) -> Iterator[str]:
         yield draft
         os.replace(draft, path)
     except BaseException as error:
-        name_output(error, path)
+        add_filename(error, path)
         with contextlib.suppress(OSError):
             os.remove(draft)
         raise
 
 
-def name_output(error: BaseException, path: str | os.PathLike) -> None:
-    """Note in an OSError, ``error`` or what it came of, that it is of ``path`` unless it names one.
+def add_filename(error: BaseException, path: str | os.PathLike) -> None:
+    """Set ``filename`` of an OSError, ``error`` or one in its context, unless it has one.
 
-    A write does not know where it goes.
+    Errors of writing do not name the file.
     """
     link: BaseException | None = error
     while link is not None:
@@ -86,7 +86,7 @@ def name_output(error: BaseException, path: str | os.PathLike) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike) -> Iterator[TextIO]:
-    """Open a text file to write, which becomes ``path`` at the end.
+    """Open a text file for writing, which replaces ``path`` at the end.
 
     Raises:
         UserError: it cannot be written.
@@ -111,24 +111,24 @@ def write_json(path: str | os.PathLike, content: object) -> None:
 def table_cell(text: str) -> str:
     """A text as a cell of a table in a file.
 
-    A spreadsheet would compute one that begins with =, +, - or @: that gets a ' in front.
+    Spreadsheets evaluate cells that start with =, +, - or @, so these get a ' in front.
     """
     text = printable(text)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def append_json(path: str | os.PathLike, record: dict[str, object]) -> None:
-    """Append a line of JSON, or nothing.
+    """Append a line of JSON completely or not at all.
 
     Raises:
-        OSError: it cannot be written; the file is as it was, and the error names it.
+        OSError: it cannot be written; the file is unchanged, and the error names it.
     """
     line = (json.dumps(record) + "\n").encode()
     with open(path, "ab+", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         if end:
             file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":  # a line that broke off, which must not take this one along
+            if file.read(1) != b"\n":  # the last line is incomplete: start a new one
                 line = b"\n" + line
         try:
             if file.write(line) < len(line):

@@ -1,4 +1,4 @@
-"""Standard output, which may be closed, full, in another encoding, or read by nobody to its end."""
+"""Standard output that is closed, full, in another encoding, or a closed pipe."""
 
 import atexit
 import io
@@ -9,11 +9,11 @@ import sys
 from fairseq_casrnn.diagnostics.files import READER_ENDED, disk_full
 from fairseq_casrnn.errors import UserError
 
-BROKEN_PIPE = 141  # status of a program whose reader has gone, as the shell reports SIGPIPE
+BROKEN_PIPE = 141  # exit status if the reader of a pipe has gone: 128 + SIGPIPE
 
 
 def prepare() -> None:
-    """Before anything is printed: text goes out in UTF-8, whatever the locale.
+    """Set up UTF-8 in any locale, before anything is printed.
 
     Raises:
         UserError: standard output is closed.
@@ -21,18 +21,18 @@ def prepare() -> None:
     if sys.stdout is None:
         raise UserError("standard output is closed; open it, or send it to a file or to /dev/null")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files that are not UTF-8 go out as the bytes they are.
+        # File names that are not UTF-8 are printed as their bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def give_up() -> None:
-    """Send what is still to be written nowhere, so that Python does not complain at its exit."""
+    """Discard buffered output, so that Python reports no error when it exits."""
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def flush() -> OSError | None:
-    """Write what is still to be written; the error if that fails, and all later output goes."""
+    """Write buffered output; if that fails, discard all output and return the error."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -42,11 +42,11 @@ def flush() -> OSError | None:
 
 
 def flush_at_exit() -> None:
-    """End with status 1 and one sentence where the last of the output cannot be written.
+    """Exit with status 1 and one sentence if the last output cannot be written.
 
-    For fairseq's programs, which would end with status 0 or Python's own message about it.
+    fairseq's programs would exit with status 0 or print a traceback.
     """
-    logging.raiseExceptions = False  # a traceback for each line that cannot be logged
+    logging.raiseExceptions = False  # no traceback for each line that cannot be logged
     atexit.register(_last_flush)
 
 
@@ -55,4 +55,4 @@ def _last_flush() -> None:
         broken = isinstance(error, BrokenPipeError)
         print(f"error: {READER_ENDED if broken else disk_full(error, None)}", file=sys.stderr)
         logging.shutdown()
-        os._exit(1)  # nothing else changes the status here
+        os._exit(1)  # at exit, only this changes the status

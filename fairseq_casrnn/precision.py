@@ -1,9 +1,9 @@
-"""``--float32-matmul-precision`` for all of fairseq's programs: torch's own switch.
+"""``--float32-matmul-precision`` for all of fairseq's programs, and denormal numbers.
 
-With "medium" torch may compute products of float32 matrices in bfloat16 inside (on CPUs that have
-AMX), with "high" and "medium" in TF32 (on GPUs). On CPUs that have AVX512_BF16, with AMX or
-without, the compiled engine and :mod:`.recurrence.products` do so themselves. Inputs, sums, gates
-and states stay float32.
+The option calls ``torch.set_float32_matmul_precision``. With "medium" torch may compute products of
+float32 matrices in bfloat16 internally (on CPUs with AMX), with "high" and "medium" in TF32 (on
+GPUs). On CPUs with AVX512_BF16 the compiled engine and :mod:`.recurrence.products` do so even
+without AMX. Inputs, sums, gates and states stay float32.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ logger = logging.getLogger(__name__)
 
 CHOICES = ("highest", "high", "medium")
 VARIABLE = "CASRNN_FLOAT32_MATMUL_PRECISION"
-"""Says the same where there is no command line: for fairseq-hydra-train and worker processes."""
+"""Environment variable with the same values, for fairseq-hydra-train and worker processes."""
 
 
-def obey_environment() -> None:
-    """Set the precision that the environment variable asks for, if it does.
+def set_precision_from_environment() -> None:
+    """Set the precision of the environment variable, if it is set.
 
     Raises:
-        UserError: the variable holds no precision.
+        UserError: its value is invalid.
     """
     asked = os.environ.get(VARIABLE)
     if asked:
@@ -39,17 +39,17 @@ def obey_environment() -> None:
 
 
 def flush_denormals() -> bool:
-    """Take numbers below 1.2e-38 for zero, in this thread and all that it starts; whether it can.
+    """Flush numbers below 1.2e-38 to zero in this thread and its children; whether that works.
 
-    Adam's average of the gradients of a word that has not occurred for some 800 updates gets there,
-    and does not leave: 0.9 times the smallest number above zero is rounded to the same. Processors
-    take ten times as long for such numbers, GPUs do not.
+    Adam's average gradient of a word that has not occurred for about 800 updates becomes denormal
+    and stays so: 0.9 times the smallest denormal number is rounded to itself. CPUs, unlike GPUs,
+    are ten times slower with denormal numbers.
     """
     return torch.set_flush_denormal(True)
 
 
 def add_option_to_common(result, parser, dataclass, *args, **kwargs) -> None:
-    """Give each of fairseq's parsers the option, after the first of its groups of options."""
+    """After ``gen_parser_from_dataclass``: add the option to fairseq's common options."""
     from fairseq.dataclass.configs import CommonConfig
 
     if isinstance(dataclass, CommonConfig):
@@ -71,5 +71,5 @@ class _SetPrecision(argparse.Action):
         setattr(namespace, self.dest, value)
         if os.environ.get(VARIABLE) != value:  # fairseq parses its command line several times
             logger.info("float32 matmul precision: %s", value)
-        os.environ[VARIABLE] = value  # processes started from here do the same
+        os.environ[VARIABLE] = value  # for processes started by this one
         torch.set_float32_matmul_precision(value)

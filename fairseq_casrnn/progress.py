@@ -1,4 +1,4 @@
-"""How far something is that takes long: on standard error, nothing in the first seconds."""
+"""Progress of long computations, on standard error after the first seconds."""
 
 import sys
 import time
@@ -6,23 +6,26 @@ from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
 
-PATIENCE = 10.0  # seconds
-INTERVAL = 60.0  # seconds between two lines where there is no terminal
+DELAY = 10.0  # seconds until progress is shown
+INTERVAL = 60.0  # seconds between lines, without a terminal
 
 
-def shown(items: Iterable, total: int, what: str) -> Iterator:
-    """``items``, of which there are ``total``; ``what`` stands before the numbers.
+def progress_bar(items: Iterable, total: int, what: str) -> Iterator:
+    """Yield ``items`` and show progress: a bar on a terminal, else a line per minute.
 
-    On a terminal there is a bar, which is gone at the end; elsewhere a line a minute.
+    Args:
+        items: the items.
+        total: their number.
+        what: text in front of the numbers.
     """
     if sys.stderr.isatty():
-        yield from tqdm(items, what, total, leave=False, delay=PATIENCE, dynamic_ncols=True)
+        yield from tqdm(items, what, total, leave=False, delay=DELAY, dynamic_ncols=True)
         return
-    begun = said = time.monotonic()
+    start = last_line = time.monotonic()
     for number, item in enumerate(items):
         now = time.monotonic()
-        if number and now - begun > PATIENCE and (said == begun or now - said > INTERVAL):
-            said = now
-            left = (now - begun) * (total - number) / number
+        if number and now - start > DELAY and (last_line == start or now - last_line > INTERVAL):
+            last_line = now
+            left = (now - start) * (total - number) / number
             print(f"{what}: {number} of {total}, {left:.0f} s left", file=sys.stderr, flush=True)
         yield item

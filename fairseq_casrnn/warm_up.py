@@ -1,9 +1,8 @@
-"""Compile ahead the kernels that a training needs on this machine's GPU.
+"""Compile the kernels that a training needs on this machine's GPU in advance.
 
-Triton compiles a kernel when it is first launched, and keeps it on disk. So the training itself is
-started, for one update each: in every dtype asked for, with few sentences a batch and with as many
-as its options allow, for kernels differ by both. These run at the same time, in processes of their
-own, and save nothing.
+Triton compiles a kernel when it is first launched and caches it on disk. This command runs the
+training for one update, in each requested dtype, with small batches and with the largest that its
+options allow, since kernels depend on both. These trainings run in parallel and save nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def dtypes(text: str) -> list[str]:
 
 
 def commands(training: list[str], names: list[str], folder: str) -> list[list[str]]:
-    """The trainings of one update each; ``folder`` is empty, so that none is resumed."""
+    """The command lines of all trainings; ``folder`` is empty, so that none is resumed."""
     package = Path(__file__).resolve().parent
     given = [part for part in training if part not in ("--fp16", "--bf16")] if names else training
     own = ["--user-dir", str(package), "--save-dir", folder, *ONE_UPDATE]
@@ -66,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("give DATA, --arch NAME and what else fairseq-train is to get")
     if not torch.cuda.is_available():
         raise UserError(
-            "there is no GPU here that torch can use; warm up on the machine that is to train"
+            "torch finds no GPU on this machine; warm up on the machine that will train"
         )
     with tempfile.TemporaryDirectory() as folder:
         started = []

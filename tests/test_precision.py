@@ -45,7 +45,7 @@ def test_option_of_fairseqs_programs(make, value, monkeypatch):
     make().parse_known_args(["data", "--float32-matmul-precision", value])
     assert torch.get_float32_matmul_precision() == value
     torch.set_float32_matmul_precision("highest")
-    precision.obey_environment()  # as a worker process does, which inherits the environment
+    precision.set_precision_from_environment()  # as in a worker
     assert torch.get_float32_matmul_precision() == value
 
 
@@ -53,7 +53,7 @@ def test_without_the_option_nothing_changes(monkeypatch):
     monkeypatch.setattr("sys.argv", ["fairseq-train"])
     torch.set_float32_matmul_precision("high")
     options.get_training_parser().parse_known_args(["data"])
-    precision.obey_environment()
+    precision.set_precision_from_environment()
     assert torch.get_float32_matmul_precision() == "high"
 
 
@@ -64,7 +64,7 @@ def test_unknown_values(monkeypatch, capsys):
     assert "invalid choice: 'low'" in capsys.readouterr().err
     monkeypatch.setenv(precision.VARIABLE, "low")
     with pytest.raises(UserError, match=r"PRECISION is 'low'; choose from highest, high, medium"):
-        precision.obey_environment()
+        precision.set_precision_from_environment()
 
 
 @every_family

@@ -11,14 +11,14 @@ from fairseq_casrnn import progress
 @pytest.mark.parametrize("terminal", [False, True])
 def test_nothing_is_said_of_what_is_over_soon(capsys, monkeypatch, terminal):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    assert list(progress.shown("abc", 3, "letters")) == ["a", "b", "c"]
+    assert list(progress.progress_bar("abc", 3, "letters")) == ["a", "b", "c"]
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_bar_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    assert list(progress.shown("abc", 3, "letters")) == ["a", "b", "c"]
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    assert list(progress.progress_bar("abc", 3, "letters")) == ["a", "b", "c"]
     out, error = capsys.readouterr()
     assert out == ""
     assert "letters" in error
@@ -29,7 +29,7 @@ def test_a_line_a_minute_elsewhere(capsys, monkeypatch):
     """Eleven seconds an item: after the second of them, and then when a minute is over."""
     seconds = itertools.count(step=11)
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(seconds)))
-    assert list(progress.shown(range(9), 9, "numbers")) == list(range(9))
+    assert list(progress.progress_bar(range(9), 9, "numbers")) == list(range(9))
     assert capsys.readouterr().err.splitlines() == [
         "numbers: 1 of 9, 176 s left",
         "numbers: 7 of 9, 25 s left",

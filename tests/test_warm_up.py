@@ -19,7 +19,7 @@ def gpu(monkeypatch):
 def test_without_a_gpu(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert cli.main(["warm-up", "data", "--arch", "cas_lstm_iwslt"]) == 2
-    assert "there is no GPU here that torch can use" in capsys.readouterr().err
+    assert "torch finds no GPU on this machine" in capsys.readouterr().err
 
 
 def test_one_update_in_each_dtype_with_few_and_many_sentences(gpu, monkeypatch, tmp_path, capsys):

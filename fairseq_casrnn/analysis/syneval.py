@@ -24,7 +24,7 @@ from fairseq_casrnn.data.symbols import escape
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, table_cell, whole_file
-from fairseq_casrnn.progress import shown
+from fairseq_casrnn.progress import progress_bar
 
 BATCH_TOKENS = 2048
 
@@ -143,7 +143,7 @@ def score(model, dictionary, sentences: Sequence[str], end: bool = True) -> dict
     encoded = {sentence: encode(sentence, dictionary, end) for sentence in sentences}
     different = sorted(set(encoded.values()))  # sorted: common prefixes come together
     found: dict[tuple[int, ...], float] = {}
-    for batch in batches(shown(different, len(different), "sentences")):
+    for batch in batches(progress_bar(different, len(different), "sentences")):
         found.update(zip(batch, score_batch(model, dictionary, batch), strict=True))
     return {sentence: found[tokens] for sentence, tokens in encoded.items()}
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.trained_lm import reads_bos
-from fairseq_casrnn.progress import shown
+from fairseq_casrnn.progress import progress_bar
 
 if TYPE_CHECKING:
     import torch
@@ -136,7 +136,7 @@ def read_streams(
         with torch.no_grad():
             first = torch.full((streams, 1), dictionary.bos(), device=device)
             decoder.extract_features(first, carried=carried)
-    for pieces in shown(text.batches(1, steps), len(steps), "steps"):
+    for pieces in progress_bar(text.batches(1, steps), len(steps), "steps"):
         batch = text.collater([text[piece] for piece in pieces])
         target = batch["target"].to(device)
         with torch.no_grad():
@@ -189,7 +189,7 @@ def score_sentences(model, dictionary, sentences: Sequence) -> Scores:
     starts = np.cumsum(lengths) - lengths
     scores = np.full(int(lengths.sum()), np.nan)
     batches, bos = list(sentence_batches(lengths)), reads_bos(model)
-    for batch in shown(batches, len(batches), "batches"):
+    for batch in progress_bar(batches, len(batches), "batches"):
         found = log_probs(model, *padded([sentences[i] for i in batch], dictionary, bos))
         found = found[:, int(bos) :]
         for i, row in zip(batch, found, strict=True):

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fairseq_casrnn.recurrence import choose as choose_engine
 
-from .candidates import finder
+from .candidates import candidate_finder
 
 
 def generate(original, self, sample, prefix_tokens=None, constraints=None, bos_token=None):
@@ -102,10 +102,11 @@ def search(generator, net_input, longest: int, bos_token: int | None):
     ignored = torch.zeros(batch, beam, dtype=torch.bool, device=device)
     collected = torch.zeros(batch, dtype=torch.long, device=device)
     scores = None
-    way, choice = finder(generator, batch * beam, longest, device), candidate_selector(device)
+    finder = candidate_finder(generator, batch * beam, longest, device)
+    select = candidate_selector(device)
     for t in range(longest + 1):
-        found, words, beams, attention = way.find(t, batch, tokens, encoded, states, scores)
-        ended, ended_rows, *made = choice(found, words, beams, ignored, collected, eos)
+        found, words, beams, attention = finder.find(t, batch, tokens, encoded, states, scores)
+        ended, ended_rows, *made = select(found, words, beams, ignored, collected, eos)
         step = Step(sentences, attention, ended, ended_rows, found[:, :beam])
         unfinished = made[-1].lt(beam)
         left = 0 if t == longest else int(unfinished.sum())

@@ -1,8 +1,8 @@
-"""The best candidates of a step of beam search: fairseq's way, or without a table of all of them.
+"""Finding the best candidates in a step of beam search, with or without a table of all of them.
 
-The table, beam times vocabulary for each sentence, is larger than the processor's caches. With one
-of this package's models on the CPU, compiled code picks from each row while it is in the cache.
-What is found is the same; of equal sums the first.
+fairseq's ``(beam, V)`` table for each sentence is larger than the processor's caches. For a model
+of this package on the CPU, a compiled operator selects from each row while it is in the cache. The
+result is the same; of equal sums the first wins.
 """
 
 from __future__ import annotations
@@ -18,63 +18,64 @@ from fairseq_casrnn.recurrence.products import NextWords
 from .next_tokens import last_features
 
 Candidates = tuple[Tensor, Tensor, Tensor, Tensor | None]
-"""Sums of log-probabilities, last tokens and the hypotheses that are continued, ``(B, N)`` each,
-the best first; and attention ``(B*K, S)`` or None."""
+"""Sums of log-probabilities, last tokens and the hypotheses that they continue, ``(B, N)`` each,
+in descending order; and attention ``(B*K, S)`` or None."""
 
 
-class Finder(Protocol):
-    """One of the ways."""
+class CandidateFinder(Protocol):
+    """Finds the candidates of a step."""
 
     def find(
         self, t: int, batch: int, tokens: Tensor, encoded, states, scores: Tensor | None
     ) -> Candidates:
-        """The candidates of step ``t``, of ``batch`` sentences.
+        """Find the candidates of step ``t`` for ``batch`` sentences.
 
-        ``scores`` are the hypotheses' sums ``(B*K,)``, or None in the first step, when all
-        hypotheses of a sentence are the same. The rest is for ``EnsembleModel.forward_decoder``.
+        ``scores`` are the hypotheses' sums ``(B*K,)``, or None in the first step, in which all
+        hypotheses of a sentence are equal. The other arguments are those of
+        ``EnsembleModel.forward_decoder``.
         """
 
 
-def finder(generator, rows: int, longest: int, device: torch.device) -> Finder:
-    """The way for ``rows`` hypotheses, with at most ``longest`` tokens before the </s>."""
-    ensemble, table = generator.model, InTable(generator, longest, device)
-    # Not where somebody has replaced the function that computes the probabilities.
+def candidate_finder(generator, rows: int, longest: int, device: torch.device) -> CandidateFinder:
+    """The fastest finder for ``rows`` hypotheses with at most ``longest`` tokens before </s>."""
+    ensemble, table = generator.model, TableFinder(generator, longest, device)
+    # A user may have replaced the function that computes the probabilities.
     stock = type(ensemble).forward_decoder.__module__ == "fairseq.sequence_generator"
     if stock and ensemble.models_size == 1 and generator.temperature == 1.0:
         pick = ensemble.single_model.decoder.next_words(rows, longest + 1)
         if pick is not None:
-            return InOnePass(table, pick)
+            return OnePassFinder(table, pick)
     return table
 
 
-class InTable:
-    """With ``EnsembleModel.forward_decoder`` and ``BeamSearch.step``."""
+class TableFinder:
+    """Uses ``EnsembleModel.forward_decoder`` and ``BeamSearch.step``."""
 
     def __init__(self, generator, longest: int, device: torch.device):
         self.generator, self.longest = generator, longest
-        self.lowest = torch.full((), -math.inf, device=device)  # what NaN becomes
+        self.lowest = torch.full((), -math.inf, device=device)  # replaces NaN
 
     def find(self, t, batch, tokens, encoded, states, scores) -> Candidates:
-        """See :meth:`Finder.find`."""
+        """See :meth:`CandidateFinder.find`."""
         generator = self.generator
         lprobs, attention = generator.model.forward_decoder(
             tokens, encoded, states, generator.temperature
         )
-        lprobs = penalise(generator, lprobs.float(), t, self.longest, self.lowest)
+        lprobs = apply_penalties(generator, lprobs.float(), t, self.longest, self.lowest)
         lprobs = lprobs.view(batch, -1, generator.vocab_size)
-        if scores is not None:  # fairseq's step reads the last of all steps' scores
+        if scores is not None:  # BeamSearch.step reads index t - 1 of the scores of all steps
             scores = scores.view(batch, -1, 1).expand(-1, -1, t)
         return *generator.search.step(t, lprobs, scores), attention
 
 
-class InOnePass:
-    """With :class:`fairseq_casrnn.recurrence.products.NextWords`, but for the last step's </s>."""
+class OnePassFinder:
+    """Uses :class:`fairseq_casrnn.recurrence.products.NextWords`, except in the last step."""
 
-    def __init__(self, table: InTable, pick: NextWords):
+    def __init__(self, table: TableFinder, pick: NextWords):
         self.table, self.pick = table, pick
 
     def find(self, t, batch, tokens, encoded, states, scores) -> Candidates:
-        """See :meth:`Finder.find`."""
+        """See :meth:`CandidateFinder.find`."""
         generator = self.table.generator
         if t == self.table.longest:
             return self.table.find(t, batch, tokens, encoded, states, scores)
@@ -83,21 +84,24 @@ class InOnePass:
         if scores is None:
             x, scores = x[::beam], x.new_zeros(batch)
         scores = scores.view(batch, -1)
-        # As many as fairseq's step finds: never the pad.
+        # As in BeamSearch.step; the padding is never a candidate.
         count = min(2 * beam, scores.size(1) * generator.vocab_size - 1)
         return *self.pick.best(x, scores, count, penalties(generator, t)), attention
 
 
 def penalties(generator, step: int) -> dict[int, float]:
-    """What :func:`penalise` subtracts from words before the last step."""
+    """What :func:`apply_penalties` subtracts from words, except in the last step."""
     found = {generator.unk: generator.unk_penalty, generator.pad: math.inf}
     if step < generator.min_len:
         found[generator.eos] = math.inf
     return found
 
 
-def penalise(generator, lprobs: Tensor, step: int, longest: int, lowest: Tensor) -> Tensor:
-    """Forbid words and move the <unk> as fairseq does, in ``lprobs`` (B*K, V); NaN becomes -inf."""
+def apply_penalties(generator, lprobs: Tensor, step: int, longest: int, lowest: Tensor) -> Tensor:
+    """Apply fairseq's constraints on length, padding and <unk> to ``lprobs`` (B*K, V) in place.
+
+    ``lowest`` is -inf as a tensor ``()`` on the device; it replaces NaN.
+    """
     torch.fmax(lprobs, lowest, out=lprobs)
     lprobs[:, generator.pad] = -math.inf
     if generator.unk_penalty:

@@ -14,7 +14,7 @@ from fairseq_casrnn.checks.option_ranges import check_options
 from fairseq_casrnn.checks.task_fit import check_fit, check_program
 from fairseq_casrnn.checks.text_files import check_dictionaries, check_new_dictionaries, check_text
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import name_output
+from fairseq_casrnn.files import add_filename
 
 from .programs import is_hydra_train, program_name
 
@@ -190,7 +190,7 @@ def _removed_on_failure(folder: Path):
     try:
         yield
     except BaseException as error:
-        name_output(error, folder)
+        add_filename(error, folder)
         for file, version in _versions(folder).items():
             # fairseq appends to an existing log.
             if before.get(file) != version and (not existed or file.name != "preprocess.log"):

@@ -26,10 +26,10 @@ def forward_decoder(original, self, tokens, encoder_outs, incremental_states, te
 
 
 def last_features(ensemble, tokens, encoder_outs, incremental_states):
-    """What the single model of ``ensemble`` computes of a step, before the output layer.
+    """Run a step of the single model of ``ensemble`` up to the output layer.
 
     Returns:
-        Features ``(B, 1, C)``, attention ``(B, S)`` or None, and what else the decoder returns.
+        Features ``(B, 1, C)``, attention ``(B, S)`` or None, and the decoder's extra outputs.
     """
     source = encoder_outs[0] if ensemble.has_encoder() else None
     features, extra = ensemble.single_model.decoder.extract_features(

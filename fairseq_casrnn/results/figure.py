@@ -1,7 +1,7 @@
 """The figure of a table's curves, ``docs/results/PAGE-TABLE.svg``.
 
-It is drawn anew when the curves change, by the digest that it holds: another matplotlib would draw
-it a little differently.
+The file has a digest of the curves and is only redrawn if they change, since other versions of
+matplotlib give slightly different files.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ def figure_name(page: Page, table: Table) -> str:
 
 
 def digest(curves: Curves) -> str:
-    """What a figure of these curves holds."""
+    """The digest of these curves."""
     return hashlib.sha256(json.dumps(curves).encode()).hexdigest()
 
 
 def is_drawn(path: Path, curves: Curves) -> bool:
-    """Whether a file is a figure of these curves."""
+    """Whether a file has the digest of these curves."""
     return path.is_file() and digest(curves) in path.read_text("utf-8")
 
 
 def draw(path: Path, table: Table, curves: Curves) -> None:
-    """Draw curves into a file. Raises UserError without matplotlib."""
+    """Draw curves into a file. Raises UserError if matplotlib is missing."""
     import matplotlib
 
     from fairseq_casrnn.analysis.plots import figure_grid

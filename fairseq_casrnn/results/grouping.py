@@ -1,4 +1,4 @@
-"""From rows to the lines of a table: seeds are averaged, systems compared."""
+"""Grouping rows into the lines of a table: averages over seeds, and comparisons of systems."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Group:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What else tells it from other lines."""
+        """The settings that distinguish it from other lines of its system."""
         return self.rows[0].get("settings", {})
 
     @property
@@ -85,7 +85,7 @@ def groups_of(rows: Iterable[Row], order: Sequence[str]) -> list[Group]:
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """p-values corrected for that many comparisons (Holm 1979), in the order given."""
+    """p-values with Holm's (1979) correction for multiple comparisons, in the given order."""
     corrected, greatest = [0.0] * len(values), 0.0
     for rank, at in enumerate(sorted(range(len(values)), key=values.__getitem__)):
         greatest = max(greatest, min(1.0, (len(values) - rank) * values[at]))

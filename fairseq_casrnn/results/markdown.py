@@ -16,7 +16,7 @@ from fairseq_casrnn.results.rows import Row, identity
 GENERATOR = "(written by `casrnn results render` from {})"
 MOST_NAMES = 3  # of rows, before a command
 AS_IS = -1  # of a metric's digits: each number with those that it has
-#: Fields that get a column where the rows differ, and else a sentence below the table.
+#: Fields that get a column if the rows differ, otherwise a sentence below the table.
 SHARED = {
     "seeds": "seeds",
     "reduced": "data",
@@ -42,7 +42,7 @@ def page_text(page: Page, rows: Sequence[Row]) -> str:
 
 
 def table_parts(table: Table, rows: Sequence[Row]) -> list[str]:
-    """A table with what stands below it."""
+    """A table and the text below it."""
     groups = groups_of((row for row in rows if "metrics" in row), table.order or list(table.labels))
     parts = []
     if groups:
@@ -99,12 +99,12 @@ def grid(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def cell(text: str) -> str:
-    """A text as it may stand in a table."""
+    """A text, escaped for a table."""
     return " ".join(str(text).split()).replace("|", "\\|")
 
 
 def number(value: object, digits: int | None = None) -> str:
-    """A number with as many digits after the point as it has, or as it should have."""
+    """A number with ``digits`` after the point, or with all it has."""
     if value is None:
         return ""
     if isinstance(value, int) and not digits:
@@ -117,7 +117,7 @@ def number(value: object, digits: int | None = None) -> str:
 
 
 def decimals(values: Iterable[object]) -> int:
-    """How many digits the longest of numbers has after its point."""
+    """The maximum number of digits after the point."""
     return max((len(number(value).partition(".")[2]) for value in values), default=0)
 
 
@@ -140,7 +140,7 @@ def metric_cells(table: Table, name: str, groups: Sequence[Group]) -> list[str]:
 
 
 def metric_cell(values: Sequence[Any], digits: int | None, seeds: int = 1) -> str:
-    """Mean ± deviation and, in brackets, the numbers by seed; of a single number, of how many."""
+    """Mean ± deviation and, in brackets, the values by seed; or a single value."""
     fixed = functools.partial(number, digits=digits)
     if len(values) == 1 and isinstance(values[0], dict):
         spread = values[0].get("deviation")
@@ -158,7 +158,7 @@ def label(table: Table, group: Group) -> str:
 
 
 def paper_cell(table: Table, numbers: dict[str, str], group: Group) -> str:
-    """What a paper has for the group: by the label with its settings, or the system alone."""
+    """A paper's number for the group, found by its label with settings or by its system."""
     for key in (label(table, group), group.system):
         if key in numbers:
             return numbers[key]
@@ -172,7 +172,7 @@ def parameters(group: Group) -> str:
 
 
 def minutes(group: Group) -> str:
-    """The mean of the minutes that are known."""
+    """The mean of the known minutes."""
     found = [row["minutes"] for row in group.rows if "minutes" in row]
     if not found:
         return ""
@@ -187,12 +187,12 @@ def shared_cells(name: str, groups: Sequence[Group]) -> list[str]:
     if name != "vectors":
         return ["; ".join(group.texts(name)) for group in groups]
     cells = ["; ".join(group.texts(name, "none")) for group in groups]
-    # Rows of before vectors were noted have none.
+    # Older rows have no such field and used no vectors.
     return [text or "none" for text in cells] if any(cells) else cells
 
 
 def shared_sentence(groups: Sequence[Group]) -> str:
-    """What all rows have in common."""
+    """A sentence with the fields that all rows share."""
     known = any("seed" in row or "seeds" in row for group in groups for row in group.rows)
     parts = []
     for name, heading in SHARED.items():
@@ -215,13 +215,13 @@ def curve_grid(table: Table, name: str, rows: Sequence[Row]) -> str:
 
 
 def as_points(curve: list | dict) -> dict[str, float]:
-    """A curve by its x; a list is that of epochs 1, 2, …"""
+    """A curve as a dictionary by x; a list has the values of epochs 1, 2, …"""
     points = curve if isinstance(curve, dict) else dict(enumerate(curve, start=1))
     return {str(x): y for x, y in points.items() if y is not None}
 
 
 def row_label(table: Table, row: Row) -> str:
-    """A system with its settings and, where the row has one, its seed."""
+    """A system with its settings and, if the row has one, its seed."""
     name = [table.label(row["system"])] if row.get("system") else []
     settings = [f"{key} {number(value)}" for key, value in (row.get("settings") or {}).items()]
     seed = [f"seed {row['seed']}"] if "seed" in row else []
@@ -229,7 +229,7 @@ def row_label(table: Table, row: Row) -> str:
 
 
 def notes(table: Table, rows: Sequence[Row]) -> list[str]:
-    """What is to be said of single rows, or of none; the same of several once."""
+    """The notes on rows; equal notes are merged."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if "note" in row:
@@ -244,7 +244,7 @@ def notes(table: Table, rows: Sequence[Row]) -> list[str]:
 
 
 def commands(table: Table, rows: Sequence[Row]) -> list[str]:
-    """The commands of training and of evaluation, each once, with the rows that are of it."""
+    """The commands for training and evaluation, each once, with the rows made by it."""
     found: dict[str, dict[str, None]] = {}
     for key in ("command", "evaluation"):
         for row in rows:

@@ -1,4 +1,4 @@
-"""What describes the tables of a page: ``results/PAGE.yaml``."""
+"""The description of a page and its tables, ``results/PAGE.yaml``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Table:
     plot: str = ""
 
     def label(self, system: str) -> str:
-        """What a system is called."""
+        """The label of a system."""
         return self.labels.get(system, system)
 
 
@@ -95,7 +95,7 @@ def load_page(path: Path) -> Page:
     """The page that a YAML file describes.
 
     Raises:
-        UserError: it is no YAML, or has a key or type that no page has.
+        UserError: it is not YAML, or has an unknown key or a value of the wrong type.
     """
     content = read_yaml(path, PAGE, f"page {path}")
     for key in ("title", "tables"):
@@ -112,7 +112,7 @@ def load_page(path: Path) -> Page:
 
 
 def make_table(name: str, given: dict, path: Path, labels: dict[str, str]) -> Table:
-    """A table of a page with these ``labels``. Raises UserError where its keys do not fit."""
+    """A table of a page with these ``labels``. Raises UserError if its keys are inconsistent."""
     where = f"{path}: tables.{name}"
     digits = given.get("digits", {})
     if not all(re.fullmatch("-1|[0-9]", value) for value in digits.values()):
@@ -132,7 +132,7 @@ def make_table(name: str, given: dict, path: Path, labels: dict[str, str]) -> Ta
 
 
 def load_pages(folder: Path) -> list[Page]:
-    """All pages of a folder, by name. Raises UserError where there is none."""
+    """All pages of a folder, by name. Raises UserError if there are none."""
     pages = [load_page(path) for path in sorted(folder.glob("*.yaml"))]
     if not pages:
         raise UserError(f"{folder} holds no page (NAME.yaml); name the folder with --results")

@@ -1,4 +1,4 @@
-"""``casrnn results render``: the pages of results, from their data."""
+"""``casrnn results render``: write the pages of results from their data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     """Run the command.
 
     Raises:
-        UserError: a damaged file; with ``--check``, a page that is not up to date.
+        UserError: a file is damaged or, with ``--check``, a page is not up to date.
     """
     wanted: dict[Path, str] = {}
     drawn: dict[Path, tuple[Table, Curves]] = {}
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
         drawn |= figures(page, rows, args.pages)
     for path in sorted([*args.pages.glob("*.md"), *args.pages.glob("*.svg")]):
         if path not in wanted and path not in drawn:
-            raise UserError(f"{path} is of no page or plot in {args.results}; remove it")
+            raise UserError(f"{path} belongs to no page or plot in {args.results}; remove it")
     changed = [path for path, text in wanted.items() if not is_text(path, text)]
     changed += [path for path, (_, curves) in drawn.items() if not is_drawn(path, curves)]
     if changed and args.check:
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def is_text(path: Path, text: str) -> bool:
-    """Whether a file holds just this text."""
+    """Whether a file has exactly this text."""
     return path.is_file() and path.read_text("utf-8") == text
 
 
@@ -71,7 +71,7 @@ def checked_rows(page: Page) -> list[Row]:
     """The rows of a page.
 
     Raises:
-        UserError: a row of no table, or two of one run.
+        UserError: a row belongs to no table, or two rows to one run.
     """
     rows = read_rows(page.rows_path)
     for number, row in enumerate(rows, start=1):

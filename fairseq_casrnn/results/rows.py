@@ -1,4 +1,4 @@
-"""The runs behind a page: ``results/PAGE.jsonl``, one JSON object a line."""
+"""The rows of a page: ``results/PAGE.jsonl``, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import whole_file
 
 NUMBER = (int, float)
-#: Keys of a row and their types. What is not known of a run is not there.
+#: Keys of a row and their types. Unknown values are missing.
 FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "table": str,  # of the page's YAML file
     "system": str,
@@ -47,10 +47,10 @@ Row = dict[str, Any]
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file.
+    """Read the rows of a file.
 
     Raises:
-        UserError: a line is no row.
+        UserError: a line is not a valid row.
     """
     if not path.is_file():
         raise UserError(f"there is no {path}, which holds the page's runs; make it, empty at first")
@@ -95,7 +95,7 @@ def check_row(row: object, where: str) -> None:
 
 
 def _is_curve(curve: object) -> bool:
-    """Whether it is a list of numbers, or of numbers by x; null is where there is none."""
+    """Whether it is a list of numbers or a dictionary of numbers by x; null means unknown."""
     if isinstance(curve, dict):
         x_axis, curve = curve, list(curve.values())
         if not all(re.fullmatch(r"[0-9]+(\.[0-9]+)?", x) for x in x_axis):
@@ -108,14 +108,14 @@ def _is_finite(value: object) -> bool:
 
 
 def identity(row: Row) -> tuple:
-    """What no two rows with a seed of one table may share but the seed: the group of a table."""
+    """The key of a row's line in a table; rows with equal keys must have different seeds."""
     settings = row.get("settings", {})
     own = tuple((key, str(value)) for key, value in settings.items())
     return row["table"], row.get("system", ""), own, row.get("reduced"), row.get("vectors", "none")
 
 
 def check_no_repetition(rows: Iterable[Row], path: Path) -> None:
-    """Raise UserError where two rows are of one run: same system, settings and seed."""
+    """Raise UserError if two rows have the same system, settings and seed."""
     seen: dict[tuple, int] = {}
     for number, row in enumerate(rows, start=1):
         if "metrics" not in row:
@@ -131,7 +131,7 @@ def check_no_repetition(rows: Iterable[Row], path: Path) -> None:
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
-    """Append rows to a file, all or none. Raises UserError where it cannot be written."""
+    """Append rows to a file, all or none. Raises UserError if it cannot be written."""
     before = path.read_text("utf-8") if path.is_file() else ""
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     with whole_file(path) as file:

@@ -114,7 +114,7 @@ def test_mistakes(data, checkpoint, mixture, tmp_path, capsys):
     ):
         files = [part for option in options for part in (f"--{option}", one)]
         error = analyze(capsys, what, data, "--path", path, *files, status=2)
-        assert "is named twice; give each output a file of its own" in error
+        assert "is named twice; give each output its own file" in error
         assert not one.exists()
     error = analyze(capsys, "routing", data, "--path", mixture, "--layer", 3, status=2)
     assert "--layer is 3; the model has 2" in error

@@ -186,7 +186,7 @@ def test_names_of_systems_are_no_paths(script, name, mr_data, tmp_path):
 def test_runs_need_a_folder(mr_data, tmp_path):
     (tmp_path / "file").touch()
     refused = run("mr/train.sh", "--data", mr_data, "--out", tmp_path / "file", status=2)
-    assert refused == f"error: --out {tmp_path}/file is no folder to write to; give another\n"
+    assert refused == f"error: --out {tmp_path}/file cannot be written; give another folder\n"
 
 
 def test_options_of_another_program(mr_data, tmp_path):

@@ -115,7 +115,7 @@ def test_its_step(monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("cas_lstm", "there is a cell 'cas_lstm' already"), ("My-Cell", "is not of small letters")],
+    [("cas_lstm", "there already is a cell 'cas_lstm'"), ("My-Cell", "is invalid; use lower-case")],
 )
 def test_names_that_are_refused(name, sentence):
     with pytest.raises(UserError, match=sentence):

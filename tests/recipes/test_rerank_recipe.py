@@ -63,7 +63,7 @@ def test_from_a_corpus_to_bleu(tmp_path):
     ]
     where = command.index("--out") + 1
     error = run(*command[:where], tmp_path / "file", "--lm", lm, status=2)
-    assert error == f"error: --out {tmp_path}/file is no folder to write to; give another\n"
+    assert error == f"error: --out {tmp_path}/file cannot be written; give another folder\n"
     error = run(*command[:-1], 4, status=2)
     assert "has lists of another --baseline, --data or --nbest" in error
     with open(next((data / "data-bin").glob("test.*.de.bin")), "ab") as file:

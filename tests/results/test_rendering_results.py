@@ -68,7 +68,10 @@ def test_pages_that_are_not_up_to_date(project, capsys):
     stray = project.page.with_name("vegetables.md")
     stray.write_text("")
     assert render() == 2
-    assert "docs/results/vegetables.md is of no page or plot in results" in capsys.readouterr().err
+    assert (
+        "docs/results/vegetables.md belongs to no page or plot in results"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +107,7 @@ def test_damaged_rows(line, message, project, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a: [", "line 1 is no YAML"),
+        ("a: [", "line 1 is not YAML"),
         ("title: x", "the key tables is missing; add it"),
         ("tables: {}", "the key title is missing; add it"),
         ("title: x\nfoot: x", "there is no key foot; use title, about"),
