@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     import torch
 
     if not args.training:
-        raise UserError("give DATA, --arch NAME and what else fairseq-train is to get")
+        raise UserError("give DATA, --arch NAME and other options of fairseq-train")
     if not torch.cuda.is_available():
         raise UserError(
             "torch finds no GPU on this machine; warm up on the machine that will train"

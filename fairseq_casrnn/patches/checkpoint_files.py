@@ -40,7 +40,7 @@ def copy_whole_file(original, src_path: str, dst_path: str, overwrite: bool = Fa
 
 
 def check_before_resuming(original, cfg, trainer, **kwargs):
-    """Refuse a checkpoint that is missing or has no position; fairseq silently starts anew.
+    """Refuse a checkpoint that is missing or has no position; fairseq silently starts from scratch.
 
     Raises:
         UserError: ``--restore-file`` is not a file, or it says neither epoch nor batch.

@@ -1,6 +1,6 @@
 """``--fp16`` and ``--bf16``: convert all weights, or all gradients, in one kernel launch.
 
-fairseq copies each parameter by itself, to float32 and back in every update.
+fairseq copies parameters one by one, to float32 and back in every update.
 """
 
 import torch

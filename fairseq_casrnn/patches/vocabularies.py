@@ -60,7 +60,7 @@ def check_before_loading(task, state: dict) -> None:
 def record_add_bos_token(model, task, *args, **kwargs):
     """After ``build_model``: note on the language model whether it reads <s> first.
 
-    This is an option of its task, which is unknown where only the model is at hand.
+    This is an option of its task, which is unknown to code that only has the model.
     """
     model.reads_bos = bool(getattr(task.args, "add_bos_token", False))
     return model

@@ -38,12 +38,12 @@ def find_scheme(sentences: Sequence[Sequence[str]]) -> str | None:
 
 def begins_with_b(sentences: Sequence[Sequence[str]]) -> bool:
     """Whether most spans that do not follow another one of their type begin with B."""
-    begun = {"B": 0, "I": 0}
+    starts = {"B": 0, "I": 0}
     for row in sentences:
         for before, tag in zip(("O", *row), row, strict=False):
             if (tag != "O" and before[1:] != tag[1:]) or before == "O" != tag:
-                begun[tag[0]] += 1
-    return begun["B"] > begun["I"]
+                starts[tag[0]] += 1
+    return starts["B"] > starts["I"]
 
 
 def to_bioes(tags: Sequence[str]) -> list[str]:

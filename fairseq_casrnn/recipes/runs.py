@@ -68,8 +68,8 @@ class Run:
         title = f"{self.name} with seed {self.seed}"
         own, wanted = identity(Path(self.data, "data-bin"), self.options), " ".join(self.options)
         kept, finished = self.folder / "identity", self.folder / "finished"
-        begun = (self.folder / "checkpoint_last.pt").is_file() and kept.is_file()
-        if begun and read_text(kept) != own:
+        started = (self.folder / "checkpoint_last.pt").is_file() and kept.is_file()
+        if started and read_text(kept) != own:
             raise UserError(
                 f"{self.folder} was started with other options or data; give another --out, or "
                 "delete that folder to train again"
@@ -105,8 +105,8 @@ class Run:
         A checkpoint with the same time as ``identity`` counts: file systems' clocks may be coarse.
         """
         last = self.folder / "checkpoint_last.pt"
-        begun = (self.folder / "identity").stat().st_mtime_ns
-        return last.exists() and last.stat().st_mtime_ns >= begun
+        started = (self.folder / "identity").stat().st_mtime_ns
+        return last.exists() and last.stat().st_mtime_ns >= started
 
 
 def reason_for_no_training(log: Path, logged: int) -> str:

@@ -1,4 +1,4 @@
-"""``casrnn results add``: the records of trained and evaluated runs become rows of a page."""
+"""``casrnn results add``: add the records of trained and evaluated runs to a page's rows."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def add_folder_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the command; nothing is added if one of the runs cannot be.
+    """Run the command; if one run cannot be added, none is.
 
     Raises:
-        UserError: a run without a commit or with metrics missing, or one that is there already.
+        UserError: a run has no commit, lacks metrics, or was already added.
     """
     pages = load_pages(args.results)
     added: dict[Path, list[Row]] = {}
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
 def destination(
     pages: list[Page], args: argparse.Namespace, content: dict, folder: Path
 ) -> tuple[Page, Table]:
-    """The table that ``--table`` or the run's recipe names. Raises UserError for none."""
+    """The table of ``--table`` or of the run's recipe. Raises UserError if there is none."""
     recipe = content.get("recipe", "")
     for page in pages:
         for table in page.tables.values():
@@ -164,7 +164,7 @@ def portable(command: str, content: dict) -> str:
 
 
 def check_reproducible(content: dict, folder: Path) -> None:
-    """Raise UserError for a run that nobody could repeat: no commit, or interrupted."""
+    """Raise UserError if a run is not reproducible: without a commit, or interrupted."""
     package = content.get("package", {})
     if not package.get("commit"):
         raise UserError(
@@ -181,7 +181,7 @@ def check_reproducible(content: dict, folder: Path) -> None:
 
 
 def chosen_evaluation(content: dict, table: Table, checkpoint: str | None, folder: Path) -> dict:
-    """The evaluation for a table. Raises UserError unless there is just one."""
+    """The evaluation for a table. Raises UserError unless there is exactly one."""
     found = [
         one
         for one in content.get("evaluations", [])
@@ -202,7 +202,7 @@ def chosen_evaluation(content: dict, table: Table, checkpoint: str | None, folde
 
 
 def metrics_of(content: dict, evaluation: dict, table: Table, folder: Path) -> dict[str, float]:
-    """The table's metrics; ``valid_X`` that is not evaluated is that of the best checkpoint.
+    """The table's metrics; ``valid_X`` defaults to the best checkpoint's validation.
 
     Raises:
         UserError: one is missing.
@@ -220,7 +220,7 @@ def metrics_of(content: dict, evaluation: dict, table: Table, folder: Path) -> d
 
 
 def curves_of(content: dict, table: Table) -> dict[str, dict[str, float]]:
-    """The table's curves ``valid_X`` over the epochs, as far as training validated X."""
+    """The table's curves ``valid_X`` over the epochs in which training validated X."""
     found = {}
     for name in table.curves:
         key = name.removeprefix("valid_")

@@ -29,7 +29,7 @@ class Group:
 
     @property
     def seeds(self) -> int:
-        """How many runs it stands for; a row of means beside those of single seeds adds none."""
+        """The number of runs; a row of means does not count beside rows of single seeds."""
         return len(self.single_seeds) or sum(int(row.get("seeds", 1)) for row in self.rows)
 
     @property
@@ -56,7 +56,7 @@ class Group:
         return self.rows[0].get("reduced"), self.rows[0].get("vectors", "none")
 
     def mean(self, name: str) -> float | None:
-        """The mean of a metric; None where there is no number."""
+        """The mean of a metric; None if there are no numbers."""
         values = self.values(name)
         if len(values) == 1 and isinstance(values[0], dict):
             return values[0]["mean"]

@@ -19,7 +19,7 @@ NUMBER = (int, float)
 FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "table": str,  # of the page's YAML file
     "system": str,
-    "settings": dict,  # what else tells the rows of a table apart: {heading: value}
+    "settings": dict,  # further settings that distinguish the rows of a table: {heading: value}
     "seed": int,
     "seeds": int,  # of how many a row is that knows only mean and deviation
     "metrics": dict,  # {name: number, text or {"mean": …, "deviation": …}}

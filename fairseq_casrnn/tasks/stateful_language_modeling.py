@@ -143,13 +143,8 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
                 "--max-tokens and --max-tokens-valid (or --sentence-reset for single sentences)"
             )
         bptt, streams = self.args.bptt, max_sentences * num_shards
-        if training and len(dataset.tokens) < streams * bptt:
-            raise UserError(
-                f"the training data has {len(dataset.tokens)} tokens, fewer than --batch-size "
-                f"times --bptt ({streams} x {bptt}); lower one of them"
-            )
         if training:
-            self._check_validation(num_shards)
+            self._check_lengths(dataset, streams, num_shards)
         dataset = dataset.cut(streams)
         if training:
             self.training_data, self.worker = dataset, (shard_id, num_shards)
@@ -172,8 +167,14 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             persistent_workers=False,
         )
 
-    def _check_validation(self, workers: int) -> None:
-        """Raise UserError before the first epoch if a validation text is too short."""
+    def _check_lengths(self, training_data, streams: int, workers: int) -> None:
+        """Raise UserError before the first epoch if a text is too short for its streams."""
+        tokens, bptt = len(training_data.tokens), self.args.bptt
+        if tokens < streams * bptt:
+            raise UserError(
+                f"the training data has {tokens} tokens, fewer than --batch-size times --bptt "
+                f"({streams} x {bptt}); lower one of them"
+            )
         rows = self.args.batch_size_valid
         for split, dataset in self.datasets.items():
             if rows is not None and split != "train" and isinstance(dataset, StreamDataset):
