@@ -147,7 +147,7 @@ def test_no_limit_in_fairseqs_own_task_either(data, tmp_path):
 def test_validation_that_is_too_short(data, tmp_path):
     """Before the first epoch, not after it."""
     options = ["--batch-size-valid", 40, "--bptt", 2]
-    message = "the split 'valid' has .* tokens, too few for 40 streams; .* lower --batch-size-valid"
+    message = "the split 'valid' has .* tokens, too few for 40 streams .*; lower --batch-size-valid"
     with pytest.raises(UserError, match=message):
         train(data, tmp_path, *options, epochs=1)
     assert not list(tmp_path.glob("*.pt"))
