@@ -97,7 +97,7 @@ def test_a_packed_model(trained, capsys, tmp_path, monkeypatch):
 def test_answers_are_in_utf8(trained, tmp_path, monkeypatch):
     """As the labels are, whatever the locale."""
     (tmp_path / "input").write_text("good\n")
-    monkeypatch.setattr(predicting, "answer", lambda *_: "schön")
+    monkeypatch.setattr(predicting, "format_prediction", lambda *_: "schön")
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     assert cli.main(["predict", "--path", str(trained), "--input", str(tmp_path / "input")]) == 0
     assert sys.stdout.buffer.getvalue() == "schön\n".encode()
