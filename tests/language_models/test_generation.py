@@ -17,7 +17,7 @@ def generate(data, checkpoint, *options, split="eos"):
     ("options", "split", "sentence"),
     [
         (["--print-alignment"], "eos", "--print-alignment needs a model with attention, but this"),
-        (["--tokens-per-sample", "9"], "none", "fairseq-generate continues single sentences, and"),
+        (["--tokens-per-sample", "9"], "none", "fairseq-generate continues single sentences, but"),
         (["--add-bos-token"], "eos", "fairseq-generate cannot continue a text with --add-bos-"),
     ],
 )

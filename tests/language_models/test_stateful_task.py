@@ -186,10 +186,10 @@ def test_adaptive_softmax(data, tmp_path):
         (["--max-tokens", "100"], "--batch-size is the number of streams"),
         (["--bptt", "1000"], r"fewer than --batch-size times --bptt \(4 x 1000\)"),
         (["--batch-size", "40", "--bptt", "1"], "too few for 40 streams"),
-        (["--arch", "lstm_lm"], "LSTMLanguageModel carries no state from batch to batch"),
+        (["--arch", "lstm_lm"], "LSTMLanguageModel does not carry its state from batch to"),
         (["--past-target"], "drop --self-target, --past-target"),
         (["--add-bos-token"], "drop --add-bos-token"),
-        (["--max-tokens-valid", "100"], "neither --max-tokens nor --max-tokens-valid"),
+        (["--max-tokens-valid", "100"], "without --max-tokens and --max-tokens-valid"),
         (["--criterion", "dyck_cross_entropy"], "needs whole strings; give --sentence-reset"),
         (
             ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"],
