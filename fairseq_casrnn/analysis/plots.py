@@ -225,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     attention.add_argument("data", help="folder of binarised data")
     attention.add_argument("--sentence", required=True, help="source sentence, tokenised")
     attention.add_argument("--bpe-codes", help="BPE merges of subword-nmt to apply to it")
-    attention.add_argument("--beam", type=int, default=10)
+    attention.add_argument("--beam", type=int, default=10, help="beam size (default: 10)")
     for command in (curve, attention):
         command.add_argument("png", help="output file")
     args = parser.parse_args(argv)

@@ -153,7 +153,9 @@ def run(args: argparse.Namespace) -> None:
     if not stacks:
         raise UserError(f"{args.path} has no second-order LSTM; give a model that has one")
     if not 1 <= args.layer <= stacks[0].num_layers:
-        raise UserError(f"--layer is {args.layer}; the model has {stacks[0].num_layers}")
+        raise UserError(
+            f"--layer is {args.layer}; the model has the layers 1 to {stacks[0].num_layers}"
+        )
     count = stacks[0].options.num_cells
     sentences = route(
         tracing.trace_sentences(model, task, args.data, args.subset, args.sentences, seed=None),

@@ -99,7 +99,7 @@ def curves_of(
             # fairseq writes a million as 1e+06.
             curves[tag][int(values["num_updates"])] = loss
     if not any(curves.values()):
-        raise UserError(f"{path} holds no losses; is it the file of fairseq-train --log-file?")
+        raise UserError(f"{path} has no losses; is it the file of fairseq-train --log-file?")
     return {name: sorted(curve.items()) for name, curve in curves.items()}
 
 
@@ -115,5 +115,5 @@ def read_metric(path: str | os.PathLike, metric: str) -> list[tuple[int, float]]
         if tag == "valid" and metric in values and "epoch" in values
     }
     if not curve:
-        raise UserError(f"{path} holds no '{metric}' of a validation; check the metric's name")
+        raise UserError(f"{path} has no '{metric}' of a validation; check the metric's name")
     return sorted(curve.items())

@@ -123,7 +123,7 @@ def read_streams(
     import torch
 
     from fairseq_casrnn.data.streams import StreamDataset, piece_lengths
-    from fairseq_casrnn.models.language_model import CarriedState, check_carries
+    from fairseq_casrnn.models.language_decoder import CarriedState, check_carries
 
     check_carries(model)
     text = StreamDataset(torch.cat(list(sentences)), dictionary.pad())

@@ -9,7 +9,7 @@ from fairseq.models import BaseFairseqModel, FairseqEncoderDecoderModel, Fairseq
 
 from .decoder import RecurrentDecoder
 from .encoder import RecurrentEncoder
-from .language_model import RecurrentLanguageDecoder
+from .language_decoder import RecurrentLanguageDecoder
 
 DECODERS = (RecurrentDecoder, RecurrentLanguageDecoder)
 FORWARDS = (FairseqEncoderDecoderModel.forward, FairseqLanguageModel.forward)

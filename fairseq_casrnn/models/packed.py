@@ -109,7 +109,7 @@ def read_manifest(folder: Path, path: Path | None = None) -> dict[str, object] |
         version = content["format"]
         options = {name: content[name] for name in TASK_OPTIONS if name in content}
         if not all(isinstance(value, str) for value in options.values()):
-            raise ValueError("an option is no text")
+            raise ValueError("an option is not a string")
     except (ValueError, KeyError, TypeError):
         raise UserError(
             f"{path or file} is damaged: {MANIFEST} cannot be read; pack the model again"

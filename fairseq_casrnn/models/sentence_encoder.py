@@ -52,9 +52,7 @@ class SentenceClassifier(SentenceModel):
                 "--mlp-batch-norm normalises hidden layers, but --mlp-layers is 0; drop one of them"
             )
         if not hasattr(task, "pairs"):
-            raise UserError(
-                "sentence encoders need --task sentence_classification, which knows the classes"
-            )
+            raise UserError("sentence encoders need --task sentence_classification")
         choose_features(cfg.features, task.pairs)
 
     @classmethod

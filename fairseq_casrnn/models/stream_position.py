@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from .language_model import CarriedState, map_state
+from ..layers.state import map_state
+from .language_decoder import CarriedState
 
 logger = logging.getLogger(__name__)
 

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
     best = max(range(len(runs)), key=lambda index: tuned["runs"][index]["bleu"])
     if args.json is not None and problem.references is None:
         raise UserError(
-            f"--json is for scores, but {args.nbest} has no references; give --reference"
+            f"--json needs references for BLEU, but {args.nbest} has none; give --reference"
         )
     chosen = problem.chosen(runs[best])
     write_text(args.output, "".join(f"{line}\n" for line in chosen))

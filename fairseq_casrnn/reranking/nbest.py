@@ -134,8 +134,8 @@ def _number(text: str, path: Path, count: int) -> float:
 def _check_numbers(path: Path, found: set[int], announced: set[int]) -> None:
     if not found:
         raise UserError(
-            f"{path} holds no hypothesis (H-NUMBER<TAB>SCORE<TAB>…); give what fairseq-generate "
-            "printed"
+            f"{path} has no hypothesis (H-NUMBER<TAB>SCORE<TAB>…); give the output of "
+            "fairseq-generate"
         )
     missing = next(n for n in range(len(found) + 1) if n not in found)
     if missing <= max(found | announced):

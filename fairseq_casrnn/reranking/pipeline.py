@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
             raise UserError(f"checkpoint {path} does not exist; train the model first")
     for name in ("nbest", "runs"):
         if getattr(args, name) < 1:
-            raise UserError(f"--{name} must be a positive number, not {getattr(args, name)}")
+            raise UserError(f"--{name} is {getattr(args, name)}; it must be at least 1")
     check_settings(args)
     join = ["--join-subwords"] if units(args.data) == "bpe" else []
     out, text, programs = args.out, args.data / "text", Programs()

@@ -188,7 +188,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--join-subwords",
         action="store_true",
-        help="it was trained on words, not on the list's BPE units",
+        help="the model was trained on words, not on the list's BPE units",
     )
     parser.add_argument("--output", required=True, type=Path, help="output file for the scores")
 

@@ -57,7 +57,7 @@ def parse_request(body: bytes, pairs: bool, max_characters: int) -> PredictReque
     except ValueError as error:
         raise BadRequest(f"the body is not JSON ({error}); send an object", 400) from None
     if not isinstance(fields, dict):
-        raise BadRequest('the body is no JSON object; send one, such as {"text": "…"}', 400)
+        raise BadRequest('the body is not a JSON object; send one, such as {"text": "…"}', 400)
     for name, value in fields.items():
         if name not in FIELD_TYPES:
             known = ", ".join(FIELD_TYPES)

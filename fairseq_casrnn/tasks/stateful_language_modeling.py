@@ -18,8 +18,9 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from ..cells.base import at_least_one
 from ..data.streams import StreamDataset, piece_lengths, sentence_dataset, whole_text
 from ..errors import UserError
+from ..layers.state import map_state
 from ..models.config import check_probabilities
-from ..models.language_model import CarriedState, check_carries, map_state, state_parts
+from ..models.language_decoder import CarriedState, check_carries, state_parts
 from ..models.stream_position import StatefulBatches, StreamPosition, with_carried_state
 from .stream_checkpoint import check_position, gather_streams, streams_of_worker
 

@@ -117,7 +117,7 @@ def test_mistakes(data, checkpoint, mixture, tmp_path, capsys):
         assert "is named twice; give each output its own file" in error
         assert not one.exists()
     error = analyze(capsys, "routing", data, "--path", mixture, "--layer", 3, status=2)
-    assert "--layer is 3; the model has 2" in error
+    assert "--layer is 3; the model has the layers 1 to 2" in error
     error = analyze(capsys, "gates", data, "--path", checkpoint, "--sentences", 0, status=2)
     assert "--sentences is 0; it must be at least 1" in error
     error = analyze(capsys, "gates", data, "--path", checkpoint, "--subset", "dev", status=2)

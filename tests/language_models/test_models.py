@@ -7,7 +7,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_casrnn.cells import FAMILIES as CELLS
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.language_model import CarriedState, state_parts
+from fairseq_casrnn.models.language_decoder import CarriedState, state_parts
 
 from .common import SIZE, build, make_task, random_model, random_tokens
 

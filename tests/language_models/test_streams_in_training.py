@@ -8,7 +8,7 @@ from command_lines.programs import assert_same_training
 from diagnostics.commands import Commands
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.language_model import CarriedState
+from fairseq_casrnn.models.language_decoder import CarriedState
 from fairseq_casrnn.models.stream_position import StreamPosition
 from fairseq_casrnn.runs import record
 

@@ -154,7 +154,7 @@ def test_without_references(tmp_path, capsys):
     rerank(capsys, *command, "--reference", tmp_path / "ref")
     command = ["--nbest", valid, "--scores", file, "--weights", weights, "--output", out]
     error = rerank(capsys, "apply", *command, "--json", tmp_path / "json", status=2)
-    assert f"--json is for scores, but {valid} has no references; give --reference" in error
+    assert f"--json needs references for BLEU, but {valid} has none; give --reference" in error
     assert not out.exists()
     assert rerank(capsys, "apply", *command) == ""
     assert out.read_text() == (tmp_path / "ref").read_text()
@@ -200,7 +200,7 @@ def test_the_run_that_is_best_on_validation_is_taken(tmp_path, capsys):
         (("S-1\tz", "S-0\tz"), "line 10 repeats S-0"),
         (("H-0", "D-0"), "no hypothesis of sentence 0 but of a later one"),
         (("H-1", "D-1"), "ends before the hypotheses of sentence 1"),
-        (("H-", "D-"), "holds no hypothesis"),
+        (("H-", "D-"), "has no hypothesis"),
     ],
 )
 def test_malformed_lists(nbest, change, message):

@@ -1,0 +1,175 @@
+"""Recurrent decoder of a language model, and the state that it carries from batch to batch."""
+
+from __future__ import annotations
+
+import torch
+from fairseq.models import FairseqIncrementalDecoder
+from torch import nn
+
+from ..errors import UserError
+from ..layers import RecurrentStack
+from ..layers.dropout import dropout_mask
+from ..layers.state import map_state
+from .dropout import Dropout
+from .head import VocabularyHead, uniform_linear
+
+
+class CarriedState:
+    """Carries the recurrent state of one or more decoders from batch to batch.
+
+    A decoder reads its initial state from here and stores its final state, detached. This is a
+    class of its own because data-parallel wrappers copy dicts and lists.
+
+    Args:
+        state: the initial state of every decoder: ``(h, c)``, each ``(L, B, H)``; h alone for cells
+            without c; None for zeros.
+
+    Attributes:
+        state: the state that was stored last.
+    """
+
+    def __init__(self, state=None):
+        self.state = state
+        self._initial, self._states = state, {}
+
+    def get(self, decoder):
+        """The state from which ``decoder`` continues."""
+        return self._states.get(id(decoder), self._initial)
+
+    def update(self, decoder, state) -> None:
+        """Store the final state of ``decoder``."""
+        self.state = self._states[id(decoder)] = map_state(torch.Tensor.detach, state)
+
+
+class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
+    """Embeddings → recurrent stack → vocabulary.
+
+    Args:
+        dictionary: of both input and output.
+        embed_tokens: ``nn.Embedding``.
+        rnn: one-directional stack, with its own dropout between layers.
+        out_embed_dim: size of the output embedding; if it differs from the hidden size, a linear
+            layer comes before the output layer.
+        dropout_in, dropout_out: on the embeddings; on the top layer's output.
+        share_input_output_embed: whether the output embedding is ``embed_tokens``.
+        adaptive_softmax_cutoff: list of cutoffs, or None for a full softmax.
+        max_target_positions: longest input accepted.
+        locked_dropout: drop the same features of a sequence at all its steps (Gal & Ghahramani
+            2016), on the embeddings and on the output; ``rnn`` has its own setting.
+        embed_dropout: probability of dropping all occurrences of a word in a batch (Merity et al.
+            2018).
+    """
+
+    def __init__(
+        self,
+        dictionary,
+        embed_tokens: nn.Embedding,
+        rnn: RecurrentStack,
+        out_embed_dim: int,
+        *,
+        dropout_in: float = 0.1,
+        dropout_out: float = 0.1,
+        share_input_output_embed: bool = False,
+        adaptive_softmax_cutoff=None,
+        max_target_positions: int = 100000,
+        locked_dropout: bool = False,
+        embed_dropout: float = 0.0,
+    ):
+        super().__init__(dictionary)
+        self.embed_tokens, self.rnn = embed_tokens, rnn
+        self.locked_dropout, self.embed_dropout = locked_dropout, embed_dropout
+        self.max_target_positions = int(max_target_positions)
+        self.dropout_in_module = Dropout(dropout_in, module_name=type(self).__name__)
+        self.dropout_out_module = Dropout(dropout_out, module_name=type(self).__name__)
+        hidden = rnn.hidden_size
+        self.additional_fc = (
+            uniform_linear(hidden, out_embed_dim) if hidden != out_embed_dim else None
+        )
+        shared, clusters = share_input_output_embed, adaptive_softmax_cutoff
+        self.build_head(len(dictionary), out_embed_dim, shared, clusters, dropout_out)
+
+    def forward(
+        self, prev_output_tokens, incremental_state=None, carried=None, loss_spec=None, **unused
+    ):
+        """Logits ``(B, T, V)`` and a dict for ``prev_output_tokens`` ``(B, T)``.
+
+        Padding must be on the right. With ``incremental_state``, only the last token is read and T
+        is 1. With ``carried``, a :class:`CarriedState`, the initial state is the final state of the
+        previous batch. With ``loss_spec``, the loss replaces the logits, see :meth:`loss`.
+        """
+        x, extra = self.extract_features(prev_output_tokens, incremental_state, carried)
+        return self.output_layer(x) if loss_spec is None else self.loss(x, loss_spec), extra
+
+    def extract_features(self, prev_output_tokens, incremental_state=None, carried=None, **unused):
+        """As :meth:`forward`, without the output layer: ``(B, T, out_embed_dim)``."""
+        if incremental_state is not None:
+            x = self.one_step(prev_output_tokens[:, -1], incremental_state).unsqueeze(1)
+        else:
+            tokens = prev_output_tokens.t().contiguous()  # (T, B)
+            embedded = self.drop(self.dropout_in_module, self.embed(tokens))
+            state = None if carried is None else carried.get(self)
+            x, state = self.rnn(embedded, state, tokens=tokens)
+            if carried is not None:
+                carried.update(self, state)
+            x = x.transpose(0, 1).contiguous()  # (B, T, H)
+        x = self.drop(self.dropout_out_module, x, time=1)
+        if self.additional_fc is not None:
+            x = self.drop(self.dropout_out_module, self.additional_fc(x), time=1)
+        return x, {"attn": None, "inner_states": None}
+
+    def embed(self, tokens):
+        """Embeddings ``(*, E)`` of ``tokens`` (*); in training, dropped words are zero."""
+        embedded = self.embed_tokens(tokens)
+        if not self.training or self.embed_dropout == 0:
+            return embedded
+        shape = (self.embed_tokens.num_embeddings,)
+        mask = dropout_mask(embedded, shape, self.embed_dropout)
+        return embedded * mask[tokens].unsqueeze(-1)
+
+    def drop(self, module: Dropout, x, time: int = 0):
+        """Dropout on ``x``; locked dropout uses one mask along the dimension ``time``."""
+        if not self.locked_dropout:
+            return module(x)
+        if module.p == 0 or not (module.training or module.apply_during_inference):
+            return x
+        return x * dropout_mask(x, x.narrow(time, 0, 1).shape, module.p)
+
+    def one_step(self, tokens, incremental_state):
+        """The top layer's h ``(B, H)`` for ``tokens`` ``(B,)``; caches the state."""
+        cached = self.get_incremental_state(incremental_state, "state")
+        state = None
+        if cached:
+            state = (cached["hidden"], cached["cell"]) if self.rnn.has_cell else cached["hidden"]
+        x = self.dropout_in_module(self.embed(tokens))
+        h, state = self.rnn.step(x, state, tokens)
+        hidden, cell = state if self.rnn.has_cell else (state, None)
+        self.set_incremental_state(incremental_state, "state", {"hidden": hidden, "cell": cell})
+        return h
+
+    def reorder_incremental_state(self, incremental_state, new_order):
+        """Reorder the cached state to the hypotheses ``new_order``."""
+        cached = self.get_incremental_state(incremental_state, "state")
+        if cached:
+            cached = {
+                key: value if value is None else value.index_select(1, new_order)
+                for key, value in cached.items()
+            }
+            self.set_incremental_state(incremental_state, "state", cached)
+
+    def max_positions(self) -> int:
+        """Longest input accepted."""
+        return self.max_target_positions
+
+
+def check_carries(model) -> None:
+    """Raise UserError for a language model whose decoder takes no :class:`CarriedState`."""
+    if not isinstance(getattr(model, "decoder", None), RecurrentLanguageDecoder):
+        raise UserError(
+            f"{type(model).__name__} does not carry its state from batch to batch; give a "
+            "recurrent language model, --arch <cell>_lm, or --sentence-reset"
+        )
+
+
+def state_parts(state) -> tuple:
+    """The tensors of a state: (h, c), or h alone."""
+    return (state,) if torch.is_tensor(state) else tuple(state)
