@@ -76,16 +76,16 @@ def count_right(log_probs, targets, closing: dict[int, int]) -> tuple[np.ndarray
     """
     import torch
 
-    far = torch.from_numpy(distances(targets, closing))
-    scored = far > 0
-    at = scored.to(log_probs.device)
+    bracket_distances = torch.from_numpy(distances(targets, closing))
+    scored = bracket_distances > 0
+    mask = scored.to(log_probs.device)
     columns = torch.tensor(sorted(closing), device=log_probs.device)
-    share = log_probs[at][:, columns].float().softmax(-1)  # (N, K)
-    gold = columns.unsqueeze(0) == targets.to(columns.device)[at].unsqueeze(1)
+    share = log_probs[mask][:, columns].float().softmax(-1)  # (N, K)
+    gold = columns.unsqueeze(0) == targets.to(columns.device)[mask].unsqueeze(1)
     right = (share[gold] >= MIN_SHARE).cpu().numpy()
-    found = far[scored].numpy()
-    size = int(found.max(initial=0)) + 1
-    return np.bincount(found[right], minlength=size), np.bincount(found, minlength=size)
+    seen = bracket_distances[scored].numpy()
+    size = int(seen.max(initial=0)) + 1
+    return np.bincount(seen[right], minlength=size), np.bincount(seen, minlength=size)
 
 
 def add_counts(total: np.ndarray, more: np.ndarray) -> np.ndarray:
@@ -96,11 +96,11 @@ def add_counts(total: np.ndarray, more: np.ndarray) -> np.ndarray:
 
 def worst(right: np.ndarray, seen: np.ndarray) -> tuple[float, int]:
     """WCPA and the shortest distance that has it; (nan, 0) without any closing bracket."""
-    at = np.flatnonzero(seen)
-    if not len(at):
+    occurring = np.flatnonzero(seen)  # distances
+    if not len(occurring):
         return float("nan"), 0
-    accuracy = right[at] / seen[at]
-    return float(accuracy.min()), int(at[accuracy.argmin()])
+    accuracy = right[occurring] / seen[occurring]
+    return float(accuracy.min()), int(occurring[accuracy.argmin()])
 
 
 def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.ndarray]:
@@ -221,8 +221,10 @@ def plot(png: Path, right: np.ndarray, seen: np.ndarray) -> None:
     from fairseq_casrnn.analysis import plots
 
     figure, axes = plots.new_figure(6.4, 4.0)
-    at = np.flatnonzero(seen)
-    axes.plot(at, right[at] / seen[at], lw=1, marker=".", ms=3, color="#c8442c")
+    occurring = np.flatnonzero(seen)  # distances
+    axes.plot(
+        occurring, right[occurring] / seen[occurring], lw=1, marker=".", ms=3, color="#c8442c"
+    )
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlabel("distance to the opening bracket")
     axes.set_ylabel(f"closing predictions with ≥ {MIN_SHARE} on the right bracket")

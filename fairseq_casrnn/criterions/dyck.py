@@ -40,8 +40,8 @@ class DyckCrossEntropy(CrossEntropyCriterion):
         loss, sample_size, logging_output = super().forward(model, sample, reduce)
         if self.counts is not None:
             right, seen = self.counts
-            at = np.flatnonzero(seen)
-            logging_output["closed"] = [(int(d), int(right[d]), int(seen[d])) for d in at]
+            occurring = np.flatnonzero(seen)  # distances
+            logging_output["closed"] = [(int(d), int(right[d]), int(seen[d])) for d in occurring]
         return loss, sample_size, logging_output
 
     @staticmethod
@@ -75,9 +75,10 @@ def check_whole_strings(task) -> None:
 
 def _wcpa(meters) -> float:
     """WCPA from the sums over all batches in ``meters``."""
-    at = [int(name.removeprefix("_seen_")) for name in meters if name.startswith("_seen_")]
-    right, seen = np.zeros(max(at) + 1), np.zeros(max(at) + 1)
-    for distance in at:
+    prefix = "_seen_"
+    distances = [int(name.removeprefix(prefix)) for name in meters if name.startswith(prefix)]
+    right, seen = np.zeros(max(distances) + 1), np.zeros(max(distances) + 1)
+    for distance in distances:
         right[distance] = meters[f"_right_{distance}"].sum
         seen[distance] = meters[f"_seen_{distance}"].sum
     value = worst(right, seen)[0]

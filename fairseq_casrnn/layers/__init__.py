@@ -57,8 +57,8 @@ def build(
             **others,
         )
         return layer
-    own = family(name).options(**chosen)
-    return RecurrentStack(name, *sizes, bidirectional, dropout, own, engine, **others)
+    family_options = family(name).options(**chosen)
+    return RecurrentStack(name, *sizes, bidirectional, dropout, family_options, engine, **others)
 
 
 __all__ = [

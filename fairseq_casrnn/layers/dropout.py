@@ -80,6 +80,6 @@ def _mask(count: int, p: float, device: torch.device) -> Tensor:
     words = torch.empty(-(-count * BITS // 64), dtype=torch.int64, device=device)
     words.random_(-(2**63), None)  # the whole range of int64
     dropped = _threshold(p)
-    kept = words.view(torch.int16)[:count] >= dropped - 2 ** (BITS - 1)
-    mask: Tensor = kept.to(torch.float32).mul_(1 / (1 - dropped / 2**BITS))
+    keep = words.view(torch.int16)[:count] >= dropped - 2 ** (BITS - 1)
+    mask: Tensor = keep.to(torch.float32).mul_(1 / (1 - dropped / 2**BITS))
     return mask

@@ -232,8 +232,8 @@ class SentenceStateLSTM(nn.Module):
 
         b_g, b_f, b_o = split(self.bias_s, 3).unbind(1)  # (K, H) each
         mean_g, mean_o = split(weights.mean(mean), 2).unbind(2)
-        own = torch.stack([weigh(g[:, k]) for k, weigh in enumerate(weights.own)], 1)
-        own_f, own_o = own.chunk(2, dim=-1)
+        own_gates = torch.stack([linear_k(g[:, k]) for k, linear_k in enumerate(weights.own)], 1)
+        own_f, own_o = own_gates.chunk(2, dim=-1)
         # Node k's forget gate on node j's cell: (B, k, j, H).
         f_nodes = split(weights.each_other(g)).transpose(1, 2) + (mean_g + b_g).unsqueeze(2)
         o = (own_o + mean_o + b_o).sigmoid()

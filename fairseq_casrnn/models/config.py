@@ -104,10 +104,14 @@ def config_for(name: str, base: type) -> type:
     options = FAMILIES[name].options
     types = get_type_hints(options)
     fields = [
-        (own.name, str, field(default=AUTO, metadata={"help": DECAY_HELP}))
-        if own.name == "temperature_decay"
-        else (own.name, types[own.name], field(default=own.default, metadata=own.metadata))
-        for own in dataclasses.fields(options)
+        (option.name, str, field(default=AUTO, metadata={"help": DECAY_HELP}))
+        if option.name == "temperature_decay"
+        else (
+            option.name,
+            types[option.name],
+            field(default=option.default, metadata=option.metadata),
+        )
+        for option in dataclasses.fields(options)
     ]
     title = name.title().replace("_", "") + base.__name__
     return add_to_module(dataclasses.make_dataclass(title, fields, bases=(base,)), __name__)
@@ -142,7 +146,7 @@ def build_stack(cell: str, cfg, *sizes: Any, **kwargs: Any) -> RecurrentStack:
 
 def option_names(cell: str) -> list[str]:
     """Names of the options that ``cell`` adds."""
-    return [own.name for own in dataclasses.fields(FAMILIES[cell].options)]
+    return [option.name for option in dataclasses.fields(FAMILIES[cell].options)]
 
 
 def _number(decay) -> float:

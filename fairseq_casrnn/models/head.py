@@ -102,7 +102,7 @@ class VocabularyHead:
         return log_probs(features, *self.vocabulary, engine=self.rnn.engine)
 
     def next_words(self, rows: int, steps: int) -> NextWords | None:
-        """What finds the best next words of ``rows`` hypotheses; None where it cannot."""
+        """Search for the best next words of up to ``rows`` hypotheses; None if not supported."""
         if self.adaptive_softmax is not None or self.vocabulary is None:
             return None
         return next_words(*self.vocabulary, rows, steps, engine=self.rnn.engine)

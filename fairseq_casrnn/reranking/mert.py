@@ -102,37 +102,37 @@ def envelope(start: np.ndarray, slope: np.ndarray, mask: np.ndarray):
     lowest = slope == slope.min(1, keepdims=True)
     first = current = np.where(lowest, start, -np.inf).argmax(1)
     slope = np.where(mask, slope, -np.inf)
-    rows, changes = np.arange(len(start)), []
+    rows, changes = np.arange(len(start)), []  # sentences that still change
     while len(rows):
         rise = slope[rows] - slope[rows, current][:, None]
         fall = start[rows, current][:, None] - start[rows]
         with np.errstate(divide="ignore", invalid="ignore"):
-            when = np.where(rise > 0, fall / rise, np.inf)
-        at = when.min(1)
-        going = np.isfinite(at)
-        steepest = np.where(when == at[:, None], rise, -np.inf).argmax(1)
-        changes.append((at[going], rows[going], current[going], steepest[going]))
-        rows, current = rows[going], steepest[going]
-    at, sentence, before, after = (np.concatenate(part) for part in zip(*changes, strict=True))
-    order = at.argsort(kind="stable")
-    return first, at[order], sentence[order], before[order], after[order]
+            crossings = np.where(rise > 0, fall / rise, np.inf)
+        t = crossings.min(1)
+        changing = np.isfinite(t)
+        steepest = np.where(crossings == t[:, None], rise, -np.inf).argmax(1)
+        changes.append((t[changing], rows[changing], current[changing], steepest[changing]))
+        rows, current = rows[changing], steepest[changing]
+    t, sentence, before, after = (np.concatenate(part) for part in zip(*changes, strict=True))
+    order = t.argsort(kind="stable")
+    return first, t[order], sentence[order], before[order], after[order]
 
 
 def search_line(lists: NBestArrays, weights: np.ndarray, direction: np.ndarray) -> float:
     """The t with the best BLEU at ``weights + t·direction``: middle of the widest best interval."""
-    first, at, sentence, before, after = envelope(
+    first, t, sentence, before, after = envelope(
         lists.features @ weights, lists.features @ direction, lists.mask
     )
-    if not len(at):
+    if not len(t):
         return 0.0
     counts = lists.counts
     start = counts[np.arange(len(first)), first].sum(0)
     change = counts[sentence, after] - counts[sentence, before]
-    found = bleu(np.vstack([start, start + change.cumsum(0)]))  # (E + 1)
-    bounds = np.concatenate([[at[0] - 1], at, [at[-1] + 1]])
+    scores = bleu(np.vstack([start, start + change.cumsum(0)]))  # (E + 1)
+    bounds = np.concatenate([[t[0] - 1], t, [t[-1] + 1]])
     width = np.diff(bounds)
-    found[width < MIN_INTERVAL] = -1
-    best = np.where(found >= found.max() - MIN_GAIN, width, -1.0).argmax()
+    scores[width < MIN_INTERVAL] = -1
+    best = np.where(scores >= scores.max() - MIN_GAIN, width, -1.0).argmax()
     return float(bounds[best] + bounds[best + 1]) / 2
 
 

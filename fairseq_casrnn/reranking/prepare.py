@@ -92,8 +92,8 @@ def binarise(data: Path, out: Path, source: str, target: str) -> None:
         "backwards": pair(target, source),
         "lm": ["--only-source", "--srcdict", dictionary(target)],
     }
-    for name, own in options.items():
-        command = [f"--destdir={out / name / 'data-bin'}", *own]
+    for name, language_options in options.items():
+        command = [f"--destdir={out / name / 'data-bin'}", *language_options]
         command += [f"--{split}pref={out / name / 'text' / split}" for split in SPLITS]
         with explained():
             run_fairseq_preprocess(command)

@@ -46,17 +46,17 @@ def _describe(words: Sequence[str], traces: Sequence[LayerTrace], cells) -> dict
     for trace in traces:
         cell, steps = cells[trace.layer], len(trace.gates)
         direction = "backward" if trace.direction else "forward"
-        where = {"layer": trace.layer + 1, "direction": direction}
+        position = {"layer": trace.layer + 1, "direction": direction}
         if cell.lower_cell:
             mean = trace.gates[:, LOWER_CELL_GATE].mean(-1)
-            gates.append({**where, "mean": _by_word(trace, mean)})
+            gates.append({**position, "mean": _by_word(trace, mean)})
         if cell.num_cells:
             weights = [1.0] * steps
             if trace.weights is not None:
                 of_chosen = trace.weights.gather(1, trace.cells.unsqueeze(1)).squeeze(1)
                 weights = _by_word(trace, of_chosen)
             chosen = _by_word(trace, trace.cells)
-            routing.append({**where, "cells": chosen, "weights": weights, "of": cell.num_cells})
+            routing.append({**position, "cells": chosen, "weights": weights, "of": cell.num_cells})
     return {"words": [*words, "</s>"][:steps], "gates": gates, "routing": routing}
 
 

@@ -93,8 +93,10 @@ def run(args: argparse.Namespace) -> None:
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         address, port = listener.getsockname()[:2]
-        where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-        show([f"serving {settings.name}, a {predictor.kind}, at http://{where}/ (Ctrl+C stops it)"])
+        netloc = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        show(
+            [f"serving {settings.name}, a {predictor.kind}, at http://{netloc}/ (Ctrl+C stops it)"]
+        )
         with ignore_reraised_signals(), without_logging():
             uvicorn.Server(config).run(sockets=[listener])
     show(["stopped"])

@@ -220,10 +220,10 @@ class LanguageModelPredictor(Predictor):
                 most_probable = table.topk(min(TOP_WORDS, table.size(-1)))
         predictions = []
         for i, (request, sentence) in enumerate(zip(requests, split, strict=True)):
-            place = slice(int(bos), int(bos) + len(ids[i]))
-            prediction = self._prediction(sentence, ids[i].tolist(), found[i, place].tolist())
+            words = slice(int(bos), int(bos) + len(ids[i]))
+            prediction = self._prediction(sentence, ids[i].tolist(), found[i, words].tolist())
             if request.explain:
-                prediction["expected"] = self._expected(*(part[i, place] for part in most_probable))
+                prediction["expected"] = self._expected(*(part[i, words] for part in most_probable))
             predictions.append(prediction)
         return predictions
 
