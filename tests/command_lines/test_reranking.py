@@ -160,7 +160,7 @@ def test_an_interrupted_call_is_continued(data, model, nbest, tmp_path, capsys, 
     assert (tmp_path / "new").read_text().splitlines() == lines
     assert found.scores[0] == -77
     command = ["score", nbest, "--data", data, "--path", model, "--output", whole]
-    assert "holds these scores already" in rerank(capsys, *command)
+    assert "has these scores already" in rerank(capsys, *command)
     # another model's draft or output is not taken over
     (tmp_path / "other.part").write_text("\n".join(['# {"model": "x"}', *lines[1:]]) + "\n")
     assert scored(capsys, nbest, tmp_path / "other", data, model).scores[0] != -77

@@ -43,8 +43,8 @@ def test_models_of_each_kind(role, tmp_path):
 BAD = [
     (b"", 400, "the body is not JSON"),
     (b"{", 400, "the body is not JSON"),
-    (b'"text"', 400, "the body is no JSON object"),
-    (b"[1]", 400, "the body is no JSON object"),
+    (b'"text"', 400, "the body is not a JSON object"),
+    (b"[1]", 400, "the body is not a JSON object"),
     (b'{"text": "caf\xe9"}', 400, "the body is not JSON"),
     (b'{"text": "\\ud800"}', 400, "half of a surrogate pair"),
     (b"[" * 50_000, 400, "nested too deeply"),
