@@ -56,7 +56,9 @@ class Hub(nn.Module):
             )
         check_options(overrides, cfg)
         vectors = overrides.get("encoder_embed_path")
-        folder = find_dictionaries(file.parent, data, cfg.task.data, cls.parts(cfg.model))
+        folder = find_dictionaries(
+            file.parent, data, cfg.task.data, cls.dictionary_folders(cfg.model)
+        )
         overrides = {"data": folder, **overrides}
         # Apart from the others: model and task may have options of the same name.
         task_options = set(cfg.task) | set(options_of(TASK_DATACLASS_REGISTRY, cfg.task))
@@ -82,7 +84,7 @@ class Hub(nn.Module):
         self.task.index_of = self.vocabulary.index
 
     @staticmethod
-    def parts(model_cfg) -> tuple[str, ...]:
+    def dictionary_folders(model_cfg) -> tuple[str, ...]:
         """Folders of the data that have the model's dictionaries."""
         return ("input0", "label")
 

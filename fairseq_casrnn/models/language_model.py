@@ -28,7 +28,7 @@ from .loading_checkpoint import is_loading_checkpoint
 from .packed import is_packed, task_options, unpacked
 from .picklable import PicklableModel
 from .routing import read_assignment
-from .translation import check_kind, cutoffs
+from .translation import check_kind, parse_cutoffs
 
 DROPOUTS = [
     "dropout",
@@ -86,7 +86,7 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
             dropout_in=dropout_option(cfg, "decoder_dropout_in"),
             dropout_out=dropout_option(cfg, "decoder_dropout_out"),
             share_input_output_embed=cfg.share_decoder_input_output_embed,
-            adaptive_softmax_cutoff=cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
+            adaptive_softmax_cutoff=parse_cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
             max_target_positions=cfg.max_target_positions or sys.maxsize,
             locked_dropout=cfg.locked_dropout,
             embed_dropout=cfg.embed_dropout,

@@ -55,7 +55,7 @@ class TaggerHub(Hub):
     task_name, description = "sequence_tagging", "tagger"
 
     @staticmethod
-    def parts(model_cfg) -> tuple[str, ...]:
+    def dictionary_folders(model_cfg) -> tuple[str, ...]:
         """As in the base class, and ``spelling`` for a model that reads characters."""
         return ("input0", "label", "spelling") if model_cfg.char_filters else ("input0", "label")
 

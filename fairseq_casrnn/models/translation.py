@@ -134,7 +134,7 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
             dropout_out=dropout_option(cfg, "decoder_dropout_out"),
             share_input_output_embed=cfg.share_decoder_input_output_embed
             or cfg.share_all_embeddings,
-            adaptive_softmax_cutoff=cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
+            adaptive_softmax_cutoff=parse_cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
             max_target_positions=cfg.max_target_positions,
         )
 
@@ -149,7 +149,7 @@ def check_kind(models, kind: type, what: str, folder: str) -> None:
             )
 
 
-def cutoffs(text: str | None, size: int) -> list[int] | None:
+def parse_cutoffs(text: str | None, size: int) -> list[int] | None:
     """``--adaptive-softmax-cutoff`` as a list.
 
     Raises:
