@@ -63,10 +63,10 @@ class Echo(Predictor):
 
 
 @contextlib.contextmanager
-def serving(answering, **settings):
+def serving(predictor, **settings):
     """The address of a server of this model, which stops at the end."""
     with open_listener("127.0.0.1", 0) as listener:
-        app = make_app(answering, Settings(**settings))
+        app = make_app(predictor, Settings(**settings))
         config = uvicorn.Config(
             app, log_config=None, log_level="critical", timeout_graceful_shutdown=5
         )

@@ -27,11 +27,11 @@ from .common import ROLES, golden, options, unpack
 
 
 def test_classifier_of_pairs(tmp_path):
-    answering = golden("sentence_encoder", tmp_path)
-    assert answering.pairs
+    predictor = golden("sentence_encoder", tmp_path)
+    assert predictor.pairs
     hub = inference_cli.load("classifier", tmp_path / "out", str(tmp_path / "data"))
     pairs = [("the film is good", "the film"), ("", "bad story, café")]
-    answers = answering.predict([PredictRequest(*pair, explain=True) for pair in pairs])
+    answers = predictor.predict([PredictRequest(*pair, explain=True) for pair in pairs])
     for pair, answer in zip(pairs, answers, strict=True):
         label, probability = hub.predict([pair])[0]
         assert answer["label"] == label
@@ -44,20 +44,20 @@ def test_classifier_of_pairs(tmp_path):
 
 
 def test_tagger(tmp_path):
-    answering = golden("tagger", tmp_path)
+    predictor = golden("tagger", tmp_path)
     texts = ["Anna saw Bad Ems in 1998.", "", "Paris, of"]
-    answers = answering.predict([PredictRequest(text) for text in texts])
-    expected = answering.hub.tag(texts)
+    answers = predictor.predict([PredictRequest(text) for text in texts])
+    expected = predictor.hub.tag(texts)
     for answer, words in zip(answers, expected, strict=True):
         assert list(zip(answer["words"], answer["tags"], strict=True)) == [tuple(w) for w in words]
 
 
 def test_spans_of_tags(tmp_path, monkeypatch):
-    answering = golden("tagger", tmp_path)
+    predictor = golden("tagger", tmp_path)
     words = [("Bad", "B-LOC"), ("Ems", "E-LOC"), ("saw", "O"), ("Anna", "S-PER")]
     sentence = [Word(*word) for word in words]
-    monkeypatch.setattr(answering.hub, "tag", lambda texts: [sentence])
-    (answer,) = answering.predict([PredictRequest("…")])
+    monkeypatch.setattr(predictor.hub, "tag", lambda texts: [sentence])
+    (answer,) = predictor.predict([PredictRequest("…")])
     assert answer["spans"] == [
         {"type": "LOC", "first": 0, "last": 1},
         {"type": "PER", "first": 3, "last": 3},
@@ -65,13 +65,13 @@ def test_spans_of_tags(tmp_path, monkeypatch):
 
 
 def test_language_model(tmp_path):
-    answering = golden("language_model", tmp_path)
-    symbols = answering.dictionary.symbols
+    predictor = golden("language_model", tmp_path)
+    symbols = predictor.dictionary.symbols
     sentence = [symbols[5], symbols[7], symbols[5], "unheard-of", "<pad>"]
     questions = [PredictRequest(" ".join(sentence), explain=True), PredictRequest(symbols[9])]
-    first, second = answering.predict(questions)
-    ids = [answering._tokens(words) for words in (sentence, [symbols[9]])]
-    scores = lm_scores.score_sentences(answering.model, answering.dictionary, ids)
+    first, second = predictor.predict(questions)
+    ids = [predictor._tokens(words) for words in (sentence, [symbols[9]])]
+    scores = lm_scores.score_sentences(predictor.model, predictor.dictionary, ids)
     bits = (-scores.log_probs / math.log(2)).tolist()
     assert first["words"] == [*sentence, "</s>"]
     assert first["surprisal"] + second["surprisal"] == pytest.approx(bits, abs=1e-3)
@@ -83,17 +83,17 @@ def test_language_model(tmp_path):
         assert values == sorted(values, reverse=True)
         assert values[0] >= 2**-value - 1e-3
     with torch.no_grad():
-        output = answering.model(torch.tensor([[answering.dictionary.eos()]]))
-    best = answering.model.get_normalized_probs(output, log_probs=False)[0, 0].topk(3).indices
+        output = predictor.model(torch.tensor([[predictor.dictionary.eos()]]))
+    best = predictor.model.get_normalized_probs(output, log_probs=False)[0, 0].topk(3).indices
     assert [one["word"] for one in first["expected"][0]] == [symbols[i] for i in best]
 
 
 def test_translator(tmp_path):
     """Also in a batch, where shorter sources are padded."""
-    answering = golden("translation", tmp_path)
-    source = answering.task.source_dictionary.symbols
+    predictor = golden("translation", tmp_path)
+    source = predictor.task.source_dictionary.symbols
     texts = [" ".join(source[i] for i in ids) for ids in ([4], [5, 6, 7, 4, 9], [])]
-    answers = answering.predict([PredictRequest(text, explain=True, nbest=3) for text in texts])
+    answers = predictor.predict([PredictRequest(text, explain=True, nbest=3) for text in texts])
     for text, answer in zip(texts, answers, strict=True):
         expected = plots.translation_attention(tmp_path / "out", tmp_path / "data", text, beam=5)
         assert (answer["source"], answer["target"]) == expected[:2]

@@ -23,18 +23,18 @@ def url():
 
 @pytest.mark.parametrize("role", ROLES)
 def test_models_of_each_kind(role, tmp_path):
-    answering = golden(role, tmp_path)
-    with serving(answering, name=role) as url:
+    predictor = golden(role, tmp_path)
+    with serving(predictor, name=role) as url:
         _, _, body = send(url, "/model")
         description = json.loads(body)
         assert description["name"] == role
-        assert description["kind"] == answering.kind
+        assert description["kind"] == predictor.kind
         assert description["parameters"] > 100
         assert description["pairs"] == (role == "sentence_encoder")
         question = {"text": "the film", **({"pair": "a film"} if description["pairs"] else {})}
         status, plain = ask(url, question)
         assert status == 200
-        assert plain.pop("kind") == answering.kind
+        assert plain.pop("kind") == predictor.kind
         status, explained = ask(url, {**question, "explain": True})
         assert status == 200
         assert plain.items() <= explained.items()

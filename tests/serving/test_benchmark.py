@@ -22,8 +22,8 @@ def test_load_test(monkeypatch, capsys):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     body = b'{"text": "a lovely film"}'
-    for answering, fine in ((Echo(), True), (Refusing(), False)):
-        with serving(answering) as url:
+    for predictor, fine in ((Echo(), True), (Refusing(), False)):
+        with serving(predictor) as url:
             assert module.measure(url.removeprefix("http://"), body, 5, 500) == fine
     assert not module.measure("127.0.0.1:9", body, 1, 20)  # where nobody listens
     first, second, third = capsys.readouterr().out.splitlines()

@@ -16,8 +16,8 @@ TEXTS = {
 @pytest.fixture(scope="module", params=ROLES)
 def served(request, tmp_path_factory):
     """A role, and the address of its model."""
-    answering = golden(request.param, tmp_path_factory.mktemp(request.param))
-    with serving(answering, name=request.param, max_characters=100) as url:
+    predictor = golden(request.param, tmp_path_factory.mktemp(request.param))
+    with serving(predictor, name=request.param, max_characters=100) as url:
         yield request.param, url
 
 
