@@ -74,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--threads", type=machine.positive, default=1)
     parser.add_argument("--rounds", type=machine.positive, default=9)
-    parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
+    parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -67,7 +67,7 @@ def main() -> None:
         parser.add_argument(option, type=machine.positive, default=number)
     for option, number in (("--streams", 64), ("--steps", 70)):
         parser.add_argument(option, type=machine.positive, default=number, help="of a batch")
-    parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
+    parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
     training.add_dtype(parser)
     parser.add_argument(
         "--fast", action="store_true", help="our models with this package's optimizer and criterion"

@@ -132,7 +132,7 @@ def main() -> None:
     engines, known = f"{recurrence.default(device)},reference", names(recurrence.installed())
     parser.add_argument("--engines", type=known, default=engines, help="the first for all cells")
     parser.add_argument("--settings", type=names(SETTINGS), default="256,300bi,650")
-    parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
+    parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument(
         "--steps", type=machine.positive, default=9, help="of the sentence-state LSTM"
     )
-    parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
+    parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
     parser.add_argument("--mixed", action="store_true", help="sentences of lengths up to that")
     parser.add_argument(
         "--out", type=machine.plots_folder, help="folder of the plot (default: this machine's)"

@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=numbers, default="40,80", help="with commas between")
     parser.add_argument("--device", default=found, choices=["cpu", "cuda"])
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
-    parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
+    parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
     known = machine.names_of(recurrence.installed())
     parser.add_argument("--engines", type=known, help="with commas between")
     args = parser.parse_args()

@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument(
         "--length", type=machine.positive, default=15, help="tokens of every hypothesis"
     )
-    parser.add_argument("--precision", default="highest", choices=precision.CHOICES)
+    parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
     training.add_dtype(parser)
     parser.add_argument(
         "--fast", action="store_true", help="our models with this package's optimizer and criterion"

@@ -38,7 +38,7 @@ def restored(monkeypatch):
 @pytest.mark.parametrize(
     "make", [options.get_training_parser, options.get_generation_parser], ids=["train", "generate"]
 )
-@pytest.mark.parametrize("value", precision.CHOICES)
+@pytest.mark.parametrize("value", precision.TRAINING_CHOICES)
 def test_option_of_fairseqs_programs(make, value, monkeypatch):
     monkeypatch.setattr("sys.argv", ["fairseq-train"])
     torch.set_float32_matmul_precision("high" if value == "highest" else "highest")

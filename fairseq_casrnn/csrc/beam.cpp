@@ -26,14 +26,24 @@ struct Candidate {
 
 constexpr int64_t kBlock = 4 * Vec<float>::size();
 
-// Whether one of kBlock values may be greater than `worst`; also true if one is NaN.
-inline bool may_exceed(const float* x, Vec<float> score, float worst) {
+// How a row's elements become sums of log-probabilities. Increasing, also as it is rounded.
+struct Sum {
+  Normaliser normaliser;
+  float score;
+
+  template <class T>
+  T operator()(T x) const {
+    return x - T(normaliser.top) - T(normaliser.rest) + T(score);
+  }
+};
+
+// Whether the sum of one of kBlock elements may be greater than `worst`; also true if one is NaN.
+inline bool may_exceed(const float* x, const Sum& sum, float worst) {
   constexpr int64_t width = Vec<float>::size();
-  Vec<float> most = Vec<float>::loadu(x) + score;
-  for (int64_t i = width; i < kBlock; i += width)
-    most = at::vec::maximum(most, Vec<float>::loadu(x + i) + score);
+  Vec<float> most = Vec<float>::loadu(x);
+  for (int64_t i = width; i < kBlock; i += width) most = at::vec::maximum(most, Vec<float>::loadu(x + i));
   float lanes[width];
-  most.store(lanes);
+  sum(most).store(lanes);
   bool below = true;
   for (const float lane : lanes) below &= lane <= worst;
   return !below;
@@ -47,15 +57,15 @@ class Best {
   // Less than any candidate: the first ones replace these.
   void clear() { std::fill(heap_.begin(), heap_.end(), Candidate{-kInfinity, kNone}); }
 
-  // The continuations of hypothesis r, whose score is added.
-  void offer_row(const float* lprobs, int64_t size, int64_t r, float score) {
+  // The continuations of hypothesis r.
+  void offer_row(const float* x, int64_t size, int64_t r, const Sum& sum) {
     int64_t i = 0;
     for (; i + kBlock <= size; i += kBlock) {
       const bool full = heap_.front().index != kNone;
-      if (full && !may_exceed(lprobs + i, Vec<float>(score), heap_.front().value)) continue;
-      for (int64_t j = i; j < i + kBlock; ++j) offer({lprobs[j] + score, r * size + j});
+      if (full && !may_exceed(x + i, sum, heap_.front().value)) continue;
+      for (int64_t j = i; j < i + kBlock; ++j) offer({sum(x[j]), r * size + j});
     }
-    for (; i < size; ++i) offer({lprobs[i] + score, r * size + i});
+    for (; i < size; ++i) offer({sum(x[i]), r * size + i});
   }
 
   void merge(const Best& other) {
@@ -113,7 +123,8 @@ std::tuple<at::Tensor, at::Tensor> best_sums(const at::Tensor& lprobs, const at:
     Best best(count);
     for (int64_t b = begin; b < end; ++b) {
       best.clear();
-      for (int64_t r = 0; r < rows; ++r) best.offer_row(x + (b * rows + r) * size, size, r, s[b * rows + r]);
+      for (int64_t r = 0; r < rows; ++r)
+        best.offer_row(x + (b * rows + r) * size, size, r, {{0, 0}, s[b * rows + r]});
       found.write(b, best);
     }
   });
@@ -134,12 +145,12 @@ std::tuple<at::Tensor, at::Tensor> best_next(const Factor& vocabulary, const at:
   std::vector<Best> all(batch, Best(count));
   std::mutex merging;  // threads may share a sentence
   const float* s = scores.const_data_ptr<float>();
-  vocabulary.multiply(x, bias, [&](int64_t begin, int64_t end, float* lprobs) {
+  vocabulary.multiply(x, bias, [&](int64_t begin, int64_t end, float* logits) {
     Best best(count);
-    for (int64_t row = begin; row < end; ++row, lprobs += size) {
-      log_softmax(lprobs, size);
-      for (const Penalty& p : penalties) lprobs[p.word] -= p.amount;
-      best.offer_row(lprobs, size, row % rows, s[row]);
+    for (int64_t row = begin; row < end; ++row, logits += size) {
+      const Sum sum{normaliser(logits, size), s[row]};
+      for (const Penalty& p : penalties) logits[p.word] -= p.amount;
+      best.offer_row(logits, size, row % rows, sum);
       if (row + 1 < end && (row + 1) % rows != 0) continue;
       const std::lock_guard<std::mutex> lock(merging);
       all[row / rows].merge(best);

@@ -73,8 +73,8 @@ class LayerLoop {
   void forward(const Tensor& x, const LayerLoop* lower, int64_t t, std::optional<double> temperature,
                bool keep, LayerProducts<T>& packed, bool many) {
     if (!packed.hh) {
-      if (layer.weight_ih_t.defined()) packed.ih.emplace(layer.weight_ih_t, sizes_.batch, many);
-      packed.hh.emplace(layer.weight_hh_t, sizes_.batch, many);
+      if (layer.weight_ih_t.defined()) packed.ih.emplace(layer.weight_ih_t, sizes_.batch, many, !keep);
+      packed.hh.emplace(layer.weight_hh_t, sizes_.batch, many, !keep);
     }
     if (!products_.defined()) products_ = at::empty({sizes_.batch, fused_ + separate_}, layer.hs.options());
     // The bottom layer's gates come in with the product with the embedding.
@@ -212,7 +212,7 @@ class Loop {
 
   void forward(bool keep, Products<T>& packed, bool many) {
     packed.layers.resize(layers_.size());
-    if (!packed.out) packed.out.emplace(d_.weight_out_t, sizes_.batch, many);
+    if (!packed.out) packed.out.emplace(d_.weight_out_t, sizes_.batch, many, !keep);
     for (int64_t t = 0; t < sizes_.steps; ++t) {
       for (size_t k = 0; k < layers_.size(); ++k)
         layers_[k].forward(input(k), below(k), t, d_.temperature, keep, packed.layers[k], many);
@@ -362,7 +362,7 @@ std::tuple<Tensor, Tensor> DecoderSteps::step(const Tensor& embedded, const Tens
   decoder_.alphas = at::empty({1, batch, decoder_.keys.size(1)}, decoder_.keys.options());
   AT_DISPATCH_FLOATING_TYPES(decoder_.feeds.scalar_type(), "casrnn::DecoderSteps", [&] {
     auto& packed = packed_->of<scalar_t>();
-    if (!packed.in) packed.in.emplace(decoder_.weight_in_t, batch, true);
+    if (!packed.in) packed.in.emplace(decoder_.weight_in_t, batch, true, true);
     packed.in->run(embedded, decoder_.layers[0].gates.select(0, 0), false);
     Loop<scalar_t>(decoder_).forward(false, packed, true);
   });

@@ -12,7 +12,7 @@
 
 namespace casrnn {
 
-bool log_softmax(float* x, int64_t size) {
+Normaliser normaliser(const float* x, int64_t size) {
   constexpr int64_t width = Vec<float>::size();
   const float top = largest(x, size);
   Vec<float> powers(0.0f);
@@ -21,13 +21,23 @@ bool log_softmax(float* x, int64_t size) {
     powers = powers + exp_of_negative(Vec<float>::loadu(x + i) - Vec<float>(top));
   double total = sum(powers);
   for (; i < size; ++i) total += std::exp(x[i] - top);
-  // Subtracted one by one: their sum would be rounded to the precision of the larger one.
-  const float rest = float(std::log(total));
-  for (i = 0; i + width <= size; i += width)
+  return {top, float(std::log(total))};
+}
+
+namespace {
+
+// log softmax of one row, in place. Returns whether it is free of NaN.
+bool log_softmax(float* x, int64_t size) {
+  constexpr int64_t width = Vec<float>::size();
+  const auto [top, rest] = normaliser(x, size);
+  int64_t i = 0;
+  for (; i + width <= size; i += width)
     (Vec<float>::loadu(x + i) - Vec<float>(top) - Vec<float>(rest)).store(x + i);
   for (; i < size; ++i) x[i] = x[i] - top - rest;
   return !std::isnan(rest);
 }
+
+}  // namespace
 
 std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& weight,
                                        const at::Tensor& bias) {
@@ -39,7 +49,8 @@ std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& we
   const at::Tensor table = at::empty({rows, size}, x.options());
   std::atomic<bool> spoilt = false;
   float* const y = data<float>(table);
-  multiply(table, x, weight, bias, [&](int64_t begin, int64_t end) {
+  const at::Tensor rows_of_x = with_dense_dimension(x);
+  Factor(weight, rows_of_x, 1, true).multiply(table, rows_of_x, bias, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row)
       if (!log_softmax(y + row * size, size)) spoilt = true;
   });

@@ -11,7 +11,13 @@ namespace casrnn {
 // all float32; and whether there is NaN. A row with NaN or +inf becomes NaN.
 std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-// log softmax of one row, in place. Returns whether it is free of NaN.
-bool log_softmax(float* x, int64_t size);
+// What log softmax subtracts from each element of a row: first the largest, then the logarithm of the sum,
+// for their own sum would be rounded to the precision of the larger one. The second is NaN if there is NaN or
+// +inf.
+struct Normaliser {
+  float top, rest;
+};
+
+Normaliser normaliser(const float* x, int64_t size);
 
 }  // namespace casrnn

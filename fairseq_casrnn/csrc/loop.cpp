@@ -104,9 +104,9 @@ void forward_as(Layer& layer, bool keep) {
     const int64_t slots = keep ? loop.starts[loop.steps] : largest;
     layer.gates = at::empty({slots, loop.gates}, layer.hs.options());
     if (loop.separate) layer.candidate = at::empty({slots, loop.size}, layer.hs.options());
-    input.emplace(layer.weight_ih_t, largest, blocks.size() > 2);
+    input.emplace(layer.weight_ih_t, largest, blocks.size() > 2, !keep);
   }
-  const auto product = step_product<T>(layer.weight_hh_t, loop.batch, loop.steps);
+  const auto product = step_product<T>(layer.weight_hh_t, loop.batch, loop.steps, !keep);
   const SharedRows<T> rows(loop.kernel, loop.batch, loop.gates);
   const at::Tensor products = at::empty({loop.batch, loop.fused + loop.separate}, layer.hs.options());
   for (size_t i = 0; i + 1 < blocks.size(); ++i) {

@@ -40,9 +40,9 @@ Decoder make_decoder(const std::vector<DecoderLayer>& layers, const Tensor& keys
           feeds,       plain(outs),        plain(alphas),     temperature};
 }
 
-void run_decode_forward(Decoder decoder) {
+void run_decode_forward(Decoder decoder, bool keep) {
   const NoAutogradGuard guard;
-  decode_forward(decoder, true);
+  decode_forward(decoder, keep);
 }
 
 // dh, dc: (B, H) by layer, zeros, which become the gradients of the initial state. mixes: by layer. Returns
@@ -58,16 +58,16 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>> run_decode_backward(
   return {grads.bias, grads.params};
 }
 
-Factor make_factor(const Tensor& b, const Tensor& a, int64_t products) {
+Factor make_factor(const Tensor& b, const Tensor& a, int64_t products, bool inference) {
   TORCH_CHECK(products > 0, products, " products");
   const NoAutogradGuard guard;
-  return Factor(b, a, products);
+  return Factor(b, a, products, inference);
 }
 
-Tensor run_factor(const Factor& factor, const Tensor& a) {
+Tensor run_factor(const Factor& factor, const Tensor& a, const Maybe& bias) {
   const NoAutogradGuard guard;
   const Tensor y = at::empty({a.size(0), factor.columns()}, a.options());
-  factor.multiply(y, a);
+  factor.multiply(y, a, dense(bias));
   return y;
 }
 
@@ -96,6 +96,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.attr("has_threads") = false;
 #endif
   m.def("is_narrow", &is_narrow, arg("factor"), arg("rows"));
+  m.def("can_quantise", &can_quantise);
+  m.def("set_int8", &set_int8, arg("on"));
+  m.def("is_quantised", &is_quantised, arg("factor"));
 
   py::class_<DecoderLayer>(m, "DecoderLayer")
       .def(py::init(&make_layer), py::kw_only(), arg("kernel"), arg("weight_ih_t"), arg("weight_hh_t"),
@@ -107,7 +110,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
            arg("source") = py::none(), arg("weight_in_t") = py::none(), arg("weight_out_t"),
            arg("drop_out") = py::none(), arg("feeds"), arg("outs") = py::none(), arg("alphas") = py::none(),
            arg("temperature") = py::none());
-  m.def("decode_forward", &run_decode_forward, release(), arg("decoder"));
+  m.def("decode_forward", &run_decode_forward, release(), arg("decoder"), arg("keep"));
   m.def("decode_backward", &run_decode_backward, release(), arg("decoder"), py::kw_only(), arg("grad_out"),
         arg("grad_alpha"), arg("d_pre"), arg("d_scores"), arg("dh"), arg("dc"), arg("mixes"));
 
@@ -129,8 +132,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
           },
           release(), arg("embedded"), arg("routed"));
   py::class_<Factor>(m, "Factor")
-      .def(py::init(&make_factor), release(), arg("b"), arg("a"), arg("products"))
-      .def("mm", &run_factor, release(), arg("a"));
+      .def(py::init(&make_factor), release(), arg("b"), arg("a"), arg("products"), arg("inference") = false)
+      .def("mm", &run_factor, release(), arg("a"), arg("bias") = py::none());
   m.def("best_next", &run_best_next, release(), arg("vocabulary"), arg("x"), arg("bias"), arg("scores"),
         arg("count"), arg("penalties"));
 }

@@ -49,7 +49,8 @@ bool pays(int64_t rows, const Tensor& b, int64_t products = 1) {
 // The panels of rows [first, first + count) of b, for products with a.
 Panels piece(const Tensor& a, const Tensor& b, int64_t first, int64_t count) {
   const bool narrow = is_narrow(b, a.size(0)), copied = narrow || a.stride(1) != 1;
-  return Panels(b.narrow(0, first, count), narrow, copied ? kAligned : 1);
+  return Panels(b.narrow(0, first, count), narrow ? Precision::kBFloat16 : Precision::kFloat,
+                copied ? kAligned : 1);
 }
 
 // y (+)= a · panels (+ bias), then calls `done`.
@@ -69,8 +70,8 @@ void multiply_piece(const Tensor& y, const Tensor& a, const Panels& panels, bool
 // The same, piece by piece of K; panels(first, count) returns those of a piece.
 template <class F>
 void multiply_by_pieces(const Tensor& y, const Tensor& a, bool add, const Tensor& bias, const RowsDone& done,
-                        const F& panels) {
-  const int64_t inner = a.size(1), depth = depth_at_once(inner);
+                        int64_t depth, const F& panels) {
+  const int64_t inner = a.size(1);
   for (int64_t first = 0; first < inner; first += depth) {
     const int64_t count = std::min(depth, inner - first);
     const bool last = first + count == inner;
@@ -100,22 +101,29 @@ void multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& b
   if (!pays(a.size(0), b)) return multiply_by_torch(y, a, b, add, bias, done);
   const Tensor x = with_dense_dimension(a);
   // Packed just before they are used, so that they are in the cache.
-  multiply_by_pieces(y, x, add, bias, done,
+  multiply_by_pieces(y, x, add, bias, done, depth_at_once(x.size(1)),
                      [&](int64_t first, int64_t count) { return piece(x, b, first, count); });
 }
 
-Factor::Factor(Tensor b, const Tensor& a, int64_t products) : b_(std::move(b)) {
+Factor::Factor(Tensor b, const Tensor& a, int64_t products, bool inference)
+    : b_(std::move(b)), depth_(depth_at_once(b_.size(0))) {
+  if (inference && is_quantised(b_)) {
+    depth_ = b_.size(0);  // a row of a has one scale
+    pieces_.emplace_back(b_, Precision::kInt8);
+    return;
+  }
   if (!pays(a.size(0), b_, products)) return;
-  const int64_t inner = b_.size(0), depth = depth_at_once(inner);
-  for (int64_t first = 0; first < inner; first += depth)
-    pieces_.push_back(piece(a, b_, first, std::min(depth, inner - first)));
+  const int64_t inner = b_.size(0);
+  for (int64_t first = 0; first < inner; first += depth_)
+    pieces_.push_back(piece(a, b_, first, std::min(depth_, inner - first)));
 }
 
 void Factor::multiply(const Tensor& y, const Tensor& a, const Tensor& bias, const RowsDone& done) const {
   TORCH_CHECK(a.size(1) == b_.size(0), "a product of ", a.sizes(), " and ", b_.sizes());
   if (pieces_.empty()) return multiply_by_torch(y, a, b_, false, bias, done);
   auto next = pieces_.begin();
-  multiply_by_pieces(y, a, false, bias, done, [&](int64_t, int64_t) -> const Panels& { return *next++; });
+  multiply_by_pieces(y, a, false, bias, done, depth_,
+                     [&](int64_t, int64_t) -> const Panels& { return *next++; });
 }
 
 void Factor::multiply(const Tensor& a, const Tensor& bias, const RowsPass& pass) const {
@@ -125,11 +133,11 @@ void Factor::multiply(const Tensor& a, const Tensor& bias, const RowsPass& pass)
     return multiply_by_torch(y, a, b_, false, bias,
                              [&](int64_t begin, int64_t end) { pass(begin, end, data<float>(y, begin)); });
   }
-  const int64_t rows = a.size(0), inner = a.size(1), columns = b_.size(1), depth = depth_at_once(inner);
+  const int64_t rows = a.size(0), inner = a.size(1), columns = b_.size(1);
   const Tensor added = bias.defined() ? bias.contiguous() : bias;
   std::vector<Tensor> parts;
-  for (int64_t first = 0; first < inner; first += depth)
-    parts.push_back(a.narrow(1, first, std::min(depth, inner - first)));
+  for (int64_t first = 0; first < inner; first += depth_)
+    parts.push_back(a.narrow(1, first, std::min(depth_, inner - first)));
   const int64_t shares = num_chunks(rows, inner * columns / 16),
                 block = rows_in_memory(rows, columns, shares);
   const Tensor memory = at::empty({shares * block, columns}, a.options());

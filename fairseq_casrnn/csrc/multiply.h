@@ -28,8 +28,8 @@ void multiply(const at::Tensor& y, const at::Tensor& a, const at::Tensor& b, con
 class Factor {
  public:
   // a: the first a to be multiplied, with the most rows; the rows of all are contiguous. products: how many
-  // there will be of that size.
-  Factor(at::Tensor b, const at::Tensor& a, int64_t products = 1);
+  // there will be of that size. inference: whether they may be quantised.
+  Factor(at::Tensor b, const at::Tensor& a, int64_t products = 1, bool inference = false);
 
   int64_t columns() const { return b_.size(1); }
 
@@ -41,6 +41,7 @@ class Factor {
 
  private:
   at::Tensor b_;
+  int64_t depth_;               // of a piece
   std::vector<Panels> pieces_;  // of K; empty if torch multiplies
 };
 

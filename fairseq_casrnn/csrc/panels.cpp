@@ -9,7 +9,10 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "parallel.h"
@@ -29,15 +32,17 @@ using at::Tensor;
 
 constexpr int64_t kWidth = 64;  // columns of a panel
 constexpr int64_t kRows = 64;   // of x at once: these and a panel fit in the cache
-constexpr int64_t kNarrowRows =
-    256;  // for narrow products, which are so fast that reading a panel takes a part of the time
+// The same for narrow products, which are so fast that reading a panel takes a part of the time; and for
+// quantised ones, whose panels are a quarter as large, and whose sums shall stay in the cache.
+constexpr int64_t kNarrowRows = 256, kQuantisedRows = 64;
 
-#if defined(CPUBLAS_BRGEMM_F32F32F32) && defined(CPUBLAS_BRGEMM_BF16BF16F32)
+#if defined(CPUBLAS_BRGEMM_F32F32F32) && defined(CPUBLAS_BRGEMM_BF16BF16F32) && \
+    defined(CPUBLAS_BRGEMM_U8I8I32)
 using at::native::cpublas::brgemm;
 using at::native::cpublas::brgemm_release;
 #else
-template <class T>
-void brgemm(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, const T*, const T*, float*, bool) {
+template <class A, class B, class C>
+void brgemm(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, const A*, const B*, C*, bool) {
   TORCH_CHECK(false, "this torch has no brgemm");
 }
 void brgemm_release(bool) {}
@@ -59,6 +64,23 @@ bool can_multiply() {
   return y == 11;
 }
 
+// The same for integers, whose sums must not saturate, as they do without VNNI.
+bool can_multiply_integers() {
+  constexpr int64_t depth = 64;
+  uint8_t x[depth];
+  int8_t matrix[depth];
+  std::fill_n(x, depth, uint8_t(255));
+  std::fill_n(matrix, depth, int8_t(127));
+  int32_t y = 0;
+  try {
+    brgemm(1, 1, depth, depth, 1, 1, false, x, matrix, &y, true);
+  } catch (const std::exception&) {
+    return false;
+  }
+  brgemm_release(true);
+  return y == depth * 255 * 127;
+}
+
 bool has_amx() {  // AMX-BF16
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -78,10 +100,16 @@ bool has_dot_products() {  // AVX512_BF16
 #endif
 }
 
-// The depth of narrow products is padded to a multiple of this: 32 in AMX's tiles, 2 in dot products.
-int64_t pair_multiple() {
-  static const int64_t multiple = has_amx() ? 32 : 2;
-  return multiple;
+// The depth of products is padded to a multiple of this: 64 bytes in AMX's tiles, 4 in dot products.
+int64_t depth_multiple(Precision precision) {
+  if (precision == Precision::kFloat) return 1;
+  static const int64_t bytes = has_amx() ? 64 : 4;
+  return precision == Precision::kInt8 ? bytes : bytes / 2;
+}
+
+at::ScalarType dtype(Precision precision) {
+  if (precision == Precision::kInt8) return at::kChar;
+  return precision == Precision::kBFloat16 ? at::kBFloat16 : at::kFloat;
 }
 
 // Whether torch's own products on the CPU may round to bfloat16, by either of its settings.
@@ -184,6 +212,44 @@ void transpose(const BFloat16* from, int64_t from_stride, int64_t rows, int64_t 
                                        to_stride, std::min(kBlock, rows - r), std::min(kBlock, columns - c));
 }
 
+constexpr float kLargest = 127;  // integers of 8 bits are used symmetrically
+constexpr int32_t kZero = 128;   // x is multiplied unsigned: this is its zero
+
+// The scale of `size` numbers: integers times it are they. NaN if one is not finite.
+float scale_of(const float* x, int64_t size) {
+  using V = Vec<float>;
+  V most(0.0f);
+  int64_t i = 0;
+  for (; i + V::size() <= size; i += V::size()) most = at::vec::maximum(most, V::loadu(x + i).abs());
+  float lanes[V::size()], found = 0;
+  most.store(lanes);
+  auto consider = [&](float value) {
+    if (!(value <= found)) found = value;  // keeps NaN
+  };
+  for (const float lane : lanes)
+    if (std::isnan(found)) break;
+    else consider(lane);
+  for (; i < size && !std::isnan(found); ++i) consider(std::abs(x[i]));
+  return found <= std::numeric_limits<float>::max() ? found / kLargest
+                                                    : std::numeric_limits<float>::quiet_NaN();
+}
+
+// to[i] = x[i] / scale, to nearest, ties to even, plus `zero`. Zeros if the scale is zero or NaN.
+template <class T>
+void quantise(const float* x, int64_t size, float scale, int32_t zero, T* to) {
+  const float inverse = scale > 0 ? 1 / scale : 0.0f;
+  if (!(inverse > 0 && inverse <= std::numeric_limits<float>::max()))
+    return (void)std::fill_n(to, size, T(zero));
+  // Adding 1.5 * 2^23 rounds to an integer, which then stands in the lowest bits.
+  constexpr float kShift = 12582912.0f;
+  for (int64_t i = 0; i < size; ++i) {
+    const float shifted = x[i] * inverse + kShift;
+    int32_t bits;
+    std::memcpy(&bits, &shifted, sizeof(bits));
+    to[i] = static_cast<T>(bits + zero);
+  }
+}
+
 // A matrix in memory with contiguous rows or columns. The stride of a dimension of size 1 is meaningless.
 template <class T>
 struct Matrix {
@@ -226,6 +292,24 @@ int64_t rows_worth_panels(int64_t usual) {
   return torch_is_fast && is_medium() ? 256 : usual;
 }
 
+bool can_quantise() {
+  static const bool able = can_multiply_integers();
+  return able;
+}
+
+namespace {
+std::atomic<bool> int8_asked = false;
+}
+
+void set_int8(bool on) { int8_asked = on; }
+
+bool is_quantised(const Tensor& factor) {
+  // Smaller ones would not pay, and are `small` in Product; a deeper one's sums might overflow.
+  constexpr int64_t kSmallest = 1 << 15, kDeepest = 1 << 15;
+  return int8_asked && factor.numel() > kSmallest && factor.size(0) <= kDeepest && has_panels(factor) &&
+         can_quantise();
+}
+
 bool is_narrow(const Tensor& factor, int64_t rows) {
   constexpr int64_t kFewest = 16;
   static const bool able = has_dot_products() && can_multiply<BFloat16>();
@@ -240,16 +324,21 @@ Tensor with_dense_dimension(const Tensor& matrix) {
   return dense_rows || dense_columns ? matrix : matrix.clone(at::MemoryFormat::Contiguous);
 }
 
-Panels::Panels(const Tensor& matrix, bool narrow, int64_t multiple)
-    : narrow_(narrow),
+Panels::Panels(const Tensor& matrix, Precision precision, int64_t multiple)
+    : precision_(precision),
       inner_(matrix.size(0)),
-      depth_(rounded(inner_, narrow ? rounded(multiple, pair_multiple()) : multiple)) {
+      depth_(rounded(inner_, rounded(multiple, depth_multiple(precision)))) {
   arrange(matrix.size(1));
   const Tensor source = with_dense_dimension(matrix);
   const int64_t count = panels_.size();
-  packed_ = at::empty({count, depth_, kWidth}, matrix.options().dtype(narrow ? at::kBFloat16 : at::kFloat));
+  packed_ = at::empty({count, depth_, kWidth}, matrix.options().dtype(dtype(precision)));
+  const bool quantised = precision == Precision::kInt8;
+  if (quantised) {
+    scales_ = at::empty({count, kWidth}, matrix.options());
+    offsets_ = at::empty({count, kWidth}, matrix.options().dtype(at::kInt));
+  }
   parallel_chunks(num_chunks(count, depth_ * kWidth), count, [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) fill(source, p);
+    for (int64_t p = begin; p < end; ++p) quantised ? fill_quantised(source, p) : fill(source, p);
   });
 }
 
@@ -269,7 +358,7 @@ void Panels::arrange(int64_t columns) {
 void Panels::fill(const Tensor& tensor, int64_t panel) const {
   const Matrix<float> matrix(tensor);
   const auto [column, width] = panels_[panel];
-  if (!narrow_) {
+  if (precision_ == Precision::kFloat) {
     float* to = packed_.mutable_data_ptr<float>() + panel * depth_ * kWidth;
     matrix.copy(0, column, inner_, width, to, kWidth);
     std::fill(to + inner_ * kWidth, to + depth_ * kWidth, 0.0f);
@@ -296,47 +385,131 @@ void Panels::fill(const Tensor& tensor, int64_t panel) const {
   }
 }
 
-// y (+)= x · M (+ bias) for the columns of one thread; x (rows, depth) has the panels' dtype.
-void Panels::multiply(const void* x, int64_t x_stride, int64_t rows, float* y, int64_t y_stride, bool add,
-                      int64_t share, const float* bias) const {
-  const int64_t most = narrow_ ? kNarrowRows : kRows;
+void Panels::fill_quantised(const Tensor& tensor, int64_t panel) const {
+  const Matrix<float> matrix(tensor);
+  const auto [column, width] = panels_[panel];
+  constexpr int64_t kTogether = 4;  // rows of a column in a dot product
+  const float* from = matrix.data + column * matrix.across;
+  int64_t stride = matrix.across;
+  if (stride == 1) {
+    float* const columns = scratch<float, 6>(kWidth * inner_);
+    transpose(from, matrix.down, inner_, width, columns, inner_);
+    from = columns, stride = inner_;
+  }
+  int8_t* const to = packed_.mutable_data_ptr<int8_t>() + panel * depth_ * kWidth;
+  float* const scales = scales_.mutable_data_ptr<float>() + panel * kWidth;
+  int32_t* const offsets = offsets_.mutable_data_ptr<int32_t>() + panel * kWidth;
+  int8_t* const integers = scratch<int8_t, 7>(depth_);
+  std::fill(integers + inner_, integers + depth_, int8_t(0));
+  for (int64_t c = 0; c < width; ++c) {
+    scales[c] = scale_of(from + c * stride, inner_);
+    quantise(from + c * stride, inner_, scales[c], 0, integers);
+    int32_t total = 0;
+    for (int64_t k = 0; k < inner_; ++k) total += integers[k];
+    offsets[c] = total * kZero;
+    for (int64_t k = 0; k < depth_; k += kTogether)
+      std::memcpy(to + k * kWidth + c * kTogether, integers + k, kTogether);
+  }
+}
+
+namespace {
+
+// Rows of `size` elements, padded to `depth`, the stride in `to`: the panels' padding is zero. Writes their
+// scales.
+void quantise_rows(const float* from, int64_t stride, int64_t rows, int64_t size, int64_t depth, uint8_t* to,
+                   float* scales) {
+  for (int64_t r = 0; r < rows; ++r) {
+    scales[r] = scale_of(from + r * stride, size);
+    quantise(from + r * stride, size, scales[r], kZero, to + r * depth);
+    std::fill(to + r * depth + size, to + (r + 1) * depth, uint8_t(kZero));
+  }
+}
+
+// y (+)= what the sums of products of integers mean (+ bias), a row of `width` columns.
+template <bool kAdd, bool kBias>
+void dequantise(const int32_t* __restrict sums, const int32_t* __restrict offsets,
+                const float* __restrict scales, float scale, float* __restrict y, int64_t width,
+                const float* __restrict bias) {
+  for (int64_t i = 0; i < width; ++i) {
+    float value = float(sums[i] - offsets[i]) * (scales[i] * scale);
+    if constexpr (kBias) value += bias[i];
+    if constexpr (kAdd) value += y[i];
+    y[i] = value;
+  }
+}
+
+}  // namespace
+
+// y (+)= x · M (+ bias) for rows [row, row + count) and one panel; `out` is where they begin.
+void Panels::multiply_panel(const Operand& x, int64_t row, int64_t count, int64_t panel, float* out,
+                            int64_t y_stride, bool add, const float* bias) const {
+  const auto [column, width] = panels_[panel];
+  const int64_t at = panel * depth_ * kWidth, first = row * x.stride;
+  if (bias) bias += column;
+  if (precision_ == Precision::kInt8) {
+    int32_t* const sums = scratch<int32_t, 8>(kQuantisedRows * kWidth);
+    brgemm(count, width, depth_, x.stride, kWidth, kWidth, false, static_cast<const uint8_t*>(x.x) + first,
+           packed_.const_data_ptr<int8_t>() + at, sums, true);
+    const auto mean = add    ? dequantise<true, false>
+                      : bias ? dequantise<false, true>
+                             : dequantise<false, false>;
+    TORCH_CHECK(!(add && bias), "a quantised product is not added to with a bias");
+    const int32_t* const offsets = offsets_.const_data_ptr<int32_t>() + panel * kWidth;
+    const float* const scales = scales_.const_data_ptr<float>() + panel * kWidth;
+    for (int64_t r = 0; r < count; ++r)
+      mean(sums + r * kWidth, offsets, scales, x.scales[row + r], out + r * y_stride, width, bias);
+    return;
+  }
+  if (precision_ == Precision::kBFloat16)
+    brgemm(count, width, depth_, x.stride, kWidth, y_stride, add, static_cast<const BFloat16*>(x.x) + first,
+           packed_.const_data_ptr<BFloat16>() + at, out, true);
+  else
+    brgemm(count, width, depth_, x.stride, kWidth, y_stride, add, static_cast<const float*>(x.x) + first,
+           packed_.const_data_ptr<float>() + at, out, false);
+  if (bias)
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t i = 0; i < width; ++i) out[r * y_stride + i] += bias[i];
+}
+
+// The same for the columns of one thread, whose x has the panels' dtype.
+void Panels::multiply(const Operand& x, int64_t rows, float* y, int64_t y_stride, bool add, int64_t share,
+                      const float* bias) const {
+  const int64_t most = rows_at_once();
   for (int64_t row = 0; row < rows;) {
     // Kernels are compiled for a number of rows: it is split so that batches of all sizes share them.
     int64_t count = std::min(most, rows - row);
     if (count > 4) count = count / 4 * 4;
-    for (int64_t p = shares_[share]; p < shares_[share + 1]; ++p) {
-      const auto [column, width] = panels_[p];
-      float* out = y + row * y_stride + column;
-      const int64_t at = p * depth_ * kWidth;
-      if (narrow_)
-        brgemm(count, width, depth_, x_stride, kWidth, y_stride, add,
-               static_cast<const BFloat16*>(x) + row * x_stride, packed_.const_data_ptr<BFloat16>() + at, out,
-               true);
-      else
-        brgemm(count, width, depth_, x_stride, kWidth, y_stride, add,
-               static_cast<const float*>(x) + row * x_stride, packed_.const_data_ptr<float>() + at, out,
-               false);
-      if (bias)
-        for (int64_t r = 0; r < count; ++r)
-          for (int64_t i = 0; i < width; ++i) out[r * y_stride + i] += bias[column + i];
-    }
+    for (int64_t p = shares_[share]; p < shares_[share + 1]; ++p)
+      multiply_panel(x, row, count, p, y + row * y_stride + panels_[p].column, y_stride, add, bias);
     row += count;
   }
-  if (narrow_) brgemm_release(true);  // AMX's tiles, which torch's own products configure differently
+  // AMX's tiles, which torch's own products configure differently.
+  if (precision_ != Precision::kFloat) brgemm_release(true);
+}
+
+int64_t Panels::rows_at_once() const {
+  if (precision_ == Precision::kFloat) return kRows;
+  return precision_ == Precision::kBFloat16 ? kNarrowRows : kQuantisedRows;
 }
 
 void Panels::run(const Tensor& x, const Tensor& y, bool add) const {
-  const int64_t rows = x.size(0);
-  const void* from = x.const_data_ptr();
-  int64_t stride = x.stride(0);
-  if (narrow_) {
+  const int64_t rows = x.size(0), stride = x.stride(0);
+  Operand operand{x.const_data_ptr(), stride, nullptr};
+  const float* const data = x.const_data_ptr<float>();
+  if (precision_ == Precision::kBFloat16) {
     BFloat16* const to = scratch<BFloat16, 1>(rows * depth_);
-    const float* const data = x.const_data_ptr<float>();
     parallel_chunks(num_chunks(rows, depth_), rows, [&](int64_t, int64_t begin, int64_t end) {
       narrow_rows(data + begin * stride, stride, end - begin, inner_, depth_, to + begin * depth_);
     });
-    from = to;
-    stride = depth_;
+    operand = {to, depth_, nullptr};
+  } else if (precision_ == Precision::kInt8) {
+    uint8_t* const to = scratch<uint8_t, 1>(rows * depth_);
+    float* const scales = scratch<float, 1>(rows);
+    parallel_chunks(num_chunks(rows, depth_), rows, [&](int64_t, int64_t begin, int64_t end) {
+      quantise_rows(data + begin * stride, stride, end - begin, inner_, depth_, to + begin * depth_,
+                    scales + begin);
+    });
+    operand = {to, depth_, scales};
   }
   const int64_t shares = shares_.size() - 1;
   constexpr int64_t kFewest = 1 << 19;  // multiplications; with fewer, waking a thread takes longer
@@ -344,18 +517,18 @@ void Panels::run(const Tensor& x, const Tensor& y, bool add) const {
   float* const out = y.mutable_data_ptr<float>();
   at::parallel_for(0, shares, alone ? shares : 1, [&](int64_t begin, int64_t end) {
     for (int64_t share = begin; share < end; ++share)
-      multiply(from, stride, rows, out, y.stride(0), add, share, nullptr);
+      multiply(operand, rows, out, y.stride(0), add, share, nullptr);
   });
 }
 
-// Rows [row, row + count) of x in the dtype and layout of products, `stride` apart.
+// Rows [row, row + count) of x in the dtype and layout of products.
 template <class T>
-const void* Panels::rows_for_product(const Tensor& x, int64_t row, int64_t count, int64_t& stride) const {
+Panels::Operand Panels::rows_for_product(const Tensor& x, int64_t row, int64_t count) const {
   const Matrix<T> matrix(x);
-  const int64_t most = narrow_ ? kNarrowRows : kRows;
-  const bool converted = narrow_ && std::is_same_v<T, float>;
+  const int64_t most = rows_at_once();
+  const bool converted = precision_ != Precision::kFloat && std::is_same_v<T, float>;
   const T* from = matrix.data + row * matrix.down;
-  stride = matrix.down;
+  int64_t stride = matrix.down;
   if (matrix.across != 1 || (depth_ != inner_ && !converted)) {
     T* const copy = scratch<T, 2>(most * depth_);
     matrix.copy(row, 0, count, inner_, copy, depth_);
@@ -365,30 +538,34 @@ const void* Panels::rows_for_product(const Tensor& x, int64_t row, int64_t count
     stride = depth_;
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (narrow_) {
+    if (precision_ == Precision::kBFloat16) {
       BFloat16* const halves = scratch<BFloat16, 3>(most * depth_);
       narrow_rows(from, stride, count, inner_, depth_, halves);
-      stride = depth_;
-      return halves;
+      return {halves, depth_, nullptr};
+    }
+    if (precision_ == Precision::kInt8) {
+      uint8_t* const integers = scratch<uint8_t, 3>(most * depth_);
+      float* const scales = scratch<float, 3>(most);
+      quantise_rows(from, stride, count, inner_, depth_, integers, scales);
+      return {integers, depth_, scales};
     }
   }
-  return from;
+  return {from, stride, nullptr};
 }
 
 void Panels::run(const Tensor& x, const Tensor& y, bool add, int64_t begin, int64_t end, const Tensor& bias,
                  int64_t to) const {
   const bool halves = x.scalar_type() == at::kBFloat16;
-  TORCH_CHECK(narrow_ || !halves, "a product of bfloat16 that is not narrow");
+  TORCH_CHECK(precision_ == Precision::kBFloat16 || !halves, "a product of bfloat16 that is not narrow");
   const float* const added = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
   float* const out = y.mutable_data_ptr<float>() + (to - begin) * y.stride(0);
-  const int64_t most = narrow_ ? kNarrowRows : kRows;
+  const int64_t most = rows_at_once();
   for (int64_t row = begin; row < end; row += most) {
     const int64_t count = std::min(most, end - row);
-    int64_t stride = 0;
-    const void* const from = halves ? rows_for_product<BFloat16>(x, row, count, stride)
-                                    : rows_for_product<float>(x, row, count, stride);
+    const Operand from =
+        halves ? rows_for_product<BFloat16>(x, row, count) : rows_for_product<float>(x, row, count);
     for (size_t share = 0; share + 1 < shares_.size(); ++share)
-      multiply(from, stride, count, out + row * y.stride(0), y.stride(0), add, share, added);
+      multiply(from, count, out + row * y.stride(0), y.stride(0), add, share, added);
   }
 }
 

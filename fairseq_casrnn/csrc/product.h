@@ -74,13 +74,16 @@ template <class T>
 class Product {
  public:
   // matrix: (K, N), any strides. rows: the maximum of an X. many: whether there will be many X.
-  Product(at::Tensor matrix, int64_t rows, bool many)
+  // inference: whether the product may be quantised.
+  Product(at::Tensor matrix, int64_t rows, bool many, bool inference = false)
       : matrix_(std::move(matrix)), inner_(matrix_.size(0)), columns_(matrix_.size(1)) {
     constexpr int64_t kMany = 32;  // rows from which a copy of the matrix pays
-    small_ = is_small(matrix_, rows);
+    const bool quantised = inference && is_quantised(matrix_);
+    small_ = !quantised && is_small(matrix_, rows);
     if (small_) pack();
+    else if (quantised) wide_.emplace(matrix_, Precision::kInt8);
     else if ((many || rows >= rows_worth_panels(kMany)) && has_panels(matrix_))
-      wide_.emplace(matrix_, is_narrow(matrix_, rows));
+      wide_.emplace(matrix_, is_narrow(matrix_, rows) ? Precision::kBFloat16 : Precision::kFloat);
     else if (many)
       matrix_ = dense_copy<T>(matrix_);  // products with a transposed view take 1.5 times as long
   }
@@ -161,8 +164,8 @@ class Product {
 
 // The products of `steps` steps with `matrix`.
 template <class T>
-Product<T> step_product(at::Tensor matrix, int64_t rows, int64_t steps) {
-  return Product<T>(std::move(matrix), rows, steps > 1);
+Product<T> step_product(at::Tensor matrix, int64_t rows, int64_t steps, bool inference = false) {
+  return Product<T>(std::move(matrix), rows, steps > 1, inference);
 }
 
 }  // namespace casrnn

@@ -43,7 +43,7 @@ template <class T>
 std::deque<Product<T>> by_cell(const at::Tensor& weight_t, int64_t gates, int64_t rows, bool many) {
   std::deque<Product<T>> products;
   for (int64_t first = 0; first < weight_t.size(1); first += gates)
-    products.emplace_back(weight_t.narrow(1, first, gates), rows, many);
+    products.emplace_back(weight_t.narrow(1, first, gates), rows, many, true);
   return products;
 }
 

@@ -9,6 +9,7 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
+from fairseq_casrnn import precision
 from fairseq_casrnn.checks.binarised import check_binarised
 from fairseq_casrnn.checks.option_ranges import check_options
 from fairseq_casrnn.checks.task_fit import check_fit, check_program
@@ -37,6 +38,10 @@ def check_command_line(original, *given, **kwargs):
     if getattr(args, "replace_unk", None) == "@@ ":
         args.replace_unk = ""
     check_options(vars(args))
+    if program_name() == "train":
+        precision.check_training()
+    elif program_name():
+        precision.check_device(args)
     if program_name():
         check_program(args)
     if "criterion" in args:
@@ -54,6 +59,7 @@ def check_trainer(original, self, cfg, *args, **kwargs):
     """
     from omegaconf import OmegaConf
 
+    precision.check_training()
     groups = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else {}
     for name in ("common", "dataset", "optimization", "checkpoint", "optimizer", "lr_scheduler"):
         if isinstance(group := groups.get(name), dict):

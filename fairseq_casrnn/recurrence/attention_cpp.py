@@ -62,13 +62,13 @@ def compiled_decoder(b: Buffers) -> Any:
     )
 
 
-def forward(b: Buffers) -> None:
-    """The forward loop."""
+def forward(b: Buffers, keep: bool) -> None:
+    """The forward loop; unless the backward follows, ``keep``, products may be quantised."""
     size = b.hs.size(-1)
     b.rows = [
         cell.kernel_rows(params, b.hs, size) for cell, params in zip(b.cells, b.params, strict=True)
     ]
-    cpp.extension()[0].decode_forward(compiled_decoder(b))
+    cpp.extension()[0].decode_forward(compiled_decoder(b), keep)
 
 
 def backward(b: Buffers, g: Grads) -> None:

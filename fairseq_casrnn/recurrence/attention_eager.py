@@ -12,7 +12,7 @@ from .eager import add_recurrent_
 from .reference import at_step
 
 
-def eager_forward(b: Buffers) -> None:
+def eager_forward(b: Buffers, keep: bool) -> None:
     """The forward loop in PyTorch operations."""
     weights_t = [
         (w.t().contiguous(), u.t().contiguous())

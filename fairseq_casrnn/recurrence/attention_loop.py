@@ -18,6 +18,7 @@ from torch import Tensor
 from ..cells.base import Cell
 from .attention import Decode
 from .eager import check_backward, retain_graph_requested, without_autocast
+from .inputs import wants_gradient
 from .products import linear
 from .reference import at_step
 
@@ -150,9 +151,10 @@ class Loops(NamedTuple):
     """A forward loop, which fills Buffers, and a backward loop, which fills Grads.
 
     The backward loop overwrites gates and candidates with the gradients of their pre-activations.
+    The forward loop need not fill them where its second argument is False, for inference.
     """
 
-    forward: Callable[[Buffers], None]
+    forward: Callable[[Buffers, bool], None]
     backward: Callable[[Buffers, Grads], None]
     engine: str
 
@@ -172,14 +174,15 @@ def run(d: Decode, loops: Loops) -> tuple[Tensor, Tensor]:
         attention = None if layer.attention is None else layer.attention[:, skip:]
         tensors += [layer.weight_ih[:, skip:], layer.weight_hh, layer.bias, attention]
         tensors += layer.params
-    result: tuple[Tensor, Tensor] = _Decode.apply(
-        loops,
-        [layer.cell for layer in d.layers],
-        Constants(d.mask, d.drop_layers, d.drop_out, d.temperature),
-        *Inputs(gx, routed, d.h0, d.c0, d.keys, d.values, d.weight_out),
-        *tensors,
-    )
-    return result
+    cells = [layer.cell for layer in d.layers]
+    constants = Constants(d.mask, d.drop_layers, d.drop_out, d.temperature)
+    inputs = Inputs(gx, routed, d.h0, d.c0, d.keys, d.values, d.weight_out)
+    if wants_gradient(*inputs, *tensors):
+        result: tuple[Tensor, Tensor] = _Decode.apply(loops, cells, constants, *inputs, *tensors)
+        return result
+    b = allocate(cells, constants, inputs, tensors)
+    loops.forward(b, False)
+    return b.feeds[1:], b.alphas
 
 
 class Constants(NamedTuple):
@@ -283,7 +286,7 @@ class _Decode(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         count = len(Inputs._fields)
         b = allocate(cells, constants, Inputs(*given[:count]), given[count:])
-        loops.forward(b)
+        loops.forward(b, True)
         tensors, ctx.layout = b.pack()
         ctx.loops = loops
         ctx.save_for_backward(*tensors)

@@ -1,7 +1,8 @@
 """Linear maps, computed by the compiled extension where it is faster than torch.
 
 With ``--float32-matmul-precision medium`` torch multiplies float32 matrices in bfloat16, but only
-on CPUs with AMX, and slowly; the extension does so on all CPUs with AVX512_BF16. Large products in
+on CPUs with AMX, and slowly; the extension does so on all CPUs with AVX512_BF16. With ``int8`` it
+quantises both factors of products of inference, see :mod:`..precision`. Large products in
 float32 are computed with the weights packed in panels. Everywhere else, and on every engine but
 ``cpp``, these are torch's own functions.
 """
@@ -17,6 +18,7 @@ from torch import Tensor
 from . import cpp
 from .cpp import OPS, dense
 from .engine import choose
+from .inputs import wants_gradient
 from .memory import readable
 
 LARGE = 256
@@ -33,6 +35,17 @@ def is_narrow(x: Tensor, engine: str | None = None) -> bool:
     return bool(cpp.extension()[0].is_narrow(x, rows))
 
 
+def is_quantised(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, engine: str | None = None
+) -> bool:
+    """Whether the product is one of inference, and int8 is asked for."""
+    in_backward = torch._C._current_graph_task_id() != -1
+    if in_backward or wants_gradient(x, weight, bias) or not x.numel() or x.dtype != torch.float32:
+        return False
+    module, _ = cpp.extension()
+    return bool(module and module.is_quantised(weight) and is_compiled(engine, x, weight, bias))
+
+
 def linear(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, engine: str | None = None
 ) -> Tensor:
@@ -42,6 +55,12 @@ def linear(
     """
     if torch.compiler.is_compiling():  # a look at the number of rows would fix it
         return F.linear(x, weight, bias)
+    if is_quantised(x, weight, bias, engine):
+        rows = dense(x).view(-1, x.size(-1))
+        quantised: Tensor = (
+            cpp.extension()[0].Factor(weight.t().resolve_neg(), rows, 1, True).mm(rows, bias)
+        )
+        return quantised.view(*x.shape[:-1], -1)
     large = x.dtype == torch.float32 and x.shape[:-1].numel() >= LARGE
     if not (large or is_narrow(x, engine)) or not is_compiled(engine, x, weight, bias):
         return F.linear(x, weight, bias)
@@ -68,7 +87,7 @@ class SharedWeightLinear:
         self._sink: Tensor | None = None  # autograd's node that receives the weight's gradient
         single_or_double = weight.dtype in (torch.float32, torch.float64)
         if single_or_double and is_compiled(engine, weight):
-            self._shared = _PackedWeight(times)
+            self._shared = _PackedWeight(times, inference=not torch.is_grad_enabled())
             if weight.requires_grad and torch.is_grad_enabled():
                 self._sink = _GradAccumulator.apply(weight, self._shared)
 
@@ -112,7 +131,7 @@ class NextWords:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, rows: int, steps: int):
         x = weight.new_empty(rows, weight.size(1))
-        self._vocabulary = cpp.extension()[0].Factor(weight.t(), x, steps)
+        self._vocabulary = cpp.extension()[0].Factor(weight.t().resolve_neg(), x, steps, True)
         self._bias, self._size = bias, weight.size(0)
 
     def best(
@@ -176,8 +195,8 @@ class _PackedWeight:
     Autograd's nodes hold it; it must not hold any of them, nor the weight: a cycle is not freed.
     """
 
-    def __init__(self, times: int):
-        self.times = times
+    def __init__(self, times: int, inference: bool):
+        self.times, self.inference = times, inference
         self.factors: dict[bool, Any] = {}
         self.gradient: Tensor | None = None
         self.backward_pass: int | None = None  # the one that computed the gradient
@@ -187,7 +206,7 @@ class _PackedWeight:
         if back not in self.factors:
             factor = weight.detach().resolve_neg()
             self.factors[back] = cpp.extension()[0].Factor(
-                factor if back else factor.t(), x, self.times
+                factor if back else factor.t(), x, self.times, self.inference and not back
             )
         y: Tensor = self.factors[back].mm(x)
         return y
