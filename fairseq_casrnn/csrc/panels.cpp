@@ -425,17 +425,40 @@ void quantise_rows(const float* from, int64_t stride, int64_t rows, int64_t size
   }
 }
 
-// y (+)= what the sums of products of integers mean (+ bias), a row of `width` columns.
-template <bool kAdd, bool kBias>
-void dequantise(const int32_t* __restrict sums, const int32_t* __restrict offsets,
-                const float* __restrict scales, float scale, float* __restrict y, int64_t width,
-                const float* __restrict bias) {
-  for (int64_t i = 0; i < width; ++i) {
-    float value = float(sums[i] - offsets[i]) * (scales[i] * scale);
-    if constexpr (kBias) value += bias[i];
-    if constexpr (kAdd) value += y[i];
-    y[i] = value;
+// A tile of sums of products of integers, (rows, kWidth), of which `width` columns are used.
+struct Sums {
+  const int32_t* sums;
+  const int32_t* offsets;  // of each column
+  const float* scales;     // of each column
+  const float* x_scales;   // of each row
+  int64_t rows, width;
+};
+
+// y (+)= what they mean (+ bias). A known width lets the compiler keep the columns' values in registers.
+template <bool kAdd, bool kBias, int64_t kKnown>
+void dequantise(const Sums& tile, float* __restrict y, int64_t y_stride, const float* __restrict bias) {
+  const int64_t width = kKnown ? kKnown : tile.width;
+  const int32_t* __restrict offsets = tile.offsets;
+  const float* __restrict scales = tile.scales;
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    const int32_t* __restrict sums = tile.sums + r * kWidth;
+    float* __restrict out = y + r * y_stride;
+    const float scale = tile.x_scales[r];
+    for (int64_t i = 0; i < width; ++i) {
+      float value = float(sums[i] - offsets[i]) * (scales[i] * scale);
+      if constexpr (kBias) value += bias[i];
+      if constexpr (kAdd) value += out[i];
+      out[i] = value;
+    }
   }
+}
+
+template <int64_t kKnown>
+void dequantise(const Sums& tile, float* y, int64_t y_stride, bool add, const float* bias) {
+  if (add && bias) return dequantise<true, true, kKnown>(tile, y, y_stride, bias);
+  if (add) return dequantise<true, false, kKnown>(tile, y, y_stride, bias);
+  if (bias) return dequantise<false, true, kKnown>(tile, y, y_stride, bias);
+  dequantise<false, false, kKnown>(tile, y, y_stride, bias);
 }
 
 }  // namespace
@@ -450,14 +473,14 @@ void Panels::multiply_panel(const Operand& x, int64_t row, int64_t count, int64_
     int32_t* const sums = scratch<int32_t, 8>(kQuantisedRows * kWidth);
     brgemm(count, width, depth_, x.stride, kWidth, kWidth, false, static_cast<const uint8_t*>(x.x) + first,
            packed_.const_data_ptr<int8_t>() + at, sums, true);
-    const auto mean = add    ? dequantise<true, false>
-                      : bias ? dequantise<false, true>
-                             : dequantise<false, false>;
-    TORCH_CHECK(!(add && bias), "a quantised product is not added to with a bias");
-    const int32_t* const offsets = offsets_.const_data_ptr<int32_t>() + panel * kWidth;
-    const float* const scales = scales_.const_data_ptr<float>() + panel * kWidth;
-    for (int64_t r = 0; r < count; ++r)
-      mean(sums + r * kWidth, offsets, scales, x.scales[row + r], out + r * y_stride, width, bias);
+    const Sums tile{sums,
+                    offsets_.const_data_ptr<int32_t>() + panel * kWidth,
+                    scales_.const_data_ptr<float>() + panel * kWidth,
+                    x.scales + row,
+                    count,
+                    width};
+    if (width == kWidth) dequantise<kWidth>(tile, out, y_stride, add, bias);
+    else dequantise<0>(tile, out, y_stride, add, bias);
     return;
   }
   if (precision_ == Precision::kBFloat16)
