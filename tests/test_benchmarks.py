@@ -15,6 +15,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import cold_start  # noqa: E402
 import commands  # noqa: E402
 import cross_entropy  # noqa: E402
+import decoding  # noqa: E402
 import language_modeling  # noqa: E402
 import lengths  # noqa: E402
 import machine  # noqa: E402
@@ -29,7 +30,7 @@ import synthetic  # noqa: E402
 import training  # noqa: E402
 import translation  # noqa: E402
 
-from fairseq_casrnn import recurrence  # noqa: E402
+from fairseq_casrnn import precision, recurrence  # noqa: E402
 
 
 def rows(text):
@@ -46,6 +47,31 @@ def test_layers(monkeypatch, both):
     for row in rows(text)[2:6]:
         ms, step = map(float, row[1:3])
         assert step == pytest.approx(1000 * ms / (3 * layers.DEPTH), abs=0.05 * 1000 / 6 + 0.05)
+
+
+@pytest.mark.skipif(precision.why_not_int8() is not None, reason="int8 cannot be computed here")
+def test_decoding():
+    class Faster:
+        """Each pass takes half the time of the one before."""
+
+        batches, time = ({"id": range(8)}, {"id": range(2)}), 1.0
+
+        def seconds(self):
+            self.time /= 2
+            return self.time
+
+        def bleu(self):
+            return 30.0
+
+    try:
+        found = decoding.compare(Faster(), 2)
+    finally:
+        precision.use("highest")
+    assert found == [
+        ["highest", "160", "1.00", "0.50", "30.00"],
+        ["medium", "320", "2.00", "1.00", "30.00"],
+        ["int8", "640", "4.00", "2.00", "30.00"],
+    ]
 
 
 @pytest.mark.full
