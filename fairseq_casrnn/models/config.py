@@ -92,6 +92,15 @@ class RecurrentTranslationConfig(FairseqDataclass):
         default=None,
         metadata={"help": "dropout on the decoder's layer outputs (default: --dropout)"},
     )
+    # The defaults are those of fairseq's lstm. See docs/translation.md for what they do.
+    init_range: float = field(
+        default=0.1,
+        metadata={"help": "recurrent weights start uniform within plus or minus this"},
+    )
+    embed_range: float = field(
+        default=0.1,
+        metadata={"help": "embeddings without a pretrained vector start within plus or minus this"},
+    )
     engine: Optional[str] = field(
         default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
     )
@@ -209,6 +218,15 @@ def check_sizes(cfg, names) -> None:
         if value < 1:
             option = "--" + name.replace("_", "-")
             raise UserError(f"{option} is {value}; it must be at least 1")
+
+
+def check_ranges(cfg, names) -> None:
+    """Raises UserError for the bound of a uniform distribution that is not positive."""
+    for name in names:
+        value = getattr(cfg, name)
+        if not 0 < value < float("inf"):
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} is {value}; it must be greater than 0")
 
 
 def check_probabilities(cfg, names) -> None:

@@ -25,14 +25,6 @@ def uniform_embedding(
     return table
 
 
-def check_embed_range(cfg) -> None:
-    """Raise UserError unless ``--encoder-embed-range`` is positive."""
-    if cfg.encoder_embed_range <= 0:
-        raise UserError(
-            f"--encoder-embed-range is {cfg.encoder_embed_range}; it must be greater than 0"
-        )
-
-
 def build_embedding(
     dictionary, dim: int, path: str | None = None, freeze: bool = False, bound: float = 0.1
 ) -> nn.Embedding:

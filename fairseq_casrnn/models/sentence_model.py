@@ -8,8 +8,8 @@ from fairseq.models import BaseFairseqModel, register_model, register_model_arch
 from torch import nn
 
 from .build_backbones import tiny_sizes
-from .config import add_to_module, check_probabilities, check_sizes
-from .embedding import build_embedding, check_embed_range
+from .config import add_to_module, check_probabilities, check_ranges, check_sizes
+from .embedding import build_embedding
 from .hub import Hub
 
 SIZES = ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "num_steps", "window")
@@ -46,7 +46,7 @@ class SentenceModel(BaseFairseqModel):
         """
         check_sizes(cfg, [name for name in (*SIZES, *cls.sizes) if hasattr(cfg, name)])
         check_probabilities(cfg, (*DROPOUTS, *cls.dropouts))
-        check_embed_range(cfg)
+        check_ranges(cfg, ["encoder_embed_range"])
         cls.check_options(cfg, task)
         # This order determines the initial weights that a seed gives.
         char_cnn, char_features = cls.build_char_cnn(cfg, task)

@@ -15,6 +15,7 @@ from .config import (
     add_to_module,
     build_stack,
     check_probabilities,
+    check_ranges,
     check_sizes,
     config_for,
     dropout_option,
@@ -31,8 +32,7 @@ SIZES = [
     for side in ("encoder", "decoder")
     for what in ("embed_dim", "hidden_size", "layers")
 ] + ["decoder_out_embed_dim"]
-# As in fairseq's lstm. With 256 units and ±1/√H, attention begins to align in a later epoch.
-INITIAL_RANGE = 0.1
+RANGES = ["init_range", "embed_range"]
 DROPOUTS = ["dropout"] + [f"{s}_dropout_{d}" for s in ("encoder", "decoder") for d in ("in", "out")]
 
 
@@ -50,6 +50,7 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         """
         check_sizes(cfg, SIZES)
         check_probabilities(cfg, DROPOUTS)
+        check_ranges(cfg, RANGES)
         warn_of_single_layers(cls.cell_name, cfg)
         if getattr(task.cfg or task.args, "left_pad_target", False):
             raise UserError("recurrent decoders need right-padded targets; drop --left-pad-target")
@@ -103,7 +104,7 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
             bidirectional=bidirectional,
             dropout=dropout_option(cfg, f"{side}_dropout_out"),
         )
-        rnn.reset_parameters(INITIAL_RANGE)
+        rnn.reset_parameters(cfg.init_range)
         return rnn
 
     @classmethod
@@ -187,13 +188,15 @@ def build_embeddings(cfg, task):
             f"({cfg.decoder_embed_dim}) equal to --decoder-out-embed-dim "
             f"({cfg.decoder_out_embed_dim})"
         )
-    encoder = build_embedding(
-        source, cfg.encoder_embed_dim, cfg.encoder_embed_path, cfg.encoder_freeze_embed
-    )
+
+    def table(dictionary, side):
+        names = ("embed_dim", "embed_path", "freeze_embed")
+        options = (getattr(cfg, f"{side}_{name}") for name in names)
+        return build_embedding(dictionary, *options, cfg.embed_range)
+
+    encoder = table(source, "encoder")
     if not cfg.share_all_embeddings:
-        return encoder, build_embedding(
-            target, cfg.decoder_embed_dim, cfg.decoder_embed_path, cfg.decoder_freeze_embed
-        )
+        return encoder, table(target, "decoder")
     if source != target:
         raise UserError(
             "--share-all-embeddings needs a joined dictionary "

@@ -125,6 +125,11 @@ def test_other_targets_of_a_language_model(target):
             for value in (-0.1, 1.1, float("nan"))
         ),
         *(
+            ({f"{what}_range": value}, f"^--{what}-range is {value}; it must be greater than 0")
+            for what in ("init", "embed")
+            for value in (0.0, -0.1, float("inf"), float("nan"))
+        ),
+        *(
             ({"adaptive_softmax_cutoff": text}, f"^--adaptive-softmax-cutoff is '{text}'; it must")
             for text in ("7", "1000", "5,3", "5,5", "0,5", "-1", "five", "")
         ),

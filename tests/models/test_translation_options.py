@@ -57,6 +57,19 @@ def test_dropout_of_the_adaptive_softmax():
     assert rates == {0.3}
 
 
+@pytest.mark.parametrize(
+    ("options", "rnn", "embedding"),
+    [({}, 0.1, 0.1), ({"init_range": 0.3}, 0.3, 0.1), ({"embed_range": 1.0}, 0.1, 1.0)],
+)
+def test_ranges_of_the_first_weights(options, rnn, embedding):
+    """Peepholes have that of the recurrent weights; attention and output layer have none."""
+    model = build("dg_lstm_tiny", make_task(), **options)
+    for name, parameter in model.named_parameters():
+        bound = rnn if ".rnn." in name else embedding if "embed_tokens" in name else 0.1
+        if "bias_l" not in name:
+            assert 0.7 * bound < parameter.abs().max().item() <= bound, name
+
+
 def test_longest_sentences():
     limits = {"max_source_positions": 30, "max_target_positions": 40}
     model = build("cas_lstm_tiny", make_task(), **limits)
