@@ -161,6 +161,17 @@ def finished(tmp_path_factory):
 
 
 @pytest.mark.full
+def test_the_demos_model_is_two_layers_of_cells_that_flow(finished):
+    """As it says, and not what it would be with one layer, a plain LSTM."""
+    out, printed = finished
+    log = (out / "train.log").read_text("utf-8")
+    assert "2. Train cas_lstm (" in printed
+    assert "with a single layer" not in log
+    assert log.count("CASLSTM(") == 2
+    assert log.count("num_layers=2") == 2
+
+
+@pytest.mark.full
 def test_demo_prints_scores_examples_and_places(finished):
     out, printed = finished
     assert re.search(r"BLEU = \d", printed)
@@ -224,6 +235,7 @@ def test_an_interrupted_training_is_resumed(finished, tmp_path):
     [
         (["--max-update", "6"], "made with other settings; add --force"),
         (["--max-update", "none"], "--max-update must be a positive number"),
+        (["--seed", "2"], "made with other settings; add --force"),
         (["--sentences", "99"], "--sentences must be at least 100, not 99"),
         (["--max-update"], "--max-update needs a value"),
         (["--sentence", "3"], "unknown option --sentence"),
@@ -249,5 +261,5 @@ def test_a_folder_that_is_not_the_demos_is_left_alone(tmp_path):
 
 def test_help_names_every_option():
     shown = subprocess.run([DEMO / "run.sh", "--help"], capture_output=True, text=True, check=True)
-    for option in ("--force", "--out", "--sentences", "--max-update", "--arch"):
+    for option in ("--force", "--out", "--sentences", "--max-update", "--seed", "--arch"):
         assert option in shown.stdout
