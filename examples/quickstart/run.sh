@@ -11,7 +11,7 @@ MAX_UPDATE=1000
 BPE_MERGES=300
 SEED=1
 ARCH=cas_lstm
-# Within fairseq's ±0.1 the decoder aligns late, and anyhow: see docs/translation.md.
+# With the default ranges of the initial weights, the decoder aligns late; see docs/translation.md.
 MODEL=(
     --encoder-layers 2 --encoder-bidirectional --encoder-embed-dim 128 --encoder-hidden-size 128
     --decoder-layers 2 --decoder-embed-dim 128 --decoder-hidden-size 128 --decoder-out-embed-dim 128
@@ -30,7 +30,7 @@ an interrupted one goes on where it stopped.
   --out DIR        where everything goes (default: examples/quickstart/out)
   --sentences N    sentences to generate (default: $SENTENCES)
   --max-update N   updates to train (default: $MAX_UPDATE)
-  --seed N         of the first weights and of the order of sentences (default: $SEED)
+  --seed N         seed of the initial weights and of the order of the data (default: $SEED)
   --arch NAME      architecture, with the options of cas_lstm (default: $ARCH)
 END
 }

@@ -95,11 +95,14 @@ class RecurrentTranslationConfig(FairseqDataclass):
     # The defaults are those of fairseq's lstm. See docs/translation.md for what they do.
     init_range: float = field(
         default=0.1,
-        metadata={"help": "recurrent weights start uniform within plus or minus this"},
+        metadata={"help": "recurrent weights are initially uniform within plus or minus this"},
     )
     embed_range: float = field(
         default=0.1,
-        metadata={"help": "embeddings without a pretrained vector start within plus or minus this"},
+        metadata={
+            "help": "embeddings without a pretrained vector are initially uniform within plus or "
+            "minus this"
+        },
     )
     engine: Optional[str] = field(
         default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
@@ -221,7 +224,7 @@ def check_sizes(cfg, names) -> None:
 
 
 def check_ranges(cfg, names) -> None:
-    """Raises UserError for the bound of a uniform distribution that is not positive."""
+    """Raise UserError for the bound of a uniform distribution that is not positive."""
     for name in names:
         value = getattr(cfg, name)
         if not 0 < value < float("inf"):
