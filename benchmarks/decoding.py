@@ -63,7 +63,7 @@ def compare(decoding: Decoding, rounds: int) -> list[list[str]]:
     bleu = {}
     for number in range(rounds + 1):
         for name in names:
-            precision.use(name)
+            precision.set_precision(name)
             if number == 0:  # the first round warms up
                 bleu[name] = decoding.bleu()
             else:

@@ -41,13 +41,13 @@ def set_precision_from_environment() -> None:
             raise UserError(
                 f"environment variable {VARIABLE} is {asked!r}; choose from {', '.join(CHOICES)}"
             )
-        use(asked, f"environment variable {VARIABLE}")
+        set_precision(asked, f"environment variable {VARIABLE}")
 
 
 _int8 = False
 
 
-def use(precision: str, asked: str = "precision") -> None:
+def set_precision(precision: str, asked: str = "precision") -> None:
     """Set one of :data:`CHOICES` for all that follows; ``asked`` is what asks for it.
 
     Raises:
@@ -139,4 +139,4 @@ class _SetPrecision(argparse.Action):
         if os.environ.get(VARIABLE) != value:  # fairseq parses its command line several times
             logger.info("float32 matmul precision: %s", value)
         os.environ[VARIABLE] = value  # for processes started by this one
-        use(value, option_string or "--float32-matmul-precision")
+        set_precision(value, option_string or "--float32-matmul-precision")

@@ -66,7 +66,7 @@ def test_decoding():
     try:
         found = decoding.compare(Faster(), 2)
     finally:
-        precision.use("highest")
+        precision.set_precision("highest")
     assert found == [
         ["highest", "160", "1.00", "0.50", "30.00"],
         ["medium", "320", "2.00", "1.00", "30.00"],

@@ -43,12 +43,12 @@ def restored(monkeypatch):
     monkeypatch.delenv("CASRNN_ENGINE", raising=False)
     before = torch.get_float32_matmul_precision()
     yield
-    precision.use(before)
+    precision.set_precision(before)
 
 
 @pytest.fixture
 def int8():
-    precision.use("int8")
+    precision.set_precision("int8")
 
 
 def integers(x):
@@ -149,7 +149,7 @@ def test_layers_stay_close(case):
     layer = case.layer(192, 192, engine="cpp").eval()
     x = rand(6, 20, 192, dtype=torch.float32)
     exact = flat(layer(x))
-    precision.use("int8")
+    precision.set_precision("int8")
     quantised = flat(layer(x))
     assert_close(quantised, exact, CLOSE)
     assert not torch.equal(quantised[0], exact[0])
@@ -177,7 +177,7 @@ def test_the_sentence_state_lstm_stays_close():
     layer = SentenceStateLSTM(192, 192, num_steps=3, engine="cpp").eval()
     x = rand(6, 20, 192, dtype=torch.float32)
     exact = layer(x)
-    precision.use("int8")
+    precision.set_precision("int8")
     quantised = layer(x)
     assert_close(quantised, exact, CLOSE)
     assert not torch.equal(quantised[0], exact[0])
@@ -234,7 +234,7 @@ def test_beam_search_has_the_scores_of_all_steps_at_once(arch, no_input_feed):
 def test_translations_do_not_depend_on_the_batch():
     model, net_input = translator(), sentences()
     exact = translate(model, net_input)
-    precision.use("int8")
+    precision.set_precision("int8")
     together = translate(model, net_input)
     assert not torch.equal(together[0][0]["score"], exact[0][0]["score"])
     for place in (0, 3, 8):
@@ -266,7 +266,7 @@ def test_what_has_gradients_is_as_with_medium(kind):
         inputs, run = [x, *layer.parameters()], lambda: flat(layer(x))
     found = []
     for value in ("medium", "int8"):
-        precision.use(value)
+        precision.set_precision(value)
         result = run()
         found.append([*result, *gradients(weighted(result), inputs)])
     for medium, int8 in zip(*found, strict=True):
@@ -276,11 +276,11 @@ def test_what_has_gradients_is_as_with_medium(kind):
 @int8_only
 def test_the_variable_and_back(monkeypatch):
     monkeypatch.setenv(precision.VARIABLE, "int8")
-    precision.obey_environment()  # as a worker process does, which inherits the environment
+    precision.set_precision_from_environment()  # as a worker process does, which inherits the environment
     x, weight = rand(30, 256).float(), rand(300, 256).float()
     assert products.is_quantised(x, weight)
     assert torch.get_float32_matmul_precision() == "medium"  # for what stays in floats
-    precision.use("highest")
+    precision.set_precision("highest")
     assert not products.is_quantised(x, weight)
     assert torch.get_float32_matmul_precision() == "highest"
 
@@ -291,11 +291,11 @@ def test_the_variable_and_back(monkeypatch):
 def test_engines_and_processors_without_it(monkeypatch):
     monkeypatch.setattr(cpp, "extension", lambda: (None, "it was not compiled; install again"))
     with pytest.raises(UserError, match=r"^--x int8: .* not compiled; .* again; choose medium$"):
-        precision.use("int8", "--x")
+        precision.set_precision("int8", "--x")
     monkeypatch.undo()
     monkeypatch.setenv("CASRNN_ENGINE", "eager")
     with pytest.raises(UserError, match=r"CASRNN_ENGINE is eager, and only cpp .*; choose medium"):
-        precision.use("int8")
+        precision.set_precision("int8")
     assert torch.get_float32_matmul_precision() == "highest"
 
 
@@ -306,7 +306,7 @@ def test_processors_without_fast_products(monkeypatch):
 
     monkeypatch.setattr(cpp, "extension", lambda: (Without, None))
     with pytest.raises(UserError, match=r"AVX512_VNNI\); choose medium"):
-        precision.use("int8")
+        precision.set_precision("int8")
 
 
 @int8_only

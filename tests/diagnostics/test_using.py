@@ -379,7 +379,7 @@ def test_unknown_precision_in_the_environment(fairseq, tmp_path, monkeypatch):
     monkeypatch.setenv("CASRNN_FLOAT32_MATMUL_PRECISION", "fast")
     assert fairseq("eval-lm", tmp_path, "--path", "x.pt").sentence == (
         "environment variable CASRNN_FLOAT32_MATMUL_PRECISION is 'fast'; choose from highest, high,"
-        " medium"
+        " medium, int8"
     )
 
 
