@@ -1,6 +1,6 @@
 # Every target installs what it needs. Requirements: Python >= 3.11, a C++ compiler and make.
 #
-#   make demo       train a small German-English translator and try it (3 minutes after installation)
+#   make demo       train a small German-English translator and try it (2 minutes after installation)
 #   make test       run all but the slow tests
 #   make test-full  run the tests that make test leaves out; make test-all runs both
 #   make mutants    plant bugs one by one and check that make test notices each; 15 minutes

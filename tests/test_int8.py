@@ -276,7 +276,7 @@ def test_what_has_gradients_is_as_with_medium(kind):
 @int8_only
 def test_the_variable_and_back(monkeypatch):
     monkeypatch.setenv(precision.VARIABLE, "int8")
-    precision.set_precision_from_environment()  # as a worker process does, which inherits the environment
+    precision.set_precision_from_environment()  # as worker processes do, which inherit it
     x, weight = rand(30, 256).float(), rand(300, 256).float()
     assert products.is_quantised(x, weight)
     assert torch.get_float32_matmul_precision() == "medium"  # for what stays in floats
