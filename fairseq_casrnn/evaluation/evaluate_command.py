@@ -88,9 +88,8 @@ def evaluate_classifier(run: Path, args: argparse.Namespace) -> dict:
     ]
     header = ("gold", "predicted", "probability", *examples[0])
     write_predictions(run, args.subset, "predictions.tsv", as_lines([header, *rows]), result)
-    wrong = sorted((row for row in rows if row[0] != row[1]), key=lambda row: -row[2])
-    with whole_file(run / f"{args.subset}.errors.tsv") as file:
-        file.write(as_lines([header, *wrong]))
+    wrong = [row for row in rows if row[0] != row[1]]
+    write_errors(run, args.subset, header, wrong)
     confusion = result.pop("confusion")
     show(as_table([list(row.values()) for row in confusion.values()], list(confusion)))
     print(
@@ -129,10 +128,8 @@ def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
         for word, gold, best, value in tags
         if gold != best
     ]
-    wrong.sort(key=lambda row: -row[2])
     names_of_wrong = ("gold", "predicted", "probability", "word", "line", "sentence")
-    with whole_file(run / f"{args.subset}.errors.tsv") as file:
-        file.write(as_lines([names_of_wrong, *wrong]))
+    write_errors(run, args.subset, names_of_wrong, wrong)
     if by_type:
         show(by_type.split("\n"))
     names = [name for name in ("f1", "precision", "recall", "accuracy") if name in result]
@@ -182,6 +179,13 @@ def evaluate_language_model(run: Path, args: argparse.Namespace) -> dict:
         f"{result['test']:.2f} test ({result['test_tokens']} tokens)"
     )
     return result
+
+
+def write_errors(run: Path, subset: str, header: Sequence[str], wrong: Sequence[Sequence]) -> None:
+    """Write ``SUBSET.errors.tsv``, the most probable errors first (the third column)."""
+    rows = sorted(wrong, key=lambda row: -row[2])
+    with whole_file(run / f"{subset}.errors.tsv") as file:
+        file.write(as_lines([header, *rows]))
 
 
 def show_files(run: Path, subset: str, errors: str) -> None:
