@@ -12,6 +12,10 @@ from ..layers import RecurrentStack
 from ..recurrence import choose, triton_ahead
 from ..recurrence.triton_plan import persistent_kernels_enabled
 from .decoder import RecurrentDecoder
+from .head import VocabularyHead
+
+WORDS = 16
+"""Of a typical sentence."""
 
 
 def compile_ahead(result, trainer, *args, **kwargs):
@@ -19,13 +23,19 @@ def compile_ahead(result, trainer, *args, **kwargs):
     model = trainer._model  # trainer.model would wrap it for several GPUs too early
     parameter = next(model.parameters(), None)
     if parameter is not None and parameter.is_cuda and persistent_kernels_enabled():
-        jobs = list(kernel_jobs(model))
+        jobs = [*kernel_jobs(model), *loss_jobs(model, trainer._criterion)]
         if jobs:
-            triton_ahead.start(jobs, torch.device("cuda", torch.cuda.current_device()))
+            device = torch.device("cuda", torch.cuda.current_device())
+            triton_ahead.start(jobs, device, expected_rows(trainer.cfg.dataset))
     return result
 
 
-def kernel_jobs(model: nn.Module) -> Iterator[tuple]:
+def expected_rows(dataset: Any) -> int:
+    """How many sentences a batch may have, by fairseq's options for it."""
+    return dataset.batch_size or (dataset.max_tokens or 0) // WORDS
+
+
+def kernel_jobs(model: nn.Module) -> Iterator[triton_ahead.Job]:
     """The kernels that train the recurrent parts of ``model``."""
     decoder_stacks = set()  # their kernels run the whole decoder loop
     for module in model.modules():
@@ -52,6 +62,17 @@ def kernel_jobs(model: nn.Module) -> Iterator[tuple]:
         ):
             for k, cell in enumerate(module.cells):
                 yield from triton_ahead.layer_jobs(cell, *module.layer_parameters(k))
+
+
+def loss_jobs(model: nn.Module, criterion: nn.Module) -> Iterator[triton_ahead.Job]:
+    """The kernels of the loss, if ``criterion`` has it computed by the model's output layer."""
+    needs_only_loss = getattr(criterion, "needs_only_loss", None)  # of the fused criterions
+    if needs_only_loss is None or not needs_only_loss():
+        return
+    for module in model.modules():
+        if isinstance(module, VocabularyHead) and module.can_fuse_loss and uses_triton(module.rnn):
+            assert module.vocabulary is not None  # or the loss could not be fused
+            yield from triton_ahead.loss_jobs(module.vocabulary[0])
 
 
 def uses_triton(stack: RecurrentStack) -> bool:

@@ -9,7 +9,8 @@ from ..errors import UserError
 from ..layers import RecurrentStack
 from ..recurrence.cross_entropy import can_fuse, cross_entropy
 from ..recurrence.inputs import LossSpec
-from ..recurrence.products import NextWords, linear, log_probs, next_words
+from ..recurrence.next_words import NextWords
+from ..recurrence.products import linear, log_probs, next_words
 
 
 def uniform_linear(

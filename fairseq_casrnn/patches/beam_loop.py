@@ -92,6 +92,7 @@ class Step:
 def search(generator, net_input, longest: int, bos_token: int | None):
     """Yield a :class:`Step` for each output position until all sentences are finished."""
     model, beam, eos = generator.model, generator.beam_size, generator.eos
+    size = generator.vocab_size
     source = net_input["src_tokens"]
     batch, device = len(source), source.device
     states: list[dict] = [{} for _ in range(model.models_size)]
@@ -102,27 +103,52 @@ def search(generator, net_input, longest: int, bos_token: int | None):
     ignored = torch.zeros(batch, beam, dtype=torch.bool, device=device)
     collected = torch.zeros(batch, dtype=torch.long, device=device)
     scores = None
+    count_left = LateCount(batch) if device.type == "cuda" else count
     finder = candidate_finder(generator, batch * beam, longest, device)
     select = candidate_selector(device)
     for t in range(longest + 1):
-        found, words, beams, attention = finder.find(t, batch, tokens, encoded, states, scores)
-        ended, ended_rows, *made = select(found, words, beams, ignored, collected, eos)
+        found, indices, attention = finder.find(t, batch, tokens, encoded, states, scores)
+        ended, ended_rows, *made = select(found, indices, ignored, collected, eos, size)
         step = Step(sentences, attention, ended, ended_rows, found[:, :beam])
         unfinished = made[-1].lt(beam)
-        left = 0 if t == longest else int(unfinished.sum())
+        left = 0 if t == longest else count_left(unfinished)
+        if 0 < left < batch - max_finished_kept(batch, device):
+            keep = unfinished.nonzero().squeeze(1)
+            made = [x.index_select(0, keep) for x in made]
+            left = batch = len(keep)
+            sentences = sentences.index_select(0, keep.cpu())
         if left == 0:
             yield step
             return
-        if left < batch - max_finished_kept(batch, device):
-            keep = unfinished.nonzero().squeeze(1)
-            made = [x.index_select(0, keep) for x in made]
-            sentences, batch = sentences.index_select(0, keep.cpu()), left
         *made, ignored, collected = made
         step.parents, step.tokens, step.scores = (x.view(-1) for x in made)
         tokens, scores = step.tokens.unsqueeze(1), step.scores
         yield step
         model.reorder_incremental_state(states, step.parents)
         encoded = model.reorder_encoder_out(encoded, step.parents)
+
+
+def count(unfinished: Tensor) -> int:
+    """The number of unfinished sentences."""
+    return int(unfinished.sum())
+
+
+class LateCount:
+    """:func:`count` on a GPU, one step late: to wait for this step's would leave the GPU idle.
+
+    A search then makes one step more than needed, whose candidates are not used.
+    """
+
+    def __init__(self, batch: int):
+        self.copy, self.made = torch.tensor(batch).pin_memory(), torch.cuda.Event()
+
+    def __call__(self, unfinished: Tensor) -> int:
+        """The number at the call before, at first that of all sentences."""
+        self.made.synchronize()
+        left = int(self.copy)
+        self.copy.copy_(unfinished.sum(), non_blocking=True)
+        self.made.record()
+        return left
 
 
 def candidate_selector(device: torch.device):
@@ -134,15 +160,17 @@ def candidate_selector(device: torch.device):
     return select_candidates
 
 
-def select_candidates(found, words, beams, ignored, collected, eos: int) -> tuple[Tensor, ...]:
+def select_candidates(
+    found, indices, ignored, collected, eos: int, size: int
+) -> tuple[Tensor, ...]:
     """Separate the candidates that end from those that the next step continues.
 
     Args:
-        found, words, beams: ``(B, N)``, the candidates' sums of log-probabilities, their last
-            tokens and the hypotheses (0 … K-1) that they continue; the best candidate comes first.
+        found, indices: ``(B, N)``, see :data:`.candidates.Candidates`.
         ignored: ``(B, K)``, True where a hypothesis ended earlier.
         collected: ``(B,)``, the number of ended hypotheses of each sentence.
         eos: index of </s>.
+        size: V.
 
     Returns:
         ``(B, K)`` each: whether the first K candidates end, and the rows that they continue; then
@@ -150,7 +178,8 @@ def select_candidates(found, words, beams, ignored, collected, eos: int) -> tupl
         and the updated ``ignored`` ``(B, K)`` and ``collected`` ``(B,)``.
     """
     batch, beam = ignored.shape
-    rows = beams + torch.arange(0, batch * beam, beam, device=beams.device).unsqueeze(1)
+    words, hypotheses = indices.fmod(size), indices.div(size, rounding_mode="trunc")
+    rows = hypotheses + torch.arange(0, batch * beam, beam, device=found.device).unsqueeze(1)
     ends = words.eq(eos) & found.ne(-math.inf)
     ended = ends[:, :beam] & ~ignored
     # Candidates that do not end come first, in their order.

@@ -1,8 +1,8 @@
-"""Finding the best candidates in a step of beam search, with or without a table of all of them.
+"""Finding the best candidates in a step of beam search.
 
 fairseq's ``(beam, V)`` table for each sentence is larger than the processor's caches. For a model
-of this package on the CPU, a compiled operator selects from each row while it is in the cache. The
-result is the same; of equal sums the first wins.
+of this package on the CPU, a compiled operator selects from each row while it is in the cache; on a
+GPU, one kernel takes the place of many operations. The result is the same.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fairseq_casrnn.recurrence.products import NextWords
+from fairseq_casrnn.recurrence.next_words import NextWords
 
 from .next_tokens import last_features
 
-Candidates = tuple[Tensor, Tensor, Tensor, Tensor | None]
-"""Sums of log-probabilities, last tokens and the hypotheses that they continue, ``(B, N)`` each,
-in descending order; and attention ``(B*K, S)`` or None."""
+Candidates = tuple[Tensor, Tensor, Tensor | None]
+"""Sums of log-probabilities in descending order, and indices (the hypothesis that is continued,
+times V, plus the last token), ``(B, N)`` each; and attention ``(B*K, S)`` or None."""
 
 
 class CandidateFinder(Protocol):
@@ -65,11 +65,12 @@ class TableFinder:
         lprobs = lprobs.view(batch, -1, generator.vocab_size)
         if scores is not None:  # BeamSearch.step reads index t - 1 of the scores of all steps
             scores = scores.view(batch, -1, 1).expand(-1, -1, t)
-        return *generator.search.step(t, lprobs, scores), attention
+        found, words, hypotheses = generator.search.step(t, lprobs, scores)
+        return found, words + generator.vocab_size * hypotheses, attention
 
 
 class OnePassFinder:
-    """Uses :class:`fairseq_casrnn.recurrence.products.NextWords`, except in the last step."""
+    """Uses :class:`fairseq_casrnn.recurrence.next_words.NextWords`, except in the last step."""
 
     def __init__(self, table: TableFinder, pick: NextWords):
         self.table, self.pick = table, pick

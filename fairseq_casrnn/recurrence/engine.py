@@ -29,6 +29,7 @@ from ..errors import UserError
 if TYPE_CHECKING:  # an engine does not import what a layer alone does not need
     from .attention import Decode, DecoderSteps
     from .inputs import LayerInputs, LayerOutputs, LossSpec
+    from .next_words import NextWords
     from .sentence_state import WordOps
     from .sentence_state_weights import Options, Parameters
 
@@ -124,6 +125,12 @@ class Engine:
     ) -> tuple[Tensor, Tensor]:
         """See :func:`.cross_entropy.cross_entropy`; x is ``(N, E)``, the target ``(N,)``."""
         raise NotImplementedError
+
+    def next_words(
+        self, weight: Tensor, bias: Tensor | None, rows: int, steps: int
+    ) -> NextWords | None:
+        """Search for the best next words of a beam search, without gradients; None if it cannot."""
+        return None
 
     def supports_best_sums(self, lprobs: Tensor, scores: Tensor) -> str | None:
         """Whether it picks beam search's candidates in one pass."""

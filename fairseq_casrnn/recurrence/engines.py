@@ -26,6 +26,7 @@ from .triton_plan import RefusedError, interpreting
 if TYPE_CHECKING:
     from .attention import Decode, DecoderSteps
     from .attention_loop import Loops
+    from .next_words import NextWords
     from .sentence_state import WordOps
     from .sentence_state_weights import Options, Parameters
 
@@ -183,6 +184,15 @@ class Cpp(Eager):
 
         return run_compiled(x, weight, bias, loss_spec)
 
+    def next_words(
+        self, weight: Tensor, bias: Tensor | None, rows: int, steps: int
+    ) -> NextWords | None:
+        from .next_words import PackedNextWords
+
+        if weight.dtype != torch.float32 or self.supports_products(weight, bias) is not None:
+            return None
+        return PackedNextWords(weight, bias, rows, steps)
+
     def supports_best_sums(self, lprobs: Tensor, scores: Tensor) -> str | None:
         if not readable(lprobs, scores) or wants_gradient(lprobs, scores):
             return UNREADABLE
@@ -303,6 +313,13 @@ class Triton(Engine):
         from .triton_cross_entropy import cross_entropy  # needs Triton
 
         return cross_entropy(x, weight, bias, loss_spec)
+
+    def next_words(
+        self, weight: Tensor, bias: Tensor | None, rows: int, steps: int
+    ) -> NextWords | None:
+        from .triton_beam import TableNextWords  # needs Triton
+
+        return TableNextWords(weight, bias) if self.supports_loss(weight) is None else None
 
 
 for engine in (Reference(), Eager(), Cpp(), Triton()):

@@ -20,6 +20,7 @@ from .cpp import OPS, dense
 from .engine import choose
 from .inputs import wants_gradient
 from .memory import readable
+from .next_words import NextWords
 
 LARGE = 256
 """Rows of x; with fewer, packing a weight costs more time than it saves."""
@@ -117,52 +118,13 @@ def log_probs(
     return table, has_nan
 
 
-class NextWords:
-    """The best next words of beam search, without a table of log-probabilities.
-
-    The vocabulary's weight is packed once for all steps of a search.
-
-    Args:
-        weight: ``(V, I)``, float32.
-        bias: ``(V,)`` or None.
-        rows: the most rows of a step.
-        steps: about how many steps there will be.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, rows: int, steps: int):
-        x = weight.new_empty(rows, weight.size(1))
-        self._vocabulary = cpp.extension()[0].Factor(weight.t().resolve_neg(), x, steps, True)
-        self._bias, self._size = bias, weight.size(0)
-
-    def best(
-        self, x: Tensor, scores: Tensor, count: int, penalties: dict[int, float]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The best continuations of each sentence's hypotheses, the best one first.
-
-        Args:
-            x: ``(B*K, I)``, the vocabulary's input for the K hypotheses of each of B sentences.
-            scores: ``(B, K)``, their sums of log-probabilities.
-            count: how many continuations.
-            penalties: words and what is subtracted from their log-probability, inf to forbid one.
-
-        Returns:
-            Their sums, words and hypotheses, ``(B, count)`` each; of equal sums the first, NaN as
-            -inf.
-        """
-        sums, indices = cpp.extension()[0].best_next(
-            self._vocabulary, x, self._bias, scores, count, list(penalties.items())
-        )
-        hypotheses = torch.div(indices, self._size, rounding_mode="trunc")
-        return sums, indices.fmod(self._size), hypotheses
-
-
 def next_words(
     weight: Tensor, bias: Tensor | None, rows: int, steps: int, engine: str | None = None
 ) -> NextWords | None:
-    """:class:`NextWords`, or None if gradients are enabled or the engine has no such thing."""
-    if torch.is_grad_enabled() or weight.dtype != torch.float32:
+    """The engine's search for the next words; None if it has none, or gradients are enabled."""
+    if torch.is_grad_enabled():
         return None
-    return NextWords(weight, bias, rows, steps) if is_compiled(engine, weight, bias) else None
+    return choose(engine, weight.device.type).next_words(weight, bias, rows, steps)
 
 
 def is_compiled(engine: str | None, first: Tensor, *others: Tensor | None) -> bool:

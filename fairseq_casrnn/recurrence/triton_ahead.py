@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,34 +30,56 @@ from .triton_steps import backward, forward
 
 logger = logging.getLogger(__name__)
 
-Job = tuple[str, Callable[[], None]]
-"""The name of a kernel, and a function that would launch it."""
+THREADS = 8
+"""More would take turns at Python's lock, with the training, too: a third of the work is Python."""
+
+LOW = 1
+"""Rows of a batch that has the lower of two heights of tiles."""
 
 
-def start(jobs: list[Job], device: torch.device) -> None:
-    """Start these jobs, one thread per processor, and return at once."""
-    pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="compile_ahead")
-    for kernel, job in jobs:
-        pool.submit(run, kernel, job, device)
+class Job(NamedTuple):
+    """What compiles a kernel.
+
+    Attributes:
+        kernel: its name.
+        run: would launch it.
+        batch: the number of rows that ``run`` has; 0 if the kernel is the same for all.
+    """
+
+    kernel: str
+    run: Callable[[], None]
+    batch: int
+
+
+def start(jobs: list[Job], device: torch.device, rows: int) -> None:
+    """Start these jobs in other threads, first those for batches of ``rows`` or so; do not wait."""
+    high = rows >= max(job.batch for job in jobs)
+
+    def is_later(job: Job) -> bool:
+        return job.batch > 0 and (job.batch > LOW) != high
+
+    pool = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "compile_ahead")
+    for job in sorted(jobs, key=is_later):
+        pool.submit(run, job, device)
     pool.shutdown(wait=False)
 
 
-def run(kernel: str, job: Callable[[], None], device: torch.device) -> None:
+def run(job: Job, device: torch.device) -> None:
     """Run a job. Errors are only logged, because the launch raises and handles them again."""
     try:
-        with compiling_only(kernel), torch.no_grad():
+        with compiling_only(job.kernel), torch.no_grad():
             if device.type == "cuda":
                 torch.cuda.set_device(device)  # of this thread
-            job()
+            job.run()
     except Exception:
-        logger.debug("%s could not be compiled ahead", kernel, exc_info=True)
+        logger.debug("%s could not be compiled ahead", job.kernel, exc_info=True)
 
 
 def batches(size: int, device: torch.device) -> tuple[int, int]:
     """Two batch sizes, one for each height of tiles."""
     processors = chip(device)[0]
     columns = next((n for n in (-(-size // 16), -(-size // 32)) if n <= processors), processors)
-    return 1, HEIGHTS[0] * (processors // columns) + 1
+    return LOW, HEIGHTS[0] * (processors // columns) + 1
 
 
 def layer_jobs(
@@ -67,7 +90,8 @@ def layer_jobs(
     params = [p.detach() for p in params]
     for batch in batches(weight_hh.size(1), weight_hh.device):
         for kernel in ("forward_sequence", "backward_sequence"):
-            yield kernel, partial(train_layer, cell, w_ih, w_hh, b, params, batch)
+            job = partial(train_layer, cell, w_ih, w_hh, b, params, batch)
+            yield Job(kernel, job, batch)
 
 
 def train_layer(
@@ -122,10 +146,8 @@ def decoder_jobs(
     """
     for batch in batches(weight_out.size(0), weight_out.device):
         for kernel in ("decode_forward", "decode_backward"):
-            yield (
-                kernel,
-                partial(train_decoder, layers, embed_dim, weight_out, dropped, temperature, batch),
-            )
+            shared = layers, embed_dim, weight_out, dropped, temperature
+            yield Job(kernel, partial(train_decoder, *shared, batch), batch)
 
 
 def train_decoder(
@@ -165,3 +187,16 @@ def train_decoder(
         grad_alphas=None,
         retain=False,
     )
+
+
+def loss_jobs(weight: Tensor) -> Iterator[Job]:
+    """The kernels of the fused loss for a vocabulary with this ``weight`` (V, E)."""
+    for kernel in ("forward_rows", "backward_rows"):
+        yield Job(kernel, partial(train_loss, weight.detach()), 0)
+
+
+def train_loss(weight: Tensor) -> None:
+    """Forward and backward of the loss of one row of zeros."""
+    from .triton_cross_entropy import train_rows  # needs Triton
+
+    train_rows(weight.new_zeros(1, weight.size(0)))

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 logger = logging.getLogger(__name__)
 
 
@@ -68,7 +70,7 @@ def compiling_only(kernel: str) -> Iterator[None]:
         _thread.kernel = None
 
 
-def may_launch(kernel: Any, grid: tuple[int, int], arguments: dict[str, Any]) -> bool:
+def may_launch(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any]) -> bool:
     """Whether to launch a kernel: not in :func:`compiling_only`, where this compiles it.
 
     Waits if another thread is compiling that kernel.
@@ -82,7 +84,7 @@ def may_launch(kernel: Any, grid: tuple[int, int], arguments: dict[str, Any]) ->
     return False
 
 
-def _compile_once(kernel: Any, grid: tuple[int, int], arguments: dict[str, Any]) -> None:
+def _compile_once(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
     key, event = _key(kernel, arguments), threading.Event()
     with _lock:
         if key in _begun:
@@ -90,7 +92,9 @@ def _compile_once(kernel: Any, grid: tuple[int, int], arguments: dict[str, Any])
         _begun[key] = event
         _unfinished.append(key)
     try:
-        kernel.warmup(grid=grid, **arguments)
+        made = kernel.warmup(grid=grid, **arguments)
+        if torch.cuda.is_initialized() and made is not None:
+            _ = made.run  # loads it; before Triton 3.7, this compiles a launcher in C for a second
     finally:
         with _lock:
             _unfinished.remove(key)
@@ -99,5 +103,5 @@ def _compile_once(kernel: Any, grid: tuple[int, int], arguments: dict[str, Any])
 
 def _key(kernel: Any, arguments: dict[str, Any]) -> tuple[str, ...]:
     """What distinguishes a model's kernels from each other."""
-    names = "cell0", "cell", "size", "ROWS", "FACTOR", "PRECISION"
+    names = "cell0", "cell", "size", "ROWS", "FACTOR", "PRECISION", "V"
     return kernel.__name__, *(str(arguments.get(name)) for name in names)

@@ -11,7 +11,7 @@ ones are computed some rows at a time, and again in the backward.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,8 @@ from torch import Tensor
 from .cross_entropy import refuse_second_derivatives
 from .eager import retain_graph_requested, without_autocast
 from .inputs import LossSpec, cast
+from .triton_compiling import may_launch
+from .triton_launching import run
 from .triton_steps import on_its_device
 
 KEPT = 2**30
@@ -31,10 +33,10 @@ CHUNK = 2**28
 BLOCK = 2048
 """Classes that a program reads at a time."""
 UNALIGNED = ["target", "stats", "grad"]
-INTEGERS = ["rows", "first", "pad"]
+NUMBERS = ["rows", "first", "pad", "target_share", "other_share"]
 
 
-@triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=UNALIGNED)
 def forward_rows(
     logits,  # (*, V)
     target,  # (rows,), int64
@@ -71,7 +73,7 @@ def forward_rows(
     tl.store(stats + 2 * rows + row, log_total)
 
 
-@triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=UNALIGNED)
 def backward_rows(
     logits,  # (*, V)
     target,  # (rows,), int64
@@ -90,6 +92,39 @@ def backward_rows(
         d_x = tl.exp(x - log_total) - other_share - tl.where(at == word, target_share, 0.0)
         d_x = tl.where(word == pad, 0.0, d_x * scale)
         tl.store(logits + at, d_x.to(logits.dtype.element_ty), mask=at < V)
+
+
+class Shares(NamedTuple):
+    """The target distribution, as the kernels take it; see :func:`forward_rows`."""
+
+    pad: int
+    target_share: float
+    other_share: float
+
+
+def launch(
+    kernel: Any,
+    logits: Tensor,
+    target: Tensor,
+    stats: Tensor,
+    first: int,
+    shares: Shares,
+    **more: Any,
+) -> None:
+    """Run a kernel on the rows of ``logits``, which are those from ``first`` on of the batch."""
+    grid, (rows, size) = (logits.size(0),), (stats.size(1), logits.size(1))
+    arguments = {"logits": logits, "target": target, "stats": stats, **more, **shares._asdict()}
+    arguments |= {"rows": rows, "first": first, "V": size, "BLOCK": BLOCK, "num_warps": 8}
+    if may_launch(kernel, grid, arguments):
+        run(kernel, grid, **arguments)
+
+
+def train_rows(logits: Tensor) -> None:
+    """Launch both kernels on ``logits``, with zeros for everything else, to compile them."""
+    target = torch.zeros(len(logits), dtype=torch.int64, device=logits.device)
+    stats = torch.zeros(3, len(logits), dtype=torch.float32, device=logits.device)
+    launch(forward_rows, logits, target, stats, 0, Shares(-1, 1.0, 0.0))
+    launch(backward_rows, logits, target, stats, 0, Shares(-1, 1.0, 0.0), grad=stats[0, 0])
 
 
 def cross_entropy(
@@ -128,14 +163,11 @@ class _CrossEntropy(torch.autograd.Function):
         keep = enable_grad and rows * row_bytes <= KEPT
         chunk = max(1, rows if keep else CHUNK // row_bytes)
         other = smoothing / (size - 1)
-        shares = pad, 1.0 - smoothing - other, other
+        shares = Shares(pad, 1.0 - smoothing - other, other)
         logits = None
         for first in range(0, rows, chunk):
             logits = F.linear(x[first : first + chunk], weight, bias)
-            grid = (logits.size(0),)
-            forward_rows[grid](
-                logits, target, stats, rows, first, *shares, size, BLOCK, num_warps=8
-            )
+            launch(forward_rows, logits, target, stats, first, shares)
         ctx.save_for_backward(x, weight, bias, target, stats, logits if keep else None)
         ctx.chunk, ctx.shares = chunk, shares
         loss, nll = stats[0].sum(), stats[1].sum()
@@ -148,7 +180,7 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
         x, weight, bias, target, stats, kept = ctx.saved_tensors
-        (rows, _), size = x.shape, weight.size(0)
+        rows = len(x)
         if kept is not None and retain_graph_requested():
             kept = kept.clone()
         d_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
@@ -156,9 +188,7 @@ class _CrossEntropy(torch.autograd.Function):
         for first in range(0, max(rows, 1), ctx.chunk):
             part = x[first : first + ctx.chunk]
             logits = F.linear(part, weight, bias) if kept is None else kept
-            backward_rows[(logits.size(0),)](
-                logits, target, stats, grad, rows, first, *ctx.shares, size, BLOCK, num_warps=8
-            )
+            launch(backward_rows, logits, target, stats, first, ctx.shares, grad=grad)
             if d_x is not None:
                 torch.mm(logits, weight, out=d_x[first : first + ctx.chunk])
             if ctx.needs_input_grad[1]:

@@ -8,7 +8,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_products import multiply, to_dot_operand
+from .triton_products import (
+    add_product,
+    load_rows,
+    load_weights,
+    multiply,
+    row_operands,
+    sum_parts,
+    to_dot_operand,
+)
 
 
 @triton.jit
@@ -48,6 +56,66 @@ def multiply_both(
 
     x is ``(x_rows, size)`` and h ``(B, size)``; row and unit are the tile's first ones.
     """
+    SUM: tl.constexpr = sums[0].dtype
+    others = ()
+    if FEED and BLOCKS == ADDED and ADDED == PRODUCTS:
+        products = multiply_one_after_the_other(
+            x, x_rows, h, batch, row, w_ih, w_hh, unit, stride, size, BLOCKS, ROWS, UNITS, DEPTH,
+            SPLIT, FACTOR, PRECISION, SUM,
+        )  # fmt: skip
+        new = ()
+        for n in tl.static_range(BLOCKS):
+            new = new + (sums[n] + products[n],)
+    else:
+        new, others = multiply_apart(
+            sums, parts, x, x_rows, h, row, batch, w_ih, w_hh, unit, stride, size, BLOCKS,
+            PRODUCTS, ADDED, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
+        )  # fmt: skip
+    return new, others
+
+
+@triton.jit
+def multiply_one_after_the_other(
+    x, x_rows, h, batch, row, w_ih, w_hh, unit, stride: tl.constexpr, size: tl.constexpr,
+    COUNT: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr,
+    SPLIT: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr, SUM: tl.constexpr,
+):  # fmt: skip
+    """COUNT blocks of x W_ihᵀ + h W_hhᵀ.
+
+    In one loop, first over x, then over h: the compiler takes time for every load that it finds.
+    """
+    totals = ()
+    for _ in tl.static_range(COUNT):
+        totals = totals + (tl.zeros((SPLIT, ROWS, UNITS), SUM),)
+    parts: tl.constexpr = tl.cdiv(size, DEPTH)
+    for i in tl.range(0, 2 * parts, num_stages=3):
+        of_h = i >= parts
+        first = tl.where(of_h, i - parts, i) * DEPTH
+        a = load_rows(
+            tl.where(of_h, h, x), row, tl.where(of_h, batch, x_rows), first, size, size, ROWS,
+            DEPTH, SPLIT,
+        )  # fmt: skip
+        a = row_operands(a, ROWS, SPLIT, FACTOR, PRECISION)
+        weight, across = tl.where(of_h, w_hh, w_ih), tl.where(of_h, size, stride)
+        sums = ()
+        for n in tl.static_range(COUNT):
+            u = load_weights(
+                weight + n * size * across, unit, first, size, size, across, 1, UNITS, DEPTH,
+                SPLIT, FACTOR, PRECISION,
+            )  # fmt: skip
+            sums = sums + (add_product(a, u, totals[n], PRECISION),)
+        totals = sums
+    return sum_parts(totals, COUNT, ROWS, UNITS, SPLIT)
+
+
+@triton.jit
+def multiply_apart(
+    sums, parts, x, x_rows, h, row, batch, w_ih, w_hh, unit, stride: tl.constexpr,
+    size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
+    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
+):  # fmt: skip
+    """:func:`multiply_both` with two loops."""
     SUM: tl.constexpr = sums[0].dtype
     if FEED:
         products = multiply(

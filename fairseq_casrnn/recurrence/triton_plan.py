@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..cells.base import Cell
 from .triton_compiling import may_launch
+from .triton_launching import run
 
 HEIGHTS = 16, 32
 """Rows of a tile: the first spreads a batch over the GPU; the second if not all tiles fit then."""
@@ -203,6 +204,7 @@ class Counters:
     """
 
     COUNT = 1 << 14
+    ALIGNED = 4  # a kernel is compiled anew for an address that is no multiple of 16 bytes
 
     def __init__(self, device: torch.device):
         self.lock, self.used = threading.Lock(), 0
@@ -215,8 +217,9 @@ class Counters:
             if self.used + count > self.COUNT:
                 self.zeros.zero_()
                 self.used = 0
-            self.used += count
-            return self.zeros[self.used - count : self.used]
+            start = self.used
+            self.used += -(-count // self.ALIGNED) * self.ALIGNED
+            return self.zeros[start : start + count]
 
 
 @functools.cache
@@ -266,7 +269,7 @@ def launch_together(kernel: Any, grid: tuple[int, int], /, **arguments: Any) -> 
     if not may_launch(kernel, grid, arguments):
         return
     try:
-        kernel[grid](**arguments)
+        run(kernel, grid, **arguments)
     except Exception as error:
         # Triton's OutOfResources, and CUDA's messages for too many blocks or no cooperative launch.
         refusals = ("OutOfResources", "cooperative", "operation not supported")

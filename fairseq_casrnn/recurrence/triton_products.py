@@ -82,12 +82,12 @@ def row_operands(
 
 @triton.jit
 def load_weights(
-    weight, start, first, size: tl.constexpr, width: tl.constexpr, ACROSS: tl.constexpr,
-    ALONG: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    weight, start, first, size: tl.constexpr, width: tl.constexpr, across, ALONG: tl.constexpr,
+    UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
     FACTOR: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The weights of these columns, for UNITS units from ``start`` on:
-    ``(SPLIT, DEPTH/SPLIT, UNITS)``. Units are ACROSS elements apart, columns ALONG.
+    ``(SPLIT, DEPTH/SPLIT, UNITS)``. Units are ``across`` elements apart, columns ALONG.
     """
     part: tl.constexpr = DEPTH // SPLIT
     if ALONG == 1:
@@ -99,7 +99,7 @@ def load_weights(
         unit = start + tl.arange(0, UNITS)[None, :]
         column = first + row % SPLIT * part + row // SPLIT
     mask = (column < width) & (unit < size)
-    u = tl.load(weight + column * ALONG + unit * ACROSS, mask=mask, other=0.0)
+    u = tl.load(weight + column * ALONG + unit * across, mask=mask, other=0.0)
     if ALONG == 1:
         u = tl.permute(tl.reshape(u, (UNITS, SPLIT, part)), (1, 2, 0))
     else:

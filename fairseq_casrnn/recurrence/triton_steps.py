@@ -19,6 +19,7 @@ from ..cells.base import Cell
 from . import triton_compiling
 from .engine import log_once
 from .inputs import LoopTensors, MaybeTensor, accumulation_dtype
+from .triton_launching import run
 from .triton_plan import GIVEN, Plan, RefusedError, launch, plan
 
 P = ParamSpec("P")
@@ -223,11 +224,11 @@ def forward(
     hs[0] = h0
     states[0] = h0 if c0 is None else c0
     grid, tiles = single_steps(batch, hs.size(2))
-    kernel, weight_t = kernels("kernels").forward_step[grid], weight_hh.t()
+    kernel, weight_t = kernels("kernels").forward_step, weight_hh.t()
     products = gates.new_empty(batch, weight_hh.size(0))
     for t in range(steps):
         product(hs[t], weight_t, products)
-        kernel(**shared, **tiles, products=products, t=t)
+        run(kernel, grid, **shared, **tiles, products=products, t=t)
     return saved, h_n, c_n
 
 
@@ -291,10 +292,10 @@ def backward(
             whole = None
     if whole is None:
         how = single_steps(batch, size)
-        kernel, parts = kernels("kernels").backward_step[how.grid], sums(how)
+        kernel, parts = kernels("kernels").backward_step, sums(how)
         dh = torch.empty_like(d_state)
         for t in reversed(range(steps)):
-            kernel(**shared, **parts, **how.tiles, dh=dh, t=t)
+            run(kernel, how.grid, **shared, **parts, **how.tiles, dh=dh, t=t)
             if t > 0:
                 product(d_products[t], weight_hh, dh)
     d_rows, d_side = parts["d_rows"], parts["d_side"]

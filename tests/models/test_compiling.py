@@ -11,7 +11,7 @@ from recurrence.test_triton_compiling import compiled_only  # noqa: F401
 from fairseq_casrnn.layers import RecurrentStack
 from fairseq_casrnn.models import compiling
 from fairseq_casrnn.patches.install import patches_of
-from fairseq_casrnn.recurrence import triton_compiling, triton_plan
+from fairseq_casrnn.recurrence import engines, triton_compiling, triton_plan
 
 from .common import random_model, source, target
 
@@ -54,8 +54,8 @@ def compile_all(model, monkeypatch):
     from fairseq_casrnn.recurrence import triton_ahead
 
     monkeypatch.setattr(compiling, "uses_triton", lambda stack: True)
-    for kernel, job in compiling.kernel_jobs(model):
-        triton_ahead.run(kernel, job, torch.device("cpu"))
+    for job in compiling.kernel_jobs(model):
+        triton_ahead.run(job, torch.device("cpu"))
 
 
 CASES = {
@@ -122,9 +122,48 @@ def test_what_cannot_be_compiled_is_left_to_the_launch(monkeypatch):
 
     kernel = SimpleNamespace(__name__="kernel", warmup=fail)
     job = lambda: triton_compiling.may_launch(kernel, (1, 1), {})  # noqa: E731
-    triton_ahead.run("kernel", job, torch.device("cpu"))
+    triton_ahead.run(triton_ahead.Job("kernel", job, 1), torch.device("cpu"))
     assert not triton_compiling._unfinished
     assert triton_compiling.may_launch(kernel, (1, 1), {})
+
+
+@pytest.mark.parametrize(("rows", "order"), [(64, "low loss high"), (250, "high loss low")])
+def test_what_the_first_batches_need_comes_first(rows, order, monkeypatch):
+    pytest.importorskip("triton")
+    from fairseq_casrnn.recurrence import triton_ahead
+
+    done = []
+    monkeypatch.setattr(triton_ahead, "THREADS", 1)
+    monkeypatch.setattr(triton_ahead, "run", lambda job, device: done.append(job.kernel))
+    jobs = [triton_ahead.Job(*of) for of in (("low", None, 1), ("loss", None, 0))]
+    jobs.insert(1, triton_ahead.Job("high", None, 129))
+    before = set(threading.enumerate())
+    triton_ahead.start(jobs, torch.device("cpu"), rows)
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert " ".join(done) == order
+
+
+def test_the_kernels_of_the_loss(compiled_only, monkeypatch):  # noqa: F811
+    from fairseq_casrnn.recurrence import triton_ahead
+    from fairseq_casrnn.recurrence.cross_entropy import cross_entropy
+    from fairseq_casrnn.recurrence.inputs import LossSpec
+
+    monkeypatch.setattr(triton_compiling, "_begun", {})
+    model = model_of(FAMILIES[0])
+    monkeypatch.setattr(compiling, "uses_triton", lambda stack: True)
+    monkeypatch.setattr(engines, "interpreting", lambda: True)
+    criterion = SimpleNamespace(needs_only_loss=lambda: True)
+    assert not list(compiling.loss_jobs(model, torch.nn.Identity()))
+    for job in compiling.loss_jobs(model, criterion):
+        triton_ahead.run(job, torch.device("cpu"))
+    ahead = {id(kernel) for kernel in compiled_only}
+    assert [kernel.name for kernel in compiled_only] == ["forward_rows", "backward_rows"]
+    weight, bias = model.decoder.vocabulary
+    x = torch.zeros(3, weight.size(1), requires_grad=True)
+    spec = LossSpec(torch.tensor([2, 3, 4]), 0.1, 1)
+    cross_entropy(x, weight, bias, spec, engine="triton")[0].backward()
+    assert {id(kernel) for kernel in compiled_only} == ahead
 
 
 def test_nothing_is_done_on_a_cpu(monkeypatch):

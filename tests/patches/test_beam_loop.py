@@ -129,6 +129,25 @@ def test_finished_sentences_may_stay(used, kept, monkeypatch):
     assert len(used) == 4
 
 
+@pytest.mark.parametrize("kept", [0, 3])
+def test_the_number_of_unfinished_sentences_may_come_a_step_late(used, kept, monkeypatch):
+    """As on a GPU: the search goes on for a step that it does not need."""
+    counts = []
+
+    def late(unfinished):
+        counts.append(int(unfinished.sum()))
+        return counts[-2] if len(counts) > 1 else len(unfinished)
+
+    monkeypatch.setattr(beam_loop, "count", late)
+    monkeypatch.setattr(beam_loop, "max_finished_kept", lambda *_: kept)
+    for seed in range(4):
+        del counts[:]
+        theirs, ours = both([model_of(seed=seed)], batch(seed=seed), beam_size=3, max_len_b=12)
+        assert_same(theirs, ours)
+        assert counts
+    assert len(used) == 4
+
+
 def test_several_models(used):
     theirs, ours = both([model_of(), model_of(GRU, seed=1)], batch(), beam_size=3, max_len_b=9)
     assert used

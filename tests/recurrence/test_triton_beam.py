@@ -12,7 +12,7 @@ from fairseq_casrnn.patches import beam_loop
 from .test_triton import INTERPRETING
 from .test_triton_compiling import compiled_only  # noqa: F401
 
-EOS = 2
+EOS, SIZE = 2, 9
 
 
 def candidates(batch, beam, count, seed):
@@ -26,7 +26,8 @@ def candidates(batch, beam, count, seed):
     found[draw(4, batch, count) == 0] = -math.inf
     words = EOS + draw(3, batch, count)
     ignored = draw(3, batch, beam) == 0
-    return found, words, draw(beam, batch, count), ignored, draw(beam, batch), EOS
+    indices = SIZE * draw(beam, batch, count) + words
+    return found, indices, ignored, draw(beam, batch), EOS, SIZE
 
 
 @pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")
@@ -51,9 +52,9 @@ def test_the_choice_is_the_same(batch, beam, more, seed):
 def test_a_choice_by_hand():
     """Two hypotheses, four candidates: the first ends, the third would if it were better."""
     found = torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
-    words, beams = torch.tensor([[EOS, 7, EOS, 8]]), torch.tensor([[1, 0, 0, 1]])
+    indices = torch.tensor([[EOS + SIZE, 7, EOS, 8 + SIZE]])
     ended, rows, parents, tokens, scores, ignored, collected = beam_loop.select_candidates(
-        found, words, beams, torch.zeros(1, 2, dtype=torch.bool), torch.tensor([1]), EOS
+        found, indices, torch.zeros(1, 2, dtype=torch.bool), torch.tensor([1]), EOS, SIZE
     )
     assert ended.tolist() == [[True, False]]
     assert rows.tolist() == [[1, 0]]
@@ -71,3 +72,38 @@ def test_one_kernel_for_all_batches(compiled_only):  # noqa: F811
         triton_beam.choose(*candidates(batch, 5, 10, 0))
     assert len({id(kernel) for kernel in compiled_only}) == 1
     assert ".target sm_90" in compiled_only[0].asm["ptx"]
+
+
+@pytest.mark.skipif(not INTERPRETING, reason="for Triton's interpreter")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("size", [5, 3000])
+def test_next_words_are_the_best_sums(size, dtype):
+    """Beside the table that fairseq makes, with words that are penalised or forbidden."""
+    from fairseq_casrnn.recurrence.products import next_words
+
+    torch.manual_seed(size)
+    weight, bias = torch.randn(size, 6).to(dtype), torch.randn(size).to(dtype)
+    x, scores = torch.randn(6, 6).to(dtype), -torch.rand(2, 3)
+    x[4] = math.nan
+    penalties = {1: math.inf, 3: 0.5}
+    with torch.no_grad():
+        words = next_words(weight, bias, 6, 9, engine="triton")
+        found, indices = words.best(x, scores, 4, penalties)
+        logits = torch.nn.functional.linear(x, weight, bias)
+        table = logits.log_softmax(1, dtype=torch.float32)
+    table[4] = -math.inf
+    for word, penalty in penalties.items():
+        table[:, word] -= penalty
+    sums = (table.view(2, 3, size) + scores.unsqueeze(2)).view(2, -1)
+    torch.testing.assert_close(found, sums.topk(4).values)
+    torch.testing.assert_close(found, sums.gather(1, indices))
+    assert found.dtype == torch.float32
+
+
+def test_one_kernel_for_all_penalties(compiled_only):  # noqa: F811
+    from fairseq_casrnn.recurrence import triton_beam
+
+    for rows, penalties in ((1, {1: math.inf}), (16, {3: 0.0, 1: math.inf, 2: math.inf})):
+        logits = torch.zeros(rows, 40)
+        triton_beam.add_scores(logits, torch.zeros(rows), logits, penalties)
+    assert len({id(kernel) for kernel in compiled_only}) == 1

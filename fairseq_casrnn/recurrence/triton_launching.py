@@ -1,0 +1,83 @@
+"""Launching Triton's kernels with little work on the host.
+
+``kernel[grid](…)`` examines every argument to find the compiled kernel. For the forty arguments of
+the kernels here that takes longer than a small kernel runs. :func:`run` keeps compiled kernels by
+what they depend on, and launches them directly.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import torch
+
+_compiled: dict[tuple[Any, ...], Any] = {}
+
+
+class Arguments(NamedTuple):
+    """Functions that take a kernel's arguments out of a dictionary; tuples, in their order.
+
+    Attributes:
+        everything: all of them.
+        constants: those with ``tl.constexpr``.
+        numbers: those with ``do_not_specialize``.
+        pointers: the others: tensors, or None.
+    """
+
+    everything: Callable[[dict[str, Any]], tuple[Any, ...]]
+    constants: Callable[[dict[str, Any]], tuple[Any, ...]]
+    numbers: Callable[[dict[str, Any]], tuple[Any, ...]]
+    pointers: Callable[[dict[str, Any]], tuple[Any, ...]]
+
+
+@functools.cache
+def arguments_of(kernel: Any) -> Arguments | None:
+    """How :func:`run` reads the arguments of ``kernel``; None in Triton's interpreter."""
+    params = getattr(kernel, "params", None)
+    if params is None:
+        return None
+    groups: tuple[list[str], ...] = [], [], []
+    for p in params:
+        groups[0 if p.is_constexpr else 1 if p.do_not_specialize else 2].append(p.name)
+    names = [p.name for p in params]
+    return Arguments(*(getter(group) for group in (names, *groups)))
+
+
+def getter(names: list[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    """``itemgetter``, whose result is a tuple for one name or none, too."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda arguments: tuple(arguments[name] for name in names)
+
+
+def run(kernel: Any, grid: tuple[int, ...], /, **arguments: Any) -> None:
+    """``kernel[grid](**arguments)``.
+
+    Options like ``num_warps`` must follow from the kernel and its constants. All arguments that are
+    neither constants nor tensors must have ``do_not_specialize``.
+    """
+    known = arguments_of(kernel)
+    if known is None:
+        kernel[grid](**arguments)
+        return
+    dtypes = [
+        None if p is None else p.dtype if p.data_ptr() & 15 == 0 else (p.dtype,)
+        for p in known.pointers(arguments)
+    ]
+    small = all(-(2**31) <= number < 2**31 for number in known.numbers(arguments))
+    key = (kernel, current_device(), small, known.constants(arguments), *dtypes)
+    found = _compiled.get(key)
+    if found is not None:
+        found[(*grid, 1, 1)](*known.everything(arguments))
+        return
+    made = kernel[grid](**arguments)
+    if small and made is not None:
+        _compiled[key] = made
+
+
+def current_device() -> int:
+    """The current GPU's number, or -1."""
+    return torch.cuda.current_device() if torch.cuda.is_initialized() else -1

@@ -1,0 +1,92 @@
+"""Kernels that were launched before are launched again without Triton's own search for them."""
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fairseq_casrnn.recurrence import triton_launching
+
+
+class Kernel:
+    """As Triton's: launches by name, and what they give launches by position."""
+
+    def __init__(self):
+        names = {"x": 2, "y": 2, "rows": 1, "SIZE": 0}
+        self.params = [
+            SimpleNamespace(name=name, is_constexpr=kind == 0, do_not_specialize=kind == 1)
+            for name, kind in names.items()
+        ]
+        self.numbers, self.searched, self.launched = itertools.count(), [], []
+
+    def __getitem__(self, grid):
+        def search(**arguments):
+            self.searched.append((grid, arguments))
+            return Compiled(self, next(self.numbers))
+
+        return search
+
+
+class Compiled:
+    def __init__(self, kernel, number):
+        self.kernel, self.number = kernel, number
+
+    def __getitem__(self, grid):
+        return lambda *values: self.kernel.launched.append((self.number, grid, values))
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    monkeypatch.setattr(triton_launching, "_compiled", {})
+    return Kernel()
+
+
+def test_the_second_launch_is_direct(kernel):
+    x, y, other = torch.zeros(4), torch.zeros(4), torch.ones(8)
+    triton_launching.run(kernel, (3,), SIZE=5, x=x, y=y, rows=7, num_warps=8)
+    assert kernel.searched == [((3,), {"SIZE": 5, "x": x, "y": y, "rows": 7, "num_warps": 8})]
+    triton_launching.run(kernel, (2, 4), SIZE=5, x=other, y=y, rows=8, num_warps=8)
+    assert len(kernel.searched) == 1
+    ((number, grid, values),) = kernel.launched
+    assert (number, grid[:3]) == (0, (2, 4, 1))
+    assert values[0] is other
+    assert values[1] is y
+    assert values[2:] == (8, 5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"SIZE": 6},
+        {"x": None},
+        {"x": torch.zeros(4, dtype=torch.float16)},
+        {"x": torch.zeros(5)[1:]},  # at another alignment
+        {"y": torch.zeros(4, dtype=torch.int64)},
+        {"rows": 2**31},
+    ],
+    ids=str,
+)
+def test_another_kernel_is_searched_for(kernel, change):
+    given = {"x": torch.zeros(4), "y": torch.zeros(4), "rows": 7, "SIZE": 5}
+    triton_launching.run(kernel, (1,), **given)
+    triton_launching.run(kernel, (1,), **given | change)
+    triton_launching.run(kernel, (1,), **given)
+    assert len(kernel.searched) == 2
+    assert [number for number, *_ in kernel.launched] == [0]
+
+
+def test_on_another_gpu(kernel, monkeypatch):
+    given = {"x": torch.zeros(4), "y": None, "rows": 7, "SIZE": 5}
+    for device in (0, 1, 0, 1):
+        monkeypatch.setattr(triton_launching, "current_device", lambda number=device: number)
+        triton_launching.run(kernel, (1,), **given)
+    assert len(kernel.searched) == 2
+    assert [number for number, *_ in kernel.launched] == [0, 1]
+
+
+def test_what_is_only_compiled_is_not_kept(kernel, monkeypatch):
+    monkeypatch.setattr(Kernel, "__getitem__", lambda self, grid: lambda **_: None)
+    for _ in range(2):
+        triton_launching.run(kernel, (1,), x=None, y=None, rows=1, SIZE=1)
+    assert not triton_launching._compiled
