@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import functools
 import importlib.util
 import json
 import os
@@ -68,15 +69,20 @@ def setting() -> dict[str, str]:
             found[name] = None
     found |= {"Python": platform.python_version(), "CPU cores": str(os.cpu_count())}
     found["fairseq-casrnn"] = fairseq_casrnn.__version__
-    found["commit"] = query("git", "describe", "--always", "--dirty")
     return {name: value for name, value in found.items() if value}
 
 
 def entry_of(command: list[str], status: int | str, seconds: float = 0.0) -> dict:
     """What ``gpu.json`` says of a command."""
     shown = " ".join([f"python benchmarks/{command[0]}.py", *command[1:]])
-    today = str(datetime.date.today())
-    return {"command": shown, "status": status, "seconds": seconds, "date": today, "blocks": []}
+    when = {"date": str(datetime.date.today()), "commit": commit()}
+    return {"command": shown, "status": status, "seconds": seconds, **when, "blocks": []}
+
+
+@functools.cache
+def commit() -> str | None:
+    """That is checked out, if this is known."""
+    return query("git", "describe", "--always", "--dirty")
 
 
 def execute(command: list[str], limit: float) -> dict:
@@ -154,7 +160,7 @@ class Report:
         path = folder / "gpu.json"
         if path.exists():
             before = json.loads(path.read_text(encoding="utf-8"))
-            if before["setting"] == self.content["setting"]:
+            if before["setting"] == self.content["setting"]:  # other sections stay
                 self.content = before
         for name in sections:
             self.content["sections"][name] = []
@@ -177,10 +183,7 @@ class Report:
     def summary(self) -> str:
         """The paragraph below the title."""
         said = [f"{name} {value}" for name, value in self.content["setting"].items()]
-        dates = {e["date"] for entries in self.content["sections"].values() for e in entries}
-        return (
-            f"{', '.join(said[1:])}; {', '.join(sorted(dates))}. Seed 1. Written by `make gpu`.\n"
-        )
+        return f"{', '.join(said[1:])}. Seed 1. Written by `make gpu`.\n"
 
 
 def markdown(entry: dict) -> str:
@@ -194,7 +197,8 @@ def markdown(entry: dict) -> str:
     title, _, rest = text.partition("\n\n")
     if not title.startswith("#"):
         title, rest = f"## {entry['command']}", text
-    said = f"`{entry['command']}`, {entry['seconds']} s"
+    when = [entry[k] for k in ("date", "commit") if entry.get(k)]
+    said = "; ".join([f"`{entry['command']}`, {entry['seconds']} s", *when])
     if entry["status"] != 0:
         said += f". **Status: {entry['status']}**"
     text = f"{title}\n\n{said}\n\n{rest}"

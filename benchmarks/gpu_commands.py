@@ -66,12 +66,12 @@ def translation(data: str | None, out: Path, tiny: bool) -> list[Command]:
 def language_models(data: str | None, out: Path, tiny: bool) -> list[Command]:
     """The second-order LSTM beside fairseq's lstm_lm."""
     base = ["language_modeling", "--threads", "8", "--fast"]
-    dtypes = ["float32", "fp16"]
+    ways = [["--dtype", "float32"], ["--precision", "high"], ["--dtype", "fp16"]]
     if tiny:
         base = ["language_modeling", "--rounds", "1", "--updates", "1", "--streams", "2"]
         base += ["--steps", "3", "--archs", "second_order_lstm_lm_tiny"]
-        dtypes = dtypes[:1]
-    lines = [[*base, "--dtype", dtype] for dtype in dtypes]
+        ways = ways[:1]
+    lines = [[*base, *way] for way in ways]
     return [Command(line, [[*line, "--rounds", "1"]]) for line in lines]
 
 

@@ -87,7 +87,7 @@ def multiply_one_after_the_other(
     totals = ()
     for _ in tl.static_range(COUNT):
         totals = totals + (tl.zeros((SPLIT, ROWS, UNITS), SUM),)
-    parts: tl.constexpr = tl.cdiv(size, DEPTH)
+    parts: tl.constexpr = (size + DEPTH - 1) // DEPTH
     for i in tl.range(0, 2 * parts, num_stages=3):
         of_h = i >= parts
         first = tl.where(of_h, i - parts, i) * DEPTH
