@@ -3,6 +3,7 @@
 #   make demo       train a small German-English translator and try it (2 minutes after installation)
 #   make test       run all but the slow tests
 #   make test-full  run the tests that make test leaves out; make test-all runs both
+#   make test-triton  compile the GPU kernels with the oldest Triton that is supported; a minute
 #   make mutants    plant bugs one by one and check that make test notices each; 15 minutes
 #   make fuzz       try 2,000 damaged files per reader and 2,000 random settings per engine, and kill
 #                   20 trainings per role at random moments; 5 minutes (FUZZ=N: N, N and N/100)
@@ -31,10 +32,11 @@ COMPILER := { command -v "$${CXX:-c++}" || command -v g++; } >/dev/null
 BUILD_TOOLS := numpy cython setuptools setuptools_scm wheel
 STAMP := $(VENV)/.installed
 TRITON := $(VENV)/.installed-triton
+OLDEST_TRITON := $(VENV)/triton-3.6.0
 MKDOCS := $(VENV)/.installed-mkdocs
 CPP := $(wildcard fairseq_casrnn/csrc/* fairseq_casrnn/cells/*.h fairseq_casrnn/cells/*/*.h)
 
-.PHONY: demo test test-full test-all mutants fuzz lint docs bench gpu install clean
+.PHONY: demo test test-full test-all test-triton mutants fuzz lint docs bench gpu install clean
 
 demo: $(STAMP)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/quickstart/run.sh
@@ -46,6 +48,14 @@ test-full: $(TRITON)
 	$(VENV)/bin/python -m pytest -m full
 
 test-all: test test-full
+
+test-triton: $(OLDEST_TRITON)
+	PYTHONPATH=$(OLDEST_TRITON) $(VENV)/bin/python -m pytest -m "" tests/models/test_compiling.py \
+	    $(addprefix tests/recurrence/test_triton_,compiling.py beam.py)
+
+$(OLDEST_TRITON): $(TRITON)
+	rm -rf $@
+	$(VENV)/bin/python -m pip install --disable-pip-version-check -q --no-deps --target $@ triton==3.6.0
 
 mutants: $(TRITON)
 	$(VENV)/bin/python tests/mutants/run.py

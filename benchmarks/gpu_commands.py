@@ -28,7 +28,10 @@ class Command(NamedTuple):
 
 def check(data: str | None, out: Path, tiny: bool) -> list[Command]:
     """Every kernel beside float64."""
-    return [Command(["agreement", *(["--tiny"] if tiny else [])])]
+    if tiny:
+        return [Command(["agreement", "--tiny"])]
+    # The reference is float64; nobody trains in it on a GPU, and its checks take half of the time.
+    return [Command(["agreement", "--only", "^(?!.*float64)"])]
 
 
 def layers(data: str | None, out: Path, tiny: bool) -> list[Command]:
