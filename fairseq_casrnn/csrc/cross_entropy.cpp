@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "conversions.h"
 #include "multiply.h"
 #include "tensors.h"
 

@@ -2,27 +2,16 @@
 
 #include "panels.h"
 
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <ATen/native/CPUBlas.h>
 #include <ATen/ops/empty.h>
-#include <torch/version.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
+#include "brgemm.h"
+#include "conversions.h"
 #include "parallel.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-#if defined(__AVX512BF16__)
-#include <immintrin.h>
-#endif
 
 namespace casrnn {
 namespace {
@@ -36,219 +25,12 @@ constexpr int64_t kRows = 64;   // of x at once: these and a panel fit in the ca
 // quantised ones, whose panels are a quarter as large, and whose sums shall stay in the cache.
 constexpr int64_t kNarrowRows = 256, kQuantisedRows = 64;
 
-#if defined(CPUBLAS_BRGEMM_F32F32F32) && defined(CPUBLAS_BRGEMM_BF16BF16F32) && \
-    defined(CPUBLAS_BRGEMM_U8I8I32)
-using at::native::cpublas::brgemm;
-using at::native::cpublas::brgemm_release;
-#else
-template <class A, class B, class C>
-void brgemm(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, const A*, const B*, C*, bool) {
-  TORCH_CHECK(false, "this torch has no brgemm");
-}
-void brgemm_release(bool) {}
-#endif
-
-// Whether oneDNN makes kernels for T; it can be told not to use all that the processor has.
-template <class T>
-bool can_multiply() {
-  constexpr int64_t depth = 32;
-  T x[depth] = {T(1.0f), T(2.0f)}, matrix[depth] = {T(3.0f), T(4.0f)};
-  float y = 0;
-  const bool narrow = std::is_same_v<T, BFloat16>;
-  try {
-    brgemm(1, 1, depth, depth, 1, 1, false, x, matrix, &y, narrow);
-  } catch (const std::exception&) {
-    return false;
-  }
-  if (narrow) brgemm_release(true);
-  return y == 11;
-}
-
-// The same for integers, whose sums must not saturate, as they do without VNNI.
-bool can_multiply_integers() {
-  constexpr int64_t depth = 64;
-  uint8_t x[depth];
-  int8_t matrix[depth];
-  std::fill_n(x, depth, uint8_t(255));
-  std::fill_n(matrix, depth, int8_t(127));
-  int32_t y = 0;
-  try {
-    brgemm(1, 1, depth, depth, 1, 1, false, x, matrix, &y, true);
-  } catch (const std::exception&) {
-    return false;
-  }
-  brgemm_release(true);
-  return y == depth * 255 * 127;
-}
-
-bool has_amx() {  // AMX-BF16
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 22 & 1;
-#else
-  return false;
-#endif
-}
-
-bool has_dot_products() {  // AVX512_BF16
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__builtin_cpu_supports("avx512f")) return false;  // also checks the operating system
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 5 & 1;
-#else
-  return false;
-#endif
-}
-
-// The depth of products is padded to a multiple of this: 64 bytes in AMX's tiles, 4 in dot products.
-int64_t depth_multiple(Precision precision) {
-  if (precision == Precision::kFloat) return 1;
-  static const int64_t bytes = has_amx() ? 64 : 4;
-  return precision == Precision::kInt8 ? bytes : bytes / 2;
-}
-
 at::ScalarType dtype(Precision precision) {
   if (precision == Precision::kInt8) return at::kChar;
   return precision == Precision::kBFloat16 ? at::kBFloat16 : at::kFloat;
 }
 
-// Whether torch's own products on the CPU may round to bfloat16, by either of its settings.
-bool is_medium() {
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
-  return at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL) ==
-         at::Float32Precision::BF16;
-#else
-  try {
-    return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::MEDIUM;
-  } catch (const c10::Error&) {  // the newer setting was used, which only newer versions return
-    return false;
-  }
-#endif
-}
-
 int64_t rounded(int64_t size, int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }
-
-// A float rounded to bfloat16, to nearest, ties to even: its bits are the lower half of the result.
-inline uint32_t narrowed(uint32_t bits) {
-  const uint32_t result = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : result;  // NaN stays NaN
-}
-
-}  // namespace
-
-// The processor's own conversion flushes numbers below 1e-38 to zero.
-void narrow_row(const float* from, int64_t size, BFloat16* to) {
-  const auto* bits = reinterpret_cast<const uint32_t*>(from);
-  auto* out = reinterpret_cast<uint16_t*>(to);
-  int64_t i = 0;
-#if defined(__AVX512BF16__)
-  for (; i + 32 <= size; i += 32) {
-    const auto both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + 16), _mm512_loadu_ps(from + i));
-    _mm512_storeu_si512(out + i, reinterpret_cast<const __m512i&>(both));
-  }
-#endif
-  for (; i < size; ++i) out[i] = static_cast<uint16_t>(narrowed(bits[i]));
-}
-
-void add_rows(const Tensor& x, const Tensor& sums) {
-  constexpr int64_t kBlock = 1024;  // sums at a time, to stay in the cache
-  const int64_t rows = x.size(0), columns = x.size(1), blocks = (columns + kBlock - 1) / kBlock;
-  const auto* from = reinterpret_cast<const uint16_t*>(x.const_data_ptr<BFloat16>());
-  float* const to = sums.mutable_data_ptr<float>();
-  parallel_chunks(num_chunks(blocks, rows * kBlock), blocks, [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t first = begin * kBlock; first < std::min(end * kBlock, columns); first += kBlock) {
-      const int64_t count = std::min(kBlock, columns - first);
-      for (int64_t r = 0; r < rows; ++r)
-        for (int64_t i = 0; i < count; ++i) {
-          const uint32_t bits = uint32_t(from[r * columns + first + i]) << 16;
-          float value;
-          std::memcpy(&value, &bits, sizeof(value));
-          to[first + i] += value;
-        }
-    }
-  });
-}
-
-namespace {
-
-// Rounds rows of `size` elements, padded with zeros to `depth`, the stride in `to`.
-void narrow_rows(const float* from, int64_t stride, int64_t rows, int64_t size, int64_t depth, BFloat16* to) {
-  for (int64_t r = 0; r < rows; ++r) {
-    narrow_row(from + r * stride, size, to + r * depth);
-    std::fill(to + r * depth + size, to + (r + 1) * depth, BFloat16(0.0f));
-  }
-}
-
-// Interleaves the elements of two rows, as dot products of bfloat16 read them.
-void pair_rows(const float* first, const float* second, int64_t size, BFloat16* to) {
-  const auto* low = reinterpret_cast<const uint32_t*>(first);
-  const auto* high = reinterpret_cast<const uint32_t*>(second);
-  auto* out = reinterpret_cast<uint32_t*>(to);
-  int64_t i = 0;
-#if defined(__AVX512BF16__)
-  alignas(64) uint16_t turns[32];
-  for (int n = 0; n < 16; ++n) turns[2 * n] = n, turns[2 * n + 1] = n + 16;
-  const __m512i order = _mm512_load_si512(turns);
-  for (; i + 16 <= size; i += 16) {
-    const auto both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(second + i), _mm512_loadu_ps(first + i));
-    _mm512_storeu_si512(out + i, _mm512_permutexvar_epi16(order, reinterpret_cast<const __m512i&>(both)));
-  }
-#endif
-  for (; i < size; ++i) out[i] = narrowed(high[i]) << 16 | narrowed(low[i]);
-}
-
-// to[c][r] = from[r][c], for rows × columns elements.
-void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
-               int64_t to_stride) {
-  at::vec::transpose_mxn<float>(from, from_stride, to, to_stride, rows, columns);
-}
-
-void transpose(const BFloat16* from, int64_t from_stride, int64_t rows, int64_t columns, BFloat16* to,
-               int64_t to_stride) {
-  constexpr int64_t kBlock = 32;  // the maximum of torch's function
-  for (int64_t r = 0; r < rows; r += kBlock)
-    for (int64_t c = 0; c < columns; c += kBlock)
-      at::vec::transpose_mxn<BFloat16>(from + r * from_stride + c, from_stride, to + c * to_stride + r,
-                                       to_stride, std::min(kBlock, rows - r), std::min(kBlock, columns - c));
-}
-
-constexpr float kLargest = 127;  // integers of 8 bits are used symmetrically
-constexpr int32_t kZero = 128;   // x is multiplied unsigned: this is its zero
-
-// The scale of `size` numbers: integers times it are they. NaN if one is not finite.
-float scale_of(const float* x, int64_t size) {
-  using V = Vec<float>;
-  V most(0.0f);
-  int64_t i = 0;
-  for (; i + V::size() <= size; i += V::size()) most = at::vec::maximum(most, V::loadu(x + i).abs());
-  float lanes[V::size()], found = 0;
-  most.store(lanes);
-  auto consider = [&](float value) {
-    if (!(value <= found)) found = value;  // keeps NaN
-  };
-  for (const float lane : lanes)
-    if (std::isnan(found)) break;
-    else consider(lane);
-  for (; i < size && !std::isnan(found); ++i) consider(std::abs(x[i]));
-  return found <= std::numeric_limits<float>::max() ? found / kLargest
-                                                    : std::numeric_limits<float>::quiet_NaN();
-}
-
-// to[i] = x[i] / scale, to nearest, ties to even, plus `zero`. Zeros if the scale is zero or NaN.
-template <class T>
-void quantise(const float* x, int64_t size, float scale, int32_t zero, T* to) {
-  const float inverse = scale > 0 ? 1 / scale : 0.0f;
-  if (!(inverse > 0 && inverse <= std::numeric_limits<float>::max()))
-    return (void)std::fill_n(to, size, T(zero));
-  // Adding 1.5 * 2^23 rounds to an integer, which then stands in the lowest bits.
-  constexpr float kShift = 12582912.0f;
-  for (int64_t i = 0; i < size; ++i) {
-    const float shifted = x[i] * inverse + kShift;
-    int32_t bits;
-    std::memcpy(&bits, &shifted, sizeof(bits));
-    to[i] = static_cast<T>(bits + zero);
-  }
-}
 
 // A matrix in memory with contiguous rows or columns. The stride of a dimension of size 1 is meaningless.
 template <class T>
@@ -279,41 +61,61 @@ T* scratch(int64_t size) {
   return memory.data();
 }
 
+// A tile of sums of products of integers, (rows, kWidth), of which `width` columns are used.
+struct Sums {
+  const int32_t* sums;
+  const int32_t* offsets;  // of each column
+  const float* scales;     // of each column
+  const float* x_scales;   // of each row
+  int64_t rows, width;
+};
+
+// y (+)= what they mean (+ bias). A known width lets the compiler keep the columns' values in registers.
+template <bool kAdd, bool kBias, int64_t kKnown>
+void dequantise(const Sums& tile, float* __restrict y, int64_t y_stride, const float* __restrict bias) {
+  const int64_t width = kKnown ? kKnown : tile.width;
+  const int32_t* __restrict offsets = tile.offsets;
+  const float* __restrict scales = tile.scales;
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    const int32_t* __restrict sums = tile.sums + r * kWidth;
+    float* __restrict out = y + r * y_stride;
+    const float scale = tile.x_scales[r];
+    for (int64_t i = 0; i < width; ++i) {
+      float value = float(sums[i] - offsets[i]) * (scales[i] * scale);
+      if constexpr (kBias) value += bias[i];
+      if constexpr (kAdd) value += out[i];
+      out[i] = value;
+    }
+  }
+}
+
+template <int64_t kKnown>
+void dequantise(const Sums& tile, float* y, int64_t y_stride, bool add, const float* bias) {
+  if (add && bias) return dequantise<true, true, kKnown>(tile, y, y_stride, bias);
+  if (add) return dequantise<true, false, kKnown>(tile, y, y_stride, bias);
+  if (bias) return dequantise<false, true, kKnown>(tile, y, y_stride, bias);
+  dequantise<false, false, kKnown>(tile, y, y_stride, bias);
+}
+
 }  // namespace
 
-bool has_panels(const Tensor& matrix) {
-  static const bool able = can_multiply<float>();
-  return able && at::globalContext().userEnabledMkldnn() && matrix.device().is_cpu() &&
-         matrix.scalar_type() == at::kFloat;
-}
-
-int64_t rows_worth_panels(int64_t usual) {
-  static const bool torch_is_fast = has_amx();
-  return torch_is_fast && is_medium() ? 256 : usual;
-}
-
-bool can_quantise() {
-  static const bool able = can_multiply_integers();
-  return able;
-}
-
-namespace {
-std::atomic<bool> int8_asked = false;
-}
-
-void set_int8(bool on) { int8_asked = on; }
-
-bool is_quantised(const Tensor& factor) {
-  // Smaller ones would not pay, and are `small` in Product; a deeper one's sums might overflow.
-  constexpr int64_t kSmallest = 1 << 15, kDeepest = 1 << 15;
-  return int8_asked && factor.numel() > kSmallest && factor.size(0) <= kDeepest && has_panels(factor) &&
-         can_quantise();
-}
-
-bool is_narrow(const Tensor& factor, int64_t rows) {
-  constexpr int64_t kFewest = 16;
-  static const bool able = has_dot_products() && can_multiply<BFloat16>();
-  return able && rows >= kFewest && is_medium() && has_panels(factor);
+void add_rows(const Tensor& x, const Tensor& sums) {
+  constexpr int64_t kBlock = 1024;  // sums at a time, to stay in the cache
+  const int64_t rows = x.size(0), columns = x.size(1), blocks = (columns + kBlock - 1) / kBlock;
+  const auto* from = reinterpret_cast<const uint16_t*>(x.const_data_ptr<BFloat16>());
+  float* const to = sums.mutable_data_ptr<float>();
+  parallel_chunks(num_chunks(blocks, rows * kBlock), blocks, [&](int64_t, int64_t begin, int64_t end) {
+    for (int64_t first = begin * kBlock; first < std::min(end * kBlock, columns); first += kBlock) {
+      const int64_t count = std::min(kBlock, columns - first);
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t i = 0; i < count; ++i) {
+          const uint32_t bits = uint32_t(from[r * columns + first + i]) << 16;
+          float value;
+          std::memcpy(&value, &bits, sizeof(value));
+          to[first + i] += value;
+        }
+    }
+  });
 }
 
 Tensor with_dense_dimension(const Tensor& matrix) {
@@ -411,57 +213,6 @@ void Panels::fill_quantised(const Tensor& tensor, int64_t panel) const {
       std::memcpy(to + k * kWidth + c * kTogether, integers + k, kTogether);
   }
 }
-
-namespace {
-
-// Rows of `size` elements, padded to `depth`, the stride in `to`: the panels' padding is zero. Writes their
-// scales.
-void quantise_rows(const float* from, int64_t stride, int64_t rows, int64_t size, int64_t depth, uint8_t* to,
-                   float* scales) {
-  for (int64_t r = 0; r < rows; ++r) {
-    scales[r] = scale_of(from + r * stride, size);
-    quantise(from + r * stride, size, scales[r], kZero, to + r * depth);
-    std::fill(to + r * depth + size, to + (r + 1) * depth, uint8_t(kZero));
-  }
-}
-
-// A tile of sums of products of integers, (rows, kWidth), of which `width` columns are used.
-struct Sums {
-  const int32_t* sums;
-  const int32_t* offsets;  // of each column
-  const float* scales;     // of each column
-  const float* x_scales;   // of each row
-  int64_t rows, width;
-};
-
-// y (+)= what they mean (+ bias). A known width lets the compiler keep the columns' values in registers.
-template <bool kAdd, bool kBias, int64_t kKnown>
-void dequantise(const Sums& tile, float* __restrict y, int64_t y_stride, const float* __restrict bias) {
-  const int64_t width = kKnown ? kKnown : tile.width;
-  const int32_t* __restrict offsets = tile.offsets;
-  const float* __restrict scales = tile.scales;
-  for (int64_t r = 0; r < tile.rows; ++r) {
-    const int32_t* __restrict sums = tile.sums + r * kWidth;
-    float* __restrict out = y + r * y_stride;
-    const float scale = tile.x_scales[r];
-    for (int64_t i = 0; i < width; ++i) {
-      float value = float(sums[i] - offsets[i]) * (scales[i] * scale);
-      if constexpr (kBias) value += bias[i];
-      if constexpr (kAdd) value += out[i];
-      out[i] = value;
-    }
-  }
-}
-
-template <int64_t kKnown>
-void dequantise(const Sums& tile, float* y, int64_t y_stride, bool add, const float* bias) {
-  if (add && bias) return dequantise<true, true, kKnown>(tile, y, y_stride, bias);
-  if (add) return dequantise<true, false, kKnown>(tile, y, y_stride, bias);
-  if (bias) return dequantise<false, true, kKnown>(tile, y, y_stride, bias);
-  dequantise<false, false, kKnown>(tile, y, y_stride, bias);
-}
-
-}  // namespace
 
 // y (+)= x · M (+ bias) for rows [row, row + count) and one panel; `out` is where they begin.
 void Panels::multiply_panel(const Operand& x, int64_t row, int64_t count, int64_t panel, float* out,
