@@ -231,7 +231,7 @@ def build_hypotheses(
         rows += np.cumsum([0, *counts[:-1]])  # row numbers in the table of all steps
         table = torch.cat(tables)
         picked = table.index_select(0, torch.from_numpy(rows[valid]).to(device))
-        parts["attention"] = [part.t() for part in picked.split(length.tolist())]
+        parts["attention"] = picked.t().split(length.tolist(), 1)
     found: list[list[dict[str, Tensor]]] = [[] for _ in range(batch)]
     for i in np.lexsort((-scores, sentence)).tolist():  # stable, as fairseq's sort
         hypothesis = {name: values[i] for name, values in parts.items()}
