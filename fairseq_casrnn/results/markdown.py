@@ -21,8 +21,8 @@ SHARED = {
     "seeds": "seeds",
     "reduced": "data",
     "vectors": "pretrained vectors",
-    "precision": "arithmetic",
-    "load": "other load",
+    "precision": "matmul precision",
+    "load": "machine shared with",
     "machine": "machine",
     "date": "date",
 }
