@@ -9,7 +9,6 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import (
     assert_close,
     every_compiled_family,
-    every_family,
     flat,
     gradients,
     rand,
@@ -143,7 +142,7 @@ def test_a_layer_is_its_equations_with_quantised_products():
 
 
 @int8_only
-@every_family
+@every_compiled_family
 @torch.no_grad()
 def test_layers_stay_close(case):
     layer = case.layer(192, 192, engine="cpp").eval()

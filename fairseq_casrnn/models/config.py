@@ -224,7 +224,7 @@ def check_sizes(cfg, names) -> None:
 
 
 def check_ranges(cfg, names) -> None:
-    """Raise UserError for the bound of a uniform distribution that is not positive."""
+    """Raise UserError for a number that is not positive, such as a range of initial weights."""
     for name in names:
         value = getattr(cfg, name)
         if not 0 < value < float("inf"):

@@ -4,6 +4,8 @@ import importlib
 import json
 import os
 import warnings
+from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 from command_lines.programs import checkpoint
@@ -22,7 +24,28 @@ pytestmark = [  # fairseq's own
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:'pin_memory' argument:UserWarning"),
 ]
-RECIPES = {"conll03": (write_conll03, "f1"), "pos": (write_pos, "accuracy")}
+
+
+class Recipe(NamedTuple):
+    """What differs between recipes.
+
+    Attributes:
+        write: writes the raw files.
+        metric: by which a checkpoint is selected; f1 for spans.
+        free: whether its results were measured with --unconstrained-tags.
+        options: of prepare.sh.
+    """
+
+    write: Callable
+    metric: str
+    free: bool = False
+    options: tuple[str, ...] = ()
+
+
+RECIPES = {
+    "conll03": Recipe(write_conll03, "f1", free=True),
+    "pos": Recipe(write_pos, "accuracy"),
+}
 SYSTEMS = {
     "lstm": "stacked_lstm",
     "bilstm": "stacked_lstm",
@@ -42,9 +65,10 @@ SYSTEMS = {
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     """Each recipe's own settings, on a tiny model for one epoch."""
-    write, metric = RECIPES[recipe]
+    write, metric, free, given = RECIPES[recipe]
+    spans = metric == "f1"
     raw, data, out = write(tmp_path / "raw"), tmp_path / "data", tmp_path / "out"
-    ((module, *args),) = recorded(f"{recipe}/prepare.sh", "--raw", raw, "--out", data)
+    ((module, *args),) = recorded(f"{recipe}/prepare.sh", "--raw", raw, "--out", data, *given)
     assert module == f"fairseq_casrnn.data.{recipe}"
     assert importlib.import_module(module).main(args) == 0
     where = ("--data", data, "--out", out)
@@ -52,17 +76,16 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     train(command)
     ((module, *args),) = recorded(f"{recipe}/evaluate.sh", *where, "--seed", 1)
     assert module == "fairseq_casrnn.evaluation.evaluate_tagger"
-    # Its results were measured with tags decoded freely.
     decoding = "--unconstrained-tags"
-    assert ((decoding in command), (decoding in args)) == (recipe == "conll03",) * 2
+    assert ((decoding in command), (decoding in args)) == (free, free)
     capsys.readouterr()
     assert evaluate_tagger.main(args) == 0
     printed = capsys.readouterr().out
     result = json.loads((out / "results.jsonl").read_text())
     name = metric.replace("f1", "F1")
     assert f"seed 1: {name} {result[metric]:.2f}" in printed
-    assert ("micro avg" in printed) == (recipe == "conll03")
-    assert ("accuracy of tags in IOB2" in printed) == (recipe == "conll03")
+    assert ("micro avg" in printed) == spans
+    assert ("accuracy of tags in IOB2" in printed) == spans
     folder = out / "cas_lstm_tagger_tiny" / "seed1"
     assert checkpoint(folder / "checkpoint_best.pt")["extra_state"]["best"] >= 0
     assert result["words"] == sum(
@@ -71,8 +94,8 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     )
     blocks = (folder / "test.predictions.txt").read_text().split("\n\n")
     assert len(blocks) - 1 == result["sentences"]
-    assert result.get("constrained_tags") is (False if recipe == "conll03" else None)
-    if recipe == "conll03":  # as its evaluation script has it: IOB2, one space between columns
+    assert result.get("constrained_tags") is (not free if spans else None)
+    if spans:  # as its evaluation script has it: IOB2, one space between columns
         rows = [[line.split(" ") for line in block.splitlines()] for block in blocks[:-1]]
         truth, found = ([[row[i] for row in sentence] for sentence in rows] for i in (1, 2))
         assert {tag[0] for tags in (*truth, *found) for tag in tags} <= set("BIO")
