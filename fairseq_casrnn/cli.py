@@ -163,11 +163,11 @@ def _user_dir(args: argparse.Namespace) -> None:
 
 
 def _patches(args: argparse.Namespace) -> None:
-    from fairseq_casrnn.patches.install import omitted_kinds, omitted_line
+    from fairseq_casrnn.patches.install import omitted_line, omitted_names
     from fairseq_casrnn.patches.patch import columns
     from fairseq_casrnn.patches.table import TABLE
 
-    omitted = omitted_kinds()
+    omitted = omitted_names()
     print(columns(TABLE, omitted))
     if omitted:
         print(f"\n{omitted_line(omitted)}")

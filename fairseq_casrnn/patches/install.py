@@ -28,9 +28,9 @@ def install() -> None:
         UserError: ``CASRNN_PATCHES`` is invalid, or fairseq lacks the target of a safety patch.
     """
     try:
-        omitted = omitted_kinds()
+        omitted = omitted_names()
         program = program_name()
-        apply(patch for patch in TABLE if patch.kind not in omitted and patch.belongs_in(program))
+        apply(p for p in TABLE if not p.is_omitted(omitted) and p.belongs_in(program))
         if omitted:
             report_omitted(frozenset(omitted))
         check_version()
@@ -39,34 +39,34 @@ def install() -> None:
         raise
 
 
-def omitted_kinds() -> set[str]:
-    """The kinds of patches that ``CASRNN_PATCHES=-KIND,-KIND`` leaves out.
+def omitted_names() -> set[str]:
+    """The kinds and names of patches that ``CASRNN_PATCHES=-KIND,-NAME`` leaves out.
 
     Raises:
-        UserError: a kind is unknown.
+        UserError: one of them is unknown.
     """
     asked = os.environ.get(VARIABLE, "")
     names = [name.strip() for name in asked.split(",") if name.strip()]
+    known = {*KINDS, *(patch.name for patch in TABLE)}
     for name in names:
-        if name[:1] != "-" or name[1:] not in KINDS:
+        if name[:1] != "-" or name[1:] not in known:
             raise UserError(
                 f"environment variable {VARIABLE} is {asked!r}; give the kinds to leave out, such "
-                f"as -speed,-message, of {', '.join(KINDS)}"
+                f"as -speed,-message, of {', '.join(KINDS)}; or names that casrnn patches prints"
             )
     return {name[1:] for name in names}
 
 
 @functools.cache
-def report_omitted(kinds: frozenset[str]) -> None:
+def report_omitted(names: frozenset[str]) -> None:
     """Log once which patches are left out."""
-    logger.info("%s", omitted_line(kinds))
+    logger.info("%s", omitted_line(names))
 
 
-def omitted_line(kinds: Set[str]) -> str:
+def omitted_line(names: Set[str]) -> str:
     """One line that says which patches are left out."""
-    count = sum(patch.kind in kinds for patch in TABLE)
-    names = ", ".join(sorted(kinds))
-    return f"left out by {VARIABLE}: {names} ({count} of {len(TABLE)} changes)"
+    count = sum(patch.is_omitted(names) for patch in TABLE)
+    return f"left out by {VARIABLE}: {', '.join(sorted(names))} ({count} of {len(TABLE)} changes)"
 
 
 @functools.cache

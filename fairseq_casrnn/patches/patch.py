@@ -11,7 +11,7 @@ VERSIONS = ("0.12.3.1",)
 KINDS = {
     "fix": "without it, fairseq fails or gives a wrong result",
     "resumption": "an interrupted training ends like an uninterrupted one",
-    "safety": "nothing is lost, run or trusted that should not be",
+    "safety": "protects against data loss, running code from files, and bad checkpoints or data",
     "speed": "the same result in less time",
     "message": "one sentence instead of a traceback",
     "feature": "needed by this package's options and models",
@@ -45,6 +45,15 @@ class Patch:
     when: str = "around"
     where: str = ""
 
+    @property
+    def name(self) -> str:
+        """The last two parts of the hook's name: its module and function."""
+        return ".".join(self.hook.split(".")[-2:])
+
+    def is_omitted(self, omitted: Set[str]) -> bool:
+        """Whether its kind or its name is among ``omitted``."""
+        return self.kind in omitted or self.name in omitted
+
     def belongs_in(self, program: str) -> bool:
         """Whether it applies to a process that runs fairseq's ``program`` ('': none)."""
         return self.where in ("", program) or (self.where == "programs" and program != "")
@@ -70,19 +79,20 @@ def _parse(text: str) -> Iterator[Patch]:
 
 
 def columns(patches: Sequence[Patch], omitted: Set[str] = frozenset()) -> str:
-    """The patches in plain columns: target, kind, where, why; ``omitted`` kinds are marked."""
-    rows = [(f"changed in fairseq {VERSIONS[-1]}", "kind", "where", "why")]
+    """The patches in plain columns: target, kind, where, name, why; ``omitted`` ones are marked."""
+    rows = [(f"changed in fairseq {VERSIONS[-1]}", "kind", "where", "name", "why")]
     rows += [
         (
             patch.target,
-            f"{patch.kind} (off)" if patch.kind in omitted else patch.kind,
+            f"{patch.kind} (off)" if patch.is_omitted(omitted) else patch.kind,
             patch.where or "all",
+            patch.name,
             patch.why,
         )
         for patch in patches
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return "\n".join(
-        "  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]))
+        "  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]))
         for row in rows
     )

@@ -21,7 +21,7 @@ fairseq.options.gen_parser_from_dataclass
         add --float32-matmul-precision to every program
 logging.Filterer.filters
     message call patches.messages.filter_logs in programs
-        stop two fairseq loggers from dumping all options or weights before an error
+        when a program fails, do not first print all options or weights
 warnings.filters
     message call patches.messages.filter_warnings in programs
         hide warnings about how fairseq's dependencies use each other
@@ -45,7 +45,7 @@ fairseq.checkpoint_utils.load_checkpoint
     safety before patches.save_dir_lock.claim_save_dir
         lock --save-dir: two trainings would overwrite each other's checkpoints
     safety around patches.checkpoint_files.check_before_resuming
-        refuse a checkpoint that is missing or lacks a position; fairseq starts from scratch
+        refuse a missing checkpoint, or one without its epoch and batch; fairseq starts anew
 fairseq.checkpoint_utils.load_checkpoint_to_cpu
     safety before patches.checkpoint_files.check_archive
         refuse a checkpoint whose contents do not match its checksums
@@ -56,7 +56,7 @@ fairseq.checkpoint_utils.save_checkpoint
     safety before patches.divergence.check_before_saving
         do not save a model with NaN or infinite weights
     resumption before tasks.stateful_language_modeling.collect_states
-        gather all processes' stream states in the checkpoint, which one process writes
+        collect the stream states of all processes in the one checkpoint that rank 0 writes
     feature after runs.training.write
         write run.json: what was trained, on which data, with which scores
 fairseq.trainer.Trainer.save_checkpoint
@@ -80,7 +80,7 @@ fairseq.trainer.Trainer.load_checkpoint
     resumption after patches.early_stopping.restore_counters
         restore the counter of --patience
     resumption after patches.early_stopping.step_plateau
-        make the step of reduce_lr_on_plateau that follows the saving of an epoch
+        on resuming, take the reduce_lr_on_plateau step that fairseq takes only after saving
     resumption after patches.resumption.restore_annealing
         restore the progress of a second-order LSTM's annealing
 fairseq.optim.lr_scheduler.reduce_lr_on_plateau.ReduceLROnPlateauLRSchedule.state_dict
@@ -100,7 +100,7 @@ fairseq.tasks.FairseqTask.get_batch_iterator
         form the same batches after resuming; fairseq seeds them with the epoch it starts in
 fairseq.models.build_model
     fix around models.loading_checkpoint.build_model
-        build old checkpoints without newer options and without the files used to initialise them
+        load old checkpoints that lack newer options, without the files that initialised them
 # Training.
 fairseq_cli.train.validate
     safety around patches.divergence.check_validation
@@ -164,7 +164,7 @@ fairseq.data.data_utils.batch_by_size
         keep a last batch that 8 does not divide (facebookresearch/fairseq#5036)
 fairseq.data.ConcatDataset.__init__
     fix around patches.batching.read_first_part_once
-        read the first shard of a split (train, train1, …) once; fairseq repeats it -1 times
+        read the first shard of a split (train, train1, …) once; fairseq passes a repeat count of -1
 numpy.compat
     fix call patches.batching.restore_numpy_long
         define numpy.compat.long, absent from numpy 2.4, for --sample-break-mode eos and sampling
@@ -235,7 +235,7 @@ fairseq.utils.post_process_prediction
         --replace-unk: replace words before subwords are joined, not afterwards
 fairseq.ngram_repeat_block.NGramRepeatBlock._no_repeat_ngram
     fix around patches.generation.no_repeat_ngram
-        make --no-repeat-ngram-size work on the CPU, where fairseq compares with padding
+        make --no-repeat-ngram-size work on the CPU; fairseq compares padding, not the last words
 fairseq.search.DiverseBeamSearch.step
     fix around patches.beam_search.step_with_batch_positions in programs
         --diverse-beam-groups: identify sentences by position in the batch, not in the data set
@@ -251,7 +251,7 @@ copyreg.dispatch_table
 # Speed.
 fairseq.sequence_generator.SequenceGenerator._generate
     speed around patches.beam_loop.generate
-        take a third of the operations per step of beam search, and one GPU synchronisation
+        search with a third of the operations, and a single GPU synchronisation, per step
 fairseq.search.BeamSearch.step
     speed around patches.beam_search.step in programs
         select the candidates of beam search in one pass over the scores

@@ -128,18 +128,26 @@ def test_another_version_of_fairseq_is_told_once(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize(
-    ("value", "omitted"), [("", set()), ("-speed", {"speed"}), ("-speed, -fix", {"speed", "fix"})]
+    ("value", "omitted"),
+    [
+        ("", set()),
+        ("-speed", {"speed"}),
+        ("-speed, -fix", {"speed", "fix"}),
+        ("-checkpoint_files.check_archive", {"checkpoint_files.check_archive"}),
+    ],
 )
-def test_kinds_left_out(monkeypatch, value, omitted):
+def test_what_is_left_out(monkeypatch, value, omitted):
     monkeypatch.setenv("CASRNN_PATCHES", value)
-    assert install.omitted_kinds() == omitted
+    assert install.omitted_names() == omitted
 
 
-@pytest.mark.parametrize("value", ["speed", "-sped", "-speed -fix", "-", "+speed"])
+@pytest.mark.parametrize(
+    "value", ["speed", "-sped", "-speed -fix", "-", "+speed", "-check_archive"]
+)
 def test_unknown_kinds(monkeypatch, value):
     monkeypatch.setenv("CASRNN_PATCHES", value)
     with pytest.raises(UserError, match=r"CASRNN_PATCHES is '.*'; give the kinds to leave out, s"):
-        install.omitted_kinds()
+        install.omitted_names()
 
 
 # Compares all functions and methods of fairseq's modules before registration and after it.
@@ -223,6 +231,32 @@ def test_what_is_changed_is_what_is_listed(program, omitted):
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) > 40
+
+
+def test_names_are_of_one_change_each():
+    """Of one hook, that is: several functions may be changed by it."""
+    hooks = {patch.hook for patch in TABLE}
+    assert len({patch.name for patch in TABLE}) == len(hooks)
+
+
+def test_a_single_change_is_left_out():
+    code = (
+        "import fairseq_casrnn; fairseq_casrnn.register(); from fairseq import checkpoint_utils\n"
+    )
+    code += "from fairseq_casrnn.patches.install import patches_of\n"
+    code += "print(*(p.name for p in patches_of(checkpoint_utils.load_checkpoint)))"
+    for omitted in ("", "-checkpoint_files.check_before_resuming"):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code],
+            env={**os.environ, "CASRNN_PATCHES": omitted},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        names = done.stdout.split()
+        assert "save_dir_lock.claim_save_dir" in names
+        assert ("checkpoint_files.check_before_resuming" in names) == (omitted == "")
 
 
 def test_every_row_is_complete():
