@@ -22,7 +22,7 @@ SHARED = {
     "reduced": "data",
     "vectors": "pretrained vectors",
     "precision": "matmul precision",
-    "load": "machine shared with",
+    "load": "other load on the machine",
     "machine": "machine",
     "date": "date",
 }

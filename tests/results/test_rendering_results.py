@@ -44,7 +44,7 @@ def test_a_page_from_runs(project, capsys):
     assert plum.startswith("| plum | 72.5 ± 0.0 (72.5, 72.5, 72.5) | 60.17 ± 0.76 (60.00, 61.00, ")
     assert "| **62.17 ± 1.26 (62.00, 63.50, 61.00)** | 70.5 |" in pear
     assert f"| {p:.2g}, {p:.2g} | 1.23 M | 1.5 |" in pear
-    shared = "pretrained vectors: none; matmul precision: float32; machine shared with"
+    shared = "pretrained vectors: none; matmul precision: float32; other load on the machine"
     assert f"All rows: seeds: 3; {shared}" in text
     assert "- Pear: `casrnn run train fruit.yaml --arch pear`\n" in text
     assert "- `evaluate.sh`" in text
