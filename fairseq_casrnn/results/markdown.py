@@ -67,7 +67,7 @@ def columns_of(table: Table, groups: Sequence[Group]) -> dict[str, list[str]]:
     for heading, numbers in table.paper.items():
         columns.append((heading, [paper_cell(table, numbers, group) for group in groups]))
     if table.baseline:
-        against = f"p against {table.label(table.baseline)}, after Holm"
+        against = f"p against {table.label(table.baseline)}, and after Holm's correction"
         columns.append((against, p_cells(table, groups)))
     columns.append(("parameters", [parameters(group) for group in groups]))
     columns.append(("minutes", [minutes(group) for group in groups]))

@@ -38,8 +38,8 @@ def test_a_page_from_runs(project, capsys):
     p = ttest_rel(PEAR, PLUM, alternative="greater").pvalue
     header, _, plum, pear = [line for line in text.splitlines() if line.startswith("| ")][:4]
     assert header == (
-        "| system | validation accuracy | test accuracy | the paper's | p against plum, after Holm "
-        "| parameters | minutes |"
+        "| system | validation accuracy | test accuracy | the paper's "
+        "| p against plum, and after Holm's correction | parameters | minutes |"
     )
     assert plum.startswith("| plum | 72.5 ± 0.0 (72.5, 72.5, 72.5) | 60.17 ± 0.76 (60.00, 61.00, ")
     assert "| **62.17 ± 1.26 (62.00, 63.50, 61.00)** | 70.5 |" in pear
