@@ -6,7 +6,8 @@ import re
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
 
-def _suggestion(choice: object, known) -> str:
+def suggestion(choice: object, known) -> str:
+    """The known names that resemble ``choice`` or, if none does, the first ones."""
     names = sorted(str(name) for name in known)
     close = difflib.get_close_matches(str(choice), names, n=3)
     if close:
@@ -24,7 +25,7 @@ def shorten_choices(message: str) -> str:
     if not found:
         return message
     choices = [choice.strip(" '") for choice in found[3].split(",")]
-    return f"{found[1]}; {_suggestion(found[2], choices)}"
+    return f"{found[1]}; {suggestion(found[2], choices)}"
 
 
 def _unknown_choice(error: Exception) -> str | None:
@@ -44,7 +45,7 @@ def _unknown_choice(error: Exception) -> str | None:
         ("task", task, TASK_REGISTRY),
     ):
         if choice is not None and known is not None and choice not in known:
-            return f"unknown {what} '{choice}'; {_suggestion(choice, known)}"
+            return f"unknown {what} '{choice}'; {suggestion(choice, known)}"
     return None
 
 

@@ -23,7 +23,7 @@ class Kind:
         evaluator: module that evaluates the runs.
         options: its options, in addition to those of all evaluators.
         names: patterns of architectures that may be trained, in addition to the recipe's systems.
-        unknown: the error for another name, which replaces ``{}``.
+        unknown: the error for another name, with ``{name}`` and ``{systems}`` to replace.
         program: fairseq's program to which the evaluator passes the options after ``--``.
         takes_vectors: whether ``--vectors`` initialises the embeddings of the encoder.
     """
@@ -31,7 +31,7 @@ class Kind:
     evaluator: str
     options: tuple[str, ...]
     names: tuple[str, ...]
-    unknown: str = "unknown system {}; see --help"
+    unknown: str = "unknown system {name}; choose from {systems}, or give an architecture"
     program: str = ""
     takes_vectors: bool = False
 
@@ -39,7 +39,7 @@ class Kind:
 EVALUATION = "fairseq_casrnn.evaluation"
 LANGUAGE_MODELS = (
     ("*_lm", "*_lm_*", "hf_gpt*"),
-    "--arch {} is not a language model, whose names contain _lm; see --help",
+    "--arch {name} is not a language model, whose names contain _lm, such as cas_lstm_lm_ptb",
 )
 KINDS = {
     "translation": Kind(
@@ -131,7 +131,7 @@ class Recipe:
         """Raise UserError unless ``name`` is a system or an architecture of this kind."""
         kind = KINDS[self.kind]
         if name not in self.systems and not any(fnmatchcase(name, one) for one in kind.names):
-            raise UserError(kind.unknown.format(name))
+            raise UserError(kind.unknown.format(name=name, systems=", ".join(self.systems)))
 
     def training_options(self, name: str, extra: list[str], vectors: str = "") -> list[str]:
         """The options of ``fairseq-train`` that define a system.

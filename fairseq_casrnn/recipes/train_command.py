@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from fairseq_casrnn.data.command import OPTIONS, read_json
+from fairseq_casrnn.data.command import OPTIONS, captured_log, read_json
+from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.options import StepOptions, check_values
 from fairseq_casrnn.recipes.programs import Programs
-from fairseq_casrnn.recipes.reading import SHIPPED
+from fairseq_casrnn.recipes.reading import SHIPPED, read
+from fairseq_casrnn.recipes.recipe import KINDS as RECIPE_KINDS
 from fairseq_casrnn.recipes.recipe import Recipe, load
 from fairseq_casrnn.recipes.runs import Run
 
@@ -19,11 +22,7 @@ KINDS = ("classification", "tagging", "translation", "language-model")
 PREPARE = "casrnn prepare "
 # Keys of prepare.json.
 LONGEST, TOKENS = "longest example, in tokens", "train tokens, of the longer sides"
-USED_BY = {
-    "classification": "casrnn predict --path {}",
-    "tagging": "casrnn tag --path {}",
-    "translation": "casrnn translate --path {}",
-}
+USED_BY = {"classification": "predict", "tagging": "tag", "translation": "translate"}
 # (limit, batch size, patience): the first limit above the number of training examples counts.
 SIZES = {
     "classification": ((2000, 8, 10), (50_000, 32, 5), (10**9, 64, 3)),
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder from casrnn prepare")
-    parser.add_argument("--arch", default="", metavar="NAME[,…]", help="systems or architectures")
+    parser.add_argument("--arch", default="", metavar="NAME[,…]", help=help_on_systems())
     parser.add_argument("--seed", default="1", metavar="N[,…]", help="seeds (default: 1)")
     parser.add_argument(
         "--out", type=Path, help="folder for the runs NAME/seedN (default: DIR/out)"
@@ -68,6 +67,8 @@ def run(args: argparse.Namespace) -> None:
     check_values(options, recipe)
     for arch in options.arch:
         recipe.check_system(arch)
+        if arch not in (*recipe.systems, *recipe.archs):
+            check_architecture(arch, recipe.kind)
     out = args.out or args.folder / "out"
     for arch in options.arch:
         settings = recipe.training_options(arch, args.extra)
@@ -77,16 +78,61 @@ def run(args: argparse.Namespace) -> None:
                 print(shlex.join(["fairseq-train", *one.arguments()]), flush=True)
             one.train(Programs(args.dry_run))
             if not args.dry_run:
-                print(f"next: casrnn evaluate {shlex.quote(str(args.folder))}")
-                print(next_command(kind, args.folder, one.folder), flush=True)
+                print(f"next: {evaluate_command(args.folder, args.out)}")
+                print(f"next: {use_command(kind, args.folder, one.folder)}", flush=True)
 
 
-def next_command(kind: str, folder: Path, run: Path) -> str:
-    """The command that applies a trained model to text."""
+def help_on_systems() -> str:
+    """The help of ``--arch``: the default and the systems of each kind."""
+    texts = []
+    for kind in KINDS:
+        content = read(recipe_path(kind))
+        default, systems = content["archs"][0], ", ".join(content.get("systems", ()))
+        more = f"; systems: {systems}" if systems else ""
+        texts.append(f"{kind}: default {default}{more}")
+    return f"systems or architectures ({'. '.join(texts)})"
+
+
+def check_architecture(name: str, kind: str) -> None:
+    """Raise UserError unless ``name`` is a registered architecture that fits a recipe's kind."""
+    from fairseq_casrnn import register
+
+    with captured_log():
+        register()
+        from fairseq.models import (
+            ARCH_MODEL_REGISTRY,
+            FairseqEncoderDecoderModel,
+            FairseqLanguageModel,
+        )
+    bases = {"translation": FairseqEncoderDecoderModel, "language model": FairseqLanguageModel}
+    patterns = RECIPE_KINDS[kind].names
+    known = {
+        one: cls
+        for one, cls in ARCH_MODEL_REGISTRY.items()
+        if issubclass(cls, bases.get(kind, object))
+        and any(fnmatchcase(one, pattern) for pattern in patterns)
+    }
+    if name not in known:
+        own = [one for one, cls in known.items() if cls.__module__.startswith("fairseq_casrnn.")]
+        raise UserError(
+            f"--arch {name} is not an architecture for this kind of data ({kind}); "
+            f"{suggestion(name, own)}"
+        )
+
+
+def evaluate_command(folder: Path, out: Path | None) -> str:
+    """The command that evaluates the runs in ``out``, or in the default folder."""
+    return shlex.join(["casrnn", "evaluate", str(folder), *(["--out", str(out)] if out else [])])
+
+
+def use_command(kind: str, folder: Path, run: Path) -> str:
+    """The command that applies a trained model to a text."""
     data, checkpoint = (shlex.quote(str(path)) for path in (folder, run))
     if kind == "language-model":
         return f"casrnn perplexity {data}/data-bin --path {checkpoint} --sentence-reset"
-    return USED_BY[kind].format(checkpoint)
+    pairs = (folder / "data-bin" / "input1").is_dir()
+    text = r"printf 'first text\tsecond text\n'" if pairs else 'echo "your text"'
+    return f"{text} | casrnn {USED_BY[kind]} --path {checkpoint}"
 
 
 def kind_of(folder: Path) -> str:
@@ -104,12 +150,17 @@ def kind_of(folder: Path) -> str:
 
 def find_recipe(kind: str, folder: Path) -> Recipe:
     """The recipe with the settings for a prepared folder."""
-    path = SHIPPED / f"own_{kind.replace('-', '_')}.yaml"
+    path = recipe_path(kind)
     if kind == "language-model":
         return load(path)
     where = "text" if kind == "translation" else "data-bin"
     notes = read_json(folder / where / "prepare.json")
     return load(path, **recipe_variables(kind, notes))
+
+
+def recipe_path(kind: str) -> Path:
+    """The file of the recipe for a kind of data."""
+    return SHIPPED / f"own_{kind.replace('-', '_')}.yaml"
 
 
 def recipe_variables(kind: str, notes: Mapping[str, object]) -> dict[str, str]:

@@ -94,7 +94,7 @@ def test_mistakes(printed, bash):
     folder, _ = printed
     for command, error in (
         ("train classification none", "none was not filled by casrnn prepare; call casrnn"),
-        ("train classification reviews --arch x", "unknown system x; see --help"),
+        ("train classification reviews --arch x", "unknown system x; choose from lstm, "),
         ("train classification reviews --seed 0", "--seed must be a positive number, not '0'"),
         ("evaluate reviews --subset dev", "dev; check the data folder and the subset's name"),
         ("evaluate reviews --unconstrained-tags", "is for taggers, not for classification; drop"),

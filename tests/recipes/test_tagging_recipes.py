@@ -148,6 +148,6 @@ def test_help(recipe, script):
 def test_mistakes(tmp_path):
     (tmp_path / "data-bin").mkdir()
     error = run("pos/train.sh", "--data", tmp_path, "--arch", "bilstm,bert", status=2)
-    assert error.startswith("error: unknown system bert; see --help")
+    assert error.startswith("error: unknown system bert; choose from lstm, bilstm, ")
     error = run("pos/train.sh", "--data", tmp_path / "none", status=2)
     assert "is not prepared; run prepare.sh" in error

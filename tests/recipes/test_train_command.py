@@ -1,0 +1,83 @@
+"""``casrnn train`` before and after a training: names of architectures, the next commands."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fairseq_casrnn import cli
+from fairseq_casrnn.recipes.train_command import TOKENS, evaluate_command, use_command
+
+
+def prepared(folder, kind, notes):
+    """A folder that looks like one of ``casrnn prepare``."""
+    where = folder / ("text" if kind == "translation" else "data-bin")
+    (folder / "data-bin").mkdir(parents=True)
+    where.mkdir(exist_ok=True)
+    program = {"program": f"casrnn prepare {kind}"}
+    (folder / "data-bin" / "options.json").write_text(json.dumps(program))
+    (where / "prepare.json").write_text(json.dumps(notes))
+    return folder
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        ("classification", "foo", "unknown system foo; choose from lstm, bilstm, bilstm_att, "),
+        (
+            "classification",
+            "bicas_lstm_sentence_encoder",
+            "--arch bicas_lstm_sentence_encoder is not an architecture for this kind of data "
+            "(classification); did you mean cas_lstm_sentence_encoder or ",
+        ),
+        (
+            "translation",
+            "cas_lstm_iwslt_tiny",
+            "(translation); did you mean cas_lstm_iwslt or cas_lstm_",
+        ),
+        ("translation", "cas_lstm_lm_ptb", "is not an architecture for this kind of data (trans"),
+        ("language-model", "x_lm", "this kind of data (language model); choose from cas_lstm_lm, "),
+    ],
+)
+def test_unknown_names(kind, name, error, dry, tmp_path, capsys):
+    """A dry run refuses what a training does, and nothing is left behind."""
+    folder = prepared(tmp_path / "x", kind, {"train sentences": 50, TOKENS: 9000})
+    assert cli.main(["train", kind, str(folder), "--arch", name, *dry]) == 2
+    captured = capsys.readouterr()
+    assert error in captured.err
+    assert captured.err.count("\n") == 1
+    assert not captured.out
+    assert not (folder / "out").exists()
+
+
+def test_dry_run_of_another_architecture(tmp_path, capsys):
+    folder = prepared(tmp_path / "x", "translation", {TOKENS: 9000})
+    command = ["train", "translation", str(folder), "--arch", "cas_lstm_tiny", "--dry-run"]
+    assert cli.main(command) == 0
+    assert "--arch cas_lstm_tiny " in capsys.readouterr().out
+
+
+def test_help_lists_the_systems(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "classification: default bicas2; systems: lstm, bilstm, bilstm_att, " in text
+    assert "translation: default cas_lstm_iwslt. language-model: default dg_lstm_lm_ptb)" in text
+
+
+def test_next_commands(tmp_path):
+    folder, run = Path("my data"), Path("other/bicas2/seed1")
+    assert evaluate_command(folder, None) == "casrnn evaluate 'my data'"
+    assert evaluate_command(folder, Path("other")) == "casrnn evaluate 'my data' --out other"
+    assert use_command("classification", folder, run) == (
+        'echo "your text" | casrnn predict --path other/bicas2/seed1'
+    )
+    assert use_command("tagging", folder, run).endswith(" | casrnn tag --path other/bicas2/seed1")
+    assert use_command("language-model", folder, run).startswith(
+        "casrnn perplexity 'my data'/data-bin --path other/"
+    )
+    (tmp_path / "data-bin" / "input1").mkdir(parents=True)
+    assert use_command("classification", tmp_path, run) == (
+        r"printf 'first text\tsecond text\n' | casrnn predict --path other/bicas2/seed1"
+    )
