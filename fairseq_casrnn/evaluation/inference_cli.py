@@ -19,10 +19,15 @@ CHUNK = 1000  # default number of lines that are read before the first output
 T = TypeVar("T")
 
 
-def add_model_arguments(parser: argparse.ArgumentParser, description: str) -> None:
-    """Add the options of ``predict`` and ``tag``."""
+LINES = "file with one text per line, not a table"  # help of --input
+
+
+def add_model_arguments(
+    parser: argparse.ArgumentParser, description: str, form: str = LINES
+) -> None:
+    """Add the options of ``predict`` and ``tag``; ``form`` is the format of the input file."""
     parser.description = description
-    add_input_arguments(parser)
+    add_input_arguments(parser, form)
     parser.add_argument("--data", help="folder with input0/dict.txt and label/dict.txt")
     parser.add_argument(
         "--encoder-embed-path",
@@ -36,15 +41,20 @@ def add_model_arguments(parser: argparse.ArgumentParser, description: str) -> No
     )
 
 
-def add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the model, its input and the sizes of batches."""
+def add_input_arguments(parser: argparse.ArgumentParser, form: str = LINES) -> None:
+    """Add the options for the model, its input and the sizes of batches.
+
+    Args:
+        parser: the command's parser.
+        form: format of the input file, for the help.
+    """
     parser.add_argument(
         "--path",
         required=True,
         type=Path,
         help="file from casrnn pack, checkpoint, or run folder",
     )
-    parser.add_argument("--input", default="-", help="input file (default: standard input)")
+    parser.add_argument("--input", default="-", help=f"{form} (default: standard input)")
     parser.add_argument(
         "--batch-size", type=int, default=32, help="number of sentences in a batch (32)"
     )

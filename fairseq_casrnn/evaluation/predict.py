@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 
 from fairseq_casrnn.data.command import captured_log
@@ -26,7 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a tab counts as a space.",
     )
     parser.add_argument(
-        "--all", action="store_true", help="write LABEL:PROBABILITY of every class, tab-separated"
+        "--all",
+        action="store_true",
+        help="write LABEL:PROBABILITY of every class, tab-separated; with --format json, add "
+        "probabilities, an object with that of every class",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("columns", "json"),
+        default="columns",
+        help="columns: LABEL<TAB>PROBABILITY; json: a line of JSON for each line of text, with "
+        "text (and pair), label and probability (default: columns)",
     )
 
 
@@ -40,8 +51,11 @@ def run(args: argparse.Namespace) -> None:
             unknown.check(number, [texts] if isinstance(texts, str) else texts)
         with captured_log():
             rows = hub.probabilities(items, args.batch_size).tolist()
-        for row in rows:
-            sys.stdout.write(format_prediction(row, hub.classes, args.all) + "\n")
+        for texts, row in zip(items, rows, strict=True):
+            if args.format == "json":
+                sys.stdout.write(as_json(texts, row, hub.classes, args.all) + "\n")
+            else:
+                sys.stdout.write(format_prediction(row, hub.classes, args.all) + "\n")
         sys.stdout.flush()
 
 
@@ -64,3 +78,21 @@ def format_prediction(row: list[float], classes: list[str], every: bool) -> str:
         return "\t".join(f"{name}:{p:.4f}" for name, p in zip(classes, row, strict=True))
     best = max(range(len(row)), key=row.__getitem__)
     return f"{classes[best]}\t{row[best]:.4f}"
+
+
+def as_json(texts: str | tuple[str, str], row: list[float], classes: list[str], every: bool) -> str:
+    """A prediction as JSON: ``text``, for pairs ``pair``, ``label``, ``probability``.
+
+    Args:
+        texts: the text, or both of a pair.
+        row: the classes' probabilities.
+        classes: their names.
+        every: whether to add ``probabilities``, those of all classes.
+    """
+    given = (texts,) if isinstance(texts, str) else texts
+    found: dict[str, object] = dict(zip(("text", "pair"), given, strict=False))
+    best = max(range(len(row)), key=row.__getitem__)
+    found |= {"label": classes[best], "probability": round(row[best], 4)}
+    if every:
+        found["probabilities"] = {name: round(p, 4) for name, p in zip(classes, row, strict=True)}
+    return json.dumps(found, ensure_ascii=False)

@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "Tag the words in lines of text. The probability of a word's tag is the CRF's marginal or "
         "the softmax; that of a span is the minimum over its words.",
+        "file with one sentence per line, or see --input-format",
     )
     parser.add_argument(
         "--format",

@@ -1,6 +1,7 @@
 """``casrnn predict``."""
 
 import io
+import json
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -49,6 +50,31 @@ def test_predict(trained, capsys, tmp_path, monkeypatch):
     assert predict(capsys, "--path", path, "--input", tmp_path / "input") == answers
     every = predict(capsys, "--path", path, "--input", tmp_path / "input", "--all")
     assert all(row.count("\t") == 1 and "negative:" in row for row in every)
+
+
+def test_json(trained, capsys, tmp_path):
+    """The text as it was given, and the numbers of the other format."""
+    (tmp_path / "input").write_text('Ein *Film*:  gut,\t"ja"\n\n', encoding="utf-8")
+    command = ("--path", trained, "--input", tmp_path / "input")
+    first, empty = map(json.loads, predict(capsys, *command, "--format", "json"))
+    label, probability = predict(capsys, *command)[0].split("\t")
+    assert first == {
+        "text": 'Ein *Film*:  gut,\t"ja"',
+        "label": label,
+        "probability": float(probability),
+    }
+    assert empty["text"] == ""
+    first, _ = map(json.loads, predict(capsys, *command, "--format", "json", "--all"))
+    columns = dict(
+        cell.rsplit(":", 1) for cell in predict(capsys, *command, "--all")[0].split("\t")
+    )
+    assert first["probabilities"] == {name: float(p) for name, p in columns.items()}
+    assert first["label"] == label
+
+
+def test_json_of_a_pair():
+    found = json.loads(predicting.as_json(("a", "ä"), [0.25, 0.75], ["no", "yes"], False))
+    assert found == {"text": "a", "pair": "ä", "label": "yes", "probability": 0.75}
 
 
 def test_a_line_that_is_one_unknown_word(trained, capsys, tmp_path):
