@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fairseq_casrnn import output, register
+from fairseq_casrnn.data.input_files import check_unchanged, checksums
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.diagnostics.files import disk_full
 from fairseq_casrnn.diagnostics.memory import out_of_memory
@@ -53,6 +54,7 @@ def captured_log() -> Iterator[io.StringIO]:
 
 
 OPTIONS = "options.json"
+FILES = "checksums of the input files"  # key of OPTIONS
 # Options that do not change the result, and paths, since files may have moved.
 IGNORED_OPTIONS = {"out", "force", "workers", "raw", "archive", "set"}
 INTERRUPTED = 130  # exit status after Ctrl-C: 128 + SIGINT
@@ -62,7 +64,8 @@ def is_prepared(args: argparse.Namespace) -> bool:
     """Whether ``args.out`` already holds the data that ``args`` ask for; if so, print that.
 
     Raises:
-        UserError: the folder was prepared with other options, or from another corpus.
+        UserError: the folder was prepared with other options, from another corpus, or from input
+            files that have changed since.
     """
     folder = args.out / "data-bin"
     source = ""
@@ -88,6 +91,7 @@ def is_prepared(args: argparse.Namespace) -> bool:
                 f"{args.out} was prepared {was}, not {wanted}; give another --out, or --force to "
                 "prepare it again"
             )
+        check_unchanged(args, before.get(FILES))
     print(f"{args.out} is already prepared{source}; --force prepares it again")
     return True
 
@@ -110,7 +114,10 @@ def read_json(path: Path) -> dict:
 def save_options(args: argparse.Namespace, folder: Path) -> None:
     """Write the options to ``folder``, a new ``data-bin``, for :func:`is_prepared`."""
     source = getattr(args, "raw", None) or getattr(args, "archive", None)
+    known: dict[str, object]
     known = {} if source is None else {"source": str(Path(source).resolve())}
+    if files := checksums(args):
+        known[FILES] = files
     text = json.dumps(chosen_options(args) | known, indent=1) + "\n"
     (folder / OPTIONS).write_text(text, encoding="utf-8")
 

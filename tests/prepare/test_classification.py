@@ -325,6 +325,36 @@ def test_bad_bytes(tmp_path, capsys):
     assert "must have a folder for each class, with a file for each text, but has pos" in error
 
 
+def test_changed_files(tmp_path, capsys):
+    """What was prepared from other text is not taken for what is asked for."""
+    file = write_tsv(tmp_path / "x.tsv", rows())
+    command = ("--train", file, "--out", tmp_path / "out")
+    assert prepare(*command) == 0
+    assert prepare(*command) == 0
+    assert "is already prepared; --force" in capsys.readouterr().out
+    write_tsv(file, rows()[:50])
+    assert prepare(*command) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(
+        f"error: {file} has changed since {tmp_path / 'out'} was prepared; add --force to "
+    )
+    assert prepare(*command, "--force") == 0
+    assert note(tmp_path / "out")["train sentences"] == 42
+    assert prepare(*command) == 0
+    file.unlink()
+    assert prepare(*command) == 0  # nothing to compare
+
+
+def test_a_changed_folder(tmp_path, capsys):
+    for i, (label, text) in enumerate(rows()):
+        write_lines(tmp_path / "x" / label / f"{i:02}.txt", [text])
+    command = ("--train", tmp_path / "x", "--out", tmp_path / "out")
+    assert prepare(*command) == 0
+    (tmp_path / "x" / "neg" / "extra.txt").write_text("bad")
+    assert prepare(*command) == 2
+    assert "x has changed since" in capsys.readouterr().err
+
+
 def test_bad_options(tmp_path, capsys):
     file = write_csv(tmp_path / "x.csv", [("id", "text", "label"), *(
         (str(i), text, label) for i, (label, text) in enumerate(rows()))])  # fmt: skip

@@ -134,6 +134,20 @@ def test_bad_files(name, text, options, message, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_changed_file(tmp_path, capsys):
+    """Either of the two."""
+    files = [tmp_path / "x.de", tmp_path / "x.en"]
+    for file in files:
+        file.write_text("".join(f"a b {i}\n" for i in range(40)))
+    command = ["prepare", "translation", "--out", str(tmp_path / "out"), "--bpe-operations", "0"]
+    command += ["--train", *map(str, files)]
+    assert cli.main(command) == 0
+    assert cli.main(command) == 0
+    files[1].write_text(files[1].read_text().replace("a", "c"))
+    assert cli.main(command) == 2
+    assert f"{files[1]} has changed since" in capsys.readouterr().err
+
+
 def test_uneven_files(tmp_path, capsys):
     files = write_files(tmp_path, pairs(20))
     write_lines(files[1], ["one"])
