@@ -86,7 +86,8 @@ def text_lines(
             yield decode(line)
         except UnicodeDecodeError:
             raise UserError(
-                f"{name}, line {number} is not valid UTF-8; convert it to UTF-8"
+                f"{name}, line {number} is not valid UTF-8; convert it to UTF-8 (a file from "
+                "Excel is often cp1252: iconv -f cp1252 -t utf-8 IN >OUT)"
             ) from None
 
 

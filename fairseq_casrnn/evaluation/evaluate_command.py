@@ -96,7 +96,7 @@ def evaluate_classifier(run: Path, args: argparse.Namespace) -> dict:
         f"{run.parent.name} {run.name}: accuracy {result['accuracy']:.2f}, macro-F1 "
         f"{result['macro_f1']:.2f} on {result['sentences']} texts of {args.subset}"
     )
-    show_files(run, args.subset, f"{len(wrong)} errors")
+    show_files(run, args.subset, len(wrong), "error{}")
     return {"checkpoint": args.checkpoint, "subset": args.subset, **result}
 
 
@@ -138,7 +138,7 @@ def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
         f"{run.parent.name} {run.name}: {numbers} on {result['words']} words, "
         f"{result['sentences']} sentences of {args.subset}"
     )
-    show_files(run, args.subset, f"{len(wrong)} words with a wrong tag")
+    show_files(run, args.subset, len(wrong), "word{} with a wrong tag")
     return {"checkpoint": args.checkpoint, "subset": args.subset, **result}
 
 
@@ -188,14 +188,21 @@ def write_errors(run: Path, subset: str, header: Sequence[str], wrong: Sequence[
         file.write(as_lines([header, *rows]))
 
 
-def show_files(run: Path, subset: str, errors: str) -> None:
-    """Print the names of the files that were written."""
-    show(
-        [
-            f"predictions: {run / f'{subset}.predictions.tsv'}",
-            f"{errors}, the most confident first: {run / f'{subset}.errors.tsv'}",
-        ]
-    )
+def show_files(run: Path, subset: str, count: int, what: str) -> None:
+    """Print the names of the files that were written.
+
+    Args:
+        run: the folder of the run.
+        subset: the split.
+        count: number of errors.
+        what: name of an error, with ``{}`` where the plural has an s.
+    """
+    errors = "no errors"
+    if count:
+        first = ", the most confident first" if count > 1 else ""
+        name = what.format("s" if count > 1 else "")
+        errors = f"{count} {name}{first}: {run / f'{subset}.errors.tsv'}"
+    show([f"predictions: {run / f'{subset}.predictions.tsv'}", errors])
 
 
 def as_lines(rows: Iterable[Sequence[object]]) -> str:

@@ -23,8 +23,8 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
 
     import fairseq_casrnn
     from fairseq_casrnn.data.dictionaries import check_digest
-    from fairseq_casrnn.diagnostics.checkpoints import check_language_model
     from fairseq_casrnn.diagnostics.explain import explained
+    from fairseq_casrnn.models.kinds import LANGUAGE_MODEL, check_kind
 
     fairseq_casrnn.register()
     path = checkpoint_file(Path(path))
@@ -33,7 +33,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     overrides = {"data": str(data)}
     with explained():
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path), overrides)
-        check_language_model(state["cfg"].model, path)
+        check_kind(state["cfg"], LANGUAGE_MODEL, path)
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], arg_overrides=overrides, state=state
         )

@@ -115,22 +115,22 @@ def load(path: Path, data: Path | None = None):
 
     register()
     from fairseq import checkpoint_utils
-    from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel
+    from fairseq.models import ARCH_MODEL_REGISTRY
 
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.models.hub import find_checkpoint
+    from fairseq_casrnn.models.kinds import TRANSLATION, check_kind
     from fairseq_casrnn.models.packed import is_packed, task_options, unpacked
 
     file = find_checkpoint(unpacked(path), None)
     with captured_log(), explained():
         cfg = checkpoint_utils.load_checkpoint_to_cpu(str(file)).get("cfg")
-        kind = ARCH_MODEL_REGISTRY.get(cfg.model._name) if cfg is not None else None
-        if kind is None or not issubclass(kind, FairseqEncoderDecoderModel):
-            raise UserError(f"{path} is not a translation model; check the path")
+        check_kind(cfg, TRANSLATION, path)
         if is_packed(path):
             folder, options = file.parent, task_options(file.parent)
         else:
             files = find_files(file, cfg.task, data)
             folder, options = files.data, files.options() | files.file_options()
-        hub = kind.from_pretrained(str(file.parent), file.name, str(folder.resolve()), **options)
+        model = ARCH_MODEL_REGISTRY[cfg.model._name]
+        hub = model.from_pretrained(str(file.parent), file.name, str(folder.resolve()), **options)
     return hub.eval().to("cuda" if torch.cuda.is_available() else "cpu")

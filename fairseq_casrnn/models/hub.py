@@ -11,6 +11,7 @@ from torch import nn
 
 from ..diagnostics.explain import explained
 from ..errors import UserError
+from .kinds import check_kind
 from .packed import is_packed, unpacked
 from .unknown_words import GrowingVocabulary, WordVectors
 
@@ -20,7 +21,7 @@ CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 class Hub(nn.Module):
     """A trained model with its task.
 
-    Subclasses define ``task_name`` and, for messages, ``description``.
+    Subclasses define ``description``, a key of :data:`.kinds.COMMANDS`.
 
     Attributes:
         model: the model, in ``eval()`` mode.
@@ -28,7 +29,6 @@ class Hub(nn.Module):
         classes: names of the classes, in the order of the model's outputs.
     """
 
-    task_name: str
     description: str
 
     def __init__(self, model, task):
@@ -50,10 +50,7 @@ class Hub(nn.Module):
         file = find_checkpoint(unpacked(path), checkpoint_file)
         state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
         cfg = state.get("cfg")
-        if cfg is None or cfg.task._name != cls.task_name:
-            raise UserError(
-                f"{path if is_packed(path) else file} is not a {cls.description}; check the path"
-            )
+        check_kind(cfg, cls.description, path if is_packed(path) else file)
         check_options(overrides, cfg)
         vectors = overrides.get("encoder_embed_path")
         folder = find_dictionaries(
@@ -176,7 +173,22 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
         if (path / candidate).is_file():
             return path / candidate
     expected = name or " or ".join(CHECKPOINTS)
-    raise UserError(f"there is no checkpoint at {path} ({expected}); check the path")
+    remedy = "check the path" if name else suggested_run(path)
+    raise UserError(f"there is no checkpoint at {path} ({expected}); {remedy}")
+
+
+def suggested_run(path: Path) -> str:
+    """A remedy that names the runs in a folder of ``casrnn prepare`` or of runs, if it has some."""
+    files = [
+        file
+        for pattern in ("seed*", "*/seed*", "out/*/seed*")
+        for name in CHECKPOINTS
+        for file in path.glob(f"{pattern}/{name}")
+    ]
+    runs = sorted({str(file.parent) for file in files})
+    if not runs:
+        return "check the path"
+    return f"did you mean {runs[0]}?" if len(runs) == 1 else f"name a run in it, such as {runs[0]}"
 
 
 def data_candidates(checkpoint_folder: Path, trained_on: str | None) -> list[Path]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..errors import UserError
 from .hub import Hub, as_list, check_finite
+from .kinds import CLASSIFIER
 
 
 class Prediction(NamedTuple):
@@ -28,7 +29,7 @@ class SentenceHub(Hub):
         classes: names of the classes, in the order of the logits.
     """
 
-    task_name, description = "sentence_classification", "sentence classifier"
+    description = CLASSIFIER
 
     def predict(self, sentences: Sequence, batch_size: int = 32) -> list[Prediction]:
         """The most probable class of each sentence.

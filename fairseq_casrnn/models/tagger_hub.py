@@ -11,6 +11,7 @@ from torch import Tensor
 from ..data.word_offsets import span_ranges, word_offsets
 from ..errors import UserError
 from .hub import Hub, as_list, check_finite
+from .kinds import TAGGER
 
 
 class Word(NamedTuple):
@@ -52,7 +53,7 @@ class TaggerHub(Hub):
         classes: names of the tags, in the order of the emissions.
     """
 
-    task_name, description = "sequence_tagging", "tagger"
+    description = TAGGER
 
     @staticmethod
     def dictionary_folders(model_cfg) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from fairseq_casrnn.data.symbols import ESCAPED
 from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.prepare.layout import find_layout
 from fairseq_casrnn.prepare.options import add_options, check_options
-from fairseq_casrnn.prepare.splitting import SHARE, hold_out
+from fairseq_casrnn.prepare.splitting import held_out_note, hold_out
 from fairseq_casrnn.prepare.table_files import Table, read_folders, read_table
 from fairseq_casrnn.recipes.train_command import LONGEST
 
@@ -103,10 +103,7 @@ def read_corpus(args: argparse.Namespace) -> ClassificationCorpus:
         labels = [row.label for row in rows]
         chosen = hold_out(grouping_keys(rows), labels, missing, args.split_seed)
         splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
-        notes["held out"] = (
-            f"{SHARE:.0%} of each class for {' and '.join(missing)}, by --split-seed "
-            f"{args.split_seed}"
-        )
+        notes["held out"] = held_out_note(missing, args.split_seed, " of each class")
     notes |= overlap_notes(splits)
     examples = {name: [Example(row.label, row.texts) for row in splits[name]] for name in SPLITS}
     originals = {name: [row.original() for row in splits[name]] for name in SPLITS}
@@ -125,7 +122,7 @@ def read_split(
         notes["columns"] = ", ".join(f"{kind}: {where}" for kind, where in columns.items())
         notes |= table.notes
     if table.skipped:
-        notes[f"{name}: rows with another number of columns, left out"] = table.skipped
+        note_skipped(notes, name, table.skipped, "with the wrong number of columns")
     parses = layout.names[0].lower().endswith("_parse")
     rows, empty = [], 0
     for line, cells in table.rows[layout.header :]:
@@ -137,7 +134,7 @@ def read_split(
         texts = tuple(map(leaves, texts)) if parses else texts
         rows.append(LabelledRow(label, texts, line, path))
     if empty:
-        notes[f"{name}: rows without text, left out"] = empty
+        note_skipped(notes, name, empty, "without text")
     return drop_unlabelled(name, rows, notes)
 
 
@@ -167,8 +164,14 @@ def drop_unlabelled(
     if NO_LABEL not in labels or "+" in labels or len(labels) < 3:
         return rows
     kept = [row for row in rows if row.label != NO_LABEL]
-    notes[f'{name}: rows without a gold label ("-"), left out'] = len(rows) - len(kept)
+    note_skipped(notes, name, len(rows) - len(kept), 'without a gold label ("-")')
     return kept
+
+
+def note_skipped(notes: dict[str, object], name: str, count: int, what: str) -> None:
+    """Add to the notes how many rows of a split were skipped, and ``what`` they are."""
+    before = f"{notes[name]}, " if name in notes else "skipped "
+    notes[name] = f"{before}{count} row{'s' if count > 1 else ''} {what}"
 
 
 def check_classes(splits: dict[str, list[LabelledRow]]) -> None:

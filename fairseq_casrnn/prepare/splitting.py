@@ -10,6 +10,12 @@ from fairseq_casrnn.errors import UserError
 SHARE = 0.1  # share of the examples for each of valid and test
 
 
+def held_out_note(parts: Sequence[str], seed: int, what: str = "") -> str:
+    """What :func:`hold_out` did, for the report; ``what`` follows "a tenth"."""
+    names = f"{'each of ' if len(parts) > 1 else ''}{' and '.join(parts)}"
+    return f"a tenth{what} for {names} (--split-seed {seed})"
+
+
 def hold_out(
     keys: Sequence[Hashable],
     labels: Sequence[str],

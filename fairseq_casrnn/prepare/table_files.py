@@ -16,7 +16,7 @@ from fairseq_casrnn.data.words import BYTE_ORDER_MARK
 from fairseq_casrnn.errors import UserError
 
 JSON = (".json", ".jsonl", ".ndjson")
-DELIMITERS = {"\t": "tabs", ",": "commas", ";": "semicolons"}
+DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon"}
 
 
 @dataclass
@@ -110,9 +110,8 @@ def read_columns(
                 continue
             notes: dict[str, object] = {}
             if read is read_quoted:
-                notes["cells"] = f"between {DELIMITERS[delimiter]}"
-            if read is read_quoted and delimiter == "\t":
-                notes = {"cells": "between tabs, quotation marks around them taken off"}
+                quoted = ", with quoted cells" if delimiter == "\t" else ""
+                notes["separator"] = f"{DELIMITERS[delimiter]}{quoted}"
             return Table(path, None, rows, notes, skipped)
     assert first_error is not None  # there is at least one delimiter
     raise first_error

@@ -15,7 +15,7 @@ from fairseq_casrnn.evaluation.tags import without_spaces
 from fairseq_casrnn.prepare.column_files import ColumnFile, Rows, read_column_file
 from fairseq_casrnn.prepare.options import add_options, check_options
 from fairseq_casrnn.prepare.schemes import BARE, count_strays, find_scheme, to_bioes
-from fairseq_casrnn.prepare.splitting import SHARE, hold_out
+from fairseq_casrnn.prepare.splitting import held_out_note, hold_out
 
 SPLITS = ("train", "valid", "test")
 
@@ -99,10 +99,7 @@ def read_corpus(args: argparse.Namespace, columns: tuple[int, int] | None) -> Ta
         keys = [tuple(row.words) for row in rows]
         chosen = hold_out(keys, [""] * len(rows), missing, args.split_seed)
         splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
-        notes["held out"] = (
-            f"{SHARE:.0%} of the sentences for {' and '.join(missing)}, by --split-seed "
-            f"{args.split_seed}"
-        )
+        notes["held out"] = held_out_note(missing, args.split_seed, " of the sentences")
     convert_spans(splits, notes)
     args.raw_tokenizer = args.tokenizer or usual_tokenizer(splits["train"])
     notes["raw text, when tagging, is split by"] = args.raw_tokenizer

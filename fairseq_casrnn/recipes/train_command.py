@@ -21,7 +21,8 @@ from fairseq_casrnn.recipes.runs import Run
 KINDS = ("classification", "tagging", "translation", "language-model")
 PREPARE = "casrnn prepare "
 # Keys of prepare.json.
-LONGEST, TOKENS = "longest example, in tokens", "train tokens, of the longer sides"
+LONGEST, TOKENS = "longest example, in tokens", "train tokens (of the longer side of each pair)"
+OLD_TOKENS = "train tokens, of the longer sides"  # the same in folders of earlier versions
 USED_BY = {"classification": "predict", "tagging": "tag", "translation": "translate"}
 # (limit, batch size, patience): the first limit above the number of training examples counts.
 SIZES = {
@@ -168,7 +169,7 @@ def recipe_variables(kind: str, notes: Mapping[str, object]) -> dict[str, str]:
     if kind == "translation":
         # Batches have 1000 tokens, a fifth of them for subword units and padding. Ten epochs, or
         # as many updates as for Multi30k, but at most 60 epochs.
-        epoch = int(str(notes[TOKENS])) * 1.2 / 1000
+        epoch = int(str(notes[TOKENS if TOKENS in notes else OLD_TOKENS])) * 1.2 / 1000
         updates = max(10 * epoch, min(5000, 60 * epoch), 300)
         return {"UPDATES": str(round(updates))}
     if kind == "tagging":

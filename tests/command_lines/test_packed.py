@@ -215,6 +215,6 @@ def test_what_cannot_be_packed(run, model, capsys, tmp_path):
 
 def test_a_model_that_translates_nothing(model, capsys):
     assert cli.main(["predict", "--path", str(model)]) == 2
-    assert (
-        f"error: {model} is not a sentence classifier; check the path\n" == capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"error: {model} is a translation model, not a sentence classifier; use casrnn translate\n"
     )

@@ -247,7 +247,7 @@ def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):
         (["{data}", "--path", "{checkpoint}", "--soft-routing"], "which {checkpoint} is not; drop"),
         (["{data}", "--path", "{checkpoint}", "--scores", "/no/file"], "cannot write /no/file"),
         (["{data}", "--path", "{checkpoint}", "--scores", "{tmp}"], "{tmp}: it is a folder; name"),
-        (["{data}", "--path", "{other}/mt.pt"], "other/mt.pt is a cas_lstm_tiny, not a langu"),
+        (["{data}", "--path", "{other}/mt.pt"], "other/mt.pt is a translation model, not a langu"),
     ],
 )
 def test_mistakes(data, checkpoint, tmp_path, capsys, options, message):

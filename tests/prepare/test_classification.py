@@ -199,7 +199,7 @@ def test_pairs(names, label, form, tmp_path, capsys):
         file = write_tsv(tmp_path / "x.tsv", [names, *table])
     assert prepare("--train", file, "--out", tmp_path / "out", "--vocabulary", "all") == 0
     printed = capsys.readouterr().out
-    assert 'train: rows without a gold label ("-"), left out: 6' in printed
+    assert 'train: skipped 6 rows without a gold label ("-")\n' in printed
     first, second = (
         [line for split in ("train", "valid", "test") for line in
          read_back(tmp_path / "out", part, split)]
@@ -302,7 +302,8 @@ def test_malformed_rows_are_left_out_on_request(tmp_path, capsys):
     assert "x.tsv, line 22 has 2 columns instead of 4" in error
     assert "or leave such rows out by --skip-malformed" in error
     found = made(tmp_path, file, "--skip-malformed")
-    assert "train: rows with another number of columns, left out: 1\n" in capsys.readouterr().out
+    wanted = "train: skipped 1 row with the wrong number of columns\n"
+    assert wanted in capsys.readouterr().out
     assert sum(map(len, found.values())) == 40
 
     file.write_text("\n".join([header, *rows[:20], *["7\tbroken"] * 5]))
@@ -315,7 +316,11 @@ def test_bad_bytes(tmp_path, capsys):
     file = tmp_path / "x.tsv"
     for content, message in (
         ("pos\ta\n".encode("utf-16"), "x.tsv is UTF-16 or not text; save it as UTF-8"),
-        (b"pos\ta\nneg\t\xe9\n", "x.tsv, line 2 is not valid UTF-8; convert it"),
+        (
+            b"pos\ta\nneg\t\xe9\n",
+            "x.tsv, line 2 is not valid UTF-8; convert it to UTF-8 (a file from Excel is often "
+            "cp1252: iconv -f cp1252 -t utf-8 IN >OUT)",
+        ),
     ):
         file.write_bytes(content)
         assert message in fails(capsys, tmp_path, "--train", file)
@@ -323,6 +328,16 @@ def test_bad_bytes(tmp_path, capsys):
     (tmp_path / "folders" / "pos").mkdir(parents=True)
     error = fails(capsys, tmp_path, "--train", tmp_path / "folders")
     assert "must have a folder for each class, with a file for each text, but has pos" in error
+
+
+def test_skipped_rows_and_the_separator(tmp_path, capsys):
+    table = [("label", "text"), *rows(), ("pos", ""), ("neg", " "), ("-", "a")]
+    table += [("neutral", f"so {i}") for i in range(9)]
+    assert prepare("--train", write_csv(tmp_path / "x.csv", table), "--out", tmp_path / "a") == 0
+    printed = capsys.readouterr().out
+    wanted = 'train: skipped 2 rows without text, 1 row without a gold label ("-")\n'
+    assert wanted in printed
+    assert "separator: comma\n" in printed
 
 
 def test_changed_files(tmp_path, capsys):

@@ -2,9 +2,12 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from labelled_corpora import sentences
+
+from fairseq_casrnn.evaluation.evaluate_command import show_files
 
 from .conftest import commands
 
@@ -27,7 +30,7 @@ def test_documentation(printed):
     _, text = printed
     for line in (
         "columns: text: text, label: label",
-        "held out: 10% of each class for valid and test, by --split-seed 1",
+        "held out: a tenth of each class for each of valid and test (--split-seed 1)",
         "prepared reviews/data-bin",
         "fairseq-train reviews/data-bin --user-dir ",
         "predictions: reviews/out/bicas2/seed1/test.predictions.tsv",
@@ -42,6 +45,16 @@ def test_documentation(printed):
 def read(path):
     header, *rows = path.read_text(encoding="utf-8").splitlines()
     return [dict(zip(header.split("\t"), row.split("\t"), strict=True)) for row in rows]
+
+
+def test_number_of_errors(capsys):
+    for count, wanted in (
+        (0, "no errors"),
+        (1, "1 word with a wrong tag: run/test.errors.tsv"),
+        (2, "2 words with a wrong tag, the most confident first: run/test.errors.tsv"),
+    ):
+        show_files(Path("run"), "test", count, "word{} with a wrong tag")
+        assert capsys.readouterr().out.splitlines()[1] == wanted
 
 
 def test_predictions_show_the_text_as_it_was(printed):

@@ -79,7 +79,9 @@ def test_columns(name, tmp_path, capsys):
     assert [(words.translate(DIGITS), tags) for words, tags in found] == WANTED
     printed = capsys.readouterr().out
     assert "spans: IOB2, turned into BIOES\n" in printed
-    assert "held out: 10% of the sentences for valid and test, by --split-seed 1" in printed
+    assert (
+        "held out: a tenth of the sentences for each of valid and test (--split-seed 1)" in printed
+    )
     assert ("document lines left out: 39" in printed) == (name in ("CoNLL-2003", "bare"))
     assert ("comments left out: 39" in printed) == (name in ("GermEval", "comments"))
 

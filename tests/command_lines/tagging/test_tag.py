@@ -266,7 +266,8 @@ def test_mistakes(trained, data, capsys, tmp_path, monkeypatch):
     wanted = "input0/dict.txt, label/dict.txt and spelling/dict.txt are not in"
     assert f"{wanted} {tmp_path}; name" in error
     assert cli.main(["predict", "--path", str(trained), "--input", str(tmp_path / "latin")]) == 2
-    assert "is not a sentence classifier; check the path" in capsys.readouterr().err
+    wanted = "is a tagger, not a sentence classifier; use casrnn tag\n"
+    assert capsys.readouterr().err.endswith(wanted)
 
 
 def test_a_folder_without_the_characters(trained, data, tmp_path, capsys):

@@ -1,0 +1,49 @@
+"""The kinds of trained models, and the commands that apply them to text."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import UserError
+
+CLASSIFIER, TAGGER = "sentence classifier", "tagger"
+TRANSLATION, LANGUAGE_MODEL = "translation model", "language model"
+COMMANDS = {
+    CLASSIFIER: "casrnn predict",
+    TAGGER: "casrnn tag",
+    TRANSLATION: "casrnn translate",
+    LANGUAGE_MODEL: "casrnn perplexity",
+}
+
+
+def kind_of(cfg) -> str | None:
+    """The kind of a checkpoint with the options ``cfg``, or None if it is another one."""
+    from fairseq.models import (
+        ARCH_MODEL_REGISTRY,
+        FairseqEncoderDecoderModel,
+        FairseqLanguageModel,
+    )
+
+    task = {"sentence_classification": CLASSIFIER, "sequence_tagging": TAGGER}.get(cfg.task._name)
+    name = getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None)
+    model = ARCH_MODEL_REGISTRY.get(name, object)
+    if task is not None:
+        return task
+    if issubclass(model, FairseqEncoderDecoderModel):
+        return TRANSLATION
+    return LANGUAGE_MODEL if issubclass(model, FairseqLanguageModel) else None
+
+
+def check_kind(cfg, wanted: str, path: str | os.PathLike) -> None:
+    """Raise UserError unless a checkpoint is of the ``wanted`` kind.
+
+    Args:
+        cfg: its options, or None if it has none.
+        wanted: the kind, a key of :data:`COMMANDS`.
+        path: its file, for the message.
+    """
+    kind = None if cfg is None else kind_of(cfg)
+    if kind is None:
+        raise UserError(f"{path} is not a {wanted}; check the path")
+    if kind != wanted:
+        raise UserError(f"{path} is a {kind}, not a {wanted}; use {COMMANDS[kind]}")

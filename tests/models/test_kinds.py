@@ -1,0 +1,61 @@
+"""Messages about a model of another kind, or a folder that holds none."""
+
+from types import SimpleNamespace
+
+import pytest
+
+import fairseq_casrnn
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.models.hub import find_checkpoint
+from fairseq_casrnn.models.kinds import COMMANDS, check_kind
+
+TRAINED = {
+    "sentence classifier": ("sentence_classification", "cas_lstm_sentence_encoder"),
+    "tagger": ("sequence_tagging", "cas_lstm_tagger_tiny"),
+    "translation model": ("translation", "cas_lstm_iwslt"),
+    "language model": ("stateful_language_modeling", "cas_lstm_lm_ptb"),
+}
+
+
+def options(task, model):
+    return SimpleNamespace(task=SimpleNamespace(_name=task), model=SimpleNamespace(_name=model))
+
+
+@pytest.mark.parametrize("kind", TRAINED)
+def test_another_kind(kind):
+    fairseq_casrnn.register()
+    for wanted in COMMANDS:
+        if wanted == kind:
+            check_kind(options(*TRAINED[kind]), wanted, "x.pt")
+            continue
+        with pytest.raises(UserError) as caught:
+            check_kind(options(*TRAINED[kind]), wanted, "x.pt")
+        assert str(caught.value) == f"x.pt is a {kind}, not a {wanted}; use {COMMANDS[kind]}"
+
+
+def test_none_of_these_kinds():
+    fairseq_casrnn.register()
+    for cfg in (None, options("masked_lm", "roberta")):
+        with pytest.raises(UserError, match=r"x\.pt is not a tagger; check the path"):
+            check_kind(cfg, "tagger", "x.pt")
+
+
+def test_a_folder_with_runs(tmp_path):
+    """As a folder of ``casrnn prepare`` has, or one of ``--out``."""
+    run = tmp_path / "out" / "bicas2" / "seed1"
+    run.mkdir(parents=True)
+
+    def error(folder):
+        with pytest.raises(UserError) as caught:
+            find_checkpoint(folder, None)
+        return str(caught.value)
+
+    assert error(tmp_path).endswith("; check the path")
+    for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+        (run / name).touch()
+    for folder in (tmp_path, tmp_path / "out", tmp_path / "out" / "bicas2"):
+        assert error(folder).endswith(f"; did you mean {run}?")
+    other = tmp_path / "out" / "cnn" / "seed2"
+    other.mkdir(parents=True)
+    (other / "checkpoint_last.pt").touch()
+    assert error(tmp_path).endswith(f"; name a run in it, such as {run}")
