@@ -1,6 +1,7 @@
 """The ``casrnn`` command."""
 
 import argparse
+import contextlib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -111,6 +112,9 @@ COMMANDS = {
 }
 
 
+GROUPS = {name.split()[0] for name in COMMANDS if " " in name}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``casrnn`` with ``argv`` (default: the command line's) and return its exit status."""
     argv = sys.argv[1:] if argv is None else list(argv)
@@ -122,7 +126,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv[:1] == ["train"] and "--" in argv:  # argparse would read the rest as operands
         at = argv.index("--")
         argv, extra = argv[:at], argv[at + 1 :]
-    args = _parser(argv).parse_args(argv)
+    parser = _parser(argv)
+    if not argv or (len(argv) == 1 and argv[0] in GROUPS):
+        _print_help(parser, argv)
+        return 2
+    args = parser.parse_args(argv)
     args.extra = extra
 
     def run() -> None:
@@ -156,6 +164,12 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
             command_module.add_arguments(child)
             child.set_defaults(run=command_module.run)
     return parser
+
+
+def _print_help(parser: argparse.ArgumentParser, argv: list[str]) -> None:
+    """Print on standard error what ``argv --help`` prints."""
+    with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SystemExit):
+        parser.parse_args([*argv, "--help"])
 
 
 def _user_dir(args: argparse.Namespace) -> None:

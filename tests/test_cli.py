@@ -28,6 +28,17 @@ def test_answers_at_once(words):
     assert done.stdout.endswith("loaded: []\n")
 
 
+@pytest.mark.parametrize("words", [[], *([group] for group in sorted(cli.GROUPS))])
+def test_without_a_command_the_commands_are_listed(words, capsys):
+    with pytest.raises(SystemExit):
+        cli.main([*words, "--help"])
+    wanted = capsys.readouterr().out
+    assert cli.main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.err == wanted
+    assert not captured.out
+
+
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_each_command_has_its_options(name, capsys):
     with pytest.raises(SystemExit) as stop:
