@@ -56,6 +56,8 @@ def run(args: argparse.Namespace) -> None:
         for name, graph in parts.items():
             writer[args.format](graph, draft / f"{name}{FORMATS[args.format]}")
         about = describe(model, task, draft)
+        if about["kind"] == "translation":
+            about |= copy_subwords(args.path, args.data, draft)
         about |= {"graphs": list(parts), "format": args.format, "fairseq-casrnn": __version__}
         if args.format != "torch":
             about["opset"] = write.OPSET
@@ -99,3 +101,40 @@ def describe(model, task, folder: Path) -> dict[str, object]:
         return about | {"kind": "language model"}
     task.target_dictionary.save(str(folder / "dict.target.txt"))
     return about | {"kind": "translation", "target_dictionary": "dict.target.txt"}
+
+
+def copy_subwords(path: Path, data: Path | None, folder: Path) -> dict[str, object]:
+    """Copy BPE codes or a SentencePiece model into ``folder``, for ``run.py --raw``.
+
+    Args:
+        path: the packed model, checkpoint or its folder.
+        data: folder of the dictionaries (default: the training data).
+        folder: the folder to write.
+
+    Returns:
+        The part of ``export.json`` on raw text: languages, tokenizer, file of subword units. It
+        is empty if these are unknown.
+    """
+    from ..evaluation.trained_lm import checkpoint_file
+    from ..evaluation.trained_model import read_config
+    from ..evaluation.trained_translation import find_files
+    from ..models.packed import is_packed, task_options
+
+    checkpoint = checkpoint_file(path)
+    if is_packed(path):
+        options = task_options(checkpoint.parent)
+    else:
+        try:
+            files = find_files(checkpoint, read_config(checkpoint).task, data)
+        except UserError:  # they were not kept, and the model does not need them
+            return {}
+        options = files.options() | files.file_options()
+    raw = {name: options.get(name, "") for name in ("source_lang", "target_lang", "tokenizer")}
+    for option, name in (
+        ("bpe_codes", "bpe.codes"),
+        ("sentencepiece_model", "sentencepiece.model"),
+    ):
+        if option in options:
+            shutil.copy(options[option], folder / name)
+            raw["subwords"] = name
+    return {"raw": raw}

@@ -5,8 +5,10 @@
 
 Each input line is a sentence with words separated by spaces, tokenised and byte-pair encoded like
 the training text. For translation and language models it must also be lower-cased if the training
-text was. Classifiers and taggers lower-case words themselves, but taggers read their characters as
-written. The sentences of a pair are separated by a tab. Each output line is
+text was; with ``--raw``, a translation model's input is raw text, which sacremoses and subword-nmt
+or sentencepiece preprocess, and its output is detokenised. Classifiers and taggers lower-case words
+themselves, but taggers read their characters as written. The sentences of a pair are separated by a
+tab. Each output line is
 
 - for a translation model, the translation by beam search (``--beam``, ``--max-length``);
 - for a language model, the log-probability of the sentence in nats;
@@ -20,7 +22,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,11 @@ class Model:
         """Sentences ``(B, T)``, each ended by </s>."""
         rows = [self.words.encode(self.normalised(line)) for line in lines]
         return self.words.batch([[*row, self.words.eos] for row in rows])
+
+    def unknown(self, line: str) -> tuple[int, int]:
+        """The number of unknown words in a line, and that of all."""
+        found = self.words.encode(self.normalised(line))
+        return found.count(self.words.unk), len(found)
 
     def normalised(self, line: str) -> list[str]:
         """The words of a line, normalised as in the dictionary."""
@@ -242,6 +249,74 @@ class Translator(Model):
         )
 
 
+class RawText:
+    """Preprocesses the raw text of a translation model, and joins its output.
+
+    Args:
+        folder: the exported folder.
+        about: the content of ``export.json``.
+    """
+
+    def __init__(self, folder: Path, about: dict):
+        raw = about.get("raw")
+        if about["kind"] != "translation" or raw is None:
+            sys.exit(
+                f"error: {folder} has no subword units for --raw, which only translation models "
+                "from casrnn prepare have; drop --raw and preprocess the text as for training"
+            )
+        self.lowercase = raw["tokenizer"] == "moses_lowercase"
+        self.tokenizer: Any = None
+        self.detokenizer: Any = None
+        self.segment: Callable[[str], list[str]] = str.split
+        self.mark = ""
+        try:
+            if raw["tokenizer"].startswith("moses"):
+                self.load_moses(raw["source_lang"], raw["target_lang"])
+            if name := raw.get("subwords"):
+                load = {"bpe.codes": self.load_codes, "sentencepiece.model": self.load_pieces}[name]
+                load(folder / name)
+        except ImportError as error:
+            package = str(error.name).partition(".")[0].replace("_", "-")
+            sys.exit(f"error: --raw needs {package}; install it with pip install {package}")
+
+    def load_moses(self, source: str, target: str) -> None:
+        """Tokenise by Moses' rules for ``source``, and detokenise by those for ``target``."""
+        from sacremoses import MosesDetokenizer, MosesTokenizer
+
+        self.tokenizer, self.detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
+
+    def load_codes(self, path: Path) -> None:
+        """Split words by subword-nmt's merges."""
+        from subword_nmt.apply_bpe import BPE
+
+        with open(path, encoding="utf-8") as codes:
+            merges = BPE(codes)
+        self.segment, self.mark = lambda line: merges.process_line(line).split(), "@@"
+
+    def load_pieces(self, path: Path) -> None:
+        """Split lines by a SentencePiece model."""
+        from sentencepiece import SentencePieceProcessor
+
+        model = SentencePieceProcessor(model_file=str(path))
+        self.segment, self.mark = lambda line: model.encode(line, out_type=str), "▁"
+
+    def encode(self, line: str) -> str:
+        """Raw text as the model reads it."""
+        line = " ".join(line.split())
+        if self.tokenizer is not None:
+            line = self.tokenizer.tokenize(line, return_str=True, aggressive_dash_splits=False)
+            line = re.sub(r"(?<=[^\s.])\.$", " .", line)  # as in fairseq_casrnn.data.text
+        return " ".join(self.segment(line.lower() if self.lowercase else line))
+
+    def decode(self, line: str) -> str:
+        """The model's output as text."""
+        if self.mark == "@@":
+            line = f"{line} ".replace("@@ ", "").strip()
+        if self.mark == "▁":
+            line = line.replace(" ", "").replace("▁", " ").strip()
+        return line if self.detokenizer is None else self.detokenizer.detokenize(line.split())
+
+
 KINDS = {
     "classifier": Classifier,
     "tagger": Tagger,
@@ -269,6 +344,20 @@ def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
         yield batch
 
 
+def warn_unknown(model: Model, lines: Sequence[str], first: int) -> bool:
+    """Warn of a line, a third or more of whose words are unknown; whether there is one."""
+    for number, line in enumerate(lines, start=first):
+        unknown, total = model.unknown(line)
+        if unknown and 3 * unknown >= total:
+            print(
+                f"warning: {unknown} of {total} words in line {number} are unknown, and others may "
+                "be, too; preprocess the text like the training text (translation models: --raw)",
+                file=sys.stderr,
+            )
+            return True
+    return False
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -278,12 +367,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--max-length", type=int, default=200, help="longest translation, in words (default: 200)"
     )
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="translate raw text: tokenise it and split it in subwords",
+    )
     args = parser.parse_args(argv)
     model: Any = load(args.folder)  # any class of KINDS
     search = {"beam": args.beam, "max_length": args.max_length}
+    raw = RawText(args.folder, model.about) if args.raw else None
+    options = search if isinstance(model, Translator) else {}
+    first, warned = 1, False
     for lines in chunks(sys.stdin, args.batch_size):
-        options = search if isinstance(model, Translator) else {}
-        print(*model.answers(lines, **options), sep="\n", flush=True)
+        if raw is not None:
+            lines = [raw.encode(line) for line in lines]
+        warned = warned or warn_unknown(model, lines, first)
+        answers = model.answers(lines, **options)
+        print(*(answers if raw is None else map(raw.decode, answers)), sep="\n", flush=True)
+        first += len(lines)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ from fairseq.models import MODEL_REGISTRY
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_casrnn import cli
+from fairseq_casrnn.data.bpe import learn_joint_bpe
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.export.command import copy_subwords
 from fairseq_casrnn.models import packed
 
 from .conftest import WORDS
@@ -211,6 +213,25 @@ def test_what_cannot_be_packed(run, model, capsys, tmp_path):
         assert message in error
         assert error.count("\n") == 1
         assert not list(tmp_path.iterdir())
+
+
+def test_subword_units_are_exported(run, tmp_path):
+    """From the folder of the data, or from a packed model; a model may have none."""
+    shutil.copytree(run.parents[2], tmp_path / "x")
+    copy = tmp_path / "x" / "out" / "cas_lstm_tiny" / "seed1"
+    out = tmp_path / "exported"
+    out.mkdir()
+    assert "subwords" not in copy_subwords(copy, None, out)["raw"]
+    learn_joint_bpe([["aa ab aa"], ["ab aa"]], 3, tmp_path / "x" / "data-bin" / "bpe.codes")
+    packed = tmp_path / "y.casrnn"
+    assert cli.main(["pack", str(copy), "--output", str(packed)]) == 0
+    for path in (copy, packed):
+        about = copy_subwords(path, None, out)
+        assert about["raw"]["subwords"] == "bpe.codes"
+        assert about["raw"]["source_lang"] == "xx"
+        (out / "bpe.codes").unlink()
+    shutil.rmtree(tmp_path / "x" / "data-bin")
+    assert copy_subwords(copy, None, out) == {}
 
 
 def test_a_model_that_translates_nothing(model, capsys):

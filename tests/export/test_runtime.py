@@ -11,6 +11,9 @@ from models.common import TARGET, dictionary
 from test_graphs import CAS, classifier, language_model, tagger, translation
 from tiers import mostly_full
 
+from fairseq_casrnn.data.bpe import apply_bpe, learn_joint_bpe
+from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
+from fairseq_casrnn.data.text import detokenize_lines, tokenize_lines
 from fairseq_casrnn.export import runtime, write
 from fairseq_casrnn.export.command import describe
 from fairseq_casrnn.export.graphs import graphs
@@ -121,6 +124,44 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     runtime.main([str(tmp_path), "--batch-size", "3"])
     found = capsys.readouterr().out.splitlines()
     assert found == runtime.load(tmp_path).answers(LINES)
+
+
+RAW = ['Der "Hund" schläft -- um 8.30 Uhr.', "Well-known U.S.", "", "a  b\tc"]
+
+
+@pytest.mark.parametrize("units", ["bpe.codes", "sentencepiece.model"])
+def test_raw_text_is_preprocessed_like_the_training_text(units, tmp_path):
+    text = tokenize_lines(RAW * 5, "de")
+    raw = {"source_lang": "de", "target_lang": "en", "tokenizer": "moses_lowercase"}
+    if units == "bpe.codes":
+        learn_joint_bpe([text], 20, tmp_path / units)
+        wanted = apply_bpe(tokenize_lines(RAW, "de"), tmp_path / units)
+    else:
+        (tmp_path / units).write_bytes(learn_pieces(text, 60))
+        wanted = apply_pieces(tokenize_lines(RAW, "de"), (tmp_path / units).read_bytes())
+    ours = runtime.RawText(tmp_path, {"kind": "translation", "raw": {**raw, "subwords": units}})
+    found = [ours.encode(line) for line in RAW]
+    assert found == wanted
+    joined = tokenize_lines(RAW, "de")
+    assert [ours.decode(line) for line in found] == detokenize_lines(joined, "en")
+
+
+def test_tokenised_text_has_no_raw_form(tmp_path):
+    for about in ({"kind": "tagger"}, {"kind": "translation"}):
+        with pytest.raises(SystemExit, match=r"error: .* has no subword units for --raw"):
+            runtime.RawText(tmp_path, about)
+
+
+def test_unknown_words_cause_one_warning(tmp_path, capsys):
+    model = runtime.Model.__new__(runtime.Model)
+    dictionary(TARGET).save(str(tmp_path / "dict.txt"))
+    model.words, model.about = runtime.Dictionary(tmp_path / "dict.txt"), {}
+    assert not runtime.warn_unknown(model, ["w5 w5 w5 never", ""], 1)
+    assert capsys.readouterr().err == ""
+    assert runtime.warn_unknown(model, ["w5", "w5 w5 never", "never"], 7)
+    error = capsys.readouterr().err
+    assert error.startswith("warning: 1 of 3 words in line 8 are unknown, and others may be, too; ")
+    assert error.count("\n") == 1
 
 
 def test_words_are_numbered_as_fairseqs(tmp_path):
