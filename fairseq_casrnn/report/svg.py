@@ -183,7 +183,7 @@ def calibration_chart(label: str, bins: Sequence[tuple[float, float, int]], erro
 
     marks = [0, 0.2, 0.4, 0.6, 0.8, 1]
     body = axes([(at(x, 0)[0], f"{x:g}") for x in marks], [(at(0, y)[1], f"{y:g}") for y in marks])
-    body += axis_labels("probability", "share right")
+    body += axis_labels("probability", "accuracy")
     (x1, y1), (x2, y2) = at(0, 0), at(1, 1)
     body.append(element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_="diagonal"))
     points = [at(p, share) for p, share, _ in bins]

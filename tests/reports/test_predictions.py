@@ -43,7 +43,7 @@ def test_predictions_of_a_translator(tmp_path):
     header = ("source", "reference", "translation")
     (run / "test.predictions.tsv").write_text(table(header, rows))
     page = report(tmp_path, run)
-    samples = page.tables["Outputs of x/seed1, from all over the test set."]
+    samples = page.tables["Outputs of x/seed1, sampled from the whole test set."]
     assert samples == [list(header), *(list(row) for row in rows[::3])]
     assert not any("Confusion" in label for label in page.pictures)
 

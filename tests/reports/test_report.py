@@ -17,7 +17,7 @@ def test_page_of_a_run(tmp_path, capsys):
     run = write_run(tmp_path / "out" / "x" / "seed1")
     page = report(tmp_path, run)
     assert capsys.readouterr().out == f"report: {tmp_path / 'report.html'}\n"
-    assert page.tables["Of the test set; in per cent, but for perplexity."] == [
+    assert page.tables["On the test set. Percentages, except perplexity."] == [
         ["run", "accuracy", "macro-F1"],
         ["x/seed1", "50.00", "45.50"],
     ]
@@ -40,14 +40,14 @@ def test_page_of_a_run(tmp_path, capsys):
         ["b", "a", "0.9900", "4", "surely"],
         ["a", "b", "0.9000", "2", EVIL],
     ]
-    samples = page.tables["Outputs of x/seed1, from all over the test set."]
+    samples = page.tables["Outputs of x/seed1, sampled from the whole test set."]
     assert samples[1:] == [[g, f, f"{p:.4f}", *rest] for g, f, p, *rest in ROWS]
     command = "fairseq-train d --user-dir /u --seed 1 --save-dir o/s --arch x --lr 1e-3"
     assert [text.strip() for text in page.pre] == [command]
     settings = page.tables["Options of the training."]
     assert ["--lr", "1e-3"] in settings
     assert ["data", "d"] in settings
-    environment = page.tables["Machine, versions and duration, as far as the runs say."]
+    environment = page.tables["Machine, versions and duration, where the runs recorded them."]
     assert ["parameters", "1,234"] in environment
     assert ["seconds of training", "12.3"] in environment
 
@@ -117,9 +117,9 @@ def test_record_of_a_run_comes_first(tmp_path):
     assert "interrupted" in found.environment["finished"]
     page = report(tmp_path, run)
     assert page.pre[0].strip().split("\n") == [
-        "# as it was called",
+        "# the command",
         "casrnn train classification x",
-        "# which ran",
+        "# the fairseq command it ran",
         record["training"],
         "# evaluation",
         "casrnn evaluate x --subset valid",
