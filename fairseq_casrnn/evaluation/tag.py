@@ -28,7 +28,8 @@ FORMATS = {
     "json": "a line of JSON for each sentence, with its words, their tags, probabilities and "
     "offsets in the line, and its spans",
     "spans": "LINE<TAB>START<TAB>END<TAB>TYPE<TAB>PROBABILITY<TAB>TEXT for each span, START and "
-    "END in characters of the line, counting from 0, END exclusive",
+    "END in characters of the line, counting from 0, END exclusive (--input-format columns: LINE "
+    "is that of the first word, and the words are joined by spaces)",
 }
 
 
@@ -47,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="; ".join(f"{name}: {text}" for name, text in FORMATS.items()) + " (default: columns)",
     )
     parser.add_argument(
-        "--confidence", action="store_true", help="add a third column with the tag's probability"
+        "--confidence",
+        action="store_true",
+        help="with --format columns: add a third column with the tag's probability",
     )
     parser.add_argument(
         "--inline", action="store_true", help="write WORD/TAG WORD/TAG … for each line instead"
