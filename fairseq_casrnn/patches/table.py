@@ -63,7 +63,7 @@ fairseq.trainer.Trainer.save_checkpoint
     safety before patches.vocabularies.save_digests
         save a digest of each of the training's dictionaries in the checkpoint
     safety before patches.resumption.save_functional_options
-        save the options that change what the same weights compute in the checkpoint
+        save in the checkpoint the options that change what the weights compute
     resumption before patches.resumption.save_task_state
         save the state of tasks that can restore it in the checkpoint
     resumption before patches.early_stopping.save_counters
@@ -72,7 +72,7 @@ fairseq.trainer.Trainer.save_checkpoint
         save the progress of a second-order LSTM's annealing in the checkpoint
 fairseq.trainer.Trainer.load_checkpoint
     safety after patches.vocabularies.check_digests
-        refuse to train a checkpoint further with other dictionaries than its own
+        refuse to resume a training with different dictionaries
     safety after patches.resumption.check_functional_options
         refuse to resume with options that change what the trained weights compute
     resumption after patches.resumption.restore_task_state
@@ -100,7 +100,7 @@ fairseq.tasks.FairseqTask.get_batch_iterator
         form the same batches after resuming; fairseq seeds them with the epoch it starts in
 fairseq.models.build_model
     fix around models.loading_checkpoint.build_model
-        load old checkpoints that lack newer options, without the files that initialised them
+        load old checkpoints that lack newer options, without files such as the word vectors
 # Training.
 fairseq_cli.train.validate
     safety around patches.divergence.check_validation

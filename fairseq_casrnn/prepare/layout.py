@@ -138,7 +138,8 @@ def guess(
         if label is not None and (not texts or texts[0] != label):
             return label, texts or (1 - label,)
     missing = "--label-column" if texts else "--text-column"
-    has = f"has {', '.join(map(quoted, names))}" if names else f"has {width} columns without names"
+    shown = ", ".join(map(quoted, names or table.rows[0][1]))
+    has = f"has {shown}" if names else f"has {width} columns, none with a known name ({shown})"
     raise UserError(
         f"{table.path} {has}; give {missing} NAME or NUMBER for the one with the "
         f"{'labels' if texts else 'text'}"

@@ -270,7 +270,11 @@ def test_tokenizers(options, words, tmp_path):
         ("x.jsonl", '{"text": "a", "label": 1}\n{"text"\n', "x.jsonl, line 2 is not JSON ("),
         ("x.jsonl", "[1]", "x.jsonl, entry 1 is not a JSON object"),
         ("x.jsonl", '{"text": "a", "label": null}', "x.jsonl, line 1 has no label; give it one"),
-        ("x.tsv", "a\tb\tc\nd\te\tf\n", "has 3 columns without names; give --text-column"),
+        (
+            "x.tsv",
+            "a\tb\tc\nd\te\tf\n",
+            "has 3 columns, none with a known name ('a', 'b', 'c'); give --text-column",
+        ),
         ("x.tsv", "index\tsentence\n1\ta\n", "SELF has 'index', 'sentence'; give --label-column"),
         ("x.tsv", "text\tlabel\na\tpos\nb\t\n", "x.tsv, line 3 has no label; give it one, or"),
         ("x.tsv", "pos\ta\npos\tb\npos\tc\n", "the label is 'pos' throughout in --train"),
