@@ -320,12 +320,12 @@ def test_line_that_is_too_long(interactive):
 def test_invalid_utf8_in_the_input(interactive, tmp_path, before):
     text = b"a b\n" * before + b"c \xff d\ne\n"
     (tmp_path / "in").write_bytes(text)
-    expected = f", line {before + 1} is not valid UTF-8; convert it to UTF-8"
+    expected = f", line {before + 1} is not valid UTF-8; convert it to UTF-8 ("
     # Of the many lines before, none is translated then.
     size = ["--buffer-size", before + 10]
-    assert interactive(text, *size).sentence == "the input" + expected
+    assert interactive(text, *size).sentence.startswith(f"the input{expected}")
     done = interactive(b"", *size, "--input", tmp_path / "in")
-    assert done.sentence == f"{tmp_path}/in{expected}"
+    assert done.sentence.startswith(f"{tmp_path}/in{expected}")
 
 
 def test_unknown_words_replaced_without_a_dictionary(interactive):

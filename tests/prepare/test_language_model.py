@@ -104,6 +104,7 @@ def test_documentation(bash, tmp_path):
     assert "\nfairseq-train text/data-bin --user-dir " in printed
     assert "--sentence-reset" in printed
     assert "\ndg_lstm_lm_tiny seed1: perplexity " in printed
-    (again,) = [line for line in printed.splitlines() if line.startswith("casrnn perplexity")]
+    last = "next: casrnn perplexity"
+    (again,) = [line[6:] for line in printed.splitlines() if line.startswith(last)]
     value = printed.splitlines()[-1].split(" valid, ")[1].split(" test")[0]
     assert value in bash(again, tmp_path)
