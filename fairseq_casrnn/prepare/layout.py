@@ -138,7 +138,7 @@ def guess(
         if label is not None and (not texts or texts[0] != label):
             return label, texts or (1 - label,)
     missing = "--label-column" if texts else "--text-column"
-    shown = ", ".join(map(quoted, names or table.rows[0][1]))
+    shown = ", ".join(quoted(cell or "") for cell in names or table.rows[0][1])
     has = f"has {shown}" if names else f"has {width} columns, none with a known name ({shown})"
     raise UserError(
         f"{table.path} {has}; give {missing} NAME or NUMBER for the one with the "
