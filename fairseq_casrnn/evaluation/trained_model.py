@@ -20,14 +20,6 @@ def read_config(path: Path):
         return checkpoint_utils.load_checkpoint_to_cpu(str(path))["cfg"]
 
 
-def architecture(model_cfg) -> tuple[str | None, type]:
-    """Name and class of the model that a checkpoint's model options belong to."""
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
-    name = getattr(model_cfg, "_name", None) or getattr(model_cfg, "arch", None)
-    return name, ARCH_MODEL_REGISTRY.get(name, object)
-
-
 def load(path: str | os.PathLike, data: str | os.PathLike | None = None, translation: bool = False):
     """A model in ``eval()`` and its task.
 
@@ -45,6 +37,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike | None = None, transla
 
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.evaluation import trained_lm
+    from fairseq_casrnn.models.kinds import architecture
 
     path = trained_lm.checkpoint_file(Path(path))
     if data is not None and not Path(data).is_dir():

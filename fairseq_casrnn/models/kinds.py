@@ -16,19 +16,22 @@ COMMANDS = {
 }
 
 
+def architecture(model_cfg) -> tuple[str | None, type]:
+    """Name and class of the model that a checkpoint's model options belong to."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    name = getattr(model_cfg, "_name", None) or getattr(model_cfg, "arch", None)
+    return name, ARCH_MODEL_REGISTRY.get(name, object)
+
+
 def kind_of(cfg) -> str | None:
     """The kind of a checkpoint with the options ``cfg``, or None if it is another one."""
-    from fairseq.models import (
-        ARCH_MODEL_REGISTRY,
-        FairseqEncoderDecoderModel,
-        FairseqLanguageModel,
-    )
+    from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 
     task = {"sentence_classification": CLASSIFIER, "sequence_tagging": TAGGER}.get(cfg.task._name)
-    name = getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None)
-    model = ARCH_MODEL_REGISTRY.get(name, object)
     if task is not None:
         return task
+    _, model = architecture(cfg.model)
     if issubclass(model, FairseqEncoderDecoderModel):
         return TRANSLATION
     return LANGUAGE_MODEL if issubclass(model, FairseqLanguageModel) else None

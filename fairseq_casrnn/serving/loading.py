@@ -24,21 +24,22 @@ def load(args: argparse.Namespace) -> Predictor:
     Raises:
         UserError: no checkpoint, a model that cannot be served, or data that cannot be found.
     """
-    from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
-
+    from fairseq_casrnn.models import kinds
     from fairseq_casrnn.models.hub import find_dictionaries
 
     path = trained_lm.checkpoint_file(args.path)
     cfg = trained_model.read_config(path)
-    task, (name, model) = cfg.task._name, trained_model.architecture(cfg.model)
-    for kind, predictor in (("classifier", ClassifierPredictor), ("tagger", TaggerPredictor)):
-        if task == {"classifier": "sentence_classification", "tagger": "sequence_tagging"}[kind]:
-            return predictor(inference_cli.load(kind, args.path, args.data))
-    if issubclass(model, FairseqEncoderDecoderModel):
+    kind = kinds.kind_of(cfg)
+    if kind == kinds.CLASSIFIER:
+        return ClassifierPredictor(inference_cli.load("classifier", args.path, args.data))
+    if kind == kinds.TAGGER:
+        return TaggerPredictor(inference_cli.load("tagger", args.path, args.data))
+    if kind == kinds.TRANSLATION:
         return load_translator(args)
-    if issubclass(model, FairseqLanguageModel):
+    if kind == kinds.LANGUAGE_MODEL:
         data = find_dictionaries(path.parent, args.data, cfg.task.data, (".",))
         return load_language_model(path, Path(data))
+    name, _ = kinds.architecture(cfg.model)
     raise UserError(
         f"{path} is of {name}, which casrnn serve does not support; give a classifier, a tagger, "
         "a translation model or a language model"
