@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder from casrnn prepare")
-    parser.add_argument("--arch", default="", metavar="NAME[,…]", help=help_on_systems())
+    parser.add_argument("--arch", default="", metavar="NAME[,…]", action=ArchOption)
     parser.add_argument("--seed", default="1", metavar="N[,…]", help="seeds (default: 1)")
     parser.add_argument(
         "--out", type=Path, help="folder for the runs NAME/seedN (default: DIR/out)"
@@ -81,6 +81,23 @@ def run(args: argparse.Namespace) -> None:
             if not args.dry_run:
                 print(f"next: {evaluate_command(args.folder, args.out)}")
                 print(f"next: {use_command(kind, args.folder, one.folder)}", flush=True)
+
+
+class ArchOption(argparse.Action):
+    """``--arch``: its help, which four recipes are read for, is made only if it is printed."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        """Store the value."""
+        setattr(namespace, self.dest, values)
+
+    @property
+    def help(self) -> str:
+        """See :func:`help_on_systems`."""
+        return help_on_systems()
+
+    @help.setter
+    def help(self, text: str | None) -> None:
+        """Ignore what argparse sets."""
 
 
 def help_on_systems() -> str:
