@@ -76,8 +76,14 @@ def format_prediction(row: list[float], classes: list[str], every: bool) -> str:
     """A line of output: the best class, or ``every`` class."""
     if every:
         return "\t".join(f"{name}:{p:.4f}" for name, p in zip(classes, row, strict=True))
+    label, probability = best_of(row, classes)
+    return f"{label}\t{probability:.4f}"
+
+
+def best_of(row: list[float], classes: list[str]) -> tuple[str, float]:
+    """The most probable class and its probability."""
     best = max(range(len(row)), key=row.__getitem__)
-    return f"{classes[best]}\t{row[best]:.4f}"
+    return classes[best], row[best]
 
 
 def as_json(texts: str | tuple[str, str], row: list[float], classes: list[str], every: bool) -> str:
@@ -91,8 +97,8 @@ def as_json(texts: str | tuple[str, str], row: list[float], classes: list[str], 
     """
     given = (texts,) if isinstance(texts, str) else texts
     found: dict[str, object] = dict(zip(("text", "pair"), given, strict=False))
-    best = max(range(len(row)), key=row.__getitem__)
-    found |= {"label": classes[best], "probability": round(row[best], 4)}
+    label, probability = best_of(row, classes)
+    found |= {"label": label, "probability": round(probability, 4)}
     if every:
         found["probabilities"] = {name: round(p, 4) for name, p in zip(classes, row, strict=True)}
     return json.dumps(found, ensure_ascii=False)
