@@ -11,13 +11,12 @@ import codecs
 import gzip
 import io
 import lzma
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
+from fairseq_casrnn.data.words import moses_tokenize
 from fairseq_casrnn.errors import UserError
 
 #: Moses' clean-corpus-n.perl drops a pair with a longer word, on either side.
@@ -136,30 +135,6 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="utf-8", newline="\n") as out:
         out.writelines(line + "\n" for line in lines)
-
-
-@cache
-def _moses(lang: str):
-    from sacremoses import MosesTokenizer
-
-    return MosesTokenizer(lang=lang)
-
-
-#: A full stop at the end of the last word, but not the last of several dots.
-LAST_STOP = re.compile(r"(?<=[^\s.])\.$")
-
-
-def moses_tokenize(line: str, lang: str, escape: bool = True) -> str:
-    """Tokenise a line like Moses' ``tokenizer.perl -l LANG`` (hyphens kept, XML escaped).
-
-    Without ``escape``, like ``-no-escape``: apostrophes and quotes stay as they are.
-
-    sacremoses keeps the full stop of a final word that may be an abbreviation ("the u.s."). Moses
-    has split it off since 2014, as in the papers' IWSLT14 ("the u.s .").
-    """
-    options = {"aggressive_dash_splits": False, "return_str": True, "escape": escape}
-    tokens = _moses(lang).tokenize(line, **options)
-    return LAST_STOP.sub(" .", tokens)
 
 
 def _tokenize_task(job: tuple[str, str]) -> str:

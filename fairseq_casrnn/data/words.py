@@ -1,4 +1,7 @@
-"""Tokenizers of the classification and tagging recipes and commands."""
+"""Tokenizers.
+
+``casrnn export`` copies this file beside an exported model: it imports nothing of this package.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ TOKENIZERS = ("space", "whitespace", "clitics", "moses", "penn", "character")
 ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 PENN_QUOTES = re.compile(r"(?:^|(?<=\s))(``|'')(?=\s|$)")
 QUOTE = '"'
+#: A full stop at the end of the last word, but not the last of several dots.
+LAST_STOP = re.compile(r"(?<=[^\s.])\.$")
 TYPOGRAPHIC = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"'})
 # A full stop before a capital, but not after a title or an abbreviation such as U.S.
 TITLES = (
@@ -41,8 +46,6 @@ def words(
     """
     line = line.replace(BYTE_ORDER_MARK, "")
     if tokenizer == "moses":
-        from .text import moses_tokenize
-
         line = moses_tokenize(line, language, escape=False)
     elif tokenizer == "clitics":
         line = CLITIC.sub(r" \1", line)
@@ -54,6 +57,42 @@ def words(
     if tokenizer == "character":
         return [character for character in line if not character.isspace()]
     return [word for word in ASCII_SPACE.split(line) if word]
+
+
+def words_to_show(line: str, tokenizer: str, known, language: str = "en") -> list[str]:
+    """The words of a line as a tagger shows them, in their original case.
+
+    With the ``penn`` tokenizer, quotation marks stay as written unless the training text only has
+    the treebank's `` and ''.
+
+    Args:
+        line, tokenizer, language: as for :func:`words`.
+        known: the dictionary, for ``in``.
+    """
+    found = words(line, tokenizer, language=language)
+    if tokenizer == "penn" and (QUOTE in known or "``" not in known):
+        return as_written(found, line)
+    return found
+
+
+@functools.cache
+def moses(language: str):
+    """Moses' tokenizer."""
+    from sacremoses import MosesTokenizer
+
+    return MosesTokenizer(lang=language)
+
+
+def moses_tokenize(line: str, language: str, escape: bool = True) -> str:
+    """Tokenise a line like Moses' ``tokenizer.perl -l LANG`` (hyphens kept, XML escaped).
+
+    Without ``escape``, like ``-no-escape``: apostrophes and quotes stay as they are.
+
+    sacremoses keeps the full stop of a final word that may be an abbreviation ("the u.s."). Moses
+    has split it off since 2014, as in the papers' IWSLT14 ("the u.s .").
+    """
+    options = {"aggressive_dash_splits": False, "return_str": True, "escape": escape}
+    return LAST_STOP.sub(" .", moses(language).tokenize(line, **options))
 
 
 def normalised(

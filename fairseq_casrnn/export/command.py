@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the folder. Raises UserError."""
+    from ..data import words
     from ..evaluation.trained_model import load
     from . import write
     from .graphs import graphs
@@ -62,6 +63,8 @@ def run(args: argparse.Namespace) -> None:
         if args.format != "torch":
             about["opset"] = write.OPSET
             shutil.copy(Path(__file__).with_name("runtime.py"), draft / "run.py")
+            if about.get("raw"):
+                shutil.copy(words.__file__, draft / "words.py")
         (draft / "export.json").write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n")
         draft.rename(args.output)
     total = sum(file.stat().st_size for file in args.output.iterdir())
@@ -87,8 +90,10 @@ def describe(model, task, folder: Path) -> dict[str, object]:
     if isinstance(model, (SentenceClassifier, Tagger)):
         about |= {"kind": "classifier", "classes": list(task.classes)}
         about |= normalisation(task.cfg, task.state.text)
+        language = task.state.text.get("language", "en")
+        about["raw"] = {"tokenizer": task.tokenizer, "language": language}
         if isinstance(model, SentenceClassifier):
-            return about | {"pairs": bool(task.pairs)}
+            return about | {"pairs": bool(task.pairs), "truncate": task.cfg.truncate}
         about["kind"] = "tagger"
         if model.encoder.spelling is not None:
             task.characters.save(str(folder / "characters.txt"))

@@ -5,20 +5,23 @@
 
 Each input line is a sentence with words separated by spaces, tokenised and byte-pair encoded like
 the training text. For translation and language models it must also be lower-cased if the training
-text was; with ``--raw``, a translation model's input is raw text, which sacremoses and subword-nmt
-or sentencepiece preprocess, and its output is detokenised. Classifiers and taggers lower-case words
-themselves, but taggers read their characters as written. The sentences of a pair are separated by a
-tab. Each output line is
+text was. Classifiers and taggers lower-case words themselves, but taggers read their characters as
+written. The sentences of a pair are separated by a tab. Each output line is
 
 - for a translation model, the translation by beam search (``--beam``, ``--max-length``);
 - for a language model, the log-probability of the sentence in nats;
 - for a classifier, LABEL<TAB>PROBABILITY;
 - for a tagger, the tags.
+
+With ``--raw`` (not for language models), the input is raw text, which is preprocessed like the
+training text. Translations are detokenised, and a tagger writes WORDS<TAB>TAGS. Moses' tokenizer
+needs sacremoses, the Penn Treebank's nltk, subword units subword-nmt or sentencepiece.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import re
 import sys
@@ -28,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+ASCII_SPACE = re.compile(r"[ \t\r\n\f\v]+")
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # the first four symbols of every fairseq dictionary
 
 
@@ -40,9 +44,15 @@ class Dictionary:
         self.symbols = [*SPECIAL, *(line.rpartition(" ")[0] for line in lines if line)]
         self.indices = {symbol: index for index, symbol in enumerate(self.symbols)}
         self.bos, self.pad, self.eos, self.unk = range(len(SPECIAL))
+        for symbol in SPECIAL[:3]:  # as a word of a text, each is escaped
+            escaped = symbol.replace("<", "&lt;").replace(">", "&gt;")
+            self.indices[symbol] = self.indices.get(escaped, self.unk)
 
     def __len__(self) -> int:
         return len(self.symbols)
+
+    def __contains__(self, symbol: str) -> bool:
+        return symbol in self.indices
 
     def encode(self, words: Iterable[str]) -> list[int]:
         """Indices of words; that of <unk> for unknown words."""
@@ -80,7 +90,8 @@ class Model:
     def tokens(self, lines: Sequence[str]) -> np.ndarray:
         """Sentences ``(B, T)``, each ended by </s>."""
         rows = [self.words.encode(self.normalised(line)) for line in lines]
-        return self.words.batch([[*row, self.words.eos] for row in rows])
+        most = self.about.get("truncate") or None  # with </s>
+        return self.words.batch([[*row[: most and most - 1], self.words.eos] for row in rows])
 
     def unknown(self, line: str) -> tuple[int, int]:
         """The number of unknown words in a line, and that of all."""
@@ -91,24 +102,37 @@ class Model:
         """The words of a line, normalised as in the dictionary."""
         line = line.lower() if self.about.get("lowercase") else line
         line = re.sub("[0-9]", "0", line) if self.about.get("zero_digits") else line
+        return self.split(line)
+
+    def split(self, line: str) -> list[str]:
+        """The words of a tokenised line."""
         return line.split()
 
 
-class Classifier(Model):
+class SentenceModel(Model):
+    """The base class of models whose words may contain no-break spaces."""
+
+    def split(self, line: str) -> list[str]:
+        """The words of a tokenised line."""
+        return [word for word in ASCII_SPACE.split(line) if word]
+
+
+class Classifier(SentenceModel):
     """Classifies sentences, or pairs separated by a tab."""
 
     def answers(self, lines: Sequence[str]) -> list[str]:
         """LABEL<TAB>PROBABILITY of each line."""
-        inputs = {"tokens": self.tokens(lines)}
         if self.about["pairs"]:
-            first, second = zip(*(line.split("\t") for line in lines), strict=True)
+            first, second = zip(*map(pair, lines), strict=True)
             inputs = {"tokens": self.tokens(first), "pair_tokens": self.tokens(second)}
+        else:
+            inputs = {"tokens": self.tokens(lines)}
         rows = self.run("model", **inputs)["probabilities"]
         classes = self.about["classes"]
         return [f"{classes[row.argmax()]}\t{row.max():.4f}" for row in rows]
 
 
-class Tagger(Model):
+class Tagger(SentenceModel):
     """Tags the words of sentences."""
 
     def __init__(self, folder: Path, about: dict):
@@ -118,7 +142,7 @@ class Tagger(Model):
 
     def answers(self, lines: Sequence[str]) -> list[str]:
         """The tags of each line, separated by spaces."""
-        split = [line.split() for line in lines]
+        split = [self.split(line) for line in lines]
         inputs = {"tokens": self.tokens(lines)}
         if self.characters is not None:
             inputs["spelling"] = self.spelling(split)
@@ -249,41 +273,69 @@ class Translator(Model):
         )
 
 
-class RawText:
-    """Preprocesses the raw text of a translation model, and joins its output.
+def pair(line: str) -> list[str]:
+    """The two sentences of a line."""
+    sentences = line.split("\t")
+    if len(sentences) != 2:
+        sys.exit(
+            f"error: the line {line[:60]!r} has {len(sentences) - 1} tabs; separate the two "
+            "sentences of a pair with one tab"
+        )
+    return sentences
 
-    Args:
-        folder: the exported folder.
-        about: the content of ``export.json``.
-    """
 
-    def __init__(self, folder: Path, about: dict):
-        raw = about.get("raw")
-        if about["kind"] != "translation" or raw is None:
-            sys.exit(
-                f"error: {folder} has no subword units for --raw, which only translation models "
-                "from casrnn prepare have; drop --raw and preprocess the text as for training"
-            )
+def load_tokenizers(folder: Path) -> Any:
+    """The module ``words.py`` in a folder."""
+    spec = importlib.util.spec_from_file_location("exported_words", folder / "words.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class RawSentences:
+    """Preprocesses the raw text of a classifier or tagger."""
+
+    def __init__(self, folder: Path, model: Model, raw: dict):
+        self.model, self.raw, self.tokenizers = model, raw, load_tokenizers(folder)
+
+    def encode(self, line: str) -> str:
+        """Raw text as the model reads it."""
+        if self.model.about.get("pairs"):
+            return "\t".join(map(self.encode_sentence, pair(line)))
+        return self.encode_sentence(line)
+
+    def encode_sentence(self, line: str) -> str:
+        """A sentence as the model reads it."""
+        tokenizer, language = self.raw["tokenizer"], self.raw["language"]
+        if not isinstance(self.model, Tagger):
+            lowercase = bool(self.model.about.get("lowercase"))
+            return " ".join(self.tokenizers.words(line, tokenizer, lowercase, language))
+        known = self.model.words
+        return " ".join(self.tokenizers.words_to_show(line, tokenizer, known, language))
+
+    def decode(self, line: str, answer: str) -> str:
+        """The answer to a line that was encoded."""
+        return f"{line}\t{answer}" if isinstance(self.model, Tagger) else answer
+
+
+class RawTranslation:
+    """Preprocesses the raw text of a translation model, and joins its output."""
+
+    def __init__(self, folder: Path, model: Model, raw: dict):
         self.lowercase = raw["tokenizer"] == "moses_lowercase"
-        self.tokenizer: Any = None
-        self.detokenizer: Any = None
+        self.source_lang, self.tokenizers, self.detokenizer = raw["source_lang"], None, None
         self.segment: Callable[[str], list[str]] = str.split
         self.mark = ""
-        try:
-            if raw["tokenizer"].startswith("moses"):
-                self.load_moses(raw["source_lang"], raw["target_lang"])
-            if name := raw.get("subwords"):
-                load = {"bpe.codes": self.load_codes, "sentencepiece.model": self.load_pieces}[name]
-                load(folder / name)
-        except ImportError as error:
-            package = str(error.name).partition(".")[0].replace("_", "-")
-            sys.exit(f"error: --raw needs {package}; install it with pip install {package}")
+        if raw["tokenizer"].startswith("moses"):
+            from sacremoses import MosesDetokenizer
 
-    def load_moses(self, source: str, target: str) -> None:
-        """Tokenise by Moses' rules for ``source``, and detokenise by those for ``target``."""
-        from sacremoses import MosesDetokenizer, MosesTokenizer
-
-        self.tokenizer, self.detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
+            self.tokenizers = load_tokenizers(folder)
+            self.detokenizer = MosesDetokenizer(raw["target_lang"])
+        if name := raw.get("subwords"):
+            load = {"bpe.codes": self.load_codes, "sentencepiece.model": self.load_pieces}[name]
+            load(folder / name)
 
     def load_codes(self, path: Path) -> None:
         """Split words by subword-nmt's merges."""
@@ -303,18 +355,35 @@ class RawText:
     def encode(self, line: str) -> str:
         """Raw text as the model reads it."""
         line = " ".join(line.split())
-        if self.tokenizer is not None:
-            line = self.tokenizer.tokenize(line, return_str=True, aggressive_dash_splits=False)
-            line = re.sub(r"(?<=[^\s.])\.$", " .", line)  # as in fairseq_casrnn.data.text
+        if self.tokenizers is not None:
+            line = self.tokenizers.moses_tokenize(line, self.source_lang)
         return " ".join(self.segment(line.lower() if self.lowercase else line))
 
-    def decode(self, line: str) -> str:
-        """The model's output as text."""
+    def decode(self, line: str, answer: str) -> str:
+        """The model's output, for a line that was encoded, as text."""
         if self.mark == "@@":
-            line = f"{line} ".replace("@@ ", "").strip()
+            answer = f"{answer} ".replace("@@ ", "").strip()
         if self.mark == "▁":
-            line = line.replace(" ", "").replace("▁", " ").strip()
-        return line if self.detokenizer is None else self.detokenizer.detokenize(line.split())
+            answer = answer.replace(" ", "").replace("▁", " ").strip()
+        return answer if self.detokenizer is None else self.detokenizer.detokenize(answer.split())
+
+
+def raw_text(folder: Path, model: Model) -> RawSentences | RawTranslation:
+    """What ``--raw`` needs. Exits with a message if the export or a package lacks it."""
+    raw = model.about.get("raw")
+    if raw is None:
+        sys.exit(
+            f"error: {folder} lacks what --raw needs (language models, or data not from casrnn "
+            "prepare); drop --raw and preprocess the text like the training text"
+        )
+    kind = RawTranslation if isinstance(model, Translator) else RawSentences
+    try:
+        ready = kind(folder, model, raw)
+        ready.encode("a\tb" if model.about.get("pairs") else "a")  # imports what it needs
+    except ImportError as error:
+        package = str(error.name).partition(".")[0].replace("_", "-")
+        sys.exit(f"error: --raw needs {package}; install it with pip install {package}")
+    return ready
 
 
 KINDS = {
@@ -344,14 +413,17 @@ def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
         yield batch
 
 
-def warn_unknown(model: Model, lines: Sequence[str], first: int) -> bool:
+def warn_unknown(model: Model, lines: Sequence[str], first: int, raw: bool = False) -> bool:
     """Warn of a line, a third or more of whose words are unknown; whether there is one."""
+    remedy = "preprocess the text like the training text, or let --raw do it"
+    if raw:
+        remedy = "use text like the training text"
     for number, line in enumerate(lines, start=first):
         unknown, total = model.unknown(line)
         if unknown and 3 * unknown >= total:
             print(
                 f"warning: {unknown} of {total} words in line {number} are unknown, and others may "
-                "be, too; preprocess the text like the training text (translation models: --raw)",
+                f"be, too; {remedy}",
                 file=sys.stderr,
             )
             return True
@@ -370,20 +442,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--raw",
         action="store_true",
-        help="translate raw text: tokenise it and split it in subwords",
+        help="read raw text and preprocess it like the training text",
     )
     args = parser.parse_args(argv)
     model: Any = load(args.folder)  # any class of KINDS
     search = {"beam": args.beam, "max_length": args.max_length}
-    raw = RawText(args.folder, model.about) if args.raw else None
+    raw = raw_text(args.folder, model) if args.raw else None
     options = search if isinstance(model, Translator) else {}
     first, warned = 1, False
     for lines in chunks(sys.stdin, args.batch_size):
         if raw is not None:
             lines = [raw.encode(line) for line in lines]
-        warned = warned or warn_unknown(model, lines, first)
+        warned = warned or warn_unknown(model, lines, first, args.raw)
         answers = model.answers(lines, **options)
-        print(*(answers if raw is None else map(raw.decode, answers)), sep="\n", flush=True)
+        if raw is not None:
+            answers = map(raw.decode, lines, answers)
+        print(*answers, sep="\n", flush=True)
         first += len(lines)
 
 

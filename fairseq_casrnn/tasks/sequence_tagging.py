@@ -18,7 +18,7 @@ from ..data.spans import are_spans
 from ..data.symbols import escape
 from ..data.tag_constraints import Constraints, constraints, has_closing, violations
 from ..data.tagging import UNSEEN, TaggingDataset, characters_of_words
-from ..data.words import QUOTE, as_written, normalised, with_plain_quote, words
+from ..data.words import normalised, with_plain_quote, words_to_show
 from ..errors import UserError
 from .data_folder import load_dictionary, load_part, normalisation
 from .labelled import LabelledConfig, LabelledTask
@@ -241,15 +241,9 @@ class SequenceTaggingTask(LabelledTask):
         return [unseen if n == UNSEEN else self.classes[n] for n in numbers.tolist()]
 
     def split_text(self, line: str) -> list[str]:
-        """The words of raw text, as they are shown.
-
-        With the ``penn`` tokenizer, quotation marks stay as written unless the training text only
-        has the treebank's `` and ''.
-        """
-        found = words(line, self.tokenizer, language=self.state.text.get("language", "en"))
-        if self.tokenizer == "penn" and (QUOTE in self.dictionary or "``" not in self.dictionary):
-            return as_written(found, line)
-        return found
+        """The words of raw text, as they are shown."""
+        language = self.state.text.get("language", "en")
+        return words_to_show(line, self.tokenizer, self.dictionary, language)
 
     def encode_text(self, line: str) -> torch.Tensor:
         """Raw text as token indices with </s>."""

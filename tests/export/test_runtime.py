@@ -1,6 +1,8 @@
 """run.py, which runs exported models, beside fairseq and the models themselves."""
 
 import json
+import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from models.common import TARGET, dictionary
 from test_graphs import CAS, classifier, language_model, tagger, translation
 from tiers import mostly_full
 
+from fairseq_casrnn.data import words
 from fairseq_casrnn.data.bpe import apply_bpe, learn_joint_bpe
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import detokenize_lines, tokenize_lines
@@ -64,10 +67,10 @@ def test_translations_are_those_of_fairseq(spread, tmp_path):
 def test_log_probabilities(tmp_path):
     model, task = language_model()
     ours = exported(model, task, tmp_path)
-    words = task.source_dictionary
+    known = task.source_dictionary
     for line, found in zip(LINES, ours.answers(LINES), strict=True):
-        target = encoded(words, [line])
-        source = torch.cat([target.new_tensor([[words.eos()]]), target[:, :-1]], dim=1)
+        target = encoded(known, [line])
+        source = torch.cat([target.new_tensor([[known.eos()]]), target[:, :-1]], dim=1)
         with torch.no_grad():
             table = model.get_normalized_probs(model(source), log_probs=True)
         expected = table.gather(-1, target.unsqueeze(-1)).sum()
@@ -129,6 +132,16 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
 RAW = ['Der "Hund" schläft -- um 8.30 Uhr.', "Well-known U.S.", "", "a  b\tc"]
 
 
+def raw_model(kind, folder, **about):
+    """A model of ``kind`` without graphs, in a folder with ``words.py``."""
+    shutil.copy(words.__file__, folder / "words.py")
+    if not (folder / "dict.txt").exists():
+        dictionary(TARGET).save(str(folder / "dict.txt"))
+    model = kind.__new__(kind)
+    model.words, model.about = runtime.Dictionary(folder / "dict.txt"), about
+    return model
+
+
 @pytest.mark.parametrize("units", ["bpe.codes", "sentencepiece.model"])
 def test_raw_text_is_preprocessed_like_the_training_text(units, tmp_path):
     text = tokenize_lines(RAW * 5, "de")
@@ -139,34 +152,83 @@ def test_raw_text_is_preprocessed_like_the_training_text(units, tmp_path):
     else:
         (tmp_path / units).write_bytes(learn_pieces(text, 60))
         wanted = apply_pieces(tokenize_lines(RAW, "de"), (tmp_path / units).read_bytes())
-    ours = runtime.RawText(tmp_path, {"kind": "translation", "raw": {**raw, "subwords": units}})
+    model = raw_model(runtime.Translator, tmp_path, raw={**raw, "subwords": units})
+    ours = runtime.raw_text(tmp_path, model)
     found = [ours.encode(line) for line in RAW]
     assert found == wanted
     joined = tokenize_lines(RAW, "de")
-    assert [ours.decode(line) for line in found] == detokenize_lines(joined, "en")
+    assert [ours.decode("", line) for line in found] == detokenize_lines(joined, "en")
 
 
-def test_tokenised_text_has_no_raw_form(tmp_path):
-    for about in ({"kind": "tagger"}, {"kind": "translation"}):
-        with pytest.raises(SystemExit, match=r"error: .* has no subword units for --raw"):
-            runtime.RawText(tmp_path, about)
+@pytest.mark.parametrize("tokenizer", words.TOKENIZERS)
+def test_raw_sentences_become_the_words_of_the_task(tokenizer, tmp_path):
+    """Words as ``casrnn predict`` and ``casrnn tag`` split them, whatever quotation marks."""
+    lines = ['He said "no-one can\'t", 3.5% of\u00a0it.', "Don’t — l'été “ja”…", "", "a\tB  c"]
+    for marks in ([], ["``", "''"], ["``", '"']):
+        known = dictionary(TARGET)
+        for mark in marks:
+            known.add_symbol(mark)
+        known.save(str(tmp_path / "dict.txt"))
+        raw = {"tokenizer": tokenizer, "language": "en"}
+        for kind in (runtime.Classifier, runtime.Tagger):
+            model = raw_model(kind, tmp_path, raw=raw, lowercase=True, pairs=False)
+            ours = runtime.raw_text(tmp_path, model)
+            for line in lines:
+                split = words.words(line, tokenizer, lowercase=True)
+                if kind is runtime.Tagger:
+                    split = words.words_to_show(line, tokenizer, known)
+                assert model.split(ours.encode(line)) == split
+                answer = f"{' '.join(split)}\tX" if kind is runtime.Tagger else "X"
+                assert ours.decode(ours.encode(line), "X") == answer
+
+
+def test_raw_pairs(tmp_path):
+    raw = {"tokenizer": "penn", "language": "en"}
+    model = raw_model(runtime.Classifier, tmp_path, raw=raw, lowercase=True, pairs=True)
+    ours = runtime.raw_text(tmp_path, model)
+    assert ours.encode("It's so.\tNo!") == "it 's so .\tno !"
+    with pytest.raises(SystemExit, match=r"error: the line 'one' has 0 tabs; separate the two"):
+        ours.encode("one")
+
+
+def test_raw_needs_what_prepare_has_kept(tmp_path):
+    model = raw_model(runtime.LanguageModel, tmp_path)
+    with pytest.raises(SystemExit, match=r"error: .* lacks what --raw needs .*; drop --raw and"):
+        runtime.raw_text(tmp_path, model)
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "nltk.tokenize", None)
+    model = raw_model(runtime.Tagger, tmp_path, raw={"tokenizer": "penn", "language": "en"})
+    with pytest.raises(SystemExit, match="error: --raw needs nltk; install it with pip install n"):
+        runtime.raw_text(tmp_path, model)
+
+
+def test_sentences_are_truncated_as_in_training(tmp_path):
+    model = raw_model(runtime.Classifier, tmp_path, truncate=3)
+    rows = model.tokens(["w4 w5 w6 w7", "w4"])
+    assert rows.tolist() == [
+        [*model.words.encode(["w4", "w5"]), model.words.eos],
+        [*model.words.encode(["w4"]), model.words.eos, model.words.pad],
+    ]
 
 
 def test_unknown_words_cause_one_warning(tmp_path, capsys):
-    model = runtime.Model.__new__(runtime.Model)
-    dictionary(TARGET).save(str(tmp_path / "dict.txt"))
-    model.words, model.about = runtime.Dictionary(tmp_path / "dict.txt"), {}
+    model = raw_model(runtime.Model, tmp_path)
     assert not runtime.warn_unknown(model, ["w5 w5 w5 never", ""], 1)
     assert capsys.readouterr().err == ""
     assert runtime.warn_unknown(model, ["w5", "w5 w5 never", "never"], 7)
     error = capsys.readouterr().err
     assert error.startswith("warning: 1 of 3 words in line 8 are unknown, and others may be, too; ")
     assert error.count("\n") == 1
+    assert runtime.warn_unknown(model, ["never"], 1, raw=True)
+    assert "--raw" not in capsys.readouterr().err
 
 
 def test_words_are_numbered_as_fairseqs(tmp_path):
-    words = dictionary(TARGET)
-    words.save(str(tmp_path / "dict.txt"))
+    known = dictionary(TARGET)
+    known.save(str(tmp_path / "dict.txt"))
     ours = runtime.Dictionary(tmp_path / "dict.txt")
-    assert ours.symbols == words.symbols
-    assert ours.encode(["w5", "never", "<unk>"]) == [words.index("w5"), words.unk(), words.unk()]
+    assert ours.symbols == known.symbols
+    assert ours.encode(["w5", "never", "<unk>"]) == [known.index("w5"), known.unk(), known.unk()]
+    assert ours.encode(["<s>", "<pad>", "</s>"]) == [known.unk()] * 3

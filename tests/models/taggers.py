@@ -25,6 +25,7 @@ def make_task(spelled=True):
         begin_epoch=lambda epoch, model: None,
         cfg=SimpleNamespace(lowercase=None, zero_digits=None),
         state=SimpleNamespace(text={"lowercase": False, "zero_digits": False}),
+        tokenizer="whitespace",
         use_characters=lambda: None,
     )
 
