@@ -150,9 +150,11 @@ class Cell:
         mixture: IfUsed,
         params: tuple[Tensor, ...],
     ) -> None:
-        """The same step in place: ``gates`` (gx with gh added) is activated; h and c are written.
+        """The same step in place, written into h and c.
 
-        ``candidate`` holds the blocks of gh that were not added, ``(B, num_separate_gates*H)``.
+        ``gates`` holds gx with gh added, and may be overwritten with anything that
+        :meth:`backward_` can use, such as the activated gates. ``candidate`` holds the blocks of gh
+        that were not added, ``(B, num_separate_gates*H)``.
         """
         raise NotImplementedError
 

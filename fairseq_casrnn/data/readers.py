@@ -179,16 +179,17 @@ def find(raw: Path, names: Sequence[str], where: str) -> Path:
     raise UserError(f"{raw} holds no {' nor '.join(names)}; {where}")
 
 
-def hold_out(examples: list, count: int, seed: int) -> tuple[list, list]:
+def hold_out(
+    examples: list, count: int, seed: int, option: str = "--valid-size"
+) -> tuple[list, list]:
     """Hold out ``count`` random examples; return ``(rest, held out)``, in their original order.
 
     Raises:
-        UserError: none or all would be held out.
+        UserError: none or all would be held out; the message names ``option``.
     """
     if not 0 < count < len(examples):
         raise UserError(
-            f"{count} of {len(examples)} sentences cannot be held out for validation; choose "
-            "another --valid-size"
+            f"{count} of {len(examples)} sentences cannot be held out; choose another {option}"
         )
     chosen = set(random.Random(seed).sample(range(len(examples)), count))
     rest = [example for i, example in enumerate(examples) if i not in chosen]

@@ -65,8 +65,9 @@ def scanned(inputs: LayerInputs) -> tuple[Tensor, Tensor | None]:
             mixture=reads.get("mixture"),
             params=params,
         )
-        new = (h,) if new_c is None else (h, new_c)
-        return new, tuple(part.clone() for part in new)  # scan allows no aliases
+        # scan allows no aliases, and a cell without an output gate may return h_t as c_t
+        new = (h,) if new_c is None else (h, new_c.clone() if new_c is h else new_c)
+        return new, tuple(part.clone() for part in new)
 
     first = (h0.clone(),) if c0 is None else (h0.clone(), c0.clone())
     _, states = scan(step, first, tuple(present.values()))

@@ -142,6 +142,7 @@ PARAMETERS = [
 ]
 
 # The blocks whose bias starts at 1, at layer 0 and above: gates that look left or down start open.
+# Where they depend on an option, a function of the options.
 FORGET = ([1], [1])
 OPEN_GATES = {
     "stacked_lstm": FORGET,
@@ -150,4 +151,5 @@ OPEN_GATES = {
     "cas_lstm": ([1], [1, 4]),
     "highway_lstm": FORGET,
     "dg_lstm": FORGET,
+    "second_order_lstm": lambda options: (list(range(1, 4 * options.num_cells, 4)),) * 2,
 }

@@ -20,7 +20,7 @@ from helpers import (
     weighted,
 )
 
-from cells.specification import EQUATIONS
+from cells import specification
 from fairseq_casrnn import layers, recurrence
 from fairseq_casrnn.cells import FAMILIES, Cell, Family, family
 from fairseq_casrnn.cells.cas_lstm import CASCell, parse_lam
@@ -32,9 +32,35 @@ from fairseq_casrnn.recurrence.attention import Decode, Layer
 
 
 def test_the_families_of_the_papers_are_there():
-    assert set(EQUATIONS) <= set(FAMILIES)
     assert set(layers.LAYERS) <= set(FAMILIES)
     assert {layer.__name__ for layer in layers.LAYERS.values()} <= set(layers.__all__)
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [
+        ("EQUATIONS", specification.EQUATIONS),
+        ("PARAMETERS", {name for name, *_ in specification.PARAMETERS}),
+        ("OPEN_GATES", specification.OPEN_GATES),
+    ],
+)
+def test_every_family_is_specified(table, rows):
+    missing, unknown = set(FAMILIES) - set(rows), set(rows) - set(FAMILIES)
+    assert not missing, f"add {missing} to {table} in tests/cells/specification.py"
+    assert not unknown, f"{table} in tests/cells/specification.py has {unknown}, not in FAMILIES"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_functional_option_is_tested(name):
+    """With a value other than its default."""
+    for option in dataclasses.fields(FAMILIES[name].options):
+        if option.metadata.get("functional"):
+            settings = specification.SETTINGS.get(name, [])
+            values = {s.get(option.name, option.default) for s in settings}
+            assert values - {option.default}, (
+                f"add settings of {name} with several values of {option.name} to SETTINGS in "
+                "tests/cells/specification.py"
+            )
 
 
 def test_unknown_family():

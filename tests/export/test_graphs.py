@@ -7,11 +7,13 @@ from language_models import common as language_models
 from models import common, sentences, taggers
 from tiers import mostly_full
 
+from fairseq_casrnn.cells import FAMILIES as FAMILIES_BY_NAME
+from fairseq_casrnn.cells import Cell, Family
 from fairseq_casrnn.data.tag_constraints import constraints
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.export import write
 from fairseq_casrnn.export.graphs import graphs, random_sentences
-from fairseq_casrnn.layers import CASLSTM
+from fairseq_casrnn.layers import CASLSTM, build
 
 CAS = next(case for case in FAMILIES if case.name == "cas_lstm")
 DYNAMIC = torch.export.Dim.DYNAMIC
@@ -107,6 +109,26 @@ def test_layers_export_without_operators_of_this_package(case, way):
     for steps, rows in ((7, [7, 1]), (2, [1, 2, 2, 1]), (1, [1])):
         y, lengths = rand(steps, len(rows), layer.input_size, seed=steps), torch.tensor(rows)
         assert_close(flat(program.module()(y, lengths=lengths)), flat(layer(y, lengths=lengths)))
+
+
+class LeakyUnit(Cell):
+    """A cell without an output gate: its state is its output."""
+
+    ih_blocks = hh_blocks = 1
+    bias_one_gates = ()
+
+    def step(self, gx, gh, h, c, **unused):
+        c = 0.5 * c + 0.5 * torch.tanh(gx + gh)
+        return c, c
+
+
+def test_a_step_may_return_one_tensor_as_output_and_state(monkeypatch):
+    """torch.export allows no aliases in a scan."""
+    monkeypatch.setitem(FAMILIES_BY_NAME, "leaky_unit", Family(lambda k, options: LeakyUnit()))
+    layer = build("leaky_unit", 3, 4, 2, engine="reference").double().eval()
+    x = rand(5, 2, 3)
+    program = torch.export.export(layer, (x,))
+    assert_close(flat(program.module()(x)), flat(layer(x)))
 
 
 @pytest.mark.parametrize("rules", [None, constraints(("O", "B-X", "I-X", "E-X"))])
