@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -42,7 +43,15 @@ def page_text(page: Page, rows: Sequence[Row]) -> str:
 
 
 def table_parts(table: Table, rows: Sequence[Row]) -> list[str]:
-    """A table and the text below it."""
+    """A table and the text below it; with ``split``, several."""
+    if table.split:
+        found = dict.fromkeys((row.get("settings") or {}).get(table.split) for row in rows)
+        one = dataclasses.replace(table, split="")
+        parts = []
+        for value in sorted(found, key=lambda value: value is not None):
+            parts.append("" if value is None else f"### {table.title}: {value}")
+            parts += table_parts(one, rows_with(rows, table.split, value))
+        return parts
     groups = groups_of((row for row in rows if "metrics" in row), table.order or list(table.labels))
     parts = []
     if groups:
@@ -55,6 +64,17 @@ def table_parts(table: Table, rows: Sequence[Row]) -> list[str]:
     parts.append("\n".join(f"- {line}" for line in notes(table, rows)))
     parts.append("\n".join(commands(table, rows)))
     return parts
+
+
+def rows_with(rows: Iterable[Row], name: str, value: object) -> list[Row]:
+    """The rows whose setting ``name`` has this value, without that setting."""
+    found = []
+    for row in rows:
+        settings = row.get("settings") or {}
+        if settings.get(name) == value:
+            rest = {key: other for key, other in settings.items() if key != name}
+            found.append(row | {"settings": rest})
+    return found
 
 
 def columns_of(table: Table, groups: Sequence[Group]) -> dict[str, list[str]]:

@@ -25,6 +25,7 @@ class Table:
             ``{HIDDEN: units}``: ``casrnn results add`` takes their values from the command.
         subset: split of the evaluations that it takes.
         first: heading of the first column.
+        split: a setting, each value of which gets a table of its own.
         labels: what to call the systems, besides the page's labels.
         metrics: headings of the metrics' columns.
         optional: metrics that a run may lack.
@@ -47,6 +48,7 @@ class Table:
     variables: dict[str, str] = field(default_factory=dict)
     subset: str = "test"
     first: str = "system"
+    split: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, str] = field(default_factory=dict)
     optional: list[str] = field(default_factory=list)
@@ -81,7 +83,7 @@ class Page:
 
 TEXTS = {None: str}
 TABLE = {
-    **dict.fromkeys(("title", "caption", "recipe", "subset", "first"), str),
+    **dict.fromkeys(("title", "caption", "recipe", "subset", "first", "split"), str),
     **dict.fromkeys(("baseline", "compare", "plot"), str),
     **dict.fromkeys(("labels", "variables", "metrics", "digits", "best", "curves"), TEXTS),
     "optional": [str],

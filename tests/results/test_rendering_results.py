@@ -219,6 +219,23 @@ def test_columns_are_those_in_which_rows_differ():
         table(rows, metrics={"a": "date"})
 
 
+def test_a_setting_may_divide_a_table():
+    rows = [
+        {"system": "plum", "settings": {"color": "red", "size": 2}, "metrics": {"a": 1}},
+        {"system": "plum", "settings": {"color": "green", "size": 2}, "metrics": {"a": 2}},
+        {"system": "pear", "settings": {"color": "red"}, "metrics": {"a": 3}, "note": "Sweet."},
+        {"note": "All are ripe."},
+    ]
+    assert table(rows, title="Fruit", split="color") == (
+        "- All are ripe.\n\n"
+        "### Fruit: red\n\n"
+        "| system | size | A |\n| --- | --- | --- |\n| plum | 2 | 1 |\n| pear |  | 3 |\n\n"
+        "- **pear**: Sweet.\n\n"
+        "### Fruit: green\n\n"
+        "| system | size | A |\n| --- | --- | --- |\n| plum | 2 | 2 |"
+    )
+
+
 @pytest.mark.parametrize(
     ("value", "digits", "expected"),
     [
