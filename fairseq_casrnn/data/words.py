@@ -23,8 +23,10 @@ TITLES = (
     *("Mr", "Mrs", "Ms", "Dr", "St", "Prof", "Gen", "Rev", "Sen", "Rep", "Gov", "Jr", "Sr"),
     *("Inc", "Co", "Corp", "Bros", "vs"),
 )
-SENTENCE_END = re.compile(
-    "".join(rf"(?<!\b{title})" for title in TITLES) + r"(?<=[^\s.]{2})([.!?])\s+(?=[A-Z\"(])"
+SENTENCE_END = re.compile(  # begins with the stop: a lookbehind at every character is slow
+    r"([.!?])"
+    + "".join(rf"(?<!\b{title}.)" for title in TITLES)
+    + r"(?<=[^\s.]{2}.)\s+(?=[A-Z\"(])"
 )
 
 
