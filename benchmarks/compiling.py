@@ -28,7 +28,7 @@ from triton.backends.compiler import GPUTarget
 
 from fairseq_casrnn import layers, recurrence
 from fairseq_casrnn.cells import FAMILIES
-from fairseq_casrnn.recurrence import triton_loop
+from fairseq_casrnn.recurrence.triton import loop as triton_loop
 
 PRECISIONS = {  # dtype, and torch's precision of products in float32
     "bf16": (torch.bfloat16, "highest"),

@@ -34,7 +34,7 @@ import torch
 from gpu_commands import SECTIONS, WITH_FAIRSEQ, Command
 
 import fairseq_casrnn
-from fairseq_casrnn.recurrence import triton_loop
+from fairseq_casrnn.recurrence.triton import loop as triton_loop
 
 HERE = Path(__file__).parent
 LEAST = 10

@@ -241,7 +241,7 @@ def choice(case: str, size: int, batch: int, steps: int, device: str, dtype) -> 
 
         choose = beam_loop.select_candidates
         if engine == "triton":
-            from fairseq_casrnn.recurrence.triton_beam import choose
+            from fairseq_casrnn.recurrence.triton.beam import choose
         elif engine != "reference":
             return None
         made = choose(found, words, beams, ignored, collected, eos)

@@ -13,7 +13,8 @@ the new c (or h); the gradients of h and of ``new``, the latter without what com
 returns the gradients of the pre-activations, of ``past``, ``lower``, ``candidate`` and ``p``.
 
 What a cell does not have is 0 (``p``: an empty tuple), and so is its gradient. These files need
-Triton; :mod:`fairseq_casrnn.recurrence.triton_kernels` imports them when a kernel is launched.
+Triton; :mod:`fairseq_casrnn.recurrence.triton.kernels.single_steps` imports them when a kernel is
+launched.
 """
 
 from __future__ import annotations

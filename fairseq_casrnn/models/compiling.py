@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from ..layers import RecurrentStack
-from ..recurrence import choose, triton_ahead
-from ..recurrence.triton_plan import persistent_kernels_enabled
+from ..recurrence import choose
+from ..recurrence.triton import ahead as triton_ahead
+from ..recurrence.triton.plan import persistent_kernels_enabled
 from .decoder import RecurrentDecoder
 from .head import VocabularyHead
 

@@ -154,7 +154,7 @@ class LateCount:
 def candidate_selector(device: torch.device):
     """:func:`select_candidates`, or one Triton kernel if ``triton`` is the GPU's default engine."""
     if device.type == "cuda" and choose_engine(None, "cuda").name == "triton":
-        from fairseq_casrnn.recurrence import triton_beam
+        from fairseq_casrnn.recurrence.triton import beam as triton_beam
 
         return triton_beam.choose
     return select_candidates

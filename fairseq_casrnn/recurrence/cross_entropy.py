@@ -3,7 +3,7 @@
 The logits of a batch, ``(N, V)``, are the largest tensor of most models, and only the softmax and
 its gradient read them. The compiled extension computes them some rows at a time, and from them the
 loss and all gradients while they are in the cache; it skips padding. Engine ``triton`` has
-kernels for the GPU: see :mod:`.triton_cross_entropy`.
+kernels for the GPU: see :mod:`.triton.cross_entropy`.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Engine:
     def sentence_state(
         self, options: Options, x: Tensor, lengths: Tensor | None, params: Parameters
     ) -> tuple[Tensor, Tensor]:
-        """Run all steps of a sentence-state LSTM; see :func:`.sentence_state_loop.run`."""
+        """Run all steps of a sentence-state LSTM; see :func:`.triton.sentence_state.run`."""
         raise NotImplementedError
 
     def word_ops(self, x: Tensor, lengths: Tensor | None) -> WordOps:

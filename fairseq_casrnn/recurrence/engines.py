@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from . import cpp, eager, layer, reference, triton_failures, triton_loop
+from . import cpp, eager, layer, reference
 from .engine import ENGINES, Engine, autocast, by_name, default, log_fallback
 from .inputs import (
     LayerInputs,
@@ -21,7 +21,8 @@ from .inputs import (
     wants_gradient,
 )
 from .memory import readable
-from .triton_plan import RefusedError, interpreting
+from .triton import failures, loop
+from .triton.plan import RefusedError, interpreting
 
 if TYPE_CHECKING:
     from .attention import Decode, DecoderSteps
@@ -219,12 +220,12 @@ class Triton(Engine):
     has_sentence_state = True
 
     def __init__(self) -> None:
-        self.missing = triton_loop.missing()
+        self.missing = loop.missing()
 
     def available(self, device: str) -> str | None:
         if self.missing is not None:
             return self.missing
-        return triton_failures.why_not() if device == "cuda" else None
+        return failures.why_not() if device == "cuda" else None
 
     def fallback(self, device: str) -> str:
         return "eager" if device == "cuda" else default(device)
@@ -237,7 +238,7 @@ class Triton(Engine):
         tensors = LoopTensors.of(inputs)
         weights = inputs.weight_hh, tensors.weight_ih, tensors.bias, *inputs.params
         states = tensors.gx, tensors.x, inputs.h0, inputs.c0, inputs.lower_c, inputs.mixture
-        return triton_loop.why_not(inputs.cell, weights, states)
+        return loop.why_not(inputs.cell, weights, states)
 
     def run(self, inputs: LayerInputs) -> LayerOutputs:
         """Runs on the fallback if Triton cannot compile or launch."""
@@ -247,21 +248,22 @@ class Triton(Engine):
             by_name(self.name, device)  # logs that it will not run again
             return layer.run_on(self.fallback(device), inputs)
 
-        return triton_failures.attempt(lambda: triton_loop.run(inputs), otherwise)
+        return failures.attempt(lambda: loop.run(inputs), otherwise)
 
     def supports_decode(self, d: Decode) -> str | None:
-        from . import attention_triton
         from .decoding import all_readable
+        from .triton import decoder
 
         if d.h0.size(1) == 0:
             return NO_SEQUENCE
         if not all_readable(d):
             return UNREADABLE
-        return attention_triton.why_not(d)
+        return decoder.why_not(d)
 
     def decode(self, d: Decode) -> tuple[Tensor, Tensor]:
         """Runs on the fallback if the kernel does not fit on the GPU."""
-        from . import attention_triton, decoding
+        from . import decoding
+        from .triton import decoder
 
         device = d.h0.device.type
 
@@ -269,19 +271,19 @@ class Triton(Engine):
             return decoding.run(self.fallback(device), d)
 
         try:
-            return triton_failures.attempt(lambda: attention_triton.run(d), otherwise)
+            return failures.attempt(lambda: decoder.run(d), otherwise)
         except RefusedError as error:
-            log_fallback(self, ENGINES[self.fallback(device)], triton_failures.first_line(error))
+            log_fallback(self, ENGINES[self.fallback(device)], failures.first_line(error))
             return otherwise()
 
     def decode_steps(
         self, d: Decode, source: Tensor | None, input_feed: bool
     ) -> DecoderSteps | None:
-        from . import attention_triton, triton_decoder_steps
+        from .triton import decoder, decoder_steps
 
-        if attention_triton.why_not(d) is not None:
+        if decoder.why_not(d) is not None:
             return None
-        return triton_decoder_steps.Steps(d, source, input_feed)
+        return decoder_steps.Steps(d, source, input_feed)
 
     def supports_sentence_state(
         self, x: Tensor, lengths: Tensor | None, params: Parameters
@@ -291,12 +293,12 @@ class Triton(Engine):
         if x.size(1) == 0:
             return NO_SEQUENCE
         # Autocast brings x to the parameters' dtype.
-        return triton_loop.why_not_on(params if autocast(x.device.type) else (x, *params))
+        return loop.why_not_on(params if autocast(x.device.type) else (x, *params))
 
     def sentence_state(
         self, options: Options, x: Tensor, lengths: Tensor | None, params: Parameters
     ) -> tuple[Tensor, Tensor]:
-        from .sentence_state_loop import run
+        from .triton.sentence_state import run
 
         return run(options, x, lengths, params)
 
@@ -310,14 +312,14 @@ class Triton(Engine):
     def cross_entropy(
         self, x: Tensor, weight: Tensor, bias: Tensor | None, loss_spec: LossSpec
     ) -> tuple[Tensor, Tensor]:
-        from .triton_cross_entropy import cross_entropy  # needs Triton
+        from .triton.cross_entropy import cross_entropy  # needs Triton
 
         return cross_entropy(x, weight, bias, loss_spec)
 
     def next_words(
         self, weight: Tensor, bias: Tensor | None, rows: int, steps: int
     ) -> NextWords | None:
-        from .triton_beam import TableNextWords  # needs Triton
+        from .triton.beam import TableNextWords  # needs Triton
 
         return TableNextWords(weight, bias) if self.supports_loss(weight) is None else None
 

@@ -1,7 +1,7 @@
-"""A sentence-state LSTM's parameters, merged for the products of :mod:`.sentence_state_loop`.
+"""A sentence-state LSTM's parameters, merged for the products of :mod:`.triton.sentence_state`.
 
 Shapes and names as in :class:`fairseq_casrnn.layers.SentenceStateLSTM`; order of blocks as in
-:mod:`.triton_sentence_state`.
+:mod:`.triton.kernels.sentence_state`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ from recurrence.test_triton_compiling import compiled_only  # noqa: F401
 from fairseq_casrnn.layers import RecurrentStack
 from fairseq_casrnn.models import compiling
 from fairseq_casrnn.patches.install import patches_of
-from fairseq_casrnn.recurrence import engines, triton_compiling, triton_plan
+from fairseq_casrnn.recurrence import engines
+from fairseq_casrnn.recurrence.triton import compiling as triton_compiling
+from fairseq_casrnn.recurrence.triton import plan as triton_plan
 
 from .common import random_model, source, target
 
@@ -50,8 +52,8 @@ def train(model, rows):
 
 
 def compile_all(model, monkeypatch):
-    """As :func:`triton_ahead.start`, one after another."""
-    from fairseq_casrnn.recurrence import triton_ahead
+    """As :func:`.triton.ahead.start`, one after another."""
+    from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
 
     monkeypatch.setattr(compiling, "uses_triton", lambda stack: True)
     for job in compiling.kernel_jobs(model):
@@ -115,7 +117,7 @@ def test_a_launch_waits_for_the_thread_that_compiles(monkeypatch):
 def test_what_cannot_be_compiled_is_left_to_the_launch(monkeypatch):
     monkeypatch.setattr(triton_compiling, "_begun", {})
     pytest.importorskip("triton")
-    from fairseq_casrnn.recurrence import triton_ahead
+    from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
 
     def fail(**_):
         raise RuntimeError("no")
@@ -130,7 +132,7 @@ def test_what_cannot_be_compiled_is_left_to_the_launch(monkeypatch):
 @pytest.mark.parametrize(("rows", "order"), [(64, "low loss high"), (250, "high loss low")])
 def test_what_the_first_batches_need_comes_first(rows, order, monkeypatch):
     pytest.importorskip("triton")
-    from fairseq_casrnn.recurrence import triton_ahead
+    from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
 
     done = []
     monkeypatch.setattr(triton_ahead, "THREADS", 1)
@@ -145,9 +147,9 @@ def test_what_the_first_batches_need_comes_first(rows, order, monkeypatch):
 
 
 def test_the_kernels_of_the_loss(compiled_only, monkeypatch):  # noqa: F811
-    from fairseq_casrnn.recurrence import triton_ahead
     from fairseq_casrnn.recurrence.cross_entropy import cross_entropy
     from fairseq_casrnn.recurrence.inputs import LossSpec
+    from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
 
     monkeypatch.setattr(triton_compiling, "_begun", {})
     model = model_of(FAMILIES[0])

@@ -24,8 +24,9 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.recurrence import decoding, triton_loop
+from fairseq_casrnn.recurrence import decoding
 from fairseq_casrnn.recurrence.attention import Decode, Layer, run_reference
+from fairseq_casrnn.recurrence.triton import loop as triton_loop
 
 pytestmark = pytest.mark.sampled(1)
 

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from fairseq_casrnn.recurrence.triton_products import to_dot_operand
+from fairseq_casrnn.recurrence.triton.kernels.products import to_dot_operand
 
 
 @triton.jit

@@ -33,7 +33,10 @@ from helpers import (
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import LSTM
-from fairseq_casrnn.recurrence import InputProduct, triton_loop, triton_plan, triton_steps
+from fairseq_casrnn.recurrence import InputProduct
+from fairseq_casrnn.recurrence.triton import loop as triton_loop
+from fairseq_casrnn.recurrence.triton import plan as triton_plan
+from fairseq_casrnn.recurrence.triton import steps as triton_steps
 
 from .test_cpp import layer_of
 

@@ -39,7 +39,7 @@ def candidates(batch, beam, count, seed):
     seed=st.integers(0, 99),
 )
 def test_the_choice_is_the_same(batch, beam, more, seed):
-    from fairseq_casrnn.recurrence import triton_beam
+    from fairseq_casrnn.recurrence.triton import beam as triton_beam
 
     inputs = candidates(batch, beam, beam + min(more, beam), seed)
     ours, theirs = triton_beam.choose(*inputs), beam_loop.select_candidates(*inputs)
@@ -66,7 +66,7 @@ def test_a_choice_by_hand():
 
 
 def test_one_kernel_for_all_batches(compiled_only):  # noqa: F811
-    from fairseq_casrnn.recurrence import triton_beam
+    from fairseq_casrnn.recurrence.triton import beam as triton_beam
 
     for batch in (1, 3, 16):
         triton_beam.choose(*candidates(batch, 5, 10, 0))
@@ -101,7 +101,7 @@ def test_next_words_are_the_best_sums(size, dtype):
 
 
 def test_one_kernel_for_all_penalties(compiled_only):  # noqa: F811
-    from fairseq_casrnn.recurrence import triton_beam
+    from fairseq_casrnn.recurrence.triton import beam as triton_beam
 
     for rows, penalties in ((1, {1: math.inf}), (16, {3: 0.0, 1: math.inf, 2: math.inf})):
         logits = torch.zeros(rows, 40)

@@ -14,7 +14,10 @@ from fairseq_casrnn import recurrence
 from fairseq_casrnn.cells import FAMILIES
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import CASLSTM, LSTM
-from fairseq_casrnn.recurrence import triton_failures, triton_loop, triton_plan, triton_steps
+from fairseq_casrnn.recurrence.triton import failures as triton_failures
+from fairseq_casrnn.recurrence.triton import loop as triton_loop
+from fairseq_casrnn.recurrence.triton import plan as triton_plan
+from fairseq_casrnn.recurrence.triton import steps as triton_steps
 
 installed = pytest.mark.skipif(
     "triton" not in recurrence.installed(), reason="Triton is not installed"
@@ -65,7 +68,7 @@ def test_reasons_to_leave_it_to_another(monkeypatch):
 
 def test_every_cell_has_kernels():
     names = {kernel for row in FAMILIES.values() for kernel in row.kernels}
-    kernels = pytest.importorskip("fairseq_casrnn.recurrence.triton_kernels")
+    kernels = pytest.importorskip("fairseq_casrnn.recurrence.triton.kernels.single_steps")
     assert set(kernels.FORWARD) == set(kernels.BACKWARD) == names
 
 

@@ -13,9 +13,12 @@ from helpers import FAMILIES, every_compiled_case, side_input
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import SentenceStateLSTM
-from fairseq_casrnn.recurrence import triton_compiling, triton_loop, triton_plan, triton_steps
 from fairseq_casrnn.recurrence.cross_entropy import cross_entropy
 from fairseq_casrnn.recurrence.inputs import LossSpec
+from fairseq_casrnn.recurrence.triton import compiling as triton_compiling
+from fairseq_casrnn.recurrence.triton import loop as triton_loop
+from fairseq_casrnn.recurrence.triton import plan as triton_plan
+from fairseq_casrnn.recurrence.triton import steps as triton_steps
 
 from .test_cpp import layer_of
 from .test_triton import INTERPRETING, run

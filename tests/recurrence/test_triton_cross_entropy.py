@@ -80,7 +80,7 @@ def test_agrees_with_fairseqs(dtype, smoothing, size):
 
 @every_dtype
 def test_a_table_that_is_made_again_in_the_backward(dtype, monkeypatch):
-    from fairseq_casrnn.recurrence import triton_cross_entropy as kernels
+    from fairseq_casrnn.recurrence.triton import cross_entropy as kernels
 
     inputs, target = example(11, 37, dtype)
     monkeypatch.setattr(kernels, "KEPT", 11 * 37 * inputs[0].element_size() - 1)

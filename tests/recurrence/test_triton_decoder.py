@@ -8,16 +8,14 @@ from helpers import FAMILIES, HALVES, assert_close, every_compiled_family, gradi
 from models.test_decoder_loop import in_single, make
 
 from fairseq_casrnn import recurrence
-from fairseq_casrnn.recurrence import (
-    attention_triton,
-    decoding,
-    triton_decoder_loop,
-    triton_decoder_plan,
-    triton_decoder_steps,
-    triton_loop,
-)
+from fairseq_casrnn.recurrence import decoding
 from fairseq_casrnn.recurrence.attention import Layer, run_reference
-from fairseq_casrnn.recurrence.triton_plan import RefusedError
+from fairseq_casrnn.recurrence.triton import decoder as attention_triton
+from fairseq_casrnn.recurrence.triton import decoder_loop as triton_decoder_loop
+from fairseq_casrnn.recurrence.triton import decoder_plan as triton_decoder_plan
+from fairseq_casrnn.recurrence.triton import decoder_steps as triton_decoder_steps
+from fairseq_casrnn.recurrence.triton import loop as triton_loop
+from fairseq_casrnn.recurrence.triton.plan import RefusedError
 
 from .test_triton import INTERPRETING, interpret_together
 from .test_triton_compiling import compiled_only  # noqa: F401

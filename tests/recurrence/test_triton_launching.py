@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fairseq_casrnn.recurrence import triton_launching
+from fairseq_casrnn.recurrence.triton import launching as triton_launching
 
 
 class Kernel:

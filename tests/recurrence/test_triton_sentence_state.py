@@ -11,7 +11,7 @@ from helpers import HALVES, assert_close, gradients, rand, randomize, weighted
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import SentenceStateLSTM
-from fairseq_casrnn.recurrence import sentence_state_loop
+from fairseq_casrnn.recurrence.triton import sentence_state as kernels
 
 from .test_triton import DEVICE, HALF, INTERPRETING, runs
 
@@ -63,7 +63,7 @@ def test_half_precision(dtype):
 @runs
 def test_more_tiles_than_one():
     """Of words and of units, each with a part of a tile left over."""
-    words, units = sentence_state_loop.TILE
+    words, units = kernels.TILE
     sizes, lengths = (words + 3, 2, units + 1, 2, 2, 2), [words + 3, 2]
     ours = results("triton", sizes, torch.float32, lengths)
     assert_norms_close(ours, results("reference", sizes, torch.float32, lengths, "cpu"), 1e-5)

@@ -1,7 +1,7 @@
 """One step's elementwise maths on a tile of ROWS rows of the batch and UNITS hidden units.
 
-It is shared by the kernels of :mod:`.triton_kernels` (one launch per step) and of
-:mod:`.triton_sequences` (one launch per sequence). All arithmetic is in the precision of the gates'
+It is shared by the kernels of :mod:`.single_steps` (one launch per step) and of
+:mod:`.sequences` (one launch per sequence). All arithmetic is in the precision of the gates'
 buffer; tensors of other dtypes are converted as they are read and written.
 
 Shapes: gates ``(T, B, BLOCKS*H)``, bias ``(BLOCKS*H,)``, candidate and side ``(T, B, H)`` (for a
@@ -17,13 +17,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ..cells.stacked_lstm.triton import backward as lstm_backward
-from ..cells.stacked_lstm.triton import forward as lstm_forward
-from ..cells.triton_base import tanh
-from . import triton_plan
+from ....cells.stacked_lstm.triton import backward as lstm_backward
+from ....cells.stacked_lstm.triton import forward as lstm_forward
+from ....cells.triton_base import tanh
+from ..plan import GIVEN
 
-LAST, GRAD_H, GRAD_C = (tl.constexpr(bit) for bit in triton_plan.GIVEN[:3])
-GRAD_HN, GRAD_CN = (tl.constexpr(bit) for bit in triton_plan.GIVEN[3:])
+LAST, GRAD_H, GRAD_C = (tl.constexpr(bit) for bit in GIVEN[:3])
+GRAD_HN, GRAD_CN = (tl.constexpr(bit) for bit in GIVEN[3:])
 
 
 @triton.jit

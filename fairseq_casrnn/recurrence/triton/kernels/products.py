@@ -1,4 +1,4 @@
-"""The products of :mod:`.triton_sequences`: a tile of rows with a program's part of U.
+"""The products of :mod:`.sequences`: a tile of rows with a program's part of U.
 
 The warps of a program divide the sum of a product, not its result: products have SPLIT parts as a
 third dimension, and each warp reads a part of h and of U that no other needs. Tiles are loaded as

@@ -17,9 +17,9 @@ from typing import NoReturn, TypeVar
 
 import torch
 
-from ..errors import UserError
-from .memory import readable
-from .triton_plan import interpreting, supports_grid_barrier
+from ...errors import UserError
+from ..memory import readable
+from .plan import interpreting, supports_grid_barrier
 
 R = TypeVar("R")
 
@@ -72,7 +72,7 @@ def try_out(index: int) -> str | None:
 
 def trial(index: int) -> None:
     """Launch the smallest kernel on the GPU of that number, and wait for it."""
-    from .triton_trial import add_one  # needs Triton
+    from .kernels.trial import add_one  # needs Triton
 
     with torch.cuda.device(index):
         number = torch.zeros(1, device="cuda", dtype=torch.float32)

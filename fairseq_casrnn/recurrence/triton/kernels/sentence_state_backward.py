@@ -1,13 +1,13 @@
-"""The backward of :mod:`.triton_sentence_state`, whose shapes and names these kernels have."""
+"""The backward of :mod:`.sentence_state`, whose shapes and names these kernels have."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from ..cells.triton_base import dsigmoid, dtanh, sigmoid, tanh
-from .triton_sentence_state import activate, add, load_neighbour, load_node_gates, share, zeros
-from .triton_tiles import load
+from ....cells.triton_base import dsigmoid, dtanh, sigmoid, tanh
+from .sentence_state import activate, add, load_neighbour, load_node_gates, share, zeros
+from .tiles import load
 
 
 @triton.jit

@@ -19,12 +19,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .cross_entropy import refuse_second_derivatives
-from .eager import retain_graph_requested, without_autocast
-from .inputs import LossSpec, cast
-from .triton_compiling import may_launch
-from .triton_launching import run
-from .triton_steps import on_its_device
+from ..cross_entropy import refuse_second_derivatives
+from ..eager import retain_graph_requested, without_autocast
+from ..inputs import LossSpec, cast
+from .compiling import may_launch
+from .launching import run
+from .steps import on_its_device
 
 KEPT = 2**30
 """Up to this size in bytes, logits are kept for the backward."""

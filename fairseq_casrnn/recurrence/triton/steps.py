@@ -1,6 +1,6 @@
 """The time loops of engine ``triton``, forward and backward.
 
-One launch runs all steps if :mod:`.triton_plan` has a plan for it; otherwise a step is a matrix
+One launch runs all steps if :mod:`.plan` has a plan for it; otherwise a step is a matrix
 product and a launch.
 """
 
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from ..cells.base import Cell
-from . import triton_compiling
-from .engine import log_once
-from .inputs import LoopTensors, MaybeTensor, accumulation_dtype
-from .triton_launching import run
-from .triton_plan import GIVEN, Plan, RefusedError, launch, plan
+from ...cells.base import Cell
+from ..engine import log_once
+from ..inputs import LoopTensors, MaybeTensor, accumulation_dtype
+from . import compiling
+from .launching import run
+from .plan import GIVEN, Plan, RefusedError, launch, plan
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,9 +34,9 @@ TILE = 4, 128
 
 @functools.cache
 def kernels(kind: str) -> Any:
-    """The module ``triton_kind``; importing it needs Triton and takes a second."""
-    triton_compiling.listen()
-    return importlib.import_module(f"{__package__}.triton_{kind}")
+    """The module ``kernels.kind``; importing it needs Triton and takes a second."""
+    compiling.listen()
+    return importlib.import_module(f"{__package__}.kernels.{kind}")
 
 
 def explain_steps(reason: str) -> None:
@@ -112,7 +112,7 @@ def optional_arguments(
 
     Args:
         device: of placeholders.
-        tensors: ``(tensor or None, dtype)`` by name, in the order of :data:`.triton_plan.GIVEN`.
+        tensors: ``(tensor or None, dtype)`` by name, in the order of :data:`.plan.GIVEN`.
     """
     arguments: dict[str, Any] = {}
     bits = 0
@@ -160,7 +160,7 @@ def arguments(cell: Cell, saved: Saved, side: Tensor | None, table: str) -> dict
         "PRODUCTS": cell.hh_blocks,
         "PARAMS": 0 if rows is None else rows.size(0),
         "CELLS": cell.num_cells,
-        "cell": getattr(kernels("kernels"), table)[cell.kernel],
+        "cell": getattr(kernels("single_steps"), table)[cell.kernel],
     }
 
 
@@ -224,7 +224,7 @@ def forward(
     hs[0] = h0
     states[0] = h0 if c0 is None else c0
     grid, tiles = single_steps(batch, hs.size(2))
-    kernel, weight_t = kernels("kernels").forward_step, weight_hh.t()
+    kernel, weight_t = kernels("single_steps").forward_step, weight_hh.t()
     products = gates.new_empty(batch, weight_hh.size(0))
     for t in range(steps):
         product(hs[t], weight_t, products)
@@ -292,7 +292,7 @@ def backward(
             whole = None
     if whole is None:
         how = single_steps(batch, size)
-        kernel, parts = kernels("kernels").backward_step, sums(how)
+        kernel, parts = kernels("single_steps").backward_step, sums(how)
         dh = torch.empty_like(d_state)
         for t in reversed(range(steps)):
             run(kernel, how.grid, **shared, **parts, **how.tiles, dh=dh, t=t)

@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .triton_cross_entropy import BLOCK, reduce_logits
-from .triton_launching import run
-from .triton_steps import on_its_device
+from .cross_entropy import BLOCK, reduce_logits
+from .launching import run
+from .steps import on_its_device
 
 
 @triton.jit(do_not_specialize=["first", "second", "third", "of_first", "of_second", "of_third"])

@@ -32,8 +32,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ..cells.triton_base import sigmoid, tanh
-from .triton_tiles import load
+from ....cells.triton_base import sigmoid, tanh
+from .tiles import load
 
 
 @triton.jit

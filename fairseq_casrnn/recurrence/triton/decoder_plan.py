@@ -1,4 +1,4 @@
-"""How the kernels of :mod:`.triton_decoder` are launched: grid, tiles, phases."""
+"""How the kernels of :mod:`.kernels.decoder` are launched: grid, tiles, phases."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .triton_plan import factors_of, interpreting, launch_together, zeros
-from .triton_steps import kernels
+from .plan import factors_of, interpreting, launch_together, zeros
+from .steps import kernels
 
 WARPS = 8
 """Warps of a program; each computes a part of a product's sum."""

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..cells.base import Cell
-from .attention import Decode, Layer
-from .inputs import accumulation_dtype
-from .triton_decoder_plan import Tiling, launch, tiles, tiling
-from .triton_plan import chip
-from .triton_steps import contiguous, kernels, trained
+from ...cells.base import Cell
+from ..attention import Decode, Layer
+from ..inputs import accumulation_dtype
+from .decoder_plan import Tiling, launch, tiles, tiling
+from .plan import chip
+from .steps import contiguous, kernels, trained
 
 Maybe = Tensor | None
 
@@ -48,7 +48,7 @@ def stacked(tensors: list[Maybe]) -> Maybe:
 
 def named(layer: Layer) -> tuple[str, Maybe]:
     """The kernel's name, and the rows of elementwise parameters in the dtype of sums."""
-    assert layer.cell.kernel is not None  # as attention_triton.why_not has checked
+    assert layer.cell.kernel is not None  # as decoder.why_not has checked
     wide = accumulation_dtype(layer.weight_hh.dtype)
     like = torch.empty(0, dtype=wide, device=layer.weight_hh.device)
     params = [p.to(wide) for p in layer.params]
@@ -196,7 +196,7 @@ def forward(
 
 
 def fitting(size: int, batch: int, device: torch.device) -> Tiling:
-    """The tiling for sizes of which :func:`.attention_triton.why_not` has checked that they fit."""
+    """The tiling for sizes of which :func:`.decoder.why_not` has checked that they fit."""
     how = tiling(size, batch, chip(device)[0])
     assert how is not None
     return how
@@ -210,7 +210,7 @@ def prepare(
     In the buffers of states layers are ``plane`` rows apart, and steps ``hop``.
     """
     how = fitting(d.h0.size(-1), batch, d.h0.device)
-    tables = kernels("kernels").FORWARD
+    tables = kernels("single_steps").FORWARD
     arguments = common(d.layers, weights, d, how) | {
         "padding": d.mask,
         "batch": batch,
@@ -300,7 +300,7 @@ def backward(
         pre=hs.new_empty(steps, batch, size),
         scores=new(steps, batch, d.keys.size(1)),
     )
-    tables = kernels("kernels").BACKWARD
+    tables = kernels("single_steps").BACKWARD
     arguments = common(layers, weights, d, how) | saved._asdict()
     arguments |= {f"d_{name}": tensor for name, tensor in grads._asdict().items()}
     arguments |= {

@@ -1,4 +1,4 @@
-"""The products of :mod:`.triton_decoder`, on a tile of ROWS rows of the batch and UNITS units.
+"""The products of :mod:`.decoder`, on a tile of ROWS rows of the batch and UNITS units.
 
 Weights are read again at each step, from the L2 cache, so that depth and H are not limited.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_products import (
+from .products import (
     add_product,
     load_rows,
     load_weights,

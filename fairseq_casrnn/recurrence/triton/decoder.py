@@ -1,6 +1,6 @@
 """The decoder loop of :mod:`.attention` on a GPU: engine ``triton``.
 
-Forward and backward are one cooperative launch each (:mod:`.triton_decoder`). What can be computed
+Forward and backward are one cooperative launch each (:mod:`.kernels.decoder`). What can be computed
 for all steps at once is computed here: products with the embeddings before, gradients of weights
 after it. In half precision the products' factors are rounded; gates, states, attention weights and
 sums are float32.
@@ -15,18 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..cells.base import Cell
-from . import triton_loop
-from .attention import Decode, Layer
-from .attention_eager import unmix
-from .attention_loop import Constants
-from .eager import check_backward, retain_graph_requested, without_autocast
-from .inputs import accumulation_dtype, wants_gradient
-from .reference import at_step
-from .triton_decoder_loop import Grads, Saved, Weights, backward, dense, forward, gather_weights
-from .triton_decoder_plan import tiling
-from .triton_failures import stop
-from .triton_plan import chip, interpreting, supports_grid_barrier
+from ...cells.base import Cell
+from ..attention import Decode, Layer
+from ..attention_eager import unmix
+from ..attention_loop import Constants
+from ..eager import check_backward, retain_graph_requested, without_autocast
+from ..inputs import accumulation_dtype, wants_gradient
+from ..reference import at_step
+from . import loop
+from .decoder_loop import Grads, Saved, Weights, backward, dense, forward, gather_weights
+from .decoder_plan import tiling
+from .failures import stop
+from .plan import chip, interpreting, supports_grid_barrier
 
 Maybe = Tensor | None
 
@@ -36,7 +36,7 @@ def why_not(d: Decode) -> str | None:
     for layer in d.layers:
         weights = (layer.weight_ih, layer.weight_hh, layer.bias, layer.attention, *layer.params)
         shared = (d.embedded, d.h0, d.keys, d.values, d.weight_out, d.drop_layers, d.drop_out)
-        reason = triton_loop.why_not(layer.cell, (*weights, *shared), (d.c0,))
+        reason = loop.why_not(layer.cell, (*weights, *shared), (d.c0,))
         if reason is not None:
             return reason
     if len({(type(layer.cell), len(layer.params)) for layer in d.layers[1:]}) > 1:

@@ -1,4 +1,4 @@
-"""One decoder layer at one time step on a tile, for the kernels of :mod:`.triton_decoder`.
+"""One decoder layer at one time step on a tile, for the kernels of :mod:`.decoder`.
 
 Pointers are to the step's first row; ``row`` ``(ROWS, 1)`` and ``unit`` ``(1, UNITS)`` are the
 tile. Shapes, with B rows and H units: x, h ``(B, H)``; state ``(B, H)``, c, or h for a cell without
@@ -12,11 +12,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ..cells.stacked_lstm.triton import backward as lstm_backward
-from ..cells.stacked_lstm.triton import forward as lstm_forward
-from ..cells.triton_base import tanh
-from .triton_decoder_products import accumulate, multiply_back, multiply_both
-from .triton_tiles import load, load_blocks, store_blocks
+from ....cells.stacked_lstm.triton import backward as lstm_backward
+from ....cells.stacked_lstm.triton import forward as lstm_forward
+from ....cells.triton_base import tanh
+from .decoder_products import accumulate, multiply_back, multiply_both
+from .tiles import load, load_blocks, store_blocks
 
 
 @triton.jit

@@ -1,7 +1,7 @@
 """The kernels of engine ``triton`` for the elementwise maths of one time step in one launch.
 
 They get whole sequences and the step's number t, the only argument that changes from step to step.
-Names are those of :mod:`.triton_tiles`; ``products`` are U h of this step.
+Names are those of :mod:`.tiles`; ``products`` are U h of this step.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import importlib
 import triton
 import triton.language as tl
 
-from ..cells import FAMILIES
-from ..cells import __name__ as cells
-from .triton_tiles import (
+from ....cells import FAMILIES
+from ....cells import __name__ as cells
+from .tiles import (
     backward_tile,
     forward_tile,
     load,
@@ -51,13 +51,13 @@ def forward_step(
     h_n,  # (B, H)
     c_n,  # (B, H), or None
     last,  # (B,), int64
-    given,  # bits of triton_plan.GIVEN
+    given,  # bits of plan.GIVEN
     t, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
     PARAMS: tl.constexpr, CELLS: tl.constexpr, KEEP: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
-    """Step t; see :func:`.triton_tiles.forward_tile`."""
+    """Step t; see :func:`.tiles.forward_tile`."""
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
     row, inside, mask = tile(tl.program_id(0), batch, unit, size, ROWS)
     at = t.to(tl.int64) * batch + row
@@ -90,7 +90,7 @@ def backward_step(
     grad_hn,  # (B, H)
     grad_cn,  # (B, H)
     last,  # (B,), int64
-    given,  # bits of triton_plan.GIVEN
+    given,  # bits of plan.GIVEN
     dh,  # (B, H)
     d_state,  # (B, H)
     t, batch, steps,
@@ -98,7 +98,7 @@ def backward_step(
     PARAMS: tl.constexpr, GRADS: tl.constexpr, CELLS: tl.constexpr, cell: tl.constexpr,
     ROWS: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
-    """Step t's backward; see :func:`.triton_tiles.backward_tile`.
+    """Step t's backward; see :func:`.tiles.backward_tile`.
 
     dh and d_state come from the step after: the gradient of h through U, and of the state. d_state
     becomes that of the step before. In the last step they are not read.

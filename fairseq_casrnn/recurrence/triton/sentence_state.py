@@ -1,6 +1,6 @@
 """All steps of a sentence-state LSTM on the engine ``triton``, in one ``autograd.Function``.
 
-A step is two matrix products and one kernel (:mod:`.triton_sentence_state`), forward and backward:
+A step is two matrix products and one kernel (:mod:`.kernels.sentence_state`), forward and backward:
 one product for all words, W_hh ξ and U_f h, and one for all nodes. The weights' gradients are one
 product each, after the loop. Weights that multiply the same input are merged into one, with zeros
 where a gate reads only a part of it. With one node that adds 2 blocks to 22 and saves a launch per
@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .cpp import dense
-from .eager import check_backward, retain_graph_requested, without_autocast
-from .engine import autocast
-from .inputs import accumulation_dtype, cast, wants_gradient
-from .ragged import padding_mask
-from .sentence_state_weights import Options, Parameters, merge_weights, split_grads
-from .triton_steps import kernels, on_its_device, product
+from ..cpp import dense
+from ..eager import check_backward, retain_graph_requested, without_autocast
+from ..engine import autocast
+from ..inputs import accumulation_dtype, cast, wants_gradient
+from ..ragged import padding_mask
+from ..sentence_state_weights import Options, Parameters, merge_weights, split_grads
+from .steps import kernels, on_its_device, product
 
 TILE = 8, 32
 """Words and hidden units of a program's tile, at most."""
@@ -57,7 +57,7 @@ def run(
 
 
 class Saved(NamedTuple):
-    """What the forward computes for the backward; shapes as in :mod:`.triton_sentence_state`.
+    """What the forward computes for the backward; shapes as in :mod:`.kernels.sentence_state`.
 
     T*B is one dimension here. ``node_gates``, ``node_inputs`` and ``node_weight`` are None without
     nodes. If they are recomputed, ``gates`` has a single slot. x is zero at padding.

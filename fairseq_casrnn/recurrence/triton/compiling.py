@@ -1,7 +1,7 @@
 """Compiling Triton's kernels: a message to the user, and threads that compile in advance.
 
 The message appears once, because compiling makes the first steps slow. Threads of
-:mod:`.triton_ahead` compile a kernel instead of launching it; a launch of that kernel waits.
+:mod:`.ahead` compile a kernel instead of launching it; a launch of that kernel waits.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_products import keep_weights, multiply
-from .triton_tiles import (
+from .products import keep_weights, multiply
+from .tiles import (
     backward_tile,
     forward_tile,
     load,
@@ -82,7 +82,7 @@ def forward_sequence(
     h_n,  # (B, H)
     c_n,  # (B, H), or None
     last,  # (B,), int64
-    given,  # bits of triton_plan.GIVEN
+    given,  # bits of plan.GIVEN
     count,  # (tiles of rows,), int32, zeros
     begin, end, batch, steps,
     size: tl.constexpr, BLOCKS: tl.constexpr, PRODUCTS: tl.constexpr, ADDED: tl.constexpr,
@@ -91,7 +91,7 @@ def forward_sequence(
     SPLIT: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
     RESIDENT: tl.constexpr, BARRIER: tl.constexpr,
 ):  # fmt: skip
-    """Steps ``begin`` to ``end``; see :func:`.triton_tiles.forward_tile`.
+    """Steps ``begin`` to ``end``; see :func:`.tiles.forward_tile`.
 
     weight is U. If ``begin`` is 0, the initial state is copied from h0 and c0 to hs and states.
     """
@@ -168,7 +168,7 @@ def backward_sequence(
     grad_hn,  # (B, H)
     grad_cn,  # (B, H)
     last,  # (B,), int64
-    given,  # bits of triton_plan.GIVEN
+    given,  # bits of plan.GIVEN
     d_state,  # (B, H)
     count,  # (tiles of rows,), int32, zeros
     begin, end, batch, steps,
@@ -178,7 +178,7 @@ def backward_sequence(
     SPLIT: tl.constexpr, GROUP: tl.constexpr, FACTOR: tl.constexpr, PRECISION: tl.constexpr,
     RESIDENT: tl.constexpr, BARRIER: tl.constexpr,
 ):  # fmt: skip
-    """Steps ``end`` back to ``begin``; see :func:`.triton_tiles.backward_tile`.
+    """Steps ``end`` back to ``begin``; see :func:`.tiles.backward_tile`.
 
     d_state becomes the gradient of the state before step ``begin``; it is read only if there are
     steps after ``end``. The caller computes the gradient of h0 from d_products, which are the first

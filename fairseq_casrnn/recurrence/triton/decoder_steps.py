@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .attention import Decode
-from .inputs import accumulation_dtype
-from .triton_decoder_loop import Saved, dense, gather_weights, prepare, start
-from .triton_decoder_plan import Tiling
+from ..attention import Decode
+from ..inputs import accumulation_dtype
+from .decoder_loop import Saved, dense, gather_weights, prepare, start
+from .decoder_plan import Tiling
 
 
 class Steps:

@@ -11,7 +11,7 @@ without barriers.
 
 Shapes: T steps, B rows, H units (``size``), L layers, S source positions (``span``), R sentences.
 Names that end in 0 are those of the bottom layer; tensors of the upper layers are stacked, so that
-depth is a loop. See :class:`.triton_decoder_loop.Saved`.
+depth is a loop. See :class:`..decoder_loop.Saved`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ..cells.triton_base import tanh
-from .triton_attention import attend, attend_backward
-from .triton_decoder_layers import layer_backward, layer_forward, mixture_scores_grad
-from .triton_decoder_products import accumulate, multiply_back
-from .triton_products import to_dot_operand
-from .triton_sequences import grid_barrier
-from .triton_tiles import load
+from ....cells.triton_base import tanh
+from .attention import attend, attend_backward
+from .decoder_layers import layer_backward, layer_forward, mixture_scores_grad
+from .decoder_products import accumulate, multiply_back
+from .products import to_dot_operand
+from .sequences import grid_barrier
+from .tiles import load
 
 ALL = tl.constexpr(-1)
 APART = tl.constexpr(32)

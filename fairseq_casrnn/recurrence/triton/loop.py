@@ -1,10 +1,10 @@
 """Engine ``triton``: the loop of :mod:`.eager` on a GPU.
 
 The product with the input is computed for all steps at once before the loop, the gradients of the
-weights after it. The loop is one launch (:mod:`.triton_sequences`); in float64, for a single step,
+weights after it. The loop is one launch (:mod:`.kernels.sequences`); in float64, for a single step,
 and on GPUs that do not support that, each step is a product U h and one kernel with all of the
-cell's maths (:mod:`.triton_kernels`). A small layer takes longer to launch than to compute, so the
-kernels do themselves what would take another operation in torch.
+cell's maths (:mod:`.kernels.single_steps`). A small layer takes longer to launch than to compute,
+so the kernels do themselves what would take another operation in torch.
 
 In float16 and bfloat16 only the products' factors are rounded: gates, cell states (h, for a cell
 without c) and their gradients are float32. The cells ``cs`` that :func:`run` returns are then
@@ -12,7 +12,7 @@ float32, for the layer above; everything else has the inputs' dtype.
 
 The engine runs on CUDA tensors, and on others in Triton's interpreter (``TRITON_INTERPRET=1``),
 which is for tests. For other tensors, for a cell without a kernel, and if Triton does not work
-(:mod:`.triton_failures`), the fallback runs: ``eager`` on a GPU, on the CPU its default engine.
+(:mod:`.failures`), the fallback runs: ``eager`` on a GPU, on the CPU its default engine.
 Kernels are compiled when they are first launched.
 """
 
@@ -27,12 +27,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..cells.base import Cell
-from . import eager
-from .inputs import LayerInputs, LayerOutputs, LoopTensors, accumulation_dtype, wants_gradient
-from .triton_failures import stop
-from .triton_plan import interpreting
-from .triton_steps import Saved, backward, forward, product
+from ...cells.base import Cell
+from .. import eager
+from ..inputs import LayerInputs, LayerOutputs, LoopTensors, accumulation_dtype, wants_gradient
+from .failures import stop
+from .plan import interpreting
+from .steps import Saved, backward, forward, product
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 OLDEST = 3, 6

@@ -1,4 +1,4 @@
-"""Whether the kernels of :mod:`.triton_sequences` can run a layer; their tiles and their launch.
+"""Whether the kernels of :mod:`.kernels.sequences` can run a layer; their tiles and their launch.
 
 A multiprocessor runs one program at a time, and programs that wait for each other must be on the
 GPU at the same time: UNITS is chosen so that there are no more tiles of units than multiprocessors.
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..cells.base import Cell
-from .triton_compiling import may_launch
-from .triton_launching import run
+from ...cells.base import Cell
+from .compiling import may_launch
+from .launching import run
 
 HEIGHTS = 16, 32
 """Rows of a tile: the first spreads a batch over the GPU; the second if not all tiles fit then."""
@@ -242,7 +242,7 @@ def zeros(count: int, device: torch.device) -> Tensor:
 
 
 def launch(kernel: Any, how: Plan, /, backwards: bool = False, **arguments: Any) -> None:
-    """Run a kernel of :mod:`.triton_sequences` over all steps, in reverse order if backwards.
+    """Run a kernel of :mod:`.kernels.sequences` over all steps, in reverse order if backwards.
 
     Raises:
         RefusedError: the programs do not fit on the GPU after all.

@@ -18,15 +18,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..cells.base import Cell
-from .attention import Decode, Layer
-from .attention_triton import run_forward
-from .inputs import LoopTensors, accumulation_dtype
-from .triton_compiling import compiling_only
-from .triton_decoder_loop import backward as backward_decoder
-from .triton_decoder_loop import dense, gather_weights
-from .triton_plan import HEIGHTS, chip
-from .triton_steps import backward, forward
+from ...cells.base import Cell
+from ..attention import Decode, Layer
+from ..inputs import LoopTensors, accumulation_dtype
+from .compiling import compiling_only
+from .decoder import run_forward
+from .decoder_loop import backward as backward_decoder
+from .decoder_loop import dense, gather_weights
+from .plan import HEIGHTS, chip
+from .steps import backward, forward
 
 logger = logging.getLogger(__name__)
 
@@ -197,6 +197,6 @@ def loss_jobs(weight: Tensor) -> Iterator[Job]:
 
 def train_loss(weight: Tensor) -> None:
     """Forward and backward of the loss of one row of zeros."""
-    from .triton_cross_entropy import train_rows  # needs Triton
+    from .cross_entropy import train_rows  # needs Triton
 
     train_rows(weight.new_zeros(1, weight.size(0)))

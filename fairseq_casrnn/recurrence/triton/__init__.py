@@ -1,0 +1,6 @@
+"""Engine ``triton``: layers, decoder, loss and beam search in kernels for the GPU.
+
+The modules here run on the host: they choose tiles, allocate and launch. :mod:`.loop` runs a layer,
+:mod:`.decoder` the decoder with attention. The code that runs on the GPU is in :mod:`.kernels`, in
+:mod:`.cross_entropy` and :mod:`.beam`, and each cell's step in ``cells/*/triton.py``.
+"""
