@@ -14,8 +14,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence
 from fairseq_casrnn.data.readers import GIVEN, add_zero_digits, command, find, read_blocks
-from fairseq_casrnn.data.spans import TAG, as_bioes
-from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.data.spans import read_bioes
 
 FILES = {
     "train": ("eng.train", "train.txt"),
@@ -42,13 +41,7 @@ def read_sentences(path: Path, column: str) -> tuple[list[TaggedSentence], int]:
             continue
         tags = [row[COLUMNS[column]] for row in rows]
         if column != "pos":
-            for number, tag in enumerate(tags, start=first):
-                if not TAG.fullmatch(tag):
-                    raise UserError(
-                        f"{path}, line {number}: {quoted(tag)} is neither O nor of the form "
-                        "B-TYPE, I-TYPE; give the official file, or one in its layout"
-                    )
-            tags = as_bioes(tags)
+            tags = read_bioes(tags, path, first)
         sentences.append(TaggedSentence([row[0] for row in rows], tags))
     return sentences, documents
 

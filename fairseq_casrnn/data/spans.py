@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_casrnn.errors import UserError, quoted
 
 # Begin, inside, end (or last), single (or unit, whole) of a span with a type; O: outside.
 TAG = re.compile(r"O|[BIELSUW]-.+", re.DOTALL)
@@ -40,3 +43,18 @@ def as_bioes(tags: Sequence[str]) -> list[str]:
         if first == last:
             found[first] = f"S-{kind}"
     return found
+
+
+def read_bioes(tags: Sequence[str], path: Path, first: int) -> list[str]:
+    """As :func:`as_bioes`, for the tags in lines ``first``, ``first + 1``, … of a file.
+
+    Raises:
+        UserError: a tag has no such scheme.
+    """
+    for number, tag in enumerate(tags, start=first):
+        if not TAG.fullmatch(tag):
+            raise UserError(
+                f"{path}, line {number}: {quoted(tag)} is neither O nor of the form "
+                "B-TYPE, I-TYPE; give the official file, or one in its layout"
+            )
+    return as_bioes(tags)

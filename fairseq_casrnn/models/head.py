@@ -67,6 +67,15 @@ class VocabularyHead:
             return None
         return self.fc_out.weight, self.fc_out.bias
 
+    @property
+    def linear_vocabulary(self) -> tuple[Tensor, Tensor | None] | None:
+        """:attr:`vocabulary` if the logits are features · weight + bias and nothing else.
+
+        Only then can :meth:`loss`, :meth:`log_probs` and :meth:`next_words` do without a table of
+        logits; where it is None, fairseq uses :meth:`output_layer`.
+        """
+        return self.vocabulary if self.adaptive_softmax is None else None
+
     def output_layer(self, features, **unused):
         """Logits ``(B, T, V)`` of features ``(B, T, out_embed_dim)``.
 
@@ -81,14 +90,13 @@ class VocabularyHead:
     @property
     def can_fuse_loss(self) -> bool:
         """Whether :meth:`loss` may be called."""
-        if self.adaptive_softmax is not None or self.vocabulary is None:
-            return False
-        return can_fuse(self.vocabulary[0], self.rnn.engine)
+        vocabulary = self.linear_vocabulary
+        return vocabulary is not None and can_fuse(vocabulary[0], self.rnn.engine)
 
     def loss(self, features, loss_spec: LossSpec):
         """Loss of features ``(B, T, out_embed_dim)``, with and without label smoothing."""
-        assert self.vocabulary is not None  # see can_fuse_loss
-        weight, bias = self.vocabulary
+        assert self.linear_vocabulary is not None  # see can_fuse_loss
+        weight, bias = self.linear_vocabulary
         return cross_entropy(features, weight, bias, loss_spec, self.rnn.engine)
 
     def log_probs(self, features):
@@ -98,15 +106,15 @@ class VocabularyHead:
             The log-probabilities and whether any is NaN. None if this output layer needs
             :meth:`output_layer` and :meth:`get_normalized_probs` instead.
         """
-        if self.adaptive_softmax is not None or self.vocabulary is None:
+        if (vocabulary := self.linear_vocabulary) is None:
             return None
-        return log_probs(features, *self.vocabulary, engine=self.rnn.engine)
+        return log_probs(features, *vocabulary, engine=self.rnn.engine)
 
     def next_words(self, rows: int, steps: int) -> NextWords | None:
         """Search for the best next words of up to ``rows`` hypotheses; None if not supported."""
-        if self.adaptive_softmax is not None or self.vocabulary is None:
+        if (vocabulary := self.linear_vocabulary) is None:
             return None
-        return next_words(*self.vocabulary, rows, steps, engine=self.rnn.engine)
+        return next_words(*vocabulary, rows, steps, engine=self.rnn.engine)
 
     def get_normalized_probs(self, net_output, log_probs, sample=None):
         """(Log-)probabilities ``(B, T, V)``, for fairseq's criterions and generators.

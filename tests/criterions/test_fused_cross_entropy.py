@@ -66,6 +66,10 @@ MODELS = {
 }
 
 
+# Models with another output layer than features · weight + bias.
+UNFUSED = {"translation, adaptive": (translation, {"variant": "adaptive"})}
+
+
 def results(criterion, model, sample, reduce=True):
     """Loss, size, what is logged, all gradients. fairseq's softmax is in single precision."""
     loss, size, logged = criterion(model, sample, reduce)
@@ -96,17 +100,28 @@ def test_as_fairseqs(fused, pair, name, training):
 
 
 @every_pair
-def test_what_is_left_to_fairseq(fused, pair):
-    """Losses by token; on an adaptive softmax, of which fairseq's makes nothing either."""
+def test_losses_by_token_are_left_to_fairseq(fused, pair):
     ours, theirs = both(pair)
     model, sample = translation()
     found = results(ours, model, sample, reduce=False)
     assert_close(found, results(theirs, model, sample, reduce=False), SINGLE)
     assert found[0].numel() > 1
-    model, sample = translation(variant="adaptive")
-    model.eval()
+    assert not fused
+
+
+@every_pair
+@pytest.mark.parametrize("name", UNFUSED)
+@torch.no_grad()
+def test_other_output_layers_are_left_to_fairseq(fused, pair, name):
+    """In training, in evaluation and in beam search."""
+    build, options = UNFUSED[name]
+    model, sample = build(**options)
+    model.float().eval()
+    ours, theirs = both(pair)
     assert torch.equal(ours(model, sample)[0], theirs(model, sample)[0])
     assert not fused
+    assert model.decoder.log_probs(torch.zeros(3, 4)) is None
+    assert model.decoder.next_words(3, 5) is None
 
 
 @pytest.mark.parametrize("options", [{"report_accuracy": True}, {"ignore_prefix_size": 1}])

@@ -321,11 +321,34 @@ def test_mistakes_on_the_command_line(argv, message, capsys):
     assert message in error
 
 
+def documented(number):
+    """A reader and a recipe of docs/recipes.md."""
+    text = (EXAMPLES.parent / "docs" / "recipes.md").read_text("utf-8")
+    blocks = [re.findall(f"```{kind}\n(.*?)```", text, re.DOTALL) for kind in FILES]
+    assert len(blocks[0][number].splitlines()) < 45
+    return [found[number] for found in blocks]
+
+
+def test_a_tagged_corpus_of_ones_own(tmp_path, warm_python, monkeypatch):
+    reader, recipe = documented(1)
+    write(tmp_path, reader, "reader.py")
+    path = str(write(tmp_path, recipe))
+    for split, size in (("train", 12), ("valid", 2), ("test", 3)):
+        write(tmp_path, "red O\nplums B-F\n\nno O\nripe B-F\npears I-F\n\n" * size, f"{split}.txt")
+    monkeypatch.setenv("PYTHON", warm_python)
+    assert cli.main(["run", "prepare", path, "--raw", str(tmp_path)]) == 0
+    tags = (tmp_path / "data" / "data-bin" / "label" / "dict.txt").read_text().split()[::2]
+    assert sorted(tags) == ["B-F", "E-F", "O", "S-F"]
+    assert cli.main(["run", "train", path, "--tiny", "--", "--cpu"]) == 0
+    assert cli.main(["run", "evaluate", path]) == 0
+    (result,) = map(json.loads, (tmp_path / "out" / "results.jsonl").read_text().splitlines())
+    assert (result["sentences"], result["words"]) == (6, 15)
+    assert result["f1"] >= 0
+
+
 def test_a_corpus_of_ones_own(tmp_path, warm_python, monkeypatch, capsys):
     """The two files of docs/recipes.md, as they stand there: prepare, train, evaluate."""
-    text = (EXAMPLES.parent / "docs" / "recipes.md").read_text("utf-8")
-    reader, recipe = (re.search(f"```{kind}\n(.*?)```", text, re.DOTALL)[1] for kind in FILES)
-    assert len(reader.splitlines()) < 45
+    reader, recipe = documented(0)
     folder = tmp_path / "fruit"
     folder.mkdir()
     write(folder, reader, "reader.py")
