@@ -150,7 +150,7 @@ def row_of(content: dict, table: Table, args: argparse.Namespace, folder: Path) 
 
 
 def portable(command: str, content: dict) -> str:
-    """A command without the paths of the machine that it ran on.
+    """A command without the paths of the machine that it ran on, and without a last ``--``.
 
     Those inside the checkout that trained become relative to it; of others the last name stays.
     """
@@ -160,7 +160,7 @@ def portable(command: str, content: dict) -> str:
         inside = root and path[0].removeprefix(f"{root[1]}/")
         return inside if inside and inside != path[0] else Path(path[0]).name
 
-    return re.sub(r"(?<![^\s='\"])/[^\s:'\"]+", shortened, command)
+    return re.sub(r"(?<![^\s='\"])/[^\s:'\"]+", shortened, command).removesuffix(" --")
 
 
 def check_reproducible(content: dict, folder: Path) -> None:

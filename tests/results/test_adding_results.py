@@ -80,7 +80,7 @@ def test_commands_have_no_paths_of_one_machine(project):
     training = f"fairseq-train {root}/data --user-dir {root}/fairseq_casrnn --lr 1"
     command = (
         f"X=/a/b casrnn run train {root}/examples/fruit.yaml --data=/disk/d --vectors /disk/v.txt "
-        f"--out ../out --mix /disk/e:0.5 '/disk/last one' {root}2/z a/b"
+        f"--out ../out --mix /disk/e:0.5 '/disk/last one' {root}2/z a/b --"
     )
     run = project.run(training=training, command=command)
     assert add(run) == 0
