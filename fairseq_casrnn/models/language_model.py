@@ -30,6 +30,7 @@ from .picklable import PicklableModel
 from .routing import read_assignment
 from .translation import check_kind, parse_cutoffs
 
+SIZES = ["decoder_embed_dim", "decoder_hidden_size", "decoder_layers"]
 DROPOUTS = [
     "dropout",
     "decoder_dropout_in",
@@ -68,7 +69,7 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
         Raises:
             UserError: option values that contradict each other or lie out of range.
         """
-        check_sizes(cfg, ["decoder_embed_dim", "decoder_hidden_size", "decoder_layers"])
+        check_sizes(cfg, SIZES)
         check_probabilities(cfg, DROPOUTS)
         warn_of_single_layers(cls.cell_name, cfg)
         dictionary, out_embed_dim = task.source_dictionary, output_size(cfg)

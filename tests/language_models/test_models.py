@@ -7,6 +7,8 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_casrnn.cells import FAMILIES as CELLS
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.layers import stack_forward
+from fairseq_casrnn.layers.dropout import dropout
 from fairseq_casrnn.models.language_decoder import CarriedState, state_parts
 
 from .common import SIZE, build, make_task, random_model, random_tokens
@@ -144,21 +146,30 @@ def test_locked_dropout_between_layers():
 
 
 @every_cell
-def test_weight_dropout(cell):
+def test_weight_dropout(cell, monkeypatch):
     """It is the pass with a masked, scaled weight, and what was dropped gets no gradient."""
     model, tokens = random_model(cell, weight_dropout=0.5).train(), random_tokens(3, 6)
-    kept, weight = {}, model.decoder.rnn.weight_hh_l0
+    weights, masks = [], []
+
+    def spy(x, p, training):
+        found = dropout(x, p, training)
+        if isinstance(x, torch.nn.Parameter):
+            weights.append(x)
+            masks.append(found.ne(0))
+        return found
+
+    monkeypatch.setattr(stack_forward, "dropout", spy)
     logits = model(tokens)[0]
     logits.square().sum().backward()
-    dropped = weight.grad.eq(0)
-    assert 0.2 < dropped.double().mean() < 0.8
-    for key, parameter in model.decoder.rnn.named_parameters():
-        if key.startswith("weight_hh"):
-            kept[key] = parameter.grad.ne(0)
+    monkeypatch.undo()
+    assert 0.2 < masks[0].double().mean() < 0.8
+    assert all(w.grad[~mask].eq(0).all() for w, mask in zip(weights, masks, strict=True))
     plain = random_model(cell).train()
+    names = {id(parameter): key for key, parameter in model.named_parameters()}
     with torch.no_grad():
-        for key, mask in kept.items():
-            plain.decoder.rnn.get_parameter(key).mul_(mask * 2)
+        for weight, mask in zip(weights, masks, strict=True):
+            plain.get_parameter(names[id(weight)]).mul_(mask * 2)
+    assert len(weights) == model.decoder.rnn.num_layers
     torch.testing.assert_close(plain(tokens)[0], logits)
     torch.testing.assert_close(model.eval()(tokens)[0], random_model(cell).eval()(tokens)[0])
 

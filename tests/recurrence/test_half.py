@@ -10,6 +10,8 @@ from fairseq_casrnn.recurrence import decoding
 from fairseq_casrnn.recurrence.attention import Decode, Layer, run_reference
 
 HALF = pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
+# Cells with a kink, such as a ReLU, where rounding may change the sign, and with it a gradient.
+KINKED: set[str] = set()
 STEPS, SMALL = 16, 1 / 1024  # 4 + SMALL is 4 in both dtypes
 
 
@@ -76,7 +78,8 @@ def test_layers_beside_single_precision(case, dtype, bidirectional):
         # Those of a mixture's attention are small differences of much larger terms, and keep
         # what those lose in rounding, which is another thing on every processor.
         lost = 1e-5
-        assert (mine.float() - exact).norm() <= HALVES[dtype]["rtol"] * exact.norm() + lost
+        if case.name not in KINKED:
+            assert (mine.float() - exact).norm() <= HALVES[dtype]["rtol"] * exact.norm() + lost
     if bidirectional:
         return
     state, hs = None, []
