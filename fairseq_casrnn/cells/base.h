@@ -1,5 +1,5 @@
-// For the cells' kernel.h, which have one step and its backward on one vector of hidden units. The tests
-// compare each with the cell's step in the Python file beside it, which has the equations.
+// For the cells' kernel.h, which have one step and its backward on one vector of hidden units. The
+// tests compare each with the cell's step in the Python file beside it, which has the equations.
 #pragma once
 
 #include "../csrc/vec.h"
@@ -8,8 +8,9 @@ namespace casrnn {
 
 constexpr int kMaxParams = 5;
 
-// Inputs and results of a step. A backward reads c, dh and dc (complete, of h and c); dc becomes the gradient
-// of c_prev, and in cells without c dh that of h_prev without what comes through U (GRU).
+// Inputs and results of a step. A backward reads c, dh and dc (complete, of h and c); dc becomes
+// the gradient of c_prev, and in cells without c dh that of h_prev without what comes through U
+// (GRU).
 template <class V>
 struct Unit {
   V h_prev, c_prev;
@@ -47,7 +48,8 @@ inline void inputs_backward(V* a, const Unit<V>& u) {
   a[2] = dtanh(u.dc * i, g);
 }
 
-// The shape of a cell. kParams rows of elementwise parameters, of which the first kGrads get gradients.
+// The shape of a cell. kParams rows of elementwise parameters, of which the first kGrads get
+// gradients.
 template <int blocks, int products, int params = 0, int grads = params>
 struct Shape {
   static constexpr int kBlocks = blocks, kProducts = products, kParams = params, kGrads = grads;

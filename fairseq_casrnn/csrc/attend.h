@@ -50,13 +50,15 @@ inline void softmax(T* scores, int64_t n, T temperature = T(1)) {
   T largest = -std::numeric_limits<T>::infinity();
   for (int64_t i = 0; i < n; ++i) largest = std::max(largest, scores[i]);
   T total = 0;
-  for (int64_t i = 0; i < n; ++i) total += scores[i] = std::exp((scores[i] - largest) / temperature);
+  for (int64_t i = 0; i < n; ++i)
+    total += scores[i] = std::exp((scores[i] - largest) / temperature);
   for (int64_t i = 0; i < n; ++i) scores[i] /= total;
 }
 
 // The gradient of the scores, given the softmax and its gradient.
 template <class T>
-inline void softmax_backward(T* d_scores, const T* alpha, const T* d_alpha, int64_t n, T temperature = T(1)) {
+inline void softmax_backward(T* d_scores, const T* alpha, const T* d_alpha, int64_t n,
+                             T temperature = T(1)) {
   T inner = 0;
   for (int64_t i = 0; i < n; ++i) inner += alpha[i] * d_alpha[i];
   for (int64_t i = 0; i < n; ++i) d_scores[i] = alpha[i] * (d_alpha[i] - inner) / temperature;
@@ -82,7 +84,8 @@ struct Source {
     map(out, out, out, size, [](Vec<T> a, Vec<T>) { return tanh(a); });
   }
 
-  // d_pre: gradient before the tanh. d_alpha comes in with the incoming gradient of alpha. Adds to dh.
+  // d_pre: gradient before the tanh. d_alpha comes in with the incoming gradient of alpha. Adds to
+  // dh.
   void backward(const T* alpha, const T* d_pre, T* d_alpha, T* d_scores, T* dh) const {
     for (int64_t s = 0; s < positions; ++s)
       if (!padding(s)) d_alpha[s] += dot(values + s * size, d_pre, size);

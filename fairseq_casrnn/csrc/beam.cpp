@@ -41,7 +41,8 @@ struct Sum {
 inline bool may_exceed(const float* x, const Sum& sum, float worst) {
   constexpr int64_t width = Vec<float>::size();
   Vec<float> most = Vec<float>::loadu(x);
-  for (int64_t i = width; i < kBlock; i += width) most = at::vec::maximum(most, Vec<float>::loadu(x + i));
+  for (int64_t i = width; i < kBlock; i += width)
+    most = at::vec::maximum(most, Vec<float>::loadu(x + i));
   float lanes[width];
   sum(most).store(lanes);
   bool below = true;
@@ -76,7 +77,8 @@ class Best {
   // The best first. Nothing can be offered afterwards.
   void write(float* values, int64_t* indices) {
     std::sort_heap(heap_.begin(), heap_.end());
-    for (const Candidate& candidate : heap_) *values++ = candidate.value, *indices++ = candidate.index;
+    for (const Candidate& candidate : heap_)
+      *values++ = candidate.value, *indices++ = candidate.index;
   }
 
  private:
@@ -132,8 +134,8 @@ std::tuple<at::Tensor, at::Tensor> best_sums(const at::Tensor& lprobs, const at:
 }
 
 std::tuple<at::Tensor, at::Tensor> best_next(const Factor& vocabulary, const at::Tensor& x,
-                                             const at::Tensor& bias, const at::Tensor& scores, int64_t count,
-                                             const std::vector<Penalty>& penalties) {
+                                             const at::Tensor& bias, const at::Tensor& scores,
+                                             int64_t count, const std::vector<Penalty>& penalties) {
   const int64_t batch = scores.size(0), rows = scores.size(1), size = vocabulary.columns();
   check("x", x, {batch * rows, x.size(1)});
   check("bias", bias, {size});

@@ -13,7 +13,8 @@ using at::native::cpublas::brgemm;
 using at::native::cpublas::brgemm_release;
 #else
 template <class A, class B, class C>
-inline void brgemm(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, const A*, const B*, C*, bool) {
+inline void brgemm(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, const A*, const B*,
+                   C*, bool) {
   TORCH_CHECK(false, "this torch has no brgemm");
 }
 inline void brgemm_release(bool) {}

@@ -1,5 +1,6 @@
-// Strings that fairseq_casrnn/recurrence/cpp.py reads from the compiled file before it loads it: the digest
-// of the sources, and the instruction sets it was compiled for, by their names in Linux's /proc/cpuinfo.
+// Strings that fairseq_casrnn/recurrence/cpp.py reads from the compiled file before it loads it:
+// the digest of the sources, and the instruction sets it was compiled for, by their names in
+// Linux's /proc/cpuinfo.
 #pragma once
 
 namespace casrnn {

@@ -17,7 +17,8 @@ namespace casrnn {
 // The kernel of that one of Cells... whose kName is `name`. Throws c10::Error if there is none.
 template <class T, class... Cells>
 const Kernel<T>& kernel_among(const std::string& name) {
-  static const std::pair<const char*, Kernel<T>> kernels[] = {{Cells::kName, make_kernel<T, Cells>()}...};
+  static const std::pair<const char*, Kernel<T>> kernels[] = {
+      {Cells::kName, make_kernel<T, Cells>()}...};
   for (const auto& [known, kernel] : kernels)
     if (name == known) return kernel;
   TORCH_CHECK(false, "no kernel is called ", name);
@@ -25,8 +26,8 @@ const Kernel<T>& kernel_among(const std::string& name) {
 
 template <class T>
 const Kernel<T>& find_kernel(const std::string& name) {
-  return kernel_among<T, StackedLstm, StackedGru, NormalizedLstm, CasLstm<false>, CasLstm<true>, HighwayLstm,
-                      DgLstm<false>, DgLstm<true>, SecondOrderLstm>(name);
+  return kernel_among<T, StackedLstm, StackedGru, NormalizedLstm, CasLstm<false>, CasLstm<true>,
+                      HighwayLstm, DgLstm<false>, DgLstm<true>, SecondOrderLstm>(name);
 }
 
 }  // namespace casrnn

@@ -23,15 +23,16 @@ inline uint32_t narrowed(uint32_t bits) {
   return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : result;  // NaN stays NaN
 }
 
-// Rounds to bfloat16, to nearest, ties to even. The processor's own conversion flushes numbers below 1e-38 to
-// zero.
+// Rounds to bfloat16, to nearest, ties to even. The processor's own conversion flushes numbers
+// below 1e-38 to zero.
 inline void narrow_row(const float* from, int64_t size, at::BFloat16* to) {
   const auto* bits = reinterpret_cast<const uint32_t*>(from);
   auto* out = reinterpret_cast<uint16_t*>(to);
   int64_t i = 0;
 #if defined(__AVX512BF16__)
   for (; i + 32 <= size; i += 32) {
-    const auto both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + 16), _mm512_loadu_ps(from + i));
+    const auto both =
+        _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + 16), _mm512_loadu_ps(from + i));
     _mm512_storeu_si512(out + i, reinterpret_cast<const __m512i&>(both));
   }
 #endif
@@ -39,8 +40,8 @@ inline void narrow_row(const float* from, int64_t size, at::BFloat16* to) {
 }
 
 // Rounds rows of `size` elements, padded with zeros to `depth`, the stride in `to`.
-inline void narrow_rows(const float* from, int64_t stride, int64_t rows, int64_t size, int64_t depth,
-                        at::BFloat16* to) {
+inline void narrow_rows(const float* from, int64_t stride, int64_t rows, int64_t size,
+                        int64_t depth, at::BFloat16* to) {
   for (int64_t r = 0; r < rows; ++r) {
     narrow_row(from + r * stride, size, to + r * depth);
     std::fill(to + r * depth + size, to + (r + 1) * depth, at::BFloat16(0.0f));
@@ -59,15 +60,16 @@ inline void pair_rows(const float* first, const float* second, int64_t size, at:
   const __m512i order = _mm512_load_si512(turns);
   for (; i + 16 <= size; i += 16) {
     const auto both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(second + i), _mm512_loadu_ps(first + i));
-    _mm512_storeu_si512(out + i, _mm512_permutexvar_epi16(order, reinterpret_cast<const __m512i&>(both)));
+    _mm512_storeu_si512(out + i,
+                        _mm512_permutexvar_epi16(order, reinterpret_cast<const __m512i&>(both)));
   }
 #endif
   for (; i < size; ++i) out[i] = narrowed(high[i]) << 16 | narrowed(low[i]);
 }
 
 // to[c][r] = from[r][c], for rows × columns elements.
-inline void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
-                      int64_t to_stride) {
+inline void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns,
+                      float* to, int64_t to_stride) {
   at::vec::transpose_mxn<float>(from, from_stride, to, to_stride, rows, columns);
 }
 
@@ -76,9 +78,9 @@ inline void transpose(const at::BFloat16* from, int64_t from_stride, int64_t row
   constexpr int64_t kBlock = 32;  // the maximum of torch's function
   for (int64_t r = 0; r < rows; r += kBlock)
     for (int64_t c = 0; c < columns; c += kBlock)
-      at::vec::transpose_mxn<at::BFloat16>(from + r * from_stride + c, from_stride, to + c * to_stride + r,
-                                           to_stride, std::min(kBlock, rows - r),
-                                           std::min(kBlock, columns - c));
+      at::vec::transpose_mxn<at::BFloat16>(
+          from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride,
+          std::min(kBlock, rows - r), std::min(kBlock, columns - c));
 }
 
 inline constexpr float kLargest = 127;  // integers of 8 bits are used symmetrically
@@ -89,7 +91,8 @@ inline float scale_of(const float* x, int64_t size) {
   using V = Vec<float>;
   V most(0.0f);
   int64_t i = 0;
-  for (; i + V::size() <= size; i += V::size()) most = at::vec::maximum(most, V::loadu(x + i).abs());
+  for (; i + V::size() <= size; i += V::size())
+    most = at::vec::maximum(most, V::loadu(x + i).abs());
   float lanes[V::size()], found = 0;
   most.store(lanes);
   auto consider = [&](float value) {
@@ -119,9 +122,10 @@ void quantise(const float* x, int64_t size, float scale, int32_t zero, T* to) {
   }
 }
 
-// Rows of `size` elements, padded to `depth`, the stride in `to`: the padding is zero. Writes their scales.
-inline void quantise_rows(const float* from, int64_t stride, int64_t rows, int64_t size, int64_t depth,
-                          uint8_t* to, float* scales) {
+// Rows of `size` elements, padded to `depth`, the stride in `to`: the padding is zero. Writes their
+// scales.
+inline void quantise_rows(const float* from, int64_t stride, int64_t rows, int64_t size,
+                          int64_t depth, uint8_t* to, float* scales) {
   for (int64_t r = 0; r < rows; ++r) {
     scales[r] = scale_of(from + r * stride, size);
     quantise(from + r * stride, size, scales[r], kZero, to + r * depth);

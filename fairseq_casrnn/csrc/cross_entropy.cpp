@@ -64,12 +64,13 @@ Loss row_loss(const T* x, int64_t size, int64_t target, double smoothing, T* gra
   return {more * plain + others, plain};
 }
 
-// The number of rows of logits to compute at once, in chunks of about the same size: few enough to stay in
-// the cache, but many, since the weight's gradient is read and written for every chunk.
+// The number of rows of logits to compute at once, in chunks of about the same size: few enough to
+// stay in the cache, but many, since the weight's gradient is read and written for every chunk.
 int64_t rows_at_once(int64_t rows, int64_t size, bool narrow) {
   const int64_t per_float = narrow ? 2 : 1;
   constexpr int64_t kLogits = 1 << 21, kFewest = 512, kMultiple = 16;
-  const int64_t most = std::max(kLogits / size, kFewest) * per_float, parts = (rows + most - 1) / most;
+  const int64_t most = std::max(kLogits / size, kFewest) * per_float,
+                parts = (rows + most - 1) / most;
   return ((rows + parts - 1) / parts + kMultiple - 1) / kMultiple * kMultiple;
 }
 
@@ -78,11 +79,12 @@ bool keeps_bfloat16(const Tensor& x, const Tensor& weight, int64_t chunk) {
   return accepts_bfloat16(weight, chunk) && accepts_bfloat16(x, weight.size(0));
 }
 
-// The losses of rows without padding and their classes. Unless undefined, the gradient of x is written, those
-// of weight and bias are added to.
+// The losses of rows without padding and their classes. Unless undefined, the gradient of x is
+// written, those of weight and bias are added to.
 template <class T>
-Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& classes,
-              double smoothing, const std::array<Tensor, 3>& grads) {
+Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias,
+              const std::vector<int64_t>& classes, double smoothing,
+              const std::array<Tensor, 3>& grads) {
   const auto& [d_x, d_weight, d_bias] = grads;
   const int64_t rows = x.size(0), size = weight.size(0);
   const bool wants_any = d_x.defined() || d_weight.defined() || d_bias.defined();
@@ -100,7 +102,8 @@ Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const s
     const int64_t count = std::min(chunk, rows - first);
     const Tensor some = x.narrow(0, first, count);
     const auto lose = [&](int64_t r, auto* row) {
-      losses[first + r] = row_loss(row, size, classes[first + r], smoothing, wants_any ? row : nullptr);
+      losses[first + r] =
+          row_loss(row, size, classes[first + r], smoothing, wants_any ? row : nullptr);
     };
     if (in_bfloat16) {
       forward.multiply(some, bias, [&](int64_t begin, int64_t end, float* logits) {
@@ -128,15 +131,16 @@ Loss all_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, const s
 
 }  // namespace
 
-CrossEntropy cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& target,
-                           double smoothing, int64_t pad, std::array<bool, 3> wants) {
+CrossEntropy cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           const Tensor& target, double smoothing, int64_t pad,
+                           std::array<bool, 3> wants) {
   const int64_t rows = x.size(0), size = weight.size(0);
   check("weight", weight, {size, x.size(1)});
   check("bias", bias, {size});
   check("target", target, {rows});
-  TORCH_CHECK(
-      weight.scalar_type() == x.scalar_type() && (!bias.defined() || bias.scalar_type() == x.scalar_type()),
-      "x, weight and bias are not of one type");
+  TORCH_CHECK(weight.scalar_type() == x.scalar_type() &&
+                  (!bias.defined() || bias.scalar_type() == x.scalar_type()),
+              "x, weight and bias are not of one type");
   TORCH_CHECK(target.is_contiguous(), "targets are not dense");
   TORCH_CHECK(size > 1, "there is only one class");
   std::vector<int64_t> kept, classes;

@@ -59,8 +59,10 @@ class LayerLoop {
     check("candidate", layer.candidate, {steps, batch, size});
     check("mixes", layer.mixes, {steps, batch, cells_});
     check("attention", layer.attention, {cells_, size});
-    for (const auto* states : {&layer.hs, &layer.cs}) check("a state", *states, {steps + 1, batch, size});
-    for (const auto* scaled : {&layer.drop, &layer.up}) check("a mask", *scaled, {steps, batch, size});
+    for (const auto* states : {&layer.hs, &layer.cs})
+      check("a state", *states, {steps + 1, batch, size});
+    for (const auto* scaled : {&layer.drop, &layer.up})
+      check("a mask", *scaled, {steps, batch, size});
     TORCH_CHECK(layer.cs.defined() == kernel.cell, "c is missing, or there is none");
     TORCH_CHECK(layer.candidate.defined() == kernel.candidate, "candidate is missing, or unused");
     TORCH_CHECK(layer.mixes.defined() == kernel.mixture, "mixes are missing, or unused");
@@ -68,15 +70,17 @@ class LayerLoop {
     TORCH_CHECK(layer.drop.defined() == layer.up.defined(), "a dropout mask without its result");
   }
 
-  // x: what the layer reads, (T, B, H); lower: the layer below, or null; many: whether the products are used
-  // again.
-  void forward(const Tensor& x, const LayerLoop* lower, int64_t t, std::optional<double> temperature,
-               bool keep, LayerProducts<T>& packed, bool many) {
+  // x: what the layer reads, (T, B, H); lower: the layer below, or null; many: whether the products
+  // are used again.
+  void forward(const Tensor& x, const LayerLoop* lower, int64_t t,
+               std::optional<double> temperature, bool keep, LayerProducts<T>& packed, bool many) {
     if (!packed.hh) {
-      if (layer.weight_ih_t.defined()) packed.ih.emplace(layer.weight_ih_t, sizes_.batch, many, !keep);
+      if (layer.weight_ih_t.defined())
+        packed.ih.emplace(layer.weight_ih_t, sizes_.batch, many, !keep);
       packed.hh.emplace(layer.weight_hh_t, sizes_.batch, many, !keep);
     }
-    if (!products_.defined()) products_ = at::empty({sizes_.batch, fused_ + separate_}, layer.hs.options());
+    if (!products_.defined())
+      products_ = at::empty({sizes_.batch, fused_ + separate_}, layer.hs.options());
     // The bottom layer's gates come in with the product with the embedding.
     if (packed.ih) packed.ih->run(x, t, layer.gates.select(0, t), lower == nullptr);
     packed.hh->run(layer.hs, t, products_, false);
@@ -87,23 +91,26 @@ class LayerLoop {
     s.keep = keep;
     rows.forward(s);
     if (layer.up.defined())
-      map(data<T>(layer.up, t), data<T>(layer.hs, t + 1), data<T>(layer.drop, t), sizes_.batch * sizes_.size,
-          [](Vec<T> a, Vec<T> b) { return a * b; });
+      map(data<T>(layer.up, t), data<T>(layer.hs, t + 1), data<T>(layer.drop, t),
+          sizes_.batch * sizes_.size, [](Vec<T> a, Vec<T> b) { return a * b; });
   }
 
-  // dh, dc: of this step's state, then of the one before; writes dx (B, H) and d_mix (T, B, S). upper: the
-  // layer above, or null; its dx and gradient of the lower cell are added to those of this one.
-  void backward(const LayerLoop* lower, LayerLoop* upper, int64_t t, const DecoderGradients& grads, int64_t k,
-                std::optional<double> temperature) {
+  // dh, dc: of this step's state, then of the one before; writes dx (B, H) and d_mix (T, B, S).
+  // upper: the layer above, or null; its dx and gradient of the lower cell are added to those of
+  // this one.
+  void backward(const LayerLoop* lower, LayerLoop* upper, int64_t t, const DecoderGradients& grads,
+                int64_t k, std::optional<double> temperature) {
     if (!outer_) {
       const Tensor weight_hh = layer.weight_hh_t.t();
       const auto [steps, batch, _] = sizes_;
       outer_ = step_product<T>(weight_hh.narrow(0, 0, fused_), batch, steps);
-      if (separate_) candidate_ = step_product<T>(weight_hh.narrow(0, fused_, separate_), batch, steps);
+      if (separate_)
+        candidate_ = step_product<T>(weight_hh.narrow(0, fused_, separate_), batch, steps);
       input_ = step_product<T>(layer.weight_ih_t.t(), batch, steps);
       d_fused_ = layer.gates.narrow(2, 0, fused_);
       const int64_t width = kernel.mixture ? cells_ : sizes_.size;
-      if (kernel.mixture || kernel.lower) d_side_ = at::empty({sizes_.batch, width}, layer.hs.options());
+      if (kernel.mixture || kernel.lower)
+        d_side_ = at::empty({sizes_.batch, width}, layer.hs.options());
       rows.clear(sizes_.size, layer.bias.defined(), layer.hs);
       if (!dx.defined()) dx = at::empty({sizes_.batch, sizes_.size}, layer.hs.options());
     }
@@ -112,8 +119,8 @@ class LayerLoop {
     if (kernel.cell) s.dc = data<T>(grads.dc[k]);
     if (upper) {
       if (layer.drop.defined())
-        map(data<T>(upper->dx), data<T>(upper->dx), data<T>(layer.drop, t), sizes_.batch * sizes_.size,
-            [](Vec<T> a, Vec<T> b) { return a * b; });
+        map(data<T>(upper->dx), data<T>(upper->dx), data<T>(layer.drop, t),
+            sizes_.batch * sizes_.size, [](Vec<T> a, Vec<T> b) { return a * b; });
       s.grad_h = data<T>(upper->dx);
       if (upper->kernel.lower) s.grad_c = data<T>(upper->d_side_);
     }
@@ -232,10 +239,12 @@ class Loop {
     const auto out = step_product<T>(d_.weight_out_t.t(), sizes_.batch, sizes_.steps);
     Tensor& d_feed = layers_[0].dx = at::zeros({sizes_.batch, sizes_.size}, d_.feeds.options());
     for (int64_t t = sizes_.steps - 1; t >= 0; --t) {
-      every_row([&](int64_t b) { output_backward(grads, t, b, data<T>(d_feed) + b * sizes_.size); });
+      every_row(
+          [&](int64_t b) { output_backward(grads, t, b, data<T>(d_feed) + b * sizes_.size); });
       out.run(grads.d_pre, t, grads.dh.back(), true);
       for (int64_t k = depth - 1; k >= 0; --k)
-        layers_[k].backward(below(k), k + 1 < depth ? &layers_[k + 1] : nullptr, t, grads, k, d_.temperature);
+        layers_[k].backward(below(k), k + 1 < depth ? &layers_[k + 1] : nullptr, t, grads, k,
+                            d_.temperature);
     }
     for (const auto& layer : layers_) {
       grads.params.push_back(layer.rows.d_params());
@@ -261,7 +270,9 @@ class Loop {
 
   const LayerLoop<T>* below(size_t k) const { return k == 0 ? nullptr : &layers_[k - 1]; }
 
-  T* row(const Tensor& steps, int64_t t, int64_t b) const { return data<T>(steps, t) + b * sizes_.size; }
+  T* row(const Tensor& steps, int64_t t, int64_t b) const {
+    return data<T>(steps, t) + b * sizes_.size;
+  }
   T* alpha(const Tensor& steps, int64_t t, int64_t b) const {
     return data<T>(steps, t) + b * d_.keys.size(1);
   }
@@ -270,11 +281,12 @@ class Loop {
     const int64_t r = d_.source.defined() ? d_.source.template const_data_ptr<int64_t>()[b] : b;
     const int64_t at = r * d_.keys.stride(0);
     const bool* mask = d_.mask.defined() ? d_.mask.template const_data_ptr<bool>() : nullptr;
-    return {data<T>(d_.keys) + at, data<T>(d_.values) + at, mask ? mask + r * d_.keys.size(1) : nullptr,
-            d_.keys.size(1), sizes_.size};
+    return {data<T>(d_.keys) + at, data<T>(d_.values) + at,
+            mask ? mask + r * d_.keys.size(1) : nullptr, d_.keys.size(1), sizes_.size};
   }
 
-  // Given the gradient of row b's output (after dropout), computes those of the scores and the top h.
+  // Given the gradient of row b's output (after dropout), computes those of the scores and the top
+  // h.
   void output_backward(DecoderGradients& grads, int64_t t, int64_t b, T* d_feed) {
     const int64_t n = sizes_.size;
     if (grads.out.defined())
@@ -282,10 +294,12 @@ class Loop {
     if (d_.drop_out.defined())
       map(d_feed, d_feed, row(d_.drop_out, t, b), n, [](Vec<T> a, Vec<T> m) { return a * m; });
     T* d_pre = row(grads.d_pre, t, b);
-    map(d_pre, d_feed, row(d_.outs, t, b), n, [](Vec<T> g, Vec<T> y) { return g * (Vec<T>(T(1)) - y * y); });
+    map(d_pre, d_feed, row(d_.outs, t, b), n,
+        [](Vec<T> g, Vec<T> y) { return g * (Vec<T>(T(1)) - y * y); });
     thread_local std::vector<T> d_alpha;
     d_alpha.assign(d_.keys.size(1), T(0));
-    if (grads.alpha.defined()) std::copy_n(alpha(grads.alpha, t, b), d_alpha.size(), d_alpha.data());
+    if (grads.alpha.defined())
+      std::copy_n(alpha(grads.alpha, t, b), d_alpha.size(), d_alpha.data());
     source(b).backward(alpha(d_.alphas, t, b), d_pre, d_alpha.data(), alpha(grads.d_scores, t, b),
                        data<T>(grads.dh.back()) + b * n);
   }
@@ -346,8 +360,8 @@ void DecoderSteps::advance(Tensor& states, int64_t batch) const {
 std::tuple<Tensor, Tensor> DecoderSteps::step(const Tensor& embedded, const Tensor& routed) {
   const int64_t batch = embedded.size(0);
   check("the embedding", embedded, {batch, decoder_.weight_in_t.size(0)});
-  TORCH_CHECK(!order_.defined() || order_.size(0) == batch, "the step is for ", batch, " rows, not ",
-              order_.size(0));
+  TORCH_CHECK(!order_.defined() || order_.size(0) == batch, "the step is for ", batch,
+              " rows, not ", order_.size(0));
   for (auto& layer : decoder_.layers) {
     if (begun_) advance(layer.hs, batch), advance(layer.cs, batch);
     if (layer.gates.defined() && layer.gates.size(1) == batch) continue;

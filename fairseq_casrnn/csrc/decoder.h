@@ -11,9 +11,9 @@
 
 namespace casrnn {
 
-// T steps, B rows, H hidden units, S source positions, R sentences; other letters as in loop.h. All tensors
-// are contiguous, unless noted, and of one dtype; missing ones are undefined. Names are those of
-// fairseq_casrnn/recurrence/attention_loop.py.
+// T steps, B rows, H hidden units, S source positions, R sentences; other letters as in loop.h. All
+// tensors are contiguous, unless noted, and of one dtype; missing ones are undefined. Names are
+// those of fairseq_casrnn/recurrence/attention_loop.py.
 struct DecoderLayer {
   std::string name;        // of the kernel
   at::Tensor weight_ih_t;  // (H, G), any strides; undefined without input feeding
@@ -50,7 +50,8 @@ struct DecoderGradients {
   std::vector<at::Tensor> bias, params;  // (G), (rows, H), allocated here; may be undefined
 };
 
-// Fills hs, cs, feeds, outs, alphas, mixes and up. Unless keep, gates and candidate are undefined afterwards.
+// Fills hs, cs, feeds, outs, alphas, mixes and up. Unless keep, gates and candidate are undefined
+// afterwards.
 void decode_forward(Decoder& decoder, bool keep);
 
 // Overwrites gates and candidate with the gradients of their pre-activations. R must be B.
@@ -61,15 +62,16 @@ struct PackedWeights;  // of all products of a step
 // Step by step, for beam search: a decoder with T = 1 that is used repeatedly.
 class DecoderSteps {
  public:
-  // decoder: with the initial state in hs[0], cs[0] and feeds[0]; gates, candidate, outs and alphas are
-  // allocated here. Of mixes only the shape is used.
+  // decoder: with the initial state in hs[0], cs[0] and feeds[0]; gates, candidate, outs and alphas
+  // are allocated here. Of mixes only the shape is used.
   explicit DecoderSteps(Decoder decoder);
 
   // The next step's rows continue these rows of the last one, (B') int64.
   void reorder(const at::Tensor& order);
 
-  // embedded: (B, E); routed: (B, S of the mixture), its part of the mixture's scores, or undefined. No step
-  // has more rows than the first. Returns the attention output (B, H) and the weights (B, S).
+  // embedded: (B, E); routed: (B, S of the mixture), its part of the mixture's scores, or
+  // undefined. No step has more rows than the first. Returns the attention output (B, H) and the
+  // weights (B, S).
   std::tuple<at::Tensor, at::Tensor> step(const at::Tensor& embedded, const at::Tensor& routed);
 
  private:

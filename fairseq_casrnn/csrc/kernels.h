@@ -23,8 +23,8 @@ struct Step {
   const T* products;  // (B, products * S * H): U h, added to the first blocks of the gates
   const T* bias;      // (blocks * S * H), added to the gates; may be null
   bool keep;          // whether gates and candidate are needed afterwards
-  // Backward only. dh and dc come in without the incoming gradients grad_h and grad_c (which may be null),
-  // and become the gradients of h_prev (without what comes through U) and of c_prev.
+  // Backward only. dh and dc come in without the incoming gradients grad_h and grad_c (which may be
+  // null), and become the gradients of h_prev (without what comes through U) and of c_prev.
   T* dh;
   T* dc;
   const T* grad_h;

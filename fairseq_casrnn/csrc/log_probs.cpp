@@ -50,10 +50,11 @@ std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& we
   std::atomic<bool> spoilt = false;
   float* const y = data<float>(table);
   const at::Tensor rows_of_x = with_dense_dimension(x);
-  Factor(weight, rows_of_x, 1, true).multiply(table, rows_of_x, bias, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row)
-      if (!log_softmax(y + row * size, size)) spoilt = true;
-  });
+  Factor(weight, rows_of_x, 1, true)
+      .multiply(table, rows_of_x, bias, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row)
+          if (!log_softmax(y + row * size, size)) spoilt = true;
+      });
   return {table, spoilt};
 }
 

@@ -7,13 +7,14 @@
 
 namespace casrnn {
 
-// log softmax(x · weight + bias), (N, V), in one pass, for x (N, I), weight (I, V) and bias (V) or undefined,
-// all float32; and whether there is NaN. A row with NaN or +inf becomes NaN.
-std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+// log softmax(x · weight + bias), (N, V), in one pass, for x (N, I), weight (I, V) and bias (V) or
+// undefined, all float32; and whether there is NaN. A row with NaN or +inf becomes NaN.
+std::tuple<at::Tensor, bool> log_probs(const at::Tensor& x, const at::Tensor& weight,
+                                       const at::Tensor& bias);
 
-// What log softmax subtracts from each element of a row: first the largest, then the logarithm of the sum,
-// for their own sum would be rounded to the precision of the larger one. The second is NaN if there is NaN or
-// +inf.
+// What log softmax subtracts from each element of a row: first the largest, then the logarithm of
+// the sum, for their own sum would be rounded to the precision of the larger one. The second is NaN
+// if there is NaN or +inf.
 struct Normaliser {
   float top, rest;
 };

@@ -39,7 +39,8 @@ struct Loop {
         separate(kernel.candidate ? size : 0) {
     TORCH_CHECK(steps > 0 && batch > 0, "no step or no sequence");
     for (int64_t t = 0; t < steps; ++t) {
-      TORCH_CHECK(rows[t] > 0 && rows[t] <= rows[t > 0 ? t - 1 : 0], "sequences are not sorted by length");
+      TORCH_CHECK(rows[t] > 0 && rows[t] <= rows[t > 0 ? t - 1 : 0],
+                  "sequences are not sorted by length");
       starts.push_back(starts[t] + rows[t]);
     }
     const int64_t all = starts[steps];
@@ -53,7 +54,8 @@ struct Loop {
     check("side", layer.side, {all, kernel.mixture ? cells : size});
     check("params", layer.params, {kernel.params, size});
     TORCH_CHECK(layer.cs.defined() == kernel.cell, "c is missing, or there is none");
-    TORCH_CHECK(layer.side.defined() == (kernel.lower || kernel.mixture), "side is missing, or unused");
+    TORCH_CHECK(layer.side.defined() == (kernel.lower || kernel.mixture),
+                "side is missing, or unused");
     TORCH_CHECK(layer.params.defined() == (kernel.params > 0), "params are missing, or unused");
   }
 
@@ -75,9 +77,9 @@ struct Loop {
     return s;
   }
 
-  // Blocks of steps whose input products are computed at once: the first step of each, then `steps`. They are
-  // large enough to use the matrix units well, and small enough for their gates to be in the cache when the
-  // recurrent product is added.
+  // Blocks of steps whose input products are computed at once: the first step of each, then
+  // `steps`. They are large enough to use the matrix units well, and small enough for their gates
+  // to be in the cache when the recurrent product is added.
   std::vector<int64_t> blocks(const Layer& layer) const {
     constexpr int64_t kCache = 1 << 20;
     const int64_t weight = layer.x.size(1) * gates * int64_t(sizeof(T));
@@ -108,19 +110,22 @@ void forward_as(Layer& layer, bool keep) {
   }
   const auto product = step_product<T>(layer.weight_hh_t, loop.batch, loop.steps, !keep);
   const SharedRows<T> rows(loop.kernel, loop.batch, loop.gates);
-  const at::Tensor products = at::empty({loop.batch, loop.fused + loop.separate}, layer.hs.options());
+  const at::Tensor products =
+      at::empty({loop.batch, loop.fused + loop.separate}, layer.hs.options());
   for (size_t i = 0; i + 1 < blocks.size(); ++i) {
     const int64_t first = loop.starts[blocks[i]], count = loop.starts[blocks[i + 1]] - first;
     // Gates that are not kept reuse the memory of the block before.
     const int64_t back = keep || !layer.x.defined() ? 0 : first;
     if (layer.x.defined())
-      input->run(layer.x.narrow(0, first, count), layer.gates.narrow(0, first - back, count), false);
+      input->run(layer.x.narrow(0, first, count), layer.gates.narrow(0, first - back, count),
+                 false);
     for (int64_t t = blocks[i]; t < blocks[i + 1]; ++t) {
       Step<T> s = loop.at(layer, t, loop.starts[t] - back);
       s.products = data<T>(products);
       s.bias = data<T>(layer.bias);
       s.keep = keep;
-      // The kernel adds it to the gates: accumulating in the product makes small ones up to a third slower.
+      // The kernel adds it to the gates: accumulating in the product makes small ones up to a third
+      // slower.
       product.run(layer.hs, loop.state(t), loop.rows[t], products, false);
       rows.forward(s);
     }
@@ -134,7 +139,8 @@ at::Tensor states_before(const Layer& layer, const Loop<T>& loop) {
   if (all == loop.steps * loop.batch) return layer.hs.narrow(0, 0, all);
   const at::Tensor states = at::empty({all, loop.size}, layer.hs.options());
   for (int64_t t = 0; t < loop.steps; ++t)
-    std::copy_n(data<T>(layer.hs, loop.state(t)), loop.rows[t] * loop.size, data<T>(states, loop.starts[t]));
+    std::copy_n(data<T>(layer.hs, loop.state(t)), loop.rows[t] * loop.size,
+                data<T>(states, loop.starts[t]));
   return states;
 }
 
@@ -145,7 +151,8 @@ void weight_gradients(const Layer& layer, const at::Tensor& states, Gradients& g
   multiply(grads.weight_hh.narrow(0, 0, fused), layer.gates.narrow(1, 0, fused).t(), states);
   if (separate) multiply(grads.weight_hh.narrow(0, fused, separate), layer.candidate.t(), states);
   if (!layer.x.defined()) return;
-  grads.weight_ih = at::empty({layer.weight_ih_t.size(1), layer.weight_ih_t.size(0)}, states.options());
+  grads.weight_ih =
+      at::empty({layer.weight_ih_t.size(1), layer.weight_ih_t.size(0)}, states.options());
   multiply(grads.weight_ih, layer.gates.t(), layer.x);
   if (!grads.wants_x) return;
   grads.x = at::empty_like(layer.x);

@@ -14,27 +14,28 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kFewest = 64;  // with fewer rows, packing for one product costs more than it saves
+constexpr int64_t kFewest =
+    64;  // with fewer rows, packing for one product costs more than it saves
 constexpr int64_t kAligned = 16;
 
-// The part of K to multiply at once: large enough that y is seldom read again, small enough that the rows and
-// a panel fit in the cache. Rounded up, since kernels are compiled for a depth; with AMX, bfloat16 needs a
-// multiple of kTile, or rows are copied.
+// The part of K to multiply at once: large enough that y is seldom read again, small enough that
+// the rows and a panel fit in the cache. Rounded up, since kernels are compiled for a depth; with
+// AMX, bfloat16 needs a multiple of kTile, or rows are copied.
 int64_t depth_at_once(int64_t inner) {
   constexpr int64_t kMost = 1280, kTile = 2 * kAligned;
   const int64_t parts = (inner + kMost - 1) / kMost;
   return ((inner + parts - 1) / parts + kTile - 1) / kTile * kTile;
 }
 
-// The number of rows of y to finish at once: as many as stay in the cache, but not few, since b is read again
-// for each such block.
+// The number of rows of y to finish at once: as many as stay in the cache, but not few, since b is
+// read again for each such block.
 int64_t rows_in_cache(int64_t columns) {
   constexpr int64_t kCache = 1 << 18, kLeast = 64;  // elements, rows
   return std::max(kCache / columns / 4 * 4, kLeast);
 }
 
-// The number of rows that each of `shares` threads computes at once of a product that is not stored: few, to
-// save memory, but enough for reading b again.
+// The number of rows that each of `shares` threads computes at once of a product that is not
+// stored: few, to save memory, but enough for reading b again.
 int64_t rows_in_memory(int64_t rows, int64_t columns, int64_t shares) {
   constexpr int64_t kMost = 512, kLeast = 16;
   const int64_t each = std::max(kMost / shares, kLeast);
@@ -54,8 +55,8 @@ Panels piece(const Tensor& a, const Tensor& b, int64_t first, int64_t count) {
 }
 
 // y (+)= a · panels (+ bias), then calls `done`.
-void multiply_piece(const Tensor& y, const Tensor& a, const Panels& panels, bool add, const Tensor& bias,
-                    const RowsDone& done) {
+void multiply_piece(const Tensor& y, const Tensor& a, const Panels& panels, bool add,
+                    const Tensor& bias, const RowsDone& done) {
   const int64_t rows = a.size(0), block = done ? rows_in_cache(y.size(1)) : rows;
   parallel_chunks(num_chunks(rows, a.size(1) * y.size(1) / 16), rows,
                   [&](int64_t, int64_t begin, int64_t end) {
@@ -69,8 +70,8 @@ void multiply_piece(const Tensor& y, const Tensor& a, const Panels& panels, bool
 
 // The same, piece by piece of K; panels(first, count) returns those of a piece.
 template <class F>
-void multiply_by_pieces(const Tensor& y, const Tensor& a, bool add, const Tensor& bias, const RowsDone& done,
-                        int64_t depth, const F& panels) {
+void multiply_by_pieces(const Tensor& y, const Tensor& a, bool add, const Tensor& bias,
+                        const RowsDone& done, int64_t depth, const F& panels) {
   const int64_t inner = a.size(1);
   for (int64_t first = 0; first < inner; first += depth) {
     const int64_t count = std::min(depth, inner - first);
@@ -94,8 +95,8 @@ void multiply_by_torch(Tensor y, const Tensor& a, const Tensor& b, bool add, con
 
 bool accepts_bfloat16(const Tensor& b, int64_t rows) { return pays(rows, b) && is_narrow(b, rows); }
 
-void multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias, const RowsDone& done,
-              bool add) {
+void multiply(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias,
+              const RowsDone& done, bool add) {
   TORCH_CHECK(a.size(1) == b.size(0), "a product of ", a.sizes(), " and ", b.sizes());
   check("bias", bias, {b.size(1)});
   if (!pays(a.size(0), b)) return multiply_by_torch(y, a, b, add, bias, done);
@@ -118,7 +119,8 @@ Factor::Factor(Tensor b, const Tensor& a, int64_t products, bool inference)
     pieces_.push_back(piece(a, b_, first, std::min(depth_, inner - first)));
 }
 
-void Factor::multiply(const Tensor& y, const Tensor& a, const Tensor& bias, const RowsDone& done) const {
+void Factor::multiply(const Tensor& y, const Tensor& a, const Tensor& bias,
+                      const RowsDone& done) const {
   TORCH_CHECK(a.size(1) == b_.size(0), "a product of ", a.sizes(), " and ", b_.sizes());
   if (pieces_.empty()) return multiply_by_torch(y, a, b_, false, bias, done);
   auto next = pieces_.begin();
@@ -130,8 +132,9 @@ void Factor::multiply(const Tensor& a, const Tensor& bias, const RowsPass& pass)
   TORCH_CHECK(a.size(1) == b_.size(0), "a product of ", a.sizes(), " and ", b_.sizes());
   if (pieces_.empty()) {
     const Tensor y = at::empty({a.size(0), b_.size(1)}, a.options());
-    return multiply_by_torch(y, a, b_, false, bias,
-                             [&](int64_t begin, int64_t end) { pass(begin, end, data<float>(y, begin)); });
+    return multiply_by_torch(y, a, b_, false, bias, [&](int64_t begin, int64_t end) {
+      pass(begin, end, data<float>(y, begin));
+    });
   }
   const int64_t rows = a.size(0), inner = a.size(1), columns = b_.size(1);
   const Tensor added = bias.defined() ? bias.contiguous() : bias;

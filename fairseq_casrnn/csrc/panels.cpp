@@ -21,8 +21,9 @@ using at::Tensor;
 
 constexpr int64_t kWidth = 64;  // columns of a panel
 constexpr int64_t kRows = 64;   // of x at once: these and a panel fit in the cache
-// The same for narrow products, which are so fast that reading a panel takes a part of the time; and for
-// quantised ones, whose panels are a quarter as large, and whose sums shall stay in the cache.
+// The same for narrow products, which are so fast that reading a panel takes a part of the time;
+// and for quantised ones, whose panels are a quarter as large, and whose sums shall stay in the
+// cache.
 constexpr int64_t kNarrowRows = 256, kQuantisedRows = 64;
 
 at::ScalarType dtype(Precision precision) {
@@ -30,9 +31,12 @@ at::ScalarType dtype(Precision precision) {
   return precision == Precision::kBFloat16 ? at::kBFloat16 : at::kFloat;
 }
 
-int64_t rounded(int64_t size, int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }
+int64_t rounded(int64_t size, int64_t multiple) {
+  return (size + multiple - 1) / multiple * multiple;
+}
 
-// A matrix in memory with contiguous rows or columns. The stride of a dimension of size 1 is meaningless.
+// A matrix in memory with contiguous rows or columns. The stride of a dimension of size 1 is
+// meaningless.
 template <class T>
 struct Matrix {
   const T* data;
@@ -46,10 +50,12 @@ struct Matrix {
   }
 
   // Copies rows × columns elements from (row, column) on to `to`, which is contiguous.
-  void copy(int64_t row, int64_t column, int64_t rows, int64_t columns, T* to, int64_t stride) const {
+  void copy(int64_t row, int64_t column, int64_t rows, int64_t columns, T* to,
+            int64_t stride) const {
     const T* from = data + row * down + column * across;
     if (across != 1) return transpose(from, across, columns, rows, to, stride);
-    for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * stride, from + r * down, columns * sizeof(T));
+    for (int64_t r = 0; r < rows; ++r)
+      std::memcpy(to + r * stride, from + r * down, columns * sizeof(T));
   }
 };
 
@@ -70,9 +76,11 @@ struct Sums {
   int64_t rows, width;
 };
 
-// y (+)= what they mean (+ bias). A known width lets the compiler keep the columns' values in registers.
+// y (+)= what they mean (+ bias). A known width lets the compiler keep the columns' values in
+// registers.
 template <bool kAdd, bool kBias, int64_t kKnown>
-void dequantise(const Sums& tile, float* __restrict y, int64_t y_stride, const float* __restrict bias) {
+void dequantise(const Sums& tile, float* __restrict y, int64_t y_stride,
+                const float* __restrict bias) {
   const int64_t width = kKnown ? kKnown : tile.width;
   const int32_t* __restrict offsets = tile.offsets;
   const float* __restrict scales = tile.scales;
@@ -104,25 +112,28 @@ void add_rows(const Tensor& x, const Tensor& sums) {
   const int64_t rows = x.size(0), columns = x.size(1), blocks = (columns + kBlock - 1) / kBlock;
   const auto* from = reinterpret_cast<const uint16_t*>(x.const_data_ptr<BFloat16>());
   float* const to = sums.mutable_data_ptr<float>();
-  parallel_chunks(num_chunks(blocks, rows * kBlock), blocks, [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t first = begin * kBlock; first < std::min(end * kBlock, columns); first += kBlock) {
-      const int64_t count = std::min(kBlock, columns - first);
-      for (int64_t r = 0; r < rows; ++r)
-        for (int64_t i = 0; i < count; ++i) {
-          const uint32_t bits = uint32_t(from[r * columns + first + i]) << 16;
-          float value;
-          std::memcpy(&value, &bits, sizeof(value));
-          to[first + i] += value;
-        }
-    }
-  });
+  parallel_chunks(num_chunks(blocks, rows * kBlock), blocks,
+                  [&](int64_t, int64_t begin, int64_t end) {
+                    for (int64_t first = begin * kBlock; first < std::min(end * kBlock, columns);
+                         first += kBlock) {
+                      const int64_t count = std::min(kBlock, columns - first);
+                      for (int64_t r = 0; r < rows; ++r)
+                        for (int64_t i = 0; i < count; ++i) {
+                          const uint32_t bits = uint32_t(from[r * columns + first + i]) << 16;
+                          float value;
+                          std::memcpy(&value, &bits, sizeof(value));
+                          to[first + i] += value;
+                        }
+                    }
+                  });
 }
 
 Tensor with_dense_dimension(const Tensor& matrix) {
   const int64_t rows = matrix.size(0), columns = matrix.size(1);
   const bool dense_rows = matrix.stride(1) == 1 && (rows == 1 || matrix.stride(0) >= columns);
   // A single row with gaps would look like contiguous columns: a stride of size 1 is meaningless.
-  const bool dense_columns = rows > 1 && matrix.stride(0) == 1 && (columns == 1 || matrix.stride(1) >= rows);
+  const bool dense_columns =
+      rows > 1 && matrix.stride(0) == 1 && (columns == 1 || matrix.stride(1) >= rows);
   return dense_rows || dense_columns ? matrix : matrix.clone(at::MemoryFormat::Contiguous);
 }
 
@@ -139,9 +150,11 @@ Panels::Panels(const Tensor& matrix, Precision precision, int64_t multiple)
     scales_ = at::empty({count, kWidth}, matrix.options());
     offsets_ = at::empty({count, kWidth}, matrix.options().dtype(at::kInt));
   }
-  parallel_chunks(num_chunks(count, depth_ * kWidth), count, [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) quantised ? fill_quantised(source, p) : fill(source, p);
-  });
+  parallel_chunks(num_chunks(count, depth_ * kWidth), count,
+                  [&](int64_t, int64_t begin, int64_t end) {
+                    for (int64_t p = begin; p < end; ++p)
+                      quantised ? fill_quantised(source, p) : fill(source, p);
+                  });
 }
 
 // Every thread gets the same number of columns, up to a vector.
@@ -183,7 +196,8 @@ void Panels::fill(const Tensor& tensor, int64_t panel) const {
                   padded = std::min(kBlock, depth_ - first);
     narrow_rows(from + first, matrix.across, width, count, padded, halves);
     at::vec::transpose_mxn<float>(reinterpret_cast<const float*>(halves), padded / 2,
-                                  reinterpret_cast<float*>(to + first * kWidth), kWidth, width, padded / 2);
+                                  reinterpret_cast<float*>(to + first * kWidth), kWidth, width,
+                                  padded / 2);
   }
 }
 
@@ -222,8 +236,9 @@ void Panels::multiply_panel(const Operand& x, int64_t row, int64_t count, int64_
   if (bias) bias += column;
   if (precision_ == Precision::kInt8) {
     int32_t* const sums = scratch<int32_t, 8>(kQuantisedRows * kWidth);
-    brgemm(count, width, depth_, x.stride, kWidth, kWidth, false, static_cast<const uint8_t*>(x.x) + first,
-           packed_.const_data_ptr<int8_t>() + at, sums, true);
+    brgemm(count, width, depth_, x.stride, kWidth, kWidth, false,
+           static_cast<const uint8_t*>(x.x) + first, packed_.const_data_ptr<int8_t>() + at, sums,
+           true);
     const Sums tile{sums,
                     offsets_.const_data_ptr<int32_t>() + panel * kWidth,
                     scales_.const_data_ptr<float>() + panel * kWidth,
@@ -235,22 +250,25 @@ void Panels::multiply_panel(const Operand& x, int64_t row, int64_t count, int64_
     return;
   }
   if (precision_ == Precision::kBFloat16)
-    brgemm(count, width, depth_, x.stride, kWidth, y_stride, add, static_cast<const BFloat16*>(x.x) + first,
-           packed_.const_data_ptr<BFloat16>() + at, out, true);
+    brgemm(count, width, depth_, x.stride, kWidth, y_stride, add,
+           static_cast<const BFloat16*>(x.x) + first, packed_.const_data_ptr<BFloat16>() + at, out,
+           true);
   else
-    brgemm(count, width, depth_, x.stride, kWidth, y_stride, add, static_cast<const float*>(x.x) + first,
-           packed_.const_data_ptr<float>() + at, out, false);
+    brgemm(count, width, depth_, x.stride, kWidth, y_stride, add,
+           static_cast<const float*>(x.x) + first, packed_.const_data_ptr<float>() + at, out,
+           false);
   if (bias)
     for (int64_t r = 0; r < count; ++r)
       for (int64_t i = 0; i < width; ++i) out[r * y_stride + i] += bias[i];
 }
 
 // The same for the columns of one thread, whose x has the panels' dtype.
-void Panels::multiply(const Operand& x, int64_t rows, float* y, int64_t y_stride, bool add, int64_t share,
-                      const float* bias) const {
+void Panels::multiply(const Operand& x, int64_t rows, float* y, int64_t y_stride, bool add,
+                      int64_t share, const float* bias) const {
   const int64_t most = rows_at_once();
   for (int64_t row = 0; row < rows;) {
-    // Kernels are compiled for a number of rows: it is split so that batches of all sizes share them.
+    // Kernels are compiled for a number of rows: it is split so that batches of all sizes share
+    // them.
     int64_t count = std::min(most, rows - row);
     if (count > 4) count = count / 4 * 4;
     for (int64_t p = shares_[share]; p < shares_[share + 1]; ++p)
@@ -327,10 +345,11 @@ Panels::Operand Panels::rows_for_product(const Tensor& x, int64_t row, int64_t c
   return {from, stride, nullptr};
 }
 
-void Panels::run(const Tensor& x, const Tensor& y, bool add, int64_t begin, int64_t end, const Tensor& bias,
-                 int64_t to) const {
+void Panels::run(const Tensor& x, const Tensor& y, bool add, int64_t begin, int64_t end,
+                 const Tensor& bias, int64_t to) const {
   const bool halves = x.scalar_type() == at::kBFloat16;
-  TORCH_CHECK(precision_ == Precision::kBFloat16 || !halves, "a product of bfloat16 that is not narrow");
+  TORCH_CHECK(precision_ == Precision::kBFloat16 || !halves,
+              "a product of bfloat16 that is not narrow");
   const float* const added = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
   float* const out = y.mutable_data_ptr<float>() + (to - begin) * y.stride(0);
   const int64_t most = rows_at_once();

@@ -1,9 +1,10 @@
-// Products of floats with a matrix that is packed in panels of columns, in the order in which oneDNN's
-// kernels (brgemm, as torch exposes them) read it. In floats; or narrow: with both factors rounded to
-// bfloat16 and sums in floats, which is torch's "medium" precision, on processors with dot products of
-// bfloat16 (torch itself uses those only with AMX, and converts the matrix for every product); or quantised
-// to 8 bits, symmetrically: the matrix with a scale for each column, x with one for each row (dynamically),
-// sums exact, on processors with dot products of such integers (VNNI).
+// Products of floats with a matrix that is packed in panels of columns, in the order in which
+// oneDNN's kernels (brgemm, as torch exposes them) read it. In floats; or narrow: with both factors
+// rounded to bfloat16 and sums in floats, which is torch's "medium" precision, on processors with
+// dot products of bfloat16 (torch itself uses those only with AMX, and converts the matrix for
+// every product); or quantised to 8 bits, symmetrically: the matrix with a scale for each column, x
+// with one for each row (dynamically), sums exact, on processors with dot products of such integers
+// (VNNI).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,11 +15,12 @@
 
 namespace casrnn {
 
-// sums (N) += the rows of x (rows, N), bfloat16, contiguous. Torch's own sum takes ten times as long.
+// sums (N) += the rows of x (rows, N), bfloat16, contiguous. Torch's own sum takes ten times as
+// long.
 void add_rows(const at::Tensor& x, const at::Tensor& sums);
 
-// The matrix itself, or a copy if neither its rows nor its columns are contiguous, as in expanded and sliced
-// ones.
+// The matrix itself, or a copy if neither its rows nor its columns are contiguous, as in expanded
+// and sliced ones.
 at::Tensor with_dense_dimension(const at::Tensor& matrix);
 
 class Panels {
@@ -29,9 +31,9 @@ class Panels {
   // y (+)= x · M for x (rows, K) and y (rows, N), whose rows are contiguous.
   void run(const at::Tensor& x, const at::Tensor& y, bool add) const;
 
-  // The same for rows [begin, end) of any x with a contiguous dimension, on the calling thread only, plus
-  // bias (N) if defined. Products in bfloat16 accept x of that dtype. Row `begin` of the result is written to
-  // row `to` of y.
+  // The same for rows [begin, end) of any x with a contiguous dimension, on the calling thread
+  // only, plus bias (N) if defined. Products in bfloat16 accept x of that dtype. Row `begin` of the
+  // result is written to row `to` of y.
   void run(const at::Tensor& x, const at::Tensor& y, bool add, int64_t begin, int64_t end,
            const at::Tensor& bias, int64_t to) const;
 
@@ -62,8 +64,9 @@ class Panels {
   int64_t inner_, depth_;  // K, before and after padding
   std::vector<Panel> panels_;
   std::vector<int64_t> shares_;  // first panel of each thread, then their number
-  at::Tensor packed_;            // (panels, depth, kWidth); (panels, depth / n, kWidth, n) in 4/n bytes
-  at::Tensor scales_, offsets_;  // quantised: of each column (panels, kWidth); of sums, for unsigned x
+  at::Tensor packed_;  // (panels, depth, kWidth); (panels, depth / n, kWidth, n) in 4/n bytes
+  at::Tensor scales_,
+      offsets_;  // quantised: of each column (panels, kWidth); of sums, for unsigned x
 };
 
 }  // namespace casrnn

@@ -14,7 +14,8 @@ namespace casrnn {
 // How many threads are worth starting for `rows` rows of `columns` elements: the number of chunks.
 inline int64_t num_chunks(int64_t rows, int64_t columns) {
   constexpr int64_t kFewest = 1 << 13;  // elements; with fewer, waking a thread takes longer
-  return std::clamp<int64_t>(rows * columns / kFewest, 1, std::min<int64_t>(at::get_num_threads(), rows));
+  return std::clamp<int64_t>(rows * columns / kFewest, 1,
+                             std::min<int64_t>(at::get_num_threads(), rows));
 }
 
 // Calls f(chunk, first_row, last_row) for every chunk, in parallel.
@@ -27,8 +28,8 @@ void parallel_chunks(int64_t chunks, int64_t rows, const F& f) {
   });
 }
 
-// Runs a kernel on the rows of one layer, step by step. In the backward every chunk has its own sums of
-// gradients, so that no thread waits for another.
+// Runs a kernel on the rows of one layer, step by step. In the backward every chunk has its own
+// sums of gradients, so that no thread waits for another.
 template <class T>
 class SharedRows {
  public:
@@ -37,8 +38,9 @@ class SharedRows {
       : kernel_(kernel), gates_(gates), chunks_(num_chunks(rows, gates)) {}
 
   void forward(const Step<T>& step) const {
-    parallel_chunks(chunks(step), step.batch,
-                    [&](int64_t, int64_t begin, int64_t end) { kernel_.forward(step, begin, end); });
+    parallel_chunks(chunks(step), step.batch, [&](int64_t, int64_t begin, int64_t end) {
+      kernel_.forward(step, begin, end);
+    });
   }
 
   // Call before the first step of a backward. size: H; like: has the dtype of the sums.
@@ -57,12 +59,15 @@ class SharedRows {
     });
   }
 
-  // (Kernel::grads, H) and (gates), summed over all steps since clear(); undefined if there are none.
+  // (Kernel::grads, H) and (gates), summed over all steps since clear(); undefined if there are
+  // none.
   at::Tensor d_params() const { return params_.defined() ? params_.sum(0) : params_; }
   at::Tensor d_bias() const { return bias_.defined() ? bias_.sum(0) : bias_; }
 
  private:
-  int64_t chunks(const Step<T>& step) const { return std::min(chunks_, num_chunks(step.batch, gates_)); }
+  int64_t chunks(const Step<T>& step) const {
+    return std::min(chunks_, num_chunks(step.batch, gates_));
+  }
 
   const Kernel<T>& kernel_;
   const int64_t gates_, chunks_;

@@ -119,8 +119,8 @@ void set_int8(bool on) { int8_asked = on; }
 bool is_quantised(const Tensor& factor) {
   // Smaller ones would not pay, and are `small` in Product; a deeper one's sums might overflow.
   constexpr int64_t kSmallest = 1 << 15, kDeepest = 1 << 15;
-  return int8_asked && factor.numel() > kSmallest && factor.size(0) <= kDeepest && has_panels(factor) &&
-         can_quantise();
+  return int8_asked && factor.numel() > kSmallest && factor.size(0) <= kDeepest &&
+         has_panels(factor) && can_quantise();
 }
 
 bool is_narrow(const Tensor& factor, int64_t rows) {

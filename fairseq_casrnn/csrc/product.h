@@ -23,9 +23,11 @@ struct Rows {
   int64_t stride;
 };
 
-// kRows rows of Y (+)= X · M for the columns of kPanels panels, of which the last has `columns` columns.
+// kRows rows of Y (+)= X · M for the columns of kPanels panels, of which the last has `columns`
+// columns.
 template <class T, int kRows, int kPanels>
-inline void tile(Rows<const T> x, const T* panels, int64_t inner, Rows<T> y, int64_t columns, bool add) {
+inline void tile(Rows<const T> x, const T* panels, int64_t inner, Rows<T> y, int64_t columns,
+                 bool add) {
   using V = Vec<T>;
   constexpr int64_t width = V::size();
   V sums[kRows][kPanels];
@@ -51,7 +53,8 @@ inline void tile(Rows<const T> x, const T* panels, int64_t inner, Rows<T> y, int
   }
 }
 
-// A contiguous copy of a matrix. A transposed one is copied in blocks, in a third of contiguous()'s time.
+// A contiguous copy of a matrix. A transposed one is copied in blocks, in a third of contiguous()'s
+// time.
 template <class T>
 at::Tensor dense_copy(const at::Tensor& matrix) {
   if (matrix.stride(0) != 1) return matrix.contiguous();
@@ -68,8 +71,9 @@ at::Tensor dense_copy(const at::Tensor& matrix) {
   return copy;
 }
 
-// Products with a fixed matrix. Large ones use Panels, or ATen. Small ones, for which a call costs more than
-// the arithmetic, are a loop over M packed in panels of one vector's width, padded with zeros.
+// Products with a fixed matrix. Large ones use Panels, or ATen. Small ones, for which a call costs
+// more than the arithmetic, are a loop over M packed in panels of one vector's width, padded with
+// zeros.
 template <class T>
 class Product {
  public:
@@ -88,19 +92,23 @@ class Product {
       matrix_ = dense_copy<T>(matrix_);  // products with a transposed view take 1.5 times as long
   }
 
-  static bool is_small(const at::Tensor& matrix, int64_t rows) { return rows * matrix.numel() <= 32 * 1024; }
+  static bool is_small(const at::Tensor& matrix, int64_t rows) {
+    return rows * matrix.numel() <= 32 * 1024;
+  }
 
   // y (+)= xs[t] · M for xs (T, rows, K) and y (rows, N), whose rows are contiguous.
   void run(const at::Tensor& xs, int64_t t, const at::Tensor& y, bool add) const {
     // No view: it would take a good part of the time of a small product.
     if (small_)
-      run_small(xs.template const_data_ptr<T>() + t * xs.stride(0), xs.stride(1), y, y.size(0), add);
+      run_small(xs.template const_data_ptr<T>() + t * xs.stride(0), xs.stride(1), y, y.size(0),
+                add);
     else run(xs.select(0, t), y, add);
   }
 
   // The first `count` rows of y (+)= x[first : first + count] · M.
   void run(const at::Tensor& x, int64_t first, int64_t count, const at::Tensor& y, bool add) const {
-    if (small_) run_small(x.template const_data_ptr<T>() + first * x.stride(0), x.stride(0), y, count, add);
+    if (small_)
+      run_small(x.template const_data_ptr<T>() + first * x.stride(0), x.stride(0), y, count, add);
     else run(x.narrow(0, first, count), y.narrow(0, 0, count), add);
   }
 
@@ -142,7 +150,8 @@ class Product {
   }
 
   template <int kPanels>
-  void all_rows(int64_t rows, Rows<const T> x, const T* panel, Rows<T> y, int64_t last, bool add) const {
+  void all_rows(int64_t rows, Rows<const T> x, const T* panel, Rows<T> y, int64_t last,
+                bool add) const {
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4) some_rows<4, kPanels>(r, x, panel, y, last, add);
     for (; r + 2 <= rows; r += 2) some_rows<2, kPanels>(r, x, panel, y, last, add);
@@ -150,7 +159,8 @@ class Product {
   }
 
   template <int kRows, int kPanels>
-  void some_rows(int64_t r, Rows<const T> x, const T* panel, Rows<T> y, int64_t last, bool add) const {
+  void some_rows(int64_t r, Rows<const T> x, const T* panel, Rows<T> y, int64_t last,
+                 bool add) const {
     tile<T, kRows, kPanels>({x.data + r * x.stride, x.stride}, panel, inner_,
                             {y.data + r * y.stride, y.stride}, last, add);
   }

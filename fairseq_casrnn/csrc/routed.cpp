@@ -19,12 +19,14 @@ namespace {
 // Copies `count` rows of `width` elements from or to the rows `where` of a larger matrix.
 template <class T>
 void gather(const T* from, const int64_t* where, int64_t count, int64_t width, T* to) {
-  for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * width, from + where[i] * width, width * sizeof(T));
+  for (int64_t i = 0; i < count; ++i)
+    std::memcpy(to + i * width, from + where[i] * width, width * sizeof(T));
 }
 
 template <class T>
 void scatter(const T* from, const int64_t* where, int64_t count, int64_t width, T* to) {
-  for (int64_t i = 0; i < count; ++i) std::memcpy(to + where[i] * width, from + i * width, width * sizeof(T));
+  for (int64_t i = 0; i < count; ++i)
+    std::memcpy(to + where[i] * width, from + i * width, width * sizeof(T));
 }
 
 // Rows sorted by cell: those of cell s are order[starts[s]] to order[starts[s + 1] - 1].
@@ -51,7 +53,8 @@ template <class T>
 void routed_forward_as(Routed& layer) {
   constexpr int64_t kRows = 1024;  // inputs whose products are computed at once
   const int64_t steps = layer.x.size(0), batch = layer.x.size(1), inputs = layer.x.size(2);
-  const int64_t size = layer.hs.size(2), gates = 4 * size, mixed = layer.weight_hh_t.size(1) / gates;
+  const int64_t size = layer.hs.size(2), gates = 4 * size,
+                mixed = layer.weight_hh_t.size(1) / gates;
   check("weight_ih", layer.weight_ih_t, {inputs, mixed * gates});
   check("weight_hh", layer.weight_hh_t, {size, mixed * gates});
   check("bias", layer.bias, {mixed * gates});
@@ -110,7 +113,8 @@ void routed_forward_as(Routed& layer) {
       gather(c_data + t * batch * size, rows_of, batch, size, data<T>(states, 1));
       for (int64_t s = 0; s < mixed; ++s) {
         const int64_t begin = order[i].starts[s], found = order[i].starts[s + 1] - begin;
-        if (found) recurrent[s].run(h_prev.narrow(0, begin, found), products.narrow(0, begin, found), false);
+        if (found)
+          recurrent[s].run(h_prev.narrow(0, begin, found), products.narrow(0, begin, found), false);
       }
       Step<T> step{};
       step.batch = batch, step.size = size, step.cells = 1;

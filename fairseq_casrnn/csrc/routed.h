@@ -5,7 +5,8 @@
 
 namespace casrnn {
 
-// T steps, B rows, I inputs, H hidden units, S cells, G = 4 H gates of a cell. All contiguous unless noted.
+// T steps, B rows, I inputs, H hidden units, S cells, G = 4 H gates of a cell. All contiguous
+// unless noted.
 struct Routed {
   at::Tensor x;            // (T, B, I)
   at::Tensor weight_ih_t;  // (I, S * G), any strides

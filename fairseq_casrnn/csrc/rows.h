@@ -6,11 +6,11 @@
 
 namespace casrnn {
 
-// The pre-activations of kBlocks gates of some units: W x, the bias unless null, and U h for the first kAdded
-// of them.
+// The pre-activations of kBlocks gates of some units: W x, the bias unless null, and U h for the
+// first kAdded of them.
 template <int kBlocks, int kAdded, class L, class T>
-inline void load_sums(const L& lanes, const T* gates, const T* bias, const T* products, int64_t size,
-                      Vec<T>* a) {
+inline void load_sums(const L& lanes, const T* gates, const T* bias, const T* products,
+                      int64_t size, Vec<T>* a) {
   for (int k = 0; k < kBlocks; ++k) {
     a[k] = lanes.load(gates + k * size);
     if (bias) a[k] = a[k] + lanes.load(bias + k * size);

@@ -18,7 +18,8 @@ namespace {
 
 using at::Tensor;
 
-// The rows of word t are those of the first counts[t] sentences, after the rows of the words before it.
+// The rows of word t are those of the first counts[t] sentences, after the rows of the words before
+// it.
 struct Rows {
   explicit Rows(const std::vector<int64_t>& counts) : counts(counts), starts(1, 0) {
     for (size_t t = 0; t < counts.size(); ++t) {
@@ -55,19 +56,22 @@ struct Units {
   }
 };
 
-// Calls body(t, b, units) for all words, in order. Threads divide the units, not the sentences: so all have
-// as much to do, whatever the lengths, and every sum is one thread's. 16 units or fewer run on one thread.
+// Calls body(t, b, units) for all words, in order. Threads divide the units, not the sentences: so
+// all have as much to do, whatever the lengths, and every sum is one thread's. 16 units or fewer
+// run on one thread.
 template <class Body>
 void each_word(const Rows& rows, int64_t size, const Body& body) {
   constexpr int64_t kBlock = 16;
-  at::parallel_for(0, (size + kBlock - 1) / kBlock, 1 + 4096 / rows.all(), [&](int64_t begin, int64_t end) {
-    const Units units{begin * kBlock, std::min(size, end * kBlock)};
-    for (int64_t t = 0; t < rows.steps(); ++t)
-      for (int64_t b = 0; b < rows.counts[t]; ++b) body(t, b, units);
-  });
+  at::parallel_for(0, (size + kBlock - 1) / kBlock, 1 + 4096 / rows.all(),
+                   [&](int64_t begin, int64_t end) {
+                     const Units units{begin * kBlock, std::min(size, end * kBlock)};
+                     for (int64_t t = 0; t < rows.steps(); ++t)
+                       for (int64_t b = 0; b < rows.counts[t]; ++b) body(t, b, units);
+                   });
 }
 
-// exp(s - 1) for a gate s. The factor 1/e cancels in the softmax, and the exponent is never positive.
+// exp(s - 1) for a gate s. The factor 1/e cancels in the softmax, and the exponent is never
+// positive.
 template <class T>
 Vec<T> share(Vec<T> s) {
   return exp_of_negative(s - Vec<T>(1));
@@ -115,19 +119,21 @@ void look(const Rows& rows, int64_t size, int64_t window, const T* h, T* around,
   const int64_t span = 2 * window + 1;
   each_word(rows, size, [&](int64_t t, int64_t b, Units units) {
     const T* own = h + rows.at(t, b) * size;
-    units.each<T>([&](auto lanes, int64_t j) { add_to(lanes, total + b * size + j, lanes.load(own + j)); });
+    units.each<T>(
+        [&](auto lanes, int64_t j) { add_to(lanes, total + b * size + j, lanes.load(own + j)); });
     T* to = around + rows.at(t, b) * span * size;
     for (int64_t from = t - window; from <= t + window; ++from, to += size) {
       const int64_t n = units.end - units.begin;
-      if (rows.has(from, b)) std::copy_n(h + rows.at(from, b) * size + units.begin, n, to + units.begin);
+      if (rows.has(from, b))
+        std::copy_n(h + rows.at(from, b) * size + units.begin, n, to + units.begin);
       else std::fill_n(to + units.begin, n, T(0));
     }
   });
 }
 
 template <class T>
-void look_backward(const Rows& rows, int64_t size, int64_t window, const T* d_around, const T* d_total,
-                   T* d_h) {
+void look_backward(const Rows& rows, int64_t size, int64_t window, const T* d_around,
+                   const T* d_total, T* d_h) {
   const int64_t span = 2 * window + 1;
   each_word(rows, size, [&](int64_t t, int64_t b, Units units) {
     T* to = d_h + rows.at(t, b) * size;
@@ -142,11 +148,12 @@ void look_backward(const Rows& rows, int64_t size, int64_t window, const T* d_ar
 }
 
 template <class T>
-void mix(const Rows& rows, const Sizes& s, T* gates, const T* gx, const T* gg, const T* c, const T* nodes,
-         T* new_h, T* new_c) {
+void mix(const Rows& rows, const Sizes& s, T* gates, const T* gx, const T* gg, const T* c,
+         const T* nodes, T* new_h, T* new_c) {
   each_word(rows, s.size, [&](int64_t t, int64_t b, Units units) {
     const int64_t row = rows.at(t, b);
-    T *h_out = new_h + row * s.size, *c_out = new_c + row * s.size, *a = gates + row * s.gates * s.size;
+    T *h_out = new_h + row * s.size, *c_out = new_c + row * s.size,
+      *a = gates + row * s.gates * s.size;
     const T *x = gx + row * s.gates * s.size, *shared = gg + b * s.gates * s.size;
     units.each<T>([&](auto lanes, int64_t j) {
       auto sum_of = [&](int64_t k) {
@@ -163,7 +170,8 @@ void mix(const Rows& rows, const Sizes& s, T* gates, const T* gx, const T* gg, c
       for (int64_t k = 1; k < s.shares; ++k) {
         const Vec<T> e = share(keep(k, sigmoid(sum_of(k))));
         all = all + e;
-        if (const T* from = mixed(rows, s, c, nodes, k, t, b)) cell = fmadd(e, lanes.load(from + j), cell);
+        if (const T* from = mixed(rows, s, c, nodes, k, t, b))
+          cell = fmadd(e, lanes.load(from + j), cell);
       }
       cell = cell / all;
       lanes.store(c_out + j, cell);
@@ -174,7 +182,8 @@ void mix(const Rows& rows, const Sizes& s, T* gates, const T* gx, const T* gg, c
 
 template <class T>
 void mix_backward(const Rows& rows, const Sizes& s, const T* gates, const T* c, const T* nodes,
-                  const T* new_c, const T* grad_h, const T* grad_c, T* d_gates, T* d_gg, T* d_c, T* d_nodes) {
+                  const T* new_c, const T* grad_h, const T* grad_c, T* d_gates, T* d_gg, T* d_c,
+                  T* d_nodes) {
   each_word(rows, s.size, [&](int64_t t, int64_t b, Units units) {
     const int64_t row = rows.at(t, b);
     const T* a = gates + row * s.gates * s.size;
@@ -194,7 +203,8 @@ void mix_backward(const Rows& rows, const Sizes& s, const T* gates, const T* c, 
         lanes.store(da + k * s.size + j, e);  // until it is read again below
         all = all + e;
       }
-      const Vec<T> d_cell = lanes.load(grad_c + row * s.size + j) + dh * o * (one - squashed * squashed);
+      const Vec<T> d_cell =
+          lanes.load(grad_c + row * s.size + j) + dh * o * (one - squashed * squashed);
       const Vec<T> scaled = d_cell / all;
       give(s.shares, dh * squashed * slope(o));
       for (int64_t k = 0; k < s.shares; ++k) {
@@ -215,8 +225,8 @@ void mix_backward(const Rows& rows, const Sizes& s, const T* gates, const T* c, 
 }
 
 template <class T>
-void gather(const Rows& rows, int64_t size, int64_t nodes, T* gates, const T* gg, const T* c, T* cells,
-            T* shares) {
+void gather(const Rows& rows, int64_t size, int64_t nodes, T* gates, const T* gg, const T* c,
+            T* cells, T* shares) {
   each_word(rows, size, [&](int64_t t, int64_t b, Units units) {
     for (int64_t k = 0; k < nodes; ++k) {
       const int64_t row = rows.at(t, b), node = (b * nodes + k) * size;
@@ -225,7 +235,8 @@ void gather(const Rows& rows, int64_t size, int64_t nodes, T* gates, const T* gg
         const Vec<T> f = sigmoid(lanes.load(a + j) + lanes.load(gg + node + j));
         lanes.store(a + j, f);
         const Vec<T> e = share(f);
-        lanes.store(cells + node + j, fmadd(e, lanes.load(c + row * size + j), lanes.load(cells + node + j)));
+        lanes.store(cells + node + j,
+                    fmadd(e, lanes.load(c + row * size + j), lanes.load(cells + node + j)));
         add_to(lanes, shares + node + j, e);
       });
     }
@@ -243,7 +254,8 @@ void gather_backward(const Rows& rows, int64_t size, int64_t nodes, const T* gat
         const Vec<T> f = lanes.load(gates + at + j), e = share(f);
         const Vec<T> d_cells = lanes.load(grad_cells + node + j);
         add_to(lanes, d_c + row * size + j, e * d_cells);
-        const Vec<T> d_e = fmadd(d_cells, lanes.load(c + row * size + j), lanes.load(grad_shares + node + j));
+        const Vec<T> d_e =
+            fmadd(d_cells, lanes.load(c + row * size + j), lanes.load(grad_shares + node + j));
         const Vec<T> d_sum = d_e * e * slope(f);
         lanes.store(d_gates + at + j, d_sum);
         add_to(lanes, d_gg + node + j, d_sum);
@@ -262,7 +274,8 @@ std::tuple<Tensor, Tensor> window_concat(const Tensor& h, int64_t window,
   const Tensor around = at::empty({rows.all(), (2 * window + 1) * size}, h.options());
   const Tensor total = at::zeros({rows.batch(), size}, h.options());
   AT_DISPATCH_FLOATING_TYPES(h.scalar_type(), "casrnn::window_concat", [&] {
-    look<scalar_t>(rows, size, window, data<scalar_t>(h), data<scalar_t>(around), data<scalar_t>(total));
+    look<scalar_t>(rows, size, window, data<scalar_t>(h), data<scalar_t>(around),
+                   data<scalar_t>(total));
   });
   return {around, total};
 }
@@ -281,27 +294,29 @@ Tensor window_concat_backward(const Tensor& d_around, const Tensor& d_total, int
   return d_h;
 }
 
-std::tuple<Tensor, Tensor> mix_words(const Tensor& gates, const Tensor& gx, const Tensor& gg, const Tensor& c,
-                                     const Tensor& nodes, const std::vector<int64_t>& counts) {
+std::tuple<Tensor, Tensor> mix_words(const Tensor& gates, const Tensor& gx, const Tensor& gg,
+                                     const Tensor& c, const Tensor& nodes,
+                                     const std::vector<int64_t>& counts) {
   const Rows rows(counts);
   const Sizes s = sizes_of(rows, gates, c, nodes);
   check_dense("gx", gx, gates.sizes());
   check_dense("gg", gg, {rows.batch(), s.gates * s.size});
   const Tensor new_h = at::empty_like(c), new_c = at::empty_like(c);
   AT_DISPATCH_FLOATING_TYPES(c.scalar_type(), "casrnn::mix_words", [&] {
-    mix<scalar_t>(rows, s, data<scalar_t>(gates), data<scalar_t>(gx), data<scalar_t>(gg), data<scalar_t>(c),
-                  data<scalar_t>(nodes), data<scalar_t>(new_h), data<scalar_t>(new_c));
+    mix<scalar_t>(rows, s, data<scalar_t>(gates), data<scalar_t>(gx), data<scalar_t>(gg),
+                  data<scalar_t>(c), data<scalar_t>(nodes), data<scalar_t>(new_h),
+                  data<scalar_t>(new_c));
   });
   return {new_h, new_c};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> mix_words_backward(const Tensor& gates, const Tensor& c,
-                                                              const Tensor& nodes, const Tensor& new_c,
-                                                              const Tensor& grad_h, const Tensor& grad_c,
-                                                              const std::vector<int64_t>& counts) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> mix_words_backward(
+    const Tensor& gates, const Tensor& c, const Tensor& nodes, const Tensor& new_c,
+    const Tensor& grad_h, const Tensor& grad_c, const std::vector<int64_t>& counts) {
   const Rows rows(counts);
   const Sizes s = sizes_of(rows, gates, c, nodes);
-  for (const Tensor& tensor : {new_c, grad_h, grad_c}) check_dense("c or a gradient", tensor, c.sizes());
+  for (const Tensor& tensor : {new_c, grad_h, grad_c})
+    check_dense("c or a gradient", tensor, c.sizes());
   const Tensor d_gates = at::empty_like(gates),
                d_gg = at::zeros({rows.batch(), s.gates * s.size}, c.options());
   const Tensor d_c = at::zeros_like(c), d_nodes = at::zeros_like(nodes);
@@ -321,16 +336,18 @@ std::tuple<Tensor, Tensor> gather_words(const Tensor& gates, const Tensor& gg, c
   check_dense("gates", gates, {rows.all(), nodes * size});
   check_dense("gg", gg, {rows.batch(), nodes * size});
   check_dense("c", c, {rows.all(), size});
-  const Tensor cells = at::zeros({rows.batch(), nodes, size}, c.options()), shares = at::zeros_like(cells);
+  const Tensor cells = at::zeros({rows.batch(), nodes, size}, c.options()),
+               shares = at::zeros_like(cells);
   AT_DISPATCH_FLOATING_TYPES(c.scalar_type(), "casrnn::gather_words", [&] {
-    gather<scalar_t>(rows, size, nodes, data<scalar_t>(gates), data<scalar_t>(gg), data<scalar_t>(c),
-                     data<scalar_t>(cells), data<scalar_t>(shares));
+    gather<scalar_t>(rows, size, nodes, data<scalar_t>(gates), data<scalar_t>(gg),
+                     data<scalar_t>(c), data<scalar_t>(cells), data<scalar_t>(shares));
   });
   return {cells, shares};
 }
 
 std::tuple<Tensor, Tensor, Tensor> gather_words_backward(const Tensor& gates, const Tensor& c,
-                                                         const Tensor& grad_cells, const Tensor& grad_shares,
+                                                         const Tensor& grad_cells,
+                                                         const Tensor& grad_shares,
                                                          const std::vector<int64_t>& counts) {
   const Rows rows(counts);
   const int64_t size = c.size(1), nodes = gates.size(1) / size;
@@ -338,7 +355,8 @@ std::tuple<Tensor, Tensor, Tensor> gather_words_backward(const Tensor& gates, co
   check_dense("c", c, {rows.all(), size});
   for (const Tensor& tensor : {grad_cells, grad_shares})
     check_dense("a gradient", tensor, {rows.batch(), nodes, size});
-  const Tensor d_gates = at::empty_like(gates), d_gg = at::zeros({rows.batch(), nodes * size}, c.options());
+  const Tensor d_gates = at::empty_like(gates),
+               d_gg = at::zeros({rows.batch(), nodes * size}, c.options());
   const Tensor d_c = at::zeros_like(c);
   AT_DISPATCH_FLOATING_TYPES(c.scalar_type(), "casrnn::gather_words_backward", [&] {
     gather_backward<scalar_t>(rows, size, nodes, data<scalar_t>(gates), data<scalar_t>(c),

@@ -41,8 +41,8 @@ struct Lanes {
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
 
-// exp(x) = scale + scale * rest, with scale a power of two and rest = exp(r) - 1 for the remainder r.
-// Keeping the two apart keeps exp(x) - 1, hence tanh, exact to a few units near 0. |x| <= 87.
+// exp(x) = scale + scale * rest, with scale a power of two and rest = exp(r) - 1 for the remainder
+// r. Keeping the two apart keeps exp(x) - 1, hence tanh, exact to a few units near 0. |x| <= 87.
 struct SplitExp {
   Vec<float> scale, rest;
 };
@@ -88,13 +88,17 @@ inline Vec<float> exp_of_negative(Vec<float> x) {
 #else
 
 inline Vec<float> exp_of_negative(Vec<float> x) { return x.exp(); }
-inline Vec<float> sigmoid(Vec<float> x) { return Vec<float>(1.0f) / (Vec<float>(1.0f) + x.neg().exp()); }
+inline Vec<float> sigmoid(Vec<float> x) {
+  return Vec<float>(1.0f) / (Vec<float>(1.0f) + x.neg().exp());
+}
 inline Vec<float> tanh(Vec<float> x) { return x.tanh(); }
 
 #endif
 
 inline Vec<double> exp_of_negative(Vec<double> x) { return x.exp(); }
-inline Vec<double> sigmoid(Vec<double> x) { return Vec<double>(1.0) / (Vec<double>(1.0) + x.neg().exp()); }
+inline Vec<double> sigmoid(Vec<double> x) {
+  return Vec<double>(1.0) / (Vec<double>(1.0) + x.neg().exp());
+}
 inline Vec<double> tanh(Vec<double> x) { return x.tanh(); }
 
 // The sum of all lanes.
@@ -114,7 +118,8 @@ T largest(const T* x, int64_t size) {
   T best = x[0];
   if (size >= width) {
     Vec<T> all = Vec<T>::loadu(x);
-    for (int64_t i = width; i + width <= size; i += width) all = at::vec::maximum(all, Vec<T>::loadu(x + i));
+    for (int64_t i = width; i + width <= size; i += width)
+      all = at::vec::maximum(all, Vec<T>::loadu(x + i));
     T lanes[width];
     all.store(lanes);
     best = *std::max_element(lanes, lanes + width);

@@ -4,7 +4,8 @@
 
 namespace casrnn {
 
-// Blocks i f g o d, U for i f g o. Parameter rows: peepholes of d at the past and at the lower cell.
+// Blocks i f g o d, U for i f g o. Parameter rows: peepholes of d at the past and at the lower
+// cell.
 struct HighwayLstm : Shape<5, 4, 2> {
   static constexpr const char* kName = "highway_lstm";
   static constexpr bool kLower = true;

@@ -8,7 +8,8 @@
 
 namespace casrnn {
 
-// S LSTM cells that read the same (h_prev, c_prev); their h and c are summed with weights alpha (B, S).
+// S LSTM cells that read the same (h_prev, c_prev); their h and c are summed with weights alpha (B,
+// S).
 struct SecondOrderLstm : Shape<4, 4> {
   static constexpr const char* kName = "second_order_lstm";
   static constexpr bool kMixture = true;
@@ -24,8 +25,8 @@ struct SecondOrderLstm : Shape<4, 4> {
     V h(T(0)), c(T(0)), a[kBlocks];
     for (int64_t i = 0; i < s.cells; ++i) {
       const int64_t cell = (row * s.cells + i) * block + j;
-      load_sums<kBlocks, kBlocks>(lanes, s.gates + cell, shifted(s.bias, i * block + j), s.products + cell,
-                                  s.size, a);
+      load_sums<kBlocks, kBlocks>(lanes, s.gates + cell, shifted(s.bias, i * block + j),
+                                  s.products + cell, s.size, a);
       StackedLstm::forward(a, u);
       if (s.keep) store_gates<kBlocks>(lanes, s.gates + cell, s.size, a);
       h = fmadd(V(alpha[i]), u.h, h);
@@ -80,7 +81,8 @@ struct SecondOrderLstm : Shape<4, 4> {
     for (int64_t row = first_row; row < last_row; ++row) {
       std::fill(d_alpha.begin(), d_alpha.end(), T(0));
       int64_t j = 0;
-      for (; j + width <= s.size; j += width) backward_units<true>(s, row, j, width, d_alpha.data());
+      for (; j + width <= s.size; j += width)
+        backward_units<true>(s, row, j, width, d_alpha.data());
       if (j < s.size) backward_units<false>(s, row, j, s.size - j, d_alpha.data());
       if (!s.d_side) continue;
       for (int64_t i = 0; i < s.cells; ++i)
