@@ -329,6 +329,7 @@ def documented(number):
     return [found[number] for found in blocks]
 
 
+@pytest.mark.full
 def test_a_tagged_corpus_of_ones_own(tmp_path, warm_python, monkeypatch):
     reader, recipe = documented(1)
     write(tmp_path, reader, "reader.py")

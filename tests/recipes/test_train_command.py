@@ -63,7 +63,8 @@ def test_help_lists_the_systems(capsys):
         cli.main(["train", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "classification: default bicas2; systems: lstm, bilstm, bilstm_att, " in text
-    assert "translation: default cas_lstm_iwslt. language-model: default dg_lstm_lm_ptb)" in text
+    assert "translation: default cas_lstm_iwslt; systems: cas_lstm_iwslt, dg_lstm_iwslt, " in text
+    assert "language-model: default dg_lstm_lm_ptb)" in text
 
 
 def test_next_commands(tmp_path):
