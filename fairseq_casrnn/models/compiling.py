@@ -72,8 +72,8 @@ def loss_jobs(model: nn.Module, criterion: nn.Module) -> Iterator[triton_ahead.J
         return
     for module in model.modules():
         if isinstance(module, VocabularyHead) and module.can_fuse_loss and uses_triton(module.rnn):
-            assert module.vocabulary is not None  # or the loss could not be fused
-            yield from triton_ahead.loss_jobs(module.vocabulary[0])
+            assert module.linear_vocabulary is not None  # or the loss could not be fused
+            yield from triton_ahead.loss_jobs(module.linear_vocabulary[0])
 
 
 def uses_triton(stack: RecurrentStack) -> bool:
