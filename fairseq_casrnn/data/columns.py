@@ -9,15 +9,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fairseq_casrnn import register
 from fairseq_casrnn.data.folder import (
     binarise,
+    find_singletons,
     make_dictionary,
     make_label_dictionary,
-    write_singletons,
 )
+from fairseq_casrnn.data.text import write_lines
+from fairseq_casrnn.data.vector_files import words_with_vectors
 from fairseq_casrnn.errors import UserError, printable
+
+if TYPE_CHECKING:
+    from fairseq.data import Dictionary
 
 Splits = dict[str, list[list[str]]]  # split -> sentences -> words
 
@@ -45,28 +51,49 @@ class Columns:
 
 def write_columns(columns: Columns, folder: Path, args: argparse.Namespace) -> dict[str, object]:
     """Binarise into ``folder``; return the counts to report."""
-    counted = list(columns.labels) if args.vocabulary == "all" else ["train"]
-    vocabulary = Counter(
-        word for part in columns.inputs for name in counted for word in flatten(part[name])
-    )
-    dictionary = make_dictionary(vocabulary, args.min_count)
+    dictionary, singletons = choose_words(columns, args)
     if args.words_of is not None:
         add_words(dictionary, args.words_of)
     warn_unseen(columns.labels)
     for number, sentences in enumerate(columns.inputs):
         binarise(sentences, dictionary, folder / f"input{number}")
-    write_singletons(columns.whole, folder / "input0")
+    write_lines(folder / "input0" / "singletons.txt", sorted(singletons))
     binarise(columns.labels, make_label_dictionary(columns.classes), folder / "label")
     notes = {**columns.notes, "dictionary": len(dictionary)}
     if columns.spelling is None:
         return notes
     written = columns.spelling
+    counted = list(written) if args.vocabulary == "all" else ["train"]
     letters = Counter(
         letter for name in counted for word in flatten(written[name]) for letter in word
     )
     spelt = {name: [separate_characters(row) for row in rows] for name, rows in written.items()}
     binarise(spelt, make_dictionary(letters), folder / "spelling")
     return {**notes, "characters": len(letters)}
+
+
+def choose_words(columns: Columns, args: argparse.Namespace) -> tuple[Dictionary, set[str]]:
+    """The words that get an embedding, and those that may stand for <unk> in training.
+
+    With ``--vectors``, <unk> is what has no vector and is not in training, so only words without a
+    vector stand for it.
+
+    Raises:
+        UserError: the word vectors cannot be read, or no word is frequent enough.
+    """
+    splits = list(columns.labels)
+    train, everything = (
+        Counter(word for part in columns.inputs for name in names for word in flatten(part[name]))
+        for names in (["train"], splits)
+    )
+    if args.vocabulary == "all":
+        return make_dictionary(everything, args.min_count), set()
+    if args.vectors is None:
+        return make_dictionary(train, args.min_count), find_singletons(columns.whole)
+    covered = words_with_vectors(Path(args.vectors), everything)
+    kept = covered | {word for word, count in train.items() if count >= args.min_count}
+    dictionary = make_dictionary(Counter({word: everything[word] for word in kept}))
+    return dictionary, find_singletons(columns.whole) - covered
 
 
 def warn_unseen(labels: Splits) -> None:

@@ -72,7 +72,7 @@ def is_prepared(args: argparse.Namespace) -> bool:
     if args.force or not folder.exists():
         return False
     if (folder / OPTIONS).is_file():
-        before = {"words_of": None, **read_json(folder / OPTIONS)}
+        before = {"words_of": None, "vectors": None, **prepared_options(args.out)}
         now = chosen_options(args)
         programs = [options.get("program") for options in (before, now)]
         if None not in programs and programs[0] != programs[1]:
@@ -109,6 +109,16 @@ def read_json(path: Path) -> dict:
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}); prepare again with --force") from None
     return content
+
+
+def prepared_options(folder: str | Path) -> dict:
+    """The options with which a folder was prepared; none if it does not say.
+
+    Raises:
+        UserError: its file of options is damaged.
+    """
+    path = Path(folder, "data-bin", OPTIONS)
+    return read_json(path) if path.is_file() else {}
 
 
 def save_options(args: argparse.Namespace, folder: Path) -> None:

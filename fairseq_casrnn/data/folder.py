@@ -130,8 +130,7 @@ def binarise(splits: Mapping[str, Sequence[Sequence[str]]], dictionary, folder: 
         builder.finalize(f"{prefix}.idx")
 
 
-def write_singletons(sentences: Iterable[Sequence[str]], folder: Path) -> None:
-    """Write ``singletons.txt``: the words that occur once, counting equal sentences once."""
+def find_singletons(sentences: Iterable[Sequence[str]]) -> set[str]:
+    """The words that occur once, counting equal sentences once."""
     counts = Counter(word for sentence in set(map(tuple, sentences)) for word in sentence)
-    rare = sorted(word for word, count in counts.items() if count == 1)
-    (folder / "singletons.txt").write_text("".join(f"{word}\n" for word in rare), "utf-8")
+    return {word for word, count in counts.items() if count == 1}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import functools
 import io
+import os
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -108,12 +109,25 @@ def add_arguments(
         default=1,
         help="training words that occur less often become <unk> (default: %(default)s)",
     )
-    parser.add_argument(
+    add_vocabulary(parser)
+
+
+def add_vocabulary(parser: argparse.ArgumentParser) -> None:
+    """Add ``--vectors`` and ``--vocabulary``, which choose the words that get an embedding."""
+    words = parser.add_mutually_exclusive_group()
+    words.add_argument(
+        "--vectors",
+        type=os.path.abspath,  # training reads it, too, perhaps from another folder
+        metavar="FILE",
+        help="pretrained word vectors that a model will start from, in GloVe's or word2vec's text "
+        "format: words that have one get an embedding, also if they are not in training",
+    )
+    words.add_argument(
         "--vocabulary",
         choices=("train", "all"),
         default="train",
-        help="words that get an embedding: those of the training set or of all splits; the latter "
-        "is useful with pretrained vectors (default: %(default)s)",
+        help="words that get an embedding: those of the training set, or of all splits, in which "
+        "case no word is <unk> (default: %(default)s)",
     )
 
 

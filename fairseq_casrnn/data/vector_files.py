@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
+from fairseq_casrnn.data.text import text_lines
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
 
@@ -43,3 +45,60 @@ def vector_dimension(path: Path) -> int:
             "word2vec's text format"
         )
     return len(pieces) - 1
+
+
+def vector_lines(stream: BinaryIO, path: str | Path, dim: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, pieces) of each line with a vector.
+
+    The last ``dim`` pieces are the numbers. The pieces before are the word; GloVe 840B has words
+    with spaces.
+
+    Raises:
+        UserError: naming the file and line.
+    """
+    for number, line in enumerate(text_lines(stream, path), 1):
+        pieces = line.rstrip("\r ").split(" ")
+        if pieces == [""]:
+            continue
+        if number == 1 and is_header(pieces):
+            check_dim(int(pieces[1]), dim, path, number)
+            continue
+        if len(pieces) < dim + 1 or (number == 1 and is_number(pieces[1])):
+            check_dim(len(pieces) - 1, dim, path, number)
+        yield number, pieces
+
+
+def check_dim(got: int, expected: int, path: str | Path, line: int) -> None:
+    """Raise UserError if a vector has another dimension than the model's embedding."""
+    if got == expected:
+        return
+    if line > 1:
+        raise UserError(
+            f"{path}, line {line}: {got} numbers, separated by spaces, instead of {expected}; the "
+            "file is damaged, or not a file of word vectors"
+        )
+    if not got:
+        raise UserError(
+            f"{path}, line {line} has no numbers separated by spaces; give a file of word vectors "
+            "in GloVe's or word2vec's text format"
+        )
+    raise UserError(
+        f"{path}, line {line}: vectors of dimension {got}, but the embedding has {expected}; "
+        "set the embedding dimension of the model to that of the file"
+    )
+
+
+def words_with_vectors(path: Path, words: Iterable[str]) -> set[str]:
+    """Those of ``words`` that get a vector from a file.
+
+    These are the words in the file and, if all words of the file are in lower case, those whose
+    lower case it has.
+
+    Raises:
+        UserError: the file cannot be read, or is not a file of word vectors.
+    """
+    dim = vector_dimension(path)
+    with open(path, "rb") as stream:
+        known = {" ".join(pieces[:-dim]) for _, pieces in vector_lines(stream, path, dim)}
+    is_cased = any(word != word.lower() for word in known)
+    return {word for word in words if word in known or (not is_cased and word.lower() in known)}

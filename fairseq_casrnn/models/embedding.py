@@ -7,8 +7,7 @@ import logging
 import torch
 from torch import nn
 
-from ..data.text import text_lines
-from ..data.vector_files import is_header, is_number
+from ..data.vector_files import is_number, vector_lines
 from ..errors import UserError
 from .loading_checkpoint import is_loading_checkpoint
 
@@ -64,7 +63,7 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
     except OSError as error:
         raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
     with stream, torch.no_grad():
-        for number, pieces in read_lines(stream, path, dim):
+        for number, pieces in vector_lines(stream, path, dim):
             word = " ".join(pieces[:-dim])
             index, is_cased = dictionary.indices.get(word), is_cased or word != word.lower()
             if not is_cased and word in by_lower_case and word not in lower_case_vectors:
@@ -92,24 +91,6 @@ def words_with_capitals(dictionary) -> dict[str, set[int]]:
         if (word := dictionary[index]) != word.lower():
             found.setdefault(word.lower(), set()).add(index)
     return found
-
-
-def read_lines(stream, path, dim):
-    """Yields (line number, pieces) of each line with a vector.
-
-    The last ``dim`` pieces are the numbers. The pieces before are the word; GloVe 840B has words
-    with spaces.
-    """
-    for number, line in enumerate(text_lines(stream, path), 1):
-        pieces = line.rstrip("\r ").split(" ")
-        if pieces == [""]:
-            continue
-        if number == 1 and is_header(pieces):
-            check_dim(int(pieces[1]), dim, path, number)
-            continue
-        if len(pieces) < dim + 1 or (number == 1 and is_number(pieces[1])):
-            check_dim(len(pieces) - 1, dim, path, number)
-        yield number, pieces
 
 
 def parse_vector(numbers, path, line) -> torch.Tensor:
@@ -147,23 +128,3 @@ def report_coverage(found, dictionary, path, dim) -> int:
     share = 100 * len(found) / types
     logger.info("%s: vectors for %d of %d types (%.1f %%)", path, len(found), types, share)
     return len(found)
-
-
-def check_dim(got: int, expected: int, path: str, line: int) -> None:
-    """Raise UserError if a vector has another dimension than the model's embedding."""
-    if got == expected:
-        return
-    if line > 1:
-        raise UserError(
-            f"{path}, line {line}: {got} numbers, separated by spaces, instead of {expected}; the "
-            "file is damaged, or not a file of word vectors"
-        )
-    if not got:
-        raise UserError(
-            f"{path}, line {line} has no numbers separated by spaces; give a file of word vectors "
-            "in GloVe's or word2vec's text format"
-        )
-    raise UserError(
-        f"{path}, line {line}: vectors of dimension {got}, but the embedding has {expected}; "
-        "set the embedding dimension of the model to that of the file"
-    )

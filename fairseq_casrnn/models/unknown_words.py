@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..data.vector_files import is_header, is_number
+from ..data.vector_files import check_dim, is_header, is_number
 from ..errors import UserError
-from .embedding import check_dim, parse_vector
+from .embedding import parse_vector
 
 
 class WordVectors:

@@ -11,6 +11,7 @@ from pathlib import Path
 from fairseq_casrnn.data.columns import Columns
 from fairseq_casrnn.data.corpora import ClassificationCorpus, Example, prepare
 from fairseq_casrnn.data.nli import leaves
+from fairseq_casrnn.data.readers import add_vocabulary
 from fairseq_casrnn.data.symbols import ESCAPED
 from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.prepare.layout import find_layout
@@ -65,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "reads DIR/data-bin."
     )
     add_options(parser, "a folder with one subfolder per label, or a .tsv, .csv or .jsonl file")
+    add_vocabulary(parser)
     for name, what in (
         ("text", "the text"),
         ("pair", "the second text of a pair"),

@@ -59,15 +59,6 @@ def add_options(
             "models 2)"
         ),
     )
-    parser.add_argument(
-        "--vocabulary",
-        choices=("train", "all"),
-        default="train",
-        help=(
-            "words that get an embedding: those of --train, or of all files, which helps "
-            "only with pretrained vectors"
-        ),
-    )
 
 
 def add_sentencepiece(parser: argparse.ArgumentParser, instead: str) -> None:

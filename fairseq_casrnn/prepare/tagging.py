@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence, prepare
-from fairseq_casrnn.data.readers import add_zero_digits
+from fairseq_casrnn.data.readers import add_vocabulary, add_zero_digits
 from fairseq_casrnn.data.symbols import ESCAPED
 from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.evaluation.tags import without_spaces
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "fairseq-train reads DIR/data-bin."
     )
     add_options(parser, "a file with columns", "raw text is split into words when tagging")
+    add_vocabulary(parser)
     parser.set_defaults(tokenizer=None)
     parser.add_argument(
         "--columns",

@@ -23,8 +23,7 @@ OPTIONS = {
     "out": ("DIR", "{out} (default: %(default)s)"),
     "vectors": (
         "FILE",
-        "pretrained word vectors in GloVe's or word2vec's text format, for data prepared with "
-        "--vocabulary all",
+        "pretrained word vectors in GloVe's or word2vec's text format (default: those of prepare)",
     ),
     "tiny": ("", "train one epoch of {tiny}, or of --arch, to check that everything works"),
     "checkpoint": (

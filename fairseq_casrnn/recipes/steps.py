@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import OPTIONS, Parser, read_json
+from fairseq_casrnn.data.command import Parser, prepared_options, read_json
 from fairseq_casrnn.recipes import dyck
 from fairseq_casrnn.recipes.options import (
     Step,
@@ -99,6 +99,7 @@ def train(recipe: Recipe, argv: Sequence[str]) -> None:
 def train_systems(recipe: Recipe, options: StepOptions) -> None:
     """Train the chosen systems with the chosen seeds."""
     check_prepared(options)
+    vectors = options.vectors or prepared_options(options.data).get("vectors") or ""
     note_vocabulary(options)
     extra = ["--max-epoch", "1", *options.extra] if options.tiny else options.extra
     archs = options.arch or ([recipe.tiny] if options.tiny else recipe.archs)
@@ -106,7 +107,7 @@ def train_systems(recipe: Recipe, options: StepOptions) -> None:
         recipe.check_system(arch)
     programs = Programs(options.dry_run)
     for arch in archs:
-        settings = recipe.training_options(arch, extra, options.vectors)
+        settings = recipe.training_options(arch, extra, vectors)
         for seed in options.seed or recipe.seeds:
             run = Run(arch, seed, options.out, options.data, settings, *recipe.source)
             run.train(programs)
@@ -114,11 +115,11 @@ def train_systems(recipe: Recipe, options: StepOptions) -> None:
 
 def note_vocabulary(options: StepOptions) -> None:
     """Say on standard error where pretrained vectors are for words that the data leaves out."""
-    path = Path(options.data, "data-bin", OPTIONS)
-    if options.vectors and path.is_file() and read_json(path).get("vocabulary") == "train":
+    prepared = prepared_options(options.data)
+    if options.vectors and prepared.get("vocabulary") == "train" and not prepared.get("vectors"):
         print(
             f"note: {options.data} has the words of the training set alone, so that other words "
-            "get no vector; prepare it with --vocabulary all",
+            "get no vector; prepare it with --vectors FILE",
             file=sys.stderr,
         )
 

@@ -32,7 +32,7 @@ def table_of_parts(recipe: Recipe, argv: Sequence[str]) -> None:
     step = Step("table", names, about, "fairseq-train", reads_others=True)
     options = parse(step, recipe, argv)
     if options.vectors:
-        options.others = ["--vocabulary", "all", *options.others]
+        options.others = ["--vectors", options.vectors, *options.others]
     if required_parts(recipe).values:
         for part, where in each_part(recipe, options):
             call_reader(part, where, [*options.others, *as_arguments(required_parts(part).prepare)])

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from fairseq_casrnn.data.command import OPTIONS, captured_log, read_json
+from fairseq_casrnn.data.command import captured_log, prepared_options, read_json
 from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.options import StepOptions, check_values
@@ -71,8 +71,9 @@ def run(args: argparse.Namespace) -> None:
         if arch not in (*recipe.systems, *recipe.archs):
             check_architecture(arch, recipe.kind)
     out = args.out or args.folder / "out"
+    vectors = prepared_options(args.folder).get("vectors") or ""
     for arch in options.arch:
-        settings = recipe.training_options(arch, args.extra)
+        settings = recipe.training_options(arch, args.extra, vectors)
         for seed in options.seed:
             one = Run(arch, seed, str(out), str(args.folder), settings, *recipe.source)
             if not args.dry_run:  # otherwise train prints it
@@ -155,8 +156,7 @@ def use_command(kind: str, folder: Path, run: Path) -> str:
 
 def kind_of(folder: Path) -> str:
     """The kind of data in a folder of ``casrnn prepare``. Raises UserError for other folders."""
-    path = folder / "data-bin" / OPTIONS
-    program = str(read_json(path).get("program", "")) if path.is_file() else ""
+    program = str(prepared_options(folder).get("program", ""))
     kind = program.removeprefix(PREPARE)
     if kind == program or kind not in KINDS:
         raise UserError(

@@ -1,6 +1,7 @@
 """What all commands that prepare labelled sentences share: the folder that they make."""
 
 import argparse
+import json
 import re
 
 import numpy
@@ -48,19 +49,80 @@ def test_the_dictionary(tmp_path):
     assert numpy.all(numpy.diff(every.count[4:]) <= 0)
 
 
+def prepare_examples(texts, out, *options):
+    """The data-bin of training texts with a label b, and of valid and test with "x y", "y z"."""
+    splits = {name: [Example("a", ("x y",)), Example("b", ("y z",))] for name in ("valid", "test")}
+    splits["train"] = [*(Example("b", (text,)) for text in texts), Example("a", ("x",))]
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, lowercase=False)
+    arguments = parser.parse_args([*map(str, options), "--out", str(out)])
+    prepare(lambda: ClassificationCorpus(splits), arguments)
+    return out / "data-bin"
+
+
+def words_of(folder):
+    return set(Dictionary.load(str(folder / "input0" / "dict.txt")).symbols[4:])
+
+
+def singletons(folder):
+    return (folder / "input0" / "singletons.txt").read_text().split()
+
+
 def test_singletons_are_counted_in_different_sentences(tmp_path):
     """A sentence that occurs twice, as premises do, does not make its words frequent."""
-    splits = {name: [Example("a", ("x y",)), Example("b", ("y z",))] for name in ("valid", "test")}
-    splits["train"] = [Example("b", (s,)) for s in ("rare x", "rare x", "x y", "y y w")]
-    splits["train"].append(Example("a", ("x",)))
-    arguments = ["--out", str(tmp_path / "out"), "--vocabulary", "all"]
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    prepare(lambda: ClassificationCorpus(splits), parser.parse_args(arguments))
-    folder = tmp_path / "out" / "data-bin"
-    assert (folder / "input0" / "singletons.txt").read_text().split() == ["rare", "w"]
+    texts = ("rare x", "rare x", "x y", "y y w")
+    folder = prepare_examples(texts, tmp_path / "out")
+    assert singletons(folder) == ["rare", "w"]
+    # Without unknown words, none stand for them.
+    assert not singletons(prepare_examples(texts, tmp_path / "all", "--vocabulary", "all"))
     # b is the more frequent class.
     assert (folder / "label" / "dict.txt").read_text().split()[::2] == ["a", "b"]
+
+
+def test_words_with_vectors(tmp_path):
+    """They get an embedding wherever they occur, and never stand for unknown words."""
+    vectors = tmp_path / "some.vec"
+    texts = ("x rare", "x y", "y Once", "y w", "x w")
+    vectors.write_text("z 1 2\nonce 3 4\nother 5 6\n")
+    folder = prepare_examples(texts, tmp_path / "out", "--vectors", vectors)
+    assert words_of(folder) == {"x", "y", "w", "rare", "Once", "z"}
+    assert singletons(folder) == ["rare"]
+    # --min-count is for words without a vector; a file with capitals has no vector for Once.
+    vectors.write_text("z 1 2\nonce 3 4\nOther 5 6\n")
+    often = ("--vectors", vectors, "--min-count", 2)
+    folder = prepare_examples(texts, tmp_path / "rare", *often)
+    assert words_of(folder) == {"x", "y", "w", "z"}
+    assert prepare_examples(texts, tmp_path / "rare", *often) == folder  # which is kept
+    with pytest.raises(UserError, match=r"was prepared with --vectors .*some.vec, not without it"):
+        prepare_examples(texts, tmp_path / "rare", "--min-count", 2)
+
+
+def test_words_with_vectors_of_a_folder_of_an_earlier_version(tmp_path):
+    folder = prepare_examples(("x y",), tmp_path)
+    options = json.loads((folder / "options.json").read_text())
+    (folder / "options.json").write_text(json.dumps({**options, "vectors": None}))
+    del options["vectors"]
+    (folder / "options.json").write_text(json.dumps(options))
+    assert prepare_examples(("x y",), tmp_path) == folder
+    (tmp_path / "some.vec").write_text("z 1 2\n")
+    with pytest.raises(UserError, match="was prepared without --vectors, not"):
+        prepare_examples(("x y",), tmp_path, "--vectors", tmp_path / "some.vec")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot read the word vectors .*: No such file"),
+        ("a film that\n", "line 1 is not a word and numbers"),
+        ("a 1 2\nb 1\n", "line 2: 1 numbers, separated by spaces, instead of 2"),
+    ],
+)
+def test_vectors_that_cannot_be_read(text, message, tmp_path):
+    if text is not None:
+        (tmp_path / "some.vec").write_text(text)
+    with pytest.raises(UserError, match=message):
+        prepare_examples(("x y",), tmp_path / "out", "--vectors", tmp_path / "some.vec")
+    assert not (tmp_path / "out").exists()
 
 
 def test_labels_of_the_test_set_alone(tmp_path, capsys):

@@ -103,6 +103,22 @@ def test_pairs_and_another_architecture(bash, tmp_path):
     assert {row["pair"] for row in rows} == {"he"}
 
 
+def test_word_vectors(printed, bash, tmp_path):
+    """Words with a vector have an embedding, and training starts from it, from any folder."""
+    folder, _ = printed
+    (tmp_path / "some.vec").write_text("nowhere 1 2\nfilm 3 4\n")
+    for name in ("valid", "test"):
+        rows = "text\tlabel\na nowhere film\tpos\nelsewhere\tneg\n"
+        (tmp_path / f"{name}.tsv").write_text(rows)
+    options = f"--train {folder}/reviews.tsv --valid valid.tsv --test test.tsv"
+    bash(f"casrnn prepare classification {options} --vectors some.vec --out x", tmp_path)
+    words = (tmp_path / "x" / "data-bin" / "input0" / "dict.txt").read_text().split()[::2]
+    assert "nowhere" in words
+    assert "elsewhere" not in words
+    said = bash("casrnn train classification ../../x --dry-run", tmp_path / "x" / "data-bin")
+    assert f" --encoder-embed-path {tmp_path}/some.vec --encoder-embed-dim 2 " in said
+
+
 def test_mistakes(printed, bash):
     folder, _ = printed
     for command, error in (

@@ -39,12 +39,12 @@ def test_every_recipe_reads_and_names_known_systems(path):
 
 
 @pytest.mark.parametrize("name", ["trec", "sst", "reviews16", "rte", "conll03", "pos"])
-def test_with_vectors_no_word_is_forgotten(name, tmp_path):
-    """In training: all words have an embedding then."""
+def test_with_vectors_the_other_words_start_narrow(name, tmp_path):
+    """As narrow as the vectors."""
     (tmp_path / "some.vec").write_text("a 1 2\n")
     recipe = load(EXAMPLES / name / "recipe.yaml")
     options = recipe.training_options(recipe.archs[0], [], str(tmp_path / "some.vec"))
-    assert options[-4:] == ["--encoder-embed-range", "0.25", "--forget-singletons", "0"]
+    assert options[-2:] == ["--encoder-embed-range", "0.25"]
 
 
 @pytest.mark.parametrize(
@@ -261,19 +261,36 @@ def test_the_folds_of_a_table_with_vectors_have_all_words(tmp_path, capsys):
     options = [*where, "--vectors", str(tmp_path / "some.vec")]
     assert cli.main(["run", "table", str(EXAMPLES / "mr" / "folds.yaml"), *options]) == 0
     prepare, train, *_ = map(shlex.split, capsys.readouterr().out.splitlines())
-    assert prepare[prepare.index("--vocabulary") + 1] == "all"
+    assert prepare[prepare.index("--vectors") + 1] == str(tmp_path / "some.vec")
     assert train[train.index("--encoder-embed-dim") + 1] == "2"
 
 
-@pytest.mark.parametrize("vocabulary", ["train", "all"])
-def test_vectors_of_words_that_the_data_leave_out(vocabulary, tmp_path, capfd):
-    (tmp_path / "some.vec").write_text("a 1 2\n")
+@pytest.mark.parametrize("option", ["train", "all", "vectors"])
+def test_vectors_of_words_that_the_data_leave_out(option, tmp_path, capfd):
+    path = tmp_path / "some.vec"
+    path.write_text("a 1 2\n")
+    prepared = {"vectors": str(path), "vocabulary": "train"}
+    if option != "vectors":
+        prepared = {"vocabulary": option}
     (tmp_path / "data-bin").mkdir()
-    (tmp_path / "data-bin" / "options.json").write_text(json.dumps({"vocabulary": vocabulary}))
-    options = ["--data", str(tmp_path), "--vectors", str(tmp_path / "some.vec"), "--dry-run"]
+    (tmp_path / "data-bin" / "options.json").write_text(json.dumps(prepared))
+    options = ["--data", str(tmp_path), "--vectors", str(path), "--dry-run"]
     assert cli.main(["run", "train", str(EXAMPLES / "mr" / "recipe.yaml"), *options]) == 0
-    said = capfd.readouterr().err
-    assert ("prepare it with --vocabulary all" in said) == (vocabulary == "train")
+    assert ("prepare it with --vectors FILE" in capfd.readouterr().err) == (option == "train")
+
+
+def test_training_starts_from_the_vectors_of_prepare(tmp_path, capsys):
+    for name in ("prepared", "other"):
+        (tmp_path / f"{name}.vec").write_text("a 1 2\n")
+    (tmp_path / "data-bin").mkdir()
+    (tmp_path / "data-bin" / "options.json").write_text(
+        json.dumps({"vectors": str(tmp_path / "prepared.vec"), "vocabulary": "train"})
+    )
+    recipe = ["run", "train", str(EXAMPLES / "mr" / "recipe.yaml"), "--data", str(tmp_path)]
+    for options, name in ([], "prepared"), (["--vectors", str(tmp_path / "other.vec")], "other"):
+        assert cli.main([*recipe, *options, "--dry-run"]) == 0
+        command = capsys.readouterr().out.split()
+        assert command[command.index("--encoder-embed-path") + 1] == str(tmp_path / f"{name}.vec")
 
 
 @pytest.mark.parametrize(
