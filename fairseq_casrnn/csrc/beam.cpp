@@ -24,7 +24,7 @@ struct Candidate {
   }
 };
 
-constexpr int64_t kBlock = 4 * Vec<float>::size();
+constexpr int64_t kWidth = Vec<float>::size(), kBlock = 4 * kWidth;
 
 // How a row's elements become sums of log-probabilities. Increasing, also as it is rounded.
 struct Sum {
@@ -37,17 +37,16 @@ struct Sum {
   }
 };
 
-// Whether the sum of one of kBlock elements may be greater than `worst`; also true if one is NaN.
+// The lanes, as bits, whose sums are greater than `worst`, or NaN.
+inline int lanes_above(Vec<float> x, const Sum& sum, float worst) {
+  return (sum(x) <= Vec<float>(worst)).zero_mask();
+}
+
+// Whether the sum of one of kBlock elements may be greater than `worst`.
 inline bool may_exceed(const float* x, const Sum& sum, float worst) {
-  constexpr int64_t width = Vec<float>::size();
   Vec<float> most = Vec<float>::loadu(x);
-  for (int64_t i = width; i < kBlock; i += width)
-    most = at::vec::maximum(most, Vec<float>::loadu(x + i));
-  float lanes[width];
-  sum(most).store(lanes);
-  bool below = true;
-  for (const float lane : lanes) below &= lane <= worst;
-  return !below;
+  for (int64_t i = kWidth; i < kBlock; i += kWidth) most = larger(most, Vec<float>::loadu(x + i));
+  return lanes_above(most, sum, worst) != 0;
 }
 
 // The best `count` of the candidates that are offered; of equal ones the first, and NaN as -inf.
@@ -61,10 +60,14 @@ class Best {
   // The continuations of hypothesis r.
   void offer_row(const float* x, int64_t size, int64_t r, const Sum& sum) {
     int64_t i = 0;
+    for (; i < size && !is_full(); ++i) offer({sum(x[i]), r * size + i});
     for (; i + kBlock <= size; i += kBlock) {
-      const bool full = heap_.front().index != kNone;
-      if (full && !may_exceed(x + i, sum, heap_.front().value)) continue;
-      for (int64_t j = i; j < i + kBlock; ++j) offer({sum(x[j]), r * size + j});
+      if (!may_exceed(x + i, sum, heap_.front().value)) continue;
+      for (int64_t j = i; j < i + kBlock; j += kWidth) {
+        const int above = lanes_above(Vec<float>::loadu(x + j), sum, heap_.front().value);
+        for (int lane = 0; above >> lane; ++lane)
+          if (above >> lane & 1) offer({sum(x[j + lane]), r * size + j + lane});
+      }
     }
     for (; i < size; ++i) offer({sum(x[i]), r * size + i});
   }
@@ -84,6 +87,8 @@ class Best {
  private:
   static constexpr float kInfinity = std::numeric_limits<float>::infinity();
   static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+  bool is_full() const { return heap_.front().index != kNone; }
 
   void offer(Candidate candidate) {
     if (!(candidate.value == candidate.value)) candidate.value = -kInfinity;
