@@ -87,6 +87,8 @@ def compiled_engine() -> dict:
     digest = runpy.run_path(str(ROOT / "fairseq_casrnn/recurrence/sources.py"))["digest"]
     flags = ["-O3", "-g0", "-fno-math-errno", "-fvisibility=hidden", *openmp()]
     flags += [f"-DCASRNN_SOURCES={digest(ROOT / 'fairseq_casrnn')}", "-Wall", "-Wextra"]
+    # Floats are also read as integers, and pairs of bfloat16 moved as floats.
+    flags += ["-fno-strict-aliasing"]
     # GCC 12 takes its own vector intrinsics for uses of what is not initialized (its bug 105593).
     flags += ["-Wno-uninitialized", "-Wno-maybe-uninitialized", "-Wno-unknown-warning-option"]
     # Warnings about our own code alone: torch's and Python's headers count as the system's.
