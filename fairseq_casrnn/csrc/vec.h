@@ -98,8 +98,8 @@ inline Vec<float> exp_of_negative(Vec<float> x) {
   x = larger(x, Vec<float>(-86.0f));
   const Vec<float> shifted = fmadd(x, Vec<float>(kLog2E), Vec<float>(kRound));
   const Vec<float> f = at::vec::fmsub(x, Vec<float>(kLog2E), shifted - Vec<float>(kRound));
-  // 2^f on |f| <= 1/2, with the smallest largest relative error (9.1e-8) of polynomials with p(0) =
-  // 1.
+  // 2^f on |f| <= 1/2: of polynomials with p(0) = 1, the one of the smallest relative error,
+  // 9.1e-8 at most.
   Vec<float> p(1.326472814e-3f);
   p = fmadd(p, f, Vec<float>(9.671512966e-3f));
   p = fmadd(p, f, Vec<float>(5.550733744e-2f));
