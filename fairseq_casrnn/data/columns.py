@@ -81,15 +81,18 @@ def choose_words(columns: Columns, args: argparse.Namespace) -> tuple[Dictionary
     Raises:
         UserError: the word vectors cannot be read, or no word is frequent enough.
     """
-    splits = list(columns.labels)
-    train, everything = (
-        Counter(word for part in columns.inputs for name in names for word in flatten(part[name]))
-        for names in (["train"], splits)
-    )
+
+    def counts(names: Iterable[str]) -> Counter:
+        return Counter(
+            word for part in columns.inputs for name in names for word in flatten(part[name])
+        )
+
     if args.vocabulary == "all":
-        return make_dictionary(everything, args.min_count), set()
+        return make_dictionary(counts(columns.labels), args.min_count), set()
+    train = counts(["train"])
     if args.vectors is None:
         return make_dictionary(train, args.min_count), find_singletons(columns.whole)
+    everything = counts(columns.labels)
     covered = words_with_vectors(Path(args.vectors), everything)
     kept = covered | {word for word, count in train.items() if count >= args.min_count}
     dictionary = make_dictionary(Counter({word: everything[word] for word in kept}))

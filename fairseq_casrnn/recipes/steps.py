@@ -99,8 +99,7 @@ def train(recipe: Recipe, argv: Sequence[str]) -> None:
 def train_systems(recipe: Recipe, options: StepOptions) -> None:
     """Train the chosen systems with the chosen seeds."""
     check_prepared(options)
-    vectors = options.vectors or prepared_options(options.data).get("vectors") or ""
-    note_vocabulary(options)
+    vectors = chosen_vectors(options)
     extra = ["--max-epoch", "1", *options.extra] if options.tiny else options.extra
     archs = options.arch or ([recipe.tiny] if options.tiny else recipe.archs)
     for arch in archs:
@@ -113,15 +112,20 @@ def train_systems(recipe: Recipe, options: StepOptions) -> None:
             run.train(programs)
 
 
-def note_vocabulary(options: StepOptions) -> None:
-    """Say on standard error where pretrained vectors are for words that the data leaves out."""
+def chosen_vectors(options: StepOptions) -> str:
+    """The file of pretrained vectors, by default that of prepare; empty if there is none.
+
+    Says on standard error if it has vectors for words that the data leaves out.
+    """
     prepared = prepared_options(options.data)
-    if options.vectors and prepared.get("vocabulary") == "train" and not prepared.get("vectors"):
+    known = prepared.get("vectors") or ""
+    if options.vectors and prepared.get("vocabulary") == "train" and not known:
         print(
             f"note: {options.data} has the words of the training set alone, so that other words "
             "get no vector; prepare it with --vectors FILE",
             file=sys.stderr,
         )
+    return options.vectors or known
 
 
 def evaluate(recipe: Recipe, argv: Sequence[str]) -> None:

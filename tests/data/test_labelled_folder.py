@@ -100,7 +100,6 @@ def test_words_with_vectors(tmp_path):
 def test_words_with_vectors_of_a_folder_of_an_earlier_version(tmp_path):
     folder = prepare_examples(("x y",), tmp_path)
     options = json.loads((folder / "options.json").read_text())
-    (folder / "options.json").write_text(json.dumps({**options, "vectors": None}))
     del options["vectors"]
     (folder / "options.json").write_text(json.dumps(options))
     assert prepare_examples(("x y",), tmp_path) == folder
