@@ -310,6 +310,25 @@ class Loop {
   std::vector<Tensor> states_;  // h of each layer after each step
 };
 
+// Rows [first, first + count) of a step. Gates and candidates, which no other step reads, are those
+// of the first rows.
+Decoder rows_of(const Decoder& decoder, int64_t first, int64_t count) {
+  const auto narrow = [](Tensor& tensor, int64_t dim, int64_t from, int64_t rows) {
+    if (tensor.defined()) tensor = tensor.narrow(dim, from, rows);
+  };
+  Decoder part = decoder;
+  for (auto& layer : part.layers) {
+    for (Tensor* states : {&layer.hs, &layer.cs, &layer.mixes}) narrow(*states, 1, first, count);
+    for (Tensor* sums : {&layer.gates, &layer.candidate}) narrow(*sums, 1, 0, count);
+  }
+  for (Tensor* outputs : {&part.feeds, &part.outs, &part.alphas}) narrow(*outputs, 1, first, count);
+  if (part.source.defined()) narrow(part.source, 0, first, count);
+  else
+    for (Tensor* sentences : {&part.keys, &part.values, &part.mask})
+      narrow(*sentences, 0, first, count);
+  return part;
+}
+
 }  // namespace
 
 struct PackedWeights {
@@ -357,18 +376,28 @@ void DecoderSteps::advance(Tensor& states, int64_t batch) const {
   else before.copy_(now);
 }
 
+// The rows to compute at once: few, so that their gates stay in the caches between the products and
+// the cell's kernel (beam search 4 to 7 % faster with int8, 1 to 2 % with bfloat16).
+int64_t DecoderSteps::rows_at_once() const {
+  constexpr int64_t kGates = 3 << 16, kLeast = 64;  // elements of a thread, rows
+  int64_t widest = 1;
+  for (const auto& layer : decoder_.layers) widest = std::max(widest, layer.bias.size(0));
+  return std::max(kGates / widest, kLeast) * at::get_num_threads();
+}
+
 std::tuple<Tensor, Tensor> DecoderSteps::step(const Tensor& embedded, const Tensor& routed) {
-  const int64_t batch = embedded.size(0);
+  const int64_t batch = embedded.size(0), most = std::min(batch, rows_at_once());
   check("the embedding", embedded, {batch, decoder_.weight_in_t.size(0)});
   TORCH_CHECK(!order_.defined() || order_.size(0) == batch, "the step is for ", batch,
               " rows, not ", order_.size(0));
   for (auto& layer : decoder_.layers) {
     if (begun_) advance(layer.hs, batch), advance(layer.cs, batch);
-    if (layer.gates.defined() && layer.gates.size(1) == batch) continue;
     const auto options = layer.hs.options();
-    layer.gates = at::empty({1, batch, layer.bias.size(0)}, options);
-    if (!layer.cs.defined()) layer.candidate = at::empty({1, batch, size_}, options);
-    if (layer.mixes.defined()) layer.mixes = at::empty({1, batch, layer.mixes.size(2)}, options);
+    if (layer.mixes.defined() && layer.mixes.size(1) != batch)
+      layer.mixes = at::empty({1, batch, layer.mixes.size(2)}, options);
+    if (layer.gates.defined() && layer.gates.size(1) >= most) continue;
+    layer.gates = at::empty({1, most, layer.bias.size(0)}, options);
+    if (!layer.cs.defined()) layer.candidate = at::empty({1, most, size_}, options);
   }
   if (begun_) advance(decoder_.feeds, batch);
   if (routed.defined()) decoder_.layers[0].mixes = routed.unsqueeze(0);
@@ -377,8 +406,12 @@ std::tuple<Tensor, Tensor> DecoderSteps::step(const Tensor& embedded, const Tens
   AT_DISPATCH_FLOATING_TYPES(decoder_.feeds.scalar_type(), "casrnn::DecoderSteps", [&] {
     auto& packed = packed_->of<scalar_t>();
     if (!packed.in) packed.in.emplace(decoder_.weight_in_t, batch, true, true);
-    packed.in->run(embedded, decoder_.layers[0].gates.select(0, 0), false);
-    Loop<scalar_t>(decoder_).forward(false, packed, true);
+    for (int64_t first = 0; first < batch; first += most) {
+      const int64_t count = std::min(most, batch - first);
+      Decoder part = rows_of(decoder_, first, count);
+      packed.in->run(embedded.narrow(0, first, count), part.layers[0].gates.select(0, 0), false);
+      Loop<scalar_t>(part).forward(false, packed, true);
+    }
   });
   order_ = Tensor();
   begun_ = true;

@@ -76,6 +76,7 @@ class DecoderSteps {
 
  private:
   void advance(at::Tensor& states, int64_t batch) const;
+  int64_t rows_at_once() const;
 
   Decoder decoder_;
   std::shared_ptr<PackedWeights> packed_;

@@ -200,6 +200,30 @@ def test_compiled_steps(case, size, engine):
 
 
 @every_compiled_family
+@pytest.mark.skipif("cpp" not in recurrence.installed(), reason="not compiled")
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+def test_steps_of_many_rows(case, shared):
+    """More than the compiled loop computes at once; the last step has fewer."""
+    batch, size = 300, 256
+    mask = torch.arange(S).unsqueeze(0) >= torch.randint(1, S + 1, (batch, 1))
+    decode, named = make(
+        case, 2, dropout=False, mask=mask, soft=False, steps=2, size=size, batch=batch
+    )
+    source = torch.arange(batch) // 2 if shared else None
+    order = torch.arange(batch - 1, 80, -1)
+    with torch.no_grad():
+        for leaf in named.values():
+            leaf.mul_(0.1)
+        read = ("keys", "values", "mask")
+        own = {name: getattr(decode, name)[source] for name in read} if shared else {}
+        steps = decoding.steps("cpp", decode, source, input_feed=True)
+        plain = run_reference(replace(decode, **own))
+        assert_close(steps.step(decode.embedded[0]), [part[0] for part in plain])
+        steps.reorder(order)
+        assert_close(steps.step(decode.embedded[1][order]), [part[1][order] for part in plain])
+
+
+@every_compiled_family
 @every_stepping
 def test_the_order_of_rows_stays_the_callers(case, engine):
     """It need not be dense, and may be used for something else once it is given."""
