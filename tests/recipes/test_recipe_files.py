@@ -48,6 +48,19 @@ def test_with_vectors_the_other_words_start_narrow(name, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "paper", "fixed"),
+    [("nli", "cas", True), ("nli", "shortcut", False), ("paraphrase", None, True)],
+)
+def test_vectors_are_fixed_where_the_paper_fixes_them(name, paper, fixed, tmp_path):
+    (tmp_path / "some.vec").write_text("a 1 2\n")
+    recipe = load(EXAMPLES / name / "recipe.yaml", **({"PAPER": paper} if paper else {}))
+    options = recipe.training_options(recipe.archs[0], [], str(tmp_path / "some.vec"))
+    assert options[options.index("--encoder-embed-range") + 1] == "0.25"
+    assert ("--encoder-freeze-embed" in options) == fixed
+    assert "--encoder-freeze-embed" not in recipe.training_options(recipe.archs[0], [])
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("titel: x", "there is no key titel; did you mean title?"),
