@@ -202,21 +202,36 @@ def chosen_evaluation(content: dict, table: Table, checkpoint: str | None, folde
 
 
 def metrics_of(content: dict, evaluation: dict, table: Table, folder: Path) -> dict[str, float]:
-    """The table's metrics; ``valid_X`` defaults to the best checkpoint's validation.
+    """The table's metrics; ``valid_X`` are those of the evaluated weights.
 
     Raises:
         UserError: one is missing.
     """
-    best = {f"valid_{name}": value for name, value in content.get("best", {}).items()}
-    known = best | evaluation
+    known = validation_of(content, evaluation.get("checkpoint", "best")) | evaluation
     found = {name: known[name] for name in table.metrics if name in known}
     for name in table.metrics:
-        if name not in table.optional and not _is_number(found.get(name)):
-            raise UserError(
-                f"{folder}: the evaluation has no number '{name}', a column of the table; evaluate "
-                "it again, or list the column under optional"
-            )
+        if name in table.optional or _is_number(found.get(name)):
+            continue
+        again = "evaluate it again"
+        if name.startswith("valid_"):
+            again = f"evaluate checkpoint {evaluation.get('checkpoint')} with --subset valid, too"
+        raise UserError(
+            f"{folder}: the evaluation has no number '{name}', a column of the table; {again}, or "
+            "list the column under optional"
+        )
     return found
+
+
+def validation_of(content: dict, checkpoint: str) -> dict[str, object]:
+    """``valid_X`` from the evaluation of a checkpoint on the validation set, if there is one, else
+    for the best checkpoint from training.
+    """
+    found = content.get("best", {}) if checkpoint == "best" else {}
+    for one in content.get("evaluations", []):
+        where = one.get("subset", "test"), one.get("checkpoint", "best")
+        if where == ("valid", checkpoint) and "options" not in one:
+            found = found | {name: value for name, value in one.items() if _is_number(value)}
+    return {f"valid_{name}": value for name, value in found.items()}
 
 
 def curves_of(content: dict, table: Table) -> dict[str, dict[str, float]]:

@@ -136,6 +136,11 @@ def test_runs_are_compared_on_their_sentences(project, capsys):
         ({"evaluations": [{**EVALUATION, "options": "--lenpen 2"}]}, [], "has no evaluation on t"),
         ({"evaluations": [{"subset": "test"}]}, [], "the evaluation has no number 'accuracy'"),
         ({"best": {}}, [], "the evaluation has no number 'valid_accuracy'"),
+        (  # the best checkpoint's would be that of other weights
+            {"evaluations": [{**EVALUATION, "checkpoint": "ema"}]},
+            [],
+            "no number 'valid_accuracy', a column of the table; evaluate checkpoint ema with --s",
+        ),
         (
             {"evaluations": [EVALUATION, {**EVALUATION, "checkpoint": "last"}]},
             [],
@@ -164,7 +169,10 @@ def test_a_folder_without_a_record(project, tmp_path, capsys):
 
 
 def test_the_evaluation_that_is_chosen(project):
-    evaluations = [EVALUATION, {**EVALUATION, "checkpoint": "last", "accuracy": 1.0, "seconds": 2}]
+    last = {**EVALUATION, "checkpoint": "last", "accuracy": 1.0, "seconds": 2}
+    valid = {"checkpoint": "last", "subset": "valid", "accuracy": 71.5}
+    other = {"checkpoint": "ema", "subset": "valid", "accuracy": 9.0}
+    evaluations = [EVALUATION, last, valid, other]
     assert add(project.run(evaluations=evaluations), "--checkpoint", "last") == 0
-    metrics = {"valid_accuracy": 72.5, "accuracy": 1.0, "seconds": 2}
+    metrics = {"valid_accuracy": 71.5, "accuracy": 1.0, "seconds": 2}
     assert project.rows()[0]["metrics"] == metrics
