@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
@@ -94,11 +95,12 @@ def run(args: argparse.Namespace) -> None:
 def read_corpus(args: argparse.Namespace) -> ClassificationCorpus:
     """Read the splits. Raises UserError if a file is invalid."""
     notes: dict[str, object] = {}
-    splits = {
-        name: read_split(name, getattr(args, name), args, notes)
-        for name in SPLITS
-        if getattr(args, name)
-    }
+    splits: dict[str, list[LabelledRow]] = {}
+    for name in SPLITS:
+        if path := getattr(args, name):
+            classes = {row.label for row in splits.get("train", [])}
+            splits[name] = read_split(name, path, args, notes, classes)
+    drop_unlabelled(splits, notes)
     check_classes(splits)
     if missing := [name for name in SPLITS if name not in splits]:
         rows = splits["train"]
@@ -113,21 +115,30 @@ def read_corpus(args: argparse.Namespace) -> ClassificationCorpus:
 
 
 def read_split(
-    name: str, path: Path, args: argparse.Namespace, notes: dict[str, object]
+    name: str, path: Path, args: argparse.Namespace, notes: dict[str, object], classes: set[str]
 ) -> list[LabelledRow]:
-    """Read the examples of a file or folder; adds to the notes what was found and left out."""
+    """Read the examples of a file or folder; adds to the notes what was found and left out.
+
+    Raises:
+        UserError: a row has no label or an invalid one, or no row has a text.
+    """
     table = read_folders(path) if path.is_dir() else read_table(path, args.skip_malformed)
-    layout = find_layout(table, args)
+    layout = find_layout(table, args, classes)
     if name == "train":
         kinds = ("text", "second text", "label") if len(layout.texts) > 1 else ("text", "label")
         columns = dict(zip(kinds, layout.names, strict=True))
         notes["columns"] = ", ".join(f"{kind}: {where}" for kind, where in columns.items())
         notes |= table.notes
+    if layout.guessed:
+        notes[f"{name}: the first row, left out as a header"] = ", ".join(layout.names)
     if table.skipped:
         note_skipped(notes, name, table.skipped, "with the wrong number of columns")
     parses = layout.names[0].lower().endswith("_parse")
-    rows, empty = [], 0
+    rows, empty, repeated = [], 0, 0
     for line, cells in table.rows[layout.header :]:
+        if layout.header and cells == table.rows[0][1]:
+            repeated += 1
+            continue
         texts = tuple((cells[column] or "").strip() for column in layout.texts)
         if not all(texts):
             empty += 1
@@ -135,9 +146,16 @@ def read_split(
         label = label_of(table, line, cells[layout.label])
         texts = tuple(map(leaves, texts)) if parses else texts
         rows.append(LabelledRow(label, texts, line, path))
+    if empty and not rows:
+        raise UserError(
+            f"{path}: {' and '.join(layout.names[:-1])} has no text in any of {empty} rows; choose "
+            "another --text-column"
+        )
     if empty:
         note_skipped(notes, name, empty, "without text")
-    return drop_unlabelled(name, rows, notes)
+    if repeated:
+        note_skipped(notes, name, repeated, "that repeat the header")
+    return rows
 
 
 def label_of(table: Table, line: int, cell: str | None) -> str:
@@ -158,16 +176,15 @@ def label_of(table: Table, line: int, cell: str | None) -> str:
     return label
 
 
-def drop_unlabelled(
-    name: str, rows: list[LabelledRow], notes: dict[str, object]
-) -> list[LabelledRow]:
-    """The rows without those with the label "-", unless "+" is a label, too."""
-    labels = {row.label for row in rows}
-    if NO_LABEL not in labels or "+" in labels or len(labels) < 3:
-        return rows
-    kept = [row for row in rows if row.label != NO_LABEL]
-    note_skipped(notes, name, len(rows) - len(kept), 'without a gold label ("-")')
-    return kept
+def drop_unlabelled(splits: dict[str, list[LabelledRow]], notes: dict[str, object]) -> None:
+    """Drop the rows with the label "-", unless "+" is a label, too."""
+    labels = {row.label for rows in splits.values() for row in rows}
+    if "+" in labels or len(labels) < 3:
+        return
+    for name, rows in splits.items():
+        splits[name] = [row for row in rows if row.label != NO_LABEL]
+        if dropped := len(rows) - len(splits[name]):
+            note_skipped(notes, name, dropped, 'without a gold label ("-")')
 
 
 def note_skipped(notes: dict[str, object], name: str, count: int, what: str) -> None:
@@ -191,15 +208,31 @@ def check_classes(splits: dict[str, list[LabelledRow]]) -> None:
             f"the labels of --train have {len(known)} values in {len(train)} rows, such as "
             f"{quoted(train[0].label)}, so they are not classes; choose another --label-column"
         )
+    if len(known) > 10 and all(map(is_decimal, known)) and not all(map(str.isdigit, known)):
+        raise UserError(
+            f"the labels of --train are numbers such as {quoted(train[0].label)}, not classes; "
+            "there is no model for regression, so turn them into a few classes"
+        )
     for name, rows in splits.items():
         if not rows:
             raise UserError(f"--{name} has no text with a label; give another file")
+        if len(rows[0].texts) != len(train[0].texts):
+            kinds = ("single texts", "pairs of texts")[:: 1 if len(rows[0].texts) == 1 else -1]
+            raise UserError(
+                f"{rows[0].path} has {kinds[0]}, but --train has {kinds[1]}; choose --text-column "
+                "and --pair-column"
+            )
         if not any(row.label in known for row in rows):
             raise UserError(
                 f"{rows[0].path}, line {rows[0].line}: the label {quoted(rows[0].label)} is not in "
                 f"--train ({', '.join(sorted(known)[:20])}), nor is any other of the file; correct "
                 "them, or choose another --label-column"
             )
+
+
+def is_decimal(label: str) -> bool:
+    """Whether a label is a decimal number."""
+    return re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", label) is not None
 
 
 def grouping_keys(rows: list[LabelledRow]) -> list[tuple[str, ...]]:

@@ -13,7 +13,14 @@ from fairseq_casrnn.prepare.table_files import read_utf8
 
 DOCUMENT = "-DOCSTART-"
 LONGEST = 2000  # words in a sentence; a file with longer ones lacks blank lines
+LONGEST_ALONE = 200  # the same, if it is the only sentence
 CONLLU_ID = re.compile(r"[0-9]+(?:[-.][0-9]+)?")
+COMMENT = re.compile(r"#\s*(?:\w[\w ]* = |id\s)")  # "# sent_id = 3", "# id 6f1a"
+WORD_NAMES = {"word", "words", "token", "tokens", "form", "text"}
+TAG_NAMES = {
+    *("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "pos_tags"),
+    *("upos", "chunk", "entity", "iob"),
+}
 
 
 Rows = list[tuple[int, list[str]]]  # number and cells of each line of a sentence
@@ -39,21 +46,23 @@ class ColumnFile:
 
     def is_conllu(self) -> bool:
         """Whether it is CoNLL-U: ten columns, the first of which numbers the words."""
-        return (
-            self.tabs
-            and self.width == 10
-            and all(CONLLU_ID.fullmatch(row[0]) for rows in self.sentences for _, row in rows)
-        )
+        return self.tabs and self.width == 10 and self.is_numbered()
+
+    def is_numbered(self) -> bool:
+        """Whether the first column numbers the words as in CoNLL-U."""
+        return all(CONLLU_ID.fullmatch(row[0]) for rows in self.sentences for _, row in rows)
 
 
 def read_column_file(path: Path) -> ColumnFile:
     """Read the sentences of a file.
 
-    A line that starts with ``#`` is a comment if it has another number of columns than most lines.
-    Multiword ranges (1-2) and empty nodes (1.1) of CoNLL-U are left out.
+    A line that starts with ``#`` is a comment if it has another number of columns than most lines,
+    or looks like one. A first line with names of columns, multiword ranges (1-2) and empty nodes
+    (1.1) of CoNLL-U are left out.
 
     Raises:
-        UserError: the file cannot be read, or a line has another number of columns.
+        UserError: the file cannot be read, a line has another number of columns, or blank lines are
+            missing.
     """
     lines = read_utf8(path)
     width, tabs = detect_columns(path, lines)
@@ -72,6 +81,8 @@ def read_column_file(path: Path) -> ColumnFile:
                 found.sentences.append(rows)
             rows = []
             continue
+        while len(cells) > width and not cells[-1]:
+            cells.pop()
         if len(cells) != width:
             between = "tabs" if tabs else "white space"
             raise UserError(
@@ -79,10 +90,15 @@ def read_column_file(path: Path) -> ColumnFile:
                 f"correct it (columns are separated by {between})"
             )
         rows.append((number, cells))
+    if found.sentences and is_header(found.sentences[0][0][1]):
+        drop_first_rows(found, found.sentences[:1], "a header")
+    drop_first_rows(found, commented(found.sentences), "comments")
+    if found.is_numbered():
+        drop_non_words(found)
     if not found.sentences:
         raise UserError(f"{path} has no line with a word and its tag; give another file")
-    if found.is_conllu():
-        drop_non_words(found)
+    if len(found.sentences) == 1:
+        check_length(path, found.sentences[0], LONGEST_ALONE)
     return found
 
 
@@ -102,10 +118,12 @@ def detect_columns(path: Path, lines: list[str]) -> tuple[int, bool]:
 
 
 def split(line: str, tabs: bool) -> list[str]:
-    """The cells of a line. A no-break space is part of a word."""
+    """The cells of a line. Spaces beyond ASCII may be part of a word, or be one."""
+    if not line.strip():
+        return []
     if tabs:
-        return [cell.strip() for cell in line.split("\t")] if line.strip() else []
-    return [cell for cell in ASCII_SPACE.split(line) if cell.strip()]
+        return [cell.strip() or ASCII_SPACE.sub("", cell) for cell in line.split("\t")]
+    return [cell for cell in ASCII_SPACE.split(line) if cell]
 
 
 def kind_of(line: str, cells: list[str], width: int) -> str:
@@ -114,12 +132,37 @@ def kind_of(line: str, cells: list[str], width: int) -> str:
         return "blank"
     if DOCUMENT in cells:
         return "document"
-    return "comment" if line.startswith("#") and len(cells) != width else ""
+    if line.startswith("#") and (len(cells) != width or COMMENT.match(line)):
+        return "comment"
+    return ""
 
 
-def check_length(path: Path, rows: Rows) -> None:
+def is_header(cells: list[str]) -> bool:
+    """Whether cells are names of columns: one of words, one of tags."""
+    names = {cell.lower() for cell in cells}
+    return bool(names & WORD_NAMES and names & TAG_NAMES)
+
+
+def commented(sentences: list[Rows]) -> list[Rows]:
+    """Sentences that begin with a comment: ``#``, and in the last column what no word has there.
+
+    In the Penn Treebank, ``#`` is also the tag of that word.
+    """
+    tags = {row[-1] for rows in sentences for _, row in rows if not row[0].startswith("#")} | {"#"}
+    return [rows for rows in sentences if rows[0][1][0] == "#" and rows[0][1][-1] not in tags]
+
+
+def drop_first_rows(found: ColumnFile, sentences: list[Rows], what: str) -> None:
+    """Leave out the first lines of these sentences of the file."""
+    for rows in sentences:
+        del rows[0]
+        found.left_out[what] += 1
+    found.sentences[:] = filter(None, found.sentences)
+
+
+def check_length(path: Path, rows: Rows, most: int = LONGEST) -> None:
     """Raise UserError if a sentence is so long that blank lines must be missing."""
-    if len(rows) > LONGEST:
+    if len(rows) > most:
         raise UserError(
             f"{path}, line {rows[0][0]} starts a sentence of {len(rows)} words; separate sentences "
             "by blank lines"

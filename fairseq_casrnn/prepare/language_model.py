@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from fairseq_casrnn.data import monolingual
@@ -13,7 +14,7 @@ from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.prepare.options import add_options, add_sentencepiece, check_options
 from fairseq_casrnn.prepare.splitting import SHARE
-from fairseq_casrnn.prepare.table_files import read_utf8
+from fairseq_casrnn.prepare.table_files import first_line, read_utf8
 
 SPLITS = ("train", "valid", "test")
 MIN_COUNT = 2  # default for words: <unk> is trained on words that occur once
@@ -78,6 +79,22 @@ def read_corpus(args: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def read_text(path: Path, args: argparse.Namespace) -> list[str]:
-    """The tokenised lines of a file, without empty ones."""
-    rows = (words(line, args.tokenizer, args.lowercase, args.language) for line in read_utf8(path))
+    """The tokenised lines of a file, without empty ones.
+
+    Says on standard error if the text seems to be tokenised already.
+
+    Raises:
+        UserError: the file cannot be read, or is JSON.
+    """
+    lines = read_utf8(path)
+    if first_line(lines).startswith('{"'):
+        raise UserError(f"{path} has JSON objects; give a file with the text alone")
+    marked = next((n for n, line in enumerate(lines, start=1) if "<unk>" in line.split()), None)
+    if marked and args.tokenizer != "whitespace" and args.sentencepiece is None:
+        print(
+            f"warning: {path}, line {marked} has <unk>, which --tokenizer {args.tokenizer} splits; "
+            "if the text is tokenised already, give --tokenizer whitespace",
+            file=sys.stderr,
+        )
+    rows = (words(line, args.tokenizer, args.lowercase, args.language) for line in lines)
     return [" ".join(row) for row in rows if row]

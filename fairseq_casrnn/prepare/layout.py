@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from fairseq_casrnn.data.values import natural
@@ -34,31 +35,39 @@ class Layout:
         label: the column of labels.
         header: whether the first row has the names of the columns.
         names: names of the columns, for the report.
+        guessed: whether only the labels say that the first row is a header.
     """
 
     texts: tuple[int, ...]
     label: int
     header: bool
     names: tuple[str, ...]
+    guessed: bool = False
 
 
-def find_layout(table: Table, args: argparse.Namespace) -> Layout:
+def find_layout(
+    table: Table, args: argparse.Namespace, classes: Collection[str | None] = ()
+) -> Layout:
     """Find the columns of a table.
 
     Args:
         table: the file's content.
         args: ``text_column``, ``pair_column``, ``label_column``: names, numbers from 1, or None.
+        classes: labels of training, if it is another split: a row with one of them is no header.
 
     Raises:
-        UserError: the columns are ambiguous, or a given column does not exist.
+        UserError: the columns are ambiguous, or a given column does not exist or is given twice.
     """
     first = [(name or "").strip() for name in (table.names or table.rows[0][1])]
     options = {name: getattr(args, name) for name in ("text_column", "pair_column", "label_column")}
     by_name = any(value and natural(value) is None for value in options.values())
     known = [name.lower() for name in first]
     in_first = table.names is None
-    header = not in_first or by_name or is_header(known)
+    header = not in_first or by_name or is_header(table, known)
     given = {name: position(table, first, name, value) for name, value in options.items() if value}
+    if len(set(given.values())) < len(given):
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UserError(f"{flags} name the same column of {table.path}; give different ones")
     label = given.get("label_column")
     texts = tuple(given[name] for name in ("text_column", "pair_column") if name in given)
     if header:
@@ -67,10 +76,11 @@ def find_layout(table: Table, args: argparse.Namespace) -> Layout:
             texts = (*find_texts(known, "pair_column" in given), *texts)
     if label is None or not texts:
         label, texts = guess(table, label, texts, first if header else None)
-    if in_first and not header:
-        header = first_label_is_unique(table, label)
+    guessed = not header and first_label_is_unique(table, label, classes)
+    header = header or guessed
     names = first if header else [f"column {number + 1}" for number in range(len(first))]
-    return Layout(texts, label, in_first and header, tuple(names[one] for one in (*texts, label)))
+    chosen = tuple(names[one] for one in (*texts, label))
+    return Layout(texts, label, in_first and header, chosen, guessed)
 
 
 def position(table: Table, names: list[str], option: str, value: str) -> int:
@@ -92,16 +102,25 @@ def position(table: Table, names: list[str], option: str, value: str) -> int:
     return names.index(value)
 
 
-def is_header(names: list[str]) -> bool:
-    """Whether cells of the first row, in lower case, are common names of columns."""
-    texts = {*TEXTS, *(name for pair in PAIRS for name in pair)}
-    return bool(texts & set(names)) or bool(set(LABELS) & set(names) - {"question"})
+def is_header(table: Table, names: list[str]) -> bool:
+    """Whether cells of the first row, in lower case, are common names of columns.
+
+    A class may have such a name, too, but is then found in other rows.
+    """
+    usual = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}
+    columns = [column for column, name in enumerate(names) if name in usual]
+    first = table.rows[0][1]
+    others = [row for _, row in table.rows if row != first]  # a header may be repeated
+    return any(all(row[column] != first[column] for row in others) for column in columns)
 
 
-def first_label_is_unique(table: Table, label: int) -> bool:
-    """Whether the first row's label occurs in no other row, so that it must be a header."""
+def first_label_is_unique(table: Table, label: int, classes: Collection[str | None]) -> bool:
+    """Whether the first row's label occurs in no other row, nor in training, so that it must be a
+    header.
+    """
     counts = Counter(cells[label] for _, cells in table.rows)
-    return len(table.rows) > 2 and len(counts) > 2 and counts[table.rows[0][1][label]] == 1
+    first = table.rows[0][1][label]
+    return len(table.rows) > 2 and len(counts) > 2 and counts[first] == 1 and first not in classes
 
 
 def find_name(names: list[str], wanted: tuple[str, ...]) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fairseq_casrnn.data.spans import as_bioes
 
@@ -34,6 +34,11 @@ def find_scheme(sentences: Sequence[Sequence[str]]) -> str | None:
     if letters & set("ESW"):
         return "BIOES"
     return "IOB2" if begins_with_b(sentences) else "IOB1"
+
+
+def strangers(tags: Iterable[str]) -> list[str]:
+    """The tags that mark no spans in any scheme."""
+    return [tag for tag in tags if not TAG.fullmatch(tag)]
 
 
 def begins_with_b(sentences: Sequence[Sequence[str]]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -53,7 +54,8 @@ def read_utf8(path: Path) -> list[str]:
     data = read_bytes(path)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data:
         raise UserError(f"{path} is UTF-16 or not text; save it as UTF-8")
-    if b"\n" not in data and b"\r" in data.rstrip(b"\r"):
+    inner = data.rstrip(b"\r\n")
+    if b"\n" not in inner and b"\r" in inner:
         raise UserError(
             f"{path} ends its lines with lone carriage returns; save it with line ends of Unix or "
             "Windows"
@@ -76,15 +78,22 @@ def read_table(path: Path, skip_malformed: bool = False) -> Table:
     """
     lines = read_utf8(path)
     ending = Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
-    if ending in JSON or lines[0].startswith("{"):
+    if ending in JSON or first_line(lines).startswith("{"):
         return read_json_objects(path, lines)
     delimiters = {".tsv": "\t", ".csv": ",;\t"}.get(ending, "\t,;")
+    if separator := re.fullmatch("sep=([,;\t])", lines[0]):  # written for spreadsheets
+        delimiters, lines[0] = separator[1], ""
     try:
         return read_columns(path, lines, delimiters)
     except UserError:
         if not skip_malformed:
             raise
     return read_columns(path, lines, delimiters, skip_malformed=True)
+
+
+def first_line(lines: Sequence[str]) -> str:
+    """The first line that is not blank, without spaces around it."""
+    return next(line for line in lines if line.strip()).strip()
 
 
 def read_columns(
@@ -134,7 +143,10 @@ def read_quoted(path: Path, lines: Sequence[str], delimiter: str) -> Rows:
     csv.field_size_limit(sys.maxsize)
     # The csv module would end a line at a lone \r.
     reader = csv.reader(
-        (f"{line.replace(chr(13), ' ')}\n" for line in lines), delimiter=delimiter, strict=True
+        (f"{line.replace(chr(13), ' ')}\n" for line in lines),
+        delimiter=delimiter,
+        skipinitialspace=True,
+        strict=True,
     )
     rows: Rows = []
     begin = 1
@@ -209,7 +221,7 @@ def read_json_objects(path: Path, lines: Sequence[str]) -> Table:
     Raises:
         UserError: an entry is not a JSON object.
     """
-    if lines[0].lstrip().startswith("["):
+    if first_line(lines).startswith("["):
         entries = list(enumerate(parsed(path, 1, "\n".join(lines), list), start=1))
     else:
         entries = [
@@ -247,18 +259,23 @@ def read_folders(folder: Path) -> Table:
     """Read a folder with a subfolder for each label and a file for each text: ``pos/1.txt``.
 
     Raises:
-        UserError: there are fewer than two labels, or a file is not UTF-8.
+        UserError: there are fewer than two labels, a folder is in that of a label, or a file is not
+            UTF-8.
     """
-    labels = sorted(path for path in folder.iterdir() if path.is_dir())
+    labels = sorted(path for path in folder.iterdir() if path.is_dir() and not is_hidden(path))
     notes: dict[str, object] = {}
     if any(path.name == "unsup" for path in labels):  # unlabelled texts of the IMDb reviews
         labels = [path for path in labels if path.name != "unsup"]
         notes["left out"] = f"{folder / 'unsup'}"
     rows: Rows = []
     for label in labels:
-        for file in sorted(path for path in label.iterdir() if path.is_file()):
-            if not file.name.startswith("."):
-                rows.append((len(rows) + 1, ["\n".join(read_utf8(file)), label.name]))
+        for file in sorted(path for path in label.iterdir() if not is_hidden(path)):
+            if file.is_dir():
+                raise UserError(
+                    f"{file} is a folder in that of a class; put its texts into {label} itself"
+                )
+            text = "\n".join(read_utf8(file)) if file.read_bytes().strip() else ""
+            rows.append((len(rows) + 1, [text, label.name]))
     if len({cells[1] for _, cells in rows}) < 2:
         names = ", ".join(path.name for path in labels) or "none"
         raise UserError(
@@ -266,3 +283,8 @@ def read_folders(folder: Path) -> Table:
             f"{names}; name a file, or another folder"
         )
     return Table(folder, ["text", "label"], rows, notes)
+
+
+def is_hidden(path: Path) -> bool:
+    """Whether a file or folder is not the user's: hidden, or made by a file browser."""
+    return path.name.startswith(".") or path.name in ("__MACOSX", "desktop.ini", "Thumbs.db")

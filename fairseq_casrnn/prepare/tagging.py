@@ -14,7 +14,13 @@ from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.evaluation.tags import without_spaces
 from fairseq_casrnn.prepare.column_files import ColumnFile, Rows, read_column_file
 from fairseq_casrnn.prepare.options import add_options, check_options
-from fairseq_casrnn.prepare.schemes import BARE, count_strays, find_scheme, to_bioes
+from fairseq_casrnn.prepare.schemes import (
+    BARE,
+    count_strays,
+    find_scheme,
+    strangers,
+    to_bioes,
+)
 from fairseq_casrnn.prepare.splitting import held_out_note, hold_out
 
 SPLITS = ("train", "valid", "test")
@@ -101,6 +107,7 @@ def read_corpus(args: argparse.Namespace, columns: tuple[int, int] | None) -> Ta
         chosen = hold_out(keys, [""] * len(rows), missing, args.split_seed)
         splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
         notes["held out"] = held_out_note(missing, args.split_seed, " of the sentences")
+    check_tags(splits)
     convert_spans(splits, notes)
     args.raw_tokenizer = args.tokenizer or usual_tokenizer(splits["train"])
     notes["raw text, when tagging, is split by"] = args.raw_tokenizer
@@ -172,6 +179,35 @@ def check_columns(sentences: list[TaggedRow]) -> None:
             f"{path}: only {len(words)} different words in {total}, such as "
             f"{quoted(words.most_common(1)[0][0])}, with {len(tags)} tags; {remedy}"
         )
+
+
+def check_tags(splits: dict[str, list[TaggedRow]]) -> None:
+    """Raise UserError if a file's tags are none of training's, or a few are no span tags."""
+    known = {tag for row in splits["train"] for tag in row.tags}
+    scheme = find_scheme([row.tags for row in splits["train"]])
+    for name, rows in splits.items():
+        tags = Counter(tag for row in rows for tag in row.tags)
+        others = set(strangers(tags))
+        first = next((row for row in rows if others.intersection(row.tags)), None)
+        if first and (scheme or is_few(others, tags)):
+            tag = next(tag for tag in first.tags if tag in others)
+            leave = "" if name == "train" else f", or leave out --{name}"
+            raise UserError(
+                f"{first.path}: the sentence from line {first.line} on has the tag {quoted(tag)}, "
+                "but other tags mark spans, such as B-PER, and words outside have O; correct it, "
+                f"or choose other --columns{leave}"
+            )
+        if not known & tags.keys():
+            raise UserError(
+                f"{rows[0].path}: no tag, such as {quoted(rows[0].tags[0])}, is one of --train "
+                f"({', '.join(sorted(known)[:20])}); correct them, or choose other --columns"
+            )
+
+
+def is_few(others: set[str], tags: Counter) -> bool:
+    """Whether these tags are so few beside tags of spans that they must be mistakes."""
+    few = sum(tags[tag] for tag in others) < 0.05 * tags.total() or others == {"_"}
+    return few and any(tag.startswith("B-") for tag in tags)
 
 
 def convert_spans(splits: dict[str, list[TaggedRow]], notes: dict[str, object]) -> None:

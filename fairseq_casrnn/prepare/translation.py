@@ -10,7 +10,7 @@ from pathlib import Path
 from fairseq_casrnn.data.text import COMPRESSED, check_parallel, is_clean, tokenize_lines
 from fairseq_casrnn.data.translation import SPLITS, ParallelCorpus, prepare
 from fairseq_casrnn.data.translation import add_arguments as add_output
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.prepare.options import add_sentencepiece
 from fairseq_casrnn.prepare.splitting import held_out_note, hold_out
 from fairseq_casrnn.prepare.table_files import read_utf8
@@ -73,12 +73,23 @@ def run(args: argparse.Namespace) -> None:
 def ending(files: Sequence[Path], number: int) -> str:
     """The language code in a file's name. Raises UserError if there is none."""
     side = ("source", "target")[number]
+    check_number(files)
     if len(files) == 2:
         name = files[number]
         found = Path(name.stem if name.suffix in COMPRESSED else name.name).suffix[1:]
         if LANGUAGE.fullmatch(found) and found not in ("tsv", "txt"):
             return found
-    raise UserError(f"the name of {files[0]} has no {side} language; give --{side}-lang")
+        raise UserError(f"the name of {name} has no {side} language; give --{side}-lang")
+    raise UserError(
+        f"{files[0]} is a single file; give --source-lang and --target-lang if it has pairs "
+        "separated by tabs, or else a file for each language"
+    )
+
+
+def check_number(files: Sequence[Path]) -> None:
+    """Raise UserError unless there are one or two files."""
+    if len(files) > 2:
+        raise UserError(f"{len(files)} files are given; give two, or one with tabs")
 
 
 def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
@@ -87,6 +98,8 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
     raw = {name: read_pairs(getattr(args, name)) for name in SPLITS if getattr(args, name)}
     if missing := [name for name in SPLITS if name not in raw]:
         pairs = [pair for pair in raw["train"] if all(map(str.strip, pair))]
+        if empty := len(raw["train"]) - len(pairs):
+            notes["pairs with an empty side, left out"] = empty
         sources = [source for source, _ in pairs]
         chosen = hold_out(sources, [""] * len(pairs), missing, args.split_seed, MOST)
         raw |= {name: [pairs[place] for place in places] for name, places in chosen.items()}
@@ -113,22 +126,32 @@ def read_pairs(files: Sequence[Path]) -> list[Pair]:
     """Read the pairs of two files, or of the first two columns of one.
 
     Raises:
-        UserError: there are more files, their lengths differ, or a line lacks two columns.
+        UserError: there are more files, their lengths differ, a line lacks two columns, or one of
+            them has numbers.
     """
+    check_number(files)
     if len(files) == 2:
         sources, targets = map(read_utf8, files)
         check_parallel(sources, targets, files[0], files[1])
         return list(zip(sources, targets, strict=True))
-    if len(files) > 2:
-        raise UserError(f"{len(files)} files are given; give two, or one with tabs")
     pairs = []
-    for number, line in enumerate(read_utf8(files[0]), start=1):
+    lines = read_utf8(files[0])
+    while not lines[-1].strip():
+        lines.pop()
+    for number, line in enumerate(lines, start=1):
         source, tab, rest = line.partition("\t")
         if not tab:
             raise UserError(
                 f"{files[0]}, line {number} has no tab; write SOURCE<TAB>TARGET, or give two files"
             )
         pairs.append((source, rest.partition("\t")[0]))
+    for number, side in enumerate(columns(pairs), start=1):
+        numbers = [text for text in side if re.fullmatch(r"[0-9.]+", text.strip())]
+        if len(numbers) > 0.8 * len(pairs):
+            raise UserError(
+                f"{files[0]}: column {number} has numbers, such as {quoted(numbers[0])}; write "
+                "SOURCE<TAB>TARGET in the first two columns"
+            )
     return pairs
 
 

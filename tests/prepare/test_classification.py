@@ -286,6 +286,13 @@ def test_tokenizers(options, words, tmp_path):
         ),
         ("x.tsv", "pos\ta\nneg\tb\npos\tc\nneg\td\n", "4 different examples are too few to hold"),
         ("x.tsv", "", "x.tsv is empty; give a file with at least one example"),
+        ("x.tsv", "pos\ta\rneg\tb\r\n", "ends its lines with lone carriage returns; save it"),
+        ("x.jsonl", '{"text": ["a"], "label": 1}', "x.jsonl: text has no text in any of 1 rows; c"),
+        (
+            "x.tsv",
+            "text\tlabel\n" + "".join(f"text {n}\t{n % 12}.50\n" for n in range(60)),
+            "the labels of --train are numbers such as '0.50', not classes; there is no model",
+        ),
         ("x.tsv", "pos\ta\rneg\tb\r", "ends its lines with lone carriage returns; save it with"),
     ],
 )
@@ -314,6 +321,98 @@ def test_malformed_rows_are_left_out_on_request(tmp_path, capsys):
     error = fails(capsys, tmp_path, "--train", file, "--skip-malformed")
     assert "line 22 has 2 columns instead of 4" in error
     assert "5 of 26 rows are too many for --skip-malformed to leave out" in error
+
+
+def test_a_spreadsheets_separator(tmp_path, capsys):
+    for number, delimiter in enumerate(",;"):
+        file = write_csv(
+            tmp_path / f"{number}.csv", [("text", "label"), *rows_swapped()], delimiter
+        )
+        file.write_bytes(f"sep={delimiter}\r\n".encode() + file.read_bytes())
+        found = made(tmp_path, file, out=str(number))
+        assert {words for split in found.values() for _, words in split} == WORDS
+
+
+def rows_swapped():
+    return [row[::-1] for row in rows()]
+
+
+def test_a_space_before_quoted_cells(tmp_path):
+    file = tmp_path / "x.csv"
+    write_lines(file, ('"label", "text"', *(f'"{label}", "{text}"' for label, text in rows())))
+    found = made(tmp_path, file)
+    assert {words for split in found.values() for _, words in split} == WORDS
+
+
+def test_a_repeated_header(tmp_path, capsys):
+    table = [("text", "label"), *rows_swapped()[:30], ("text", "label"), *rows_swapped()[30:]]
+    found = made(tmp_path, write_tsv(tmp_path / "x.tsv", table))
+    assert {words for split in found.values() for _, words in split} == WORDS
+    assert "train: skipped 1 row that repeat the header\n" in capsys.readouterr().out
+
+
+def test_which_first_rows_are_headers(tmp_path, capsys):
+    """Not one with a class of training, or with a class that has the name of a column."""
+    options = ("--text-column", "2", "--label-column", "1")
+    train = write_tsv(tmp_path / "train.tsv", rows())
+    test = write_tsv(tmp_path / "test.tsv", [("pos", "one"), ("neg", "two"), ("neg", "three")])
+    test.write_text(test.read_text() + "other\tfour\n")
+    found = made(tmp_path, train, "--test", test, *options)
+    assert [words for _, words in found["test"]] == ["one", "two", "three", "four"]
+    assert "left out as a header" not in capsys.readouterr().out
+
+    named = write_tsv(tmp_path / "names.tsv", [("kind", "phrase"), *rows()])
+    assert sum(map(len, made(tmp_path, named, out="names").values())) == 60
+    wanted = "train: the first row, left out as a header: phrase, kind\n"
+    assert wanted in capsys.readouterr().out
+
+    classes = [(("comment", "deny", "query")[n % 3], f"tweet {n}") for n in range(60)]
+    file = write_tsv(tmp_path / "x.tsv", classes)
+    for number, given in enumerate(((), options, options[2:])):
+        assert sum(map(len, made(tmp_path, file, *given, out=str(number)).values())) == 60
+
+
+def test_minus_is_no_class_of_any_split(tmp_path, capsys):
+    """Even of one with two labels."""
+    train = [(label, f"{label} {n}") for n in range(20) for label in ("neutral", "so", "-")]
+    files = [write_tsv(tmp_path / "train.tsv", [("label", "text"), *train])]
+    files += [write_tsv(tmp_path / "valid.tsv", [("label", "text"), ("-", "a"), ("so", "b")])]
+    found = made(tmp_path, files[0], "--valid", files[1])
+    assert found["valid"] == [("so", "b")]
+    assert 'valid: skipped 1 row without a gold label ("-")\n' in capsys.readouterr().out
+
+
+def test_folders_of_folders(tmp_path, capsys):
+    for label, text in rows():
+        (tmp_path / "x" / label).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "x" / label / f"{text[-2:].strip()}.txt").write_text(text)
+    (tmp_path / "x" / "__MACOSX").mkdir()
+    (tmp_path / "x" / "pos" / "Thumbs.db").write_bytes(b"\0\xff")
+    (tmp_path / "x" / "pos" / "empty.txt").write_text("\n")
+    found = made(tmp_path, tmp_path / "x")
+    assert sum(map(len, found.values())) == 60
+    assert "train: skipped 1 row without text\n" in capsys.readouterr().out
+    (tmp_path / "x" / "pos" / "more").mkdir()
+    error = fails(capsys, tmp_path, "--train", tmp_path / "x")
+    assert "more is a folder in that of a class; put its texts into" in error
+
+
+def test_json_after_a_blank_line(tmp_path):
+    lines = [json.dumps({"text": text, "label": label}) for label, text in rows()]
+    for name, content in (("x.txt", "\n" + "\n".join(lines)), ("x.json", f"\n[{','.join(lines)}]")):
+        (tmp_path / name).write_text(content)
+        found = made(tmp_path, tmp_path / name, out=f"{name}-out")
+        assert {words for split in found.values() for _, words in split} == WORDS
+
+
+def test_pairs_beside_single_texts(tmp_path, capsys):
+    train = write_tsv(tmp_path / "train.tsv", [("label", "text"), *rows()])
+    pairs = [(label, text, text) for label, text in rows()]
+    valid = write_tsv(tmp_path / "valid.tsv", [("label", "sentence1", "sentence2"), *pairs])
+    error = fails(capsys, tmp_path, "--train", train, "--valid", valid)
+    assert "valid.tsv has pairs of texts, but --train has single texts; choose --text" in error
+    error = fails(capsys, tmp_path, "--train", valid, "--valid", train)
+    assert "train.tsv has single texts, but --train has pairs of texts; choose --text" in error
 
 
 def test_bad_bytes(tmp_path, capsys):

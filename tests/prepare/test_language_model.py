@@ -44,6 +44,17 @@ def test_files_for_each_split(tmp_path):
         assert read_lines(tmp_path / "out" / "text" / f"{name}.txt") == lines
 
 
+def test_a_text_that_is_tokenised_already(tmp_path, capsys):
+    write_lines(tmp_path / "x.txt", [*LINES, "the <unk> sat"])
+    options = ("--train", tmp_path / "x.txt", "--min-count", 1, "--out")
+    assert prepare(*options, tmp_path / "a") == 0
+    wanted = "x.txt, line 51 has <unk>, which --tokenizer penn splits; if the text is tokenised"
+    assert wanted in capsys.readouterr().err
+    assert prepare(*options, tmp_path / "b", "--tokenizer", "whitespace") == 0
+    assert "tokenised" not in capsys.readouterr().err
+    assert read_lines(tmp_path / "b" / "text" / "test.txt")[-1] == "the <unk> sat"
+
+
 def test_sentencepiece(tmp_path, capsys):
     """Pieces that make the text again, also of valid and test; of no word is there an <unk>."""
     write_lines(tmp_path / "x.txt", [*LINES, "它 是 新的"])
@@ -82,6 +93,7 @@ def test_sentencepiece(tmp_path, capsys):
         ("one\n", (), "1 lines are too few to hold some out for test; give more, or a file"),
         ("\n", (), "x.txt is empty"),
         ("a\nb\nc\n", ("--min-count", "9"), "no word occurs"),
+        ('\n{"text": "a"}\n', (), "x.txt has JSON objects; give a file with the text alone"),
         ("a\nb\nc\n", ("--min-count", "0"), "--min-count is 0; it must be at least 1"),
     ],
 )

@@ -69,7 +69,26 @@ FORMS = {
     "swapped": (lambda n, w, p, t: f"{t}  {p}  {w}", "\n", ("--columns", "tag,_,word")),
     "comments": (lambda n, w, p, t: f"{w} {t}", "\n# a comment of many words\n", ()),
     "marks": (lambda n, w, p, t: f"\ufeff{w}\t{t}\r", "\r\n", ()),
+    "comments of four words": (lambda n, w, p, t: f"{w} {p} _ {t}", "\n# sent_id = 3\n", ()),
+    "MultiCoNER": (
+        lambda n, w, p, t: f"{w} _ _ {t}",
+        "\n# id 6f1a-77aa\tdomain=en\n",
+        ("--columns", "word,_,_,tag"),
+    ),
+    "a mark and a name": (lambda n, w, p, t: f"{w}\t{t}", "\n#\tdoc1\n", ()),
+    "an empty column": (lambda n, w, p, t: f"{w}\t{t}" + "\t" * (n == 2), "\n", ()),
+    "ranges without CoNLL-U's columns": (
+        lambda n, w, p, t: f"{n}\t{w}\t{t}",
+        "\n# text = x\n1-2\tim\t_\n1.1\te\t_\n",
+        ("--columns", "_,word,tag"),
+    ),
 }
+
+
+COMMENTED = (
+    *("GermEval", "comments", "comments of four words", "MultiCoNER", "a mark and a name"),
+    "ranges without CoNLL-U's columns",
+)
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -83,7 +102,7 @@ def test_columns(name, tmp_path, capsys):
         "held out: a tenth of the sentences for each of valid and test (--split-seed 1)" in printed
     )
     assert ("document lines left out: 39" in printed) == (name in ("CoNLL-2003", "bare"))
-    assert ("comments left out: 39" in printed) == (name in ("GermEval", "comments"))
+    assert ("comments left out: 39" in printed) == (name in COMMENTED)
 
 
 @pytest.mark.parametrize(
@@ -174,6 +193,73 @@ def test_spaces_inside_words(tmp_path):
     assert ("00_000 #", "S-L O") in made(tmp_path, file, out="y")
 
 
+@pytest.mark.parametrize("header", ["word\ttag\n", "TOKEN\tNER\n\n"])
+def test_names_of_columns_are_no_word(header, tmp_path, capsys):
+    file = write(tmp_path / "x.txt", lambda n, w, p, t: f"{w}\t{t}")
+    file.write_text(header + file.read_text())
+    assert len(made(tmp_path, file)) == len(WANTED)
+    printed = capsys.readouterr().out
+    assert "train: a header left out: 1\n" in printed
+    assert "spans: IOB2" in printed
+
+
+def test_a_mark_may_be_a_word(tmp_path, capsys):
+    """As in tweets, and with its own tag in the Penn Treebank."""
+    for number, tag in enumerate("O#"):
+        others = [[(w, p, p) for w, p, _ in row] for row in ROWS] if tag == "#" else ROWS
+        rows = [[("#", "", tag), ("5", "", others[0][0][2])], *others]
+        file = write(tmp_path / f"{number}.txt", lambda n, w, p, t: f"{w}\t{t}", rows)
+        assert ("# 0", f"{tag} ") in [
+            (words, tags[:2]) for words, tags in made(tmp_path, file, out=str(number))
+        ]
+    assert "left out" not in capsys.readouterr().out
+
+
+def test_an_ideographic_space_is_a_word(tmp_path):
+    for number, between in enumerate("\t "):
+        rows = [[("\u56fd", "", "O"), ("\u3000", "", "O"), ("a", "", "B-L")], *ROWS]
+        file = write(tmp_path / f"{number}.txt", lambda n, w, p, t, b=between: f"{w}{b}{t}", rows)
+        assert ("\u56fd _ a", "O O S-L") in made(tmp_path, file, out=str(number))
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("tag", ["?", "0"])
+def test_tags_that_mark_no_spans_beside_those_that_do(split, tag, tmp_path, capsys):
+    """They would silently turn off the conversion of all others."""
+    good, bad = ([[("x", "", one), ("y", "", "B-L")], *ROWS] for one in ("O", tag))
+    files = {"train": good, split: bad}
+    options = [
+        word
+        for name, rows in files.items()
+        for word in (
+            f"--{name}",
+            write(tmp_path / f"{name}.txt", lambda n, w, p, t: f"{w} {t}", rows),
+        )
+    ]
+    error = fails(capsys, tmp_path, *options)
+    assert f"{split}.txt: the sentence from line 1 on has the tag '{tag}', but other tags" in error
+    assert ("or leave out --test" in error) == (split == "test")
+
+
+def test_other_marks_outside_of_spans(tmp_path, capsys):
+    rows = [[(w, p, "_" if t == "O" else t) for w, p, t in row] for row in ROWS]
+    file = write(tmp_path / "x.txt", lambda n, w, p, t: f"{w} {t}", rows)
+    assert "has the tag '_', but other tags mark spans" in fails(capsys, tmp_path, "--train", file)
+
+
+def test_a_file_with_other_columns(tmp_path, capsys):
+    files = [
+        write(
+            tmp_path / f"{name}.txt",
+            lambda n, w, p, t, k=k: f"{w} {p} c{k}{n % 3}"[: 99 if k else -3],
+        )
+        for k, name in enumerate(("test", "train"))
+    ]
+    error = fails(capsys, tmp_path, "--test", files[0], "--train", files[1])
+    assert "test.txt: no tag, such as '" in error
+    assert "is one of --train (c10, c11, c12); correct them" in error
+
+
 LONG = "".join(f"word{i} O\n" for i in range(2001))
 
 
@@ -191,6 +277,7 @@ LONG = "".join(f"word{i} O\n" for i in range(2001))
         ("# a\n\n-DOCSTART-\n", (), "x.txt has no line with a word and its tag"),
         ("a <pad>\nb O\n", (), "x.txt, line 1: the tag <pad> is a special symbol of fairseq"),
         (LONG, (), "x.txt, line 1 starts a sentence of 2001 words; separate sentences by blank"),
+        (LONG[: LONG.index("word201 ")], (), "x.txt, line 1 starts a sentence of 201 words; sep"),
         ("a O\nb X\nc X\n", ("--columns", "word,word"), "name one word and one tag, such as"),
         ("a O\nb X\nc X\n", ("--columns", "word,pos,tag"), "--columns has pos; write word, tag"),
         ("a O\nb X\nc X\n", ("--columns", "word,_,tag"), "names 3 columns, but SELF has 2"),

@@ -119,7 +119,14 @@ def test_cleaning(tmp_path, capsys):
     ("name", "text", "options", "message"),
     [
         ("x.tsv", "a\tb\nc\n", ("de", "en"), "x.tsv, line 2 has no tab; write SOURCE<TAB>TARGET"),
-        ("x.tsv", "a\tb\n", (), "x.tsv has no source language; give --source-lang"),
+        ("x.tsv", "a\tb\n", (), "x.tsv is a single file; give --source-lang and --target-lang if"),
+        (
+            "x.tsv",
+            "11\ta b\t12\tc d\n13\ta\t15\tc\n\n",
+            ("de", "en"),
+            "x.tsv: column 1 has numbers, such as '11'; write SOURCE<TAB>TARGET in the first two",
+        ),
+        ("x.tsv", "a\t0.5\nb\t0.75\n", ("de", "en"), "x.tsv: column 2 has numbers, such as '0.5"),
         ("x.tsv", "a\tb\n", ("german", "en"), "--source-lang is german; give a code such as de"),
         ("x.tsv", "a\tb\n", ("de", "de"), "source and target are both de; give --target-lang"),
         ("x.tsv", "a\tb\n", ("de", "en"), "1 different examples are too few to hold some out for"),
