@@ -145,8 +145,8 @@ def prepare(
     """
     if is_prepared(args):
         return
-    splits = make_splits()
     with prepared_folder(args.out) as stage:
+        splits = make_splits()
         if encode is not None:
             encode(splits, stage / "text", args)
         for split, lines in splits.items():

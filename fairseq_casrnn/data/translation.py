@@ -98,9 +98,9 @@ def prepare(
         raise UserError("--bpe-operations must be at least 0 and --workers at least 1")
     if "min_count" in args:
         check_min_count(args)
-    corpus = make_corpus()
-    corpus.check()
     with prepared_folder(out) as stage:
+        corpus = make_corpus()
+        corpus.check()
         kind = _write_text(corpus, stage / "text", args)
         binarise(stage / "text", kind, corpus.source, corpus.target, stage / "data-bin", *extra)
         _report(corpus, stage)

@@ -106,6 +106,14 @@ def test_mistakes(text, options, message, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_output_that_cannot_be_written(tmp_path, capsys):
+    """Said before the text is read."""
+    (tmp_path / "file").touch()
+    options = ("--out", tmp_path / "file" / "out")
+    assert prepare("--train", tmp_path / "gone", *options) == 2
+    assert "out cannot be written (Not a directory); give another" in capsys.readouterr().err
+
+
 @pytest.mark.full
 def test_documentation(bash, tmp_path):
     """As printed, but with a tiny model."""

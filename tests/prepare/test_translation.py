@@ -171,6 +171,14 @@ def test_settings_go_by_the_size(tmp_path):
         assert settings["max-update"] == settings["total-num-update"] == str(updates)
 
 
+def test_an_output_that_cannot_be_written(tmp_path, capsys):
+    """Said before the text is read."""
+    (tmp_path / "file").touch()
+    options = ("--source-lang", "de", "--target-lang", "en", "--out", tmp_path / "file" / "out")
+    assert prepare("--train", tmp_path / "gone", *options) == 2
+    assert "out cannot be written (Not a directory); give another" in capsys.readouterr().err
+
+
 @pytest.mark.full
 def test_documentation(bash, tmp_path):
     """As printed, but with a tiny model."""
