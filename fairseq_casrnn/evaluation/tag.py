@@ -151,7 +151,7 @@ def rounded(row) -> dict[str, object]:
 
 
 def read_columns(args: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
-    """(number of the first line, words) of each sentence in a file of columns.
+    """(number of the first word's line, words) of each sentence in a file of columns.
 
     If a line of a sentence has a tab, columns are separated by tabs, and lines without tabs that
     start with # are comments. Otherwise columns are separated by white space.
@@ -163,17 +163,20 @@ def read_columns(args: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
     for number, line in numbered_lines(args.input):
         if line.strip():
             rows.append((number, line))
-        elif words := words_of(rows, args):
-            yield rows[0][0], words
-            rows = []
         else:
+            yield from sentence_of(rows, args)
             rows = []
-    if words := words_of(rows, args):
-        yield rows[0][0], words
+    yield from sentence_of(rows, args)
 
 
-def words_of(rows: Sequence[tuple[int, str]], args: argparse.Namespace) -> list[str]:
-    """The words in a sentence's lines. Raises UserError if a line lacks the column."""
+def sentence_of(
+    rows: Sequence[tuple[int, str]], args: argparse.Namespace
+) -> list[tuple[int, list[str]]]:
+    """(number of the first word's line, words) of a sentence's lines; none without words.
+
+    Raises:
+        UserError: a line lacks the column.
+    """
     tabs = any("\t" in line for _, line in rows)
     found = []
     for number, line in rows:
@@ -189,5 +192,5 @@ def words_of(rows: Sequence[tuple[int, str]], args: argparse.Namespace) -> list[
                 f"{input_name(args.input)}, line {number} has no word in column {column}; correct "
                 "it, or choose another --word-column"
             )
-        found.append(cells[column - 1].strip())
-    return found
+        found.append((number, cells[column - 1].strip()))
+    return [(found[0][0], [word for _, word in found])] if found else []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
@@ -13,6 +15,7 @@ from fairseq_casrnn.evaluation.inference_cli import (
     add_input_arguments,
     check_input,
     chunks,
+    input_name,
     numbered_lines,
 )
 
@@ -42,8 +45,24 @@ def run(args: argparse.Namespace) -> None:
     hub.cfg.dataset.batch_size = args.batch_size
     for chunk in chunks(numbered_lines(args.input), args):
         texts = [line.strip() for _, line in chunk]
+        long = first_too_long(hub, texts)
         with captured_log():
-            found = iter(hub.translate([text for text in texts if text], beam=args.beam))
-        for text in texts:
+            found = iter(hub.translate([text for text in texts[:long] if text], beam=args.beam))
+        for text in texts[:long]:
             sys.stdout.write((next(found) if text else "") + "\n")
         sys.stdout.flush()
+        if long is not None:
+            raise UserError(
+                f"{input_name(args.input)}, line {chunk[long][0]} has more than the "
+                f"{hub.max_positions[0]} tokens that the model accepts; split it"
+            )
+
+
+def first_too_long(hub: Any, texts: Sequence[str]) -> int | None:
+    """The first text with more tokens than the model accepts, or None."""
+    most = hub.max_positions[0]
+    for place, text in enumerate(texts):
+        # A token, but for the last, has a character at least.
+        if len(text) >= most and len(hub.encode(text)) > most:
+            return place
+    return None

@@ -193,8 +193,10 @@ class Translator(Model):
         self.target = Dictionary(folder / about["target_dictionary"])
 
     def answers(self, lines: Sequence[str], beam: int = 5, max_length: int = 200) -> list[str]:
-        """The best translation of each line."""
-        return [found[0][1] for found in self.translate(lines, beam, max_length)]
+        """The best translation of each line; empty lines stay empty."""
+        texts = [line for line in lines if line.strip()]
+        found = iter(self.translate(texts, beam, max_length) if texts else [])
+        return [next(found)[0][1] if line.strip() else "" for line in lines]
 
     def translate(
         self, lines: Sequence[str], beam: int = 5, max_length: int = 200
@@ -402,15 +404,24 @@ def load(folder: str | Path) -> Model:
 
 
 def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Yields lists of ``size`` lines, without line ends."""
+    """Yields lists of ``size`` lines."""
     batch: list[str] = []
     for line in lines:
-        batch.append(line.rstrip("\n"))
+        batch.append(line)
         if len(batch) == size:
             yield batch
             batch = []
     if batch:
         yield batch
+
+
+def decoded(stream: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a stream. Exits if one is not UTF-8."""
+    for number, line in enumerate(stream, start=1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            sys.exit(f"error: standard input, line {number} is not valid UTF-8 ({error.reason})")
 
 
 def warn_unknown(model: Model, lines: Sequence[str], first: int, raw: bool = False) -> bool:
@@ -450,7 +461,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     raw = raw_text(args.folder, model) if args.raw else None
     options = search if isinstance(model, Translator) else {}
     first, warned = 1, False
-    for lines in chunks(sys.stdin, args.batch_size):
+    for lines in chunks(decoded(sys.stdin.buffer), args.batch_size):
         if raw is not None:
             lines = [raw.encode(line) for line in lines]
         warned = warned or warn_unknown(model, lines, first, args.raw)

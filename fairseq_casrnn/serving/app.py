@@ -61,7 +61,9 @@ def make_app(predictor: Predictor, settings: Settings) -> Starlette:
     async def predict(request: Request) -> Response:
         check_content_type(request)
         body = await read_body(request)
-        parsed = parse_request(body, predictor.pairs, settings.max_characters)
+        parsed = parse_request(
+            body, predictor.pairs, settings.max_characters, predictor.most_hypotheses
+        )
         return JSONResponse({"kind": predictor.kind, **await batcher.submit(parsed)})
 
     async def index(request: Request) -> Response:

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
         UserError: a package is not installed, an option is out of range, the model cannot be
             served, or the address is in use.
     """
-    for option, minimum in (("port", 0), ("batch_size", 1), ("max_characters", 1)):
+    for option, minimum in (("port", 0), ("batch_size", 1), ("max_characters", 1), ("beam", 1)):
         if (value := getattr(args, option)) < minimum:
             name = option.replace("_", "-")
             raise UserError(f"--{name} is {value}; it must be at least {minimum}")

@@ -70,8 +70,6 @@ def load_translator(args: argparse.Namespace) -> TranslationPredictor:
     """A translation model, with the tokenizer and subword model of its data."""
     from fairseq_casrnn.evaluation import trained_translation
 
-    if args.beam < 1:
-        raise UserError(f"--beam is {args.beam}; it must be at least 1")
     hub = trained_translation.load(args.path, args.data and Path(args.data))
 
     def encode(text: str) -> str:

@@ -40,7 +40,9 @@ FIELD_TYPES = {"text": str, "pair": str, "explain": bool, "nbest": int}
 TYPE_NAMES = {str: "a string", bool: "true or false", int: "an integer"}
 
 
-def parse_request(body: bytes, pairs: bool, max_characters: int) -> PredictRequest:
+def parse_request(
+    body: bytes, pairs: bool, max_characters: int, most_hypotheses: int = MAX_HYPOTHESES
+) -> PredictRequest:
     """Parse the body of a request.
 
     Args:
@@ -78,6 +80,6 @@ def parse_request(body: bytes, pairs: bool, max_characters: int) -> PredictReque
                 f"{name} has {length} characters, and {max_characters} are allowed; send less"
             )
     request = PredictRequest(**fields)
-    if not 1 <= request.nbest <= MAX_HYPOTHESES:
-        raise BadRequest(f"nbest is {request.nbest}; it must be from 1 to {MAX_HYPOTHESES}")
+    if not 1 <= request.nbest <= most_hypotheses:
+        raise BadRequest(f"nbest is {request.nbest}; it must be from 1 to {most_hypotheses}")
     return request

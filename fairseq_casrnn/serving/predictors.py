@@ -28,11 +28,13 @@ class Predictor:
         kind: "classifier", "tagger", "translator" or "language model".
         model: the model, in ``eval()`` mode.
         pairs: whether requests are pairs of sentences.
+        most_hypotheses: the largest ``nbest`` of a request.
     """
 
     kind: str
     model: BaseFairseqModel
     pairs = False
+    most_hypotheses = MAX_HYPOTHESES
 
     def predict(self, requests: Sequence[PredictRequest]) -> list[dict]:
         """The predictions, in the order of the requests. Raises UserError."""
@@ -134,7 +136,8 @@ class TranslationPredictor(Predictor):
 
         self.model, self.task, self.beam = model, task, beam
         self.encode, self.decode = encode, decode
-        options = GenerationConfig(beam=beam, nbest=min(beam, MAX_HYPOTHESES))
+        self.most_hypotheses = min(beam, MAX_HYPOTHESES)
+        options = GenerationConfig(beam=beam, nbest=self.most_hypotheses)
         self.generator = task.build_generator([model], options)
 
     def description(self) -> dict:
@@ -143,7 +146,16 @@ class TranslationPredictor(Predictor):
         return {"source": cfg.source_lang, "target": cfg.target_lang, "beam": self.beam}
 
     def predict(self, requests: Sequence[PredictRequest]) -> list[dict]:
-        """Hypotheses, the best first, and the attention of the best one."""
+        """Hypotheses, the best first, and the attention of the best one; "" for a blank text."""
+        predictions: list[dict] = [{"translation": "", "hypotheses": []} for _ in requests]
+        places = [place for place, request in enumerate(requests) if request.text.strip()]
+        if places:
+            answers = self._translate([requests[place] for place in places])
+            for place, answer in zip(places, answers, strict=True):
+                predictions[place] = answer
+        return predictions
+
+    def _translate(self, requests: Sequence[PredictRequest]) -> list[dict]:
         from fairseq.utils import apply_to_sample
 
         source = self.task.source_dictionary

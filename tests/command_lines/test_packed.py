@@ -71,6 +71,14 @@ def test_translate(run, data, capsys, tmp_path):
     assert found == [first, "", second]
     for options in (("--buffer-size", 1), ("--batch-size", 1), ("--data", data)):
         assert translate(capsys, "--path", path, "--beam", 4, *options) == found
+    long = [LINES[0], "", "so " * 1100, LINES[2]]
+    with pytest.MonkeyPatch.context() as patch:
+        text = io.BytesIO("".join(f"{line}\n" for line in long).encode())
+        patch.setattr(sys, "stdin", SimpleNamespace(buffer=text, isatty=lambda: False))
+        assert cli.main(["translate", "--path", str(run), "--beam", "4"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == [first, ""]  # what comes before it is not lost
+    assert "line 3 has more than the 1024 tokens that the model accepts; split" in captured.err
     assert "--beam is 0; it must be at least 1" in translate(
         capsys, "--path", run, "--beam", 0, status=2
     )

@@ -1,8 +1,10 @@
 """run.py, which runs exported models, beside fairseq and the models themselves."""
 
+import io
 import json
 import shutil
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -59,7 +61,9 @@ def test_translations_are_those_of_fairseq(spread, tmp_path):
             assert [words for _, words in found] == [text(one["tokens"]) for one in expected]
             scores = [float(one["score"]) for one in expected]
             assert np.allclose([score for score, _ in found], scores, atol=1e-5)
-        best = [text(one[0]["tokens"]) for one in theirs]
+        best = [
+            text(one[0]["tokens"]) if line else "" for line, one in zip(LINES, theirs, strict=True)
+        ]
         assert ours.answers(LINES, beam, length) == best
 
 
@@ -123,10 +127,15 @@ def test_words_are_looked_up_as_in_training_and_spelt_as_written(tmp_path):
 def test_the_command_line(tmp_path, monkeypatch, capsys):
     model, task = language_model()
     exported(model, task, tmp_path)
-    monkeypatch.setattr("sys.stdin", [f"{line}\n" for line in LINES])
+    text = "".join(f"{line}\r\n" for line in LINES).encode()
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text)))
     runtime.main([str(tmp_path), "--batch-size", "3"])
     found = capsys.readouterr().out.splitlines()
     assert found == runtime.load(tmp_path).answers(LINES)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"w4\nw\xff\n")))
+    with pytest.raises(SystemExit, match="error: standard input, line 2 is not valid UTF-8"):
+        runtime.main([str(tmp_path), "--batch-size", "1"])
+    assert capsys.readouterr().out.splitlines() == runtime.load(tmp_path).answers(["w4"])
 
 
 RAW = ['Der "Hund" schläft -- um 8.30 Uhr.', "Well-known U.S.", "", "a  b\tc"]

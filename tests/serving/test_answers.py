@@ -92,7 +92,7 @@ def test_translator(tmp_path):
     """Also in a batch, where shorter sources are padded."""
     predictor = golden("translation", tmp_path)
     source = predictor.task.source_dictionary.symbols
-    texts = [" ".join(source[i] for i in ids) for ids in ([4], [5, 6, 7, 4, 9], [])]
+    texts = [" ".join(source[i] for i in ids) for ids in ([4], [5, 6, 7, 4, 9])]
     answers = predictor.predict([PredictRequest(text, explain=True, nbest=3) for text in texts])
     for text, answer in zip(texts, answers, strict=True):
         expected = plots.translation_attention(tmp_path / "out", tmp_path / "data", text, beam=5)
@@ -104,6 +104,13 @@ def test_translator(tmp_path):
         scores = [one["score"] for one in answer["hypotheses"]]
         assert len(scores) == 3
         assert scores == sorted(scores, reverse=True)
+    blank = {"translation": "", "hypotheses": []}
+    mixed = [
+        PredictRequest(text, explain=True, nbest=3) for text in ("", texts[0], " \t\n", texts[1])
+    ]
+    assert predictor.predict(mixed) == [blank, answers[0], blank, answers[1]]
+    assert predictor.predict(mixed[:1]) == [blank]
+    assert predictor.most_hypotheses == 5  # the beam
 
 
 @pytest.fixture
@@ -176,8 +183,6 @@ def test_packed_models(role, tmp_path):
 
 def test_mistakes(tmp_path):
     given = unpack("translation", tmp_path / "translation")
-    with pytest.raises(UserError, match="--beam is 0; it must be at least 1"):
-        load(options(**{**vars(given), "beam": 0}))
     with pytest.raises(UserError, match=r"the dictionaries of both languages .* \(--data\)"):
         load(options(**{**vars(given), "data": str(tmp_path)}))
     with pytest.raises(UserError, match=r"none does not exist; check the path"):

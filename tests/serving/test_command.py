@@ -73,6 +73,7 @@ def test_mistakes(tmp_path, capsys):
                 ["--host", "no.such.host.invalid", "--port", "0"],
                 "cannot listen at no.such",
             ),
+            (["--beam", "0"], "--beam is 0; it must be at least 1"),
             (["--batch-size", "0"], "--batch-size is 0; it must be at least 1"),
             (["--max-characters", "0"], "--max-characters is 0; it must be at least 1"),
             (["--port", "0"], f"checkpoint {tmp_path / 'none'} does not exist; check the path"),

@@ -152,6 +152,17 @@ def test_input_in_columns(text, trained, hub, capsys, monkeypatch):
     )
 
 
+def test_lines_of_spans_in_columns(trained, capsys, monkeypatch):
+    """That of the sentence's first word, after comments."""
+    text = "# a\n# b\nClara\tX\nSchmidt\tX\nsaw\tX\nRome\tX\n\n-DOCSTART-\tX\n\n"
+    options = ("--path", trained, "--input-format", "columns", "--format", "spans")
+    twice = text + text.replace("Clara", "the").replace("Schmidt", "town")
+    printed = tag(capsys, *options, stdin=twice.encode(), monkeypatch=monkeypatch)
+    lines = {row.split("\t")[0] for row in printed.splitlines() if row}
+    assert lines <= {"3", "12"}
+    assert "3" in lines
+
+
 def test_options_that_do_not_go_together(trained, capsys, tmp_path):
     (tmp_path / "input").write_text("# x\nRome\tNNP\n\tNNP\n")
     columns = ("--input-format", "columns")
