@@ -43,11 +43,12 @@ class Table:
         return f"{self.path}, line {line}"
 
 
-def read_utf8(path: Path) -> list[str]:
+def read_utf8(path: Path, may_be_blank: bool = False) -> list[str]:
     """The lines of a UTF-8 text, ended by ``\\n`` or ``\\r\\n``.
 
     Raises:
-        UserError: the file is missing, blank or not UTF-8, or its lines end with a lone ``\\r``.
+        UserError: the file is missing, not UTF-8, or blank unless it may be, or its lines end with
+            a lone ``\\r``.
     """
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file in it")
@@ -61,7 +62,7 @@ def read_utf8(path: Path) -> list[str]:
             "Windows"
         )
     lines = [line.replace(BYTE_ORDER_MARK, "") for line in text_lines(io.BytesIO(data), path)]
-    if not any(line.strip() for line in lines):
+    if not may_be_blank and not any(line.strip() for line in lines):
         raise UserError(f"{path} is empty; give a file with at least one example")
     return lines
 
@@ -274,7 +275,7 @@ def read_folders(folder: Path) -> Table:
                 raise UserError(
                     f"{file} is a folder in that of a class; put its texts into {label} itself"
                 )
-            text = "\n".join(read_utf8(file)) if file.read_bytes().strip() else ""
+            text = "\n".join(read_utf8(file, may_be_blank=True))
             rows.append((len(rows) + 1, [text, label.name]))
     if len({cells[1] for _, cells in rows}) < 2:
         names = ", ".join(path.name for path in labels) or "none"

@@ -58,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError if a file or option is invalid."""
+    for name in SPLITS:
+        if len(files := getattr(args, name) or ()) > 2:
+            raise UserError(f"{len(files)} files are given; give two, or one with tabs")
     for number, side in enumerate(("source", "target")):
         option = f"{side}_lang"
         setattr(args, option, getattr(args, option) or ending(args.train, number))
@@ -73,7 +76,6 @@ def run(args: argparse.Namespace) -> None:
 def ending(files: Sequence[Path], number: int) -> str:
     """The language code in a file's name. Raises UserError if there is none."""
     side = ("source", "target")[number]
-    check_number(files)
     if len(files) == 2:
         name = files[number]
         found = Path(name.stem if name.suffix in COMPRESSED else name.name).suffix[1:]
@@ -84,12 +86,6 @@ def ending(files: Sequence[Path], number: int) -> str:
         f"{files[0]} is a single file; give --source-lang and --target-lang if it has pairs "
         "separated by tabs, or else a file for each language"
     )
-
-
-def check_number(files: Sequence[Path]) -> None:
-    """Raise UserError unless there are one or two files."""
-    if len(files) > 2:
-        raise UserError(f"{len(files)} files are given; give two, or one with tabs")
 
 
 def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
@@ -126,10 +122,8 @@ def read_pairs(files: Sequence[Path]) -> list[Pair]:
     """Read the pairs of two files, or of the first two columns of one.
 
     Raises:
-        UserError: there are more files, their lengths differ, a line lacks two columns, or one of
-            them has numbers.
+        UserError: their lengths differ, a line lacks two columns, or one of them has numbers.
     """
-    check_number(files)
     if len(files) == 2:
         sources, targets = map(read_utf8, files)
         check_parallel(sources, targets, files[0], files[1])

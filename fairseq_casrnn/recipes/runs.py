@@ -144,5 +144,6 @@ def check_trained_on(data: str, out: str, names: list[str], seeds: list[str]) ->
         if read_text(kept).partition("\n")[0] != own:
             raise UserError(
                 f"{run} was trained on other data than {data} and may have seen its sentences; "
-                "give the data it was trained on, complete, or choose other runs with --arch and --seed"
+                "give the data it was trained on, complete, or choose other runs with --arch and "
+                "--seed"
             )

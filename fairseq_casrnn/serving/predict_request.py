@@ -41,7 +41,7 @@ TYPE_NAMES = {str: "a string", bool: "true or false", int: "an integer"}
 
 
 def parse_request(
-    body: bytes, pairs: bool, max_characters: int, most_hypotheses: int = MAX_HYPOTHESES
+    body: bytes, pairs: bool, max_characters: int, most_hypotheses: int
 ) -> PredictRequest:
     """Parse the body of a request.
 
@@ -49,10 +49,11 @@ def parse_request(
         body: JSON text.
         pairs: whether the model takes two sentences.
         max_characters: longest text.
+        most_hypotheses: largest ``nbest``.
 
     Raises:
-        BadRequest: not a JSON object, an unknown or missing field, a field of a wrong type, or a
-            text that is too long.
+        BadRequest: not a JSON object, an unknown or missing field, a field of a wrong type, a text
+            that is too long, or ``nbest`` out of range.
     """
     try:
         fields = parse_json(body)

@@ -147,27 +147,24 @@ class TranslationPredictor(Predictor):
 
     def predict(self, requests: Sequence[PredictRequest]) -> list[dict]:
         """Hypotheses, the best first, and the attention of the best one; "" for a blank text."""
-        predictions: list[dict] = [{"translation": "", "hypotheses": []} for _ in requests]
-        places = [place for place, request in enumerate(requests) if request.text.strip()]
-        if places:
-            answers = self._translate([requests[place] for place in places])
-            for place, answer in zip(places, answers, strict=True):
-                predictions[place] = answer
-        return predictions
-
-    def _translate(self, requests: Sequence[PredictRequest]) -> list[dict]:
         from fairseq.utils import apply_to_sample
 
+        predictions: list[dict] = [{"translation": "", "hypotheses": []} for _ in requests]
         source = self.task.source_dictionary
         lines = [escape_line(self.encode(request.text)) for request in requests]
         ids = [source.encode_line(line, add_if_not_exist=False).long() for line in lines]
         dataset = self.task.build_dataset_for_inference(ids, [len(row) for row in ids])
-        rows = [{"id": i, "source": row, "target": None} for i, row in enumerate(ids)]
+        rows = [
+            {"id": i, "source": row, "target": None}
+            for i, row in enumerate(ids)
+            if requests[i].text.strip()
+        ]
+        if not rows:
+            return predictions
         device = next(self.model.parameters()).device
         # Sorted by length.
         batch = apply_to_sample(lambda tensor: tensor.to(device), dataset.collater(rows))
         found = self.task.inference_step(self.generator, [self.model], batch)
-        predictions: list[dict] = [{}] * len(requests)
         for index, hypotheses in zip(batch["id"].tolist(), found, strict=True):
             predictions[index] = self._prediction(requests[index], lines[index], hypotheses)
         return predictions
