@@ -20,6 +20,7 @@ from fairseq_casrnn.evaluation.inference_cli import (
     numbered_lines,
 )
 from fairseq_casrnn.evaluation.tags import without_spaces
+from fairseq_casrnn.prepare.column_files import COMMENT
 
 CONLLU_ID = re.compile(r"[0-9]+")
 FORMATS = {
@@ -154,7 +155,8 @@ def read_columns(args: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
     """(number of the first word's line, words) of each sentence in a file of columns.
 
     If a line of a sentence has a tab, columns are separated by tabs, and lines without tabs that
-    start with # are comments. Otherwise columns are separated by white space.
+    start with # are comments. Otherwise columns are separated by white space, and only lines such
+    as ``# sent_id = 3`` are comments.
 
     Raises:
         UserError: a line lacks the column of the word.
@@ -180,7 +182,9 @@ def sentence_of(
     tabs = any("\t" in line for _, line in rows)
     found = []
     for number, line in rows:
-        if line.startswith("-DOCSTART-") or (tabs and line.startswith("#") and "\t" not in line):
+        if line.startswith("-DOCSTART-") or COMMENT.match(line):
+            continue
+        if tabs and line.startswith("#") and "\t" not in line:
             continue
         cells = line.split("\t") if tabs else [c for c in ASCII_SPACE.split(line) if c]
         conllu = tabs and len(cells) == 10

@@ -13,7 +13,7 @@ from fairseq_casrnn.prepare.table_files import Table
 
 LABELS = (
     *("label", "gold_label", "labels", "class", "category", "sentiment", "target", "polarity"),
-    *("is_duplicate", "quality", "stars", "rating", "entailment_judgment", "intent"),
+    *("is_duplicate", "quality", "stars", "rating", "entailment_judgment", "intent", "stance"),
 )
 TEXTS = ("text", "sentence", "review", "content", "comment", "tweet", "message", "body", "question")
 IDS = {"id", "index", "idx"}
@@ -71,7 +71,7 @@ def find_layout(
     label = given.get("label_column")
     texts = tuple(given[name] for name in ("text_column", "pair_column") if name in given)
     if header:
-        label = find_name(known, LABELS) if label is None else label
+        label = find_label(table, first) if label is None else label
         if "text_column" not in given:
             texts = (*find_texts(known, "pair_column" in given), *texts)
     if label is None or not texts:
@@ -126,6 +126,24 @@ def first_label_is_unique(table: Table, label: int, classes: Collection[str | No
 def find_name(names: list[str], wanted: tuple[str, ...]) -> int | None:
     """The column with the first of the wanted names that exists, or None."""
     return next((names.index(name) for name in wanted if name in names), None)
+
+
+def find_label(table: Table, names: list[str]) -> int | None:
+    """The column of labels by name, or None.
+
+    Raises:
+        UserError: two columns have such names, and one does not merely rename the other's classes.
+    """
+    known = [name.lower() for name in names]
+    found = [known.index(name) for name in LABELS if name in known]
+    for other in found[1:]:
+        pairs = {(cells[found[0]], cells[other]) for _, cells in table.rows}
+        if len(pairs) > min(len({pair[side] for pair in pairs}) for side in range(2)):
+            raise UserError(
+                f"{table.path} has {quoted(names[found[0]])} and {quoted(names[other])}; give "
+                "--label-column NAME or NUMBER for the one with the labels"
+            )
+    return found[0] if found else None
 
 
 def find_texts(names: list[str], single: bool) -> tuple[int, ...]:

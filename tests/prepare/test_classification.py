@@ -238,6 +238,24 @@ def test_a_pair_column(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("names", "others", "refused"),
+    [
+        (("text", "label", "sentiment"), ("bad", "good"), False),  # the same classes twice
+        (("text", "Target", "Stance"), ("climate", "atheism", "climate"), True),
+    ],
+)
+def test_two_columns_that_may_be_labels(names, others, refused, tmp_path, capsys):
+    table = [(f"text {i}", LABELS[i % 2], others[i % len(others)]) for i in range(60)]
+    file = write_tsv(tmp_path / "x.tsv", [names, *table])
+    assert prepare("--train", file, "--out", tmp_path / "out") == 2 * refused
+    if refused:
+        assert "has 'Target' and 'Stance'; give --label-column" in capsys.readouterr().err
+        made(tmp_path, file, "--label-column", "Stance")
+    else:
+        assert "label: label" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         ((), "it is n't gut , nicht ? 你好"),
