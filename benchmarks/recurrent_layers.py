@@ -129,7 +129,7 @@ def main() -> None:
     names = machine.names_of
     parser.add_argument("--cells", type=names(FAMILIES), default=CELLS, help="with commas between")
     device = machine.device()
-    engines, known = f"{recurrence.default(device)},reference", names(recurrence.installed())
+    engines, known = f"{recurrence.default(device)},reference", names(recurrence.installed(device))
     parser.add_argument("--engines", type=known, default=engines, help="the first for all cells")
     parser.add_argument("--settings", type=names(SETTINGS), default="256,300bi,650")
     parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)

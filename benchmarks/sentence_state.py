@@ -97,11 +97,14 @@ def main() -> None:
     parser.add_argument("--device", default=found, choices=["cpu", "cuda"])
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--precision", default="highest", choices=precision.TRAINING_CHOICES)
-    known = machine.names_of(recurrence.installed())
-    parser.add_argument("--engines", type=known, help="with commas between")
+    parser.add_argument("--engines", help="with commas between")
     args = parser.parse_args()
     if args.engines is None:
-        args.engines = ["triton", "eager"] if args.device == "cuda" else [recurrence.default()]
+        args.engines = "triton,eager" if args.device == "cuda" else recurrence.default()
+    try:
+        args.engines = machine.names_of(recurrence.installed(args.device))(args.engines)
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"argument --engines: {error}")
     torch.set_num_threads(args.threads)
     torch.set_float32_matmul_precision(args.precision)
     print(f"\n## Sentence-state LSTM, {args.dtype}, {args.precision} precision\n")

@@ -7,7 +7,6 @@ an engine added to ``recurrence.ENGINES`` is tested without a change here.
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -42,9 +41,11 @@ def three_threads():
 T, B, I, H, L = 5, 3, 7, 4, 2  # no two alike, so that no axis can stand for another
 LENGTHS = [3, 5, 1]  # neither sorted nor reversed
 
-# Triton's interpreter is slow; tests/recurrence/test_triton.py starts it.
-ENGINES = tuple(
-    name for name in recurrence.installed() if name != "triton" or "TRITON_INTERPRET" in os.environ
+# With triton in its interpreter, which tests/recurrence/test_triton.py starts.
+ENGINES = tuple(recurrence.installed())
+
+needs_triton = pytest.mark.skipif(
+    recurrence.ENGINES["triton"].missing is not None, reason="Triton is not installed"
 )
 
 

@@ -29,6 +29,7 @@ import sentence_state  # noqa: E402
 import synthetic  # noqa: E402
 import training  # noqa: E402
 import translation  # noqa: E402
+from helpers import needs_triton  # noqa: E402
 
 from fairseq_casrnn import precision, recurrence  # noqa: E402
 
@@ -75,7 +76,7 @@ def test_decoding():
 
 
 @pytest.mark.full
-@pytest.mark.skipif("triton" not in recurrence.installed(), reason="Triton is not installed")
+@needs_triton
 def test_compiling():
     """In a process of its own, for it tells Triton that there is a GPU."""
     options = ["--sizes", "16", "--cells", "stacked_gru,cas_lstm", "--precisions", "bf16"]
@@ -222,6 +223,15 @@ def test_sentence_state(monkeypatch, capsys):
     monkeypatch.setattr(sentence_state, "LIMITS", {"float32": 1e-12})
     with pytest.raises(SystemExit, match="engine eager is off by"):
         sentence_state.main()
+
+
+@pytest.mark.parametrize("script", [sentence_state, layers])
+def test_engines_that_cannot_run_here(script, monkeypatch, capsys):
+    monkeypatch.setattr(recurrence.engines, "interpreting", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["x", "--engines", "eager,triton"])
+    with pytest.raises(SystemExit):
+        script.main()
+    assert "argument --engines: 'triton' is none of" in capsys.readouterr().err
 
 
 @pytest.mark.full

@@ -22,6 +22,7 @@ import gpu_commands  # noqa: E402
 import machine  # noqa: E402
 import problems  # noqa: E402
 from agreement import Check, Outcome  # noqa: E402
+from helpers import needs_triton  # noqa: E402
 
 from fairseq_casrnn import recurrence  # noqa: E402
 
@@ -144,12 +145,13 @@ class ParsedError(Exception):
     """In place of what a script does after it has read its options."""
 
 
-@pytest.mark.skipif("triton" not in recurrence.installed(), reason="Triton is not installed")
+@needs_triton
 @pytest.mark.parametrize("section", gpu_commands.SECTIONS)
 @pytest.mark.parametrize("tiny", [False, True])
 def test_scripts_know_the_options_they_are_given(monkeypatch, tmp_path, section, tiny):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(recurrence, "default", lambda device: "triton")
+    monkeypatch.setattr(recurrence, "installed", lambda device: list(recurrence.ENGINES))
     parse = ArgumentParser.parse_args
 
     def parse_only(self):

@@ -141,9 +141,9 @@ ENGINES: dict[str, Engine] = {}
 """All engines by name, available or not; :mod:`.engines` registers them."""
 
 
-def installed() -> list[str]:
-    """The names of the engines that can run here, on the CPU or on a GPU."""
-    return [name for name, engine in ENGINES.items() if engine.available("cpu") is None]
+def installed(device: str = "cpu") -> list[str]:
+    """The names of the engines that can run on this type of device here."""
+    return [name for name, engine in ENGINES.items() if engine.available(device) is None]
 
 
 def default(device: str = "cpu") -> str:
@@ -188,7 +188,7 @@ def log_fallback(engine: Engine, other: Engine, reason: str) -> None:
 
 
 def by_name(name: str | None, device: str) -> Engine:
-    """:func:`choose`, whatever it is to run."""
+    """:func:`choose`, without asking whether the engine supports what it is to run."""
     asked = "engine"
     if name is None or name == "auto":
         asked, name = "environment variable CASRNN_ENGINE: engine", os.environ.get("CASRNN_ENGINE")

@@ -225,7 +225,9 @@ class Triton(Engine):
     def available(self, device: str) -> str | None:
         if self.missing is not None:
             return self.missing
-        return failures.why_not() if device == "cuda" else None
+        if device == "cuda":
+            return failures.why_not()
+        return None if interpreting() else "its kernels run on NVIDIA GPUs"
 
     def fallback(self, device: str) -> str:
         return "eager" if device == "cuda" else default(device)

@@ -26,6 +26,7 @@ from helpers import (
     every_case,
     every_family,
     gradients,
+    needs_triton,
     rand,
     side_input,
     weighted,
@@ -42,12 +43,10 @@ from .test_cpp import layer_of
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERPRETING = triton_loop.interpreting()
-installed = pytest.mark.skipif(
-    "triton" not in recurrence.installed(), reason="Triton is not installed"
-)
+MISSING = triton_loop.missing() is not None
 DEVICE = "cpu" if INTERPRETING else "cuda"
 runs = pytest.mark.skipif(
-    "triton" not in recurrence.installed() or not (INTERPRETING or torch.cuda.is_available()),
+    MISSING or not (INTERPRETING or torch.cuda.is_available()),
     reason="neither a GPU nor Triton's interpreter",
 )
 HALF = pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
@@ -90,7 +89,7 @@ PART = (
 )
 def test_in_the_interpreter(chosen, least):
     """In a process of its own, for the interpreter is chosen when Triton is imported."""
-    if INTERPRETING or "triton" not in recurrence.installed() or torch.cuda.is_available():
+    if INTERPRETING or MISSING or torch.cuda.is_available():
         pytest.skip("for where Triton is installed and there is no GPU")
     names = ["engines", "triton", "triton_cross_entropy", "triton_sentence_state"]
     names += ["triton_decoder", "triton_beam"]
@@ -110,7 +109,7 @@ def test_in_the_interpreter(chosen, least):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@installed
+@needs_triton
 @every_case
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, DOUBLE), (torch.float32, SINGLE)], ids=["f64", "f32"]
@@ -304,7 +303,7 @@ def test_programs_of_a_sequence_wait_for_each_other(name, weights, monkeypatch):
     agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
 
 
-@installed
+@needs_triton
 def test_counters_are_zero_for_every_launch():
     """Those that a launch has used are zeroed before another gets them."""
     counters = triton_plan.Counters(torch.device("cpu"))
@@ -334,7 +333,7 @@ def on_an_h200(monkeypatch):
     monkeypatch.setattr(triton_plan, "chip", lambda _: triton_plan.H200)
 
 
-@installed
+@needs_triton
 @pytest.mark.parametrize("backwards", [False, True])
 def test_what_fits_on_an_h200(backwards, on_an_h200):
     """All programs at once and U on the chip, for the sizes that the engine was made for."""
@@ -355,7 +354,7 @@ def test_what_fits_on_an_h200(backwards, on_an_h200):
     assert plan_of(32, 256, 64).tiles["GROUP"] == 8
 
 
-@installed
+@needs_triton
 def test_tiles_do_not_depend_on_the_batch(on_an_h200):
     """But for their height, one of two, so that few kernels are compiled."""
     for dtype, blocks, size, backwards in itertools.product(
@@ -369,7 +368,7 @@ def test_tiles_do_not_depend_on_the_batch(on_an_h200):
         assert all(plan.grid[0] > 1 for plan in plans[-9:])
 
 
-@installed
+@needs_triton
 def test_precision_of_products(on_an_h200, monkeypatch):
     assert plan_of(4, 256, 64).tiles["PRECISION"] == "tf32"
     assert plan_of(4, 1024, 64, torch.bfloat16).tiles["PRECISION"] == "ieee"
@@ -389,7 +388,7 @@ def test_precision_of_products(on_an_h200, monkeypatch):
     assert plan_of(4, 256, 64) is None
 
 
-@installed
+@needs_triton
 def test_gpus_whose_programs_cannot_wait_for_each_other(monkeypatch):
     """Turing, which has no TF32 either, and AMD's, which count as "cuda", too."""
     gpu = torch.device("cuda", 0)

@@ -7,7 +7,7 @@ import importlib.util
 
 import pytest
 import torch
-from helpers import rand
+from helpers import needs_triton, rand
 from torch._subclasses import FakeTensorMode
 
 from fairseq_casrnn import recurrence
@@ -19,16 +19,13 @@ from fairseq_casrnn.recurrence.triton import loop as triton_loop
 from fairseq_casrnn.recurrence.triton import plan as triton_plan
 from fairseq_casrnn.recurrence.triton import steps as triton_steps
 
-installed = pytest.mark.skipif(
-    "triton" not in recurrence.installed(), reason="Triton is not installed"
-)
-
 
 @pytest.fixture(autouse=True)
 def _nothing_was_tried(monkeypatch):
     monkeypatch.setattr(triton_failures, "_failure", None)
     monkeypatch.setattr(triton_failures, "_found", {})
-    monkeypatch.setattr(triton_failures, "interpreting", lambda: False)
+    for module in (triton_failures, recurrence.engines):
+        monkeypatch.setattr(module, "interpreting", lambda: False)
     monkeypatch.delenv("CASRNN_ENGINE", raising=False)
 
 
@@ -36,8 +33,7 @@ class Plus(type(LSTM(1, 1).cells[0])):
     """Not the LSTM's kernel's business."""
 
 
-def test_what_the_kernels_do_not_do_is_left_to_the_default(messages, monkeypatch):
-    monkeypatch.setattr(triton_loop, "interpreting", lambda: False)
+def test_on_the_cpu_the_default_runs(messages, monkeypatch):
     monkeypatch.setattr(recurrence.ENGINES["triton"], "missing", None)
     x = rand(4, 2, 3, dtype=torch.float32)
     layer = CASLSTM(3, 5, engine="triton")
@@ -45,8 +41,9 @@ def test_what_the_kernels_do_not_do_is_left_to_the_default(messages, monkeypatch
         output, _ = layer(x)
     layer.engine = recurrence.default()
     assert torch.equal(output, layer(x)[0])
-    reason = "it runs on CUDA tensors, these are on cpu"
-    said = f"engine 'triton' leaves this to '{recurrence.default()}': {reason}"
+    assert "triton" not in recurrence.installed()
+    reason = "its kernels run on NVIDIA GPUs"
+    said = f"engine 'triton' is not available, '{recurrence.default()}' runs instead: {reason}"
     assert messages().count(said) == 1
 
 
@@ -186,7 +183,7 @@ CIRCUMSTANCES = {
 every_circumstance = pytest.mark.parametrize("circumstance", CIRCUMSTANCES)
 
 
-@installed
+@needs_triton
 @every_circumstance
 def test_where_triton_does_not_work_eager_runs(gpu, monkeypatch, messages, tmp_path, circumstance):
     """By name or by default; one line says why, and nothing is tried twice."""
@@ -207,7 +204,7 @@ def test_where_triton_does_not_work_eager_runs(gpu, monkeypatch, messages, tmp_p
     assert circumstance is not no_cache or reason.endswith("environment variable TRITON_CACHE_DIR")
 
 
-@installed
+@needs_triton
 @every_circumstance
 def test_a_kernel_that_cannot_be_launched(monkeypatch, messages, tmp_path, circumstance):
     """After a trial that succeeded: the layer's result is that of the engine that steps in."""
@@ -235,7 +232,7 @@ def stop(launch, _=None):
         triton_failures.stop(error)
 
 
-@installed
+@needs_triton
 def test_a_backward_that_cannot_be_launched(monkeypatch, tmp_path):
     """There is no other engine for it: the line says what to do."""
     said = "cannot run the backward: Triton needs a C compiler; install gcc, .* CASRNN_ENGINE=eager"
@@ -243,7 +240,7 @@ def test_a_backward_that_cannot_be_launched(monkeypatch, tmp_path):
         stop(lambda: no_compiler(monkeypatch, tmp_path))
 
 
-@installed
+@needs_triton
 @pytest.mark.parametrize("around", [triton_failures.attempt, stop])
 @pytest.mark.parametrize(
     "error",
@@ -272,7 +269,7 @@ def test_errors_from_elsewhere_are_not_of_triton(monkeypatch):
         triton_failures.attempt(hook, lambda: "hidden")
 
 
-@installed
+@needs_triton
 def test_in_the_interpreter_nothing_is_hidden(monkeypatch, tmp_path):
     monkeypatch.setattr(triton_failures, "interpreting", lambda: True)
     with pytest.raises(RuntimeError, match="Failed to find C compiler"):
