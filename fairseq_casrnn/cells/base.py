@@ -90,15 +90,20 @@ class Cell:
     bias_one_gates: tuple[int, ...] = (1,)
 
     def __init_subclass__(cls) -> None:
-        """Refuse a step whose in-place version is inherited; do not inherit ``kernel``.
+        """Refuse versions of a step that belong to different cells; do not inherit ``kernel``.
 
         Raises:
-            TypeError: ``step`` is redefined but ``forward_`` inherited.
+            TypeError: one of ``step``, ``forward_`` and ``backward_`` is redefined but another one
+                inherited.
         """
-        if "step" in vars(cls) and "forward_" not in vars(cls) and cls.is_fused():
+        versions = ("step", "forward_", "backward_")
+        own = [name for name in versions if name in vars(cls)]
+        inherited = [name for name in versions if name not in own]
+        if own and inherited and cls.is_fused():
             raise TypeError(
-                f"{cls.__name__} defines step but inherits forward_ and backward_, which compute "
-                "the base class's step: define them as well, or derive from Cell"
+                f"{cls.__name__} defines {' and '.join(own)} but inherits "
+                f"{' and '.join(inherited)}, which compute the base class's step: define "
+                f"{'it' if len(inherited) == 1 else 'them'} as well, or derive from Cell"
             )
         if "kernel" not in vars(cls):
             cls.kernel = None

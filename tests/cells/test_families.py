@@ -208,12 +208,20 @@ def test_a_step_may_read_the_cell_below_and_a_mixture(engine):
     assert not torch.isclose(cs[choice == 0], lower_c[choice == 0]).any()
 
 
-def test_a_step_beside_the_in_place_version_of_another_cell_is_refused():
-    with pytest.raises(TypeError, match="ClampedCell defines step but inherits forward_"):
-
-        class ClampedCell(LSTMCell):
-            def step(self, *args, **reads):
-                return super().step(*args, **reads)
+@pytest.mark.parametrize(
+    ("own", "inherited"),
+    [
+        (["step"], "forward_ and backward_, .*: define them as well"),
+        (["step", "forward_"], "backward_, .*: define it as well"),
+        (["forward_"], "step and backward_, .*: define them as well"),
+    ],
+)
+def test_versions_of_a_step_that_belong_to_different_cells_are_refused(own, inherited):
+    """Gradients would be those of the other cell."""
+    message = f"Clamped defines {' and '.join(own)} but inherits {inherited}"
+    with pytest.raises(TypeError, match=message):
+        type("Clamped", (LSTMCell,), {name: getattr(LSTMCell, name) for name in own})
+    type("Clamped", (Cell,), {name: getattr(LSTMCell, name) for name in own})
 
 
 @every_case

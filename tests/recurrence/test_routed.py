@@ -121,6 +121,9 @@ class Doubled(SecondOrderCell):
         super().forward_(gates, h_prev, c_prev, h, c, **reads)
         h.mul_(2)
 
+    def backward_(self, dh, *args, **reads):
+        return super().backward_(2 * dh, *args, **reads)
+
 
 def test_choices_of_a_changed_cell_are_weights(never_routed):
     _, gx, *rest, choice = mixture(CHOICES["any"])
