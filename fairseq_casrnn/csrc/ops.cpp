@@ -159,7 +159,7 @@ Tensor mm(const Tensor& a, const Tensor& b, const Maybe& bias) {
 // y += a · b.
 void add_mm_(const Tensor& y, const Tensor& a, const Tensor& b) { multiply(y, a, b, {}, {}, true); }
 
-std::tuple<Tensor, bool> run_log_probs(const Tensor& x, const Tensor& weight, const Maybe& bias) {
+Tensor run_log_probs(const Tensor& x, const Tensor& weight, const Maybe& bias) {
   return log_probs(x, weight.t(), dense(bias));
 }
 
@@ -251,15 +251,14 @@ TORCH_LIBRARY(fairseq_casrnn, m) {
       "cross_entropy(Tensor x, Tensor weight, Tensor? bias, Tensor target, float smoothing, int "
       "pad, "
       "bool[3] wants) -> (Tensor loss, Tensor plain, Tensor dx, Tensor d_weight, Tensor d_bias)");
-  define<&run_log_probs>(
-      m, "log_probs(Tensor x, Tensor weight, Tensor? bias) -> (Tensor table, bool has_nan)");
+  define<&run_log_probs>(m, "log_probs(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
   define<&best_sums>(
       m, "best_sums(Tensor lprobs, Tensor scores, int count) -> (Tensor values, Tensor indices)");
   define<&run_window_concat>(
-      m, "look_around(Tensor h, int window, int[] counts) -> (Tensor around, Tensor total)");
-  define<&run_window_concat_backward>(
-      m,
-      "look_around_backward(Tensor d_around, Tensor d_total, int window, int[] counts) -> Tensor");
+      m, "window_concat(Tensor h, int window, int[] counts) -> (Tensor around, Tensor total)");
+  define<&run_window_concat_backward>(m,
+                                      "window_concat_backward(Tensor d_around, Tensor d_total, int "
+                                      "window, int[] counts) -> Tensor");
   define<&run_mix_words>(
       m,
       "mix_words_(Tensor(a!) gates, Tensor gx, Tensor gg, Tensor c, Tensor nodes, int[] counts) -> "

@@ -103,8 +103,8 @@ class VocabularyHead:
         """Log-probabilities ``(N, V)`` of features ``(N, out_embed_dim)``, in one pass.
 
         Returns:
-            The log-probabilities and whether any is NaN. None if this output layer needs
-            :meth:`output_layer` and :meth:`get_normalized_probs` instead.
+            None if this output layer needs :meth:`output_layer` and :meth:`get_normalized_probs`
+            instead.
         """
         if (vocabulary := self.linear_vocabulary) is None:
             return None

@@ -17,11 +17,10 @@ def forward_decoder(original, self, tokens, encoder_outs, incremental_states, te
         return original(self, tokens, encoder_outs, incremental_states, temperature)
     features, attention, extra = last_features(self, tokens, encoder_outs, incremental_states)
     decoder = self.single_model.decoder
-    found = decoder.log_probs(features[:, -1])
-    if found is None:
+    lprobs = decoder.log_probs(features[:, -1])
+    if lprobs is None:
         net_output = (decoder.output_layer(features)[:, -1:], extra)
         return self.single_model.get_normalized_probs(net_output, True, None)[:, -1], attention
-    lprobs, _ = found
     return lprobs, attention
 
 

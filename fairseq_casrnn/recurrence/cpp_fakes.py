@@ -12,7 +12,7 @@ from torch import Tensor
 
 def register() -> None:
     """Register them, after the extension has defined the operators."""
-    for function in (layer_forward, routed_layer, mm, best_sums, look_around):
+    for function in (layer_forward, routed_layer, mm, best_sums, window_concat):
         torch.library.register_fake(f"fairseq_casrnn::{function.__name__}", function)
 
 
@@ -60,6 +60,6 @@ def best_sums(lprobs: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tenso
     return values, torch.empty_like(values, dtype=torch.int64)
 
 
-def look_around(h: Tensor, window: int, counts: list[int]) -> tuple[Tensor, Tensor]:
+def window_concat(h: Tensor, window: int, counts: list[int]) -> tuple[Tensor, Tensor]:
     """:meth:`.WordOps.window_concat`: ``(N, (2w+1)*H)`` and ``(B, H)``."""
     return h.new_empty(h.size(0), (2 * window + 1) * h.size(1)), h.new_empty(counts[0], h.size(1))

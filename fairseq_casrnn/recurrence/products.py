@@ -54,7 +54,8 @@ def linear(
 
     ``engine`` is the name of an engine, or None for the default.
     """
-    if torch.compiler.is_compiling():  # a look at the number of rows would fix it
+    # Reading the number of rows would specialise the graph to it.
+    if torch.compiler.is_compiling():
         return F.linear(x, weight, bias)
     if is_quantised(x, weight, bias, engine):
         rows = dense(x).view(-1, x.size(-1))
@@ -103,19 +104,19 @@ class SharedWeightLinear:
 
 def log_probs(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, engine: str | None = None
-) -> tuple[Tensor, bool] | None:
+) -> Tensor | None:
     """Log-probabilities ``(N, O)`` of x ``(N, I)``: :func:`linear` and log softmax in one pass.
 
     Returns:
-        The table and whether it holds NaN (in whole rows); None if gradients are enabled or the
-        compiled extension does not support these tensors.
+        The table; None if gradients are enabled or the compiled extension does not support these
+        tensors.
     """
     if torch.is_grad_enabled() or x.dtype != torch.float32:
         return None
     if not is_compiled(engine, x, weight, bias):
         return None
-    table, has_nan = OPS.log_probs(x, weight, bias)
-    return table, has_nan
+    table: Tensor = OPS.log_probs(x, weight, bias)
+    return table
 
 
 def next_words(

@@ -188,13 +188,13 @@ class _WindowConcat(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, h: Tensor, window: int, counts: list[int]) -> tuple[Tensor, Tensor]:
         ctx.window, ctx.counts = window, counts
-        around, total = OPS.look_around(h, window, counts)
+        around, total = OPS.window_concat(h, window, counts)
         return around, total
 
     @staticmethod
     def backward(ctx: Any, grad_around: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         eager.check_backward("cpp", grad_around, grad_total)
-        grad = OPS.look_around_backward(
+        grad = OPS.window_concat_backward(
             dense(grad_around), dense(grad_total), ctx.window, ctx.counts
         )
         return grad, None, None
