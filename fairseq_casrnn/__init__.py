@@ -32,14 +32,20 @@ class _PackagePath(list):
     fairseq refuses a ``--user-dir`` whose name is already imported unless the folder is in the
     package's ``__path__``. A symbolic link to this package, or a checkout beside the installed
     package, would therefore fail. A copy of another version still fails. Only fairseq tests
-    membership, after the package was imported, so this may be the time to register it.
+    membership, and it does not import the package again, so registration happens here.
     """
 
     def __contains__(self, folder: object) -> bool:
         found = isinstance(folder, str) and (super().__contains__(folder) or self._is_own(folder))
-        if found and "fairseq" in sys.modules and not _registered:
-            register()
+        if found:
+            self._register_if_not_done()
         return found
+
+    @staticmethod
+    def _register_if_not_done() -> None:
+        """The package may have been imported before fairseq, when it could not be registered."""
+        if "fairseq" in sys.modules and not _registered:
+            register()
 
     def _is_own(self, folder: str) -> bool:
         if any(os.path.realpath(folder) == os.path.realpath(own) for own in self):

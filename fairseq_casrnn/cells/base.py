@@ -74,6 +74,7 @@ class Cell:
             (``RecurrentStack.mixture_weights``); otherwise 0.
         params: ``(name, rows)`` of the elementwise parameters, shape ``(rows, H)``, or ``(H,)``
             when rows is None.
+        zero_params: names of those of ``params`` that start at 0, not at random.
         kernel: name of its kernels in C++ and Triton (its folder's ``kernel.h`` and ``triton.py``),
             or None. Not inherited, since a subclass may compute something else.
         bias_one_gates: blocks of the bias that start at 1 (the forget-like gates).
@@ -86,6 +87,7 @@ class Cell:
     lower_cell = False
     num_cells = 0
     params: tuple[tuple[str, int | None], ...] = ()
+    zero_params: tuple[str, ...] = ()
     kernel: str | None = None
     bias_one_gates: tuple[int, ...] = (1,)
 

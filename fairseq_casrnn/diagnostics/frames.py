@@ -1,6 +1,7 @@
 """Inspection of the frames in an exception's traceback."""
 
-import sys
+import functools
+import site
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,20 @@ Rules = tuple[tuple[type | tuple[type, ...], Sentence], ...]
 
 OURS = ("fairseq", "fairseq_cli", "fairseq_casrnn")
 """Packages whose errors are explained."""
-LIBRARIES = tuple({sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()})
-"""Folders of Python and of installed packages."""
+
+
+@functools.cache
+def library_folders() -> tuple[Path, ...]:
+    """Folders of Python's library and of installed packages."""
+    folders = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+    folders += [*site.getsitepackages(), site.getusersitepackages()]
+    return tuple({Path(folder).resolve() for folder in folders})
+
+
+def is_library(file: str) -> bool:
+    """Whether a file of code is Python's or installed, or no file at all, such as ``<string>``."""
+    path = Path(file)
+    return not path.is_absolute() or any(map(path.resolve().is_relative_to, library_folders()))
 
 
 def crossed_user_code(error: BaseException) -> bool:
@@ -30,7 +43,7 @@ def crossed_user_code(error: BaseException) -> bool:
             pass
         elif name.split(".")[0] in OURS:
             inside = True
-        elif inside and Path(file).is_absolute() and not file.startswith(LIBRARIES):
+        elif inside and not is_library(file):
             return True
         traceback = traceback.tb_next
     return False

@@ -62,7 +62,7 @@ def first_too_long(hub: Any, texts: Sequence[str]) -> int | None:
     """The first text with more tokens than the model accepts, or None."""
     most = hub.max_positions[0]
     for place, text in enumerate(texts):
-        # A token, but for the last, has a character at least.
+        # Each token but </s> has at least one character.
         if len(text) >= most and len(hub.encode(text)) > most:
             return place
     return None

@@ -114,14 +114,20 @@ class StackParameters(nn.Module):
         return shapes
 
     def reset_parameters(self, bound: float | None = None) -> None:
-        """Weights and peepholes uniform in ±bound; biases 0, of forget-like gates 1; λ at 0.5.
+        """Weights and peepholes uniform in ±bound; biases 0, of forget-like gates 1.
 
         The default of ``bound`` is 1/√H, as in ``nn.LSTM``.
         """
         bound = 1 / math.sqrt(self.hidden_size) if bound is None else bound
+        zero = {
+            f"{name}_l{k}{suffix}"
+            for k, cell in enumerate(self.cells)
+            for name in cell.zero_params
+            for suffix in self.suffixes
+        }
         with torch.no_grad():
             for key, parameter in self.named_parameters():
-                if key.startswith(("bias", "lam_logit")):
+                if key.startswith("bias") or key in zero:
                     parameter.zero_()
                 else:
                     parameter.uniform_(-bound, bound)

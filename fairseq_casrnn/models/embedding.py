@@ -111,7 +111,7 @@ def report_coverage(found, dictionary, path, dim) -> int:
     """Log and return how many of the dictionary's words are among the indices ``found``.
 
     Raises:
-        UserError: none.
+        UserError: none of the words has a vector.
     """
     # fairseq-preprocess pads its dictionaries with made-up words.
     words = {

@@ -139,7 +139,10 @@ class Tagger(SentenceModel):
 
     @torch.no_grad()
     def probabilities(self, emissions: Tensor, tags: list[list[int]]) -> list[float]:
-        """The joint probability of the tags of each sentence."""
+        """The joint probability of each sentence's tags (indices, without padding).
+
+        ``emissions`` is ``(B, T, K)``, for sentences of up to T words and K tags.
+        """
         rows = [torch.tensor(row, device=emissions.device, dtype=torch.long) for row in tags]
         target = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
         target = F.pad(target, (0, emissions.size(1) - target.size(1)), value=-1)

@@ -9,7 +9,7 @@ from fairseq import utils
 
 def install() -> None:
     """Let :func:`fairseq.utils.clip_grad_norm_` call :func:`l2_norm` if apex is not installed."""
-    if not utils.multi_tensor_l2norm_available:
+    if not getattr(utils, "multi_tensor_l2norm_available", True):  # not every fairseq has it
         utils.multi_tensor_l2norm = l2_norm
         utils.multi_tensor_l2norm_available = True
 

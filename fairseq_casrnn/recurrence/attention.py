@@ -129,7 +129,10 @@ def attend(
 
 
 def mix(scores: Tensor, temperature: Tensor | None) -> Tensor:
-    """Mixture weights from scores: soft at ``temperature``, hard when it is None."""
+    """Mixture weights ``(*, S)`` of scores ``(*, S)``.
+
+    They are a softmax at ``temperature``, a scalar, or one-hot where it is None.
+    """
     if temperature is None:
         return HardRouting(scores.argmax(-1), scores.size(-1)).weights(scores.dtype)
     # In half precision, a score divided by a low temperature overflows.

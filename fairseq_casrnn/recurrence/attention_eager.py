@@ -126,7 +126,9 @@ def eager_layer_backward(
 
 
 def unmix(d_alpha: Tensor, alpha: Tensor, temperature: Maybe) -> Tensor:
-    """Gradient of the scores from that of the weights; hard routing has none."""
+    """Backward of :func:`.attention.mix`: the scores' gradient ``(B, S)`` from the weights'; hard
+    routing has none.
+    """
     if temperature is None:
         return torch.zeros_like(alpha)
     total = (d_alpha * alpha).sum(-1, keepdim=True)

@@ -144,6 +144,7 @@ def why_not_routed(inputs: LayerInputs) -> str | None:
     It sorts rows by their cells, which takes longer than multiplying by small weights.
     """
     cell, gx, weight_hh = inputs.cell, inputs.gx, inputs.weight_hh
+    # csrc/routed.cpp has the maths of this cell only.
     if not isinstance(gx, InputProduct) or cell.kernel != "second_order_lstm" or cell.num_cells < 2:
         return "it is no mixture"
     tensors = (gx.x, gx.weight, gx.bias, weight_hh, inputs.h0, inputs.c0)

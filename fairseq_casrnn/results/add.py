@@ -98,7 +98,7 @@ def destination(
                 return page, table
     if args.table:
         names = (f"{page.path.stem}/{name}" for page in pages for name in page.tables)
-        raise UserError(f"--table {args.table} is no table; choose from {', '.join(names)}")
+        raise UserError(f"--table {args.table} does not exist; choose from {', '.join(names)}")
     raise UserError(
         f"{folder} is of {recipe or 'no recipe'}, for which no page has a table; choose one with "
         "--table"
@@ -284,7 +284,7 @@ def settings_of(words: list[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not name or not equals:
-            raise UserError(f"--setting {word} is no NAME=VALUE")
+            raise UserError(f"--setting {word} is not NAME=VALUE")
         found[name] = value
     return found
 

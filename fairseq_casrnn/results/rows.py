@@ -91,7 +91,7 @@ def check_row(row: object, where: str) -> None:
         if isinstance(value, dict) and not {"mean"} <= set(value) <= {"mean", "deviation"}:
             raise UserError(f"{where}: '{name}' needs mean and deviation and nothing else")
         if not all(isinstance(one, str) or _is_finite(one) for one in values):
-            raise UserError(f"{where}: '{name}' is no finite number; correct it")
+            raise UserError(f"{where}: '{name}' is not a finite number; correct it")
 
 
 def _is_curve(curve: object) -> bool:

@@ -50,17 +50,24 @@ def test_every_family_is_specified(table, rows):
     assert not unknown, f"{table} in tests/cells/specification.py has {unknown}, not in FAMILIES"
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_every_functional_option_is_tested(name):
+OPTIONS = [
+    pytest.param(name, option, id=f"{name}-{option.name}")
+    for name, row in FAMILIES.items()
+    for option in dataclasses.fields(row.options)
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [p for p in OPTIONS if p.values[1].metadata.get("functional")]
+)
+def test_every_functional_option_is_tested(name, option):
     """With a value other than its default."""
-    for option in dataclasses.fields(FAMILIES[name].options):
-        if option.metadata.get("functional"):
-            settings = specification.SETTINGS.get(name, [])
-            values = {s.get(option.name, option.default) for s in settings}
-            assert values - {option.default}, (
-                f"add settings of {name} with several values of {option.name} to SETTINGS in "
-                "tests/cells/specification.py"
-            )
+    settings = specification.SETTINGS.get(name, [])
+    values = {s.get(option.name, option.default) for s in settings}
+    assert values - {option.default}, (
+        f"add settings of {name} with several values of {option.name} to SETTINGS in "
+        "tests/cells/specification.py"
+    )
 
 
 def test_unknown_family():
@@ -69,11 +76,10 @@ def test_unknown_family():
         family("lstmm")
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_every_option_has_a_default_and_a_help_text(name):
-    for option in dataclasses.fields(FAMILIES[name].options):
-        assert option.default is not dataclasses.MISSING
-        assert option.metadata["help"]
+@pytest.mark.parametrize(("name", "option"), OPTIONS)
+def test_every_option_has_a_default_and_a_help_text(name, option):
+    assert option.default is not dataclasses.MISSING
+    assert option.metadata["help"]
 
 
 @every_case

@@ -152,7 +152,7 @@ def test_nan_stays_nan(installed):
 
 @pytest.mark.full
 @compiled
-def test_programs_of_fairseq_get_them_so():
+def test_generators_of_fairseq_use_the_tables():
     code = (
         "import sys; sys.argv[0] = 'fairseq-generate'; import fairseq_casrnn; "
         "fairseq_casrnn.register(); "

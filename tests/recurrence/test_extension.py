@@ -142,10 +142,11 @@ def test_a_lesser_processor_does_not_load_it(import_as, monkeypatch, library):
 
 @compiled
 def test_the_extension_says_what_it_needs():
-    library = Path(cpp.extension()[0].__file__)
-    if cpp.extension()[0].instruction_set == "AVX512" and cpp.instructions():
-        needs = cpp.required_instructions(library.read_bytes())
-        assert {"avx2", "avx512f"} <= needs <= cpp.instructions()
+    if not cpp.instructions():
+        pytest.skip("the processor's instructions are not known")
+    needs = cpp.required_instructions(Path(cpp.extension()[0].__file__).read_bytes())
+    least = {"AVX512": {"avx2", "avx512f"}, "AVX2": {"avx2"}}
+    assert least.get(cpp.extension()[0].instruction_set, set()) <= needs <= cpp.instructions()
 
 
 WITHOUT = """

@@ -85,8 +85,8 @@ def test_pages_that_are_not_up_to_date(project, capsys):
         ('{"table": "test", "bleu": 1}', "line 2 has an unknown key 'bleu'; use table, system, "),
         ('{"table": "test", "seed": "1"}', "line 2 has a 'seed' of the wrong type"),
         ('{"table": "test", "seed": true}', "line 2 has a 'seed' of the wrong type"),
-        ('{"table": "test", "metrics": {"a": NaN}}', "line 2: 'a' is no finite number"),
-        ('{"table": "test", "metrics": {"a": null}}', "line 2: 'a' is no finite number"),
+        ('{"table": "test", "metrics": {"a": NaN}}', "line 2: 'a' is not a finite number"),
+        ('{"table": "test", "metrics": {"a": null}}', "line 2: 'a' is not a finite number"),
         ('{"table": "test", "metrics": {"a": {"deviation": 1}}}', "line 2: 'a' needs mean and dev"),
         (
             '{"table": "test", "settings": {"seed": 1}}',

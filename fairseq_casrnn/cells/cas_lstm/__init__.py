@@ -55,6 +55,7 @@ class CASCell(Cell):
     hh_blocks = 5
     lower_cell = True
     bias_one_gates = (1, 4)
+    zero_params = ("lam_logit",)  # λ = 0.5
 
     def __init__(self, lam: float | str | None = 0.5):
         self.lam = parse_lam(lam)
