@@ -32,6 +32,11 @@ class TorchLSTMConversion(RecurrentStack):
         """
         if cls.__name__ == "SecondOrderLSTM":
             options.setdefault("num_cells", 1)
+        if cls.__name__ == "CASLSTM" and lstm.bidirectional and lstm.num_layers > 1:
+            raise UserError(
+                "torch concatenates the directions after every layer, which a CASLSTM cannot do; "
+                "convert to LSTM instead"
+            )
         layer = _layer_like(cls, lstm, nn.LSTM, options)
         if not _is_plain_lstm(layer):
             raise UserError(

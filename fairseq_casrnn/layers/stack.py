@@ -82,8 +82,15 @@ class RecurrentStack(StackForward):
         options = family(name).options() if options is None else options
         num_layers = at_least_one("num_layers", num_layers)
         self.name, self.options = name, options  # first: reset_parameters() may read them
+        cells = make_cells(name, options, num_layers, interleaved=bidirectional == "interleaved")
+        mixes = type(self).mixture_weights is not RecurrentStack.mixture_weights
+        if not mixes and any(cell.num_cells for cell in cells):
+            raise UserError(
+                f"{name} mixes several cells, but a {type(self).__name__} computes no weights of "
+                "a mixture; use SecondOrderLSTM, or define mixture_weights in a subclass"
+            )
         super().__init__(
-            make_cells(name, options, num_layers, interleaved=bidirectional == "interleaved"),
+            cells,
             input_size,
             hidden_size,
             bidirectional=bidirectional if bidirectional == "interleaved" else bool(bidirectional),
@@ -149,12 +156,16 @@ class RecurrentStack(StackForward):
         """
         size, dtype = self.input_size, self.weight_ih_l0.dtype
         if isinstance(x, PackedSequence):
+            if self.batch_first and tokens is not None:
+                tokens = tokens.transpose(0, 1)
             forward = functools.partial(self._forward, state=state, tokens=tokens)
             return run_packed(forward, x, lengths, size, dtype)
         check_input(x, size, dtype, self.batch_first)
         single = x.dim() == 2
         if single:
-            state = None if state is None else map_state(lambda part: part.unsqueeze(1), state)
+            if state is not None:
+                self._check_state(state)
+                state = map_state(lambda part: part.unsqueeze(1), state)
             tokens = None if tokens is None else tokens.unsqueeze(1)
         elif self.batch_first and tokens is not None:
             tokens = tokens.transpose(0, 1)
@@ -203,6 +214,10 @@ class RecurrentStack(StackForward):
         """
         if self.bidirectional:
             raise UserError("a bidirectional stack has no steps: it reads whole sequences")
+        if x.dim() != 2 or x.size(1) != self.input_size:
+            raise UserError(
+                f"input has shape {tuple(x.shape)}; a step expects (batch, {self.input_size})"
+            )
         check_input(x.unsqueeze(0), self.input_size, self.weight_ih_l0.dtype)
         if state is None:
             state = self.zero_state(x.size(0))
@@ -234,8 +249,8 @@ class RecurrentStack(StackForward):
         )
         return (h, h.clone()) if self.has_cell else h
 
-    def _check_state(self, state: State, batch: int) -> None:
-        shape = (self.num_layers * self.num_directions, batch, self.hidden_size)
+    def _check_state(self, state: State, *batch: int) -> None:
+        shape = (self.num_layers * self.num_directions, *batch, self.hidden_size)
         dtype, layer = self.weight_hh_l0.dtype, type(self).__name__
         check_state(state, shape, dtype, has_cell=self.has_cell, layer=layer)
 
@@ -266,10 +281,16 @@ def make_cells(name: str, options: Any, num_layers: int, *, interleaved: bool) -
     """The cells of a stack of the family ``name``, from the bottom.
 
     Raises:
-        UserError: cells that cannot stand where the family or ``interleaved`` directions put them.
+        UserError: cells that cannot stand together, or not where the family or ``interleaved``
+            directions put them.
     """
     make_cell = family(name).make_cell
     cells: list[Cell] = [make_cell(k, options) for k in range(num_layers)]
+    if len({cell.has_cell for cell in cells}) > 1:
+        raise UserError(
+            f"some layers of {name} have a cell state and others have none; give its make_cell "
+            "cells with the same has_cell"
+        )
     if cells[0].lower_cell:
         raise UserError(
             f"layer 0 of {name} is a {type(cells[0]).__name__}, which reads the cell of "

@@ -7,14 +7,48 @@ import torch.nn.functional as F
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
+from ..errors import UserError
 from ..layers import RecurrentStack
 from ..layers.dropout import dropout_mask
 from ..recurrence import decoding
-from ..recurrence.attention import Decode, Layer, attend
+from ..recurrence.attention import Decode, DecoderSteps, Layer, attend
 from ..recurrence.products import linear
 from .dropout import Dropout
 from .encoder import expand_rows
 from .head import UnquantizedLinear, VocabularyHead, uniform_linear
+
+
+class StepsInPlace:
+    """Compiled steps of the decoder, whose state changes in place.
+
+    Copies of an ``incremental_state`` share them, so a search must not go on from two copies.
+
+    Args:
+        steps: before the first step.
+    """
+
+    def __init__(self, steps: DecoderSteps):
+        self.steps, self.moves = steps, 0
+
+    def go_on(self, moves: int) -> DecoderSteps:
+        """The steps, to be moved on once more after ``moves`` steps and reorderings.
+
+        Raises:
+            UserError: they have been moved on from another copy of the state.
+        """
+        if moves != self.moves:
+            raise UserError(CANNOT_BRANCH)
+        self.moves += 1
+        return self.steps
+
+    def __deepcopy__(self, memo):
+        raise UserError(CANNOT_BRANCH)
+
+
+CANNOT_BRANCH = (
+    "this decoder's incremental state changes in place, so a search cannot go on from two copies "
+    "of it; set the engine to eager, as with model.decoder.rnn.engine = 'eager'"
+)
 
 
 class Attention(nn.Module):
@@ -229,7 +263,9 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         if not cached:
             cached = self.initial_cache(embedded, encoder_out)
         if "steps" in cached:
-            out, alpha = cached["steps"].step(embedded[0])
+            steps, moves = cached["steps"], cached["moves"]
+            out, alpha = steps.go_on(moves).step(embedded[0])
+            cached = {"steps": steps, "moves": moves + 1}
         else:
             out, alpha, cached = self.eager_step(embedded[0], cached)
         self.set_incremental_state(incremental_state, "state", cached)
@@ -244,7 +280,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         if not (self.drops_out or self.rnn.drops or self.routes_softly):
             steps = decoding.steps(self.rnn.engine, d, rows, self.input_feed)
             if steps is not None:
-                return {"steps": steps}
+                return {"steps": StepsInPlace(steps), "moves": 0}
         if rows is not None:
             d.keys, d.values = d.keys.index_select(0, rows), d.values.index_select(0, rows)
             d.mask = None if d.mask is None else d.mask.index_select(0, rows)
@@ -271,13 +307,15 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         if not cached:
             return
         if "steps" in cached:
-            cached["steps"].reorder(new_order)
-            return
-        batch_dim = {"hidden": 1, "cell": 1}
-        cached = {
-            key: value if value is None else value.index_select(batch_dim.get(key, 0), new_order)
-            for key, value in cached.items()
-        }
+            steps, moves = cached["steps"], cached["moves"]
+            steps.go_on(moves).reorder(new_order)
+            cached = {"steps": steps, "moves": moves + 1}
+        else:
+            batch_dim = {"hidden": 1, "cell": 1}
+            cached = {
+                name: part if part is None else part.index_select(batch_dim.get(name, 0), new_order)
+                for name, part in cached.items()
+            }
         self.set_incremental_state(incremental_state, "state", cached)
 
     def max_positions(self) -> int:

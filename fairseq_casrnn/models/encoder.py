@@ -59,6 +59,8 @@ class RecurrentEncoder(FairseqEncoder):
         if on_host(padding) and not bool(padding.any()):
             mask = lengths = back = None
         else:
+            # A row of padding alone counts as one word, so that attention has something to attend.
+            padding[:, 0] &= ~padding.all(1)
             counts, to_front, back = roll_to_front(padding)
             src_tokens = take_rows(src_tokens.t(), to_front).t()
             lengths = trusted(counts)
@@ -79,9 +81,9 @@ class RecurrentEncoder(FairseqEncoder):
 
     def concat_directions(self, state: Tensor) -> Tensor:
         """Final states ``(L*D, B, H)`` as ``(L, B, D*H)``."""
-        directions, batch = self.rnn.num_directions, state.size(1)
-        state = state.view(-1, directions, batch, state.size(-1)).transpose(1, 2)
-        return state.reshape(state.size(0), batch, -1)
+        directions, (_, batch, size) = self.rnn.num_directions, state.shape
+        state = state.view(self.rnn.num_layers, directions, batch, size).transpose(1, 2)
+        return state.reshape(self.rnn.num_layers, batch, directions * size)
 
     def reorder_encoder_out(self, encoder_out: dict, new_order: Tensor) -> dict:
         """The encoder's output for a batch whose rows are the sentences ``new_order`` (B',).

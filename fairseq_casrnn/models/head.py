@@ -59,13 +59,16 @@ class VocabularyHead:
     def vocabulary(self) -> tuple[Tensor, Tensor | None] | None:
         """Weight ``(V, out_embed_dim)`` and bias ``(V,)`` or None of a full softmax.
 
-        None if the output layer has been replaced, for instance by quantization.
+        None if the output layer has been replaced, for instance by quantization, or has hooks.
         """
-        if self.fc_out is None:
+        layer = self.fc_out
+        if layer is None:
             return self.embed_tokens.weight, None
-        if not isinstance(self.fc_out, nn.Linear):
+        if getattr(type(layer), "forward", None) is not nn.Linear.forward:
             return None
-        return self.fc_out.weight, self.fc_out.bias
+        if layer._forward_hooks or layer._forward_pre_hooks:
+            return None
+        return layer.weight, layer.bias
 
     @property
     def linear_vocabulary(self) -> tuple[Tensor, Tensor | None] | None:

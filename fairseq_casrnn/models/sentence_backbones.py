@@ -150,10 +150,12 @@ class TransformerBackbone(nn.Module):
             )
         self.output_size, self.scale = size, size**0.5
         self.positions = SinusoidalPositionalEmbedding(size, padding_idx=0, init_size=512)
-        layer = TransformerLayer(size, heads, ffn_size, dropout)
+        made = [TransformerLayer(size, heads, ffn_size, dropout) for _ in range(layers)]
         self.layers = nn.TransformerEncoder(
-            layer, layers, nn.LayerNorm(size), enable_nested_tensor=False
+            made[0], layers, nn.LayerNorm(size), enable_nested_tensor=False
         )
+        # nn.TransformerEncoder copies its layer: all would start with the same weights.
+        self.layers.layers = nn.ModuleList(made)
 
     def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
         """The last layer's outputs."""

@@ -11,12 +11,13 @@ from .build_backbones import tiny_sizes
 from .config import add_to_module, check_probabilities, check_ranges, check_sizes
 from .embedding import build_embedding
 from .hub import Hub
+from .picklable import PicklableModel
 
 SIZES = ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "num_steps", "window")
 DROPOUTS = ("dropout", "encoder_dropout_in", "encoder_dropout_out")
 
 
-class SentenceModel(BaseFairseqModel):
+class SentenceModel(PicklableModel, BaseFairseqModel):
     """A model with an ``encoder`` of sentences.
 
     Subclasses define:

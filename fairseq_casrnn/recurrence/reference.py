@@ -17,6 +17,7 @@ from .inputs import LayerInputs, LayerOutputs, MaybeTensor
 
 def run(inputs: LayerInputs) -> LayerOutputs:
     """Run a layer over time; see :func:`fairseq_casrnn.recurrence.run`."""
+    inputs = in_one_dtype(inputs)
     if torch.compiler.is_exporting():
         hs, cs = scanned(inputs)
         return hs, cs, gather_last(hs, inputs.last), gather_last(cs, inputs.last)
@@ -39,6 +40,13 @@ def run(inputs: LayerInputs) -> LayerOutputs:
     hs = torch.stack(steps_h)  # (T, B, H)
     cs = torch.stack(steps_c) if cell.has_cell else None
     return hs, cs, gather_last(hs, inputs.last), gather_last(cs, inputs.last)
+
+
+def in_one_dtype(inputs: LayerInputs) -> LayerInputs:
+    """The inputs with c in the weights' dtype; other engines return it in a wider one."""
+    dtype = inputs.weight_hh.dtype
+    c0, lower_c = (c if c is None else c.to(dtype) for c in (inputs.c0, inputs.lower_c))
+    return inputs._replace(c0=c0, lower_c=lower_c)
 
 
 def scanned(inputs: LayerInputs) -> tuple[Tensor, Tensor | None]:

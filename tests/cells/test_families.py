@@ -7,6 +7,7 @@ import pytest
 import torch
 from helpers import (
     ENGINES,
+    HALVES,
     B,
     H,
     I,
@@ -17,6 +18,7 @@ from helpers import (
     flat,
     gradients,
     rand,
+    randomize,
     weighted,
 )
 
@@ -192,6 +194,31 @@ def test_a_new_cell_in_the_decoder_with_attention(engine):
         for name in (engine, "reference")
     ]  # fmt: skip
     assert_close(*results)
+
+
+@every_engine
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_new_cell_above_another_in_half_precision(monkeypatch, engine, dtype):
+    """The layer below may run on an engine whose c is in float32."""
+    made = {0: LSTMCell, 1: BelowCell}
+    monkeypatch.setitem(FAMILIES, "below", Family(lambda k, options: made[k]()))
+    layer = randomize(layers.build("below", I, H, 2, engine=engine)).to(dtype)
+    x = rand(T, B, I).to(dtype)
+    output, state = layer(x)
+    expected, _ = layer.double()(x.double())
+    assert_close([output.double()], [expected], HALVES[dtype])
+    layer.to(dtype).engine = "reference"
+    assert layer(x, state)[0].dtype == dtype
+
+
+class BelowCell(Cell):
+    """An LSTM that adds the cell of the layer below."""
+
+    lower_cell = True
+
+    def step(self, gx, gh, h, c, *, lower_c, **unused):
+        h, c = LSTMCell().step(gx, gh, h, c)
+        return h, c + lower_c
 
 
 class MixedCell(Cell):

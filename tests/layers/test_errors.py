@@ -10,6 +10,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from fairseq_casrnn.cells import FAMILIES as FAMILY_ROWS
 from fairseq_casrnn.cells.cas_lstm import CASCell
+from fairseq_casrnn.cells.second_order_lstm import SecondOrderCell
+from fairseq_casrnn.cells.stacked_gru import GRUCell
+from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import GRU, LAYERS, LSTM, SecondOrderLSTM, build
 
@@ -82,9 +85,38 @@ def test_shape_of_the_input(case, shape):
         "single sequence"
     ):
         layer(torch.zeros(shape))
-    if len(shape) > 1:
-        with refused(r"input has shape .*; expected \(time, batch, 7\), or .*"):
+    if shape != (T, B):
+        with refused(r"input has shape .*; a step expects \(batch, 7\)"):
             layer.step(torch.zeros(shape[1:]), None)
+
+
+def test_a_step_without_a_batch():
+    with refused(rf"input has shape \({I},\); a step expects \(batch, {I}\)"):
+        LSTM(I, H).step(torch.zeros(I), None)
+
+
+def test_the_state_of_a_single_sequence():
+    state = torch.zeros(1, 1, H)
+    with refused(rf"the state has shape \(1, 1, {H}\); expected \(1, {H}\)"):
+        GRU(I, H)(torch.zeros(T, I), state)
+    GRU(I, H)(torch.zeros(T, I), state[0])
+
+
+def family_of(make_cell):
+    return dataclasses.replace(FAMILY_ROWS["stacked_lstm"], make_cell=make_cell)
+
+
+@pytest.mark.parametrize("kinds", [(LSTMCell, GRUCell), (GRUCell, LSTMCell)])
+def test_layers_with_and_without_a_cell_state(kinds, monkeypatch):
+    monkeypatch.setitem(FAMILY_ROWS, "mixed", family_of(lambda k, options: kinds[k]()))
+    with refused("some layers of mixed have a cell state and others have none; give .*"):
+        build("mixed", I, H, 2)
+
+
+def test_a_mixture_whose_weights_no_layer_computes(monkeypatch):
+    monkeypatch.setitem(FAMILY_ROWS, "mixture", family_of(lambda k, options: SecondOrderCell(2)))
+    with refused("mixture mixes several cells, but a RecurrentStack computes no weights .*"):
+        build("mixture", I, H, 1)
 
 
 @every_family

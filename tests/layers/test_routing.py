@@ -20,6 +20,7 @@ from helpers import (
     randomize,
     weighted,
 )
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fairseq_casrnn.layers import LSTM, SecondOrderLSTM
 
@@ -159,6 +160,16 @@ def test_routing_by_token_in_both_directions(engine):
     for b, n in enumerate(LENGTHS):
         backward, _ = single(x[:n, [b]].flip(0), tokens=tokens[:n, [b]].flip(0))
         assert_close([output[:n, [b], H:]], [backward.flip(0)])
+
+
+def test_tokens_of_a_packed_sequence():
+    """``(B, T)`` with batch_first, as without packing."""
+    layer = build(routing="assignment", assignment=TABLE, batch_first=True)
+    x, tokens = rand(B, T, I), torch.arange(B * T).view(B, T) % 5
+    packed = pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
+    output, _ = layer(packed, tokens=tokens)
+    found, _ = pad_packed_sequence(output, batch_first=True)
+    assert_close([found], [layer(x, None, LENGTHS, tokens)[0]])
 
 
 def test_routing_by_token_interleaved():

@@ -1,10 +1,15 @@
 """Decoding step by step, hypotheses rearranged as beam search does, equals decoding at once."""
 
+import copy
+
 import pytest
 import torch
-from helpers import assert_close, every_case, every_family
+from helpers import ENGINES, assert_close, every_case, every_family
+from helpers import FAMILIES as FAMILY_CASES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from fairseq_casrnn.errors import UserError
 
 from .common import EOS, TARGET, random_model, source
 
@@ -67,6 +72,32 @@ def test_without_compiled_steps(case, engine):
     search = [(torch.tensor([2, 0, 1, 0]), words), (torch.tensor([3, 1, 1, 0]), words.flip(0))]
     with torch.no_grad():
         assert_incremental_equals_full(model, search)
+
+
+def test_a_search_from_two_copies_of_the_state():
+    model = random_model(FAMILY_CASES[0], "deeper-decoder").eval()
+    encoded, prev = model.encoder(source()), torch.tensor([[EOS, 5], [EOS, 9], [EOS, 7]])
+    with torch.no_grad():
+        expected = model.decoder(prev, encoded)[0][:, 1:]
+        for engine in ENGINES:
+            model.decoder.rnn.engine = engine
+            state = {}
+            model.decoder(prev[:, :1], encoded, incremental_state=state)
+            in_place = any("steps" in part for part in state.values())
+            assert in_place == (engine in ("cpp", "triton"))
+            branch = dict(state)
+            first, _ = model.decoder(prev, encoded, incremental_state=state)
+            assert_close([first], [expected])
+            if in_place:
+                with pytest.raises(UserError, match="cannot go on from two copies of it"):
+                    model.decoder(prev, encoded, incremental_state=branch)
+                with pytest.raises(UserError, match="cannot go on from two copies of it"):
+                    model.decoder.reorder_incremental_state(branch, torch.tensor([0, 0, 1]))
+                with pytest.raises(UserError, match="cannot go on from two copies of it"):
+                    copy.deepcopy(branch)
+            else:
+                second, _ = model.decoder(prev, encoded, incremental_state=copy.deepcopy(branch))
+                assert_close([second], [expected])
 
 
 @every_case

@@ -65,6 +65,36 @@ def test_a_copy_is_the_same(role, name):
         assert ask(copied).equal(expected)
 
 
+@pytest.mark.parametrize(("role", "name"), ROLES[:: len(CELLS)])
+def test_a_model_that_was_made_fast_for_generation(role, name):
+    model, ask = role(name)
+    model.eval()
+    expected = ask(model)
+    model.make_generation_fast_()
+    assert ask(pickle.loads(pickle.dumps(model))).equal(expected)
+
+
+class Doubled(torch.nn.Linear):
+    """An output layer of another kind."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+@pytest.mark.parametrize("role", [translation, language_model])
+def test_another_output_layer(role):
+    """Neither its forward nor its hooks are bypassed."""
+    model, ask = role("cas_lstm")
+    decoder, expected = model.eval().decoder, ask(model)
+    layer = Doubled(*decoder.fc_out.weight.shape[::-1])
+    layer.load_state_dict(decoder.fc_out.state_dict())
+    handle = decoder.fc_out.register_forward_hook(lambda module, args, output: 3 * output)
+    assert ask(model).equal(3 * expected)
+    handle.remove()
+    decoder.fc_out = layer
+    torch.testing.assert_close(ask(model), 2 * expected)
+
+
 @pytest.mark.parametrize(("role", "name"), ROLES)
 def test_integer_weights_give_nearly_the_same(role, name):
     model, ask = role(name)

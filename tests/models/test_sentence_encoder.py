@@ -1,5 +1,7 @@
 """Sentence encoders: parameter counts, padding, pooling, features, classifier, options."""
 
+import itertools
+
 import pytest
 import torch
 from helpers import assert_close, rand
@@ -170,6 +172,13 @@ def test_the_transformer_is_that_of_torch(training):
     dropping = TransformerBackbone(12, 3, 20, 1, 0.5).train(training)
     first, second = (dropping(x, lengths, None)[0][real] for _ in range(2))
     assert torch.equal(first, second) != training
+
+
+def test_the_layers_of_the_transformer_start_differently():
+    backbone = TransformerBackbone(8, 2, 16, 3, 0.0)
+    weights = [layer.linear1.weight for layer in backbone.layers.layers]
+    assert len(weights) == 3
+    assert not any(torch.equal(*pair) for pair in itertools.combinations(weights, 2))
 
 
 def test_the_transformer_knows_positions():

@@ -10,6 +10,7 @@ from helpers import (
     Case,
     assert_close,
     every_case,
+    every_engine,
     every_family,
     gradients,
     weighted,
@@ -114,6 +115,31 @@ def test_left_and_right_padding_are_the_same(case, variant):
         assert_close([left_attn[row, :, steps - length :]], [right_attn[row, :, :length]])
         assert not left_attn[row, :, : steps - length].any()
         assert not right_attn[row, :, length:].any()
+
+
+@every_engine
+@every_family
+def test_a_source_of_padding_alone(case, engine):
+    """Numbers, and no trace in other sentences or gradients."""
+    model = random_model(case).eval()
+    model.encoder.rnn.engine = model.decoder.rnn.engine = engine
+    found = []
+    for src in (source(), torch.cat([source(), torch.full_like(source()[:1], PAD)])):
+        prev = torch.cat([target(), target()[:1]])[: len(src)]
+        out, attn = run(model, src, prev)
+        assert out.isfinite().all()
+        assert attn.isfinite().all()
+        grads = gradients(out[:3].square().sum(), model.parameters())
+        found.append([out[:3], attn[:3], *grads])
+    assert_close(*found)
+
+
+@every_engine
+def test_no_sentences(engine):
+    model = random_model(FAMILIES[0]).eval()
+    model.encoder.rnn.engine = model.decoder.rnn.engine = engine
+    out, attn = run(model, source()[:0], target()[:0])
+    assert out.shape[:2] == attn.shape[:2] == (0, target().size(1))
 
 
 @every_family
