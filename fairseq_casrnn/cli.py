@@ -13,46 +13,6 @@ from fairseq_casrnn.data.command import Parser, captured_log, run_main
 
 # Each module has add_arguments(parser) and run(args).
 COMMANDS = {
-    "train": ("fairseq_casrnn.recipes.train_command", "train on data from casrnn prepare"),
-    "evaluate": (
-        "fairseq_casrnn.evaluation.evaluate_command",
-        "evaluate the models of casrnn train: scores, predictions, errors",
-    ),
-    "average": ("fairseq_casrnn.evaluation.average", "average the weights of several checkpoints"),
-    "data clusters": (
-        "fairseq_casrnn.analysis.clusters",
-        "assign tokens to the cells of a second-order LSTM by k-means on embeddings",
-    ),
-    "analyze syneval": (
-        "fairseq_casrnn.analysis.syneval",
-        "compare log-probabilities of grammatical and ungrammatical sentences",
-    ),
-    "analyze dyck": ("fairseq_casrnn.analysis.dyck", "measure how well a model closes brackets"),
-    "analyze gates": (
-        "fairseq_casrnn.analysis.gates",
-        "measure how far the gates on the cell state below are open",
-    ),
-    "analyze routing": (
-        "fairseq_casrnn.analysis.routing",
-        "show which cell of a second-order LSTM takes which word",
-    ),
-    "analyze subspaces": (
-        "fairseq_casrnn.analysis.subspaces",
-        "measure how different the cells of a second-order LSTM are",
-    ),
-    "data dyck": ("fairseq_casrnn.data.dyck", "generate strings of brackets of bounded depth"),
-    "export": (
-        "fairseq_casrnn.export.command",
-        "export a trained model as ONNX, or as a program of torch.export",
-    ),
-    "predict": (
-        "fairseq_casrnn.evaluation.predict",
-        "classify lines of text with a trained sentence encoder",
-    ),
-    "serve": (
-        "fairseq_casrnn.serving.command",
-        "serve a trained model as a web page and a JSON API",
-    ),
     "prepare classification": (
         "fairseq_casrnn.prepare.classification",
         "prepare your own labelled texts: TSV, CSV, JSON lines, folders",
@@ -69,17 +29,62 @@ COMMANDS = {
         "fairseq_casrnn.prepare.language_model",
         "prepare your own text for a language model",
     ),
+    "train": ("fairseq_casrnn.recipes.train_command", "train on data from casrnn prepare"),
+    "evaluate": (
+        "fairseq_casrnn.evaluation.evaluate_command",
+        "evaluate the models of casrnn train: scores, predictions, errors",
+    ),
+    "predict": (
+        "fairseq_casrnn.evaluation.predict",
+        "classify lines of text with a trained sentence encoder",
+    ),
+    "tag": ("fairseq_casrnn.evaluation.tag", "tag the words of lines of text"),
+    "translate": (
+        "fairseq_casrnn.evaluation.translate",
+        "translate lines of text with a trained model",
+    ),
+    "perplexity": (
+        "fairseq_casrnn.evaluation.perplexity",
+        "compute the perplexity of a language model",
+    ),
+    "serve": (
+        "fairseq_casrnn.serving.command",
+        "serve a trained model as a web page and a JSON API",
+    ),
     "report": (
         "fairseq_casrnn.report.command",
         "report on runs in one HTML page: curves, errors, settings, environment",
     ),
-    "rerank prepare": (
-        "fairseq_casrnn.reranking.prepare",
-        "prepare data for models that score the n-best lists of a translation corpus",
+    "pack": ("fairseq_casrnn.evaluation.pack", "pack a trained model into one file"),
+    "export": (
+        "fairseq_casrnn.export.command",
+        "export a trained model as ONNX, or as a program of torch.export",
     ),
+    "average": ("fairseq_casrnn.evaluation.average", "average the weights of several checkpoints"),
+    "analyze gates": (
+        "fairseq_casrnn.analysis.gates",
+        "measure how far the gates on the cell state below are open",
+    ),
+    "analyze routing": (
+        "fairseq_casrnn.analysis.routing",
+        "show which cell of a second-order LSTM takes which word",
+    ),
+    "analyze subspaces": (
+        "fairseq_casrnn.analysis.subspaces",
+        "measure how different the cells of a second-order LSTM are",
+    ),
+    "analyze syneval": (
+        "fairseq_casrnn.analysis.syneval",
+        "compare log-probabilities of grammatical and ungrammatical sentences",
+    ),
+    "analyze dyck": ("fairseq_casrnn.analysis.dyck", "measure how well a model closes brackets"),
     "rerank all": (
         "fairseq_casrnn.reranking.pipeline",
         "generate n-best lists, then score, tune and apply in one command",
+    ),
+    "rerank prepare": (
+        "fairseq_casrnn.reranking.prepare",
+        "prepare data for models that score the n-best lists of a translation corpus",
     ),
     "rerank score": (
         "fairseq_casrnn.reranking.score",
@@ -90,6 +95,12 @@ COMMANDS = {
         "fairseq_casrnn.reranking.apply",
         "pick the best hypotheses with tuned weights, and compute their BLEU",
     ),
+    "data clusters": (
+        "fairseq_casrnn.analysis.clusters",
+        "assign tokens to the cells of a second-order LSTM by k-means on embeddings",
+    ),
+    "data dyck": ("fairseq_casrnn.data.dyck", "generate strings of brackets of bounded depth"),
+    "warm-up": ("fairseq_casrnn.warm_up", "compile the GPU kernels of a training in advance"),
     "results add": (
         "fairseq_casrnn.results.add",
         "add runs of this repository to results/PAGE.jsonl",
@@ -98,21 +109,16 @@ COMMANDS = {
         "fairseq_casrnn.results.render",
         "write the pages of docs/results from results/, or check that they are up to date",
     ),
-    "translate": (
-        "fairseq_casrnn.evaluation.translate",
-        "translate lines of text with a trained model",
-    ),
-    "pack": ("fairseq_casrnn.evaluation.pack", "pack a trained model into one file"),
-    "tag": ("fairseq_casrnn.evaluation.tag", "tag the words of lines of text"),
-    "warm-up": ("fairseq_casrnn.warm_up", "compile the GPU kernels of a training in advance"),
-    "perplexity": (
-        "fairseq_casrnn.evaluation.perplexity",
-        "compute the perplexity of a language model",
-    ),
 }
 
-
-GROUPS = {name.split()[0] for name in COMMANDS if " " in name}
+GROUPS = {
+    "prepare": "prepare your own data for casrnn train",
+    "analyze": "look inside a model: gates, routing, grammatical knowledge",
+    "rerank": "rerank n-best lists of translations with other models",
+    "data": "generate brackets, or cluster tokens for a second-order LSTM",
+    "results": "keep the results in this repository",
+}
+"""What the commands of several words do."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -142,9 +148,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser(argv: list[str]) -> argparse.ArgumentParser:
     """The parser for ``argv``, with all commands' names but only this command's options."""
-    parser = Parser(prog="casrnn", description=__doc__)
+    parser = Parser(
+        prog="casrnn",
+        description="Prepare data, then train, evaluate and use recurrent models. "
+        "casrnn COMMAND --help shows a command's options.",
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    groups: dict[tuple[str, ...], Any] = {(): commands}
+    for name, (module, text) in COMMANDS.items():
+        *group, command = name.split()
+        if tuple(group) not in groups:
+            inner = commands.add_parser(*group, help=GROUPS[group[0]], description=GROUPS[group[0]])
+            groups[tuple(group)] = inner.add_subparsers(metavar="WHAT", required=True)
+        child = groups[tuple(group)].add_parser(command, help=text, description=text)
+        if argv[: len(name.split())] == name.split():  # importing all commands takes seconds
+            command_module = importlib.import_module(module)
+            command_module.add_arguments(child)
+            child.set_defaults(run=command_module.run)
     user_dir = commands.add_parser(
         "user-dir", help="print the folder to pass to fairseq's --user-dir"
     )
@@ -152,17 +173,6 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     commands.add_parser("run", help="prepare, train or evaluate a recipe")
     text = "print the changes to fairseq, with reasons"
     commands.add_parser("patches", help=text, description=text).set_defaults(run=_patches)
-    groups: dict[tuple[str, ...], Any] = {(): commands}
-    for name, (module, text) in COMMANDS.items():
-        *group, command = name.split()
-        if tuple(group) not in groups:
-            inner = commands.add_parser(*group, help=f"casrnn {group[0]} --help lists the commands")
-            groups[tuple(group)] = inner.add_subparsers(metavar="WHAT", required=True)
-        child = groups[tuple(group)].add_parser(command, help=text, description=text)
-        if argv[: len(name.split())] == name.split():  # importing all commands takes seconds
-            command_module = importlib.import_module(module)
-            command_module.add_arguments(child)
-            child.set_defaults(run=command_module.run)
     return parser
 
 

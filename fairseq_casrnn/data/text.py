@@ -11,6 +11,7 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import get_context
@@ -24,6 +25,8 @@ MAX_WORD_LENGTH = 1000
 #: Modules for compressed files, and the maximum ratio of compression. Text shrinks by 3 to 20.
 COMPRESSED = {".gz": gzip, ".xz": lzma}
 MAX_EXPANSION = 200
+#: Comments in files with a word per line: "# sent_id = 3", "# id 6f1a".
+COMMENT = re.compile(r"#\s*(?:\w[\w ]* = |id\s)")
 
 
 def read_bytes(path: str | Path) -> bytes:

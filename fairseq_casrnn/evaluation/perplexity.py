@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn perplexity``."""
     parser.add_argument("data", type=Path, help="output folder of fairseq-preprocess")
     parser.add_argument(
-        "--path", required=True, type=Path, help="file from casrnn pack, or checkpoint"
+        "--path", required=True, type=Path, help="file from casrnn pack, checkpoint, or its folder"
     )
     parser.add_argument("--subset", default="test", help="split to score (default: test)")
     parser.add_argument(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.data.text import COMMENT
 from fairseq_casrnn.data.words import ASCII_SPACE
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.inference_cli import (
@@ -20,7 +21,6 @@ from fairseq_casrnn.evaluation.inference_cli import (
     numbered_lines,
 )
 from fairseq_casrnn.evaluation.tags import without_spaces
-from fairseq_casrnn.prepare.column_files import COMMENT
 
 CONLLU_ID = re.compile(r"[0-9]+")
 FORMATS = {

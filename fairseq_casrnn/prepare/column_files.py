@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairseq_casrnn.data.text import COMMENT
 from fairseq_casrnn.data.words import ASCII_SPACE
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.prepare.table_files import read_utf8
@@ -15,7 +16,6 @@ DOCUMENT = "-DOCSTART-"
 LONGEST = 2000  # words in a sentence; a file with longer ones lacks blank lines
 LONGEST_ALONE = 200  # the same, if it is the only sentence
 CONLLU_ID = re.compile(r"[0-9]+(?:[-.][0-9]+)?")
-COMMENT = re.compile(r"#\s*(?:\w[\w ]* = |id\s)")  # "# sent_id = 3", "# id 6f1a"
 WORD_NAMES = {"word", "words", "token", "tokens", "form", "text"}
 TAG_NAMES = {
     *("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "pos_tags"),

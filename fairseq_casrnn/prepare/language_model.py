@@ -28,9 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"files for valid and test, the last {SHARE:.0%} of the text, at most {MOST} lines, are "
         "the test set, and as many before them are valid. fairseq-train reads DIR/data-bin."
     )
-    add_options(
-        parser, "a text with one sentence or paragraph per line", "text is split into words"
-    )
+    form = "a text with one sentence or paragraph per line"
+    add_options(parser, form, "text is split into words", at_random=False)
     parser.set_defaults(lowercase=False, min_count=None)
     add_sentencepiece(parser, "words")
 

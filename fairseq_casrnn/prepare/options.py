@@ -15,6 +15,7 @@ def add_options(
     parser: argparse.ArgumentParser,
     form: str,
     use: str = "text is split into words, here and when predicting",
+    at_random: bool = True,
 ) -> None:
     """Add the options for files, splits and tokenizers.
 
@@ -22,15 +23,18 @@ def add_options(
         parser: the command's parser.
         form: format of the files, for the help.
         use: use of the tokenizer, for the help.
+        at_random: whether the part of ``--train`` that is held out is random.
     """
     parser.set_defaults(words_of=None)
     parser.add_argument("--train", required=True, type=Path, help=form)
     for name in ("valid", "test"):
-        text = f"the same for {name} (default: a random tenth of --train)"
+        part = "a random tenth" if at_random else "lines at the end"
+        text = f"the same for {name} (default: {part} of --train)"
         parser.add_argument(f"--{name}", type=Path, help=text)
-    parser.add_argument(
-        "--split-seed", type=int, default=1, help="seed of the held-out set (default: 1)"
-    )
+    if at_random:
+        parser.add_argument(
+            "--split-seed", type=int, default=1, help="seed of the held-out set (default: 1)"
+        )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="output folder")
     parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
     parser.add_argument(
