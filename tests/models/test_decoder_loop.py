@@ -364,7 +364,11 @@ def test_changing_an_output_is_an_error_or_harmless(fused):
     loss = weighted([out])
     with torch.no_grad():
         out.add_(1.0)
-    assert_close(gradients(loss, named.values()), expected)
+    try:
+        assert_close(gradients(loss, named.values()), expected)
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
     out, alpha = fused(decode)
     loss = weighted([out])
     with torch.no_grad():

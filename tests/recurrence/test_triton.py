@@ -69,7 +69,7 @@ def run(engine, cell, tensors, last=None, device=DEVICE):
 # tests of this engine alone. PART is what `make test` runs of it: each kernel at least once.
 ENGINES = "agrees_with_reference or apart or (backward_twice and (stacked or cas))"
 LAYER = "test_sentence_state and (1-1 or 2-0 or kept or recomputing or autocast or sign)"
-DECODER = "test_decoder_loop and (True-2 or (compiled_steps and 5))"
+DECODER = "test_decoder_loop and (True-2 or (compiled_steps and 5) or checkpointing or changing_an)"
 MATRIX = f"test_triton or (triton and ({ENGINES} or ({LAYER}) or ({DECODER})))"
 SLOW = "more_tiles or wait_for or half_precision or trains_as or saturated or without_input_feeding"
 PART = (

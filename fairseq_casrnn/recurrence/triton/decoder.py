@@ -119,9 +119,10 @@ class _Decode(torch.autograd.Function):
     @without_autocast
     def backward(ctx: Any, grad_out: Maybe, grad_alphas: Maybe) -> tuple[Maybe, ...]:
         check_backward("triton", grad_out, grad_alphas)
-        count = len(Saved._fields)
-        saved = Saved(*ctx.saved_tensors[:count])
-        embedded, h0, c0, keys, values, weight_out, *rest = ctx.saved_tensors[count:]
+        # Once: under torch.utils.checkpoint, ctx.saved_tensors cannot be read again.
+        tensors, count = ctx.saved_tensors, len(Saved._fields)
+        saved = Saved(*tensors[:count])
+        embedded, h0, c0, keys, values, weight_out, *rest = tensors[count:]
         layers = unflatten(ctx.cells, rest[3:])
         d = Decode(layers, embedded, h0, c0, keys, values, None, weight_out, *rest[:3])
         return None, None, *run_backward(d, saved, grad_out, grad_alphas)

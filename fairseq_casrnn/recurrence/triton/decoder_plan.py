@@ -70,27 +70,29 @@ def launch(kernel: Any, phases: tuple[str, ...], how: Tiling, **arguments: Any) 
     if interpreting():
         arguments["count"] = None
         for t in reversed(range(steps)) if backwards else range(steps):
-            for phase, several, layer in order(phases, layers, backwards):
-                between = (layer, layer + 1) if several else (1, 1)
+            for phase, layer in order(phases, layers, backwards):
+                first, last = (1, 1) if layer is None else (layer, layer + 1)
                 kernel[how.grid](
-                    **arguments, begin=t, end=t + 1, first=between[0], last=between[1], PHASE=phase
+                    **arguments, begin=t, end=t + 1, first=first, last=last, PHASE=phase
                 )
         return
     tensor = arguments["hs"]
     arguments["count"] = zeros(how.grid[0] * kernels("decoder").APART.value, tensor.device)
-    options = {"PHASE": -1, "num_warps": WARPS, "num_stages": STAGES}
+    options = {"PHASE": "all", "num_warps": WARPS, "num_stages": STAGES}
     span = {"begin": 0, "end": steps, "first": 1, "last": layers}
     with torch.cuda.device_of(tensor):  # there may be several GPUs
         launch_together(kernel, how.grid, **arguments, **span, **options)
 
 
-def order(phases: tuple[str, ...], layers: int, backwards: bool) -> Iterator[tuple[int, bool, int]]:
-    """The phases of a step, as ``(number, whether of an upper layer, layer)``."""
-    upper = [i for i, phase in enumerate(phases) if phase in ("upper", "between")]
-    for i in range(len(phases)):
-        if i not in upper:
-            yield i, False, 0
-        elif i == upper[0]:
+def order(
+    phases: tuple[str, ...], layers: int, backwards: bool
+) -> Iterator[tuple[str, int | None]]:
+    """The phases of a step; with those of the upper layers, the layer."""
+    upper = [phase for phase in phases if phase in ("upper", "between")]
+    for phase in phases:
+        if phase not in upper:
+            yield phase, None
+        elif phase == upper[0]:
             for layer in range(layers - 1, 0, -1) if backwards else range(1, layers):
-                for phase in upper:
-                    yield phase, True, layer
+                for part in upper:
+                    yield part, layer

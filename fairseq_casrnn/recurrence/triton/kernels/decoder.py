@@ -27,11 +27,12 @@ from .products import to_dot_operand
 from .sequences import grid_barrier
 from .tiles import load
 
-ALL = tl.constexpr(-1)
+ALL = tl.constexpr("all")
 APART = tl.constexpr(32)
 """Elements from one counter to the next: each has a cache line of its own."""
 FORWARD = ("bottom", "upper", "attend", "output")
 BACKWARD = ("feed", "attend", "top", "upper", "between", "bottom")
+"""The phases of a step, in order; "upper" and "between" are of each upper layer."""
 
 
 @triton.jit
@@ -109,7 +110,7 @@ def decode_forward(
         for t in range(begin, end):
             now = begin.to(tl.int64) * batch + (t - begin) * batch
             old, new = t * hop, (t + 1) * hop
-            if PHASE == ALL or PHASE == 0:
+            if PHASE == ALL or PHASE == "bottom":
                 x, x_rows = feed, batch
                 if feed is None:
                     x, x_rows = fed + (now - batch) * size, tl.where(t > 0, batch, 0)
@@ -142,13 +143,13 @@ def decode_forward(
                 )  # fmt: skip
                 passed = barrier_of_rows(count, passed, PHASE)
             top = hs + (layers - 1) * plane + new
-            if PHASE == ALL or PHASE == 2:
+            if PHASE == ALL or PHASE == "attend":
                 attend(
                     top, keys, values, padding, source, alphas + now * span, context,
                     tile * ROWS, batch, span, size, ROWS, RB, SPAN, CHUNK,
                 )  # fmt: skip
                 passed = barrier_of_rows(count, passed, PHASE)
-            if PHASE == ALL or PHASE == 3:
+            if PHASE == ALL or PHASE == "output":
                 total = tl.zeros((ROWS, UNITS), states.dtype.element_ty)
                 total = accumulate(
                     total, top + row * size, inside, w_out, unit, size, out_stride, size,
@@ -239,7 +240,7 @@ def decode_backward(
             then = (now + batch) * size
             is_last = (t + 1 == steps).to(tl.int32)
             after_it = inside & (is_last == 0)
-            if PHASE == ALL or PHASE == 0:
+            if PHASE == ALL or PHASE == "feed":
                 d = zero
                 if w_ih0 is not None:
                     d = multiply_back(
@@ -262,7 +263,7 @@ def decode_backward(
                 d = (d * (1.0 - out * out)).to(d_pre.dtype.element_ty)
                 tl.store(d_pre + now * size + here, d, mask=mask)
                 passed = barrier_of_rows(count, passed, PHASE)
-            if PHASE == ALL or PHASE == 1:
+            if PHASE == ALL or PHASE == "attend":
                 attend_backward(
                     d_pre + now * size, keys, values, alphas, grad_alphas, d_scores,
                     now * span, d_query,
@@ -270,7 +271,7 @@ def decode_backward(
                 )  # fmt: skip
                 passed = barrier_of_rows(count, passed, PHASE)
             d_h = zero
-            if PHASE == ALL or PHASE == 2:
+            if PHASE == ALL or PHASE == "top":
                 d_h = tl.load(d_query + here, mask=mask, other=0.0, cache_modifier=".cg")
                 d_h += multiply_back(
                     d_pre + now * size, tile * ROWS, batch, w_out, column, size, out_stride, size,
@@ -285,7 +286,7 @@ def decode_backward(
                 lower, d_lower = None, None
                 if LOWER:
                     lower, d_lower = states + below + then, d_states + j * batch * size
-                if PHASE == ALL or PHASE == 3:
+                if PHASE == ALL or PHASE == "upper":
                     if PHASE != ALL:
                         d_h = load(d_up + here, mask, states)
                     layer_backward(
@@ -300,7 +301,7 @@ def decode_backward(
                         ROWS, UNITS, DEPTH, SPLIT, FACTOR, PRECISION,
                     )  # fmt: skip
                     passed = barrier_of_rows(count, passed, PHASE)
-                if PHASE == ALL or PHASE == 4:
+                if PHASE == ALL or PHASE == "between":
                     d_h = multiply_back(
                         d_gates + at * (BLOCKS * size), tile * ROWS, batch,
                         w_ih + j * (BLOCKS * size * size), column, BLOCKS * size, size, size,
@@ -317,7 +318,7 @@ def decode_backward(
                         d_h *= load(drop_layers + at * size + here, mask, states)
                     if PHASE != ALL:
                         tl.store(d_up + here, d_h, mask=mask)
-            if PHASE == ALL or PHASE == 5:
+            if PHASE == ALL or PHASE == "bottom":
                 if PHASE != ALL:
                     d_h = load(d_up + here, mask, states)
                 layer_backward(
