@@ -2,11 +2,17 @@
 
 # No "from __future__ import annotations": fairseq needs the fields' types as objects.
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from fairseq.criterions import register_criterion
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from fairseq.logging import metrics
+from fairseq.logging.meters import MetersDict
+from fairseq.models import BaseFairseqModel
+from fairseq.tasks import FairseqTask
+from torch import Tensor
 
 from ..analysis.dyck import closing_tokens, count_right, worst
 from ..errors import UserError
@@ -22,19 +28,29 @@ class DyckCrossEntropy(CrossEntropyCriterion):
         UserError: they do not, or the data has other tokens than brackets.
     """
 
-    def __init__(self, task, sentence_avg):
+    counts: tuple[np.ndarray, np.ndarray] | None
+
+    def __init__(self, task: FairseqTask, sentence_avg: bool):
         super().__init__(task, sentence_avg)
         check_whole_strings(task)
         self.closing = closing_tokens(task.source_dictionary)
 
-    def compute_loss(self, model, net_output, sample, reduce=True):
+    def compute_loss(
+        self,
+        model: BaseFairseqModel,
+        net_output: tuple[Any, dict[str, Any]],
+        sample: dict[str, Any],
+        reduce: bool = True,
+    ) -> tuple[Tensor, Tensor]:
         """As in the base class; in validation, also counts predictions of closing brackets."""
         if not model.training:
             targets = model.get_targets(sample, net_output).cpu()
             self.counts = count_right(net_output[0], targets, self.closing)
         return super().compute_loss(model, net_output, sample, reduce)
 
-    def forward(self, model, sample, reduce=True):
+    def forward(
+        self, model: BaseFairseqModel, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
         """As in the base class; also logs the counts of :meth:`compute_loss`."""
         self.counts = None
         loss, sample_size, logging_output = super().forward(model, sample, reduce)
@@ -45,7 +61,7 @@ class DyckCrossEntropy(CrossEntropyCriterion):
         return loss, sample_size, logging_output
 
     @staticmethod
-    def reduce_metrics(logging_outputs) -> None:
+    def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
         """Aggregate the logs of some batches; counts become one hidden sum per distance."""
         CrossEntropyCriterion.reduce_metrics(logging_outputs)
         all_counts = [counts for log in logging_outputs for counts in log.get("closed", ())]
@@ -61,7 +77,7 @@ class DyckCrossEntropy(CrossEntropyCriterion):
         return False
 
 
-def check_whole_strings(task) -> None:
+def check_whole_strings(task: FairseqTask) -> None:
     """Raise UserError for a task whose batches begin in the middle of strings."""
     options = getattr(task, "args", None)
     if options is not None and hasattr(options, "sentence_reset"):
@@ -73,7 +89,7 @@ def check_whole_strings(task) -> None:
         raise UserError(f"--criterion dyck_cross_entropy needs whole strings; give {remedy}")
 
 
-def _wcpa(meters) -> float:
+def _wcpa(meters: MetersDict) -> float:
     """WCPA from the sums over all batches in ``meters``."""
     prefix = "_seen_"
     distances = [int(name.removeprefix(prefix)) for name in meters if name.startswith(prefix)]

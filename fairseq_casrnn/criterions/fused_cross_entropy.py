@@ -5,12 +5,16 @@ sum, and their backwards.
 """
 
 # No "from __future__ import annotations": fairseq needs the fields' types as objects.
+from typing import Any
+
 from fairseq.criterions import register_criterion
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     LabelSmoothedCrossEntropyCriterionConfig,
 )
+from fairseq.models import BaseFairseqModel
+from torch import Tensor
 
 from ..models.fast_path import supports_fused_loss
 from ..recurrence.inputs import LossSpec
@@ -25,22 +29,31 @@ class FusedLoss:
     """
 
     smoothing = 0.0
+    padding_idx: int
 
     def needs_only_loss(self) -> bool:
         """Whether this criterion uses nothing but the loss."""
         return type(self).compute_loss is FusedLoss.compute_loss
 
-    def forward(self, model, sample, reduce=True):
+    def forward(
+        self, model: BaseFairseqModel, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
         """As in fairseq's criterion."""
         if reduce and self.needs_only_loss() and supports_fused_loss(model):
             loss_spec = LossSpec(sample["target"], self.smoothing, self.padding_idx)
             sample = {**sample, "net_input": {**sample["net_input"], "loss_spec": loss_spec}}
-        return super().forward(model, sample, reduce)
+        return super().forward(model, sample, reduce)  # type: ignore[misc]
 
-    def compute_loss(self, model, net_output, sample, reduce=True):
+    def compute_loss(
+        self,
+        model: BaseFairseqModel,
+        net_output: tuple[Any, dict[str, Any]],
+        sample: dict[str, Any],
+        reduce: bool = True,
+    ) -> tuple[Tensor, Tensor]:
         """As in fairseq's criterion."""
         if "loss_spec" not in sample["net_input"]:
-            return super().compute_loss(model, net_output, sample, reduce)
+            return super().compute_loss(model, net_output, sample, reduce)  # type: ignore[misc]
         return net_output[0]
 
 

@@ -3,15 +3,21 @@
 # No "from __future__ import annotations": fairseq needs the fields' types as objects.
 # ruff: noqa: UP045
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
 import numpy
 import torch
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.data import FairseqDataset
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
+from fairseq.logging.meters import MetersDict
+from fairseq.models import BaseFairseqModel
+from fairseq.tasks import FairseqTask
+from torch import Tensor, nn
 
 from ..data.classification import UNSEEN
 from ..errors import UserError
@@ -56,7 +62,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
 
     def __init__(
         self,
-        task,
+        task: FairseqTask,
         class_weights: Optional[str] = None,
         l2: float = 0.0,
         l2_embeddings: float = 0.0,
@@ -74,7 +80,9 @@ class SentenceClassificationCriterion(FairseqCriterion):
         if class_weights not in (None, "balanced"):
             self.weight = torch.tensor(parse_weights(class_weights, task.classes))
 
-    def forward(self, model, sample, reduce=True):
+    def forward(
+        self, model: BaseFairseqModel, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
         """The summed loss of a batch, its size, and the statistics to log."""
         logits, target = model(**sample["net_input"]), sample["target"]  # (B, classes), (B,)
         weight = self._weights(logits)
@@ -96,7 +104,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
                     loss = loss + count * factor / 2 * squares(model, embeddings)
         return loss, size, logged
 
-    def _weights(self, logits):
+    def _weights(self, logits: Tensor) -> Tensor | None:
         if self.class_weights == "balanced" and self.weight is None:
             if "train" not in self.task.datasets:  # validation of a checkpoint
                 return None
@@ -106,7 +114,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
         return self.weight
 
     @staticmethod
-    def reduce_metrics(logging_outputs) -> None:
+    def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
         """Add the logged statistics of some batches to fairseq's meters."""
         total = sum(log.get("sample_size", 0) for log in logging_outputs)
         loss = sum(log.get("loss", 0) for log in logging_outputs)
@@ -124,12 +132,12 @@ class SentenceClassificationCriterion(FairseqCriterion):
         return True
 
 
-def derived(score):
+def derived(score: Callable[[Sequence[Sequence[float]]], float]) -> Callable[[MetersDict], float]:
     """A function that computes ``score`` from the confusion matrix in fairseq's meters."""
     return lambda meters: round(score(meters["_confusion"].sum.tolist()), 2)
 
 
-def confusion_matrix(target, predicted, classes: int):
+def confusion_matrix(target: Tensor, predicted: Tensor, classes: int) -> Tensor:
     """Counts ``(classes, classes)``; rows are true classes."""
     cells = target * classes + predicted
     # torch.bincount would read the values and so synchronize with a GPU.
@@ -137,7 +145,7 @@ def confusion_matrix(target, predicted, classes: int):
     return counts.view(classes, classes)
 
 
-def squares(model, embeddings: bool = False):
+def squares(model: nn.Module, embeddings: bool = False) -> Tensor | int:
     """Sum of the squares of all trained weight matrices: of the embeddings, or of all others.
 
     Vectors, such as biases and the gains of normalisation layers, are not penalized.
@@ -151,7 +159,7 @@ def squares(model, embeddings: bool = False):
     )
 
 
-def parse_weights(text: str, classes: list) -> list:
+def parse_weights(text: str, classes: list[str]) -> list[float]:
     """``--class-weights`` as a list. Raises UserError for an unknown class or a bad number."""
     weights, given = dict.fromkeys(classes, 1.0), set()
     for piece in text.split(","):
@@ -174,7 +182,7 @@ def parse_weights(text: str, classes: list) -> list:
     return list(weights.values())
 
 
-def balanced(dataset, classes: int):
+def balanced(dataset: FairseqDataset, classes: int) -> Tensor:
     """N / (classes · count) for each class of a data set; 0 for a class that does not occur."""
     base = getattr(dataset, "base", dataset)  # without additional training data
     counts = torch.from_numpy(numpy.bincount(base.labels, minlength=classes))

@@ -1,12 +1,18 @@
 """The loss of a tagger; in validation also accuracy and precision, recall and F1 of spans."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
+from fairseq.logging.meters import MetersDict
+from fairseq.models import BaseFairseqModel
+from fairseq.tasks import FairseqTask
+from torch import Tensor
 
 from ..data.tagging import UNSEEN
 from ..errors import UserError
@@ -29,12 +35,14 @@ class SequenceTaggingCriterion(FairseqCriterion):
         UserError: a task without tags.
     """
 
-    def __init__(self, task):
+    def __init__(self, task: FairseqTask):
         super().__init__(task)
         if not hasattr(task, "characters"):
             raise UserError("--criterion sequence_tagging needs --task sequence_tagging")
 
-    def forward(self, model, sample, reduce=True):
+    def forward(
+        self, model: BaseFairseqModel, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
         """The summed loss of a batch, its number of words, and the statistics to log."""
         target, size = sample["target"], sample["ntokens"]
         if not model.training:  # sentences with tags that training lacks do not count
@@ -61,7 +69,7 @@ class SequenceTaggingCriterion(FairseqCriterion):
         return loss, size, logged
 
     @staticmethod
-    def reduce_metrics(logging_outputs) -> None:
+    def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
         """Add the logged statistics of some batches to fairseq's meters."""
         total = sum(log.get("sample_size", 0) for log in logging_outputs)
         loss = sum(log.get("loss", 0) for log in logging_outputs)
@@ -82,10 +90,10 @@ class SequenceTaggingCriterion(FairseqCriterion):
         return True
 
 
-def derived(name: str):
+def derived(name: str) -> Callable[[MetersDict], float]:
     """A function that computes a score from the summed counts in fairseq's meters."""
 
-    def score(meters):
+    def score(meters: MetersDict) -> float:
         total = dict(zip(COUNTS, meters["_tags"].sum.tolist(), strict=True))
         return round(scores(total).get(name, 0.0), 2)
 

@@ -16,7 +16,7 @@ def is_header(pieces: Sequence[str]) -> bool:
     return len(pieces) == 2 and None not in map(natural, pieces)
 
 
-def is_number(piece: str) -> bool:
+def is_number(piece: str | bytes) -> bool:
     """Whether ``piece`` can be parsed as a float."""
     try:
         float(piece)

@@ -9,12 +9,19 @@ uses hard routing. A resumed training keeps the annealing it began with, even if
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
+from fairseq.dataclass.configs import OptimizationConfig
 from fairseq.logging import metrics
+from torch import nn
 
 from ..cells.second_order_lstm import SecondOrderOptions
 from ..layers import SecondOrderLSTM
+
+if TYPE_CHECKING:
+    from fairseq.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +43,7 @@ class Annealing:
     decay: float = SecondOrderOptions.temperature_decay
     updates: int = 0
 
-    def temperature(self, layer, epoch: int, update: int) -> float:
+    def temperature(self, layer: SecondOrderLSTM, epoch: int, update: int) -> float:
         """Temperature of ``layer`` in the 1-based ``epoch`` and the 0-based ``update``."""
         by_epoch = layer.temperature_at(epoch)
         if self.updates < 2:
@@ -46,12 +53,12 @@ class Annealing:
         return max(min(by_epoch, start * (floor / start) ** progress), floor)
 
 
-def temperature_range(options) -> tuple[float, float]:
+def temperature_range(options: SecondOrderOptions) -> tuple[float, float]:
     """The first and the last temperature."""
     return options.temperature, min(options.temperature_floor, options.temperature)
 
 
-def new_annealing(layer, optimization) -> Annealing:
+def new_annealing(layer: SecondOrderLSTM, optimization: OptimizationConfig) -> Annealing:
     """The annealing of ``layer`` in a new training.
 
     Args:
@@ -68,18 +75,18 @@ def new_annealing(layer, optimization) -> Annealing:
     return Annealing(1.0, updates) if updates > 1 else Annealing()
 
 
-def is_automatic(layer) -> bool:
+def is_automatic(layer: SecondOrderLSTM) -> bool:
     """Whether ``layer`` was built with ``--temperature-decay auto``."""
     return getattr(layer, "anneals_with_training", False)
 
 
-def mixture_layers(model) -> list:
+def mixture_layers(model: nn.Module) -> list[SecondOrderLSTM]:
     """The layers of ``model`` that have a temperature."""
     layers = [layer for layer in model.modules() if isinstance(layer, SecondOrderLSTM)]
     return [layer for layer in layers if layer.routing == "attention"]
 
 
-def choose_annealing(trainer, layers) -> None:
+def choose_annealing(trainer: Trainer, layers: Sequence[SecondOrderLSTM]) -> None:
     """Give ``trainer`` an annealing, unless a checkpoint had one, and the layers its decay."""
     restored = getattr(trainer, "annealing", None)
     trainer.annealing = restored or new_annealing(layers[0], trainer.cfg.optimization)
@@ -88,7 +95,7 @@ def choose_annealing(trainer, layers) -> None:
     warn_of_mixing(layers, trainer.annealing, trainer.cfg.optimization.max_epoch or 0)
 
 
-def warn_of_mixing(layers, annealing: Annealing, max_epoch: int) -> None:
+def warn_of_mixing(layers: Sequence[SecondOrderLSTM], annealing: Annealing, max_epoch: int) -> None:
     """Warn if cells are still mixed in the last of ``max_epoch`` epochs (0: no limit)."""
     mixtures = [layer for layer in layers if layer.options.num_cells > 1]
     if not mixtures or max_epoch < 1 or annealing.updates:
@@ -111,7 +118,7 @@ def warn_of_mixing(layers, annealing: Annealing, max_epoch: int) -> None:
     )
 
 
-def set_temperatures(trainer, layers) -> None:
+def set_temperatures(trainer: Trainer, layers: Sequence[SecondOrderLSTM]) -> None:
     """Set and log the temperature of the next update."""
     epoch, update = trainer.annealing_epoch, trainer.get_num_updates()
     for layer in reversed(layers):  # the first layer's temperature is logged
@@ -120,7 +127,7 @@ def set_temperatures(trainer, layers) -> None:
     metrics.log_scalar("temperature", value, weight=0, round=4)
 
 
-def begin_epoch(result, trainer, epoch) -> None:
+def begin_epoch(result: None, trainer: Trainer, epoch: int) -> None:
     """After ``Trainer.begin_epoch``."""
     layers = mixture_layers(trainer.get_model())
     if layers:
@@ -130,21 +137,21 @@ def begin_epoch(result, trainer, epoch) -> None:
         set_temperatures(trainer, layers)
 
 
-def begin_update(trainer, *args, **kwargs) -> None:
+def begin_update(trainer: Trainer, *args: Any, **kwargs: Any) -> None:
     """Before ``Trainer.train_step``."""
     annealing = getattr(trainer, "annealing", None)
     if annealing is not None and annealing.updates:
         set_temperatures(trainer, mixture_layers(trainer.get_model()))
 
 
-def save_annealing(trainer, filename, extra_state: dict) -> None:
+def save_annealing(trainer: Trainer, filename: str, extra_state: dict[str, Any]) -> None:
     """Before ``Trainer.save_checkpoint``: put the annealing into the checkpoint."""
     annealing = getattr(trainer, "annealing", None)
     if annealing is not None:
         extra_state["annealing"] = asdict(annealing)
 
 
-def restore_annealing(trainer, extra_state: dict, resumes: bool) -> None:
+def restore_annealing(trainer: Trainer, extra_state: dict[str, Any], resumes: bool) -> None:
     """Take the annealing of a resumed training from its checkpoint.
 
     Checkpoints without it come from versions in which a decay of 0.9 was the default.

@@ -13,6 +13,8 @@ to depth m, no dropout (second-order LSTM paper, §4.3); ``<cell>_lm_dyck`` has 
 
 from __future__ import annotations
 
+from argparse import Namespace
+
 from fairseq.models import register_model_architecture
 
 from ..cells import FAMILIES
@@ -26,7 +28,7 @@ LAYERS = ("encoder_layers", "decoder_layers")
 def register(model: str, arch: str, hidden: int, layers: int, embed: int | None = None) -> None:
     """Register ``arch``: ``model`` with these sizes unless the command line gives others."""
 
-    def architecture(args):
+    def architecture(args: Namespace) -> None:
         for names, value in ((EMBED, embed or hidden), (HIDDEN, hidden), (LAYERS, layers)):
             for name in names:
                 setattr(args, name, getattr(args, name, value))
@@ -40,7 +42,7 @@ def register_lm(
     """Register ``<cell>_lm_<suffix>``: ``<cell>_lm`` with these sizes and dropout."""
     sizes = {"decoder_embed_dim": embed, "decoder_hidden_size": hidden, "decoder_layers": layers}
 
-    def architecture(args):
+    def architecture(args: Namespace) -> None:
         for name, value in {**sizes, "dropout": dropout}.items():
             setattr(args, name, getattr(args, name, value))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Callable
+
+from fairseq.dataclass import FairseqDataclass
 
 from ..data.values import natural
 from ..errors import UserError
@@ -21,6 +24,13 @@ from .sentence_backbones import (
     ShortcutBackbone,
     TransformerBackbone,
 )
+from .sentence_config import (
+    ConvolutionConfig,
+    RecurrentEncoderConfig,
+    SentenceStateEncoderConfig,
+    ShortcutEncoderConfig,
+    TransformerConfig,
+)
 
 TINY = {
     "encoder_embed_dim": 8,
@@ -35,10 +45,10 @@ TINY = {
 }
 
 
-def tiny_sizes(config: type) -> Callable:
+def tiny_sizes(config: type[FairseqDataclass]) -> Callable[[Namespace], None]:
     """A function that sets the options of a ``…_tiny`` architecture, for tests."""
 
-    def tiny(args):
+    def tiny(args: Namespace) -> None:
         for key, value in TINY.items():
             if key in config.__dataclass_fields__:
                 setattr(args, key, getattr(args, key, value))
@@ -55,7 +65,7 @@ def parse_numbers(text: str, option: str) -> list[int]:
     return found
 
 
-def recurrent_backbone(cell: str, cfg, size: int) -> RecurrentBackbone:
+def recurrent_backbone(cell: str, cfg: RecurrentEncoderConfig, size: int) -> RecurrentBackbone:
     """A stack of the cell. Raises UserError for options that contradict each other."""
     if cfg.encoder_interleaved and reads_lower_cell(cell):
         raise UserError(
@@ -75,7 +85,7 @@ def recurrent_backbone(cell: str, cfg, size: int) -> RecurrentBackbone:
     return RecurrentBackbone(rnn)
 
 
-def sentence_state_backbone(cfg, size: int) -> SentenceStateBackbone:
+def sentence_state_backbone(cfg: SentenceStateEncoderConfig, size: int) -> SentenceStateBackbone:
     """The sentence-state LSTM."""
     with named_as_options(["num_sentence_nodes"]):
         layer = SentenceStateLSTM(
@@ -90,7 +100,7 @@ def sentence_state_backbone(cfg, size: int) -> SentenceStateBackbone:
     return SentenceStateBackbone(layer)
 
 
-def shortcut_backbone(cfg, size: int) -> ShortcutBackbone:
+def shortcut_backbone(cfg: ShortcutEncoderConfig, size: int) -> ShortcutBackbone:
     """The shortcut-stacked LSTM."""
     with named_as_options(["hidden_sizes", "connection"]):
         sizes = parse_numbers(cfg.hidden_sizes, "hidden_sizes")
@@ -100,7 +110,7 @@ def shortcut_backbone(cfg, size: int) -> ShortcutBackbone:
         )
 
 
-def convolution_backbone(cfg, size: int) -> ConvolutionBackbone:
+def convolution_backbone(cfg: ConvolutionConfig, size: int) -> ConvolutionBackbone:
     """Convolutions over words."""
     return ConvolutionBackbone(
         size,
@@ -111,7 +121,7 @@ def convolution_backbone(cfg, size: int) -> ConvolutionBackbone:
     )
 
 
-def transformer_backbone(cfg, size: int) -> TransformerBackbone:
+def transformer_backbone(cfg: TransformerConfig, size: int) -> TransformerBackbone:
     """A transformer encoder."""
     return TransformerBackbone(
         size,

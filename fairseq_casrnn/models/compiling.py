@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -15,11 +15,14 @@ from ..recurrence.triton.plan import persistent_kernels_enabled
 from .decoder import RecurrentDecoder
 from .head import VocabularyHead
 
+if TYPE_CHECKING:
+    from fairseq.trainer import Trainer
+
 WORDS = 16
 """Of a typical sentence."""
 
 
-def compile_ahead(result, trainer, *args, **kwargs):
+def compile_ahead(result: None, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
     """After ``Trainer.__init__``: start to compile the kernels of the first updates."""
     model = trainer._model  # trainer.model would wrap it for several GPUs too early
     parameter = next(model.parameters(), None)

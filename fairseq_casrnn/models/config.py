@@ -8,6 +8,7 @@ import dataclasses
 import logging
 import re
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Optional, get_type_hints
@@ -136,7 +137,7 @@ def add_to_module(cls: type, module: str) -> type:
     return cls
 
 
-def build_stack(cell: str, cfg, *sizes: Any, **kwargs: Any) -> RecurrentStack:
+def build_stack(cell: str, cfg: FairseqDataclass, *sizes: Any, **kwargs: Any) -> RecurrentStack:
     """A stack of ``cell`` with the options of ``cfg``; ``sizes`` and ``kwargs`` go to the layer.
 
     Raises:
@@ -161,7 +162,7 @@ def option_names(cell: str) -> list[str]:
     return [option.name for option in dataclasses.fields(FAMILIES[cell].options)]
 
 
-def _number(decay) -> float:
+def _number(decay: str | float) -> float:
     """``--temperature-decay``, a number in older checkpoints, as a float. Raises UserError."""
     try:
         return float(decay)
@@ -172,7 +173,7 @@ def _number(decay) -> float:
 
 
 @contextlib.contextmanager
-def named_as_options(names):
+def named_as_options(names: Sequence[str]) -> Iterator[None]:
     """Rewrite layer arguments ``names`` in UserErrors as options: ``num_cells``, --num-cells."""
     try:
         yield
@@ -189,7 +190,7 @@ def reads_lower_cell(cell: str) -> bool:
     return family.make_cell(1, family.options()).lower_cell
 
 
-def warn_of_single_layers(cell: str, cfg) -> None:
+def warn_of_single_layers(cell: str, cfg: FairseqDataclass) -> None:
     """Warn if a cell that reads the cell below is used with single layers only.
 
     There is no warning for a trained model, whose depth is fixed.
@@ -208,13 +209,13 @@ def warn_of_single_layers(cell: str, cfg) -> None:
         )
 
 
-def dropout_option(cfg, name: str) -> float:
+def dropout_option(cfg: FairseqDataclass, name: str) -> float:
     """The option ``name``, by default ``--dropout``."""
     value = getattr(cfg, name)
     return cfg.dropout if value is None else value
 
 
-def check_sizes(cfg, names) -> None:
+def check_sizes(cfg: FairseqDataclass, names: Iterable[str]) -> None:
     """Raise UserError for a size option below 1."""
     for name in names:
         value = getattr(cfg, name)
@@ -223,7 +224,7 @@ def check_sizes(cfg, names) -> None:
             raise UserError(f"{option} is {value}; it must be at least 1")
 
 
-def check_ranges(cfg, names) -> None:
+def check_ranges(cfg: FairseqDataclass, names: Iterable[str]) -> None:
     """Raise UserError for a number that is not positive, such as a range of initial weights."""
     for name in names:
         value = getattr(cfg, name)
@@ -232,7 +233,7 @@ def check_ranges(cfg, names) -> None:
             raise UserError(f"{option} is {value}; it must be greater than 0")
 
 
-def check_probabilities(cfg, names) -> None:
+def check_probabilities(cfg: FairseqDataclass, names: Iterable[str]) -> None:
     """Raise UserError for a probability outside [0, 1]."""
     for name in names:
         value = getattr(cfg, name)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any, NoReturn
+
 import torch
 import torch.nn.functional as F
+from fairseq.data import Dictionary
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
 from ..errors import UserError
 from ..layers import RecurrentStack
 from ..layers.dropout import dropout_mask
+from ..layers.state import State
 from ..recurrence import decoding
 from ..recurrence.attention import Decode, DecoderSteps, Layer, attend
+from ..recurrence.inputs import LossSpec
 from ..recurrence.products import linear
 from .dropout import Dropout
 from .encoder import expand_rows
@@ -41,7 +46,7 @@ class StepsInPlace:
         self.moves += 1
         return self.steps
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
         raise UserError(CANNOT_BRANCH)
 
 
@@ -81,7 +86,9 @@ class Attention(nn.Module):
         """The part of ``output_proj`` that multiplies h, ``(H, H)``."""
         return self.output_proj.weight[:, self.source_size :]
 
-    def forward(self, h: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None):
+    def forward(
+        self, h: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Attention for all steps ``h`` (T, B, H) at once.
 
         Returns:
@@ -119,7 +126,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
 
     def __init__(
         self,
-        dictionary,
+        dictionary: Dictionary,
         embed_tokens: nn.Embedding,
         rnn: RecurrentStack,
         encoder_layers: int,
@@ -130,7 +137,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         dropout_in: float = 0.1,
         dropout_out: float = 0.1,
         share_input_output_embed: bool = False,
-        adaptive_softmax_cutoff=None,
+        adaptive_softmax_cutoff: list[int] | None = None,
         max_target_positions: int = 100000,
     ):
         super().__init__(dictionary)
@@ -153,8 +160,13 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         self.build_head(len(dictionary), out_embed_dim, shared, cutoffs, dropout_out)
 
     def forward(
-        self, prev_output_tokens, encoder_out=None, incremental_state=None, loss_spec=None, **unused
-    ):
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Any = None,
+        incremental_state: dict[str, dict[str, Any]] | None = None,
+        loss_spec: LossSpec | None = None,
+        **unused: Any,
+    ) -> tuple[Tensor | tuple[Tensor, Tensor], dict[str, Any]]:
         """Logits ``(B, T, V)`` and ``{"attn": [(B, T, S)]}`` for ``prev_output_tokens`` ``(B, T)``.
 
         With ``incremental_state``, only the last token is read and T is 1. With ``loss_spec``, the
@@ -164,8 +176,12 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return self.output_layer(x) if loss_spec is None else self.loss(x, loss_spec), extra
 
     def extract_features(
-        self, prev_output_tokens, encoder_out=None, incremental_state=None, **unused
-    ):
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Any = None,
+        incremental_state: dict[str, dict[str, Any]] | None = None,
+        **unused: Any,
+    ) -> tuple[Tensor, dict[str, Any]]:
         """As :meth:`forward`, without the output layer: ``(B, T, out_embed_dim)``."""
         if incremental_state is not None:
             x, alpha = self.one_step(prev_output_tokens[:, -1:], encoder_out, incremental_state)
@@ -177,7 +193,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         # fairseq's criterion for guided alignment needs contiguous attention weights.
         return x, {"attn": [alpha.transpose(0, 1).contiguous()], "inner_states": None}
 
-    def initial_state(self, encoder_out):
+    def initial_state(self, encoder_out: dict[str, Any]) -> State:
         """The decoder's state before the first step, from the encoder's final states."""
         hidden = self.match_layers(encoder_out["encoder_hidden"])
         if self.encoder_hidden_proj is not None:
@@ -187,7 +203,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         cell = self.match_layers(encoder_out["encoder_cell"])
         return hidden, cell if self.encoder_cell_proj is None else self.encoder_cell_proj(cell)
 
-    def match_layers(self, state):
+    def match_layers(self, state: Tensor) -> Tensor:
         """The encoder's states ``(L', B, C)`` matched to the decoder's layers: ``(L, B, C)``."""
         missing = self.rnn.num_layers - len(state)
         if missing == 0:
@@ -197,11 +213,11 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         # A list of indices would have to be copied to the GPU, which synchronizes.
         return torch.cat([state[:1].expand(missing, -1, -1), state])
 
-    def embed(self, tokens):
+    def embed(self, tokens: Tensor) -> Tensor:
         """Embeddings ``(T, B, E)`` of tokens ``(B, T)``."""
         return self.dropout_in_module(self.embed_tokens(tokens.t().contiguous()))
 
-    def all_steps(self, tokens, encoder_out):
+    def all_steps(self, tokens: Tensor, encoder_out: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """Outputs ``(T, B, H)`` and attention ``(T, B, S)`` for all target positions."""
         encoder_out = expand_rows(encoder_out)
         embedded = self.embed(tokens)
@@ -212,18 +228,19 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
             return self.dropout_out_module(out), alpha
         decode = self.decode(embedded, encoder_out)
         between = (self.rnn.num_layers - 1, *embedded.shape[:2], self.rnn.hidden_size)
+        rnn: Any
         rnn, drop = self.rnn, self.dropout_out_module
         decode.drop_layers = self.dropout_mask(embedded, between, rnn.dropout, rnn.drops)
         decode.drop_out = self.dropout_mask(embedded, between[1:], drop.p, self.drops_out)
         decode.temperature = rnn.temperature if self.routes_softly else None
         return decoding.run(rnn.engine, decode)
 
-    def decode(self, embedded, encoder_out) -> Decode:
+    def decode(self, embedded: Tensor, encoder_out: dict[str, Any]) -> Decode:
         """The inputs of the decoder loop over ``embedded`` (T, B, E).
 
         Without dropout, and with hard routing; :meth:`all_steps` changes that.
         """
-        state = self.initial_state(encoder_out)
+        state: Any = self.initial_state(encoder_out)
         h0, c0 = state if self.rnn.has_cell else (state, None)
         keys, values = self.attention.project(encoder_out["encoder_out"], self.rnn.engine)
         mask, weight_out = encoder_out["encoder_padding_mask"], self.attention.weight_out
@@ -240,7 +257,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         mixed = bool(self.rnn.cells[0].num_cells)
         return mixed and bool(self.training or self.rnn.soft_routing)
 
-    def layers(self):
+    def layers(self) -> list[Layer]:
         """The stack's layers as inputs of the decoder loop."""
         layers = []
         for k, cell in enumerate(self.rnn.cells):
@@ -250,13 +267,18 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return layers
 
     @staticmethod
-    def dropout_mask(like, shape, p, active):
+    def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float, active: bool) -> Tensor | None:
         """A dropout mask of ``shape``, or None without dropout."""
         if p == 0 or not active or shape[0] == 0:
             return None
         return dropout_mask(like, shape, p)
 
-    def one_step(self, tokens, encoder_out, incremental_state):
+    def one_step(
+        self,
+        tokens: Tensor,
+        encoder_out: dict[str, Any],
+        incremental_state: dict[str, dict[str, Any]],
+    ) -> tuple[Tensor, Tensor]:
         """One target position, with the state kept in ``incremental_state``."""
         embedded = self.embed(tokens)
         cached = self.get_incremental_state(incremental_state, "state")
@@ -271,7 +293,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         self.set_incremental_state(incremental_state, "state", cached)
         return out.unsqueeze(0), alpha.unsqueeze(0)
 
-    def initial_cache(self, embedded, encoder_out) -> dict:
+    def initial_cache(self, embedded: Tensor, encoder_out: dict[str, Any]) -> dict[str, Any]:
         """The cache of :meth:`one_step` before the first step: compiled steps, or tensors."""
         d, rows = self.decode(embedded, encoder_out), encoder_out["rows"]
         if rows is not None:
@@ -288,7 +310,9 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         tensors = {"keys": d.keys, "values": d.values, "mask": d.mask, "feed": feed}
         return {**tensors, "hidden": d.h0, "cell": d.c0}
 
-    def eager_step(self, x, cached: dict):
+    def eager_step(
+        self, x: Tensor, cached: dict[str, Any]
+    ) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """A step in PyTorch operations: output ``(B, H)``, weights ``(B, S)``, the new cache."""
         if self.input_feed:
             x = torch.cat([x, cached["feed"]], dim=-1)
@@ -301,7 +325,9 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         feed = out if self.input_feed else None
         return out, alpha, {**cached, "hidden": hidden, "cell": cell, "feed": feed}
 
-    def reorder_incremental_state(self, incremental_state, new_order):
+    def reorder_incremental_state(
+        self, incremental_state: dict[str, dict[str, Any]], new_order: Tensor
+    ) -> None:
         """Reorder the cached state to the hypotheses ``new_order``."""
         cached = self.get_incremental_state(incremental_state, "state")
         if not cached:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fairseq.modules import FairseqDropout
+from torch import Tensor
 
 from ..layers.dropout import dropout
 
@@ -10,6 +11,6 @@ from ..layers.dropout import dropout
 class Dropout(FairseqDropout):
     """``FairseqDropout`` with faster masks; ``--retain-dropout`` keeps it active in generation."""
 
-    def forward(self, x, inplace: bool = False):
+    def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
         """Dropout on x of any shape, never in place."""
         return dropout(x, self.p, self.training or self.apply_during_inference)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import torch
+from fairseq.data import Dictionary
 from torch import nn
 
 from ..data.vector_files import is_number, vector_lines
@@ -25,7 +27,11 @@ def uniform_embedding(
 
 
 def build_embedding(
-    dictionary, dim: int, path: str | None = None, freeze: bool = False, bound: float = 0.1
+    dictionary: Dictionary,
+    dim: int,
+    path: str | None = None,
+    freeze: bool = False,
+    bound: float = 0.1,
 ) -> nn.Embedding:
     """An embedding table for ``dictionary``, with the vectors of ``path`` for the words it has.
 
@@ -39,7 +45,7 @@ def build_embedding(
     return table
 
 
-def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
+def load_vectors(table: nn.Embedding, dictionary: Dictionary, path: str) -> int:
     """Copy the vectors of ``path`` into ``table`` for the words of ``dictionary``.
 
     Each line has a word and its numbers, separated by spaces: GloVe's format (no header; some
@@ -84,7 +90,7 @@ def load_vectors(table: nn.Embedding, dictionary, path: str) -> int:
     return report_coverage(found, dictionary, path, dim)
 
 
-def words_with_capitals(dictionary) -> dict[str, set[int]]:
+def words_with_capitals(dictionary: Dictionary) -> dict[str, set[int]]:
     """Indices of the words that have capitals, by the word in lower case."""
     found: dict[str, set[int]] = {}
     for index in range(dictionary.nspecial, len(dictionary)):
@@ -93,7 +99,7 @@ def words_with_capitals(dictionary) -> dict[str, set[int]]:
     return found
 
 
-def parse_vector(numbers, path, line) -> torch.Tensor:
+def parse_vector(numbers: Sequence[str], path: str, line: int | str) -> torch.Tensor:
     """A vector from strings. Raises UserError if they are not finite numbers."""
     try:
         values = torch.tensor([float(value) for value in numbers])
@@ -107,7 +113,7 @@ def parse_vector(numbers, path, line) -> torch.Tensor:
     return values
 
 
-def report_coverage(found, dictionary, path, dim) -> int:
+def report_coverage(found: set[int], dictionary: Dictionary, path: str, dim: int) -> int:
     """Log and return how many of the dictionary's words are among the indices ``found``.
 
     Raises:

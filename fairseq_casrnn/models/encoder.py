@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
@@ -29,7 +32,7 @@ class RecurrentEncoder(FairseqEncoder):
 
     def __init__(
         self,
-        dictionary,
+        dictionary: Dictionary,
         embed_tokens: nn.Embedding,
         rnn: RecurrentStack,
         dropout_in: float = 0.1,
@@ -44,7 +47,9 @@ class RecurrentEncoder(FairseqEncoder):
         self.dropout_out_module = Dropout(dropout_out, module_name="RecurrentEncoder")
         self.max_source_positions = int(max_source_positions)
 
-    def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused) -> dict:
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused: Any
+    ) -> dict[str, Any]:
         """Encode ``src_tokens`` (B, S).
 
         Returns:
@@ -85,7 +90,7 @@ class RecurrentEncoder(FairseqEncoder):
         state = state.view(self.rnn.num_layers, directions, batch, size).transpose(1, 2)
         return state.reshape(self.rnn.num_layers, batch, directions * size)
 
-    def reorder_encoder_out(self, encoder_out: dict, new_order: Tensor) -> dict:
+    def reorder_encoder_out(self, encoder_out: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
         """The encoder's output for a batch whose rows are the sentences ``new_order`` (B',).
 
         Nothing is copied: ``rows`` has the sentence of each row. Beam search reorders at every
@@ -100,7 +105,7 @@ class RecurrentEncoder(FairseqEncoder):
         return self.max_source_positions
 
 
-def expand_rows(encoder_out: dict) -> dict:
+def expand_rows(encoder_out: dict[str, Any]) -> dict[str, Any]:
     """The encoder's output with a copy of the sentence for each row of a reordered batch."""
     rows = encoder_out["rows"]
     if rows is None:

@@ -15,7 +15,7 @@ DECODERS = (RecurrentDecoder, RecurrentLanguageDecoder)
 FORWARDS = (FairseqEncoderDecoderModel.forward, FairseqLanguageModel.forward)
 
 
-def has_stock_forward(model) -> bool:
+def has_stock_forward(model: BaseFairseqModel) -> bool:
     """Whether ``model``, wrapped or not, turns features into probabilities as this package does."""
     if type(getattr(model, "decoder", None)) not in DECODERS:
         return False
@@ -23,7 +23,7 @@ def has_stock_forward(model) -> bool:
     return method is BaseFairseqModel.get_normalized_probs
 
 
-def supports_fused_loss(model) -> bool:
+def supports_fused_loss(model: BaseFairseqModel) -> bool:
     """Whether the forward of ``model``, wrapped or not, can return its loss instead of logits."""
     if not has_stock_forward(model):
         return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairseq.modules import AdaptiveSoftmax
 from torch import Tensor, nn
 
@@ -38,8 +40,12 @@ class VocabularyHead:
 
     rnn: RecurrentStack
     embed_tokens: nn.Embedding
+    fc_out: Any
+    training: bool
 
-    def build_head(self, size: int, features: int, shared: bool, cutoffs, dropout: float) -> None:
+    def build_head(
+        self, size: int, features: int, shared: bool, cutoffs: list[int] | None, dropout: float
+    ) -> None:
         """Make the output layer.
 
         Args:
@@ -79,7 +85,7 @@ class VocabularyHead:
         """
         return self.vocabulary if self.adaptive_softmax is None else None
 
-    def output_layer(self, features, **unused):
+    def output_layer(self, features: Tensor, **unused: Any) -> Tensor:
         """Logits ``(B, T, V)`` of features ``(B, T, out_embed_dim)``.
 
         With an adaptive softmax, a copy of the features.
@@ -96,13 +102,13 @@ class VocabularyHead:
         vocabulary = self.linear_vocabulary
         return vocabulary is not None and can_fuse(vocabulary[0], self.rnn.engine)
 
-    def loss(self, features, loss_spec: LossSpec):
+    def loss(self, features: Tensor, loss_spec: LossSpec) -> tuple[Tensor, Tensor]:
         """Loss of features ``(B, T, out_embed_dim)``, with and without label smoothing."""
         assert self.linear_vocabulary is not None  # see can_fuse_loss
         weight, bias = self.linear_vocabulary
         return cross_entropy(features, weight, bias, loss_spec, self.rnn.engine)
 
-    def log_probs(self, features):
+    def log_probs(self, features: Tensor) -> Tensor | None:
         """Log-probabilities ``(N, V)`` of features ``(N, out_embed_dim)``, in one pass.
 
         Returns:
@@ -119,7 +125,12 @@ class VocabularyHead:
             return None
         return next_words(*vocabulary, rows, steps, engine=self.rnn.engine)
 
-    def get_normalized_probs(self, net_output, log_probs, sample=None):
+    def get_normalized_probs(
+        self,
+        net_output: tuple[Tensor, dict[str, Any]],
+        log_probs: bool,
+        sample: dict[str, Any] | None = None,
+    ) -> Tensor:
         """(Log-)probabilities ``(B, T, V)``, for fairseq's criterions and generators.
 
         Raises:
@@ -127,4 +138,4 @@ class VocabularyHead:
         """
         if self.adaptive_softmax is not None and self.training:
             raise UserError("--adaptive-softmax-cutoff needs --criterion adaptive_loss")
-        return super().get_normalized_probs(net_output, log_probs, sample)
+        return super().get_normalized_probs(net_output, log_probs, sample)  # type: ignore[misc]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
+from fairseq.data import FairseqDataset
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import BaseFairseqModel
+from fairseq.tasks import FairseqTask
+from omegaconf import DictConfig
 from torch import nn
 
 from ..diagnostics.explain import explained
@@ -31,19 +37,27 @@ class Hub(nn.Module):
 
     description: str
 
-    def __init__(self, model, task):
+    def __init__(self, model: BaseFairseqModel, task: FairseqTask):
         super().__init__()
         self.model, self.task, self.classes = model.eval(), task, task.classes
         self.vocabulary: GrowingVocabulary | None = None
 
     @classmethod
-    def load(cls, path, checkpoint_file=None, data=None, **overrides) -> Hub:
+    def load(
+        cls,
+        path: str | Path,
+        checkpoint_file: str | None = None,
+        data: str | None = None,
+        **overrides: Any,
+    ) -> Hub:
         """See :meth:`.SentenceModel.from_pretrained`."""
         with explained():
             return cls._load(path, checkpoint_file, data, **overrides)
 
     @classmethod
-    def _load(cls, path, checkpoint_file, data, **overrides) -> Hub:
+    def _load(
+        cls, path: str | Path, checkpoint_file: str | None, data: str | None, **overrides: Any
+    ) -> Hub:
         from fairseq import checkpoint_utils
         from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
@@ -81,11 +95,13 @@ class Hub(nn.Module):
         self.task.index_of = self.vocabulary.index
 
     @staticmethod
-    def dictionary_folders(model_cfg) -> tuple[str, ...]:
+    def dictionary_folders(model_cfg: FairseqDataclass) -> tuple[str, ...]:
         """Folders of the data that have the model's dictionaries."""
         return ("input0", "label")
 
-    def batches(self, dataset, batch_size: int) -> Iterator[tuple[list, dict]]:
+    def batches(
+        self, dataset: FairseqDataset, batch_size: int
+    ) -> Iterator[tuple[list[int], dict[str, Any]]]:
         """Yields (indices, batch) of a data set, with the batch on the model's device.
 
         Raises:
@@ -113,8 +129,8 @@ def check_finite(rows: torch.Tensor) -> None:
 
 
 def split_batches(
-    order, lengths: Sequence[int], batch_size: int, tokens: int = 16384
-) -> Iterator[list]:
+    order: Iterable[int], lengths: Sequence[int], batch_size: int, tokens: int = 16384
+) -> Iterator[list[int]]:
     """Cut the indices ``order`` into batches.
 
     A batch has at most ``batch_size`` items and, unless it is a single item, at most ``tokens``
@@ -132,14 +148,14 @@ def split_batches(
         yield batch
 
 
-def as_list(sentences) -> list:
+def as_list(sentences: Iterable[Any]) -> list[Any]:
     """``sentences`` as a list. Raises UserError for a single string."""
     if isinstance(sentences, str):
         raise UserError(f"give a list of sentences, [{sentences!r}], not a single string")
     return list(sentences)
 
 
-def check_options(names, cfg) -> None:
+def check_options(names: Iterable[str], cfg: DictConfig) -> None:
     """Raise UserError for a name that is not an option of any part of a checkpoint's ``cfg``."""
     from fairseq.models import MODEL_DATACLASS_REGISTRY
     from fairseq.tasks import TASK_DATACLASS_REGISTRY
@@ -153,7 +169,7 @@ def check_options(names, cfg) -> None:
             raise UserError(f"{name} is not an option of this model or its task; correct its name")
 
 
-def options_of(registry: dict, cfg) -> dict:
+def options_of(registry: dict[str, type], cfg: DictConfig) -> dict[str, Any]:
     """The current dataclass fields, by name, of the model or task that ``cfg`` belongs to."""
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
+
+from omegaconf import DictConfig
 
 from ..errors import UserError
 
@@ -16,7 +19,7 @@ COMMANDS = {
 }
 
 
-def architecture(model_cfg) -> tuple[str | None, type]:
+def architecture(model_cfg: DictConfig | Namespace) -> tuple[str | None, type]:
     """Name and class of the model that a checkpoint's model options belong to."""
     from fairseq.models import ARCH_MODEL_REGISTRY
 
@@ -24,7 +27,7 @@ def architecture(model_cfg) -> tuple[str | None, type]:
     return name, ARCH_MODEL_REGISTRY.get(name, object)
 
 
-def kind_of(cfg) -> str | None:
+def kind_of(cfg: DictConfig) -> str | None:
     """The kind of a checkpoint with the options ``cfg``, or None if it is another one."""
     from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 
@@ -37,7 +40,7 @@ def kind_of(cfg) -> str | None:
     return LANGUAGE_MODEL if issubclass(model, FairseqLanguageModel) else None
 
 
-def check_kind(cfg, wanted: str, path: str | os.PathLike) -> None:
+def check_kind(cfg: DictConfig | None, wanted: str, path: str | os.PathLike) -> None:
     """Raise UserError unless a checkpoint is of the ``wanted`` kind.
 
     Args:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from fairseq.models import FairseqIncrementalDecoder
-from torch import nn
+from fairseq.data import Dictionary
+from fairseq.models import BaseFairseqModel, FairseqIncrementalDecoder
+from torch import Tensor, nn
 
 from ..errors import UserError
 from ..layers import RecurrentStack
 from ..layers.dropout import dropout_mask
-from ..layers.state import map_state
+from ..layers.state import State, map_state
+from ..recurrence.inputs import LossSpec
 from .dropout import Dropout
 from .head import VocabularyHead, uniform_linear
 
@@ -28,15 +32,17 @@ class CarriedState:
         state: the state that was stored last.
     """
 
-    def __init__(self, state=None):
+    _states: dict[int, State]
+
+    def __init__(self, state: State | None = None):
         self.state = state
         self._initial, self._states = state, {}
 
-    def get(self, decoder):
+    def get(self, decoder: nn.Module) -> State | None:
         """The state from which ``decoder`` continues."""
         return self._states.get(id(decoder), self._initial)
 
-    def update(self, decoder, state) -> None:
+    def update(self, decoder: nn.Module, state: State) -> None:
         """Store the final state of ``decoder``."""
         self.state = self._states[id(decoder)] = map_state(torch.Tensor.detach, state)
 
@@ -62,7 +68,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
 
     def __init__(
         self,
-        dictionary,
+        dictionary: Dictionary,
         embed_tokens: nn.Embedding,
         rnn: RecurrentStack,
         out_embed_dim: int,
@@ -70,7 +76,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         dropout_in: float = 0.1,
         dropout_out: float = 0.1,
         share_input_output_embed: bool = False,
-        adaptive_softmax_cutoff=None,
+        adaptive_softmax_cutoff: list[int] | None = None,
         max_target_positions: int = 100000,
         locked_dropout: bool = False,
         embed_dropout: float = 0.0,
@@ -89,8 +95,13 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         self.build_head(len(dictionary), out_embed_dim, shared, clusters, dropout_out)
 
     def forward(
-        self, prev_output_tokens, incremental_state=None, carried=None, loss_spec=None, **unused
-    ):
+        self,
+        prev_output_tokens: Tensor,
+        incremental_state: dict[str, dict[str, Any]] | None = None,
+        carried: CarriedState | None = None,
+        loss_spec: LossSpec | None = None,
+        **unused: Any,
+    ) -> tuple[Tensor | tuple[Tensor, Tensor], dict[str, Any]]:
         """Logits ``(B, T, V)`` and a dict for ``prev_output_tokens`` ``(B, T)``.
 
         Padding must be on the right. With ``incremental_state``, only the last token is read and T
@@ -100,7 +111,13 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         x, extra = self.extract_features(prev_output_tokens, incremental_state, carried)
         return self.output_layer(x) if loss_spec is None else self.loss(x, loss_spec), extra
 
-    def extract_features(self, prev_output_tokens, incremental_state=None, carried=None, **unused):
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        incremental_state: dict[str, dict[str, Any]] | None = None,
+        carried: CarriedState | None = None,
+        **unused: Any,
+    ) -> tuple[Tensor, dict[str, Any]]:
         """As :meth:`forward`, without the output layer: ``(B, T, out_embed_dim)``."""
         if incremental_state is not None:
             x = self.one_step(prev_output_tokens[:, -1], incremental_state).unsqueeze(1)
@@ -117,7 +134,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
             x = self.drop(self.dropout_out_module, self.additional_fc(x), time=1)
         return x, {"attn": None, "inner_states": None}
 
-    def embed(self, tokens):
+    def embed(self, tokens: Tensor) -> Tensor:
         """Embeddings ``(*, E)`` of ``tokens`` (*); in training, dropped words are zero."""
         embedded = self.embed_tokens(tokens)
         if not self.training or self.embed_dropout == 0:
@@ -126,7 +143,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         mask = dropout_mask(embedded, shape, self.embed_dropout)
         return embedded * mask[tokens].unsqueeze(-1)
 
-    def drop(self, module: Dropout, x, time: int = 0):
+    def drop(self, module: Dropout, x: Tensor, time: int = 0) -> Tensor:
         """Dropout on ``x``; locked dropout uses one mask along the dimension ``time``."""
         if not self.locked_dropout:
             return module(x)
@@ -134,7 +151,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
             return x
         return x * dropout_mask(x, x.narrow(time, 0, 1).shape, module.p)
 
-    def one_step(self, tokens, incremental_state):
+    def one_step(self, tokens: Tensor, incremental_state: dict[str, dict[str, Any]]) -> Tensor:
         """The top layer's h ``(B, H)`` for ``tokens`` ``(B,)``; caches the state."""
         cached = self.get_incremental_state(incremental_state, "state")
         state = None
@@ -146,7 +163,9 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         self.set_incremental_state(incremental_state, "state", {"hidden": hidden, "cell": cell})
         return h
 
-    def reorder_incremental_state(self, incremental_state, new_order):
+    def reorder_incremental_state(
+        self, incremental_state: dict[str, dict[str, Any]], new_order: Tensor
+    ) -> None:
         """Reorder the cached state to the hypotheses ``new_order``."""
         cached = self.get_incremental_state(incremental_state, "state")
         if cached:
@@ -161,7 +180,7 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
         return self.max_target_positions
 
 
-def check_carries(model) -> None:
+def check_carries(model: BaseFairseqModel) -> None:
     """Raise UserError for a language model whose decoder takes no :class:`CarriedState`."""
     if not isinstance(getattr(model, "decoder", None), RecurrentLanguageDecoder):
         raise UserError(
@@ -170,6 +189,6 @@ def check_carries(model) -> None:
         )
 
 
-def state_parts(state) -> tuple:
+def state_parts(state: State) -> tuple[Tensor, ...]:
     """The tensors of a state: (h, c), or h alone."""
     return (state,) if torch.is_tensor(state) else tuple(state)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any, Self
 
 import torch
+from fairseq.data import Dictionary
+from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models import FairseqLanguageModel, register_model
+from fairseq.tasks import FairseqTask
+from torch import Tensor
 
 from ..cells import FAMILIES
 from ..diagnostics.explain import explained
@@ -47,7 +52,9 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
     cell_name = "stacked_lstm"
 
     @classmethod
-    def from_pretrained(cls, model_name_or_path, *args, **kwargs):
+    def from_pretrained(
+        cls, model_name_or_path: str | Path, *args: Any, **kwargs: Any
+    ) -> GeneratorHubInterface:
         """As in fairseq; ``model_name_or_path`` may also be a file of ``casrnn pack``.
 
         Raises:
@@ -63,7 +70,7 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
         return hub
 
     @classmethod
-    def build_model(cls, cfg, task):
+    def build_model(cls, cfg: RecurrentLanguageModelConfig, task: FairseqTask) -> Self:
         """A new model for ``cfg`` (the dataclass of the architecture) and a language model task.
 
         Raises:
@@ -98,7 +105,7 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
         )
         return model
 
-    def upgrade_state_dict_named(self, state_dict, name):
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """As in fairseq; also checks ``--assignment-path`` against the checkpoint.
 
         Raises:
@@ -115,7 +122,7 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
             )
 
     @classmethod
-    def build_rnn(cls, cfg, dictionary) -> RecurrentStack:
+    def build_rnn(cls, cfg: RecurrentLanguageModelConfig, dictionary: Dictionary) -> RecurrentStack:
         """The recurrent stack of ``cfg``."""
         sizes = (cfg.decoder_embed_dim, cfg.decoder_hidden_size, cfg.decoder_layers)
         between_layers = dropout_option(cfg, "decoder_dropout_between")
@@ -127,7 +134,7 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
         return build_stack(cls.cell_name, cfg, *sizes, dropout=between_layers, **routing)
 
 
-def output_size(cfg) -> int:
+def output_size(cfg: RecurrentLanguageModelConfig) -> int:
     """Size of the output embedding: as given, or the size that needs no additional layer."""
     if cfg.decoder_out_embed_dim is not None:
         check_sizes(cfg, ["decoder_out_embed_dim"])
@@ -136,7 +143,7 @@ def output_size(cfg) -> int:
     return cfg.decoder_embed_dim if shared else cfg.decoder_hidden_size
 
 
-def check_output(cfg, task, out_embed_dim: int) -> None:
+def check_output(cfg: RecurrentLanguageModelConfig, task: FairseqTask, out_embed_dim: int) -> None:
     """Raise UserError for options of the output layer that contradict each other."""
     if len(task.target_dictionary) != len(task.source_dictionary):
         raise UserError("recurrent language models have one dictionary; drop "

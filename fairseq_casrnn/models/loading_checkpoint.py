@@ -4,6 +4,7 @@ import contextvars
 import dataclasses
 
 from fairseq import models
+from fairseq.dataclass import FairseqDataclass
 from omegaconf import OmegaConf, open_dict
 
 _LOADING = contextvars.ContextVar("loading_checkpoint", default=False)
@@ -17,7 +18,7 @@ def is_loading_checkpoint() -> bool:
     return _LOADING.get()
 
 
-def add_new_options(cfg) -> None:
+def add_new_options(cfg: FairseqDataclass) -> None:
     """Add the defaults of options that are newer than a checkpoint to its model options.
 
     fairseq does this for models, but not for named architectures.

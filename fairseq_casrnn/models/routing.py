@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import torch
+from fairseq.data import Dictionary
 from torch import Tensor
 
 from ..data.text import decode_lines, read_bytes
@@ -15,7 +16,7 @@ from .loading_checkpoint import is_loading_checkpoint
 logger = logging.getLogger(__name__)
 
 
-def read_assignment(path: str, dictionary, num_cells: int) -> Tensor:
+def read_assignment(path: str, dictionary: Dictionary, num_cells: int) -> Tensor:
     """Read a file with a token and its cell, 0 to S-1, on each line.
 
     Tokens of the dictionary that are not in the file go to cell 0; tokens that are not in the

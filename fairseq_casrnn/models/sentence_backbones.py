@@ -7,7 +7,8 @@ The result for a sentence does not depend on the padding or on the other sentenc
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
@@ -31,7 +32,7 @@ class RecurrentBackbone(nn.Module):
         self.rnn = rnn
         self.output_size, self.directions = rnn.output_size, rnn.num_directions
 
-    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
+    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor) -> tuple[Tensor, None]:
         """The top layer's states."""
         return self.rnn(x, lengths=trusted(lengths), tokens=tokens)[0], None
 
@@ -45,7 +46,7 @@ class ShortcutBackbone(nn.Module):
         super().__init__()
         self.rnn, self.output_size = rnn, rnn.output_size
 
-    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
+    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor) -> tuple[Tensor, None]:
         """The last layer's states."""
         return self.rnn(x, lengths=trusted(lengths))[0], None
 
@@ -59,7 +60,7 @@ class SentenceStateBackbone(nn.Module):
         super().__init__()
         self.rnn, self.output_size, self.node_size = rnn, rnn.output_size, rnn.node_size
 
-    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
+    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """The final states of the words and of the sentence nodes."""
         return self.rnn(x, trusted(lengths))
 
@@ -80,7 +81,14 @@ class ConvolutionBackbone(nn.Module):
 
     node_size, directions = 0, 1
 
-    def __init__(self, input_size: int, widths, filters: int, layers: int = 1, dropout: float = 0):
+    def __init__(
+        self,
+        input_size: int,
+        widths: Sequence[int],
+        filters: int,
+        layers: int = 1,
+        dropout: float = 0,
+    ):
         super().__init__()
         self.output_size = len(widths) * filters
         self.dropout = Dropout(dropout)
@@ -91,7 +99,7 @@ class ConvolutionBackbone(nn.Module):
             for k in range(layers)
         )
 
-    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
+    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor) -> tuple[Tensor, None]:
         """The top layer's outputs at each position."""
         padding = padding_mask(lengths, x.size(0)).t().unsqueeze(1)  # (B, 1, T)
         x = x.permute(1, 2, 0)  # (B, E, T)
@@ -157,9 +165,18 @@ class TransformerBackbone(nn.Module):
         # nn.TransformerEncoder copies its layer: all would start with the same weights.
         self.layers.layers = nn.ModuleList(made)
 
-    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor):
+    def forward(self, x: Tensor, lengths: Tensor, tokens: Tensor) -> tuple[Tensor, None]:
         """The last layer's outputs."""
         padding = padding_mask(lengths, x.size(0)).t()  # (B, T)
         positions = self.positions((~padding).long())  # padding_idx 0: numbered from 1
         x = self.scale * x + positions.transpose(0, 1).to(x.dtype)
         return self.layers(x, src_key_padding_mask=padding), None
+
+
+Backbone: TypeAlias = (
+    RecurrentBackbone
+    | ShortcutBackbone
+    | SentenceStateBackbone
+    | ConvolutionBackbone
+    | TransformerBackbone
+)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from fairseq.data import Dictionary
+from fairseq.tasks import FairseqTask
+from torch import Tensor, nn
 
 from ..cells import FAMILIES
 from ..errors import UserError
@@ -21,15 +24,20 @@ from .build_backbones import (
     transformer_backbone,
 )
 from .config import config_for, dropout_option, named_as_options
+from .sentence_backbones import Backbone
 from .sentence_config import (
     ConvolutionConfig,
     RecurrentSentenceConfig,
+    SentenceConfig,
     SentenceStateConfig,
     ShortcutConfig,
     TransformerConfig,
 )
 from .sentence_model import SentenceModel, register
 from .sentence_parts import FEATURES, Classifier, SentenceEncoder, features
+
+if TYPE_CHECKING:
+    from .sentence_hub import SentenceHub
 
 
 class SentenceClassifier(SentenceModel):
@@ -43,7 +51,7 @@ class SentenceClassifier(SentenceModel):
         self.encoder, self.features, self.classifier = encoder, features, classifier
 
     @classmethod
-    def check_options(cls, cfg, task) -> None:
+    def check_options(cls, cfg: SentenceConfig, task: FairseqTask) -> None:
         """Raise UserError for options that contradict each other or lie out of range."""
         if cfg.mlp_layers < 0:
             raise UserError(f"--mlp-layers is {cfg.mlp_layers}; it must be at least 0")
@@ -56,7 +64,14 @@ class SentenceClassifier(SentenceModel):
         choose_features(cfg.features, task.pairs)
 
     @classmethod
-    def assemble(cls, cfg, task, embed, backbone, char_cnn=None) -> SentenceClassifier:
+    def assemble(
+        cls,
+        cfg: SentenceConfig,
+        task: FairseqTask,
+        embed: nn.Embedding,
+        backbone: Backbone,
+        char_cnn: None = None,
+    ) -> SentenceClassifier:
         """A model of these parts. Raises UserError for options that do not fit the data."""
         kind = choose_features(cfg.features, task.pairs)
         with named_as_options(["pooling"]):
@@ -80,18 +95,20 @@ class SentenceClassifier(SentenceModel):
         return cls(encoder, kind, classifier)
 
     @staticmethod
-    def boundaries(cfg, words) -> dict:
+    def boundaries(cfg: SentenceConfig, words: Dictionary) -> dict[str, int]:
         """``begin`` and ``end`` of the encoder; fairseq's data ends each sentence with </s>."""
         return {}
 
-    def forward(self, src_tokens: Tensor, pair_tokens: Tensor | None = None, **unused) -> Tensor:
+    def forward(
+        self, src_tokens: Tensor, pair_tokens: Tensor | None = None, **unused: Any
+    ) -> Tensor:
         """Logits ``(B, classes)`` of sentences (B, T), or of pairs with ``pair_tokens`` (B, T')."""
         first = self.encoder(src_tokens)
         second = None if pair_tokens is None else self.encoder(pair_tokens)
         return self.classifier(features(self.features, first, second))
 
     @staticmethod
-    def hub_class():
+    def hub_class() -> type[SentenceHub]:
         """The class that ``from_pretrained`` returns."""
         from .sentence_hub import SentenceHub
 
@@ -111,12 +128,14 @@ def choose_features(kind: str | None, pairs: bool) -> str:
     return kind
 
 
-def sentence_state_boundaries(cfg, words) -> dict:
+def sentence_state_boundaries(cfg: SentenceStateConfig, words: Dictionary) -> dict[str, int]:
     """The sentence-state LSTM reads both <s> and </s>, or neither with --no-boundaries."""
     return {"end": words.eos()} if cfg.no_boundaries else {"begin": words.bos()}
 
 
-def register_encoder(name: str, build_backbone: Callable, config: type, **functions) -> type:
+def register_encoder(
+    name: str, build_backbone: Callable, config: type, **functions: Callable
+) -> type:
     """Register the model ``<name>_sentence_encoder``."""
     arch, doc = f"{name}_sentence_encoder", f"Sentence classifier with {name}."
     return register(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+from fairseq.data import FairseqDataset
 from torch import Tensor
 
 from ..errors import UserError
@@ -68,7 +69,7 @@ class SentenceHub(Hub):
         size = encoder.output_size
         return self._run(items, lambda batch: encoder(batch["src_tokens"]), batch_size, size)
 
-    def _tokens(self, item) -> tuple[Tensor, ...]:
+    def _tokens(self, item: str | Sequence[str]) -> tuple[Tensor, ...]:
         parts = tuple(item) if isinstance(item, (tuple, list)) else (item,)
         expected = 2 if self.task.pairs else 1
         if len(parts) != expected or not all(isinstance(part, str) for part in parts):
@@ -76,7 +77,13 @@ class SentenceHub(Hub):
             raise UserError(f"this model takes {what}, not {item!r}")
         return tuple(self.task.encode_text(part) for part in parts)
 
-    def _run(self, items, function, batch_size: int, width: int) -> Tensor:
+    def _run(
+        self,
+        items: Sequence[tuple[Tensor, ...]],
+        function: Callable[[dict[str, Tensor]], Tensor],
+        batch_size: int,
+        width: int,
+    ) -> Tensor:
         """Apply ``function`` to batches of the items; its rows ``(N, width)`` in their order."""
         if not items:
             return torch.empty(0, width)
@@ -87,13 +94,18 @@ class SentenceHub(Hub):
         )
         return self._run_dataset(dataset, function, batch_size)
 
-    def of_dataset(self, dataset, batch_size: int = 32) -> Tensor:
+    def of_dataset(self, dataset: FairseqDataset, batch_size: int = 32) -> Tensor:
         """Probabilities ``(N, classes)`` for a data set of the task."""
         logits = self._run_dataset(dataset, lambda batch: self.model(**batch), batch_size)
         return logits.float().softmax(-1)
 
     @torch.no_grad()
-    def _run_dataset(self, dataset, function, batch_size: int) -> Tensor:
+    def _run_dataset(
+        self,
+        dataset: FairseqDataset,
+        function: Callable[[dict[str, Tensor]], Tensor],
+        batch_size: int,
+    ) -> Tensor:
         order, outputs = [], []
         for indices, batch in self.batches(dataset, batch_size):
             order += indices

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
 
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from fairseq.tasks import FairseqTask
 from torch import nn
 
 from .build_backbones import tiny_sizes
@@ -12,6 +16,7 @@ from .config import add_to_module, check_probabilities, check_ranges, check_size
 from .embedding import build_embedding
 from .hub import Hub
 from .picklable import PicklableModel
+from .sentence_config import EmbeddingConfig
 
 SIZES = ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "num_steps", "window")
 DROPOUTS = ("dropout", "encoder_dropout_in", "encoder_dropout_out")
@@ -39,7 +44,7 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
     dropouts: tuple[str, ...] = ()
 
     @classmethod
-    def build_model(cls, cfg, task):
+    def build_model(cls, cfg: EmbeddingConfig, task: FairseqTask) -> Self:
         """A new model for ``cfg`` (the dataclass of the architecture) and the task.
 
         Raises:
@@ -62,18 +67,24 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
         return cls.assemble(cfg, task, embed, backbone, char_cnn)
 
     @classmethod
-    def build_char_cnn(cls, cfg, task) -> tuple[nn.Module | None, int]:
+    def build_char_cnn(
+        cls, cfg: FairseqDataclass, task: FairseqTask
+    ) -> tuple[nn.Module | None, int]:
         """The :class:`.CharCNN` and its number of features; None and 0 without one."""
         return None, 0
 
-    def max_positions(self):
+    def max_positions(self) -> None:
         """Any length."""
         return None
 
     @classmethod
     def from_pretrained(
-        cls, model_name_or_path, checkpoint_file=None, data_name_or_path=None, **kwargs
-    ):
+        cls,
+        model_name_or_path: str | Path,
+        checkpoint_file: str | None = None,
+        data_name_or_path: str | None = None,
+        **kwargs: Any,
+    ) -> Hub:
         """Load a trained model for use from Python, as :class:`.SentenceHub` or ``TaggerHub``.
 
         Args:
@@ -94,7 +105,7 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
         )
 
 
-def register(base: type, arch: str, doc: str, config: type, **functions) -> type:
+def register(base: type, arch: str, doc: str, config: type, **functions: Callable) -> type:
     """Register a subclass of ``base`` as the model ``arch``, and ``<arch>_tiny`` for tests.
 
     Args:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -9,6 +11,7 @@ from ..errors import UserError
 from ..layers import Pooling
 from ..recurrence.memory import on_host
 from .dropout import Dropout
+from .sentence_backbones import Backbone
 
 FEATURES = {"single": 1, "nli": 4, "paraphrase": 2}  # size of φ, in sentence vectors
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
@@ -26,7 +29,15 @@ class SentenceEncoder(nn.Module):
         end: index of </s>, which is removed from sentences that have words; None to keep it.
     """
 
-    def __init__(self, embed_tokens, backbone, pooling, dropout=0.0, begin=None, end=None):
+    def __init__(
+        self,
+        embed_tokens: nn.Embedding,
+        backbone: Backbone,
+        pooling: str,
+        dropout: float = 0.0,
+        begin: int | None = None,
+        end: int | None = None,
+    ):
         super().__init__()
         self.embed_tokens, self.body = embed_tokens, backbone  # checkpoints call it "body"
         self.pool = Pooling(pooling, backbone.output_size, backbone.directions, backbone.node_size)
@@ -36,7 +47,7 @@ class SentenceEncoder(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Sentence vectors ``(B, output_size)`` of ``tokens`` (B, T), padded at the end."""
-        pad = self.embed_tokens.padding_idx
+        pad: Any = self.embed_tokens.padding_idx
         if self.begin is not None:
             tokens = torch.cat([tokens.new_full((tokens.size(0), 1), self.begin), tokens], dim=1)
         # Up to the last word: the text itself may contain the padding symbol.

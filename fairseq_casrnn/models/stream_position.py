@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from typing import Any
 
-from ..layers.state import map_state
+import torch
+from fairseq.data import CountingIterator
+
+from ..layers.state import State, map_state
 from .language_decoder import CarriedState
 
 logger = logging.getLogger(__name__)
@@ -19,10 +24,12 @@ class StreamPosition:
             None for zeros.
     """
 
-    def __init__(self, start: int = 0, stop: int = 0, before=None, after=None):
+    def __init__(
+        self, start: int = 0, stop: int = 0, before: State | None = None, after: State | None = None
+    ):
         self.start, self.stop, self.before, self.after = start, stop, before, after
 
-    def state_at(self, start: int, device):
+    def state_at(self, start: int, device: torch.device) -> State | None:
         """The state of a batch that begins at step ``start``; None for zeros.
 
         A batch may be repeated, for instance after an overflow in half precision.
@@ -39,18 +46,18 @@ class StreamPosition:
 class StatefulBatches:
     """Batches of streams that carry the state from each to the next without the task's help."""
 
-    def __init__(self, batches):
+    def __init__(self, batches: CountingIterator):
         self.batches = batches
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.batches)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[dict[str, Any]]:
         carried = CarriedState()
         for sample in self.batches:
             yield with_carried_state(sample, carried)
 
 
-def with_carried_state(sample: dict, carried: CarriedState) -> dict:
+def with_carried_state(sample: dict[str, Any], carried: CarriedState) -> dict[str, Any]:
     """``sample`` with ``carried`` as input of the model, which reads and updates it."""
     return {**sample, "net_input": {**sample["net_input"], "carried": carried}}

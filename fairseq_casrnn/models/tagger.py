@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
+from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from ..cells import FAMILIES
@@ -23,13 +25,18 @@ from .build_backbones import (
 )
 from .config import config_for, dropout_option
 from .dropout import Dropout
+from .sentence_backbones import Backbone
 from .sentence_model import SentenceModel, register
 from .tagger_config import (
     RecurrentTaggerConfig,
     SentenceStateTaggerConfig,
     ShortcutTaggerConfig,
+    TaggerConfig,
 )
 from .tagger_parts import CharCNN, TagCRF, WordEncoder
+
+if TYPE_CHECKING:
+    from .tagger_hub import TaggerHub
 
 OUTPUTS = ("crf", "softmax")
 
@@ -53,7 +60,7 @@ class Tagger(SentenceModel):
         self.crf = TagCRF(classes) if crf else None
 
     @classmethod
-    def check_options(cls, cfg, task) -> None:
+    def check_options(cls, cfg: TaggerConfig, task: FairseqTask) -> None:
         """Raise UserError for options that contradict each other or lie out of range."""
         if cfg.char_filters < 0:
             raise UserError(f"--char-filters is {cfg.char_filters}; it must be at least 0")
@@ -63,7 +70,7 @@ class Tagger(SentenceModel):
             raise UserError("taggers need --task sequence_tagging")
 
     @classmethod
-    def build_char_cnn(cls, cfg, task) -> tuple[CharCNN | None, int]:
+    def build_char_cnn(cls, cfg: TaggerConfig, task: FairseqTask) -> tuple[CharCNN | None, int]:
         """The character CNN and its size. Raises UserError if the data has no characters."""
         if not cfg.char_filters:
             return None, 0
@@ -83,7 +90,14 @@ class Tagger(SentenceModel):
         return char_cnn, cfg.char_filters
 
     @classmethod
-    def assemble(cls, cfg, task, embed, backbone, char_cnn=None) -> Tagger:
+    def assemble(
+        cls,
+        cfg: TaggerConfig,
+        task: FairseqTask,
+        embed: nn.Embedding,
+        backbone: Backbone,
+        char_cnn: CharCNN | None = None,
+    ) -> Tagger:
         """A model of these parts."""
         begin = None if getattr(cfg, "no_boundaries", True) else task.source_dictionary.bos()
         dropout_in = dropout_option(cfg, "encoder_dropout_in")
@@ -155,7 +169,7 @@ class Tagger(SentenceModel):
         return losses.neg().exp().tolist()
 
     @staticmethod
-    def hub_class():
+    def hub_class() -> type[TaggerHub]:
         """The class that ``from_pretrained`` returns."""
         from .tagger_hub import TaggerHub
 

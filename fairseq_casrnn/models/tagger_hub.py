@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
+from fairseq.data import FairseqDataset
+from fairseq.dataclass import FairseqDataclass
 from torch import Tensor
 
 from ..data.word_offsets import span_ranges, word_offsets
@@ -56,7 +58,7 @@ class TaggerHub(Hub):
     description = TAGGER
 
     @staticmethod
-    def dictionary_folders(model_cfg) -> tuple[str, ...]:
+    def dictionary_folders(model_cfg: FairseqDataclass) -> tuple[str, ...]:
         """As in the base class, and ``spelling`` for a model that reads characters."""
         return ("input0", "label", "spelling") if model_cfg.char_filters else ("input0", "label")
 
@@ -135,7 +137,7 @@ class TaggerHub(Hub):
             for kind, first, last in span_ranges([word.tag for word in words])
         ]
 
-    def _words(self, sentence) -> list[str]:
+    def _words(self, sentence: str | Sequence[str]) -> list[str]:
         if isinstance(sentence, str):
             return self.task.split_text(sentence)
         if isinstance(sentence, (list, tuple)) and all(
@@ -144,12 +146,12 @@ class TaggerHub(Hub):
             return list(sentence)
         raise UserError(f"a sentence is a string or a list of words, not {sentence!r}")
 
-    def _dataset(self, split: Sequence[list[str]]):
+    def _dataset(self, split: Sequence[list[str]]) -> FairseqDataset:
         tokens, char_ids = zip(*map(self.task.encode_words, split), strict=True)
         lengths = [len(row) for row in tokens]
         return self.task.build_dataset_for_inference(list(tokens), lengths, spelt=list(char_ids))
 
-    def of_dataset(self, dataset, batch_size: int = 32) -> list[list[str]]:
+    def of_dataset(self, dataset: FairseqDataset, batch_size: int = 32) -> list[list[str]]:
         """The tags of each sentence of a data set of the task, in its order."""
         found: list[list[str]] = [[] for _ in range(len(dataset))]
         for indices, best, _, _ in self._best(dataset, batch_size):
@@ -157,7 +159,7 @@ class TaggerHub(Hub):
                 found[index] = [self.classes[tag] for tag in row]
         return found
 
-    def confidence(self, dataset, batch_size: int = 32) -> list[float]:
+    def confidence(self, dataset: FairseqDataset, batch_size: int = 32) -> list[float]:
         """The joint probability of the best tags of each sentence of a data set, in its order."""
         found = [0.0] * len(dataset)
         for indices, best, emissions, _ in self._best(dataset, batch_size):
@@ -181,8 +183,8 @@ class TaggerHub(Hub):
 
     @torch.no_grad()
     def _best(
-        self, dataset, batch_size: int
-    ) -> Iterator[tuple[list, list[list[int]], Tensor, Tensor]]:
+        self, dataset: FairseqDataset, batch_size: int
+    ) -> Iterator[tuple[list[int], list[list[int]], Tensor, Tensor]]:
         """Yields (indices, best tags, emissions, lengths) of each batch."""
         for indices, batch in self.batches(dataset, batch_size):
             emissions, _ = self.model(**batch["net_input"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torchcrf import CRF
 from ..data.tag_constraints import Constraints
 from .dropout import Dropout
 from .embedding import uniform_embedding
+from .sentence_backbones import Backbone
 
 
 class CharCNN(nn.Module):
@@ -67,7 +69,14 @@ class WordEncoder(nn.Module):
             the words alone.
     """
 
-    def __init__(self, embed_tokens, backbone, char_cnn=None, dropout=0.0, begin=None):
+    def __init__(
+        self,
+        embed_tokens: nn.Embedding,
+        backbone: Backbone,
+        char_cnn: CharCNN | None = None,
+        dropout: float = 0.0,
+        begin: int | None = None,
+    ):
         super().__init__()
         self.embed_tokens = embed_tokens
         self.body, self.spelling = backbone, char_cnn  # the names in checkpoints
@@ -81,6 +90,7 @@ class WordEncoder(nn.Module):
             tokens: ``(B, T + 1)``, each sentence ended by </s>, padded at the end.
             spelling: ``(B, T, W)`` characters of the words, for a model with a character CNN.
         """
+        pad: Any
         pad, words = self.embed_tokens.padding_idx, max(tokens.size(1) - 1, 1)
         position = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
         # Including </s>. The text itself may contain the padding symbol.

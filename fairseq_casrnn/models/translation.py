@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, Self
 
+from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
+from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models import FairseqEncoderDecoderModel, register_model
+from fairseq.tasks import FairseqTask
+from torch import nn
 
 from ..cells import FAMILIES
 from ..diagnostics.explain import explained
 from ..errors import UserError
+from ..layers import RecurrentStack
 from .config import (
     RecurrentTranslationConfig,
     add_to_module,
@@ -42,7 +50,7 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
     cell_name = "stacked_lstm"
 
     @classmethod
-    def build_model(cls, cfg, task):
+    def build_model(cls, cfg: RecurrentTranslationConfig, task: FairseqTask) -> Self:
         """A new model for ``cfg`` (the dataclass of the architecture) and a translation ``task``.
 
         Raises:
@@ -61,8 +69,12 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
 
     @classmethod
     def from_pretrained(
-        cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
-    ):
+        cls,
+        model_name_or_path: str | Path,
+        checkpoint_file: str = "model.pt",
+        data_name_or_path: str | Path = ".",
+        **kwargs: Any,
+    ) -> GeneratorHubInterface:
         """As in fairseq; also takes a file of ``casrnn pack``.
 
         Args:
@@ -93,7 +105,13 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         return hub
 
     @classmethod
-    def build_rnn(cls, cfg, side, input_size, bidirectional=False):
+    def build_rnn(
+        cls,
+        cfg: FairseqDataclass,
+        side: str,
+        input_size: int,
+        bidirectional: bool = False,
+    ) -> RecurrentStack:
         """The recurrent stack of ``side``, "encoder" or "decoder"."""
         rnn = build_stack(
             cls.cell_name,
@@ -108,7 +126,9 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         return rnn
 
     @classmethod
-    def build_encoder(cls, cfg, dictionary, embed):
+    def build_encoder(
+        cls, cfg: FairseqDataclass, dictionary: Dictionary, embed: nn.Embedding
+    ) -> RecurrentEncoder:
         """The encoder of ``cfg``."""
         return RecurrentEncoder(
             dictionary,
@@ -120,7 +140,13 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         )
 
     @classmethod
-    def build_decoder(cls, cfg, dictionary, embed, encoder_rnn):
+    def build_decoder(
+        cls,
+        cfg: FairseqDataclass,
+        dictionary: Dictionary,
+        embed: nn.Embedding,
+        encoder_rnn: RecurrentStack,
+    ) -> RecurrentDecoder:
         """The decoder of ``cfg`` for the outputs and final states of ``encoder_rnn``."""
         feed_size = 0 if cfg.no_input_feed else cfg.decoder_hidden_size
         return RecurrentDecoder(
@@ -140,7 +166,7 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         )
 
 
-def check_kind(models, kind: type, what: str, folder: str) -> None:
+def check_kind(models: Iterable[nn.Module], kind: type, what: str, folder: str | Path) -> None:
     """Raise UserError unless all ``models`` are a ``kind``; ``what`` names it in the message."""
     for model in models:
         if not isinstance(model, kind):
@@ -170,7 +196,9 @@ def parse_cutoffs(text: str | None, size: int) -> list[int] | None:
     return values
 
 
-def build_embeddings(cfg, task):
+def build_embeddings(
+    cfg: RecurrentTranslationConfig, task: FairseqTask
+) -> tuple[nn.Embedding, nn.Embedding]:
     """The source and target embedding tables; one table with ``--share-all-embeddings``.
 
     Raises:
@@ -189,10 +217,10 @@ def build_embeddings(cfg, task):
             f"({cfg.decoder_out_embed_dim})"
         )
 
-    def table(dictionary, side):
+    def table(dictionary: Dictionary, side: str) -> nn.Embedding:
         names = ("embed_dim", "embed_path", "freeze_embed")
         options = (getattr(cfg, f"{side}_{name}") for name in names)
-        return build_embedding(dictionary, *options, cfg.embed_range)
+        return build_embedding(dictionary, *options, cfg.embed_range)  # type: ignore[call-arg]
 
     encoder = table(source, "encoder")
     if not cfg.share_all_embeddings:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import BinaryIO
+
 import torch
+from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from ..data.vector_files import check_dim, is_header, is_number
@@ -41,7 +44,7 @@ class WordVectors:
         if len(pieces) < self.dim + 1:
             check_dim(len(pieces) - 1, self.dim, self.path, 1)
 
-    def _index(self, stream) -> None:
+    def _index(self, stream: BinaryIO) -> None:
         offset = 0
         for line in stream:
             word, _, rest = line.partition(b" ")
@@ -80,7 +83,7 @@ class GrowingVocabulary:
         vectors: the file.
     """
 
-    def __init__(self, dictionary, table: nn.Embedding, vectors: WordVectors):
+    def __init__(self, dictionary: Dictionary, table: nn.Embedding, vectors: WordVectors):
         self.dictionary, self.table, self.vectors = dictionary, table, vectors
         self.pending: list[Tensor] = []
         self.unknown: set[str] = set()

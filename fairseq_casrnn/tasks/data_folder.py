@@ -3,8 +3,10 @@
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from fairseq.data import Dictionary, data_utils
+from fairseq.dataclass import FairseqDataclass
 
 from ..data.command import read_json
 from ..data.dictionaries import without_fillers
@@ -32,7 +34,7 @@ def load_dictionary(folder: str, part: str) -> Dictionary:
     return Dictionary.load(path)
 
 
-def load_part(folder: str, part: str, split: str, dictionary: Dictionary):
+def load_part(folder: str, part: str, split: str, dictionary: Dictionary) -> Any:
     """Load the binarised data ``folder/part/split``.
 
     Raises:
@@ -45,7 +47,7 @@ def load_part(folder: str, part: str, split: str, dictionary: Dictionary):
     return dataset
 
 
-def normalisation(cfg, text: dict) -> dict[str, bool]:
+def normalisation(cfg: FairseqDataclass, text: dict[str, Any]) -> dict[str, bool]:
     """The settings ``lowercase`` and ``zero_digits`` for looking up words.
 
     Args:

@@ -6,10 +6,11 @@ import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional, Self
 
 import torch
-from fairseq.data import FairseqDataset
+from fairseq.criterions import FairseqCriterion
+from fairseq.data import Dictionary, EpochBatchIterator, FairseqDataset
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
@@ -80,9 +81,9 @@ class LabelledTask(FairseqTask):
 
     resumes = True
 
-    def __init__(self, cfg, dictionary, label_dictionary):
+    def __init__(self, cfg: LabelledConfig, dictionary: Dictionary, label_dictionary: Dictionary):
         super().__init__(cfg)
-        self._unshuffled: dict[str, FairseqDataset] = {}
+        self._unshuffled: dict[str | None, FairseqDataset] = {}
         self.unseen: dict[str, str] = {}
         self.dictionary, self.label_dictionary = dictionary, label_dictionary
         # Checkpoints hold the settings of the text, the classes in the order of the model's
@@ -105,7 +106,7 @@ class LabelledTask(FairseqTask):
         return {"tokenizer": "whitespace", "lowercase": False, **read_text_json(self.cfg.data)}
 
     @classmethod
-    def setup_task(cls, cfg, **kwargs):
+    def setup_task(cls, cfg: FairseqDataclass, **kwargs: Any) -> Self:
         """Make the task for a data folder.
 
         Raises:
@@ -122,7 +123,9 @@ class LabelledTask(FairseqTask):
         logger.info("[label] classes: %s", ", ".join(task.classes))
         return task
 
-    def build_criterion(self, cfg, from_checkpoint=False):
+    def build_criterion(
+        self, cfg: FairseqDataclass, from_checkpoint: bool = False
+    ) -> FairseqCriterion:
         """Build the criterion.
 
         Raises:
@@ -146,7 +149,7 @@ class LabelledTask(FairseqTask):
         """The tokenizer of raw text, a key of ``TOKENIZERS``."""
         return self.cfg.raw_tokenizer or self.state.text["tokenizer"]
 
-    def check_words(self, state_dict) -> None:
+    def check_words(self, state_dict: dict[str, Any]) -> None:
         """Raise UserError if a checkpoint was trained with another dictionary."""
         if state_dict.get("words") not in (None, digest(self.dictionary)):
             raise UserError(
@@ -154,7 +157,7 @@ class LabelledTask(FairseqTask):
                 "with; give the data folder of its training"
             )
 
-    def load_state_dict(self, state_dict) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a checkpoint's state.
 
         Raises:
@@ -220,7 +223,7 @@ class LabelledTask(FairseqTask):
         rare[: self.dictionary.nspecial] = False
         return UnkDropout(rare, self.dictionary.unk(), self.cfg.forget_singletons, self.cfg.seed)
 
-    def write_validation(self, result: dict, stats) -> None:
+    def write_validation(self, result: dict[str, Any], stats: dict[str, Any]) -> None:
         """Write a validation's result to ``--save-dir``, in the process that saves checkpoints."""
         first = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
         if self.cfg.no_save or not first or not os.path.isdir(self.cfg.save_dir or ""):
@@ -231,7 +234,9 @@ class LabelledTask(FairseqTask):
 
     _validated_split: Optional[str] = None
 
-    def get_batch_iterator(self, dataset, *args, **kwargs):
+    def get_batch_iterator(
+        self, dataset: FairseqDataset, *args: Any, **kwargs: Any
+    ) -> EpochBatchIterator:
         """fairseq's iterator; validation on the training set uses :meth:`read`, without noise.
 
         Also notes the split for ``post_validate``, which is not told.
@@ -245,16 +250,16 @@ class LabelledTask(FairseqTask):
             dataset = self._unshuffled[self._validated_split]
         return super().get_batch_iterator(dataset, *args, **kwargs)
 
-    def max_positions(self):
+    def max_positions(self) -> int:
         """The maximum length of a sentence, in tokens."""
         return self.cfg.max_positions
 
     @property
-    def source_dictionary(self):
+    def source_dictionary(self) -> Dictionary:
         """The dictionary of the words."""
         return self.dictionary
 
     @property
-    def target_dictionary(self):
+    def target_dictionary(self) -> None:
         """None: there is no target text."""
         return None

@@ -5,12 +5,15 @@
 import json
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, NoReturn, Optional, Self
 
 import numpy
 import torch
 from fairseq.data import Dictionary, ListDataset
+from fairseq.logging.meters import MetersDict
+from fairseq.models import BaseFairseqModel
 from fairseq.tasks import register_task
 
 from ..data.classification import UNSEEN, MixedDataset, RemappedDataset, SentenceDataset
@@ -50,7 +53,7 @@ class SentenceClassificationTask(LabelledTask):
     """
 
     @classmethod
-    def setup_task(cls, cfg, **kwargs):
+    def setup_task(cls, cfg: SentenceClassificationConfig, **kwargs: Any) -> Self:
         """Make the task for a data folder.
 
         Raises:
@@ -72,7 +75,9 @@ class SentenceClassificationTask(LabelledTask):
 
     # --- data ----------------------------------------------------------------------------------
 
-    def load_dataset(self, split: str, combine: bool = False, **kwargs):
+    def load_dataset(
+        self, split: str, combine: bool = False, **kwargs: Any
+    ) -> SentenceDataset | MixedDataset:
         """Load ``split``; for training, with a part of another corpus if ``--mix`` is given.
 
         Raises:
@@ -184,14 +189,20 @@ class SentenceClassificationTask(LabelledTask):
         lowercase = normalisation(self.cfg, text)["lowercase"]
         return words(line, self.tokenizer, lowercase, text.get("language", "en"))
 
-    def build_generator(self, *args, **kwargs):
+    def build_generator(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise UserError: a classifier generates no text."""
         raise UserError(
             "a sentence classifier generates no text; use casrnn predict for its classes, "
             "fairseq-validate for its accuracy"
         )
 
-    def build_dataset_for_inference(self, src_tokens, src_lengths, pair_tokens=None, **kwargs):
+    def build_dataset_for_inference(
+        self,
+        src_tokens: list[torch.Tensor],
+        src_lengths: Sequence[int],
+        pair_tokens: list[torch.Tensor] | None = None,
+        **kwargs: Any,
+    ) -> SentenceDataset:
         """A data set without labels from lists of token tensors."""
         inputs = [src_tokens] if pair_tokens is None else [src_tokens, pair_tokens]
         sets = [ListDataset(tokens, numpy.array([len(t) for t in tokens])) for tokens in inputs]
@@ -199,7 +210,9 @@ class SentenceClassificationTask(LabelledTask):
 
     # --- training ------------------------------------------------------------------------------
 
-    def post_validate(self, model, stats, agg) -> None:
+    def post_validate(
+        self, model: BaseFairseqModel, stats: dict[str, Any], agg: MetersDict
+    ) -> None:
         """After a validation: log the confusion matrix and write it to ``--save-dir``."""
         if "_confusion" not in agg:
             return

@@ -5,12 +5,15 @@
 import functools
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, NoReturn, Optional
 
 import numpy
 import torch
-from fairseq.data import ListDataset
+from fairseq.data import Dictionary, ListDataset
+from fairseq.logging.meters import MetersDict
+from fairseq.models import BaseFairseqModel
 from fairseq.tasks import register_task
 
 from ..data.dictionaries import digest
@@ -69,9 +72,11 @@ class SequenceTaggingTask(LabelledTask):
 
     uses_characters = False
 
-    def __init__(self, cfg, dictionary, label_dictionary):
+    def __init__(
+        self, cfg: SequenceTaggingConfig, dictionary: Dictionary, label_dictionary: Dictionary
+    ):
         super().__init__(cfg, dictionary, label_dictionary)
-        self.characters = None
+        self.characters: Any = None
         if os.path.isfile(os.path.join(cfg.data, "spelling", "dict.txt")):
             self.characters = load_dictionary(cfg.data, "spelling")
             self.state.merge_state_dict({"characters": digest(self.characters)})
@@ -87,7 +92,7 @@ class SequenceTaggingTask(LabelledTask):
         """Settings of the text, and whether digits are read as 0."""
         return {"zero_digits": False, **super().text_settings()}
 
-    def load_state_dict(self, state_dict) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a checkpoint's state, see :meth:`LabelledTask.load_state_dict`.
 
         Older checkpoints do not say whether B and I tags are in IOB1, which violates IOB2; for
@@ -96,7 +101,7 @@ class SequenceTaggingTask(LabelledTask):
         unknown = "irregular_tags" not in state_dict and not has_closing(self.classes)
         super().load_state_dict({"irregular_tags": unknown, **state_dict})
 
-    def check_words(self, state_dict) -> None:
+    def check_words(self, state_dict: dict[str, Any]) -> None:
         """Raise UserError if a checkpoint was trained with other words or characters."""
         super().check_words(state_dict)
         if self.uses_characters:
@@ -111,7 +116,7 @@ class SequenceTaggingTask(LabelledTask):
         self.uses_characters = True
         self._check_characters(self.state.characters)  # from the checkpoint, if one was loaded
 
-    def _check_characters(self, known) -> None:
+    def _check_characters(self, known: int | None) -> None:
         if known not in (None, digest(self.characters)):
             raise UserError(
                 f"{self.cfg.data}/spelling/dict.txt is not the dictionary that the model was "
@@ -131,7 +136,7 @@ class SequenceTaggingTask(LabelledTask):
 
     # --- data ----------------------------------------------------------------------------------
 
-    def load_dataset(self, split: str, combine: bool = False, **kwargs):
+    def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> TaggingDataset:
         """Load ``split``.
 
         Raises:
@@ -192,7 +197,9 @@ class SequenceTaggingTask(LabelledTask):
             unk_dropout=self._unk_dropout() if train else None,
         )
 
-    def _check_lengths(self, split: str, part: str, sentences, other, end: Optional[int] = None):
+    def _check_lengths(
+        self, split: str, part: str, sentences: Any, other: Any, end: Optional[int] = None
+    ) -> None:
         """Raise UserError unless ``other`` has one item for each word.
 
         Args:
@@ -219,7 +226,7 @@ class SequenceTaggingTask(LabelledTask):
                 + ("give each word one tag" if end is None else "prepare them again together")
             )
 
-    def _numbers(self, split: str, tags) -> torch.Tensor:
+    def _numbers(self, split: str, tags: Any) -> torch.Tensor:
         """For each index of the label dictionary, the index into :attr:`classes` or ``UNSEEN``."""
         known = {name: n for n, name in enumerate(self.classes)}
         symbols = self.label_dictionary.symbols
@@ -262,7 +269,13 @@ class SequenceTaggingTask(LabelledTask):
             ]
         return torch.tensor([*found, self.dictionary.eos()]), spelt
 
-    def build_dataset_for_inference(self, src_tokens, src_lengths, spelt=None, **kwargs):
+    def build_dataset_for_inference(
+        self,
+        src_tokens: list[torch.Tensor],
+        src_lengths: Sequence[int],
+        spelt: Any = None,
+        **kwargs: Any,
+    ) -> TaggingDataset:
         """A data set without tags from lists of token tensors and of the words' characters."""
         sentences = ListDataset(src_tokens, numpy.array([len(t) for t in src_tokens]))
         return TaggingDataset(
@@ -274,7 +287,7 @@ class SequenceTaggingTask(LabelledTask):
             shuffle=False,
         )
 
-    def build_generator(self, *args, **kwargs):
+    def build_generator(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise UserError: a tagger generates no text."""
         raise UserError(
             "a tagger generates no text; use casrnn tag for its tags, fairseq-validate for its "
@@ -283,7 +296,9 @@ class SequenceTaggingTask(LabelledTask):
 
     # --- training ------------------------------------------------------------------------------
 
-    def post_validate(self, model, stats, agg) -> None:
+    def post_validate(
+        self, model: BaseFairseqModel, stats: dict[str, Any], agg: MetersDict
+    ) -> None:
         """After a validation: write its scores to ``--save-dir``."""
         names = ("accuracy", "precision", "recall", "f1")
         result = {name: stats[name] for name in names if name in stats}

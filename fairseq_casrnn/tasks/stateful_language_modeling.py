@@ -4,25 +4,36 @@
 import math
 import os
 from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
 from fairseq import utils
-from fairseq.data import data_utils, iterators
+from fairseq.criterions import FairseqCriterion
+from fairseq.data import Dictionary, FairseqDataset, data_utils, iterators
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.configs import CheckpointConfig
+from fairseq.models import BaseFairseqModel
+from fairseq.optim import FairseqOptimizer
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
 from ..cells.base import at_least_one
 from ..data.streams import StreamDataset, piece_lengths, sentence_dataset, whole_text
 from ..errors import UserError
-from ..layers.state import map_state
+from ..layers.state import State, map_state
 from ..models.config import check_probabilities
 from ..models.language_decoder import CarriedState, check_carries, state_parts
 from ..models.stream_position import StatefulBatches, StreamPosition, with_carried_state
 from .stream_checkpoint import check_position, gather_streams, streams_of_worker
+
+if TYPE_CHECKING:
+    from fairseq.trainer import Trainer
 
 
 @dataclass
@@ -58,7 +69,16 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
     batches hold whole sentences, each read from a zero state.
     """
 
-    def __init__(self, args, dictionary, output_dictionary=None, targets=None):
+    training_data: StreamDataset | None
+    training_states: list[torch.Tensor] | None
+
+    def __init__(
+        self,
+        args: StatefulLanguageModelingConfig,
+        dictionary: Dictionary,
+        output_dictionary: Dictionary | None = None,
+        targets: list[str] | None = None,
+    ):
         super().__init__(args, dictionary, output_dictionary, targets)
         at_least_one("--bptt", args.bptt)
         if not 0 <= args.bptt_jitter < math.inf:
@@ -70,12 +90,14 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             raise UserError("this task predicts the next token; drop --self-target, --past-target")
         self.positions = {"training": StreamPosition(), "evaluation": StreamPosition()}
         self.training_data, self.worker = None, (0, 1)  # streams; rank and number of workers
-        self.training_stops = []  # time steps read after each batch of the epoch
+        self.training_stops: list[int] = []  # time steps read after each batch of the epoch
         # Set before a checkpoint is written: the state of all workers' streams, and whether it is
         # the end of an epoch.
         self.training_states, self.epoch_finished = None, False
 
-    def build_model(self, args, from_checkpoint=False):
+    def build_model(
+        self, args: FairseqDataclass, from_checkpoint: bool = False
+    ) -> BaseFairseqModel:
         """Build the model.
 
         Raises:
@@ -88,7 +110,9 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
 
     # --- data ----------------------------------------------------------------------------------
 
-    def load_dataset(self, split, epoch=1, combine=False, **kwargs):
+    def load_dataset(
+        self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
+    ) -> None:
         """Load ``split``.
 
         Raises:
@@ -108,29 +132,33 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         else:
             self.datasets[split] = StreamDataset(whole_text(sentences), self.dictionary.pad())
 
-    def get_batch_iterator(self, dataset, *args, **kwargs):
+    def get_batch_iterator(
+        self, dataset: FairseqDataset, *args: Any, **kwargs: Any
+    ) -> iterators.EpochBatchIterator:
         """Batches of ``dataset``; batches of streams are never shuffled."""
         if not isinstance(dataset, StreamDataset):
             return super().get_batch_iterator(dataset, *args, **kwargs)
         # fairseq's trainer passes this option for training only. A validation may use the same
         # data.
         training = "grouped_shuffling" in kwargs
-        return self.stream_iterator(dataset, *args, training=training, **kwargs)
+        return self.stream_iterator(  # type: ignore[misc]
+            dataset, *args, training=training, **kwargs
+        )
 
     def stream_iterator(
         self,
-        dataset,
-        max_tokens=None,
-        max_sentences=None,
-        seed=1,
-        num_shards=1,
-        shard_id=0,
-        num_workers=0,
-        epoch=1,
-        data_buffer_size=0,
-        training=False,
-        **unused,
-    ):
+        dataset: StreamDataset,
+        max_tokens: int | None = None,
+        max_sentences: int | None = None,
+        seed: int = 1,
+        num_shards: int = 1,
+        shard_id: int = 0,
+        num_workers: int = 0,
+        epoch: int = 1,
+        data_buffer_size: int = 0,
+        training: bool = False,
+        **unused: Any,
+    ) -> iterators.EpochBatchIterator:
         """The batches of worker ``shard_id``, in the order of the text.
 
         They differ between epochs only in ``training`` with ``--bptt-jitter``.
@@ -168,7 +196,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             persistent_workers=False,
         )
 
-    def _check_lengths(self, training_data, streams: int, workers: int) -> None:
+    def _check_lengths(self, training_data: StreamDataset, streams: int, workers: int) -> None:
         """Raise UserError before the first epoch if a text is too short for its streams."""
         tokens, bptt = len(training_data.tokens), self.args.bptt
         if tokens < streams * bptt:
@@ -181,7 +209,13 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             if rows is not None and split != "train" and isinstance(dataset, StreamDataset):
                 dataset.cut(rows * workers, f"the split '{split}'", "--batch-size-valid")
 
-    def eval_lm_dataloader(self, dataset, max_tokens=None, batch_size=None, **kwargs):
+    def eval_lm_dataloader(
+        self,
+        dataset: FairseqDataset,
+        max_tokens: int | None = None,
+        batch_size: int | None = None,
+        **kwargs: Any,
+    ) -> Iterable[dict[str, Any]]:
         """Batches for ``fairseq-eval-lm``: one stream unless ``--batch-size`` is given."""
         if self.args.sentence_reset:
             return super().eval_lm_dataloader(dataset, max_tokens, batch_size, **kwargs)
@@ -193,7 +227,14 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         iterator = self.stream_iterator(dataset, max_sentences=batch_size or 1)
         return StatefulBatches(iterator.next_epoch_itr(shuffle=False))
 
-    def inference_step(self, generator, models, sample, *args, **kwargs):
+    def inference_step(
+        self,
+        generator: SequenceGenerator,
+        models: list[BaseFairseqModel],
+        sample: dict[str, Any],
+        *args: Any,
+        **kwargs: Any,
+    ) -> list[list[dict[str, Any]]]:
         """Generate a continuation of each sentence.
 
         Raises:
@@ -205,18 +246,35 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
 
     # --- the state -----------------------------------------------------------------------------
 
-    def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
+    def train_step(
+        self,
+        sample: dict[str, Any],
+        model: BaseFairseqModel,
+        criterion: FairseqCriterion,
+        optimizer: FairseqOptimizer,
+        update_num: int,
+        ignore_grad: bool = False,
+    ) -> tuple[torch.Tensor, int, dict[str, Any]]:
         """Train on a batch from the previous batch's state, with ``--state-reset-prob``."""
         step = super().train_step
         reset = partial(self.reset_random_streams, update_num=update_num)
         rest = model, criterion, optimizer, update_num, ignore_grad
         return self.run_with_state("training", sample, step, *rest, reset=reset)
 
-    def valid_step(self, sample, model, criterion):
+    def valid_step(
+        self, sample: dict[str, Any], model: BaseFairseqModel, criterion: FairseqCriterion
+    ) -> tuple[torch.Tensor, int, dict[str, Any]]:
         """Validate on a batch from the previous batch's state."""
         return self.run_with_state("evaluation", sample, super().valid_step, model, criterion)
 
-    def run_with_state(self, what: str, sample, step, *args, reset=None):
+    def run_with_state(
+        self,
+        what: str,
+        sample: dict[str, Any],
+        step: Callable[..., tuple[torch.Tensor, int, dict[str, Any]]],
+        *args: Any,
+        reset: Callable[[State, int], State] | None = None,
+    ) -> tuple[torch.Tensor, int, dict[str, Any]]:
         """Call ``step`` on ``sample`` with the state in ``positions[what]``, and update that.
 
         If given, ``reset(state, start)`` returns the state that the model gets instead.
@@ -230,7 +288,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         self.positions[what] = StreamPosition(start, stop, before, carried.state)
         return result
 
-    def reset_random_streams(self, state, start: int, update_num: int):
+    def reset_random_streams(self, state: State, start: int, update_num: int) -> State:
         """``state`` with zeros for randomly chosen streams (``--state-reset-prob``).
 
         The choice depends only on the arguments, so a resumed training makes the same one.
@@ -257,7 +315,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         parts = [] if after is None else list(state_parts(after))
         self.training_states = gather_streams(parts, workers)
 
-    def get_checkpoint_dict(self) -> dict:
+    def get_checkpoint_dict(self) -> dict[str, Any]:
         """The position in the streams and the state of all streams, for a checkpoint."""
         if self.training_data is None:
             return {}
@@ -287,11 +345,17 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             return  # sentences, or a new epoch, which starts from a zero state
         check_position(content, len(dataset), self.training_stops)
         own = streams_of_worker(state, *self.worker)
-        after = own[0] if len(own) == 1 else tuple(own)
+        after: Any = own[0] if len(own) == 1 else tuple(own)
         self.positions["training"] = StreamPosition(stop=content["step"], after=after)
 
 
-def collect_states(cfg, trainer, epoch_itr, *args, **kwargs) -> None:
+def collect_states(
+    cfg: CheckpointConfig,
+    trainer: "Trainer",
+    epoch_itr: iterators.EpochBatchIterator,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
     """Before fairseq's ``save_checkpoint``, in which only rank 0 saves: gather the states."""
     if isinstance(trainer.task, StatefulLanguageModelingTask) and not cfg.no_save:
         workers = trainer.data_parallel_world_size
