@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
@@ -162,7 +163,7 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
             share_input_output_embed=cfg.share_decoder_input_output_embed
             or cfg.share_all_embeddings,
             adaptive_softmax_cutoff=parse_cutoffs(cfg.adaptive_softmax_cutoff, len(dictionary)),
-            max_target_positions=cfg.max_target_positions,
+            max_target_positions=cfg.max_target_positions or sys.maxsize,
         )
 
 
