@@ -227,7 +227,7 @@ class Triton(Engine):
             return self.missing
         if device == "cuda":
             return failures.why_not()
-        return None if interpreting() else "its kernels run on NVIDIA GPUs"
+        return None if loop.runs_on(device) else "its kernels run on NVIDIA GPUs"
 
     def fallback(self, device: str) -> str:
         return "eager" if device == "cuda" else default(device)

@@ -24,7 +24,7 @@ from fairseq_casrnn.recurrence.triton import steps as triton_steps
 def _nothing_was_tried(monkeypatch):
     monkeypatch.setattr(triton_failures, "_failure", None)
     monkeypatch.setattr(triton_failures, "_found", {})
-    for module in (triton_failures, recurrence.engines):
+    for module in (triton_failures, triton_loop):
         monkeypatch.setattr(module, "interpreting", lambda: False)
     monkeypatch.delenv("CASRNN_ENGINE", raising=False)
 

@@ -195,7 +195,7 @@ def test_a_refused_launch_is_left_to_eager(messages, monkeypatch):
     def refuse(_):
         raise RefusedError("too many blocks in cooperative launch")
 
-    monkeypatch.setattr(recurrence.ENGINES["triton"], "missing", None)
+    monkeypatch.setattr(recurrence.ENGINES["triton"], "available", lambda device: None)
     monkeypatch.setattr(attention_triton, "why_not", lambda _: None)
     monkeypatch.setattr(attention_triton, "run", refuse)
     assert_close(decoding.run("triton", decode), run_reference(decode))

@@ -135,7 +135,8 @@ def test_on_the_cpu_the_default_steps_in(messages):
     ours, other = layer(x), recurrence.default()
     layer.engine = other
     assert_close(ours, layer(x), {"rtol": 0, "atol": 0})
-    said = f"engine 'triton' leaves this to '{other}': it runs on CUDA tensors, these are on cpu"
+    reason = "its kernels run on NVIDIA GPUs"
+    said = f"engine 'triton' is not available, '{other}' runs instead: {reason}"
     assert messages().count(said) == 1
 
 

@@ -52,6 +52,11 @@ def missing() -> str | None:
     return None
 
 
+def runs_on(device: str) -> bool:
+    """Whether kernels run on this type of device: a GPU or, in Triton's interpreter, the CPU."""
+    return device == "cuda" or (device == "cpu" and interpreting())
+
+
 def why_not(
     cell: Cell, tensors: Iterable[Tensor | None], states: Iterable[Tensor | None] = ()
 ) -> str | None:
@@ -71,7 +76,7 @@ def why_not_on(
     tensors = list(tensors)
     first = next(t for t in tensors if t is not None)
     device, dtype = first.device, first.dtype
-    if device.type != "cuda" and not (interpreting() and device.type == "cpu"):
+    if not runs_on(device.type):
         return f"it runs on CUDA tensors, these are on {device.type}"
     if dtype not in DTYPES:
         return f"it does not run in {dtype}"
