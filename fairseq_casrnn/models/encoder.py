@@ -122,13 +122,15 @@ def expand_rows(encoder_out: dict[str, Any]) -> dict[str, Any]:
 def roll_to_front(padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """How to roll sentences with ``padding`` (B, S) on either side to the front and back.
 
+    Each sentence must have a word.
+
     Returns:
-        The length ``(B,)`` from the first to the last word, at least 1 (the text itself may contain
-        the padding symbol), and the rows ``(S*B,)`` for :func:`take_rows`, to the front and back.
+        The length ``(B,)`` from the first to the last word (the text itself may contain the padding
+        symbol), and the rows ``(S*B,)`` for :func:`take_rows`, to the front and back.
     """
     steps = torch.arange(padding.size(1), device=padding.device)
     words = (steps + 1).masked_fill(padding, 0)
     shift, end = padding.byte().argmin(1), words.amax(1)
     steps = steps.unsqueeze(1)
     to_front, back = ((steps + offset) % len(steps) for offset in (shift, -shift))
-    return (end - shift).clamp(min=1), rows_at(to_front), rows_at(back)
+    return end - shift, rows_at(to_front), rows_at(back)
