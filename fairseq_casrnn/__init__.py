@@ -72,9 +72,7 @@ def register() -> None:
     importlib.import_module(f"{__name__}.patches.install").install()
     importlib.import_module(f"{__name__}.precision").set_precision_from_environment()
     for role in ROLES:
-        # Some roles may have no package here.
-        if importlib.util.find_spec(f"{__name__}.{role}") is not None:
-            importlib.import_module(f"{__name__}.{role}")
+        importlib.import_module(f"{__name__}.{role}")
 
 
 def register_cell(name: str, cell, options: type | None = None) -> None:

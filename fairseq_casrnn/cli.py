@@ -137,7 +137,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print_help(parser, argv)
         return 2
     args = parser.parse_args(argv)
-    args.extra = extra
+    if argv[0] == "train":
+        args.extra = extra
 
     def run() -> None:
         with captured_log():  # fairseq and matplotlib log a lot

@@ -55,31 +55,33 @@ def replacing(path: str | os.PathLike) -> Iterator[str]:
     """Yield a temporary name to write to, which replaces ``path`` at the end.
 
     After a failure it is removed. A temporary file left by a killed process is removed first; so is
-    a symbolic link, instead of writing to its target. An OSError that names no file gets ``path``
-    as its ``filename``.
+    a symbolic link, instead of writing to its target. An OSError that names the temporary file, or
+    none, gets ``path`` as its ``filename``.
     """
     draft = f"{os.fspath(path)}.tmp"
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(draft)
-    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(draft)
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield draft
         os.replace(draft, path)
     except BaseException as error:
-        add_filename(error, path)
+        add_filename(error, path, instead_of=draft)
         with contextlib.suppress(OSError):
             os.remove(draft)
         raise
 
 
-def add_filename(error: BaseException, path: str | os.PathLike) -> None:
-    """Set ``filename`` of an OSError, ``error`` or one in its context, unless it has one.
+def add_filename(
+    error: BaseException, path: str | os.PathLike, instead_of: str | None = None
+) -> None:
+    """Set ``filename`` of an OSError, ``error`` or one in its context, if it is ``instead_of``.
 
-    Errors of writing do not name the file.
+    Errors of writing name no file.
     """
     link: BaseException | None = error
     while link is not None:
-        if isinstance(link, OSError) and link.filename is None:
+        if isinstance(link, OSError) and link.filename in (None, instead_of):
             link.filename = os.fspath(path)
         link = link.__context__
 

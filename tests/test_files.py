@@ -52,3 +52,13 @@ def test_a_file_stays_as_it_was_where_writing_fails(tmp_path):
         write()
     assert (tmp_path / "out").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_errors_name_the_file_instead_of_the_temporary_one(tmp_path):
+    with pytest.raises(FileNotFoundError) as raised, replacing(tmp_path / "missing" / "out"):
+        pass
+    assert raised.value.filename == str(tmp_path / "missing" / "out")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError) as raised, replacing(tmp_path / "folder"):
+        pass
+    assert raised.value.filename == str(tmp_path / "folder")

@@ -63,17 +63,21 @@ class ParallelCorpus:
                 raise UserError(f"no sentence pair is left for {name}; check the input files")
 
 
-def add_arguments(parser: argparse.ArgumentParser, bpe_operations: int = 10000) -> None:
-    """Options shared by all parallel corpora."""
+def add_arguments(
+    parser: argparse.ArgumentParser, bpe_operations: int = 10000
+) -> argparse._MutuallyExclusiveGroup:
+    """Options shared by all parallel corpora; returns the group for options of subword units."""
     parser.add_argument("--out", required=True, type=Path, help="output folder")
     parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
     parser.add_argument("--workers", type=int, default=1, help="number of tokenisation processes")
-    parser.add_argument(
+    units = parser.add_mutually_exclusive_group()
+    units.add_argument(
         "--bpe-operations",
         type=int,
         default=bpe_operations,
         help="number of joint BPE merges, or 0 for words (default: %(default)s)",
     )
+    return units
 
 
 def prepare(

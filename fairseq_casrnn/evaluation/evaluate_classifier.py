@@ -15,7 +15,7 @@ from pathlib import Path
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.evaluation.confusion import as_table, summary
 from fairseq_casrnn.evaluation.inference_cli import load
-from fairseq_casrnn.evaluation.paired import CLASSES, read_classes
+from fairseq_casrnn.evaluation.prediction_files import CLASSES, TABLE, as_lines, read_classes
 from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
     choose_checkpoint,
@@ -25,7 +25,6 @@ from fairseq_casrnn.evaluation.runs import (
     write_predictions,
 )
 from fairseq_casrnn.evaluation.significance import mcnemar, table
-from fairseq_casrnn.files import table_cell
 
 
 def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict:
@@ -62,13 +61,12 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
 def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 64) -> dict:
     """Classify with a run's checkpoint, write the result to the run's folder and return scores.
 
-    ``SUBSET.json`` has the scores and the confusion matrix. ``SUBSET.predictions.tsv`` has a line
-    "true, predicted, probability" for each sentence, with classes as :func:`.table_cell`.
+    ``SUBSET.json`` has the scores and the confusion matrix, and ``SUBSET.predictions.tsv`` a line
+    for each sentence (:mod:`.prediction_files`).
     """
     result = classify(data, choose_checkpoint(run, which), subset, batch_size)
-    rows = result.pop("predictions")
-    lines = (f"{table_cell(truth)}\t{table_cell(found)}\t{value}\n" for truth, found, value in rows)
-    write_predictions(run, subset, CLASSES, "".join(lines), result)
+    text = as_lines([CLASSES, *result.pop("predictions")])
+    write_predictions(run, subset, TABLE, text, result)
     confusion = result.pop("confusion")
     show(as_table([list(row.values()) for row in confusion.values()], list(confusion)))
     seconds = training_seconds(run)
@@ -133,7 +131,7 @@ def compare_with_baseline(
 
 def correct_predictions(run: Path, subset: str) -> list[bool]:
     """Whether each prediction in a run's ``SUBSET.predictions.tsv`` is correct."""
-    return [truth == found for truth, found in read_classes(run / f"{subset}.{CLASSES}")]
+    return [truth == found for truth, found in read_classes(run / f"{subset}.{TABLE}")]
 
 
 if __name__ == "__main__":

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.data.command import show
 from fairseq_casrnn.data.originals import read_originals
 from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.prediction_files import (
+    CLASSES,
+    TABLE,
+    TRANSLATIONS,
+    WORDS,
+    as_lines,
+)
 from fairseq_casrnn.evaluation.runs import choose_checkpoint, evaluate_each, write_predictions
-from fairseq_casrnn.files import table_cell, whole_file
+from fairseq_casrnn.files import whole_file
 from fairseq_casrnn.recipes.options import check_numbers
 from fairseq_casrnn.recipes.runs import check_trained_on
 from fairseq_casrnn.recipes.train_command import kind_of
@@ -86,8 +93,8 @@ def evaluate_classifier(run: Path, args: argparse.Namespace) -> dict:
         (truth, best, value, *example.values())
         for (truth, best, value), example in zip(found, examples, strict=True)
     ]
-    header = ("gold", "predicted", "probability", *examples[0])
-    write_predictions(run, args.subset, "predictions.tsv", as_lines([header, *rows]), result)
+    header = (*CLASSES, *examples[0])
+    write_predictions(run, args.subset, TABLE, as_lines([header, *rows]), result)
     wrong = [row for row in rows if row[0] != row[1]]
     write_errors(run, args.subset, header, wrong)
     confusion = result.pop("confusion")
@@ -119,17 +126,15 @@ def evaluate_tagger(run: Path, args: argparse.Namespace) -> dict:
         ]
         for sentence, tags, value in zip(sentences, found, values, strict=True)
     ]
-    header = ("word", "gold", "predicted", "probability")
-    text = "\n".join([as_lines([header]), *map(as_lines, rows)])
-    write_predictions(run, args.subset, "predictions.tsv", text, result)
+    text = "\n".join([as_lines([WORDS]), *map(as_lines, rows)])
+    write_predictions(run, args.subset, TABLE, text, result)
     wrong = [
         (gold, best, value, word, sentence["line"], " ".join(sentence["words"]))
         for sentence, tags in zip(sentences, rows, strict=True)
         for word, gold, best, value in tags
         if gold != best
     ]
-    names_of_wrong = ("gold", "predicted", "probability", "word", "line", "sentence")
-    write_errors(run, args.subset, names_of_wrong, wrong)
+    write_errors(run, args.subset, (*CLASSES, "word", "line", "sentence"), wrong)
     if by_type:
         show(by_type.split("\n"))
     names = [name for name in ("f1", "precision", "recall", "accuracy") if name in result]
@@ -159,8 +164,7 @@ def evaluate_translation(run: Path, args: argparse.Namespace) -> dict:
     name = f"generated.{choose_checkpoint(run, args.checkpoint).stem}.beam{BEAM}.txt"
     found = detokenize_lines(read_generated(run / name, len(source)), languages[1])
     rows = zip(source, reference, found, strict=True)
-    header = ("source", "reference", "translation")
-    write_predictions(run, "test", "predictions.tsv", as_lines([header, *rows]), result)
+    write_predictions(run, "test", TABLE, as_lines([TRANSLATIONS, *rows]), result)
     print(
         f"{run.parent.name} {run.name}: BLEU {result['bleu']:.2f} (tokenised), sacreBLEU "
         f"{result['sacrebleu']:.2f} ({result['signature']}) on {result['sentences']} sentences"
@@ -203,11 +207,6 @@ def show_files(run: Path, subset: str, count: int, what: str) -> None:
         name = what.format("s" if count > 1 else "")
         errors = f"{count} {name}{first}: {run / f'{subset}.errors.tsv'}"
     show([f"predictions: {run / f'{subset}.predictions.tsv'}", errors])
-
-
-def as_lines(rows: Iterable[Sequence[object]]) -> str:
-    """A table as tab-separated text."""
-    return "".join("\t".join(table_cell(str(cell)) for cell in row) + "\n" for row in rows)
 
 
 EVALUATORS = {

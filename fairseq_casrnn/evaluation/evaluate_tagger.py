@@ -15,7 +15,8 @@ from typing import Any
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.spans import as_iob2
 from fairseq_casrnn.evaluation.inference_cli import load
-from fairseq_casrnn.evaluation.paired import TAGS, compare_tags
+from fairseq_casrnn.evaluation.paired import compare_tags
+from fairseq_casrnn.evaluation.prediction_files import CONLLEVAL
 from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
     choose_checkpoint,
@@ -100,7 +101,7 @@ def evaluate(
     result = tag(data, choose_checkpoint(run, which), subset, batch_size, **options)
     rows, by_type = result.pop("rows"), result.pop("report")
     lines = ("".join(" ".join(row) + "\n" for row in sentence) + "\n" for sentence in rows)
-    write_predictions(run, subset, TAGS, "".join(lines), result)
+    write_predictions(run, subset, CONLLEVAL, "".join(lines), result)
     if by_type:
         show(by_type.split("\n"))
     seconds = training_seconds(run)
@@ -160,8 +161,8 @@ def each_against(
         for seed in seeds:
             if arch == baseline or seed not in scores[baseline]:
                 continue
-            own, other = (out / name / f"seed{seed}" for name in (arch, baseline))
-            p = compare_tags(own / f"{subset}.{TAGS}", other / f"{subset}.{TAGS}", metric)[1]
+            folders = (out / name / f"seed{seed}" for name in (arch, baseline))
+            p = compare_tags(*(folder / f"{subset}.{CONLLEVAL}" for folder in folders), metric)
             lines.append(
                 f"{arch} against {baseline}, seed {seed}: p = {p:.2g} (approximate randomization "
                 "of sentences, two-sided)"

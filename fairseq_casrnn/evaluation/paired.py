@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
-from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.prediction_files import (
+    CLASSES,
+    CONLLEVAL,
+    TABLE,
+    WORDS,
+    Tagged,
+    read_classes,
+    read_table,
+    read_tags,
+)
 from fairseq_casrnn.evaluation.significance import mcnemar
 from fairseq_casrnn.evaluation.tags import COUNTS, counts
 
-CLASSES, TAGS = "predictions.tsv", "predictions.txt"
 SHUFFLES = 9999
-
-Tagged = list[tuple[list[str], list[str]]]
+BLOCK = 2**23
+"""Exchanges (shuffles × sentences) that are drawn at a time, to bound the memory."""
 
 
 def paired_test(run: Path, baseline: Path, subset: str, metric: str) -> tuple[str, float] | None:
     """Whether two runs differ by more than chance, on the sentences that both predicted.
 
-    Of classes it is McNemar's exact test; of tags, approximate randomization of sentences.
+    For classes: McNemar's exact test; for tags: approximate randomization over sentences.
 
     Args:
         run, baseline: folders of evaluated runs.
@@ -30,32 +37,50 @@ def paired_test(run: Path, baseline: Path, subset: str, metric: str) -> tuple[st
         metric: of tags, ``f1`` of spans or ``accuracy``.
 
     Returns:
-        The test's name and its two-sided p-value, or None where one of them has no predictions.
+        The test's name and its two-sided p-value, or None where one of them has no predictions of
+        classes or tags.
 
     Raises:
         UserError: the predictions are of different sentences, or damaged.
     """
-    for ending, test in ((CLASSES, compare_classes), (TAGS, compare_tags)):
-        ours, theirs = (folder / f"{subset}.{ending}" for folder in (run, baseline))
-        if ours.is_file() and theirs.is_file():
-            return test(ours, theirs, metric)
+    ours, theirs = (predictions_of(folder, subset) for folder in (run, baseline))
+    if ours is None or theirs is None:
+        return None
+    kinds = [kind_of(path) for path in (ours, theirs)]
+    if kinds == ["classes", "classes"]:
+        return "McNemar", compare_classes(ours, theirs)
+    if kinds == ["tags", "tags"]:
+        return "randomization", compare_tags(ours, theirs, metric)
     return None
 
 
-def compare_classes(ours: Path, theirs: Path, metric: str) -> tuple[str, float]:
-    """McNemar's test of two files. Raises UserError, see :func:`paired_test`."""
+def predictions_of(run: Path, subset: str) -> Path | None:
+    """The file of a run's predictions, or None."""
+    paths = [run / f"{subset}.{name}" for name in (CONLLEVAL, TABLE)]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def kind_of(path: Path) -> str:
+    """``classes``, ``tags`` or nothing. Raises UserError if the file is damaged."""
+    if path.name.endswith(CONLLEVAL):
+        return "tags"
+    table = read_table(path)
+    return "tags" if table.starts_with(WORDS) else "classes" * table.starts_with(CLASSES)
+
+
+def compare_classes(ours: Path, theirs: Path) -> float:
+    """The p of McNemar's test of two files. Raises UserError, see :func:`paired_test`."""
     rows = [read_classes(path) for path in (ours, theirs)]
     check_truth(ours, theirs, *([truth for truth, _ in own] for own in rows))
     right = ([truth == found for truth, found in own] for own in rows)
-    return "McNemar", mcnemar(*right)[2]
+    return mcnemar(*right)[2]
 
 
-def compare_tags(ours: Path, theirs: Path, metric: str) -> tuple[str, float]:
-    """Approximate randomization of two files. Raises UserError, see :func:`paired_test`."""
+def compare_tags(ours: Path, theirs: Path, metric: str) -> float:
+    """The p of :func:`randomization`. Raises UserError, see :func:`paired_test`."""
     rows = [read_tags(path) for path in (ours, theirs)]
     check_truth(ours, theirs, *([truth for truth, _ in own] for own in rows))
-    counted, others = (span_counts(own, metric) for own in rows)
-    return "randomization", randomization(counted, others)
+    return randomization(*(span_counts(own, metric) for own in rows))
 
 
 def check_truth(ours: Path, theirs: Path, truth: Sequence, other: Sequence) -> None:
@@ -64,29 +89,8 @@ def check_truth(ours: Path, theirs: Path, truth: Sequence, other: Sequence) -> N
         raise UserError(f"{ours} and {theirs} are of different sentences; evaluate both again")
 
 
-def read_classes(path: Path) -> list[tuple[str, str]]:
-    """(true, predicted) of each sentence. Raises UserError for a damaged line."""
-    found = []
-    for number, line in enumerate(read_lines(path), start=1):
-        pieces = line.split("\t")
-        if len(pieces) != 3:
-            raise UserError(f"{path}, line {number} has no three columns; evaluate the run again")
-        found.append((pieces[0], pieces[1]))
-    return found
-
-
-def read_tags(path: Path) -> Tagged:
-    """The true and the predicted tags of each sentence. Raises UserError for a damaged line."""
-    rows = [line.split(" ") if line else [] for line in read_lines(path)]
-    for number, row in enumerate(rows, start=1):
-        if len(row) not in (0, 3):
-            raise UserError(f"{path}, line {number} has no three columns; evaluate the run again")
-    sentences = [list(group) for filled, group in groupby(rows, bool) if filled]
-    return [([row[1] for row in rows], [row[2] for row in rows]) for rows in sentences]
-
-
 def span_counts(sentences: Tagged, metric: str) -> np.ndarray:
-    """Correct, predicted and true spans of each sentence, ``(N, 3)``; of accuracy, words."""
+    """Per sentence, the correct, predicted and true spans ``(N, 3)``; for accuracy, words."""
     marked = metric == "f1"
     names = ("correct", "predicted", "true") if marked else ("right", "words", "words")
     columns = [COUNTS.index(name) for name in names]
@@ -101,13 +105,18 @@ def randomization(ours: np.ndarray, theirs: np.ndarray, shuffles: int = SHUFFLES
     share of random exchanges whose difference is as great as the one observed.
 
     Args:
-        ours, theirs: of each sentence, :func:`span_counts`.
+        ours, theirs: :func:`span_counts` of the systems.
         shuffles: random exchanges.
     """
     generator = np.random.default_rng(1)
     difference = (ours - theirs).astype(np.float32)
-    swaps = generator.integers(0, 2, (shuffles, len(ours)), dtype=np.int8).astype(np.float32)
-    moved = swaps @ difference
+    # numpy draws four int8 at a time: with a multiple of 4, p does not depend on BLOCK.
+    at_once = max(4, BLOCK // max(1, len(ours)) // 4 * 4)
+    parts = []
+    for start in range(0, shuffles, at_once):
+        shape = (min(at_once, shuffles - start), len(ours))
+        parts.append(generator.integers(0, 2, shape, dtype=np.int8).astype(np.float32) @ difference)
+    moved = np.concatenate(parts)
     found = f1(ours.sum(0) - moved) - f1(theirs.sum(0) + moved)
     observed = f1(ours.sum(0)) - f1(theirs.sum(0))
     return (1 + int((abs(found) >= abs(observed) - 1e-12).sum())) / (1 + shuffles)

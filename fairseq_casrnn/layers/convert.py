@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,10 @@ T = TypeVar("T", bound=nn.RNNBase)
 class TorchLSTMConversion(RecurrentStack):
     """Adds ``from_torch_lstm`` and ``to_torch_lstm`` to a stack that can be a plain LSTM."""
 
+    plain_lstm_options: ClassVar[dict[str, Any]] = {}
+    """Defaults of ``from_torch_lstm`` other than the constructor's."""
+    can_interleave: ClassVar[bool] = True
+
     @classmethod
     def from_torch_lstm(cls, lstm: nn.LSTM, **options: Any) -> Self:
         """A layer equivalent to ``lstm``, whose two biases are added into one.
@@ -30,12 +34,11 @@ class TorchLSTMConversion(RecurrentStack):
         Raises:
             UserError: a layer with these options is never equivalent to an LSTM.
         """
-        if cls.__name__ == "SecondOrderLSTM":
-            options.setdefault("num_cells", 1)
-        if cls.__name__ == "CASLSTM" and lstm.bidirectional and lstm.num_layers > 1:
+        options = cls.plain_lstm_options | options
+        if not cls.can_interleave and lstm.bidirectional and lstm.num_layers > 1:
             raise UserError(
-                "torch concatenates the directions after every layer, which a CASLSTM cannot do; "
-                "convert to LSTM instead"
+                "torch concatenates the directions after every layer, which a "
+                f"{cls.__name__} cannot do; convert to LSTM instead"
             )
         layer = _layer_like(cls, lstm, nn.LSTM, options)
         if not _is_plain_lstm(layer):

@@ -42,6 +42,24 @@ class _PlainStack(RecurrentStack):
         super().__init__(self.name, *sizes, bidirectional, dropout, engine=engine, **torch_options)
 
 
+class _PlainDeepStack(_PlainStack):
+    """:class:`_PlainStack` for cells that differ from an LSTM above the bottom layer only."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 2,
+        bidirectional: bool | str = False,
+        dropout: float = 0.0,
+        engine: str | None = None,
+        **torch_options: Unpack[TorchOptions],
+    ):
+        super().__init__(
+            input_size, hidden_size, num_layers, bidirectional, dropout, engine, **torch_options
+        )
+
+
 class LSTM(convert.TorchLSTMConversion, _PlainStack):
     """Stacked LSTM. Gates in the order i f g o; one bias per layer."""
 
@@ -79,6 +97,8 @@ class CASLSTM(convert.TorchLSTMConversion, RecurrentStack):
     ``lam`` (λ) weights the lower layer's cell: a number in [0, 1], "trainable", or None.
     """
 
+    can_interleave = False  # the cell below would have two directions' units
+
     def __init__(
         self,
         input_size: int,
@@ -107,30 +127,18 @@ class CASLSTM(convert.TorchLSTMConversion, RecurrentStack):
         return f"{super().extra_repr()}, lam={self.lam!r}"
 
 
-class HighwayLSTM(convert.TorchLSTMConversion, _PlainStack):
+class HighwayLSTM(convert.TorchLSTMConversion, _PlainDeepStack):
     """Highway LSTM (CAS-LSTM paper, eq. 17-18). Gates i f g o, above the bottom also d."""
 
     name = "highway_lstm"
 
-    def __init__(
-        self, input_size: int, hidden_size: int, num_layers: int = 2, *args: Any, **kwargs: Any
-    ):
-        super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
-
-
-class DGLSTM(_PlainStack):
+class DGLSTM(_PlainDeepStack):
     """Depth-gated LSTM with peepholes (its paper's eq. 12-18).
 
     Gates i f g o, above the bottom also d.
     """
 
     name = "dg_lstm"
-
-    def __init__(
-        self, input_size: int, hidden_size: int, num_layers: int = 2, *args: Any, **kwargs: Any
-    ):
-        super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
-
 
 class SecondOrderLSTM(convert.TorchLSTMConversion, RecurrentStack):
     """Second-order attention LSTM (its paper's eq. a-e): S cells mixed by α = softmax(V x / τ).
@@ -150,6 +158,7 @@ class SecondOrderLSTM(convert.TorchLSTMConversion, RecurrentStack):
             epoch, and its minimum.
     """
 
+    plain_lstm_options = {"num_cells": 1}
     soft_routing = False
     options: SecondOrderOptions
     assignment: Tensor

@@ -237,8 +237,8 @@ def find_dictionaries(
         files = [os.path.join(folder, part, "dict.txt") for part in parts]
         if all(map(os.path.isfile, files)):
             return str(folder)
-    *first, last = (f"{part}/dict.txt" for part in parts)
+    names = [os.path.normpath(f"{part}/dict.txt") for part in parts]
     raise UserError(
-        f"{', '.join(first)} and {last} are not in {' nor in '.join(map(str, folders))}; name the "
-        "folder of the training data (--data), or copy them to the checkpoint"
+        f"{', '.join(names)} not found in {' or '.join(map(str, folders))}; name the folder of the "
+        "training data (--data), or copy such files to the checkpoint"
     )

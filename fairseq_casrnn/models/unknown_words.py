@@ -47,6 +47,9 @@ class WordVectors:
     def _index(self, stream: BinaryIO) -> None:
         offset = 0
         for line in stream:
+            if offset == 0 and is_header(line.decode("utf-8", "replace").split()):
+                offset = len(line)
+                continue
             word, _, rest = line.partition(b" ")
             # Skips words with spaces, such as ". . .": no tokenizer makes them.
             if is_number(rest.partition(b" ")[0]):

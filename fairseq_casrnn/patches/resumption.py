@@ -33,6 +33,7 @@ def restore_task_state(trainer, extra_state: dict, resumes: bool) -> None:
 @after_loading
 def restore_annealing(trainer, extra_state: dict, resumes: bool) -> None:
     """After ``load_checkpoint``: restore the annealing of second-order LSTMs."""
+    # fairseq imports models after the patches.
     from fairseq_casrnn.models.annealing import restore_annealing
 
     restore_annealing(trainer, extra_state, resumes)

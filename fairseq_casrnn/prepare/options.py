@@ -65,7 +65,9 @@ def add_options(
     )
 
 
-def add_sentencepiece(parser: argparse.ArgumentParser, instead: str) -> None:
+def add_sentencepiece(
+    parser: argparse.ArgumentParser | argparse._MutuallyExclusiveGroup, instead: str
+) -> None:
     """Add ``--sentencepiece``; ``instead`` names the units that it replaces."""
     parser.add_argument(
         "--sentencepiece",

@@ -52,15 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=9,
         help="maximum length ratio of training pairs (default: 9)",
     )
-    add_sentencepiece(parser, "the byte-pair encoding")
-    add_output(parser)
+    add_sentencepiece(add_output(parser), "the byte-pair encoding")
 
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError if a file or option is invalid."""
     for name in SPLITS:
         if len(files := getattr(args, name) or ()) > 2:
-            raise UserError(f"{len(files)} files are given; give two, or one with tabs")
+            raise UserError(f"--{name} has {len(files)} files; give two, or one with tabs")
     for number, side in enumerate(("source", "target")):
         option = f"{side}_lang"
         setattr(args, option, getattr(args, option) or ending(args.train, number))

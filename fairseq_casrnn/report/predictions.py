@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.prediction_files import TRANSLATIONS, WORDS, Table, read_table
 
 BINS = 10
 MOST_CLASSES = 20
@@ -78,40 +77,27 @@ def read_predictions(path: Path) -> Predictions:
     Raises:
         UserError: it cannot be read, or is damaged.
     """
-    lines = read_lines(path)
-    header = lines[0].split("\t")
-    if header[:3] in (["gold", "predicted", "probability"], ["source", "reference", "translation"]):
-        lines[0] = ""
-    elif header[0] == "word":
-        lines[0] = ""
-        return _tagged(path, lines, header)
-    else:  # recipes write no header
-        header = ["gold", "predicted", "probability"]
-    if header[0] == "source":
-        return Predictions(translations=[row for _, row in _rows(path, lines, header)])
-    found = Predictions(columns=header[3:])
-    for number, (gold, predicted, probability, *rest) in _rows(path, lines, header):
+    table = read_table(path)
+    if table.starts_with(TRANSLATIONS):
+        return Predictions(translations=[row for _, row in table.rows])
+    if table.starts_with(WORDS):
+        return _tagged(path, table)
+    found = Predictions(columns=table.header[3:])
+    for number, (gold, predicted, probability, *rest) in table.rows:
         value = _number(path, number, probability)
         found.examples.append((gold, predicted, value, *rest))
         found.confidences.append((value, gold == predicted))
     return found
 
 
-def _tagged(path: Path, lines: list[str], header: list[str]) -> Predictions:
-    """Words with tags, a blank line between sentences. Raises UserError."""
-    if not {"word", "gold", "predicted", "probability"} <= set(header):
-        raise UserError(f"{path} is damaged: its first line names no tags; evaluate the run again")
-    indices = [header.index(name) for name in ("word", "gold", "predicted")]
+def _tagged(path: Path, table: Table) -> Predictions:
+    """Words with tags. Raises UserError."""
     found = Predictions(columns=["word", "sentence"])
-    rows = _rows(path, lines, header)
-    # The rows of a sentence are on consecutive lines.
-    for _, group in itertools.groupby(enumerate(rows), key=lambda item: item[1][0] - item[0]):
-        sentence = [row for _, row in group]
-        text = " ".join(row[indices[0]] for _, row in sentence)
+    for sentence in table.sentences():
+        text = " ".join(cells[0] for _, cells in sentence)
         values, right = [], True
-        for number, row in sentence:
-            word, gold, predicted = (row[index] for index in indices)
-            values.append(_number(path, number, row[header.index("probability")]))
+        for number, (word, gold, predicted, probability, *_) in sentence:
+            values.append(_number(path, number, probability))
             right &= gold == predicted
             found.examples.append((gold, predicted, values[-1], word, text))
         if len(set(values)) == 1:  # the probability of all tags of the sentence
@@ -121,20 +107,6 @@ def _tagged(path: Path, lines: list[str], header: list[str]) -> Predictions:
                 (example[2], example[0] == example[1]) for example in found.examples[-len(values) :]
             ]
     return found
-
-
-def _rows(path: Path, lines: list[str], header: list[str]):
-    """(line number, cells) of the lines that are not blank."""
-    for number, line in enumerate(lines, start=1):
-        if not line:
-            continue
-        cells = line.split("\t")
-        if len(cells) != len(header):
-            raise UserError(
-                f"{path} is damaged: a line has {len(cells)} columns, not {len(header)} (line "
-                f"{number}); evaluate the run again"
-            )
-        yield number, cells
 
 
 def _number(path: Path, line: int, text: str) -> float:

@@ -1,12 +1,15 @@
 """Tests of two runs on the same sentences, from their files of predictions."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.paired import f1, paired_test, randomization, read_tags, span_counts
+from fairseq_casrnn.evaluation import paired
+from fairseq_casrnn.evaluation.paired import f1, paired_test, randomization, span_counts
+from fairseq_casrnn.evaluation.prediction_files import read_tags
 
 TAGGED = """Anna B-PER {}
 sleeps O {}
@@ -31,8 +34,29 @@ def test_classes(tmp_path):
     assert paired_test(ours, theirs, "test", "accuracy") == ("McNemar", 0.0625)
     assert paired_test(ours, theirs, "valid", "accuracy") is None
     write(theirs, "test.predictions.tsv", "a\ta\n")
-    with pytest.raises(UserError, match="tsv, line 1 has no three columns; evaluate the run again"):
+    with pytest.raises(UserError, match=r"tsv is damaged: line 1 has 2 columns, not 3; evaluate"):
         paired_test(ours, theirs, "test", "accuracy")
+
+
+def test_files_with_a_header(tmp_path):
+    """As ``casrnn evaluate`` writes them, also against a recipe's."""
+    header = "gold\tpredicted\tprobability\ttext\n"
+    ours = write(tmp_path / "ours", "test.predictions.tsv", header + "a\ta\t0.5\tgold\n" * 5)
+    theirs = write(tmp_path / "theirs", "test.predictions.tsv", "a\tb\t0.5\n" * 5)
+    assert paired_test(ours, theirs, "test", "accuracy") == ("McNemar", 0.0625)
+    sentences = TAGGED.format("B-PER", "O", "I-LOC").replace(" ", "\t")
+    table = "word\tgold\tpredicted\tprobability\n\n" + re.sub(r"(.)\n", r"\1\t0.5\n", sentences)
+    tagged = write(tmp_path / "tagged", "test.predictions.tsv", table)
+    assert paired_test(ours, tagged, "test", "accuracy") is None
+    recipe = write(
+        tmp_path / "recipe", "test.predictions.txt", TAGGED.format("B-PER", "O", "I-LOC")
+    )
+    both = [
+        read_tags(folder / name)
+        for folder, name in ((tagged, "test.predictions.tsv"), (recipe, "test.predictions.txt"))
+    ]
+    assert both[0] == both[1]
+    assert paired_test(tagged, recipe, "test", "f1") == ("randomization", 1.0)
 
 
 def test_tags(tmp_path):
@@ -72,3 +96,12 @@ def test_randomization_is_that_of_all_exchanges():
         found.append(abs(f1(one.sum(0)) - f1(other.sum(0))) >= observed - 1e-12)
     assert 0.01 < np.mean(found) < 0.2
     assert randomization(ours, theirs) == pytest.approx(np.mean(found), abs=0.01)
+
+
+def test_p_does_not_depend_on_how_many_exchanges_are_drawn_at_a_time(monkeypatch):
+    generator = np.random.default_rng(3)
+    ours, theirs = (generator.integers(0, 5, (11, 3)) for _ in range(2))
+    whole = randomization(ours, theirs)
+    assert 0.01 < whole < 0.99
+    monkeypatch.setattr(paired, "BLOCK", 1000)
+    assert randomization(ours, theirs) == whole

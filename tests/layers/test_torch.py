@@ -169,6 +169,19 @@ def test_layers_that_cannot_be_a_plain_lstm(kind, options):
         kind(I, H, **keywords).to_torch_lstm()
 
 
+def test_subclasses_convert_like_their_base():
+    class Own(SecondOrderLSTM):
+        pass
+
+    class OwnCAS(CASLSTM):
+        pass
+
+    torch_lstm = torch_module("lstm", 2, False)
+    assert Own.from_torch_lstm(torch_lstm).options.num_cells == 1
+    with pytest.raises(UserError, match="which a OwnCAS cannot do; convert to LSTM"):
+        OwnCAS.from_torch_lstm(torch_module("lstm", 2, True), lam=0)
+
+
 def test_no_conversion_where_there_is_no_such_function():
     for name in ("NormalizedLSTM", "DGLSTM", "GRU"):
         kind = getattr(__import__("fairseq_casrnn.layers", fromlist=[name]), name)

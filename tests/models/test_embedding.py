@@ -75,6 +75,8 @@ def test_vectors_of_single_words(path):
         found.find("bad")
     path.write_text("rome 1 2\nIT 3 4\n")
     assert WordVectors(str(path), 2).find("Rome") is None
+    path.write_text("2 2\nrome 1 2\n2 3 4\n")  # word2vec's header is not the word 2
+    assert WordVectors(str(path), 2).find("2").tolist() == [3, 4]
 
 
 def test_words_with_spaces(path):

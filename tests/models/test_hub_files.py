@@ -30,5 +30,7 @@ def test_dictionaries_beside_the_model_before_those_of_its_training(tmp_path):
     assert find_dictionaries(beside, str(trained), "elsewhere", parts) == str(trained)
     (beside / "label" / "dict.txt").unlink()
     assert find_dictionaries(beside, None, str(trained), parts) == str(trained)
-    with pytest.raises(UserError, match=r"input0/dict.txt and label/dict.txt are not in .*beside"):
+    with pytest.raises(UserError, match=r"input0/dict.txt, label/dict.txt not found in .*beside"):
         find_dictionaries(beside, str(beside), str(trained), parts)
+    with pytest.raises(UserError, match=r"^dict.txt not found in .*beside; name the folder"):
+        find_dictionaries(beside, str(beside), str(trained), (".",))

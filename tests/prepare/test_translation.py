@@ -35,7 +35,8 @@ def write_files(folder, rows, name="train"):
 
 
 def prepare(*argv):
-    options = () if "--bpe-operations" in argv else ("--bpe-operations", 20)
+    has_units = "--bpe-operations" in argv or "--sentencepiece" in argv
+    options = () if has_units else ("--bpe-operations", 20)
     return cli.main(["prepare", "translation", *map(str, (*argv, *options))])
 
 
@@ -90,6 +91,15 @@ def test_sentencepiece(tmp_path, capsys):
         units(tmp_path / "out")
     assert prepare(*command, 70) == 2
     assert "was prepared with --sentencepiece 60, not 70" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        prepare(*command, 60, "--bpe-operations", 20)
+    assert "--bpe-operations: not allowed with argument --sent" in capsys.readouterr().err
+
+
+def test_too_many_files(tmp_path, capsys):
+    files = [*write_files(tmp_path, pairs()), tmp_path / "train.fr"]
+    assert prepare("--train", *files, "--out", tmp_path / "out") == 2
+    assert "--train has 3 files; give two, or one with tabs" in capsys.readouterr().err
 
 
 def test_cleaning(tmp_path, capsys):

@@ -97,7 +97,9 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     assert result["sentences"] in (note.get("test pairs"), note.get("test sentences"))
     folder = out / "cas_lstm_sentence_encoder_tiny" / "seed1"
     assert checkpoint(folder / "checkpoint_best.pt")["extra_state"]["best"] > 0
-    rows = [row.split("\t") for row in (folder / "test.predictions.tsv").read_text().splitlines()]
+    header, *lines = (folder / "test.predictions.tsv").read_text().splitlines()
+    assert header == "gold\tpredicted\tprobability"
+    rows = [line.split("\t") for line in lines]
     right = sum(truth == predicted for truth, predicted, _ in rows)
     assert result["accuracy"] == pytest.approx(100 * right / result["sentences"], abs=0.01)
     confusion = json.loads((folder / "test.json").read_text())["confusion"]

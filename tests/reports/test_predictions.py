@@ -7,13 +7,13 @@ from fairseq_casrnn.report.predictions import OTHERS, read_predictions
 from .common import report, table, write_run
 
 
-def test_predictions_of_a_recipe_have_no_header(tmp_path):
+def test_older_files_have_no_header(tmp_path):
     path = tmp_path / "test.predictions.tsv"
-    path.write_text("a\ta\t0.9\nb\ta\t0.8\n")
+    path.write_text("word\tword\t0.9\nb\tword\t0.8\n")
     found = read_predictions(path)
-    assert found.examples == [("a", "a", 0.9), ("b", "a", 0.8)]
+    assert found.examples == [("word", "word", 0.9), ("b", "word", 0.8)]
     assert found.columns == []
-    assert found.confusion() == (["a", "b"], [[1, 0], [1, 0]])
+    assert found.confusion() == (["b", "word"], [[0, 1], [0, 1]])
 
 
 def test_predictions_of_a_tagger(tmp_path):

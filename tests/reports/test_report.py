@@ -204,11 +204,11 @@ def test_mistakes(tmp_path, capsys):
         assert said.startswith(f"error: {error}")
         assert said.count("\n") == 1
     for path, text, error in (
-        (predictions, good + "a\tb\n", r"tsv is damaged: a line has 2 columns, not 5 \(line 6\)"),
+        (predictions, good + "a\tb\n", r"tsv is damaged: line 6 has 2 columns, not 5; eval"),
         (predictions, good.replace("0.9\t", "much\t"), r"line 3 has the probability 'much'; eval"),
         (predictions, good.replace("0.9\t", "nan\t"), r"line 3 has the probability 'nan'; eval"),
         (predictions, "", r"predictions.tsv is empty"),
-        (predictions, "word\ttag\n", r"tsv is damaged: its first line names no tags"),
+        (predictions, "word\ttag\n", r"tsv is damaged: line 1 has 2 columns, not 3"),
         (record, "{", r"run.json is damaged \(.*\); remove it, and evaluate again"),
     ):
         path.write_text(text)

@@ -275,7 +275,7 @@ def test_mistakes(trained, data, capsys, tmp_path, monkeypatch):
         cli.main(["tag", "--path", str(trained), "--tokenizer", "bert"])
     assert "argument --tokenizer: invalid choice: 'bert' (choose from" in capsys.readouterr().err
     error = tag(capsys, "--path", trained, "--data", tmp_path, status=2)
-    wanted = "input0/dict.txt, label/dict.txt and spelling/dict.txt are not in"
+    wanted = "input0/dict.txt, label/dict.txt, spelling/dict.txt not found in"
     assert f"{wanted} {tmp_path}; name" in error
     assert cli.main(["predict", "--path", str(trained), "--input", str(tmp_path / "latin")]) == 2
     wanted = "is a tagger, not a sentence classifier; use casrnn tag\n"
@@ -287,7 +287,7 @@ def test_a_folder_without_the_characters(trained, data, tmp_path, capsys):
         (tmp_path / part).mkdir()
         shutil.copy(data / part / "dict.txt", tmp_path / part)
     error = tag(capsys, "--path", trained, "--data", tmp_path, status=2)
-    assert "spelling/dict.txt are not in" in error
+    assert "spelling/dict.txt not found in" in error
     assert error.count("\n") == 1
 
 

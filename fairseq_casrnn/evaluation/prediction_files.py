@@ -1,0 +1,98 @@
+"""The predictions in a run's folder.
+
+``SUBSET.predictions.tsv`` is a table whose first line names its columns: CLASSES or TRANSLATIONS
+and more, a line per sentence, or WORDS, a line per word and an empty one before each sentence. The
+tagging recipes write ``SUBSET.predictions.txt`` in conlleval's format instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fairseq_casrnn.data.text import read_lines
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import table_cell
+
+TABLE, CONLLEVAL = "predictions.tsv", "predictions.txt"
+CLASSES = ("gold", "predicted", "probability")
+WORDS = ("word", *CLASSES)
+TRANSLATIONS = ("source", "reference", "translation")
+
+Tagged = list[tuple[list[str], list[str]]]
+
+
+class Table(NamedTuple):
+    """A file of predictions.
+
+    Args:
+        header: names of the columns.
+        rows: (line number, cells) of the lines that are not empty.
+    """
+
+    header: list[str]
+    rows: list[tuple[int, list[str]]]
+
+    def starts_with(self, names: Sequence[str]) -> bool:
+        """Whether these are the first columns."""
+        return self.header[: len(names)] == list(names)
+
+    def sentences(self) -> list[list[tuple[int, list[str]]]]:
+        """The rows of each sentence, which are on consecutive lines."""
+        numbered = enumerate(self.rows)
+        groups = itertools.groupby(numbered, key=lambda item: item[1][0] - item[0])
+        return [[row for _, row in group] for _, group in groups]
+
+
+def as_lines(rows: Iterable[Sequence[object]]) -> str:
+    """A table as tab-separated text."""
+    return "".join("\t".join(table_cell(str(cell)) for cell in row) + "\n" for row in rows)
+
+
+def read_table(path: Path) -> Table:
+    """Read ``SUBSET.predictions.tsv``; the first line of older ones is the first sentence.
+
+    Raises:
+        UserError: it cannot be read, or a line has too few or too many columns.
+    """
+    lines = read_lines(path)
+    header = lines[0].split("\t")
+    if any(header[: len(names)] == list(names) for names in (CLASSES, WORDS, TRANSLATIONS)):
+        lines[0] = ""
+    else:
+        header = list(CLASSES)
+    rows = [(number, line.split("\t")) for number, line in enumerate(lines, start=1) if line]
+    for number, cells in rows:
+        if len(cells) != len(header):
+            raise UserError(
+                f"{path} is damaged: line {number} has {len(cells)} columns, not {len(header)}; "
+                "evaluate the run again"
+            )
+    return Table(header, rows)
+
+
+def read_classes(path: Path) -> list[tuple[str, str]]:
+    """(true, predicted) for each sentence. Raises UserError, see :func:`read_table`."""
+    return [(cells[0], cells[1]) for _, cells in read_table(path).rows]
+
+
+def read_tags(path: Path) -> Tagged:
+    """The true and the predicted tags of each sentence, from either kind of file.
+
+    Raises:
+        UserError: see :func:`read_table`.
+    """
+    if path.name.endswith(TABLE):
+        found = [[cells for _, cells in rows] for rows in read_table(path).sentences()]
+    else:
+        rows = [line.split(" ") if line else [] for line in read_lines(path)]
+        for number, row in enumerate(rows, start=1):
+            if len(row) not in (0, 3):
+                raise UserError(
+                    f"{path} is damaged: line {number} has {len(row)} columns, not 3; evaluate the "
+                    "run again"
+                )
+        found = [list(group) for filled, group in itertools.groupby(rows, bool) if filled]
+    return [([row[1] for row in rows], [row[2] for row in rows]) for rows in found]
