@@ -204,7 +204,7 @@ def report(found: dict[Check, Outcome | str | None]) -> list[str]:
             wrong.append(f"{check}: two runs differ")
         for message in outcome.messages:
             messages.setdefault(message, check)
-            if (check.kind == "layer" and "leaves this to" in message) or "instead: " in message:
+            if (check.kind == "layer" and "falls back to" in message) or "instead: " in message:
                 wrong.append(f"{check}: {message}")
     limits = ", ".join(f"{name} {limit:g}" for name, (*_, limit) in DTYPES.items())
     print(f"Largest errors allowed: {limits}.\n")

@@ -48,7 +48,7 @@ _int8 = False
 
 
 def set_precision(precision: str, asked: str = "precision") -> None:
-    """Set one of :data:`CHOICES` for all that follows; ``asked`` is what asks for it.
+    """Set one of :data:`CHOICES`; in messages, ``asked`` names the option or variable.
 
     Raises:
         UserError: int8 where the compiled engine cannot compute it.

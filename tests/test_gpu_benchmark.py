@@ -110,13 +110,13 @@ def test_what_counts_as_wrong(capsys):
         "bf16": GOOD._replace(error=0.03),
         "fp16": GOOD._replace(repeats=False),
         "TF32": "ZeroDivisionError",
-        "float32": GOOD._replace(messages=["engine 'triton' leaves this to 'eager': why"]),
+        "float32": GOOD._replace(messages=["engine 'triton' falls back to 'eager': why"]),
         "float64": None,
     }
     found = {CHECK._replace(dtype=dtype): outcome for dtype, outcome in cases.items()}
     other = CHECK._replace(kernel="steps")
     wrong = agreement.report({other: GOOD._replace(messages=["a message"])} | found)
-    reasons = ["an error of 3.0e-02 in output", "two runs differ", "ZeroDivisionError", "leaves"]
+    reasons = ["an error of 3.0e-02 in output", "two runs differ", "ZeroDivisionError", "falls"]
     assert len(wrong) == len(reasons)
     assert all(reason in line for reason, line in zip(reasons, wrong, strict=True))
     table = rows(capsys.readouterr().out)

@@ -40,7 +40,7 @@ Tensor states(const Tensor& first, int64_t rows) {
 std::vector<int64_t> rows_of_steps(const Rows& rows, int64_t batch, int64_t all) {
   if (rows.has_value()) return rows->vec();
   TORCH_CHECK(batch > 0 && all > 0, "no step or no sequence");
-  TORCH_CHECK(all % batch == 0, all, " rows are no steps of ", batch, " sequences");
+  TORCH_CHECK(all % batch == 0, all, " rows are not whole steps of ", batch, " sequences");
   return std::vector<int64_t>(all / batch, batch);
 }
 

@@ -38,7 +38,7 @@ def count(line: str) -> Counter:
 def escaped_note(sentences: Iterable[Sequence[str]]) -> dict[str, str]:
     """The note for ``prepare.json`` on escaped words of the sentences; empty without any."""
     found = Counter(word for word in chain.from_iterable(sentences) if word in ESCAPED)
-    return {"words that fairseq has a use of its own for, escaped": listed(found)} if found else {}
+    return {"words that are special symbols of fairseq, escaped": listed(found)} if found else {}
 
 
 def listed(found: Counter) -> str:

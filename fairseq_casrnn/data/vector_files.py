@@ -29,7 +29,7 @@ def vector_dimension(path: Path) -> int:
     """The dimension of the vectors in a file, by its first line.
 
     Raises:
-        UserError: the file cannot be read, or its first line is no word and numbers.
+        UserError: the file cannot be read, or its first line is not a word and numbers.
     """
     try:
         with open(path, "rb") as stream:

@@ -161,8 +161,8 @@ def each_against(
         for seed in seeds:
             if arch == baseline or seed not in scores[baseline]:
                 continue
-            folders = (out / name / f"seed{seed}" for name in (arch, baseline))
-            p = compare_tags(*(folder / f"{subset}.{CONLLEVAL}" for folder in folders), metric)
+            name = f"seed{seed}/{subset}.{CONLLEVAL}"
+            p = compare_tags(out / arch / name, out / baseline / name, metric)
             lines.append(
                 f"{arch} against {baseline}, seed {seed}: p = {p:.2g} (approximate randomization "
                 "of sentences, two-sided)"

@@ -80,7 +80,8 @@ def compare_tags(ours: Path, theirs: Path, metric: str) -> float:
     """The p of :func:`randomization`. Raises UserError, see :func:`paired_test`."""
     rows = [read_tags(path) for path in (ours, theirs)]
     check_truth(ours, theirs, *([truth for truth, _ in own] for own in rows))
-    return randomization(*(span_counts(own, metric) for own in rows))
+    counted, others = (span_counts(own, metric) for own in rows)
+    return randomization(counted, others)
 
 
 def check_truth(ours: Path, theirs: Path, truth: Sequence, other: Sequence) -> None:

@@ -161,7 +161,7 @@ def read_runs(path: Path, numbers: Sequence[str], subset: str = "test", **settin
         if seed not in runs.get(arch, {}):
             print(
                 f"warning: {path}: {printable(arch)} with seed {seed} is left out because its "
-                "training was interrupted; call train.sh again to resume it, then evaluate.sh",
+                "training was interrupted; run the same training again to resume it, then evaluate",
                 file=sys.stderr,
             )
     return runs

@@ -7,7 +7,7 @@ All of them also take ``bias``, ``batch_first``, ``device`` and ``dtype``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -132,6 +132,7 @@ class HighwayLSTM(convert.TorchLSTMConversion, _PlainDeepStack):
 
     name = "highway_lstm"
 
+
 class DGLSTM(_PlainDeepStack):
     """Depth-gated LSTM with peepholes (its paper's eq. 12-18).
 
@@ -139,6 +140,7 @@ class DGLSTM(_PlainDeepStack):
     """
 
     name = "dg_lstm"
+
 
 class SecondOrderLSTM(convert.TorchLSTMConversion, RecurrentStack):
     """Second-order attention LSTM (its paper's eq. a-e): S cells mixed by α = softmax(V x / τ).
@@ -158,7 +160,7 @@ class SecondOrderLSTM(convert.TorchLSTMConversion, RecurrentStack):
             epoch, and its minimum.
     """
 
-    plain_lstm_options = {"num_cells": 1}
+    plain_lstm_options: ClassVar[dict[str, Any]] = {"num_cells": 1}
     soft_routing = False
     options: SecondOrderOptions
     assignment: Tensor

@@ -198,7 +198,7 @@ def check_classes(splits: dict[str, list[LabelledRow]]) -> None:
     train = splits["train"]
     known = Counter(row.label for row in train)
     if len(known) < 2:
-        has = f"is {quoted(next(iter(known)))} throughout" if known else "is nowhere"
+        has = f"is {quoted(next(iter(known)))} throughout" if known else "is empty throughout"
         raise UserError(
             f"the label {has} in --train; give texts of at least two classes, or choose another "
             "--label-column"

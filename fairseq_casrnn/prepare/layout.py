@@ -53,7 +53,7 @@ def find_layout(
     Args:
         table: the file's content.
         args: ``text_column``, ``pair_column``, ``label_column``: names, numbers from 1, or None.
-        classes: labels of training, if it is another split: a row with one of them is no header.
+        classes: labels of training, if it is another split: a row with one of them is not a header.
 
     Raises:
         UserError: the columns are ambiguous, or a given column does not exist or is given twice.

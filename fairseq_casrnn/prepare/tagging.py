@@ -182,7 +182,7 @@ def check_columns(sentences: list[TaggedRow]) -> None:
 
 
 def check_tags(splits: dict[str, list[TaggedRow]]) -> None:
-    """Raise UserError if a file's tags are none of training's, or a few are no span tags."""
+    """Raise UserError if no tag of a file occurs in training, or some tags are not span tags."""
     known = {tag for row in splits["train"] for tag in row.tags}
     scheme = find_scheme([row.tags for row in splits["train"]])
     for name, rows in splits.items():

@@ -44,7 +44,8 @@ def analyze(programs: Programs, checkpoint: Path, data: str, out: str) -> None:
     """Evaluate a run on both test sets."""
     run = checkpoint.parent
     if not (run / "finished").is_file():
-        print(f"warning: {run} was interrupted; call train.sh again", file=sys.stderr, flush=True)
+        note = f"warning: the training of {run} was interrupted; run it again to resume it"
+        print(note, file=sys.stderr, flush=True)
     for subset in ("test", "test1"):
         if not programs.dry_run:
             print(f"{run.relative_to(out)} {subset}", flush=True)

@@ -146,7 +146,7 @@ def why_not_routed(inputs: LayerInputs) -> str | None:
     cell, gx, weight_hh = inputs.cell, inputs.gx, inputs.weight_hh
     # csrc/routed.cpp has the maths of this cell only.
     if not isinstance(gx, InputProduct) or cell.kernel != "second_order_lstm" or cell.num_cells < 2:
-        return "it is no mixture"
+        return "the layer is not a mixture"
     tensors = (gx.x, gx.weight, gx.bias, weight_hh, inputs.h0, inputs.c0)
     if weight_hh.numel() < ROUTED_WEIGHTS or wants_gradient(*tensors):
         return "the layer is small, or learns"

@@ -184,7 +184,7 @@ def choose(
 
 def log_fallback(engine: Engine, other: Engine, reason: str) -> None:
     """Log once that ``other`` runs instead of ``engine``."""
-    log_once(logging.INFO, "engine '%s' leaves this to '%s': %s", engine.name, other.name, reason)
+    log_once(logging.INFO, "engine '%s' falls back to '%s': %s", engine.name, other.name, reason)
 
 
 def by_name(name: str | None, device: str) -> Engine:

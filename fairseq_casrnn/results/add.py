@@ -100,7 +100,7 @@ def destination(
         names = (f"{page.path.stem}/{name}" for page in pages for name in page.tables)
         raise UserError(f"--table {args.table} does not exist; choose from {', '.join(names)}")
     raise UserError(
-        f"{folder} is of {recipe or 'no recipe'}, for which no page has a table; choose one with "
+        f"no page has a table for {folder}, a run of {recipe or 'no recipe'}; choose one with "
         "--table"
     )
 
@@ -252,14 +252,14 @@ def paired(
     """The paired test against the run of the table's baseline, where both have predictions.
 
     Raises:
-        UserError: ``baseline`` is no such run, or was evaluated on other sentences.
+        UserError: ``baseline`` is not such a run, or was evaluated on other sentences.
     """
     if not table.baseline or content.get("system") == table.baseline:
         return {}
     other = baseline or folder.absolute().parents[1] / table.baseline / folder.name
     if baseline and record.read(baseline).get("system") != table.baseline:
         raise UserError(
-            f"--baseline {baseline} is no run of {table.baseline}, the table's baseline"
+            f"--baseline {baseline} is not a run of {table.baseline}, the table's baseline"
         )
     found = paired_test(folder, other, table.subset, table.compare)
     if baseline and not found:

@@ -100,8 +100,8 @@ class Comparison:
     Args:
         p: of the test.
         corrected: p after Holm's correction for all comparisons of the table.
-        test: what tests single runs on their sentences, two-sided; empty for a one-tailed paired
-            t-test over seeds.
+        test: name of the two-sided per-sentence test for single runs; empty for the one-tailed
+            paired t-test over seeds.
     """
 
     p: float
@@ -112,8 +112,8 @@ class Comparison:
 def compare(groups: Sequence[Group], table: Table) -> dict[int, Comparison]:
     """The groups that can be compared with the table's baseline, by their places.
 
-    That is by a t-test over seeds where there are two seeds or more in common with the baseline of
-    the same data and vectors, else by the test that a row brings along.
+    By a t-test over seeds if the row shares at least two seeds with a baseline on the same data and
+    vectors, otherwise by the row's own ``paired`` test.
     """
     found: dict[int, tuple[float, str]] = {}
     lower = table.best.get(table.compare) == "min"

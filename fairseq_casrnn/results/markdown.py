@@ -16,7 +16,7 @@ from fairseq_casrnn.results.rows import Row, identity
 
 GENERATOR = "(written by `casrnn results render` from {})"
 MOST_NAMES = 3  # of rows, before a command
-AS_IS = -1  # of a metric's digits: each number with those that it has
+AS_IS = -1  # as a metric's digits: print numbers as given
 #: Fields that get a column if the rows differ, otherwise a sentence below the table.
 SHARED = {
     "seeds": "seeds",

@@ -19,7 +19,7 @@ class Table:
     Args:
         name: its key in the YAML file, which the rows name.
         title: a heading.
-        caption: what is the same for all rows and no field of theirs.
+        caption: facts common to all rows that are not fields of a row.
         recipe: ``FOLDER/NAME`` of the recipe whose runs ``casrnn results add`` puts here.
         variables: headings of settings that are environment variables of the recipe, such as
             ``{HIDDEN: units}``: ``casrnn results add`` takes their values from the command.

@@ -21,11 +21,11 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "system": str,
     "settings": dict,  # further settings that distinguish the rows of a table: {heading: value}
     "seed": int,
-    "seeds": int,  # of how many a row is that knows only mean and deviation
+    "seeds": int,  # number of seeds, if the row has only mean and deviation
     "metrics": dict,  # {name: number, text or {"mean": …, "deviation": …}}
     "paired": dict,  # {system: {"test": name, "p": two-sided}}, on the same test sentences
     "curves": dict,  # {name: [number after the first epoch, …] or {x: number}}; null is unknown
-    "reduced": str,  # in which way the data is not all of the data set
+    "reduced": str,  # how the data was reduced, if it was
     "vectors": str,  # pretrained ones; absent is the same as "none"
     "precision": str,
     "parameters": int,
@@ -53,7 +53,7 @@ def read_rows(path: Path) -> list[Row]:
         UserError: a line is not a valid row.
     """
     if not path.is_file():
-        raise UserError(f"there is no {path}, which holds the page's runs; make it, empty at first")
+        raise UserError(f"{path} does not exist; create it (it may be empty)")
     rows = []
     for number, line in enumerate(decode_lines(read_bytes(path), path), start=1):
         where = f"{path}, line {number}"
@@ -69,7 +69,7 @@ def read_rows(path: Path) -> list[Row]:
 def check_row(row: object, where: str) -> None:
     """Raise UserError unless ``row`` has the keys and types of :data:`FIELDS`."""
     if not isinstance(row, dict) or "table" not in row:
-        raise UserError(f"{where} is no JSON object with a 'table'; correct it")
+        raise UserError(f"{where} is not a JSON object with a 'table'; correct it")
     for key, value in row.items():
         if key not in FIELDS:
             raise UserError(f"{where} has an unknown key '{key}'; use {', '.join(FIELDS)}")
@@ -85,7 +85,9 @@ def check_row(row: object, where: str) -> None:
             raise UserError(f"{where}: 'paired' needs test and p of '{name}'; correct it")
     for name, curve in row.get("curves", {}).items():
         if not _is_curve(curve):
-            raise UserError(f"{where}: the curve '{name}' is no list of numbers, or numbers by x")
+            raise UserError(
+                f"{where}: the curve '{name}' is neither a list of numbers nor {{x: number}}"
+            )
     for name, value in row.get("metrics", {}).items():
         values = value.values() if isinstance(value, dict) else [value]
         if isinstance(value, dict) and not {"mean"} <= set(value) <= {"mean", "deviation"}:

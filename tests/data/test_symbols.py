@@ -23,7 +23,7 @@ def test_where_they_are():
         symbols.check_symbols(["a", "</s> b </s>", "<pad>"], "text")
 
 
-ESCAPED = "words that fairseq has a use of its own for, escaped"
+ESCAPED = "words that are special symbols of fairseq, escaped"
 
 
 def test_in_a_labelled_corpus(tmp_path):

@@ -85,9 +85,9 @@ def test_what_an_engine_cannot_do_goes_on_until_one_can(messages):
         for name in recurrence.installed()
     }
     assert all(torch.equal(hs, found["reference"]) for hs in found.values())
-    said = [m.partition(": ") for m in messages() if "leaves this" in m]
+    said = [m.partition(": ") for m in messages() if "falls back" in m]
     assert {first for first, _, _ in said} == {
-        f"engine '{name}' leaves this to 'reference'" for name in found if name != "reference"
+        f"engine '{name}' falls back to 'reference'" for name in found if name != "reference"
     }
     assert all("StepOnly" in reason or "CUDA" in reason for _, _, reason in said)
 
@@ -97,10 +97,8 @@ def test_empty_batches_and_dtypes_without_a_kernel(messages):
     if recurrence.default() == "cpp":
         LSTM(2, H, engine="cpp").bfloat16()(rand(T, B, 2, dtype=torch.bfloat16))
         LSTM(2, H, engine="cpp")(rand(T, 0, 2, dtype=torch.float32))
-        assert (
-            "engine 'cpp' leaves this to 'eager': it does not run in torch.bfloat16" in messages()
-        )
-        assert any("engine 'cpp' leaves this to 'reference'" in m for m in messages())
+        assert "engine 'cpp' falls back to 'eager': it does not run in torch.bfloat16" in messages()
+        assert any("engine 'cpp' falls back to 'reference'" in m for m in messages())
 
 
 class Other(LSTMCell):
@@ -112,5 +110,5 @@ def test_decoders_say_it_too(messages):
     decode = replace(decode, layers=[replace(layer, cell=Other()) for layer in decode.layers])
     assert_close(decoding.run("cpp", decode), run_reference(decode))
     if "cpp" in recurrence.installed():
-        said = "engine 'cpp' leaves this to 'eager': it has no kernel for Other"
+        said = "engine 'cpp' falls back to 'eager': it has no kernel for Other"
         assert messages().count(said) == 1

@@ -172,7 +172,7 @@ def fail_in_triton(error):
 FAILS = "Triton cannot compile or launch its kernels"
 CIRCUMSTANCES = {
     no_compiler: "Triton needs a C compiler; install gcc, or name a C compiler in the environment",
-    no_such_compiler: "/no/such/cc is no C compiler (No such file or directory); install gcc, or",
+    no_such_compiler: "/no/such/cc is not a usable C compiler (No such file or directory); install",
     no_headers: "Triton's stub in C does not compile (false ended with status 1); install Python's",
     no_cache: "Triton's cache of kernels cannot be written ([Errno 20] Not a directory: ",
     no_driver: f"{FAILS} (RuntimeError: 0 active drivers ([]). There should only be one.)",

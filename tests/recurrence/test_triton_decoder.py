@@ -199,7 +199,7 @@ def test_a_refused_launch_is_left_to_eager(messages, monkeypatch):
     monkeypatch.setattr(attention_triton, "why_not", lambda _: None)
     monkeypatch.setattr(attention_triton, "run", refuse)
     assert_close(decoding.run("triton", decode), run_reference(decode))
-    said = f"leaves this to '{recurrence.default()}'"
+    said = f"falls back to '{recurrence.default()}'"
     assert any(said in m and "too many blocks" in m for m in messages())
 
 

@@ -113,7 +113,7 @@ def test_runs_are_compared_on_their_sentences(project, capsys):
     assert add(pear, "--setting", "units=300") == 2
     assert "are of different sentences; evaluate both again" in capsys.readouterr().err
     assert add(pear, "--baseline", pear, "--setting", "units=300") == 2
-    assert f"--baseline {pear} is no run of plum, the table's baseline" in capsys.readouterr().err
+    assert f"--baseline {pear} is not a run of plum, the table's base" in capsys.readouterr().err
     (Path(other) / "test.predictions.tsv").unlink()
     assert add(pear, "--baseline", other, "--setting", "units=300") == 2
     assert "have no predictions in common; evaluate both" in capsys.readouterr().err
@@ -147,7 +147,7 @@ def test_runs_are_compared_on_their_sentences(project, capsys):
             "has 2 evaluations on test, of checkpoints best, last; choose one with --checkpoint",
         ),
         ({"seed": None}, [], "run.json has no seed"),
-        ({"recipe": "x/y"}, [], "is of x/y, for which no page has a table; choose one with --ta"),
+        ({"recipe": "x/y"}, [], "a run of x/y; choose one with --table"),
         (
             {},
             ["--table", "fruit/x"],

@@ -79,8 +79,8 @@ def test_pages_that_are_not_up_to_date(project, capsys):
     ("line", "message"),
     [
         ("{", "fruit.jsonl, line 2 is not JSON"),
-        ("[]", "line 2 is no JSON object with a 'table'"),
-        ('{"system": "a"}', "line 2 is no JSON object with a 'table'"),
+        ("[]", "line 2 is not a JSON object with a 'table'"),
+        ('{"system": "a"}', "line 2 is not a JSON object with a 'table'"),
         ('{"table": "x"}', "line 2 is of table x, which fruit.yaml does not have"),
         ('{"table": "test", "bleu": 1}', "line 2 has an unknown key 'bleu'; use table, system, "),
         ('{"table": "test", "seed": "1"}', "line 2 has a 'seed' of the wrong type"),

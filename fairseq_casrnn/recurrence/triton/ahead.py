@@ -42,7 +42,7 @@ class Job(NamedTuple):
 
     Attributes:
         kernel: its name.
-        run: would launch it.
+        run: makes the launch for which it is compiled.
         batch: the number of rows that ``run`` has; 0 if the kernel is the same for all.
     """
 

@@ -130,7 +130,7 @@ def explain(error: Exception) -> str | None:
             f"{error.returncode}); install Python's headers (python3-dev)"
         )
     if isinstance(error, OSError) and error.filename == os.environ.get("CC", ""):
-        return f"{error.filename} is no C compiler ({error.strerror}); {compiler}"
+        return f"{error.filename} is not a usable C compiler ({error.strerror}); {compiler}"
     if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
         return (
             f"Triton's cache of kernels cannot be written ({error}); name a folder where it can in "

@@ -204,7 +204,7 @@ class Counters:
     """
 
     COUNT = 1 << 14
-    ALIGNED = 4  # a kernel is compiled anew for an address that is no multiple of 16 bytes
+    ALIGNED = 4  # a kernel is compiled anew for an address that is not a multiple of 16 bytes
 
     def __init__(self, device: torch.device):
         self.lock, self.used = threading.Lock(), 0
