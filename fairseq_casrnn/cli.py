@@ -35,12 +35,12 @@ COMMANDS = {
         "evaluate the models of casrnn train: scores, predictions, errors",
     ),
     "predict": (
-        "fairseq_casrnn.evaluation.predict",
+        "fairseq_casrnn.inference.predict",
         "classify lines of text with a trained sentence encoder",
     ),
-    "tag": ("fairseq_casrnn.evaluation.tag", "tag the words of lines of text"),
+    "tag": ("fairseq_casrnn.inference.tag", "tag the words of lines of text"),
     "translate": (
-        "fairseq_casrnn.evaluation.translate",
+        "fairseq_casrnn.inference.translate",
         "translate lines of text with a trained model",
     ),
     "perplexity": (
@@ -55,12 +55,12 @@ COMMANDS = {
         "fairseq_casrnn.report.command",
         "report on runs in one HTML page: curves, errors, settings, environment",
     ),
-    "pack": ("fairseq_casrnn.evaluation.pack", "pack a trained model into one file"),
+    "pack": ("fairseq_casrnn.inference.pack", "pack a trained model into one file"),
     "export": (
         "fairseq_casrnn.export.command",
         "export a trained model as ONNX, or as a program of torch.export",
     ),
-    "average": ("fairseq_casrnn.evaluation.average", "average the weights of several checkpoints"),
+    "average": ("fairseq_casrnn.inference.average", "average the weights of several checkpoints"),
     "analyze gates": (
         "fairseq_casrnn.analysis.gates",
         "measure how far the gates on the cell state below are open",

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the assignment. Raises UserError."""
-    from fairseq_casrnn.evaluation.trained_lm import load
+    from fairseq_casrnn.inference.trained_lm import load
 
     check_writable(args.out)
     model, task = load(args.path, args.data)

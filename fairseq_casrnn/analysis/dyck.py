@@ -113,7 +113,7 @@ def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.nd
     import torch
 
     from fairseq_casrnn.evaluation.lm_scores import padded, sentence_batches
-    from fairseq_casrnn.evaluation.trained_lm import reads_bos
+    from fairseq_casrnn.inference.trained_lm import reads_bos
 
     closing, device = closing_tokens(dictionary), next(model.parameters()).device
     loss, tokens, right, seen = 0.0, 0, np.zeros(1, np.int64), np.zeros(1, np.int64)
@@ -152,7 +152,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print perplexity, floor and WCPA; write table and plot. Raises UserError."""
-    from fairseq_casrnn.evaluation.trained_lm import checkpoint_file, load, read_sentences
+    from fairseq_casrnn.inference.trained_lm import checkpoint_file, load, read_sentences
 
     check_writable(args.csv, args.png, args.results)
     if args.path.is_dir():

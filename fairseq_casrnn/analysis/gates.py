@@ -167,7 +167,7 @@ def add_reading_arguments(parser: argparse.ArgumentParser, sentences: int) -> No
 def run(args: argparse.Namespace) -> None:
     """Print the table, write histograms and plot. Raises UserError."""
     from fairseq_casrnn.analysis import tracing
-    from fairseq_casrnn.evaluation import trained_model
+    from fairseq_casrnn.inference import trained_model
 
     if args.sentences < 1:
         raise UserError(f"--sentences is {args.sentences}; it must be at least 1")

@@ -147,7 +147,7 @@ def translation_attention(
     from fairseq.dataclass.configs import GenerationConfig
 
     from ..diagnostics.explain import explained
-    from ..evaluation import trained_model
+    from ..inference import trained_model
 
     if beam < 1:
         raise UserError(f"--beam is {beam}; it must be at least 1")

@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the table and write the files. Raises UserError."""
     from fairseq_casrnn.analysis import tracing
-    from fairseq_casrnn.evaluation import trained_model
+    from fairseq_casrnn.inference import trained_model
     from fairseq_casrnn.layers import SecondOrderLSTM
 
     check_writable(args.csv, args.png)

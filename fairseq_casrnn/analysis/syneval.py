@@ -179,7 +179,7 @@ def score_batch(model, dictionary, batch: Sequence[tuple[int, ...]]) -> list[flo
     import torch
 
     from fairseq_casrnn.evaluation.lm_scores import padded
-    from fairseq_casrnn.evaluation.trained_lm import reads_bos
+    from fairseq_casrnn.inference.trained_lm import reads_bos
 
     device, bos = next(model.parameters()).device, reads_bos(model)
     source, target = padded([torch.tensor(sentence) for sentence in batch], dictionary, bos)
@@ -236,7 +236,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the table and write the file. Raises UserError."""
-    from fairseq_casrnn.evaluation.trained_lm import load
+    from fairseq_casrnn.inference.trained_lm import load
 
     check_writable(args.csv)
     pairs = read_pairs(args.pairs)

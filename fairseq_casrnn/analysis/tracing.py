@@ -94,7 +94,7 @@ def sentence_runner(model, task, data, subset: str) -> tuple[Callable[[int], lis
 
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.evaluation.lm_scores import padded
-    from fairseq_casrnn.evaluation.trained_lm import read_sentences, reads_bos
+    from fairseq_casrnn.inference.trained_lm import read_sentences, reads_bos
 
     if isinstance(model, FairseqLanguageModel):
         dictionary = task.source_dictionary

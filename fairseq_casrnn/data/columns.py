@@ -141,3 +141,8 @@ def add_words(dictionary, folder: Path) -> None:
         other = Dictionary.load(str(path))
     for word in without_fillers(other):
         dictionary.add_symbol(word, 0)
+
+
+def without_spaces(word: str) -> str:
+    """A word for a file of columns, with white space (such as a no-break space) replaced by _."""
+    return "_".join(word.split()) or "_"

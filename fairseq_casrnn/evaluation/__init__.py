@@ -1,1 +1,1 @@
-"""BLEU, significance over seeds and checkpoint averaging."""
+"""Scores of trained models: BLEU, F1, perplexity, and significance of differences."""

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.evaluation.confusion import as_table, summary
-from fairseq_casrnn.evaluation.inference_cli import load
 from fairseq_casrnn.evaluation.prediction_files import CLASSES, TABLE, as_lines, read_classes
 from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
@@ -25,6 +24,7 @@ from fairseq_casrnn.evaluation.runs import (
     write_predictions,
 )
 from fairseq_casrnn.evaluation.significance import mcnemar, table
+from fairseq_casrnn.inference.line_command import load
 
 
 def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict:

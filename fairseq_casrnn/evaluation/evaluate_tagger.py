@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fairseq_casrnn.data.columns import without_spaces
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.spans import as_iob2
-from fairseq_casrnn.evaluation.inference_cli import load
 from fairseq_casrnn.evaluation.paired import compare_tags
 from fairseq_casrnn.evaluation.prediction_files import CONLLEVAL
 from fairseq_casrnn.evaluation.runs import (
@@ -26,7 +26,8 @@ from fairseq_casrnn.evaluation.runs import (
     write_predictions,
 )
 from fairseq_casrnn.evaluation.significance import table
-from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores, without_spaces
+from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores
+from fairseq_casrnn.inference.line_command import load
 
 
 def tag(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.trained_lm import reads_bos
+from fairseq_casrnn.inference.trained_lm import reads_bos
 from fairseq_casrnn.progress import progress_bar
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.lm_scores import Scores, read_streams, score_sentences, score_streams
-from fairseq_casrnn.evaluation.trained_lm import load, read_sentences, route_softly
 from fairseq_casrnn.files import check_writable, whole_file
+from fairseq_casrnn.inference.trained_lm import load, read_sentences, route_softly
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.average import average, find_checkpoints, load, save
 from fairseq_casrnn.files import append_json, whole_file
+from fairseq_casrnn.inference.average import average, find_checkpoints, load, save
 from fairseq_casrnn.runs.record import add_evaluation
 
 Result = dict[str, Any]

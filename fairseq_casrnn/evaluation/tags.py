@@ -48,11 +48,6 @@ def scores(total: dict) -> dict[str, float]:
     return result
 
 
-def without_spaces(word: str) -> str:
-    """A word for a file of columns, with white space (such as a no-break space) replaced by _."""
-    return "_".join(word.split()) or "_"
-
-
 def share(part: float, whole: float) -> float:
     """``part / whole`` in per cent; 0 if ``whole`` is 0."""
     return 100 * part / whole if whole else 0.0

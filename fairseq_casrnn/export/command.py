@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the folder. Raises UserError."""
     from ..data import words
-    from ..evaluation.trained_model import load
+    from ..inference.trained_model import load
     from . import write
     from .graphs import graphs
 
@@ -120,9 +120,9 @@ def copy_subwords(path: Path, data: Path | None, folder: Path) -> dict[str, obje
         The part of ``export.json`` on raw text: languages, tokenizer, file of subword units. It
         is empty if these are unknown.
     """
-    from ..evaluation.trained_lm import checkpoint_file
-    from ..evaluation.trained_model import read_config
-    from ..evaluation.trained_translation import find_files
+    from ..inference.trained_lm import checkpoint_file
+    from ..inference.trained_model import read_config
+    from ..inference.trained_translation import find_files
     from ..models.packed import is_packed, task_options
 
     checkpoint = checkpoint_file(path)

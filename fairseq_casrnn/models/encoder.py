@@ -65,7 +65,7 @@ class RecurrentEncoder(FairseqEncoder):
             mask = lengths = back = None
         else:
             # A row of padding alone counts as one word, so that attention has something to attend.
-            padding[:, 0] &= ~padding.all(1)
+            padding[:, 0] = padding[:, 0] & ~padding.all(1)
             counts, to_front, back = roll_to_front(padding)
             src_tokens = take_rows(src_tokens.t(), to_front).t()
             lengths = trusted(counts)

@@ -6,6 +6,10 @@ neither. A resumed training therefore takes its first validation as the best and
 end-of-epoch checkpoint is written before the scheduler's step, so that step is lost. A training
 that had stopped early trains for another epoch when it is started again.
 
+Several trainings in one process, as in a sweep of ``fairseq-hydra-train -m``. fairseq keeps the
+best score in attributes of functions. The second training would start with the first one's: it
+would save no ``checkpoint_best.pt`` until it is better, and stop early.
+
 Metrics that start at 0. F1 is 0 until a tagger finds a span, and BLEU until four consecutive words
 are right. On small data both take some epochs, while the loss falls. These epochs are not counted.
 """
@@ -21,6 +25,15 @@ ATTRIBUTES = ("best", "num_runs")  # of fairseq_cli.train.should_stop_early
 COUNTERS = ("num_bad_epochs", "cooldown_counter")  # of torch's ReduceLROnPlateau
 
 logger = logging.getLogger(__name__)
+
+
+def forget_last_training(cfg, trainer, **kwargs) -> None:
+    """Before ``load_checkpoint``, which starts each training: forget the best score so far."""
+    from fairseq import checkpoint_utils
+
+    for function in (checkpoint_utils.save_checkpoint, program_module("train").should_stop_early):
+        for name in ATTRIBUTES:
+            vars(function).pop(name, None)
 
 
 def save_counters(trainer, filename, extra_state: dict) -> None:

@@ -44,6 +44,8 @@ fairseq.file_io.PathManager.copy
 fairseq.checkpoint_utils.load_checkpoint
     safety before patches.save_dir_lock.claim_save_dir
         lock --save-dir: two trainings would overwrite each other's checkpoints
+    fix before patches.early_stopping.forget_last_training
+        forget the best score of an earlier training in this process, as in a sweep of Hydra
     safety around patches.checkpoint_files.check_before_resuming
         refuse a missing checkpoint, or one without its epoch and batch; fairseq starts anew
 fairseq.checkpoint_utils.load_checkpoint_to_cpu

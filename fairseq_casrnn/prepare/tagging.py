@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairseq_casrnn.data.columns import without_spaces
 from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence, prepare
 from fairseq_casrnn.data.readers import add_vocabulary, add_zero_digits
 from fairseq_casrnn.data.symbols import ESCAPED
 from fairseq_casrnn.errors import UserError, quoted
-from fairseq_casrnn.evaluation.tags import without_spaces
 from fairseq_casrnn.prepare.column_files import ColumnFile, Rows, read_column_file
 from fairseq_casrnn.prepare.options import add_options, check_options
 from fairseq_casrnn.prepare.schemes import (

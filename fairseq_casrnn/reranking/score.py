@@ -18,8 +18,8 @@ from fairseq_casrnn.data.dictionaries import check_known
 from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.trained_lm import check_finite
 from fairseq_casrnn.files import check_writable
+from fairseq_casrnn.inference.trained_lm import check_finite
 from fairseq_casrnn.reranking.nbest import NBest, header_line, join_subwords, read_nbest
 
 CHUNK = 2000  # hypotheses whose scores are written together
@@ -149,7 +149,7 @@ def batches(dataset, device: str):
 def language_model_scorer(path: str, data: Path, pairs: Sequence[tuple[str, str]]) -> Scorer:
     """A scorer with a language model. Raises UserError as :func:`translation_scorer`."""
     from fairseq_casrnn.analysis import syneval
-    from fairseq_casrnn.evaluation.trained_lm import load
+    from fairseq_casrnn.inference.trained_lm import load
 
     model, task = load(path, data)
     check_known([text for _, text in pairs], task.source_dictionary, data, UNKNOWN_WORDS_HINT)

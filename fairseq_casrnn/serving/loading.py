@@ -8,7 +8,7 @@ from pathlib import Path
 from fairseq_casrnn.data.command import OPTIONS, read_json
 from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import inference_cli, trained_lm, trained_model
+from fairseq_casrnn.inference import line_command, trained_lm, trained_model
 from fairseq_casrnn.serving.predictors import (
     ClassifierPredictor,
     LanguageModelPredictor,
@@ -31,9 +31,9 @@ def load(args: argparse.Namespace) -> Predictor:
     cfg = trained_model.read_config(path)
     kind = kinds.kind_of(cfg)
     if kind == kinds.CLASSIFIER:
-        return ClassifierPredictor(inference_cli.load("classifier", args.path, args.data))
+        return ClassifierPredictor(line_command.load("classifier", args.path, args.data))
     if kind == kinds.TAGGER:
-        return TaggerPredictor(inference_cli.load("tagger", args.path, args.data))
+        return TaggerPredictor(line_command.load("tagger", args.path, args.data))
     if kind == kinds.TRANSLATION:
         return load_translator(args)
     if kind == kinds.LANGUAGE_MODEL:
@@ -68,7 +68,7 @@ def load_language_model(path: Path, data: Path) -> LanguageModelPredictor:
 
 def load_translator(args: argparse.Namespace) -> TranslationPredictor:
     """A translation model, with the tokenizer and subword model of its data."""
-    from fairseq_casrnn.evaluation import trained_translation
+    from fairseq_casrnn.inference import trained_translation
 
     hub = trained_translation.load(args.path, args.data and Path(args.data))
 

@@ -14,9 +14,7 @@ from unittest import mock
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
 from fairseq.logging import metrics
-from fairseq_cli import train as fairseq_train
 from tiers import mostly_full
 
 import fairseq_casrnn
@@ -81,13 +79,6 @@ def recorded(recorder):
         root.handlers[:] = handlers
 
 
-def forget_earlier_programs() -> None:
-    """fairseq keeps the best score so far as an attribute of these functions."""
-    for function in (checkpoint_utils.save_checkpoint, fairseq_train.should_stop_early):
-        for name in ("best", "num_runs"):
-            function.__dict__.pop(name, None)
-
-
 class Loader(torch.utils.data.DataLoader):
     """Loads in this process: workers of a loader that is freed late are waited for, for 5 s."""
 
@@ -103,7 +94,6 @@ def without_workers():
 
 def fairseq(program: str, *args) -> Done:
     """Call ``fairseq-program`` with ``args``."""
-    forget_earlier_programs()
     argv = [f"fairseq-{program}", *map(str, args)]
     if program != "score":
         argv += ["--user-dir", USER_DIR]

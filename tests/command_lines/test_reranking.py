@@ -8,7 +8,7 @@ import torch
 from reranking.common import nbest_text, rerank, write_nbest
 
 from fairseq_casrnn.evaluation.lm_scores import score_sentences
-from fairseq_casrnn.evaluation.trained_lm import load
+from fairseq_casrnn.inference.trained_lm import load
 from fairseq_casrnn.reranking import score
 from fairseq_casrnn.reranking.nbest import read_nbest, read_scores
 

@@ -298,6 +298,16 @@ def test_the_count_is_kept_under_python_m_too(data, tmp_path):
     assert state["extra_state"]["train_iterator"]["epoch"] == 4  # the next one
 
 
+def test_a_training_does_not_know_the_best_score_of_the_one_before(data, tmp_path):
+    """In the same process, as in a sweep of ``fairseq-hydra-train``."""
+    train(data, tmp_path / "first", "cas_lstm_tiny", "--patience", "1", epochs=2)
+    train(data, tmp_path / "second", "cas_lstm_tiny", "--patience", "1", "--lr", "1e-6", epochs=2)
+    states = [checkpoint(tmp_path / name / "checkpoint_best.pt") for name in ("first", "second")]
+    best = [state["extra_state"]["best"] for state in states]
+    assert best[0] < best[1] - 0.01
+    assert states[1]["extra_state"]["train_iterator"]["epoch"] == 3  # both epochs were an advance
+
+
 def test_nothing_is_counted_before_the_first_success(monkeypatch):
     """A metric that rises is 0 for some epochs; afterwards 0 counts as any other value."""
     stop = fairseq_train.should_stop_early

@@ -6,7 +6,7 @@ import pytest
 from fairseq_casrnn.data import text
 from fairseq_casrnn.data.readers import read_mixed
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import inference_cli
+from fairseq_casrnn.inference import line_command
 
 
 def test_a_line_ends_at_newline_only(tmp_path):
@@ -23,7 +23,7 @@ def test_a_carriage_return_alone_ends_no_line(tmp_path):
     assert (
         text.read_lines(path)
         == read_mixed(path)
-        == list(inference_cli.read_input(str(path)))
+        == list(line_command.read_input(str(path)))
         == expected
     )
 

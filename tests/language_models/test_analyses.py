@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import plots, tracing
-from fairseq_casrnn.evaluation import trained_model
+from fairseq_casrnn.inference import trained_model
 
 from .conftest import train
 

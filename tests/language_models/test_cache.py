@@ -10,8 +10,9 @@ import torch
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import cache as caches
-from fairseq_casrnn.evaluation import evaluate_lm, lm_scores, trained_lm
+from fairseq_casrnn.evaluation import evaluate_lm, lm_scores
 from fairseq_casrnn.evaluation.cache import Cache, cache_probabilities, mix, score_with_cache, tune
+from fairseq_casrnn.inference import trained_lm
 
 from .common import dictionary, random_model, random_tokens
 

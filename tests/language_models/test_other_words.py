@@ -7,7 +7,7 @@ import torch
 from command_lines.programs import fairseq
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import trained_lm
+from fairseq_casrnn.inference import trained_lm
 
 from .conftest import preprocess, train
 

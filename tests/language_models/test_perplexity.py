@@ -15,8 +15,9 @@ from fairseq.models import MODEL_REGISTRY
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import lm_scores, perplexity, trained_lm
+from fairseq_casrnn.evaluation import lm_scores, perplexity
 from fairseq_casrnn.evaluation.evaluate_lm import evaluate
+from fairseq_casrnn.inference import trained_lm
 from fairseq_casrnn.patches import install
 from fairseq_casrnn.patches.table import TABLE
 from fairseq_casrnn.recurrence import engine

@@ -12,7 +12,8 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.analysis.syneval import Accuracy, Pair
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import lm_scores, trained_lm
+from fairseq_casrnn.evaluation import lm_scores
+from fairseq_casrnn.inference import trained_lm
 
 from .common import WORDS, dictionary, random_model
 from .conftest import train

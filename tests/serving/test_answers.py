@@ -12,7 +12,8 @@ from models.sentences import encoder
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import gates, plots, tracing
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import inference_cli, lm_scores
+from fairseq_casrnn.evaluation import lm_scores
+from fairseq_casrnn.inference import line_command
 from fairseq_casrnn.models.sentence_hub import SentenceHub
 from fairseq_casrnn.models.tagger_hub import Word
 from fairseq_casrnn.serving.loading import load
@@ -29,7 +30,7 @@ from .common import ROLES, golden, options, unpack
 def test_classifier_of_pairs(tmp_path):
     predictor = golden("sentence_encoder", tmp_path)
     assert predictor.pairs
-    hub = inference_cli.load("classifier", tmp_path / "out", str(tmp_path / "data"))
+    hub = line_command.load("classifier", tmp_path / "out", str(tmp_path / "data"))
     pairs = [("the film is good", "the film"), ("", "bad story, café")]
     answers = predictor.predict([PredictRequest(*pair, explain=True) for pair in pairs])
     for pair, answer in zip(pairs, answers, strict=True):

@@ -12,7 +12,7 @@ from fairseq.models import MODEL_REGISTRY
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import predict as predicting
+from fairseq_casrnn.inference import predict as predicting
 
 from .common import LINES, train
 

@@ -36,7 +36,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike | None = None, transla
     from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.evaluation import trained_lm
+    from fairseq_casrnn.inference import trained_lm
     from fairseq_casrnn.models.kinds import architecture
 
     path = trained_lm.checkpoint_file(Path(path))

@@ -10,8 +10,8 @@ from typing import Any
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.deferred_imports import deferred_imports
-from fairseq_casrnn.evaluation.inference_cli import (
+from fairseq_casrnn.inference.deferred_imports import deferred_imports
+from fairseq_casrnn.inference.line_command import (
     add_input_arguments,
     check_input,
     chunks,
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     if args.beam < 1:
         raise UserError(f"--beam is {args.beam}; it must be at least 1")
     with deferred_imports():
-        from fairseq_casrnn.evaluation.trained_translation import load
+        from fairseq_casrnn.inference.trained_translation import load
 
         hub = load(args.path, args.data)
     hub.cfg.dataset.batch_size = args.batch_size

@@ -9,7 +9,7 @@ import torch
 
 from fairseq_casrnn.cli import main
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import average
+from fairseq_casrnn.inference import average
 
 
 def checkpoint(path, weight, counter=0, **more):

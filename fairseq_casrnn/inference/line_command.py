@@ -13,7 +13,7 @@ from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.data.text import text_lines
 from fairseq_casrnn.data.words import TOKENIZERS, words
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.deferred_imports import deferred_imports
+from fairseq_casrnn.inference.deferred_imports import deferred_imports
 
 CHUNK = 1000  # default number of lines that are read before the first output
 T = TypeVar("T")

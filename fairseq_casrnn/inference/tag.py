@@ -8,11 +8,12 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
+from fairseq_casrnn.data.columns import without_spaces
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.data.text import COMMENT
 from fairseq_casrnn.data.words import ASCII_SPACE
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.inference_cli import (
+from fairseq_casrnn.inference.line_command import (
     UnknownWordWarning,
     add_model_arguments,
     chunks,
@@ -20,7 +21,6 @@ from fairseq_casrnn.evaluation.inference_cli import (
     load_from_arguments,
     numbered_lines,
 )
-from fairseq_casrnn.evaluation.tags import without_spaces
 
 CONLLU_ID = re.compile(r"[0-9]+")
 FORMATS = {

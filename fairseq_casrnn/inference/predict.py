@@ -8,7 +8,7 @@ import sys
 
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.inference_cli import (
+from fairseq_casrnn.inference.line_command import (
     UnknownWordWarning,
     add_model_arguments,
     chunks,
