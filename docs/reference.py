@@ -111,9 +111,9 @@ def commands() -> str:
         "",
         "Print [the table of changes to fairseq](patches.md), with reasons.",
     ]
-    for name, (module, text) in sorted(cli.COMMANDS.items()):
+    for name, (_, text) in sorted(cli.COMMANDS.items()):
         parser = Parser(prog=f"casrnn {name}", description=text)
-        importlib.import_module(module).add_arguments(parser)
+        cli.add_options(parser, name)
         lines += ["", f"## casrnn {name}", "", f"{text[0].upper()}{text[1:]}.", "", *table(parser)]
     lines += ["", "## casrnn run", "", "`casrnn run STEP RECIPE.yaml`; see [recipes](recipes.md)."]
     lines += ["", "| step | what it does |", "|---|---|"]

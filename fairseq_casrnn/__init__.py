@@ -63,8 +63,11 @@ class _PackagePath(list):
 def register() -> None:
     """Register everything with fairseq; calling it again has no effect.
 
+    Also imports the plugin that the environment variable ``CASRNN_USER_DIR`` names.
+
     Raises:
         ImportError: if fairseq is not installed.
+        UserError: there is no such plugin.
     """
     global _registered
     importlib.import_module("fairseq")
@@ -73,6 +76,7 @@ def register() -> None:
     importlib.import_module(f"{__name__}.precision").set_precision_from_environment()
     for role in ROLES:
         importlib.import_module(f"{__name__}.{role}")
+    importlib.import_module(f"{__name__}.plugin").import_plugin()
 
 
 def register_cell(name: str, cell, options: type | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fairseq_casrnn import __version__
 from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.plugin import add_user_dir, use_plugin
 
 # Each module has add_arguments(parser) and run(args).
 COMMANDS = {
@@ -100,7 +101,10 @@ COMMANDS = {
         "assign tokens to the cells of a second-order LSTM by k-means on embeddings",
     ),
     "data dyck": ("fairseq_casrnn.data.dyck", "generate strings of brackets of bounded depth"),
-    "warm-up": ("fairseq_casrnn.warm_up", "compile the GPU kernels of a training in advance"),
+    "warm-up": (
+        "fairseq_casrnn.recipes.warm_up",
+        "compile the GPU kernels of a training in advance",
+    ),
     "results add": (
         "fairseq_casrnn.results.add",
         "add runs of this repository to results/PAGE.jsonl",
@@ -110,6 +114,13 @@ COMMANDS = {
         "write the pages of docs/results from results/, or check that they are up to date",
     ),
 }
+
+WITH_MODELS = {
+    *("train", "evaluate", "predict", "tag", "translate", "perplexity", "serve", "export"),
+    *(name for name in COMMANDS if name.startswith("analyze ")),
+    *("rerank all", "rerank score", "data clusters", "warm-up"),
+}
+"""The commands that build models, which may be of a user's plugin."""
 
 GROUPS = {
     "prepare": "prepare your own data for casrnn train",
@@ -142,6 +153,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> None:
         with captured_log():  # fairseq and matplotlib log a lot
+            if folder := vars(args).get("user_dir"):
+                use_plugin(folder)
             args.run(args)
 
     return run_main(run)
@@ -157,16 +170,14 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     groups: dict[tuple[str, ...], Any] = {(): commands}
-    for name, (module, text) in COMMANDS.items():
+    for name, (_, text) in COMMANDS.items():
         *group, command = name.split()
         if tuple(group) not in groups:
             inner = commands.add_parser(*group, help=GROUPS[group[0]], description=GROUPS[group[0]])
             groups[tuple(group)] = inner.add_subparsers(metavar="WHAT", required=True)
         child = groups[tuple(group)].add_parser(command, help=text, description=text)
         if argv[: len(name.split())] == name.split():  # importing all commands takes seconds
-            command_module = importlib.import_module(module)
-            command_module.add_arguments(child)
-            child.set_defaults(run=command_module.run)
+            add_options(child, name)
     user_dir = commands.add_parser(
         "user-dir", help="print the folder to pass to fairseq's --user-dir"
     )
@@ -175,6 +186,15 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     text = "print the changes to fairseq, with reasons"
     commands.add_parser("patches", help=text, description=text).set_defaults(run=_patches)
     return parser
+
+
+def add_options(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add the options of the command ``name``, and its function as ``run``."""
+    module = importlib.import_module(COMMANDS[name][0])
+    module.add_arguments(parser)
+    if name in WITH_MODELS:
+        add_user_dir(parser)
+    parser.set_defaults(run=module.run)
 
 
 def _print_help(parser: argparse.ArgumentParser, argv: list[str]) -> None:

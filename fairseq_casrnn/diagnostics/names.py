@@ -45,7 +45,8 @@ def _unknown_choice(error: Exception) -> str | None:
         ("task", task, TASK_REGISTRY),
     ):
         if choice is not None and known is not None and choice not in known:
-            return f"unknown {what} '{choice}'; {suggestion(choice, known)}"
+            plugin = " (or give the plugin that has it: --user-dir)" if what == "model" else ""
+            return f"unknown {what} '{choice}'; {suggestion(choice, known)}{plugin}"
     return None
 
 

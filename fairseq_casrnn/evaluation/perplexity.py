@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,6 +62,12 @@ def run(args: argparse.Namespace) -> None:
     model, task = load(args.path, args.data)
     if args.soft_routing:
         route_softly(model, args.path)
+    if not args.sentence_reset and reads_single_sentences(task):
+        print(
+            f"warning: {args.path} was trained on single sentences and has never read on from one "
+            "to the next; --sentence-reset scores each by itself",
+            file=sys.stderr,
+        )
     dictionary = task.source_dictionary
     sentences = read_sentences(args.data, args.subset, dictionary)
     if args.sentence_reset:
@@ -72,6 +79,14 @@ def run(args: argparse.Namespace) -> None:
     if args.scores is not None:
         write_scores(args.scores, scores)
     print(scores)
+
+
+def reads_single_sentences(task) -> bool:
+    """Whether the task of a trained language model starts each sentence anew."""
+    options = task.args
+    if hasattr(options, "sentence_reset"):  # of StatefulLanguageModelingTask
+        return options.sentence_reset
+    return options.sample_break_mode == "eos"
 
 
 def check_options(args: argparse.Namespace) -> None:

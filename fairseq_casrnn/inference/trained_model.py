@@ -37,12 +37,13 @@ def load(path: str | os.PathLike, data: str | os.PathLike | None = None, transla
 
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.inference import trained_lm
-    from fairseq_casrnn.models.kinds import architecture
+    from fairseq_casrnn.models.kinds import architecture, check_registered
 
     path = trained_lm.checkpoint_file(Path(path))
     if data is not None and not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
     cfg = read_config(path)
+    check_registered(cfg, path)
     name, cls = architecture(cfg.model)
     if translation and not issubclass(cls, FairseqEncoderDecoderModel):
         raise UserError(f"checkpoint {path} is of {name}, not a translation model; give one")

@@ -40,8 +40,20 @@ def kind_of(cfg: DictConfig) -> str | None:
     return LANGUAGE_MODEL if issubclass(model, FairseqLanguageModel) else None
 
 
+def check_registered(cfg: DictConfig | None, path: str | os.PathLike) -> None:
+    """Raise UserError if a checkpoint's model is of a plugin that has not been imported."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    name = None if cfg is None else architecture(cfg.model)[0]
+    if name is not None and name not in ARCH_MODEL_REGISTRY:
+        raise UserError(
+            f"{path} is of the model {name}, which is not one of this package; give its plugin, "
+            "as with --user-dir in training"
+        )
+
+
 def check_kind(cfg: DictConfig | None, wanted: str, path: str | os.PathLike) -> None:
-    """Raise UserError unless a checkpoint is of the ``wanted`` kind.
+    """Raise UserError unless a checkpoint is of the ``wanted`` kind, and its model registered.
 
     Args:
         cfg: its options, or None if it has none.
@@ -50,6 +62,7 @@ def check_kind(cfg: DictConfig | None, wanted: str, path: str | os.PathLike) -> 
     """
     kind = None if cfg is None else kind_of(cfg)
     if kind is None:
+        check_registered(cfg, path)
         raise UserError(f"{path} is not a {wanted}; check the path")
     if kind != wanted:
         raise UserError(f"{path} is a {kind}, not a {wanted}; use {COMMANDS[kind]}")

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
-from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from fairseq.tasks import FairseqTask
 from torch import nn
@@ -35,6 +34,7 @@ from .embedding import build_embedding
 from .encoder import RecurrentEncoder
 from .packed import is_packed, task_options, unpacked
 from .picklable import PicklableModel
+from .translation_hub import TranslationHub
 
 SIZES = [
     f"{side}_{what}"
@@ -75,8 +75,10 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         checkpoint_file: str = "model.pt",
         data_name_or_path: str | Path = ".",
         **kwargs: Any,
-    ) -> GeneratorHubInterface:
+    ) -> TranslationHub:
         """As in fairseq; also takes a file of ``casrnn pack``.
+
+        The translation of an empty text is empty.
 
         Args:
             model_name_or_path: folder of the checkpoint, or a file of ``casrnn pack``, which needs
@@ -103,7 +105,7 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         with explained():
             hub = super().from_pretrained(folder, checkpoint_file, str(data_name_or_path), **kwargs)
         check_kind(hub.models, FairseqEncoderDecoderModel, "a translation model", folder)
-        return hub
+        return TranslationHub(hub.cfg, hub.task, hub.models)
 
     @classmethod
     def build_rnn(

@@ -11,6 +11,7 @@ from pathlib import Path
 from fairseq_casrnn.data.command import captured_log, prepared_options, read_json
 from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.plugin import assignment, plugin_options
 from fairseq_casrnn.recipes.options import StepOptions, check_values
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.reading import SHIPPED, read
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
         for seed in options.seed:
             one = Run(arch, seed, str(out), str(args.folder), settings, *recipe.source)
             if not args.dry_run:  # otherwise train prints it
-                print(shlex.join(["fairseq-train", *one.arguments()]), flush=True)
+                print(shlex.join([*assignment(), "fairseq-train", *one.arguments()]), flush=True)
             one.train(Programs(args.dry_run))
             if not args.dry_run:
                 print(f"next: {evaluate_command(args.folder, args.out)}")
@@ -141,17 +142,19 @@ def check_architecture(name: str, kind: str) -> None:
 
 def evaluate_command(folder: Path, out: Path | None) -> str:
     """The command that evaluates the runs in ``out``, or in the default folder."""
-    return shlex.join(["casrnn", "evaluate", str(folder), *(["--out", str(out)] if out else [])])
+    options = [*(["--out", str(out)] if out else []), *plugin_options()]
+    return shlex.join(["casrnn", "evaluate", str(folder), *options])
 
 
 def use_command(kind: str, folder: Path, run: Path) -> str:
     """The command that applies a trained model to a text."""
-    data, checkpoint = (shlex.quote(str(path)) for path in (folder, run))
+    path = shlex.join(["--path", str(run), *plugin_options()])
     if kind == "language-model":
-        return f"casrnn perplexity {data}/data-bin --path {checkpoint} --sentence-reset"
+        data = shlex.quote(f"{folder}/data-bin")
+        return f"casrnn perplexity {data} {path} --sentence-reset"
     pairs = (folder / "data-bin" / "input1").is_dir()
     text = r"printf 'first text\tsecond text\n'" if pairs else 'echo "your text"'
-    return f"{text} | casrnn {USED_BY[kind]} --path {checkpoint}"
+    return f"{text} | casrnn {USED_BY[kind]} {path}"
 
 
 def kind_of(folder: Path) -> str:

@@ -39,6 +39,7 @@ def load(args: argparse.Namespace) -> Predictor:
     if kind == kinds.LANGUAGE_MODEL:
         data = find_dictionaries(path.parent, args.data, cfg.task.data, (".",))
         return load_language_model(path, Path(data))
+    kinds.check_registered(cfg, path)
     name, _ = kinds.architecture(cfg.model)
     raise UserError(
         f"{path} is of {name}, which casrnn serve does not support; give a classifier, a tagger, "

@@ -6,8 +6,8 @@ import torch
 from fairseq_casrnn.cli import main
 from fairseq_casrnn.diagnostics.explain import explain
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import average
 from fairseq_casrnn.evaluation.runs import choose_checkpoint
+from fairseq_casrnn.inference import average
 
 from .programs import assert_same_training, checkpoint, generate, train
 

@@ -54,6 +54,14 @@ def apply_bpe(corpus, codes):
             (corpus / f"bpe.{split}.{side}").write_text(text)
 
 
+def test_an_empty_text_stays_empty(hub):
+    texts = [" ".join(list(WORDS)[:3]), "", " \n"]
+    found = hub.translate(texts)
+    assert found == [hub.translate(texts[0]), "", ""]
+    assert hub.translate("") == ""
+    assert hub.translate([]) == []
+
+
 @pytest.fixture(scope="module")
 def hub(model_dir):
     model = MODEL_REGISTRY["cas_lstm"]

@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import average
+from fairseq_casrnn.inference import average
 from fairseq_casrnn.patches.checkpoint_files import check_archive
 from fairseq_casrnn.patches.save_dir_lock import LOCK, claim
 

@@ -23,6 +23,7 @@ from fairseq_casrnn.patches.table import TABLE
 from fairseq_casrnn.recurrence import engine
 
 from .common import dictionary, random_model, random_tokens
+from .conftest import train
 from .test_stateful_task import independent
 
 
@@ -139,6 +140,29 @@ def test_command(data, checkpoint, tmp_path, capsys, options):
     assert math.exp(loss) == pytest.approx(value, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("options", "warns"),
+    [
+        ({"sentence_reset": True}, True),
+        ({"sentence_reset": False, "sample_break_mode": "none"}, False),
+        ({"sample_break_mode": "eos"}, True),
+        ({"sample_break_mode": "none"}, False),
+    ],
+)
+def test_models_of_single_sentences(options, warns):
+    task = SimpleNamespace(args=SimpleNamespace(**options))
+    assert perplexity.reads_single_sentences(task) is warns
+
+
+def test_a_model_of_single_sentences_gets_a_warning(data, tmp_path, capsys):
+    train(data, tmp_path, "--sentence-reset", "--max-update", "1")
+    command = ["perplexity", str(data), "--path", str(tmp_path / "checkpoint_last.pt")]
+    assert cli.main(command) == 0
+    assert "was trained on single sentences and has never read" in capsys.readouterr().err
+    assert cli.main([*command, "--sentence-reset"]) == 0
+    assert not capsys.readouterr().err
+
+
 @torch.no_grad()
 def test_soft_routing_is_that_of_training():
     model, words = random_model("second_order_lstm"), dictionary()
@@ -156,6 +180,7 @@ def test_soft_routing_is_that_of_training():
 def test_soft_routing_by_command(data, capsys, monkeypatch):
     words = Dictionary.load(str(data / "dict.txt"))
     task = SimpleNamespace(source_dictionary=words, target_dictionary=words, begin_epoch=None)
+    task.args = SimpleNamespace(sentence_reset=False)
     model = random_model("second_order_lstm", task=task)
     monkeypatch.setattr(perplexity, "load", lambda *_: (model, task))
     printed = []

@@ -12,7 +12,7 @@ from command_lines.conftest import write_corpus
 from command_lines.programs import fairseq
 from helpers import assert_close, rand
 
-from fairseq_casrnn import register_cell
+from fairseq_casrnn import cli, plugin, register_cell
 from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
 
@@ -120,3 +120,43 @@ def test_its_step(monkeypatch):
 def test_names_that_are_refused(name, sentence):
     with pytest.raises(UserError, match=sentence):
         register_cell(name, LSTMCell)
+
+
+COMMANDS = """
+import sys
+from fairseq_casrnn import cli
+plugin = sys.argv[1]
+for command in (
+    "prepare translation --train train.xx train.yy --out own --bpe-operations 0",
+    f"train translation own --arch coupled_lstm_tiny --user-dir {plugin} -- --max-epoch 1",
+    f"translate --path own/out/coupled_lstm_tiny/seed1 --user-dir {plugin} --input empty",
+):
+    assert cli.main(command.split()) == 0, command
+"""
+
+
+def test_commands_with_a_plugin(tmp_path, capsys):
+    write_corpus(tmp_path)
+    (tmp_path / "empty").write_text("\n")
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, EXAMPLE],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"--user-dir {EXAMPLE}") == 2  # in the commands to go on with
+    assert f"CASRNN_USER_DIR={EXAMPLE} fairseq-train" in done.stdout
+    run = tmp_path / "own" / "out" / "coupled_lstm_tiny" / "seed1"
+    assert cli.main(["translate", "--path", str(run)]) == 2
+    assert "is of the model coupled_lstm_tiny, which is not one of this" in capsys.readouterr().err
+    assert cli.main(["serve", "--path", str(run)]) == 2
+    assert "give its plugin, as with --user-dir in training" in capsys.readouterr().err
+
+
+def test_a_plugin_that_does_not_exist(tmp_path, monkeypatch):
+    monkeypatch.setenv(plugin.VARIABLE, str(tmp_path / "none"))
+    with pytest.raises(UserError, match=r"none is not a folder; correct --user-dir or CASRNN_USER"):
+        plugin.import_plugin()

@@ -5,7 +5,8 @@ import sys
 import pytest
 import torch
 
-from fairseq_casrnn import cli, warm_up
+from fairseq_casrnn import cli
+from fairseq_casrnn.recipes import warm_up
 
 RECORD = "import sys; open(sys.argv[1], 'a').write(repr(sys.argv[2:]) + chr(10))"
 

@@ -46,7 +46,7 @@ def dtypes(text: str) -> list[str]:
 
 def commands(training: list[str], names: list[str], folder: str) -> list[list[str]]:
     """The command lines of all trainings; ``folder`` is empty, so that none is resumed."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     given = [part for part in training if part not in ("--fp16", "--bf16")] if names else training
     own = ["--user-dir", str(package), "--save-dir", folder, *ONE_UPDATE]
     kinds = [DTYPES[name] for name in names] or [[]]
