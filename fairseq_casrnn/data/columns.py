@@ -25,6 +25,7 @@ from fairseq_casrnn.errors import UserError, printable
 if TYPE_CHECKING:
     from fairseq.data import Dictionary
 
+FEW = 0.2  # share of the words with a vector below which something is probably wrong
 Splits = dict[str, list[list[str]]]  # split -> sentences -> words
 
 
@@ -51,7 +52,7 @@ class Columns:
 
 def write_columns(columns: Columns, folder: Path, args: argparse.Namespace) -> dict[str, object]:
     """Binarise into ``folder``; return the counts to report."""
-    dictionary, singletons = choose_words(columns, args)
+    dictionary, singletons, coverage = choose_words(columns, args)
     if args.words_of is not None:
         add_words(dictionary, args.words_of)
     warn_unseen(columns.labels)
@@ -59,7 +60,7 @@ def write_columns(columns: Columns, folder: Path, args: argparse.Namespace) -> d
         binarise(sentences, dictionary, folder / f"input{number}")
     write_lines(folder / "input0" / "singletons.txt", sorted(singletons))
     binarise(columns.labels, make_label_dictionary(columns.classes), folder / "label")
-    notes = {**columns.notes, "dictionary": len(dictionary)}
+    notes = {**columns.notes, **coverage, "dictionary": len(dictionary)}
     if columns.spelling is None:
         return notes
     written = columns.spelling
@@ -72,14 +73,16 @@ def write_columns(columns: Columns, folder: Path, args: argparse.Namespace) -> d
     return {**notes, "characters": len(letters)}
 
 
-def choose_words(columns: Columns, args: argparse.Namespace) -> tuple[Dictionary, set[str]]:
-    """The words that get an embedding, and those that may stand for <unk> in training.
+def choose_words(
+    columns: Columns, args: argparse.Namespace
+) -> tuple[Dictionary, set[str], dict[str, str]]:
+    """The words that get an embedding, those that may stand for <unk> in training, and notes.
 
     With ``--vectors``, <unk> is what has no vector and is not in training, so only words without a
     vector stand for it.
 
     Raises:
-        UserError: the word vectors cannot be read, or no word is frequent enough.
+        UserError: the word vectors cannot be read, no word has one, or none is frequent enough.
     """
 
     def counts(names: Iterable[str]) -> Counter:
@@ -88,15 +91,46 @@ def choose_words(columns: Columns, args: argparse.Namespace) -> tuple[Dictionary
         )
 
     if args.vocabulary == "all":
-        return make_dictionary(counts(columns.labels), args.min_count), set()
+        return make_dictionary(counts(columns.labels), args.min_count), set(), {}
     train = counts(["train"])
     if args.vectors is None:
-        return make_dictionary(train, args.min_count), find_singletons(columns.whole)
+        return make_dictionary(train, args.min_count), find_singletons(columns.whole), {}
     everything = counts(columns.labels)
     covered = words_with_vectors(Path(args.vectors), everything)
+    notes = coverage_note(covered, everything, args)
     kept = covered | {word for word, count in train.items() if count >= args.min_count}
     dictionary = make_dictionary(Counter({word: everything[word] for word in kept}))
-    return dictionary, find_singletons(columns.whole) - covered
+    return dictionary, find_singletons(columns.whole) - covered, notes
+
+
+def coverage_note(covered: set[str], counts: Counter, args: argparse.Namespace) -> dict[str, str]:
+    """How many of the words have a vector, as a note; warns on standard error if few have one.
+
+    Args:
+        covered: the words with a vector.
+        counts: how often each word occurs.
+        args: the command's options.
+
+    Raises:
+        UserError: no word has a vector.
+    """
+    case = (
+        "the text is lower-cased, --no-lowercase keeps its capitals"
+        if args.lowercase
+        else "the text keeps its capitals, --lowercase removes them"
+    )
+    remedy = f"check the file's language and its letter case ({case})"
+    if not covered:
+        raise UserError(
+            f"{args.vectors} has a vector for none of the {len(counts)} words; {remedy}"
+        )
+    coverage = f"{len(covered)} of {len(counts)} words"
+    if len(covered) < FEW * len(counts):
+        print(
+            f"warning: {args.vectors} has a vector for only {coverage}; {remedy}", file=sys.stderr
+        )
+    share = sum(counts[word] for word in covered) / counts.total()
+    return {"word vectors": f"{coverage} have one, {share:.0%} of the running text"}
 
 
 def warn_unseen(labels: Splits) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 import torch
 from fairseq.data import Dictionary
 from torch import nn
 
-from ..data.vector_files import is_number, vector_lines
+from ..data.vector_files import is_number, parse_vector, vector_lines
 from ..errors import UserError
 from .loading_checkpoint import is_loading_checkpoint
 
@@ -97,20 +96,6 @@ def words_with_capitals(dictionary: Dictionary) -> dict[str, set[int]]:
         if (word := dictionary[index]) != word.lower():
             found.setdefault(word.lower(), set()).add(index)
     return found
-
-
-def parse_vector(numbers: Sequence[str], path: str, line: int | str) -> torch.Tensor:
-    """A vector from strings. Raises UserError if they are not finite numbers."""
-    try:
-        values = torch.tensor([float(value) for value in numbers])
-    except ValueError:
-        raise UserError(f"{path}, line {line}: not a word and {len(numbers)} numbers") from None
-    if not values.isfinite().all():
-        raise UserError(
-            f"{path}, line {line}: a number is not finite (NaN or infinite); correct or "
-            "drop the line"
-        )
-    return values
 
 
 def report_coverage(found: set[int], dictionary: Dictionary, path: str, dim: int) -> int:

@@ -8,9 +8,8 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from ..data.vector_files import check_dim, is_header, is_number
+from ..data.vector_files import check_dim, is_header, is_number, parse_vector
 from ..errors import UserError
-from .embedding import parse_vector
 
 
 class WordVectors:

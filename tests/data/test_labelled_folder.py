@@ -114,14 +114,64 @@ def test_words_with_vectors_of_a_folder_of_an_earlier_version(tmp_path):
         (None, "cannot read the word vectors .*: No such file"),
         ("a film that\n", "line 1 is not a word and numbers"),
         ("a 1 2\nb 1\n", "line 2: 1 numbers, separated by spaces, instead of 2"),
+        ("a 1 2\ny 1 b\n", r"some\.vec, line 2: not a word and 2 numbers; correct or drop the"),
+        ("a 1 2\nrare 1 b\n", "line 2: not a word and 2 numbers"),
+        ("y 1 2\nx nan 2\n", "line 2: a number is not finite"),
+        ("y 1 2\n<unk> 1 b\n", "line 2: not a word and 2 numbers"),
+        (
+            "X 1 2\nRARE 1 2\n",
+            r"has a vector for none of the 4 words; check the file's language and its letter case "
+            r"\(the text keeps its capitals, --lowercase removes them\)",
+        ),
     ],
 )
 def test_vectors_that_cannot_be_read(text, message, tmp_path):
     if text is not None:
         (tmp_path / "some.vec").write_text(text)
     with pytest.raises(UserError, match=message):
-        prepare_examples(("x y",), tmp_path / "out", "--vectors", tmp_path / "some.vec")
+        prepare_examples(("x Rare",), tmp_path / "out", "--vectors", tmp_path / "some.vec")
     assert not (tmp_path / "out").exists()
+
+
+def test_vectors_that_are_not_used_are_not_read(tmp_path):
+    """Nor are the further ones of a word, or that of a lower case which the file distinguishes."""
+    vectors = tmp_path / "some.vec"
+    vectors.write_text("x 1 2\nx 1 b\nother 1 b\nB 1 2\nrare nan 1\n")
+    folder = prepare_examples(("x Rare",), tmp_path / "out", "--vectors", vectors)
+    assert words_of(folder) == {"x", "Rare"}
+
+
+def test_coverage_by_vectors(tmp_path, capsys):
+    """By words and by the running text; a small one is probably a mistake."""
+    vectors = tmp_path / "some.vec"
+    vectors.write_text("x 1 2\n")
+    folder = prepare_examples(("x x x y a b",), tmp_path / "some", "--vectors", vectors)
+    read = capsys.readouterr()
+    coverage = "1 of 5 words have one, 40% of the running text"  # with valid and test
+    assert json.loads((folder / "prepare.json").read_text())["word vectors"] == coverage
+    assert f"\nword vectors: {coverage}\n" in read.out
+    assert not read.err
+    options = ("--vectors", vectors, "--lowercase")
+    prepare_examples(("x x x y a b c",), tmp_path / "few", *options)
+    assert capsys.readouterr().err == (
+        f"warning: {vectors} has a vector for only 1 of 6 words; check the file's language and its "
+        "letter case (the text is lower-cased, --no-lowercase keeps its capitals)\n"
+    )
+
+
+def test_vectors_in_a_damaged_file(tmp_path, capsys):
+    vectors = tmp_path / "some.vec"
+    vectors.write_text("4 2\nx 1 2\ny 0 1 2\na of 1 2\n\n")
+    prepare_examples(("x y",), tmp_path / "out", "--vectors", vectors)
+    assert capsys.readouterr().err == (
+        f"warning: {vectors}, line 3: more than 2 numbers, so training will skip the vector; "
+        "correct or drop the line\n"
+        f"warning: {vectors} has 3 vectors, but 4 by its first line; if it is cut off, copy or "
+        "download it again\n"
+    )
+    vectors.write_text("2 2\nx 1 2\n\ny 1 2\n")
+    prepare_examples(("x y",), tmp_path / "whole", "--vectors", vectors)
+    assert not capsys.readouterr().err
 
 
 def test_labels_of_the_test_set_alone(tmp_path, capsys):

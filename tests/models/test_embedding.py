@@ -71,7 +71,7 @@ def test_vectors_of_single_words(path):
     assert [found.find(word).tolist() for word in ("rome", "Rome", "ROME")] == [[1, 2]] * 3
     assert found.find(".").tolist() == [3, 4]
     assert found.find("paris") is found.find("long") is None
-    with pytest.raises(UserError, match=r"vectors\.txt, line of bad: not a word and 2 numbers"):
+    with pytest.raises(UserError, match=r"vectors\.txt, line of bad: not a word and 2 numbers; c"):
         found.find("bad")
     path.write_text("rome 1 2\nIT 3 4\n")
     assert WordVectors(str(path), 2).find("Rome") is None
@@ -123,7 +123,7 @@ def test_last_line_without_newline(path):
         ("else 1 2 3\n", 3, r"has no vector of dimension 3 for any of the dictionary's 10 words"),
         (". . . 1 2 3 4\nw5 1 2 3 4\n", 3, "has no vector of dimension 3"),
         ("", 3, "has no vector of dimension 3"),
-        ("w4 1 2 3\nw5 1 x 3\n", 3, "line 2: not a word and 3 numbers"),
+        ("w4 1 2 3\nw5 1 x 3\n", 3, "line 2: not a word and 3 numbers; correct or drop the l"),
         (b"w4 1 2 3\n\xff\xfe 1 2 3\n", 3, "line 2 is not valid UTF-8"),
         ("w4 1 2 3\nw5 1 nan 3\n", 3, "line 2: a number is not finite"),
         ("w4 1 2 3\nw5 1 2 -inf\n", 3, "line 2: a number is not finite"),
