@@ -19,6 +19,9 @@ from fairseq_casrnn.recipes.train_command import TOKENS
 Pair = tuple[str, str]
 MOST = 2000  # maximum number of pairs held out for each of valid and test
 LANGUAGE = re.compile("[a-z]{2,3}")
+# Names of columns in a header, besides the codes of the languages.
+SOURCE_NAMES = {"source", "src", "source_text", "source_sentence"}
+TARGET_NAMES = {"target", "tgt", "trg", "target_text", "target_sentence"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +93,11 @@ def ending(files: Sequence[Path], number: int) -> str:
 def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
     """Read and tokenise the splits. Raises UserError if a file is invalid."""
     notes: dict[str, object] = {}
-    raw = {name: read_pairs(getattr(args, name)) for name in SPLITS if getattr(args, name)}
+    raw = {
+        name: read_pairs(name, getattr(args, name), args, notes)
+        for name in SPLITS
+        if getattr(args, name)
+    }
     if missing := [name for name in SPLITS if name not in raw]:
         pairs = [pair for pair in raw["train"] if all(map(str.strip, pair))]
         if empty := len(raw["train"]) - len(pairs):
@@ -117,27 +124,48 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
     return ParallelCorpus(args.source_lang, args.target_lang, splits, columns(raw["test"]), notes)
 
 
-def read_pairs(files: Sequence[Path]) -> list[Pair]:
+def read_pairs(
+    name: str, files: Sequence[Path], args: argparse.Namespace, notes: dict[str, object]
+) -> list[Pair]:
     """Read the pairs of two files, or of the first two columns of one.
 
+    A first row with names of the columns is left out; this, and further columns, go into the notes.
+
+    Args:
+        name: the split, for the notes.
+        files: two parallel files, or one with tabs.
+        args: ``source_lang`` and ``target_lang``, which may be names of columns.
+        notes: what to print; changed.
+
     Raises:
-        UserError: their lengths differ, a line lacks two columns, or one of them has numbers.
+        UserError: their lengths differ, a line lacks two columns, one of them has numbers, or there
+            is only a header.
     """
     if len(files) == 2:
         sources, targets = map(read_utf8, files)
         check_parallel(sources, targets, files[0], files[1])
         return list(zip(sources, targets, strict=True))
-    pairs = []
     lines = read_utf8(files[0])
     while not lines[-1].strip():
         lines.pop()
-    for number, line in enumerate(lines, start=1):
+    header = is_header(lines[0], args)
+    if header:
+        notes[f"{name}: the first row, left out as a header"] = ", ".join(lines[0].split("\t")[:2])
+    pairs, wide = [], 0
+    for number, line in enumerate(lines[header:], start=1 + header):
         source, tab, rest = line.partition("\t")
         if not tab:
             raise UserError(
                 f"{files[0]}, line {number} has no tab; write SOURCE<TAB>TARGET, or give two files"
             )
-        pairs.append((source, rest.partition("\t")[0]))
+        target, more, _ = rest.partition("\t")
+        pairs.append((source, target))
+        wide += bool(more)
+    if not pairs:
+        raise UserError(f"{files[0]} has a header but no rows; give a file with pairs")
+    if wide:
+        what = f"{name}: lines with more than two columns, of which the first two are used"
+        notes[what] = wide
     for number, side in enumerate(columns(pairs), start=1):
         numbers = [text for text in side if re.fullmatch(r"[0-9.]+", text.strip())]
         if len(numbers) > 0.8 * len(pairs):
@@ -146,6 +174,13 @@ def read_pairs(files: Sequence[Path]) -> list[Pair]:
                 "SOURCE<TAB>TARGET in the first two columns"
             )
     return pairs
+
+
+def is_header(line: str, args: argparse.Namespace) -> bool:
+    """Whether the first line names the columns: codes of the languages, or source and target."""
+    source, target, *_ = [name.strip() for name in f"{line.lower()}\t".split("\t")]
+    named = target in {*TARGET_NAMES, args.target_lang}
+    return named and source in {*SOURCE_NAMES, args.source_lang}
 
 
 def drop_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> list[Pair]:

@@ -70,6 +70,26 @@ def test_two_files_or_one(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "is_header"),
+    [("de\ten", True), (" SRC\tTgt\tcredit", True), ("en\tde", False), ("de\tof", False)],
+)
+def test_a_header_and_further_columns(first, is_header, tmp_path, capsys):
+    """Both are left out, and told; a first row that is no header is a pair."""
+    rows = [f"{a}\t{b}" for a, b in pairs()]
+    rows[3] += "\tcredit\t7"
+    write_lines(tmp_path / "x.tsv", [first, *rows, ""])
+    options = ("--source-lang", "de", "--target-lang", "en", "--out", tmp_path / "out")
+    assert prepare("--train", tmp_path / "x.tsv", *options) == 0
+    assert sum(map(len, made(tmp_path / "out").values())) == 80 + (not is_header)
+    printed = capsys.readouterr().out
+    names = ", ".join(first.split("\t")[:2])
+    told = f"train: the first row, left out as a header: {names}\n"
+    assert (told in printed) == is_header
+    wanted = "train: lines with more than two columns, of which the first two are used: 1\n"
+    assert wanted in printed
+
+
 def test_sentencepiece(tmp_path, capsys):
     """Both sides in pieces of one model, which make the tokenised text again."""
     files = write_files(tmp_path, pairs())
@@ -136,6 +156,7 @@ def test_cleaning(tmp_path, capsys):
             ("de", "en"),
             "x.tsv: column 1 has numbers, such as '11'; write SOURCE<TAB>TARGET in the first two",
         ),
+        ("x.tsv", "Source\tTarget\n", ("de", "en"), "x.tsv has a header but no rows; give a file"),
         ("x.tsv", "a\t0.5\nb\t0.75\n", ("de", "en"), "x.tsv: column 2 has numbers, such as '0.5"),
         ("x.tsv", "a\tb\n", ("german", "en"), "--source-lang is german; give a code such as de"),
         ("x.tsv", "a\tb\n", ("de", "de"), "source and target are both de; give --target-lang"),
