@@ -15,7 +15,8 @@ from fairseq_casrnn.errors import UserError
 def learn_joint_bpe(sides: Sequence[Iterable[str]], operations: int, codes_path: Path) -> None:
     """Learn at most ``operations`` merges on the concatenated sides of the training set.
 
-    ``codes_path`` receives the merges in subword-nmt's format (fairseq's ``--bpe-codes``).
+    ``codes_path`` receives the merges in subword-nmt's format (fairseq's ``--bpe-codes``). Prints
+    how many there are if there are fewer.
 
     Raises:
         UserError: the text has no word of two characters, so there is nothing to merge.
@@ -30,6 +31,9 @@ def learn_joint_bpe(sides: Sequence[Iterable[str]], operations: int, codes_path:
             learn_bpe(text, codes, operations)
         except ValueError:
             raise UserError("the training text is too small for byte-pair encoding") from None
+    learnt = len(read_lines(codes_path)) - 1  # the first line is the version
+    if learnt < operations:
+        print(f"learnt {learnt} BPE merges; the training text is too small for {operations}")
 
 
 def apply_bpe(lines: Iterable[str], codes_path: str | Path) -> list[str]:

@@ -14,7 +14,8 @@ NAME = "sentencepiece.model"  # in the folder of the text
 def learn_pieces(lines: Iterable[str], size: int) -> bytes:
     """Train a unigram model (Kudo 2018) with at most ``size`` pieces.
 
-    The text is not normalised, and every character is covered.
+    The text is not normalised, and every character is covered. Prints how many pieces were found if
+    there are fewer.
 
     Raises:
         UserError: the text has more than ``size`` different characters.
@@ -39,6 +40,9 @@ def learn_pieces(lines: Iterable[str], size: int) -> bytes:
             f"SentencePiece cannot find {size} pieces in the training text ({reason}); give "
             "--sentencepiece another number"
         ) from None
+    learnt = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).get_piece_size()
+    if learnt < size:
+        print(f"learnt {learnt} pieces of SentencePiece; the training text is too small for {size}")
     return model.getvalue()
 
 

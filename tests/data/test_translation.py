@@ -7,9 +7,11 @@ import sys
 
 import pytest
 from corpora import pairs, write_multi30k
+from sentencepiece import SentencePieceProcessor
 
 from fairseq_casrnn.data import multi30k, translation
 from fairseq_casrnn.data.bpe import apply_bpe, learn_joint_bpe
+from fairseq_casrnn.data.sentencepiece_units import learn_pieces
 from fairseq_casrnn.errors import UserError
 
 
@@ -165,6 +167,21 @@ def test_bpe_is_learned_jointly(tmp_path):
     units = apply_bpe(["hundehund underneath"], tmp_path / "codes")[0]
     assert units.replace("@@ ", "") == "hundehund underneath"
     assert len(units.split()) < len("hundehundunderneath")
+
+
+def test_fewer_subword_units_than_asked(tmp_path, capsys):
+    text = ["aa ab aa abc", "ab aa"]
+    learn_joint_bpe((text, []), 2, tmp_path / "codes")
+    assert not capsys.readouterr().out
+    learn_joint_bpe((text, []), 5, tmp_path / "codes")
+    wanted = "learnt 2 BPE merges; the training text is too small for 5\n"
+    assert capsys.readouterr().out == wanted
+    text = [f"line {number} of a text" for number in range(50)]
+    size = SentencePieceProcessor(model_proto=learn_pieces(text, 100)).get_piece_size()
+    wanted = f"learnt {size} pieces of SentencePiece; the training text is too small for 100\n"
+    assert capsys.readouterr().out == wanted
+    learn_pieces(text, size)
+    assert not capsys.readouterr().out
 
 
 def test_too_little_text_for_bpe(tmp_path):
