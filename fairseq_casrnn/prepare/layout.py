@@ -71,9 +71,13 @@ def find_layout(
     label = given.get("label_column")
     texts = tuple(given[name] for name in ("text_column", "pair_column") if name in given)
     if header:
-        label = find_label(table, first) if label is None else label
+        if label is None and (label := find_label(table, first)) is not None:
+            check_named_once(table, known, label, "label_column")
         if "text_column" not in given:
-            texts = (*find_texts(known, "pair_column" in given), *texts)
+            found = find_texts(known, "pair_column" in given)
+            for column, option in zip(found, options, strict=False):
+                check_named_once(table, known, column, option)
+            texts = (*found, *texts)
     if label is None or not texts:
         label, texts = guess(table, label, texts, first if header else None)
     guessed = not header and first_label_is_unique(table, label, classes)
@@ -84,7 +88,11 @@ def find_layout(
 
 
 def position(table: Table, names: list[str], option: str, value: str) -> int:
-    """The column that an option names. Raises UserError if there is none."""
+    """The column that an option names.
+
+    Raises:
+        UserError: there is none, or there are several.
+    """
     flag = f"--{option.replace('_', '-')}"
     number = natural(value)
     if number is not None and value not in names:
@@ -99,7 +107,19 @@ def position(table: Table, names: list[str], option: str, value: str) -> int:
             f"{flag} is {value}, but {table.path} has {has} in line 1; give one of them, or the "
             "column's number"
         )
-    return names.index(value)
+    column = names.index(value)
+    check_named_once(table, names, column, option)
+    return column
+
+
+def check_named_once(table: Table, names: list[str], column: int, option: str) -> None:
+    """Raise UserError if other columns have the same name as one that is used for ``option``."""
+    numbers = [str(number) for number, name in enumerate(names, start=1) if name == names[column]]
+    if len(numbers) > 1:
+        raise UserError(
+            f"{table.path} has the name {quoted(names[column])} for columns {' and '.join(numbers)}"
+            f"; give --{option.replace('_', '-')} a number instead"
+        )
 
 
 def is_header(table: Table, names: list[str]) -> bool:

@@ -507,6 +507,14 @@ def test_bad_options(tmp_path, capsys):
     ):
         error = fails(capsys, tmp_path, "--train", file, *options)
         assert message.replace("SELF", str(file)) in error
+    file = write_csv(tmp_path / "twice.csv", [("Text", "label", "Text"), *(
+        (text, label, f"no. {i}") for i, (label, text) in enumerate(rows()))])  # fmt: skip
+    for options in ((), ("--text-column", "Text"), ("--label-column", "label")):
+        error = fails(capsys, tmp_path, "--train", file, *options).lower()
+        wanted = "twice.csv has the name 'text' for columns 1 and 3; give --text-column a number in"
+        assert wanted in error
+    found = made(tmp_path, file, "--text-column", 3, "--label-column", "label")
+    assert all(words.startswith("no") for split in found.values() for _, words in split)
     test = write_tsv(tmp_path / "test.tsv", [("Pos", ""), ("Pos", "c"), ("Neg", "d")])
     train = write_tsv(tmp_path / "train.tsv", rows())
     error = fails(capsys, tmp_path, "--train", train, "--test", test)
