@@ -17,7 +17,7 @@ from fairseq_casrnn.data.symbols import ESCAPED
 from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.prepare.layout import find_layout
 from fairseq_casrnn.prepare.options import add_options, check_options
-from fairseq_casrnn.prepare.splitting import held_out_note, hold_out
+from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
 from fairseq_casrnn.prepare.table_files import Table, read_folders, read_table
 from fairseq_casrnn.recipes.train_command import LONGEST
 
@@ -108,6 +108,7 @@ def read_corpus(args: argparse.Namespace) -> ClassificationCorpus:
         chosen = hold_out(grouping_keys(rows), labels, missing, args.split_seed)
         splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
         notes["held out"] = held_out_note(missing, args.split_seed, " of each class")
+        notes |= size_notes(chosen, labels, missing)
     notes |= overlap_notes(splits)
     examples = {name: [Example(row.label, row.texts) for row in splits[name]] for name in SPLITS}
     originals = {name: [row.original() for row in splits[name]] for name in SPLITS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from fairseq_casrnn.errors import UserError
 
@@ -14,6 +14,32 @@ def held_out_note(parts: Sequence[str], seed: int, what: str = "") -> str:
     """What :func:`hold_out` did, for the report; ``what`` follows "a tenth"."""
     names = f"{'each of ' if len(parts) > 1 else ''}{' and '.join(parts)}"
     return f"a tenth{what} for {names} (--split-seed {seed})"
+
+
+def size_notes(
+    chosen: Mapping[str, Sequence[int]],
+    labels: Sequence[str],
+    parts: Sequence[str],
+    most: int | None = None,
+) -> dict[str, str]:
+    """Notes on the parts that are less than half or more than double of what :func:`hold_out` aims
+    at, with the reason.
+
+    Args:
+        chosen: its result.
+        labels, parts, most: its arguments.
+    """
+    aim = max(1, SHARE * len(labels))
+    aim = min(aim, most or aim)
+    reason = "identical texts stay together"
+    if len(set(labels)) > 1:
+        reason += " and each class with enough different texts gives at least one"
+    return {
+        f"held out for {name}": f"{len(chosen[name])} of {len(labels)} instead of about "
+        f"{round(aim)}, since {reason}"
+        for name in parts
+        if not aim / 2 <= len(chosen[name]) <= 2 * aim
+    }
 
 
 def hold_out(

@@ -21,7 +21,7 @@ from fairseq_casrnn.prepare.schemes import (
     strangers,
     to_bioes,
 )
-from fairseq_casrnn.prepare.splitting import held_out_note, hold_out
+from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
 
 SPLITS = ("train", "valid", "test")
 
@@ -104,9 +104,11 @@ def read_corpus(args: argparse.Namespace, columns: tuple[int, int] | None) -> Ta
     if missing := [name for name in SPLITS if name not in splits]:
         rows = splits["train"]
         keys = [tuple(row.words) for row in rows]
-        chosen = hold_out(keys, [""] * len(rows), missing, args.split_seed)
+        labels = [""] * len(rows)
+        chosen = hold_out(keys, labels, missing, args.split_seed)
         splits |= {name: [rows[place] for place in places] for name, places in chosen.items()}
         notes["held out"] = held_out_note(missing, args.split_seed, " of the sentences")
+        notes |= size_notes(chosen, labels, missing)
     check_tags(splits)
     convert_spans(splits, notes)
     args.raw_tokenizer = args.tokenizer or usual_tokenizer(splits["train"])

@@ -12,7 +12,7 @@ from fairseq_casrnn.data.translation import SPLITS, ParallelCorpus, prepare
 from fairseq_casrnn.data.translation import add_arguments as add_output
 from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.prepare.options import add_sentencepiece
-from fairseq_casrnn.prepare.splitting import held_out_note, hold_out
+from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
 from fairseq_casrnn.prepare.table_files import read_utf8
 from fairseq_casrnn.recipes.train_command import TOKENS
 
@@ -103,10 +103,12 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
         if empty := len(raw["train"]) - len(pairs):
             notes["pairs with an empty side, left out"] = empty
         sources = [source for source, _ in pairs]
-        chosen = hold_out(sources, [""] * len(pairs), missing, args.split_seed, MOST)
+        labels = [""] * len(pairs)
+        chosen = hold_out(sources, labels, missing, args.split_seed, MOST)
         raw |= {name: [pairs[place] for place in places] for name, places in chosen.items()}
         at_most = f", at most {MOST} pairs,"
         notes["held out"] = held_out_note(missing, args.split_seed, at_most)
+        notes |= size_notes(chosen, labels, missing, MOST)
     raw["train"] = drop_repeated(raw, notes)
     splits = {name: tokenized(name, raw[name], args) for name in SPLITS}
     kept = [

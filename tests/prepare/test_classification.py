@@ -122,6 +122,17 @@ def test_held_out_by_class_and_seed(tmp_path):
     assert splits != made(tmp_path, file, "--split-seed", 2, out="other")
 
 
+def test_held_out_parts_of_another_size(tmp_path, capsys):
+    """Many identical texts, or few of each class, are given as the reason."""
+    table = [("pos", "the same")] * 57 + [(LABELS[i % 2], f"text {i}") for i in range(6)]
+    made(tmp_path, write_tsv(tmp_path / "x.tsv", table))
+    reason = "identical texts stay together and each class with enough different texts gives at"
+    wanted = f"held out for valid: 1 of 63 instead of about 6, since {reason} least one\n"
+    assert wanted in capsys.readouterr().out
+    made(tmp_path, write_tsv(tmp_path / "y.tsv", rows()), out="even")
+    assert "instead of about" not in capsys.readouterr().out
+
+
 def test_premises_are_in_one_split(tmp_path):
     table = [("label", "premise", "hypothesis")]
     table += [(NLI[i % 3], f"premise {i // 3}", f"hypothesis {i}") for i in range(90)]

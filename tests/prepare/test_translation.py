@@ -11,6 +11,7 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.data.text import read_lines, write_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.packed import task_options, unpacked
+from fairseq_casrnn.prepare.splitting import hold_out, size_notes
 from fairseq_casrnn.recipes.train_command import find_recipe
 from fairseq_casrnn.reranking.prepare import units
 
@@ -114,6 +115,24 @@ def test_sentencepiece(tmp_path, capsys):
     with pytest.raises(SystemExit):
         prepare(*command, 60, "--bpe-operations", 20)
     assert "--bpe-operations: not allowed with argument --sent" in capsys.readouterr().err
+
+
+def test_held_out_parts_of_another_size():
+    """A tenth of many pairs is more than the most that is held out; both are as they should be."""
+    sources = [f"text {i}" for i in range(60)]
+    labels = [""] * 60
+    for keys, most, size in ((sources, None, 6), (sources, 2, 2)):
+        chosen = hold_out(keys, labels, ["valid"], 1, most)
+        assert len(chosen["valid"]) == size
+        assert not size_notes(chosen, labels, ["valid"], most)
+    chosen = hold_out(["same"] * 40 + sources[:20], labels, ["valid", "test"], 1)
+    assert sorted(map(len, chosen.values())) == [2, 2, 56]
+    assert size_notes(chosen, labels, ["valid", "test"]) == {
+        f"held out for {name}": "2 of 60 instead of about 6, since identical texts stay together"
+        for name in ("valid", "test")
+    }
+    small = hold_out(sources[:4], labels[:4], ["valid", "test"], 1)
+    assert not size_notes(small, labels[:4], ["valid", "test"])
 
 
 def test_too_many_files(tmp_path, capsys):
