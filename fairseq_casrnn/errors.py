@@ -35,6 +35,11 @@ def one_sentence(message: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:600]} … {text[-300:]}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and a noun for a message, such as "1 column" or "2 columns"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def quoted(text: str, longest: int = 60) -> str:
     """A text in quotation marks for a message, with at most ``longest`` characters."""
     if len(text) > longest:

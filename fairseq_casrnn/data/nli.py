@@ -18,7 +18,7 @@ from fairseq_casrnn.data.readers import GIVEN, add_hold_out, add_words_of, comma
 from fairseq_casrnn.data.text import check_parallel, read_lines
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.data.words import ASCII_SPACE, unescaped, words
-from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.errors import UserError, counted, quoted
 
 LABELS = ("entailment", "neutral", "contradiction")
 FILES = {
@@ -84,8 +84,8 @@ def txt_rows(path: Path) -> Iterator[tuple[str, str, str]]:
         cells = line.split("\t")
         if len(cells) <= max(chosen):
             raise UserError(
-                f"{path}, line {number} has {len(cells)} columns instead of {len(names)}, as in "
-                "line 1; give the official file, or one in its layout"
+                f"{path}, line {number} has {counted(len(cells), 'column')} instead of "
+                f"{len(names)}, as in line 1; give the official file, or one in its layout"
             )
         label, first, second = (cells[i] for i in chosen)
         yield label, leaves(first), leaves(second)

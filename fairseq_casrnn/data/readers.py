@@ -18,7 +18,7 @@ from fairseq_casrnn.data.command import Parser, run_main
 from fairseq_casrnn.data.corpora import Corpus, prepare
 from fairseq_casrnn.data.text import read_bytes, text_lines
 from fairseq_casrnn.data.words import TOKENIZERS
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, counted
 
 GIVEN = object()  # instead of a tokenizer: the corpus consists of words
 Options = Callable[[argparse.ArgumentParser], None]
@@ -238,8 +238,9 @@ def read_blocks(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[
         cells = line.split()
         if cells and len(cells) != len(columns):
             raise UserError(
-                f"{path}, line {number} has {len(cells)} columns instead of {len(columns)} "
-                f"({', '.join(columns)}); give the official file, or one in its layout"
+                f"{path}, line {number} has {counted(len(cells), 'column')} instead of "
+                f"{len(columns)} ({', '.join(columns)}); give the official file, or one in its "
+                "layout"
             )
         if cells:
             rows.append(cells)

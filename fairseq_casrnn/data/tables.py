@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.corpora import Example
 from fairseq_casrnn.data.text import read_lines
-from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.errors import UserError, counted, quoted
 
 
 def read_pairs(
@@ -44,7 +44,7 @@ def read_pairs(
             continue
         if len(cells) <= max(columns) or (width is not None and len(cells) != width):
             raise UserError(
-                f"{path}, line {number} has {len(cells)} columns instead of "
+                f"{path}, line {number} has {counted(len(cells), 'column')} instead of "
                 f"{width or max(columns) + 1}; give the official file, or one in its layout"
             )
         label, first, second = (cells[i] for i in columns)

@@ -134,12 +134,21 @@ def read_split(
         notes[f"{name}: the first row, left out as a header"] = ", ".join(layout.names)
     if table.skipped:
         note_skipped(notes, name, table.skipped, "with the wrong number of columns")
+    if len(table.rows) == layout.header:
+        raise UserError(f"{path} has a header but no rows; give a file with at least one example")
     parses = layout.names[0].lower().endswith("_parse")
     rows, empty, repeated = [], 0, 0
     for line, cells in table.rows[layout.header :]:
         if layout.header and cells == table.rows[0][1]:
             repeated += 1
             continue
+        for column in (*layout.texts, layout.label):
+            if cells[column] is None:
+                assert table.names is not None  # as of every file of JSON objects
+                raise UserError(
+                    f"{table.where(line)} lacks {quoted(table.names[column])}; add it, or remove "
+                    "the line"
+                )
         texts = tuple((cells[column] or "").strip() for column in layout.texts)
         if not all(texts):
             empty += 1
@@ -149,8 +158,8 @@ def read_split(
         rows.append(LabelledRow(label, texts, line, path))
     if empty and not rows:
         raise UserError(
-            f"{path}: {' and '.join(layout.names[:-1])} has no text in any of {empty} rows; choose "
-            "another --text-column"
+            f"{path}: {' and '.join(layout.names[:-1])} has no text in any row; choose another "
+            "--text-column"
         )
     if empty:
         note_skipped(notes, name, empty, "without text")

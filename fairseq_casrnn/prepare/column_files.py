@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.text import COMMENT
 from fairseq_casrnn.data.words import ASCII_SPACE
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, counted
 from fairseq_casrnn.prepare.table_files import read_utf8
 
 DOCUMENT = "-DOCSTART-"
@@ -86,8 +86,8 @@ def read_column_file(path: Path) -> ColumnFile:
         if len(cells) != width:
             between = "tabs" if tabs else "white space"
             raise UserError(
-                f"{path}, line {number} has {len(cells)} column(s), but most lines have {width}; "
-                f"correct it (columns are separated by {between})"
+                f"{path}, line {number} has {counted(len(cells), 'column')}, but most "
+                f"lines have {width}; correct it (columns are separated by {between})"
             )
         rows.append((number, cells))
     if found.sentences and is_header(found.sentences[0][0][1]):

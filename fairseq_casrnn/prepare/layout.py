@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from fairseq_casrnn.data.values import natural
-from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.errors import UserError, counted, quoted
 from fairseq_casrnn.prepare.table_files import Table
 
 LABELS = (
@@ -95,10 +95,16 @@ def position(table: Table, names: list[str], option: str, value: str) -> int:
     """
     flag = f"--{option.replace('_', '-')}"
     number = natural(value)
+    if table.path.is_dir() and value not in names:
+        raise UserError(
+            f"{flag} does not apply to {table.path}, a folder with a subfolder for each class; "
+            "leave it out"
+        )
     if number is not None and value not in names:
         if not 1 <= number <= len(names):
             raise UserError(
-                f"{flag} is {value}, but {table.path} has {len(names)} columns; give another number"
+                f"{flag} is {value}, but {table.path} has {counted(len(names), 'column')}; give "
+                "another number"
             )
         return number - 1
     if value not in names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable, Mapping, Sequence
 
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, counted
 
 SHARE = 0.1  # share of the examples for each of valid and test
 
@@ -82,7 +82,7 @@ def hold_out(
     for name in parts:
         if not chosen[name]:
             raise UserError(
-                f"{len(groups)} different examples are too few to hold some out for {name}; give "
-                f"more, or a file with --{name}"
+                f"--train has {counted(len(groups), 'different example')}, too few to hold some "
+                f"out for {name}; give more, or a file with --{name}"
             )
     return {name: sorted(places) for name, places in chosen.items()}

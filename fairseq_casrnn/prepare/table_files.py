@@ -14,7 +14,7 @@ from pathlib import Path
 from fairseq_casrnn.data.text import COMPRESSED, read_bytes, text_lines
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.data.words import BYTE_ORDER_MARK
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, counted
 
 JSON = (".json", ".jsonl", ".ndjson")
 DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon"}
@@ -27,7 +27,8 @@ class Table:
     Args:
         path: the file.
         names: names of the columns; None if they can only be in the first row.
-        rows: number of each row's first line, and its cells; None is a missing cell.
+        rows: number of each row's first line, and its cells; None if a JSON object
+            lacks the name.
         notes: how the file was read, for the report.
         skipped: number of malformed rows that were left out.
     """
@@ -63,7 +64,8 @@ def read_utf8(path: Path, may_be_blank: bool = False) -> list[str]:
         )
     lines = [line.replace(BYTE_ORDER_MARK, "") for line in text_lines(io.BytesIO(data), path)]
     if not may_be_blank and not any(line.strip() for line in lines):
-        raise UserError(f"{path} is empty; give a file with at least one example")
+        kind = "has no text" if data else "is empty"
+        raise UserError(f"{path} {kind}; give a file with at least one example")
     return lines
 
 
@@ -208,9 +210,9 @@ def check_width(path: Path, rows: Rows, skip_malformed: bool) -> int:
         if skip_malformed:
             remedy = f"{skipped} of {len(rows)} rows are too many for --skip-malformed to leave out"
         raise UserError(
-            f"{path}, line {line} has {len(cells)} columns instead of {width}, as in line "
-            f"{rows[0][0]}; correct it, enclose text that holds the separator in quotation marks, "
-            f"{remedy}"
+            f"{path}, line {line} has {counted(len(cells), 'column')} instead of {width}, "
+            f"as in line {rows[0][0]}; correct it, enclose text that holds the separator in "
+            f"quotation marks, {remedy}"
         )
     rows[:] = kept
     return skipped
@@ -230,11 +232,16 @@ def read_json_objects(path: Path, lines: Sequence[str]) -> Table:
             for number, line in enumerate(lines, start=1)
             if line.strip()
         ]
+    if not entries:
+        raise UserError(f"{path} has an empty list; give a file with at least one example")
     for number, entry in entries:
         if not isinstance(entry, dict):
             raise UserError(f"{path}, entry {number} is not a JSON object; correct it")
     names = list(Counter(name for _, entry in entries for name in entry))
-    rows = [(number, [as_text(entry.get(name)) for name in names]) for number, entry in entries]
+    rows: Rows = [
+        (number, [as_text(entry[name]) if name in entry else None for name in names])
+        for number, entry in entries
+    ]
     return Table(path, names, rows, {})
 
 
@@ -249,11 +256,11 @@ def parsed(path: Path, number: int, text: str, kind: type):
     return value
 
 
-def as_text(value) -> str | None:
-    """A JSON string, number or boolean as text; None for other values."""
+def as_text(value) -> str:
+    """A JSON string, number or boolean as text; empty for other values."""
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, (str, int, float)) else None
+    return str(value) if isinstance(value, (str, int, float)) else ""
 
 
 def read_folders(folder: Path) -> Table:

@@ -69,7 +69,10 @@ def run(args: argparse.Namespace) -> None:
         if not LANGUAGE.fullmatch(getattr(args, option)):
             raise UserError(f"--{side}-lang is {getattr(args, option)}; give a code such as de")
     if args.source_lang == args.target_lang:
-        raise UserError(f"source and target are both {args.source_lang}; give --target-lang")
+        raise UserError(
+            f"source and target are both {args.source_lang}; give different codes with "
+            "--source-lang and --target-lang"
+        )
     if args.max_length < 1 or args.max_ratio < 1:
         raise UserError("--max-length and --max-ratio must be at least 1")
     prepare(lambda: read_corpus(args), args)

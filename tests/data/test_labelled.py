@@ -252,7 +252,7 @@ def test_malformed_txt_is_named(tmp_path, capsys):
     with open(raw / "snli_1.0_train.txt", "a") as file:
         file.write("neutral\n")
     error = fails(nli.main, capsys, "--raw", raw, "--out", tmp_path / "out")
-    assert "snli_1.0_train.txt, line 86 has 1 columns" in error
+    assert "snli_1.0_train.txt, line 86 has 1 column instead of " in error
 
 
 def test_unequal_plain_files(tmp_path, capsys):

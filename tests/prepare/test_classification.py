@@ -290,7 +290,7 @@ def test_tokenizers(options, words, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("x.tsv", "a\tb\nc\n", "x.tsv, line 2 has 1 columns instead of 2, as in line 1"),
+        ("x.tsv", "a\tb\nc\n", "x.tsv, line 2 has 1 column instead of 2, as in line 1"),
         ("x.csv", 'text,label\n"a" b,pos\n', "x.csv, line 2 has a misplaced quotation mark"),
         ("x.csv", 'text,label\nd,pos\n"a\nb,pos\n', "x.csv, line 3 has a misplaced quotation mark"),
         ("x.csv", "text,label\na, b,pos\n", "x.csv, line 2 has 3 columns instead of 2"),
@@ -313,10 +313,23 @@ def test_tokenizers(options, words, tmp_path):
             "<pad>\ta\nneg\tb\nneg\tc\n<pad>\td\n",
             "line 1: the label <pad> is a special symbol",
         ),
-        ("x.tsv", "pos\ta\nneg\tb\npos\tc\nneg\td\n", "4 different examples are too few to hold"),
+        ("x.tsv", "pos\ta\nneg\tb\npos\tc\nneg\td\n", "4 different examples, too few to hold"),
         ("x.tsv", "", "x.tsv is empty; give a file with at least one example"),
+        ("x.tsv", " \n\n", "x.tsv has no text; give a file with at least one example"),
+        ("x.tsv", "text\tlabel\n", "x.tsv has a header but no rows; give a file with at least"),
+        ("x.json", "[]", "x.json has an empty list; give a file with at least one example"),
+        (
+            "x.jsonl",
+            '{"text": "a", "label": 1}\n{"txt": "b", "label": 2}\n',
+            "x.jsonl, line 2 lacks 'text'; add it, or remove the line",
+        ),
+        ("x.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2 lacks 'label'; add"),
         ("x.tsv", "pos\ta\rneg\tb\r\n", "ends its lines with lone carriage returns; save it"),
-        ("x.jsonl", '{"text": ["a"], "label": 1}', "x.jsonl: text has no text in any of 1 rows; c"),
+        (
+            "x.jsonl",
+            '{"text": ["a"], "label": 1}',
+            "x.jsonl: text has no text in any row; choose an",
+        ),
         (
             "x.tsv",
             "text\tlabel\n" + "".join(f"text {n}\t{n % 12}.50\n" for n in range(60)),
@@ -412,6 +425,7 @@ def test_minus_is_no_class_of_any_split(tmp_path, capsys):
 
 
 def test_folders_of_folders(tmp_path, capsys):
+    """Nothing but files in those of the classes; there are no columns to name."""
     for label, text in rows():
         (tmp_path / "x" / label).mkdir(parents=True, exist_ok=True)
         (tmp_path / "x" / label / f"{text[-2:].strip()}.txt").write_text(text)
@@ -421,6 +435,11 @@ def test_folders_of_folders(tmp_path, capsys):
     found = made(tmp_path, tmp_path / "x")
     assert sum(map(len, found.values())) == 60
     assert "train: skipped 1 row without text\n" in capsys.readouterr().out
+    error = fails(capsys, tmp_path, "--train", tmp_path / "x", "--label-column", "x")
+    wanted = (
+        "--label-column does not apply to SELF, a folder with a subfolder for each class; leave"
+    )
+    assert wanted.replace("SELF", str(tmp_path / "x")) in error
     (tmp_path / "x" / "pos" / "more").mkdir()
     error = fails(capsys, tmp_path, "--train", tmp_path / "x")
     assert "more is a folder in that of a class; put its texts into" in error

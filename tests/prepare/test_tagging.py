@@ -269,9 +269,9 @@ LONG = "".join(f"word{i} O\n" for i in range(2001))
         (
             "a\tO\nb\tB-X\nc\n",
             (),
-            "x.txt, line 3 has 1 column(s), but most lines",
+            "x.txt, line 3 has 1 column, but most lines",
         ),
-        ("a b\tO\nb\tB-X\nc d\tO\td\n", (), "line 3 has 3 column(s), but most lines have 2"),
+        ("a b\tO\nb\tB-X\nc d\tO\td\n", (), "line 3 has 3 columns, but most lines have 2"),
         ("a\tO\nb\t\n", (), "x.txt, line 2 has no tag in column 2; write one, or choose other"),
         ("a\n\nb\n", (), "x.txt has a single column; write a word and its tag in each line"),
         ("# a\n\n-DOCSTART-\n", (), "x.txt has no line with a word and its tag"),
@@ -281,7 +281,7 @@ LONG = "".join(f"word{i} O\n" for i in range(2001))
         ("a O\nb X\nc X\n", ("--columns", "word,word"), "name one word and one tag, such as"),
         ("a O\nb X\nc X\n", ("--columns", "word,pos,tag"), "--columns has pos; write word, tag"),
         ("a O\nb X\nc X\n", ("--columns", "word,_,tag"), "names 3 columns, but SELF has 2"),
-        ("a O\nb X\nc X\n\nd O\n", (), "2 different examples are too few to hold some out for"),
+        ("a O\nb X\nc X\n\nd O\n", (), "--train has 2 different examples, too few to hold some"),
     ],
 )
 def test_bad_files(text, options, message, tmp_path, capsys):

@@ -178,8 +178,8 @@ def test_cleaning(tmp_path, capsys):
         ("x.tsv", "Source\tTarget\n", ("de", "en"), "x.tsv has a header but no rows; give a file"),
         ("x.tsv", "a\t0.5\nb\t0.75\n", ("de", "en"), "x.tsv: column 2 has numbers, such as '0.5"),
         ("x.tsv", "a\tb\n", ("german", "en"), "--source-lang is german; give a code such as de"),
-        ("x.tsv", "a\tb\n", ("de", "de"), "source and target are both de; give --target-lang"),
-        ("x.tsv", "a\tb\n", ("de", "en"), "1 different examples are too few to hold some out for"),
+        ("x.tsv", "a\tb\n", ("de", "de"), "source and target are both de; give different codes w"),
+        ("x.tsv", "a\tb\n", ("de", "en"), "--train has 1 different example, too few to hold some"),
     ],
 )
 def test_bad_files(name, text, options, message, tmp_path, capsys):
