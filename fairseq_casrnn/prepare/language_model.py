@@ -10,11 +10,12 @@ from fairseq_casrnn.data import monolingual
 from fairseq_casrnn.data.command import check_min_count
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
+from fairseq_casrnn.data.text import COMPRESSED
 from fairseq_casrnn.data.words import words
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, counted
 from fairseq_casrnn.prepare.options import add_options, add_sentencepiece, check_options
 from fairseq_casrnn.prepare.splitting import SHARE
-from fairseq_casrnn.prepare.table_files import first_line, read_utf8
+from fairseq_casrnn.prepare.table_files import first_line, is_hidden, read_utf8
 
 SPLITS = ("train", "valid", "test")
 MIN_COUNT = 2  # default for words: <unk> is trained on words that occur once
@@ -28,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"files for valid and test, the last {SHARE:.0%} of the text, at most {MOST} lines, are "
         "the test set, and as many before them are valid. fairseq-train reads DIR/data-bin."
     )
-    form = "a text with one sentence or paragraph per line"
+    form = (
+        "a text with one sentence or paragraph per line, or a folder of such files (*.txt, *.gz, "
+        "*.xz), which are read in the order of their names"
+    )
     add_options(parser, form, "text is split into words", at_random=False)
     parser.set_defaults(lowercase=False, min_count=None)
     add_sentencepiece(parser, "words")
@@ -69,8 +73,8 @@ def read_corpus(args: argparse.Namespace) -> dict[str, list[str]]:
         size = min(max(1, round(SHARE * len(lines))), MOST)
         if size >= len(lines):
             raise UserError(
-                f"{len(lines)} lines are too few to hold some out for {name}; give more, or a file "
-                f"with --{name}"
+                f"--train has {counted(len(lines), 'line')}, too few to hold some out for {name}; "
+                f"give more, or a file with --{name}"
             )
         print(f"held out: the last {size} of {len(lines)} lines for {name}")
         lines, splits[name] = lines[:-size], lines[-size:]
@@ -78,13 +82,19 @@ def read_corpus(args: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def read_text(path: Path, args: argparse.Namespace) -> list[str]:
-    """The tokenised lines of a file, without empty ones.
+    """The tokenised lines of a file, or of all texts in a folder, without empty ones.
 
     Says on standard error if the text seems to be tokenised already.
 
     Raises:
-        UserError: the file cannot be read, or is JSON.
+        UserError: a file cannot be read, or is JSON, or a folder has no text.
     """
+    if path.is_dir():
+        visible = sorted(one for one in path.iterdir() if not is_hidden(one))
+        files = [one for one in visible if one.suffix in (".txt", *COMPRESSED)]
+        if not files:
+            raise UserError(f"{path} has no file *.txt, *.gz or *.xz; give a text")
+        return [line for one in files for line in read_text(one, args)]
     lines = read_utf8(path)
     if first_line(lines).startswith('{"'):
         raise UserError(f"{path} has JSON objects; give a file with the text alone")

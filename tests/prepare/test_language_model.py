@@ -1,5 +1,7 @@
 """``casrnn prepare language-model``, and the documentation's commands for it."""
 
+import gzip
+
 import pytest
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
@@ -42,6 +44,26 @@ def test_files_for_each_split(tmp_path):
     assert prepare(*options, "--out", tmp_path / "out", "--tokenizer", "whitespace") == 0
     for name, lines in (("train", LINES[:30]), ("valid", LINES[30:40]), ("test", LINES[40:])):
         assert read_lines(tmp_path / "out" / "text" / f"{name}.txt") == lines
+
+
+def test_a_folder_of_texts(tmp_path, capsys):
+    """In the order of the names; other files and folders in it are not read."""
+    texts = tmp_path / "texts"
+    write_lines(texts / "b.txt", LINES[30:])
+    (texts / "a.txt.gz").write_bytes(gzip.compress("\n".join(LINES[:30]).encode()))
+    write_lines(texts / "README.md", ["no text"])
+    write_lines(texts / "._b.txt", ["of a file browser"])
+    write_lines(texts / "more" / "c.txt", ["nor this"])
+    options = ("--tokenizer", "whitespace", "--out", tmp_path / "out")
+    assert prepare("--train", texts, *options) == 0
+    text = tmp_path / "out" / "text"
+    found = [read_lines(text / f"{name}.txt") for name in ("train", "valid", "test")]
+    assert [line for part in found for line in part] == LINES
+    write_lines(texts / "c.txt", ["one more"])
+    assert prepare("--train", texts, *options) == 2
+    assert "texts has changed since" in capsys.readouterr().err
+    assert prepare("--train", texts / "more" / "..", "--valid", tmp_path, *options, "--force") == 2
+    assert f"{tmp_path} has no file *.txt, *.gz or *.xz; give a text" in capsys.readouterr().err
 
 
 def test_a_text_that_is_tokenised_already(tmp_path, capsys):
@@ -90,8 +112,8 @@ def test_sentencepiece(tmp_path, capsys):
             ("--sentencepiece", "9", "--min-count", "2"),
             "--min-count is for words, not for --sentencepiece; drop one of them",
         ),
-        ("one\n", (), "1 lines are too few to hold some out for test; give more, or a file"),
-        ("\n", (), "x.txt is empty"),
+        ("one\n", (), "--train has 1 line, too few to hold some out for test; give more, or a"),
+        ("\n", (), "x.txt has no text"),
         ("a\nb\nc\n", ("--min-count", "9"), "no word occurs"),
         ('\n{"text": "a"}\n', (), "x.txt has JSON objects; give a file with the text alone"),
         ("a\nb\nc\n", ("--min-count", "0"), "--min-count is 0; it must be at least 1"),
