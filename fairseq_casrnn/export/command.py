@@ -77,6 +77,11 @@ def check_output(folder: Path) -> None:
         raise UserError(f"{folder} exists already; give --output a new folder")
     if not folder.absolute().parent.is_dir():
         raise UserError(f"{folder.parent} is not a folder; create it, or correct --output")
+    try:
+        with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}."):
+            pass
+    except OSError:
+        raise UserError(f"--output {folder} cannot be written; give another folder") from None
 
 
 def describe(model, task, folder: Path) -> dict[str, object]:
