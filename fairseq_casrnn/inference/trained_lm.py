@@ -12,7 +12,8 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     """Load a language model, in ``eval()``, and its task.
 
     Args:
-        path: a checkpoint, or a run's folder, whose best or else last checkpoint is loaded.
+        path: a checkpoint, a file of ``casrnn pack``, or a run's folder, whose best or else last
+            checkpoint is loaded.
         data: folder with its ``dict.txt``.
 
     Raises:
@@ -25,20 +26,22 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     from fairseq_casrnn.data.dictionaries import check_digest
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.models.kinds import LANGUAGE_MODEL, check_kind
+    from fairseq_casrnn.models.packed import is_packed
 
     fairseq_casrnn.register()
-    path = checkpoint_file(Path(path))
+    file = checkpoint_file(Path(path))
+    name = path if is_packed(path) else file
     if not (Path(data) / "dict.txt").is_file():
         raise UserError(f"{data} holds no dict.txt; give the folder that fairseq-preprocess wrote")
     overrides = {"data": str(data)}
     with explained():
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(path), overrides)
-        check_kind(state["cfg"], LANGUAGE_MODEL, path)
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(file), overrides)
+        check_kind(state["cfg"], LANGUAGE_MODEL, name)
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], arg_overrides=overrides, state=state
+            [str(file)], arg_overrides=overrides, state=state
         )
         check_digest(state["extra_state"].get("words"), task.source_dictionary, data)
-    check_finite(model, path)
+    check_finite(model, name)
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), task
 
 

@@ -38,23 +38,25 @@ def load(path: str | os.PathLike, data: str | os.PathLike | None = None, transla
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.inference import trained_lm
     from fairseq_casrnn.models.kinds import architecture, check_registered
+    from fairseq_casrnn.models.packed import is_packed
 
-    path = trained_lm.checkpoint_file(Path(path))
+    file = trained_lm.checkpoint_file(Path(path))
+    name = path if is_packed(path) else file
     if data is not None and not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
-    cfg = read_config(path)
-    check_registered(cfg, path)
-    name, cls = architecture(cfg.model)
+    cfg = read_config(file)
+    check_registered(cfg, name)
+    arch, cls = architecture(cfg.model)
     if translation and not issubclass(cls, FairseqEncoderDecoderModel):
-        raise UserError(f"checkpoint {path} is of {name}, not a translation model; give one")
-    data = data_folder(path.parent, data, cfg.task.data)
+        raise UserError(f"checkpoint {name} is of {arch}, not a translation model; give one")
+    data = data_folder(file.parent, data, cfg.task.data)
     if issubclass(cls, FairseqLanguageModel):
         return trained_lm.load(path, data)
     with explained():
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], arg_overrides={"data": str(data)}
+            [str(file)], arg_overrides={"data": str(data)}
         )
-    trained_lm.check_finite(model, path)
+    trained_lm.check_finite(model, name)
     return model.eval(), task
 
 

@@ -247,3 +247,12 @@ def test_a_model_that_translates_nothing(model, capsys):
     assert capsys.readouterr().err == (
         f"error: {model} is a translation model, not a sentence classifier; use casrnn translate\n"
     )
+
+
+def test_a_packed_model_of_another_kind_is_named(model, tmp_path, capsys):
+    """The file that was given, not the folder where it is unpacked."""
+    (tmp_path / "dict.txt").touch()
+    assert cli.main(["perplexity", str(tmp_path), "--path", str(model)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {model} is a translation model, not a language model; use casrnn translate\n"
+    )
