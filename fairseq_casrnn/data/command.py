@@ -111,6 +111,13 @@ def read_json(path: Path) -> dict:
     return content
 
 
+def prepared_folder(name: str) -> Path:
+    """The prepared folder DIR for the argument ``DIR`` or ``DIR/data-bin`` of a command."""
+    folder = Path(name)
+    inner = folder.name == "data-bin" and not (folder / "data-bin").is_dir()
+    return folder.parent if inner else folder
+
+
 def prepared_options(folder: str | Path) -> dict:
     """The options with which a folder was prepared; none if it does not say.
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import show
+from fairseq_casrnn.data.command import prepared_folder, show
 from fairseq_casrnn.data.originals import read_originals
 from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "test.predictions.tsv and test.errors.tsv (the most confident errors first), "
         "with the original text, into each run's folder."
     )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="folder from casrnn prepare")
+    parser.add_argument(
+        "folder", type=prepared_folder, metavar="DIR", help="folder from casrnn prepare"
+    )
     parser.add_argument("--out", type=Path, help="folder of the runs (default: DIR/out)")
     parser.add_argument(
         "--arch", default="", metavar="NAME[,…]", help="systems or architectures (default: all)"

@@ -85,7 +85,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _evaluate_all(args: argparse.Namespace) -> None:
     if not (args.data / "data-bin" / "dict.txt").is_file():
-        raise UserError(f"{args.data} is not a prepared folder (no data-bin with a dict.txt in it)")
+        raise UserError(
+            f"{args.data} is not a prepared folder (no data-bin with a dict.txt in it); give the "
+            "folder that casrnn prepare language-model or a recipe has written"
+        )
     if args.cache is not None:
         if args.sentence_reset:
             raise UserError("--cache is for a continuous text; drop it or --sentence-reset")

@@ -50,7 +50,10 @@ def languages(data: Path) -> tuple[str, str]:
     for path in sorted((data / "data-bin").glob("test.*-*.*.idx")):
         source, target = path.name.split(".")[1].split("-")
         return source, target
-    raise UserError(f"{data} is not a prepared folder (no data-bin with a test set in it)")
+    raise UserError(
+        f"{data} is not a prepared folder (no data-bin with a test set in it); "
+        "give the folder that casrnn prepare translation or a recipe has written"
+    )
 
 
 def generate(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fairseq_casrnn.data.command import prepared_folder
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import append_json, whole_file
@@ -21,7 +22,9 @@ Result = dict[str, Any]
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose the runs."""
-    parser.add_argument("--data", required=True, type=Path, help="folder of the prepared data")
+    parser.add_argument(
+        "--data", required=True, type=prepared_folder, help="folder of the prepared data"
+    )
     parser.add_argument("--out", required=True, type=Path, help="folder of runs ARCH/seedN")
     parser.add_argument("--arch", nargs="*", default=[], help="architectures (default: all)")
     parser.add_argument("--seed", nargs="*", type=int, default=[], help="seeds (default: all)")

@@ -14,7 +14,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     Args:
         path: a checkpoint, a file of ``casrnn pack``, or a run's folder, whose best or else last
             checkpoint is loaded.
-        data: folder with its ``dict.txt``.
+        data: folder with its ``dict.txt``, or the folder whose ``data-bin`` that is.
 
     Raises:
         UserError: the checkpoint is invalid, not a language model, or has another dictionary.
@@ -30,8 +30,9 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
 
     fairseq_casrnn.register()
     file = checkpoint_file(Path(path))
-    name = path if is_packed(path) else file
-    if not (Path(data) / "dict.txt").is_file():
+    name = path if is_packed(Path(path)) else file
+    data = binarised(data)
+    if not (data / "dict.txt").is_file():
         raise UserError(f"{data} holds no dict.txt; give the folder that fairseq-preprocess wrote")
     overrides = {"data": str(data)}
     with explained():
@@ -43,6 +44,13 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
         check_digest(state["extra_state"].get("words"), task.source_dictionary, data)
     check_finite(model, name)
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), task
+
+
+def binarised(data: str | os.PathLike) -> Path:
+    """``DIR/data-bin`` for the folder DIR of ``casrnn prepare``; otherwise the folder itself."""
+    inner = Path(data, "data-bin")
+    is_prepared = not Path(data, "dict.txt").exists() and (inner / "dict.txt").is_file()
+    return inner if is_prepared else Path(data)
 
 
 def checkpoint_file(path: Path) -> Path:
@@ -93,12 +101,18 @@ def read_sentences(
 ) -> list:
     """The sentences of a binarised split, each a tensor that ends with ``</s>``.
 
+    Args:
+        data: the folder, as for :func:`load`.
+        subset: the split.
+        dictionary: the folder's dictionary.
+        remedy: the end of the error message.
+
     Raises:
-        UserError: there is no such split; ``remedy`` ends the message.
+        UserError: there is no such split.
     """
     from fairseq.data import data_utils
 
-    sentences = data_utils.load_indexed_dataset(str(Path(data) / subset), dictionary)
+    sentences = data_utils.load_indexed_dataset(str(binarised(data) / subset), dictionary)
     if sentences is None:
         raise UserError(f"there is no '{subset}' in {data}; {remedy}")
     return [sentence.long().clone() for sentence in sentences]  # not views of the mapped file

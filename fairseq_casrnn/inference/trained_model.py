@@ -41,7 +41,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike | None = None, transla
     from fairseq_casrnn.models.packed import is_packed
 
     file = trained_lm.checkpoint_file(Path(path))
-    name = path if is_packed(path) else file
+    name = path if is_packed(Path(path)) else file
     if data is not None and not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
     cfg = read_config(file)

@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from fairseq_casrnn.data.command import captured_log, prepared_options, read_json
+from fairseq_casrnn.data.command import (
+    captured_log,
+    prepared_folder,
+    prepared_options,
+    read_json,
+)
 from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.plugin import assignment, plugin_options
@@ -41,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-- override them. Repeat the command to resume an interrupted training."
     )
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument("folder", type=Path, metavar="DIR", help="folder from casrnn prepare")
+    parser.add_argument(
+        "folder", type=prepared_folder, metavar="DIR", help="folder from casrnn prepare"
+    )
     parser.add_argument("--arch", default="", metavar="NAME[,…]", action=ArchOption)
     parser.add_argument("--seed", default="1", metavar="N[,…]", help="seeds (default: 1)")
     parser.add_argument(

@@ -11,11 +11,13 @@ from typing import Any
 
 import fairseq_casrnn
 from fairseq_casrnn.data.checksum import checksum, contents
+from fairseq_casrnn.data.command import prepared_folder
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.files import make_folder
 from fairseq_casrnn.recipes.programs import Programs, python_command
 from fairseq_casrnn.reranking.prepare import units
+from fairseq_casrnn.reranking.score import checkpoint_at
 
 KINDS = ("forward", "right-to-left", "backwards", "lm")
 CLI = "fairseq_casrnn.cli"
@@ -29,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     path: dict[str, Any] = {"type": Path, "required": True}
     parser.add_argument(
-        "--baseline", metavar="CHECKPOINT", **path, help="model whose n-best lists are reranked"
+        "--baseline",
+        metavar="CHECKPOINT",
+        **path,
+        help="model whose n-best lists are reranked, or the folder of its run",
     )
     for kind, what in zip(
         KINDS,
@@ -43,7 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         several: dict[str, Any] = {"action": "extend", "nargs": "+", "default": [], "type": Path}
         parser.add_argument(f"--{kind}", metavar="CHECKPOINT", **several, help=what)
-    parser.add_argument("--data", **path, help="the prepared translation corpus")
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        required=True,
+        type=prepared_folder,
+        help="the prepared translation corpus",
+    )
     parser.add_argument("--prepared", **path, help="output folder of casrnn rerank prepare")
     parser.add_argument(
         "--out", **path, help="output folder for lists, scores, weights and translations"
@@ -63,9 +74,9 @@ def run(args: argparse.Namespace) -> None:
         SystemExit: a program failed.
     """
     target = languages(args.data)[1]
-    for path in (args.baseline, *(path for kind in KINDS for path in checkpoints(args, kind))):
-        if not path.is_file():
-            raise UserError(f"checkpoint {path} does not exist; train the model first")
+    args.baseline = checkpoint_at(args.baseline)
+    for kind in KINDS:
+        checkpoints(args, kind)[:] = map(checkpoint_at, checkpoints(args, kind))
     for name in ("nbest", "runs"):
         if getattr(args, name) < 1:
             raise UserError(f"--{name} is {getattr(args, name)}; it must be at least 1")

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from fairseq_casrnn.data.command import run_fairseq_preprocess
+from fairseq_casrnn.data.command import prepared_folder, run_fairseq_preprocess
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
@@ -25,7 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Make three data sets from a prepared translation corpus: right_to_left, with target "
         "sentences reversed; backwards, with source and target swapped; lm, of the target side."
     )
-    parser.add_argument("--data", required=True, type=Path, help="prepared translation corpus")
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        required=True,
+        type=prepared_folder,
+        help="prepared translation corpus",
+    )
     parser.add_argument("--out", required=True, type=Path, help="folder to write")
 
 

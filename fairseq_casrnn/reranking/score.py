@@ -174,7 +174,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("nbest", type=Path, help="output of fairseq-generate --nbest N")
     parser.add_argument("--data", required=True, type=Path, help="folder with the dictionaries")
     parser.add_argument(
-        "--path", required=True, help="checkpoint; also several of translation models, A:B"
+        "--path",
+        required=True,
+        help="checkpoint or its folder; also several of translation models, A:B",
     )
     parser.add_argument("--lm", action="store_true", help="the model is a language model")
     parser.add_argument(
@@ -199,14 +201,15 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("--backwards is for translation models; drop it or --lm")
     check_writable(args.output)
     nbest = read_nbest(args.nbest)
-    paths = [args.path] if args.lm else args.path.split(":")
+    given = [args.path] if args.lm else args.path.split(":")
+    paths = [str(checkpoint_at(Path(path))) for path in given]
     header = describe(args, nbest, paths)
     if is_complete(args.output, header, sum(map(len, nbest.hypotheses))):
         print(f"{args.output} has these scores already")
         return
     pairs = model_inputs(nbest, args.right_to_left, args.backwards, args.join_subwords, args.lm)
     if args.lm:
-        scorer = language_model_scorer(args.path, args.data, pairs)
+        scorer = language_model_scorer(paths[0], args.data, pairs)
     else:
         scorer = translation_scorer(paths, args.data, pairs)
     try:
@@ -216,18 +219,25 @@ def run(args: argparse.Namespace) -> None:
     print(f"scored {len(pairs)} hypotheses of {len(nbest.hypotheses)} sentences")
 
 
+def checkpoint_at(path: Path) -> Path:
+    """``path``, a checkpoint, or that of the run whose folder it is. Raises UserError."""
+    from fairseq_casrnn.models.hub import find_checkpoint
+
+    if not path.exists():
+        raise UserError(f"checkpoint {path} does not exist; check the path or train the model")
+    return find_checkpoint(path, None)
+
+
 def describe(args: argparse.Namespace, nbest: NBest, paths: Sequence[str]) -> dict[str, object]:
-    """The header: all that the scores depend on. Raises UserError for a missing checkpoint."""
+    """The header: all that the scores depend on."""
     state = []
     for path in paths:
-        if not Path(path).is_file():
-            raise UserError(f"checkpoint {path} does not exist; check --path")
         stat = os.stat(path)
         state.append([stat.st_size, stat.st_mtime_ns])
     kind = [name for name in ("lm", "right_to_left", "backwards", "join_subwords") if
             getattr(args, name)]  # fmt: skip
     return {
-        "model": " ".join([args.path, *kind]),
+        "model": " ".join([":".join(paths), *kind]),
         "nbest": nbest.digest,
         "checkpoint": state,
         "data": str(args.data),

@@ -65,6 +65,9 @@ def test_as_score_reference(data, model, trained, nbest, tmp_path, capsys, monke
         assert found.scores == pytest.approx(expected, abs=1e-4)
         assert found.tokens == [len(text.split()) + 1 for text in sides(nbest)[1]]
     own = scored(capsys, nbest, tmp_path / "own", data, model)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / model.name).symlink_to(model)
+    assert scored(capsys, nbest, tmp_path / "of_run", data, tmp_path / "run").scores == own.scores
     lists = read_nbest(nbest).scores  # which the model's own search found
     assert own.scores == pytest.approx([s for row in lists for s in row], abs=1e-4)
 
@@ -175,7 +178,9 @@ def test_mistakes(data, model, nbest, language_model, tmp_path, capsys):
 
     given = [nbest, "--data", data]
     folder, lm = language_model
-    assert "checkpoint none does not exist" in error(*given, "--path", "none")
+    assert "checkpoint none does not exist; check the path or train" in error(
+        *given, "--path", "none"
+    )
     assert "not a translation model; give --lm" in error(nbest, "--data", folder, "--path", lm)
     shutil.copytree(data, tmp_path / "lm")
     shutil.copy(folder / "dict.txt", tmp_path / "lm")

@@ -290,6 +290,17 @@ def test_mistakes(data, checkpoint, tmp_path, capsys, options, message):
     assert error.count("\n") == 1
 
 
+def test_a_prepared_folder(data, checkpoint, tmp_path, capsys):
+    """DIR of casrnn prepare stands for DIR/data-bin."""
+    (tmp_path / "data-bin").symlink_to(data)
+    printed = []
+    for folder in (data, tmp_path):
+        command = [str(folder), "--path", str(checkpoint), "--cache", "5", "--cache-weight", "0.1"]
+        assert cli.main(["perplexity", *command, "--cache-flatness", "1"]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+
+
 def test_a_packed_model(data, checkpoint, tmp_path, capsys):
     model = tmp_path / "model.casrnn"
     command = ["pack", str(checkpoint), "--data", str(data), "--output", str(model)]

@@ -129,6 +129,8 @@ def test_mistakes(printed, bash):
         ("evaluate reviews --unconstrained-tags", "is for taggers, not for classification; drop"),
         ("evaluate reviews --seed x", "--seed must be a positive number, not 'x'"),
         ("evaluate reviews --arch cnn", "holds no run of cnn with seed 1; train it first"),
+        ("evaluate reviews/data-bin --arch cnn", "reviews/out holds no run of cnn with seed 1"),
+        ("train classification reviews/data-bin --arch x", "unknown system x; choose from lstm, "),
         ("evaluate reviews --out none", "none holds no trained run"),
     ):
         said = bash(f"casrnn {command}", folder, status=2)

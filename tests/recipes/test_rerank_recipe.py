@@ -29,7 +29,7 @@ def test_from_a_corpus_to_bleu(tmp_path):
     raw = write_multi30k(tmp_path / "raw", train=60, valid=9, test=8)
     options = ["--raw", raw, "--out", data, "--bpe-operations", 30]
     assert multi30k.main(list(map(str, options))) == 0
-    run("rerank/prepare.sh", "--data", data, "--out", prepared)
+    run("rerank/prepare.sh", "--data", data / "data-bin", "--out", prepared)
     plain = read_lines(data / "text" / "test.bpe.en")
     mirror = read_lines(prepared / "right_to_left" / "text" / "test.en")
     assert [" ".join(reversed(line.split())) for line in mirror] == plain
@@ -44,9 +44,9 @@ def test_from_a_corpus_to_bleu(tmp_path):
     task = ["--task", "language_modeling", "--tokens-per-sample", 20]
     train(prepared / "lm" / "data-bin", tmp_path / "lm", "dg_lstm_lm_tiny", *task, epochs=1)
     model, lm = (tmp_path / name / "checkpoint_best.pt" for name in ("mt", "lm"))
-    command = ["rerank/rerank.sh", "--baseline", model, "--data", data, "--prepared", prepared]
-    command += ["--out", out, "--nbest", 3]
-    printed = run(*command, "--right-to-left", model, "--lm", lm, "--runs", 2)
+    command = ["rerank/rerank.sh", "--baseline", model.parent, "--data", data]
+    command += ["--prepared", prepared, "--out", out, "--nbest", 3]
+    printed = run(*command, "--right-to-left", model, "--lm", lm.parent, "--runs", 2)
     assert f"valid: {model} --right-to-left\nscored 27 hypotheses of 9 sentences" in printed
     assert f"test: {lm} --lm\nscored 24 hypotheses of 8 sentences" in printed
     result = json.loads((out / "result.json").read_text())
@@ -82,7 +82,7 @@ def test_help_and_wrong_options(script, tmp_path):
     for options, message in [
         (("--bogus", 1), "unrecognized arguments: --bogus 1"),
         (("--data",), "argument --data: expected one argument"),
-        (("--data", tmp_path), f"{tmp_path} is not a prepared folder"),
+        (("--data", tmp_path), "(no data-bin with a test set in it); give the folder that"),
         ((f"--data={tmp_path}",), f"{tmp_path} is not a prepared folder"),
     ]:
         error = run(f"rerank/{script}", *baseline, *options, status=2)
