@@ -15,6 +15,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.serving.loading import load
 
 SHUTDOWN_SECONDS = 10
+SHOWN_PARTS = 4  # of a path: DIR/out/SYSTEM/seedN
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     with open_listener(args.host, args.port) as listener:
         predictor = load(args)
         settings = Settings(
-            name="/".join(args.path.resolve().parts[-4:]).lstrip("/"),
+            name=shown_path(args.path),
             batch_size=args.batch_size,
             max_characters=args.max_characters,
             hosts=LOOPBACK if is_loopback(args.host) else (),
@@ -100,6 +101,15 @@ def run(args: argparse.Namespace) -> None:
         with ignore_reraised_signals(), without_logging():
             uvicorn.Server(config).run(sockets=[listener])
     show(["stopped"])
+
+
+def shown_path(path: Path) -> str:
+    """``path`` as it was given; if it has many parts, the last ones after ``…/``."""
+    if path.name in ("", ".."):
+        path = path.resolve()
+    if len(path.parts) <= SHOWN_PARTS:
+        return str(path)
+    return "/".join(("…", *path.parts[-SHOWN_PARTS:]))
 
 
 def open_listener(host: str, port: int) -> socket.socket:

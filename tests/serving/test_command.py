@@ -7,11 +7,12 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.serving.command import open_listener
+from fairseq_casrnn.serving.command import open_listener, shown_path
 
 from .common import ask, unpack
 
@@ -33,7 +34,7 @@ def test_stops_after_the_answers_that_are_due(tmp_path, warm_python, stop):
         name, host, port = re.fullmatch(
             r"serving (\S+), a tagger, at http://(.*):(\d+)/ \(Ctrl\+C stops it\)\n", line
         ).groups()
-        assert (name.split("/")[-1], host) == ("out", "127.0.0.1")
+        assert (name, host) == (shown_path(given.path), "127.0.0.1")
         assert ask(f"http://{host}:{port}", {"text": "Anna"})[1]["words"] == ["Anna"]
         with socket.create_connection((host, int(port)), timeout=60) as client:
             body = b'{"text": "Anna saw Rome"}'
@@ -51,6 +52,24 @@ def test_stops_after_the_answers_that_are_due(tmp_path, warm_python, stop):
     finally:
         killer.cancel()
         process.kill()
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("m.casrnn", "m.casrnn"),
+        ("reviews/out/bicas2/seed1", "reviews/out/bicas2/seed1"),
+        ("/models/m.casrnn", "/models/m.casrnn"),
+        ("/home/me/reviews/out/bicas2/seed1", "…/reviews/out/bicas2/seed1"),
+    ],
+)
+def test_the_name_of_the_model(given, shown):
+    assert shown_path(Path(given)) == shown
+
+
+def test_a_model_in_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert shown_path(Path()).split("/")[-1] == tmp_path.name
 
 
 def test_answers_do_not_wait_for_the_client():
