@@ -27,6 +27,11 @@ def load_dictionary(folder: str, part: str) -> Dictionary:
     """
     path = os.path.join(folder, part, "dict.txt")
     if not os.path.isfile(path):
+        if any(Path(folder).glob("dict*.txt")):
+            raise UserError(
+                f"{folder} has the data of a translation or language model, but a classifier or "
+                f"tagger reads {path}; give data of the model's kind"
+            )
         raise UserError(
             f"{path} does not exist; fill {folder} with a recipe's prepare.sh, or its folders "
             "input0, input1 and label with fairseq-preprocess --only-source"

@@ -170,6 +170,9 @@ def test_parts_of_unequal_length(data):
 def test_missing_parts(data, tmp_path):
     with pytest.raises(UserError, match=r"/nowhere/input0/dict.txt does not exist; fill /nowhere"):
         setup("/nowhere")
+    (tmp_path / "dict.en.txt").touch()
+    with pytest.raises(UserError, match=r"has the data of a translation or language model, but a"):
+        setup(tmp_path)
     with pytest.raises(UserError, match=r"there is no .*input0/other; check the data folder"):
         load(data, "other")
     (data / "label" / "dict.txt").write_text("positive 5\n")
