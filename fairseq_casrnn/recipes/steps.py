@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.data.command import Parser, prepared_options, read_json
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes import dyck
 from fairseq_casrnn.recipes.options import (
     Step,
@@ -74,10 +75,20 @@ def check_counts(recipe: Recipe, folder: Path) -> None:
 
 
 def call_reader(recipe: Recipe, options: StepOptions, argv: Sequence[str]) -> None:
-    """Run the reader with ``argv``, and with ``--out DATA`` unless that is given."""
+    """Run the reader with ``argv``, and with ``--out DATA`` unless that is given.
+
+    Raises:
+        UserError: the recipe's folder has no such file.
+        SystemExit: the reader failed.
+    """
     program, *arguments = recipe.reader.split()
     if program.endswith(".py"):
         program = str(recipe.folder / program)
+        if not Path(program).is_file():
+            raise UserError(
+                f"{recipe.path}: the reader {program} does not exist; correct the key reader, or "
+                "write the file"
+            )
     if not any(word.partition("=")[0] in ("--out", "-h", "--help") for word in argv):
         arguments += ["--out", options.data]
     Programs(options.dry_run).call(program, *arguments, *argv)

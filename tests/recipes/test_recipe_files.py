@@ -120,6 +120,16 @@ def test_missing_keys_and_files(tmp_path):
         load(tmp_path / "latin.yaml")
 
 
+@pytest.mark.parametrize("option", ["--dry-run", "--force"])
+def test_a_reader_that_does_not_exist(tmp_path, capsys, option):
+    path = write(tmp_path, HEAD)
+    assert cli.main(["run", "prepare", str(path), option]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {path}: the reader {tmp_path}/reader.py does not exist; correct the key reader, "
+        "or write the file\n"
+    )
+
+
 def test_mappings_are_joined_and_other_values_replaced(tmp_path):
     base = "settings: {lr: 1e-3, dropout: 0.10, patience: 5}\nseeds: [1, 2]\n" + HEAD
     write(tmp_path, base, "base.yaml")
