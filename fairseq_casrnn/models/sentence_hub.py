@@ -73,7 +73,8 @@ class SentenceHub(Hub):
         parts = tuple(item) if isinstance(item, (tuple, list)) else (item,)
         expected = 2 if self.task.pairs else 1
         if len(parts) != expected or not all(isinstance(part, str) for part in parts):
-            what = "pairs of sentences" if self.task.pairs else "single sentences"
+            pairs = 'a list of pairs of sentences, [("first", "second")]'
+            what = pairs if self.task.pairs else "single sentences"
             raise UserError(f"this model takes {what}, not {item!r}")
         return tuple(self.task.encode_text(part) for part in parts)
 

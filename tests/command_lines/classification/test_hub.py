@@ -3,6 +3,7 @@
 import copy
 import pickle
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from fairseq.models import MODEL_REGISTRY
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.hub import split_batches
+from fairseq_casrnn.models.sentence_hub import SentenceHub
 
 from .common import LINES
 
@@ -123,6 +125,9 @@ def test_batches_of_long_sentences_are_small():
 def test_wrong_questions(hub):
     with pytest.raises(UserError, match=r"takes single sentences, not \('a', 'b'\)"):
         hub.predict([("a", "b")])
+    of_pairs = SimpleNamespace(task=SimpleNamespace(pairs=True))
+    with pytest.raises(UserError, match=r"takes a list of pairs of sentences, \[\(.*\)\], not 'a'"):
+        SentenceHub._tokens(of_pairs, "a")
     with pytest.raises(UserError, match="encode takes strings"):
         hub.encode([("a", "b")])
 
@@ -162,5 +167,5 @@ def test_a_folder_without_dictionaries(trained, tmp_path):
     shutil.copy(trained / "checkpoint_best.pt", tmp_path / "model.pt")
     model = MODEL_REGISTRY["cas_lstm_sentence_encoder"]
     assert model.from_pretrained(str(tmp_path)).classes  # those it was trained with
-    with pytest.raises(UserError, match=r"input0/dict.txt and label/dict.txt are not in /nowhere"):
+    with pytest.raises(UserError, match=r"input0/dict.txt, label/dict.txt not found in /nowhere"):
         model.from_pretrained(str(tmp_path), data_name_or_path="/nowhere")
