@@ -46,7 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="best",
         help="best (on validation), last, best:N or last:N (default: best)",
     )
-    parser.add_argument("--subset", default="test", help="test, valid or train (default: test)")
+    parser.add_argument(
+        "--subset",
+        default="test",
+        help=(
+            "test, valid or train for classification and tagging (default: test); translations "
+            "are scored on test, language models on valid and test"
+        ),
+    )
     parser.add_argument(
         "--batch-size",
         type=int,
