@@ -56,6 +56,13 @@ def _longer_than_a_batch(error: AssertionError) -> str | None:
     )
 
 
+def _subset(error: Exception) -> str | None:
+    """The split that is validated or translated."""
+    if cfg := frame_local(error, GENERATE, "cfg"):
+        return cfg.dataset.gen_subset
+    return frame_local(error, "fairseq.trainer.Trainer.get_valid_iterator", "subset")
+
+
 def _longer_than_the_model_allows(error: Exception) -> str | None:
     found = re.match(r"Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip",
                      str(error))  # fmt: skip
@@ -64,6 +71,8 @@ def _longer_than_the_model_allows(error: Exception) -> str | None:
     # The number of sentences before this buffer.
     first = frame_local(error, "fairseq_cli.interactive.main", "start_id")
     where = f"sentence {int(found[1]) + 1 + (first or 0)}"
+    if subset := _subset(error):
+        where += f" of '{subset}'"
     lengths = [int(n) for n in re.findall(r"\d+(?=\)|,|$)", found[2])]
     lengths = [n for n in lengths if n > 0]  # no target: 0
     return (
