@@ -15,6 +15,19 @@ def _unequal_lengths(error: AssertionError) -> str | None:
     )
 
 
+def _no_languages(error: AssertionError) -> str | None:
+    load = (
+        "fairseq.tasks.multilingual_language_modeling.MultilingualLanguageModelingTask.load_dataset"
+    )
+    folder, languages = (frame_local(error, load, name) for name in ("data_path", "languages"))
+    if folder is None or languages:
+        return None
+    return (
+        f"{folder} has no subfolders, but --task multilingual_language_modeling reads one for "
+        "each language; use --task language_modeling for a text in one language"
+    )
+
+
 def _no_cache(error: KeyError) -> str | None:
     """fairseq 0.12.3 accesses the first batch before it has read any."""
     get = "fairseq.data.indexed_dataset.IndexedCachedDataset.__getitem__"
@@ -42,6 +55,7 @@ def _no_subwords(error: Exception) -> str | None:
 
 RULES: Rules = (
     (AssertionError, _unequal_lengths),
+    (AssertionError, _no_languages),
     (KeyError, _no_cache),
     ((OSError, RuntimeError, UnicodeDecodeError), _no_subwords),
 )

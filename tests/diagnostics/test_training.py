@@ -116,6 +116,16 @@ def test_translation_model_for_language_modelling(fairseq, data, tmp_path):
     assert "Overrides" not in done.out + done.err
 
 
+def test_several_languages_without_subfolders(fairseq, data, tmp_path):
+    shutil.copy(data / "dict.xx.txt", tmp_path / "dict.txt")
+    options = ["--task", "multilingual_language_modeling", "--batch-size", 2, "--optimizer", "sgd"]
+    done = fairseq("train", tmp_path, *options, "--arch", "cas_lstm_lm_tiny", "--cpu")
+    assert done.sentence == (
+        f"{tmp_path} has no subfolders, but --task multilingual_language_modeling reads one for "
+        "each language; use --task language_modeling for a text in one language"
+    )
+
+
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     ("override", "sentence"),
