@@ -63,7 +63,10 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
         ),
         ("--max-tokens 3", "a sentence of 7 tokens does not fit into a batch of --max-tokens 3"),
         ("--max-source-positions 1", "no sentence is left to train on"),
-        ("--max-source-positions 3", r"sentence \d has \d and \d tokens, more than .* \(3, 1024\)"),
+        (
+            "--max-source-positions 3",
+            r"sentence \d of 'valid' has \d and \d tokens, more than .* \(3, 1024\)",
+        ),
         ("--bf16", "--bf16 and --tpu need a GPU"),
         ("--max-tokens -5", "--max-tokens is -5; it must be at least 1"),
         ("--adam-betas (0.9,)", r"--adam-betas is \(0.9,\); it must be two numbers"),
