@@ -104,7 +104,8 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
                 raise UserError(f"{path} does not exist; check the path of {what}")
         with explained():
             hub = super().from_pretrained(folder, checkpoint_file, str(data_name_or_path), **kwargs)
-        check_kind(hub.models, FairseqEncoderDecoderModel, "a translation model", folder)
+        what = "a translation model"
+        check_kind(hub.models, FairseqEncoderDecoderModel, what, model_name_or_path)
         return TranslationHub(hub.cfg, hub.task, hub.models)
 
     @classmethod

@@ -76,7 +76,7 @@ def test_next_commands(tmp_path):
     )
     assert use_command("tagging", folder, run).endswith(" | casrnn tag --path other/bicas2/seed1")
     assert use_command("language-model", folder, run).startswith(
-        "casrnn perplexity 'my data'/data-bin --path other/"
+        "casrnn perplexity 'my data/data-bin' --path other/"
     )
     (tmp_path / "data-bin" / "input1").mkdir(parents=True)
     assert use_command("classification", tmp_path, run) == (

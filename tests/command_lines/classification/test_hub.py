@@ -9,6 +9,7 @@ import pytest
 import torch
 from fairseq.models import MODEL_REGISTRY
 
+from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.hub import split_batches
 from fairseq_casrnn.models.sentence_hub import SentenceHub
@@ -161,6 +162,14 @@ def test_loaded_as_another_kind(trained, data, arch, what):
     load = MODEL_REGISTRY[arch].from_pretrained
     with pytest.raises(UserError, match=f"is of a CasLstmSentenceEncoder, not of {what} model; lo"):
         load(str(trained), "checkpoint_best.pt", data_name_or_path=str(data))
+
+
+def test_a_packed_model_of_another_kind_is_named(trained, tmp_path):
+    """The file that was given, not the folder where it is unpacked."""
+    file = tmp_path / "x.casrnn"
+    assert cli.main(["pack", str(trained), "--output", str(file)]) == 0
+    with pytest.raises(UserError, match=f"in {file} is of a CasLstmSentenceEncoder, not of a tr"):
+        MODEL_REGISTRY["cas_lstm"].from_pretrained(str(file))
 
 
 def test_a_folder_without_dictionaries(trained, tmp_path):
