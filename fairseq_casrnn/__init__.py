@@ -96,8 +96,8 @@ def register_cell(name: str, cell, options: type | None = None) -> None:
     Raises:
         UserError: the name is taken or invalid.
     """
-    from .cells import FAMILIES, Family, NoOptions
-    from .errors import UserError
+    from fairseq_casrnn.cells import FAMILIES, Family, NoOptions
+    from fairseq_casrnn.errors import UserError
 
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise UserError(

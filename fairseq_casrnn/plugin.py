@@ -29,7 +29,7 @@ def use_plugin(folder: Path) -> None:
     Raises:
         UserError: it is not a folder.
     """
-    from . import register
+    from fairseq_casrnn import register
 
     os.environ[VARIABLE] = os.path.abspath(folder)
     register()
@@ -46,7 +46,7 @@ def import_plugin() -> None:
         return
     from fairseq.utils import import_user_module
 
-    from .errors import UserError
+    from fairseq_casrnn.errors import UserError
 
     if not os.path.isdir(folder):
         raise UserError(f"the plugin {folder} is not a folder; correct --user-dir or {VARIABLE}")

@@ -19,7 +19,7 @@ import os
 
 import torch
 
-from .errors import UserError
+from fairseq_casrnn.errors import UserError
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def set_precision(precision: str, asked: str = "precision") -> None:
     if precision == "int8" or _int8:
         if precision == "int8" and (reason := why_not_int8()) is not None:
             raise UserError(f"{asked} int8: {reason}; choose medium")
-        from .recurrence import cpp
+        from fairseq_casrnn.recurrence import cpp
 
         cpp.extension()[0].set_int8(precision == "int8")
     _int8 = precision == "int8"
@@ -66,7 +66,7 @@ def set_precision(precision: str, asked: str = "precision") -> None:
 
 def why_not_int8() -> str | None:
     """Why there is no int8 here, or None."""
-    from .recurrence import choose, cpp
+    from fairseq_casrnn.recurrence import choose, cpp
 
     module, missing = cpp.extension()
     if module is None:

@@ -16,12 +16,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..data.bpe import load_bpe_codes
-from ..data.command import captured_log, run_main
-from ..data.symbols import escape_line
-from ..errors import UserError
-from ..files import check_writable, replacing
-from .training_log import curves_of, read_metric, records
+from fairseq_casrnn.analysis.training_log import curves_of, read_metric, records
+from fairseq_casrnn.data.bpe import load_bpe_codes
+from fairseq_casrnn.data.command import captured_log, run_main
+from fairseq_casrnn.data.symbols import escape_line
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.files import check_writable, replacing
 
 _INK, _MUTED, _TRAIN, _VALID = "#222222", "#777777", "#9ab6d6", "#c8442c"
 
@@ -146,8 +146,8 @@ def translation_attention(
     """
     from fairseq.dataclass.configs import GenerationConfig
 
-    from ..diagnostics.explain import explained
-    from ..inference import trained_model
+    from fairseq_casrnn.diagnostics.explain import explained
+    from fairseq_casrnn.inference import trained_model
 
     if beam < 1:
         raise UserError(f"--beam is {beam}; it must be at least 1")

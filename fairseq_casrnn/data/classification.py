@@ -8,7 +8,7 @@ import numpy
 import torch
 from fairseq.data import FairseqDataset, data_utils
 
-from .length_sorted import LengthSortedDataset
+from fairseq_casrnn.data.length_sorted import LengthSortedDataset
 
 UNSEEN = -1  # label of a class that does not occur in training; also ignored by the loss
 

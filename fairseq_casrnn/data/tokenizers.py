@@ -8,8 +8,8 @@ from typing import Optional
 from fairseq.data.encoders import register_tokenizer
 from fairseq.dataclass import FairseqDataclass
 
-from ..errors import UserError
-from .text import tokenize_lines
+from fairseq_casrnn.data.text import tokenize_lines
+from fairseq_casrnn.errors import UserError
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .spans import spans
+from fairseq_casrnn.data.spans import spans
 
 QUOTES = {"``": '"“„', "''": '"”“'}  # what the Penn Treebank's quotation marks stand for
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..data.spans import as_iob2, spans
+from fairseq_casrnn.data.spans import as_iob2, spans
 
 # Words, correctly tagged words; whether tags mark spans; true, predicted and correct spans.
 COUNTS = ("words", "right", "marked", "true", "predicted", "correct")

@@ -38,10 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the folder. Raises UserError."""
-    from ..data import words
-    from ..inference.trained_model import load
-    from . import write
-    from .graphs import graphs
+    from fairseq_casrnn.data import words
+    from fairseq_casrnn.export import write
+    from fairseq_casrnn.export.graphs import graphs
+    from fairseq_casrnn.inference.trained_model import load
 
     check_output(args.output)
     if args.format != "torch":
@@ -125,10 +125,10 @@ def copy_subwords(path: Path, data: Path | None, folder: Path) -> dict[str, obje
         The part of ``export.json`` on raw text: languages, tokenizer, file of subword units. It
         is empty if these are unknown.
     """
-    from ..inference.trained_lm import checkpoint_file
-    from ..inference.trained_model import read_config
-    from ..inference.trained_translation import find_files
-    from ..models.packed import is_packed, task_options
+    from fairseq_casrnn.inference.trained_lm import checkpoint_file
+    from fairseq_casrnn.inference.trained_model import read_config
+    from fairseq_casrnn.inference.trained_translation import find_files
+    from fairseq_casrnn.models.packed import is_packed, task_options
 
     checkpoint = checkpoint_file(path)
     if is_packed(path):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError
-from .modules import (
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.export.modules import (
     ClassifierModule,
     DecoderStepModule,
     EncoderModule,
@@ -54,11 +54,11 @@ def graphs(model, task) -> dict[str, Graph]:
     Raises:
         UserError: a model of another kind, a transformer, or an adaptive softmax.
     """
-    from ..models.language_model import RecurrentLanguageModel
-    from ..models.sentence_backbones import TransformerBackbone
-    from ..models.sentence_encoder import SentenceClassifier
-    from ..models.tagger import Tagger
-    from ..models.translation import RecurrentTranslationModel
+    from fairseq_casrnn.models.language_model import RecurrentLanguageModel
+    from fairseq_casrnn.models.sentence_backbones import TransformerBackbone
+    from fairseq_casrnn.models.sentence_encoder import SentenceClassifier
+    from fairseq_casrnn.models.tagger import Tagger
+    from fairseq_casrnn.models.translation import RecurrentTranslationModel
 
     builders = {
         RecurrentTranslationModel: translation,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
-from ..layers.sequences import trusted
+from fairseq_casrnn.layers.sequences import trusted
 
 
 class ClassifierModule(nn.Module):

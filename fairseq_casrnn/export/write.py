@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.export import Dim
 
-from ..errors import UserError
-from .graphs import Graph
+from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.export.graphs import Graph
 
 OPSET = 20
 TOLERANCE = 1e-5  # largest difference between the results of an ONNX file and the model

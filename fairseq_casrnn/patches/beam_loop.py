@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fairseq_casrnn.patches.candidates import candidate_finder
 from fairseq_casrnn.recurrence import choose as choose_engine
-
-from .candidates import candidate_finder
 
 
 def generate(original, self, sample, prefix_tokens=None, constraints=None, bos_token=None):

@@ -13,9 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fairseq_casrnn.patches.next_tokens import last_features
 from fairseq_casrnn.recurrence.next_words import NextWords
-
-from .next_tokens import last_features
 
 Candidates = tuple[Tensor, Tensor, Tensor | None]
 """Sums of log-probabilities in descending order, and indices (the hypothesis that is continued,

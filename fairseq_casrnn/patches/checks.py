@@ -16,8 +16,7 @@ from fairseq_casrnn.checks.task_fit import check_fit, check_program
 from fairseq_casrnn.checks.text_files import check_dictionaries, check_new_dictionaries, check_text
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import add_filename
-
-from .programs import is_hydra_train, program_name
+from fairseq_casrnn.patches.programs import is_hydra_train, program_name
 
 # --- options -----------------------------------------------------------------------------------
 

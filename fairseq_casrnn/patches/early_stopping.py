@@ -17,9 +17,8 @@ are right. On small data both take some epochs, while the loss falls. These epoc
 import logging
 
 from fairseq_casrnn.errors import UserError
-
-from .extra_state import after_loading
-from .programs import program_module
+from fairseq_casrnn.patches.extra_state import after_loading
+from fairseq_casrnn.patches.programs import program_module
 
 ATTRIBUTES = ("best", "num_runs")  # of fairseq_cli.train.should_stop_early
 COUNTERS = ("num_bad_epochs", "cooldown_counter")  # of torch's ReduceLROnPlateau

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 from fairseq_casrnn.errors import UserError
-
-from .patch import KINDS, VERSIONS, Patch
-from .programs import program_module, program_name
-from .table import TABLE
+from fairseq_casrnn.patches.patch import KINDS, VERSIONS, Patch
+from fairseq_casrnn.patches.programs import program_module, program_name
+from fairseq_casrnn.patches.table import TABLE
 
 VARIABLE = "CASRNN_PATCHES"
 

@@ -15,8 +15,7 @@ from typing import NoReturn
 from fairseq_casrnn import output
 from fairseq_casrnn.diagnostics.explain import explain, explained
 from fairseq_casrnn.diagnostics.names import shorten_choices
-
-from .programs import is_hydra_train
+from fairseq_casrnn.patches.programs import is_hydra_train
 
 
 def set_excepthook() -> None:

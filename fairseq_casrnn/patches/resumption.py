@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from fairseq_casrnn.errors import UserError
-
-from .extra_state import after_loading
-from .vocabularies import check_words, saves_task_state
+from fairseq_casrnn.patches.extra_state import after_loading
+from fairseq_casrnn.patches.vocabularies import check_words, saves_task_state
 
 
 def save_task_state(trainer, filename, extra_state: dict) -> None:

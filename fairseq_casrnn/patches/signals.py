@@ -15,7 +15,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed
 
-from .messages import wait_for_batches
+from fairseq_casrnn.patches.messages import wait_for_batches
 
 SIGNALS = [number for name in ("SIGTERM", "SIGUSR1") if (number := getattr(signal, name, None))]
 _received: list[int] = []

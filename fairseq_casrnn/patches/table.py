@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .patch import parse
+from fairseq_casrnn.patches.patch import parse
 
 # Targets with the same hooks stand together. Below them, for each hook: kind, when, function and
 # where (see Patch), then what it does.

@@ -16,8 +16,7 @@ from fairseq.data import Dictionary
 
 from fairseq_casrnn.data.dictionaries import check_digest, digest
 from fairseq_casrnn.errors import UserError
-
-from .extra_state import after_loading
+from fairseq_casrnn.patches.extra_state import after_loading
 
 logger = logging.getLogger(__name__)
 
