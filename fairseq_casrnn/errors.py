@@ -40,6 +40,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def as_option(name: str) -> str:
+    """The option of a command line whose value has the name ``name``: ``--max-len`` for max_len."""
+    return "--" + name.replace("_", "-")
+
+
 def quoted(text: str, longest: int = 60) -> str:
     """A text in quotation marks for a message, with at most ``longest`` characters."""
     if len(text) > longest:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 
 from fairseq_casrnn.data.values import natural
-from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.errors import UserError, as_option, quoted
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _problems(options: Mapping) -> Iterator[str]:
         value = options.get(name)
         for one in value if isinstance(value, list | tuple) else [value]:
             if isinstance(one, int | float) and not bound.allows(one):
-                yield f"--{name.replace('_', '-')} is {one}; it must {bound}"
+                yield f"{as_option(name)} is {one}; it must {bound}"
     shard, shards = options.get("shard_id"), options.get("num_shards")
     if isinstance(shard, int) and isinstance(shards, int) and not 0 <= shard < shards:
         yield f"--shard-id is {shard}; it must be at least 0 and less than --num-shards {shards}"
@@ -140,7 +140,7 @@ def _problems(options: Mapping) -> Iterator[str]:
     for name in names if "beam" in options else names[1:]:
         if not _is_segmentation(options.get(name)):
             yield (
-                f"--{name.replace('_', '-')} '{options[name]}' is unknown; choose from "
+                f"{as_option(name)} '{options[name]}' is unknown; choose from "
                 f"{', '.join(SEGMENTATIONS)}"
             )
 
@@ -169,7 +169,7 @@ def _generation_problems(options: Mapping) -> Iterator[str]:
         )
     for name in ("lm_path", "prefix_size", "results_path"):
         if options.get(name):
-            option = f"--{name.replace('_', '-')}"
+            option = as_option(name)
             yield f"fairseq-interactive ignores {option}; use fairseq-generate, or drop it"
     if soft:
         yield "fairseq-interactive prints hard alignments; use fairseq-generate, or drop 'soft'"
@@ -185,7 +185,7 @@ def _invalid_literals(options: Mapping) -> Iterator[str]:
             ast.literal_eval(value)
         except (ValueError, SyntaxError):
             yield (
-                f"--{name.replace('_', '-')} is {quoted(value)}, which is not a Python literal; "
+                f"{as_option(name)} is {quoted(value)}, which is not a Python literal; "
                 "write it as \"{'name': 'text', 'other': 3}\""
             )
 
@@ -227,7 +227,7 @@ def _distributed_problems(options: Mapping) -> Iterator[str]:
     needs = {"distributed_backend": ("nccl", "gloo"), "ddp_backend": ("pytorch_ddp", "legacy_ddp")}
     for name, (refused, instead) in needs.items():
         if size > 1 and options.get(name) == refused:
-            option = f"--{name.replace('_', '-')}"
+            option = as_option(name)
             yield f"{option} {refused} needs GPUs, but there is none; give {option} {instead}"
 
 

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, as_option
 
 COMMON = (
     "cross_entropy",
@@ -76,6 +76,6 @@ def check_program(args: Namespace) -> None:
     for name in ("print_step", "retain_iter_history"):
         if getattr(args, name, False):
             raise UserError(
-                f"--{name.replace('_', '-')} needs a model that refines its output iteratively, "
+                f"{as_option(name)} needs a model that refines its output iteratively, "
                 f"unlike those of --task {args.task}; drop the option"
             )

@@ -18,7 +18,7 @@ from fairseq_casrnn.data.input_files import check_unchanged, checksums
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.diagnostics.files import disk_full
 from fairseq_casrnn.diagnostics.memory import out_of_memory
-from fairseq_casrnn.errors import UserError, one_sentence, printable
+from fairseq_casrnn.errors import UserError, as_option, one_sentence, printable
 
 
 class Parser(argparse.ArgumentParser):
@@ -84,7 +84,7 @@ def is_prepared(args: argparse.Namespace) -> bool:
         other = [name for name in now if name in before and before[name] != now[name]]
         if other:
             name = other[0]
-            option = f"--{name.replace('_', '-')}"
+            option = as_option(name)
             was = f"without {option}" if before[name] is None else f"with {option} {before[name]}"
             wanted = "without it" if now[name] is None else now[name]
             raise UserError(

@@ -4,6 +4,7 @@ import json
 import re
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
+from fairseq_casrnn.errors import as_option
 
 
 def _no_raw_text(error: AttributeError) -> str | None:
@@ -50,7 +51,7 @@ def _unknown_to_hydra(error: Exception) -> str | None:
     """Components that fairseq's command line accepts although their options are missing."""
     found = re.search(r"Could not find '(\w+)/(\w+)'", str(error))
     if found and type(error).__name__ == "MissingConfigException":
-        return f"--{found[1].replace('_', '-')} {found[2]} does not work in this fairseq; drop it"
+        return f"{as_option(found[1])} {found[2]} does not work in this fairseq; drop it"
     if getattr(error, "full_key", None) == "groups.default":
         return "--optimizer composite needs options for groups of parameters; drop it"
     return None
@@ -69,7 +70,7 @@ def _other_targets(error: ValueError) -> str | None:
 def _missing_choice(error: ValueError) -> str | None:
     """A component without a default."""
     found = re.fullmatch(r"(\w+) is required!", str(error))
-    return f"--{found[1].replace('_', '-')} is missing; give it" if found else None
+    return f"{as_option(found[1])} is missing; give it" if found else None
 
 
 def _no_bf16(error: AttributeError) -> str | None:
@@ -82,7 +83,7 @@ def _missing_value(error: Exception) -> str | None:
     key = getattr(error, "full_key", None)
     if not key or type(error).__name__ != "MissingMandatoryValue":
         return None
-    return f"--{key.replace('_', '-')} is missing; give it a value"
+    return f"{as_option(key)} is missing; give it a value"
 
 
 def _unfit_task(error: Exception) -> str | None:
@@ -90,7 +91,7 @@ def _unfit_task(error: Exception) -> str | None:
     found = re.search(r"Interpolation key '(task|criterion)\.(\w+)' not found", str(error))
     if found is None:
         return None
-    option = "--" + found[2].replace("_", "-")
+    option = as_option(found[2])
     if found[1] == "criterion":
         return (
             f"--task and --criterion do not fit: the task needs a criterion with {option}; for "

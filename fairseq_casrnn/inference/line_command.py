@@ -12,7 +12,7 @@ from typing import TypeVar
 from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.data.text import text_lines
 from fairseq_casrnn.data.words import TOKENIZERS, words
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, as_option
 from fairseq_casrnn.inference.deferred_imports import deferred_imports
 
 CHUNK = 1000  # default number of lines that are read before the first output
@@ -72,7 +72,7 @@ def check_input(args: argparse.Namespace) -> None:
     for name in ("batch_size", "buffer_size"):
         value = getattr(args, name)
         if value is not None and value < 1:
-            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least 1")
+            raise UserError(f"{as_option(name)} is {value}; it must be at least 1")
     if args.input == "-" and sys.stdin is None:
         raise UserError("standard input is closed; name a file with --input")
 

@@ -18,7 +18,7 @@ from omegaconf import II
 
 from .. import layers
 from ..cells import FAMILIES
-from ..errors import UserError
+from ..errors import UserError, as_option
 from ..layers import RecurrentStack
 from .loading_checkpoint import is_loading_checkpoint
 
@@ -180,7 +180,7 @@ def named_as_options(names: Sequence[str]) -> Iterator[None]:
     except UserError as error:
         # With word boundaries: "temperature" must not match in "temperature_floor".
         pattern = rf"\b({'|'.join(names)})\b" if names else r"(?!)"
-        message = re.sub(pattern, lambda match: "--" + match[0].replace("_", "-"), str(error))
+        message = re.sub(pattern, lambda match: as_option(match[0]), str(error))
         raise UserError(message) from None
 
 
@@ -205,7 +205,7 @@ def warn_of_single_layers(cell: str, cfg: FairseqDataclass) -> None:
             "give %s 2 or more",
             cell,
             type(bottom).__name__,
-            " or ".join("--" + name.replace("_", "-") for name in names),
+            " or ".join(as_option(name) for name in names),
         )
 
 
@@ -220,7 +220,7 @@ def check_sizes(cfg: FairseqDataclass, names: Iterable[str]) -> None:
     for name in names:
         value = getattr(cfg, name)
         if value < 1:
-            option = "--" + name.replace("_", "-")
+            option = as_option(name)
             raise UserError(f"{option} is {value}; it must be at least 1")
 
 
@@ -229,7 +229,7 @@ def check_ranges(cfg: FairseqDataclass, names: Iterable[str]) -> None:
     for name in names:
         value = getattr(cfg, name)
         if not 0 < value < float("inf"):
-            option = "--" + name.replace("_", "-")
+            option = as_option(name)
             raise UserError(f"{option} is {value}; it must be greater than 0")
 
 
@@ -238,5 +238,5 @@ def check_probabilities(cfg: FairseqDataclass, names: Iterable[str]) -> None:
     for name in names:
         value = getattr(cfg, name)
         if value is not None and not 0 <= value <= 1:
-            option = "--" + name.replace("_", "-")
+            option = as_option(name)
             raise UserError(f"{option} is {value}; it must lie in [0, 1]")

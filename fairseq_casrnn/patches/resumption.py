@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, as_option
 from fairseq_casrnn.patches.extra_state import after_loading
 from fairseq_casrnn.patches.vocabularies import check_words, saves_task_state
 
@@ -79,15 +79,15 @@ def check_functional_options(trainer, extra_state: dict, resumes: bool) -> None:
         before, now = saved.get(name, default), getattr(model, name)
         if before != now:
             raise UserError(
-                f"the training to be resumed has {as_option(name, before)}, not "
-                f"{as_option(name, now)}; give it the options it began with, or take only its "
+                f"the training to be resumed has {with_value(name, before)}, not "
+                f"{with_value(name, now)}; give it the options it began with, or take only its "
                 "weights, with --finetune-from-model and another --save-dir"
             )
 
 
-def as_option(name: str, value: object) -> str:
-    """An option as it is written on the command line."""
-    option = f"--{name.replace('_', '-')}"
+def with_value(name: str, value: object) -> str:
+    """An option and its value as they are written on the command line."""
+    option = as_option(name)
     if isinstance(value, bool):
         return option if value else f"no {option}"
     return f"{option} {value}"

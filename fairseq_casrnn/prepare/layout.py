@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from fairseq_casrnn.data.values import natural
-from fairseq_casrnn.errors import UserError, counted, quoted
+from fairseq_casrnn.errors import UserError, as_option, counted, quoted
 from fairseq_casrnn.prepare.table_files import Table
 
 LABELS = (
@@ -66,7 +66,7 @@ def find_layout(
     header = not in_first or by_name or is_header(table, known)
     given = {name: position(table, first, name, value) for name, value in options.items() if value}
     if len(set(given.values())) < len(given):
-        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        flags = " and ".join(as_option(name) for name in given)
         raise UserError(f"{flags} name the same column of {table.path}; give different ones")
     label = given.get("label_column")
     texts = tuple(given[name] for name in ("text_column", "pair_column") if name in given)
@@ -93,7 +93,7 @@ def position(table: Table, names: list[str], option: str, value: str) -> int:
     Raises:
         UserError: there is none, or there are several.
     """
-    flag = f"--{option.replace('_', '-')}"
+    flag = as_option(option)
     number = natural(value)
     if table.path.is_dir() and value not in names:
         raise UserError(
@@ -124,7 +124,7 @@ def check_named_once(table: Table, names: list[str], column: int, option: str) -
     if len(numbers) > 1:
         raise UserError(
             f"{table.path} has the name {quoted(names[column])} for columns {' and '.join(numbers)}"
-            f"; give --{option.replace('_', '-')} a number instead"
+            f"; give {as_option(option)} a number instead"
         )
 
 
