@@ -117,8 +117,9 @@ COMMANDS = {
 
 WITH_MODELS = {
     *("train", "evaluate", "predict", "tag", "translate", "perplexity", "serve", "export"),
+    *("pack", "average"),
     *(name for name in COMMANDS if name.startswith("analyze ")),
-    *("rerank all", "rerank score", "data clusters", "warm-up"),
+    *("rerank all", "rerank score", "data clusters"),
 }
 """The commands that build models, which may be of a user's plugin."""
 
@@ -153,7 +154,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> None:
         with captured_log():  # fairseq and matplotlib log a lot
-            if folder := vars(args).get("user_dir"):
+            folder = getattr(args, "user_dir", None)
+            if folder is not None:
                 use_plugin(folder)
             args.run(args)
 

@@ -63,6 +63,10 @@ def replacing(path: str | os.PathLike) -> Iterator[str]:
         with contextlib.suppress(FileNotFoundError):
             os.remove(draft)
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except OSError as error:
+        add_filename(error, path, instead_of=draft)
+        raise
+    try:
         yield draft
         os.replace(draft, path)
     except BaseException as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
+import shlex
 
 VARIABLE = "CASRNN_USER_DIR"
 
@@ -17,21 +17,29 @@ def add_user_dir(parser: argparse.ArgumentParser) -> None:
     """Add ``--user-dir``."""
     parser.add_argument(
         "--user-dir",
-        type=Path,
         metavar="DIR",
         help="import this plugin, for its cells and models; its code is run",
     )
 
 
-def use_plugin(folder: Path) -> None:
-    """Import a plugin, here and in the processes that this one starts.
+def pass_on_plugin(folder: str) -> None:
+    """Let the processes that this one starts import a plugin.
 
     Raises:
         UserError: it is not a folder.
     """
+    from fairseq_casrnn.errors import UserError
+
+    if not os.path.isdir(folder):
+        raise UserError(f"--user-dir '{folder}' is not a folder; give that of the plugin")
+    os.environ[VARIABLE] = os.path.abspath(folder)
+
+
+def use_plugin(folder: str) -> None:
+    """Import a plugin, here and in the processes that this one starts. Raises UserError."""
     from fairseq_casrnn import register
 
-    os.environ[VARIABLE] = os.path.abspath(folder)
+    pass_on_plugin(folder)
     register()
 
 
@@ -49,14 +57,14 @@ def import_plugin() -> None:
     from fairseq_casrnn.errors import UserError
 
     if not os.path.isdir(folder):
-        raise UserError(f"the plugin {folder} is not a folder; correct --user-dir or {VARIABLE}")
+        raise UserError(f"{VARIABLE} is {folder}, which is not a folder; correct it")
     import_user_module(argparse.Namespace(user_dir=folder))
 
 
-def assignment() -> list[str]:
-    """``CASRNN_USER_DIR=DIR`` for a command of fairseq to be printed; empty without a plugin."""
+def assignment() -> str:
+    """``CASRNN_USER_DIR=DIR`` before a command of fairseq to be printed; empty without a plugin."""
     folder = os.environ.get(VARIABLE)
-    return [f"{VARIABLE}={folder}"] if folder else []
+    return f"{VARIABLE}={shlex.quote(folder)} " if folder else ""
 
 
 def plugin_options() -> list[str]:

@@ -25,7 +25,7 @@ from fairseq_casrnn.errors import UserError, printable
 if TYPE_CHECKING:
     from fairseq.data import Dictionary
 
-FEW = 0.2  # share of the words with a vector below which something is probably wrong
+FEW = 0.3  # share of the running text with a vector below which something is probably wrong
 Splits = dict[str, list[list[str]]]  # split -> sentences -> words
 
 
@@ -125,11 +125,13 @@ def coverage_note(covered: set[str], counts: Counter, args: argparse.Namespace) 
             f"{args.vectors} has a vector for none of the {len(counts)} words; {remedy}"
         )
     coverage = f"{len(covered)} of {len(counts)} words"
-    if len(covered) < FEW * len(counts):
-        print(
-            f"warning: {args.vectors} has a vector for only {coverage}; {remedy}", file=sys.stderr
-        )
     share = sum(counts[word] for word in covered) / counts.total()
+    if share < FEW:
+        print(
+            f"warning: {args.vectors} has a vector for only {coverage}, {share:.0%} of the running "
+            f"text; {remedy}",
+            file=sys.stderr,
+        )
     return {"word vectors": f"{coverage} have one, {share:.0%} of the running text"}
 
 

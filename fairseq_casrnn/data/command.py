@@ -10,6 +10,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from os import PathLike
 from pathlib import Path
 from typing import NoReturn
 
@@ -114,8 +115,15 @@ def read_json(path: Path) -> dict:
 def prepared_folder(name: str) -> Path:
     """The prepared folder DIR for the argument ``DIR`` or ``DIR/data-bin`` of a command."""
     folder = Path(name)
-    inner = folder.name == "data-bin" and not (folder / "data-bin").is_dir()
+    inner = folder.absolute().name == "data-bin" and not (folder / "data-bin").is_dir()
     return folder.parent if inner else folder
+
+
+def binarised_folder(name: str | PathLike) -> Path:
+    """``DIR/data-bin`` for the folder DIR of ``casrnn prepare``; otherwise the folder itself."""
+    folder, inner = Path(name), Path(name, "data-bin")
+    has_dictionary = any(folder.glob("dict*.txt"))
+    return inner if inner.is_dir() and not has_dictionary else folder
 
 
 def prepared_options(folder: str | Path) -> dict:

@@ -65,7 +65,9 @@ def kind_of(path: Path) -> str:
     if path.name.endswith(CONLLEVAL):
         return "tags"
     table = read_table(path)
-    return "tags" if table.starts_with(WORDS) else "classes" * table.starts_with(CLASSES)
+    if table.starts_with(WORDS):
+        return "tags"
+    return "classes" if table.starts_with(CLASSES) else ""
 
 
 def compare_classes(ours: Path, theirs: Path) -> float:

@@ -64,8 +64,8 @@ def run(args: argparse.Namespace) -> None:
         route_softly(model, args.path)
     if not args.sentence_reset and reads_single_sentences(task):
         print(
-            f"warning: {args.path} was trained on single sentences and has never read on from one "
-            "to the next; --sentence-reset scores each by itself",
+            f"warning: {args.path} was trained on single sentences and has not learnt to go on "
+            "from one to the next; --sentence-reset scores each by itself",
             file=sys.stderr,
         )
     dictionary = task.source_dictionary

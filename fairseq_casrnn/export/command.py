@@ -80,8 +80,10 @@ def check_output(folder: Path) -> None:
     try:
         with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}."):
             pass
-    except OSError:
-        raise UserError(f"--output {folder} cannot be written; give another folder") from None
+    except OSError as error:
+        raise UserError(
+            f"--output {folder} cannot be written ({error.strerror}); give another folder"
+        ) from None
 
 
 def describe(model, task, folder: Path) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fairseq_casrnn.data.command import binarised_folder
 from fairseq_casrnn.errors import UserError
 
 
@@ -31,7 +32,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     fairseq_casrnn.register()
     file = checkpoint_file(Path(path))
     name = path if is_packed(Path(path)) else file
-    data = binarised(data)
+    data = binarised_folder(data)
     if not (data / "dict.txt").is_file():
         raise UserError(f"{data} holds no dict.txt; give the folder that fairseq-preprocess wrote")
     overrides = {"data": str(data)}
@@ -44,13 +45,6 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
         check_digest(state["extra_state"].get("words"), task.source_dictionary, data)
     check_finite(model, name)
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), task
-
-
-def binarised(data: str | os.PathLike) -> Path:
-    """``DIR/data-bin`` for the folder DIR of ``casrnn prepare``; otherwise the folder itself."""
-    inner = Path(data, "data-bin")
-    is_prepared = not Path(data, "dict.txt").exists() and (inner / "dict.txt").is_file()
-    return inner if is_prepared else Path(data)
 
 
 def checkpoint_file(path: Path) -> Path:
@@ -112,7 +106,7 @@ def read_sentences(
     """
     from fairseq.data import data_utils
 
-    sentences = data_utils.load_indexed_dataset(str(binarised(data) / subset), dictionary)
+    sentences = data_utils.load_indexed_dataset(str(binarised_folder(data) / subset), dictionary)
     if sentences is None:
         raise UserError(f"there is no '{subset}' in {data}; {remedy}")
     return [sentence.long().clone() for sentence in sentences]  # not views of the mapped file

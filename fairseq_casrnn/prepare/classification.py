@@ -137,18 +137,21 @@ def read_split(
     if len(table.rows) == layout.header:
         raise UserError(f"{path} has a header but no rows; give a file with at least one example")
     parses = layout.names[0].lower().endswith("_parse")
-    rows, empty, repeated = [], 0, 0
+    rows, empty, repeated, incomplete = [], 0, 0, 0
     for line, cells in table.rows[layout.header :]:
         if layout.header and cells == table.rows[0][1]:
             repeated += 1
             continue
-        for column in (*layout.texts, layout.label):
-            if cells[column] is None:
-                assert table.names is not None  # as of every file of JSON objects
-                raise UserError(
-                    f"{table.where(line)} lacks {quoted(table.names[column])}; add it, or remove "
-                    "the line"
-                )
+        missing = [n for n in (*layout.texts, layout.label) if cells[n] is None]
+        if missing and not args.skip_malformed:
+            assert table.names is not None  # as of every file of JSON objects
+            raise UserError(
+                f"{table.where(line)} lacks {quoted(table.names[missing[0]])}; add it, or leave "
+                "such rows out by --skip-malformed"
+            )
+        if missing:
+            incomplete += 1
+            continue
         texts = tuple((cells[column] or "").strip() for column in layout.texts)
         if not all(texts):
             empty += 1
@@ -156,13 +159,15 @@ def read_split(
         label = label_of(table, line, cells[layout.label])
         texts = tuple(map(leaves, texts)) if parses else texts
         rows.append(LabelledRow(label, texts, line, path))
-    if empty and not rows:
+    if (empty or incomplete) and not rows:
         raise UserError(
             f"{path}: {' and '.join(layout.names[:-1])} has no text in any row; choose another "
             "--text-column"
         )
     if empty:
         note_skipped(notes, name, empty, "without text")
+    if incomplete:
+        note_skipped(notes, name, incomplete, "without a text or label")
     if repeated:
         note_skipped(notes, name, repeated, "that repeat the header")
     return rows

@@ -18,6 +18,7 @@ from fairseq_casrnn.prepare.splitting import SHARE
 from fairseq_casrnn.prepare.table_files import first_line, is_hidden, read_utf8
 
 SPLITS = ("train", "valid", "test")
+ENDINGS = (".txt", *COMPRESSED)
 MIN_COUNT = 2  # default for words: <unk> is trained on words that occur once
 MOST = 5000  # maximum number of lines held out for each of valid and test
 
@@ -81,7 +82,7 @@ def read_corpus(args: argparse.Namespace) -> dict[str, list[str]]:
     return {"train": lines, "valid": splits["valid"], "test": splits["test"]}
 
 
-def read_text(path: Path, args: argparse.Namespace) -> list[str]:
+def read_text(path: Path, args: argparse.Namespace, may_be_blank: bool = False) -> list[str]:
     """The tokenised lines of a file, or of all texts in a folder, without empty ones.
 
     Says on standard error if the text seems to be tokenised already.
@@ -91,11 +92,16 @@ def read_text(path: Path, args: argparse.Namespace) -> list[str]:
     """
     if path.is_dir():
         visible = sorted(one for one in path.iterdir() if not is_hidden(one))
-        files = [one for one in visible if one.suffix in (".txt", *COMPRESSED)]
+        files = [one for one in visible if one.is_file() and one.suffix.lower() in ENDINGS]
         if not files:
             raise UserError(f"{path} has no file *.txt, *.gz or *.xz; give a text")
-        return [line for one in files for line in read_text(one, args)]
-    lines = read_utf8(path)
+        others = len(visible) - len(files)
+        print(
+            f"reading {counted(len(files), 'file')} of {path}"
+            + (f", but not {counted(others, 'other')}" if others else "")
+        )
+        return [line for one in files for line in read_text(one, args, may_be_blank=True)]
+    lines = read_utf8(path, may_be_blank)
     if first_line(lines).startswith('{"'):
         raise UserError(f"{path} has JSON objects; give a file with the text alone")
     marked = next((n for n, line in enumerate(lines, start=1) if "<unk>" in line.split()), None)

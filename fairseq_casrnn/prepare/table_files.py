@@ -31,6 +31,7 @@ class Table:
             lacks the name.
         notes: how the file was read, for the report.
         skipped: number of malformed rows that were left out.
+        unit: what ``rows`` numbers.
     """
 
     path: Path
@@ -38,10 +39,11 @@ class Table:
     rows: list[tuple[int, list[str | None]]]
     notes: dict[str, object]
     skipped: int = 0
+    unit: str = "line"
 
     def where(self, line: int) -> str:
         """The position of a row, for messages."""
-        return f"{self.path}, line {line}"
+        return f"{self.path}, {self.unit} {line}"
 
 
 def read_utf8(path: Path, may_be_blank: bool = False) -> list[str]:
@@ -95,8 +97,8 @@ def read_table(path: Path, skip_malformed: bool = False) -> Table:
 
 
 def first_line(lines: Sequence[str]) -> str:
-    """The first line that is not blank, without spaces around it."""
-    return next(line for line in lines if line.strip()).strip()
+    """The first line that is not blank, without spaces around it, or an empty text."""
+    return next((line for line in lines if line.strip()), "").strip()
 
 
 def read_columns(
@@ -224,7 +226,9 @@ def read_json_objects(path: Path, lines: Sequence[str]) -> Table:
     Raises:
         UserError: an entry is not a JSON object.
     """
+    unit = "line"
     if first_line(lines).startswith("["):
+        unit = "entry"
         entries = list(enumerate(parsed(path, 1, "\n".join(lines), list), start=1))
     else:
         entries = [
@@ -242,7 +246,7 @@ def read_json_objects(path: Path, lines: Sequence[str]) -> Table:
         (number, [as_text(entry[name]) if name in entry else None for name in names])
         for number, entry in entries
     ]
-    return Table(path, names, rows, {})
+    return Table(path, names, rows, {}, unit=unit)
 
 
 def parsed(path: Path, number: int, text: str, kind: type):

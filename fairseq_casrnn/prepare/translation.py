@@ -182,10 +182,19 @@ def read_pairs(
 
 
 def is_header(line: str, args: argparse.Namespace) -> bool:
-    """Whether the first line names the columns: codes of the languages, or source and target."""
-    source, target, *_ = [name.strip() for name in f"{line.lower()}\t".split("\t")]
-    named = target in {*TARGET_NAMES, args.target_lang}
-    return named and source in {*SOURCE_NAMES, args.source_lang}
+    """Whether the first line names the columns: codes of the languages, or source and target.
+
+    Raises:
+        UserError: it names them in the other order.
+    """
+    first, second, *_ = [name.strip() for name in f"{line.lower()}\t".split("\t")]
+    sources, targets = {*SOURCE_NAMES, args.source_lang}, {*TARGET_NAMES, args.target_lang}
+    if first in targets and second in sources:
+        raise UserError(
+            f"the first line names the columns {first} and {second}; write the source first, or "
+            "exchange --source-lang and --target-lang"
+        )
+    return first in sources and second in targets
 
 
 def drop_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> list[Pair]:

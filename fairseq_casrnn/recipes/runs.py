@@ -14,6 +14,7 @@ import fairseq_casrnn
 from fairseq_casrnn.data.checksum import checksum_of_training_data
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import make_folder
+from fairseq_casrnn.plugin import assignment
 from fairseq_casrnn.recipes.identity import identity
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.runs import record
@@ -56,6 +57,10 @@ class Run:
         where += ["--save-dir", f"{self.out}/{self.name}/seed{self.seed}"]
         return [*where, "--no-progress-bar", "--log-format", "simple", *self.options]
 
+    def command(self) -> str:
+        """The training as a command of the shell."""
+        return assignment() + shlex.join(["fairseq-train", *self.arguments()])
+
     def train(self, programs: Programs) -> None:
         """Train, or resume the training, unless it has finished.
 
@@ -64,7 +69,7 @@ class Run:
             SystemExit: the training failed.
         """
         if programs.dry_run:
-            return print(shlex.join(["fairseq-train", *self.arguments()]), flush=True)
+            return print(self.command(), flush=True)
         title = f"{self.name} with seed {self.seed}"
         own, wanted = identity(Path(self.data, "data-bin"), self.options), " ".join(self.options)
         kept, finished = self.folder / "identity", self.folder / "finished"

@@ -16,7 +16,7 @@ from fairseq_casrnn.data.command import (
 )
 from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.plugin import assignment, plugin_options
+from fairseq_casrnn.plugin import plugin_options
 from fairseq_casrnn.recipes.options import StepOptions, check_values
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.reading import SHIPPED, read
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
         for seed in options.seed:
             one = Run(arch, seed, str(out), str(args.folder), settings, *recipe.source)
             if not args.dry_run:  # otherwise train prints it
-                print(shlex.join([*assignment(), "fairseq-train", *one.arguments()]), flush=True)
+                print(one.command(), flush=True)
             one.train(Programs(args.dry_run))
             if not args.dry_run:
                 print(f"next: {evaluate_command(args.folder, args.out)}")

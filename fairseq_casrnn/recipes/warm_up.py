@@ -14,7 +14,9 @@ import tempfile
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError, one_sentence
+from fairseq_casrnn.plugin import add_user_dir, pass_on_plugin
 
+PACKAGE = Path(__file__).resolve().parents[1]
 DTYPES = {"float32": [], "float16": ["--fp16"], "bfloat16": ["--bf16"]}
 PROGRAM = [sys.executable, "-m", "fairseq_cli.train"]
 ONE_UPDATE = ["--max-update=1", "--no-save", "--disable-validation", "--no-progress-bar"]
@@ -46,11 +48,20 @@ def dtypes(text: str) -> list[str]:
 
 def commands(training: list[str], names: list[str], folder: str) -> list[list[str]]:
     """The command lines of all trainings; ``folder`` is empty, so that none is resumed."""
-    package = Path(__file__).resolve().parents[1]
     given = [part for part in training if part not in ("--fp16", "--bf16")] if names else training
-    own = ["--user-dir", str(package), "--save-dir", folder, *ONE_UPDATE]
+    own = ["--user-dir", str(PACKAGE), "--save-dir", folder, *ONE_UPDATE]
     kinds = [DTYPES[name] for name in names] or [[]]
     return [PROGRAM + given + kind + few + own for kind in kinds for few in ([], FEW)]
+
+
+def without_plugin(training: list[str]) -> list[str]:
+    """``training`` without ``--user-dir``; a plugin is passed on to the trainings otherwise."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add_user_dir(parser)
+    found, rest = parser.parse_known_args(training)
+    if found.user_dir is not None and Path(found.user_dir).resolve() != PACKAGE:
+        pass_on_plugin(found.user_dir)
+    return rest
 
 
 def run(args: argparse.Namespace) -> None:
@@ -67,9 +78,10 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(
             "torch finds no GPU on this machine; warm up on the machine that will train"
         )
+    training = without_plugin(args.training)
     with tempfile.TemporaryDirectory() as folder:
         started = []
-        for number, command in enumerate(commands(args.training, args.dtype, folder)):
+        for number, command in enumerate(commands(training, args.dtype, folder)):
             log = open(Path(folder, f"{number}.log"), "w+", encoding="utf-8")  # noqa: SIM115
             started.append((subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT), log))
         failed = [log for process, log in started if process.wait()]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fairseq_casrnn.data.command import binarised_folder
 from fairseq_casrnn.data.dictionaries import check_known
 from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.data.text import decode_lines, read_bytes
@@ -172,7 +173,9 @@ def language_model_scorer(path: str, data: Path, pairs: Sequence[tuple[str, str]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``casrnn rerank score``."""
     parser.add_argument("nbest", type=Path, help="output of fairseq-generate --nbest N")
-    parser.add_argument("--data", required=True, type=Path, help="folder with the dictionaries")
+    parser.add_argument(
+        "--data", required=True, type=binarised_folder, help="folder with the dictionaries"
+    )
     parser.add_argument(
         "--path",
         required=True,

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fairseq_casrnn
+from fairseq_casrnn import plugin
 
 PROGRAMS = {"fairseq_casrnn/cli.py": "casrnn"}
 
@@ -32,7 +33,10 @@ def command_line(names: Sequence[str] = ()) -> str:
     elif fairseq_casrnn.__name__ in path.parts and inner not in PROGRAMS:
         at = len(path.parts) - path.parts[::-1].index(fairseq_casrnn.__name__) - 1
         name = "python -m " + ".".join(path.with_suffix("").parts[at:])
-    before = [f"{key}={shlex.quote(value)}" for key, value in variables(names).items()]
+    found = variables(names)
+    if name == "casrnn" and any(word.partition("=")[0] == "--user-dir" for word in sys.argv):
+        found.pop(plugin.VARIABLE, None)  # the option has set it
+    before = [f"{key}={shlex.quote(value)}" for key, value in found.items()]
     return " ".join([*before, name, *map(shlex.quote, sys.argv[1:])])
 
 

@@ -158,7 +158,7 @@ def test_a_model_of_single_sentences_gets_a_warning(data, tmp_path, capsys):
     train(data, tmp_path, "--sentence-reset", "--max-update", "1")
     command = ["perplexity", str(data), "--path", str(tmp_path / "checkpoint_last.pt")]
     assert cli.main(command) == 0
-    assert "was trained on single sentences and has never read" in capsys.readouterr().err
+    assert "was trained on single sentences and has not learnt" in capsys.readouterr().err
     assert cli.main([*command, "--sentence-reset"]) == 0
     assert not capsys.readouterr().err
 

@@ -321,9 +321,10 @@ def test_tokenizers(options, words, tmp_path):
         (
             "x.jsonl",
             '{"text": "a", "label": 1}\n{"txt": "b", "label": 2}\n',
-            "x.jsonl, line 2 lacks 'text'; add it, or remove the line",
+            "x.jsonl, line 2 lacks 'text'; add it, or leave such rows out by --skip-malformed",
         ),
         ("x.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2 lacks 'label'; add"),
+        ("x.json", '[{"text": "a", "label": 1},\n\n{"text": "b"}]', "entry 2 lacks 'label'; add"),
         ("x.tsv", "pos\ta\rneg\tb\r\n", "ends its lines with lone carriage returns; save it"),
         (
             "x.jsonl",
@@ -363,6 +364,16 @@ def test_malformed_rows_are_left_out_on_request(tmp_path, capsys):
     error = fails(capsys, tmp_path, "--train", file, "--skip-malformed")
     assert "line 22 has 2 columns instead of 4" in error
     assert "5 of 26 rows are too many for --skip-malformed to leave out" in error
+
+
+def test_json_objects_without_a_text_or_label_can_be_skipped(tmp_path, capsys):
+    file = tmp_path / "x.jsonl"
+    found = [json.dumps({"text": text, "label": label}) for label, text in rows()]
+    file.write_text("\n".join([*found, '{"text": "a"}', '{"label": "b"}']))
+    assert "lacks 'label'; add it" in fails(capsys, tmp_path, "--train", file)
+    kept = made(tmp_path, file, "--skip-malformed")
+    assert "train: skipped 2 rows without a text or label\n" in capsys.readouterr().out
+    assert sum(map(len, kept.values())) == len(found)
 
 
 def test_a_spreadsheets_separator(tmp_path, capsys):

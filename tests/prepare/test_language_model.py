@@ -54,11 +54,13 @@ def test_a_folder_of_texts(tmp_path, capsys):
     write_lines(texts / "README.md", ["no text"])
     write_lines(texts / "._b.txt", ["of a file browser"])
     write_lines(texts / "more" / "c.txt", ["nor this"])
+    (texts / "aa.TXT").write_text("\n")
     options = ("--tokenizer", "whitespace", "--out", tmp_path / "out")
     assert prepare("--train", texts, *options) == 0
     text = tmp_path / "out" / "text"
     found = [read_lines(text / f"{name}.txt") for name in ("train", "valid", "test")]
     assert [line for part in found for line in part] == LINES
+    assert f"reading 3 files of {texts}, but not 2 others\n" in capsys.readouterr().out
     write_lines(texts / "c.txt", ["one more"])
     assert prepare("--train", texts, *options) == 2
     assert "texts has changed since" in capsys.readouterr().err

@@ -73,7 +73,7 @@ def test_two_files_or_one(tmp_path):
 
 @pytest.mark.parametrize(
     ("first", "is_header"),
-    [("de\ten", True), (" SRC\tTgt\tcredit", True), ("en\tde", False), ("de\tof", False)],
+    [("de\ten", True), (" SRC\tTgt\tcredit", True), ("de\tof", False)],
 )
 def test_a_header_and_further_columns(first, is_header, tmp_path, capsys):
     """Both are left out, and told; a first row that is no header is a pair."""
@@ -89,6 +89,14 @@ def test_a_header_and_further_columns(first, is_header, tmp_path, capsys):
     assert (told in printed) == is_header
     wanted = "train: lines with more than two columns, of which the first two are used: 1\n"
     assert wanted in printed
+
+
+@pytest.mark.parametrize("first", ["en\tde", "tgt\tsrc\tcredit"])
+def test_columns_in_the_other_order(first, tmp_path, capsys):
+    write_lines(tmp_path / "x.tsv", [first, "a\tb"])
+    options = ("--source-lang", "de", "--target-lang", "en", "--out", tmp_path / "out")
+    assert prepare("--train", tmp_path / "x.tsv", *options) == 2
+    assert "write the source first, or exchange --source-lang" in capsys.readouterr().err
 
 
 def test_sentencepiece(tmp_path, capsys):

@@ -15,6 +15,7 @@ from helpers import assert_close, rand
 from fairseq_casrnn import cli, plugin, register_cell
 from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.runs import environment
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "new_cell"
@@ -129,6 +130,7 @@ plugin = sys.argv[1]
 for command in (
     "prepare translation --train train.xx train.yy --out own --bpe-operations 0",
     f"train translation own --arch coupled_lstm_tiny --user-dir {plugin} -- --max-epoch 1",
+    f"train translation own --arch coupled_lstm_tiny --seed 2 --user-dir {plugin} --dry-run",
     f"translate --path own/out/coupled_lstm_tiny/seed1 --user-dir {plugin} --input empty",
 ):
     assert cli.main(command.split()) == 0, command
@@ -148,7 +150,7 @@ def test_commands_with_a_plugin(tmp_path, capsys):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(f"--user-dir {EXAMPLE}") == 2  # in the commands to go on with
-    assert f"CASRNN_USER_DIR={EXAMPLE} fairseq-train" in done.stdout
+    assert done.stdout.count(f"CASRNN_USER_DIR={EXAMPLE} fairseq-train") == 2
     run = tmp_path / "own" / "out" / "coupled_lstm_tiny" / "seed1"
     assert cli.main(["translate", "--path", str(run)]) == 2
     assert "is of the model coupled_lstm_tiny, which is not one of this" in capsys.readouterr().err
@@ -156,7 +158,22 @@ def test_commands_with_a_plugin(tmp_path, capsys):
     assert "give its plugin, as with --user-dir in training" in capsys.readouterr().err
 
 
-def test_a_plugin_that_does_not_exist(tmp_path, monkeypatch):
+def test_a_plugin_that_does_not_exist(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(plugin.VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(UserError, match=r"none is not a folder; correct --user-dir or CASRNN_USER"):
+    with pytest.raises(UserError, match=r"^CASRNN_USER_DIR is .*none, which is not a folder"):
         plugin.import_plugin()
+    for folder in ("", str(tmp_path / "none")):
+        assert cli.main(["pack", "x.pt", "--output", "y", "--user-dir", folder]) == 2
+        assert f"--user-dir '{folder}' is not a folder; give that of" in capsys.readouterr().err
+
+
+def test_the_command_with_a_plugin_is_one_for_the_shell(monkeypatch):
+    monkeypatch.setenv(plugin.VARIABLE, "/a b/mgu")
+    printed = f"{plugin.assignment()}printenv {plugin.VARIABLE}"
+    done = subprocess.run(["sh", "-c", printed], capture_output=True, text=True, check=True)
+    assert done.stdout == "/a b/mgu\n"
+    assert plugin.plugin_options() == ["--user-dir", "/a b/mgu"]
+    monkeypatch.setattr("sys.argv", ["casrnn", "train", "--user-dir", "mgu"])
+    assert environment.command_line() == "casrnn train --user-dir mgu"
+    monkeypatch.setattr("sys.argv", ["fairseq-train", "data"])
+    assert environment.command_line() == "CASRNN_USER_DIR='/a b/mgu' fairseq-train data"

@@ -1,11 +1,12 @@
 """``casrnn warm-up``: the trainings that it starts, and what it says when it cannot."""
 
+import os
 import sys
 
 import pytest
 import torch
 
-from fairseq_casrnn import cli
+from fairseq_casrnn import cli, plugin
 from fairseq_casrnn.recipes import warm_up
 
 RECORD = "import sys; open(sys.argv[1], 'a').write(repr(sys.argv[2:]) + chr(10))"
@@ -45,3 +46,13 @@ def test_a_training_that_fails_says_why(gpu, monkeypatch, capsys):
     monkeypatch.setattr(warm_up, "PROGRAM", [sys.executable, "-c", script])
     assert cli.main(["warm-up", "data"]) == 2
     assert "fairseq-train failed: error: no such data" in capsys.readouterr().err
+
+
+def test_a_plugin_is_passed_on(tmp_path, monkeypatch):
+    monkeypatch.delenv(plugin.VARIABLE, raising=False)
+    training = ["data", "--user-dir", str(warm_up.PACKAGE), "--arch", "x"]
+    assert warm_up.without_plugin(training) == ["data", "--arch", "x"]
+    assert plugin.VARIABLE not in os.environ
+    monkeypatch.setenv(plugin.VARIABLE, "")
+    assert warm_up.without_plugin(["data", f"--user-dir={tmp_path}"]) == ["data"]
+    assert os.environ[plugin.VARIABLE] == str(tmp_path)
