@@ -63,7 +63,7 @@ def test_programs_of_torch_export(trained, tmp_path):
         ({"--data": "."}, "no dict.txt in .; name the folder"),
         ({"--output": "."}, ". exists already; give --output a new folder"),
         ({"--output": "no/out"}, "no is not a folder; create it, or correct --output"),
-        ({"--output": "/proc/no"}, "--output /proc/no cannot be written; give another folder"),
+        ({"--output": "/proc/no"}, "/proc/no cannot be written (No such file or directory); give"),
     ],
 )
 def test_what_is_refused(trained, tmp_path, monkeypatch, capsys, change, message):
