@@ -152,12 +152,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print perplexity, floor and WCPA; write table and plot. Raises UserError."""
-    from fairseq_casrnn.inference.trained_lm import checkpoint_file, load, read_sentences
+    from fairseq_casrnn.inference.trained_lm import checkpoint_at, load, read_sentences
 
     check_writable(args.csv, args.png, args.results)
-    if args.path.is_dir():
-        args.path = checkpoint_file(args.path)
     floors = read_floors(args.data, args.subset)
+    args.path = checkpoint_at(args.path)
     model, task = load(args.path, args.data / "data-bin")
     dictionary = task.source_dictionary
     sentences = read_sentences(args.data / "data-bin", args.subset, dictionary)

@@ -178,7 +178,7 @@ def evaluate_translation(run: Path, args: argparse.Namespace) -> dict:
         f"{run.parent.name} {run.name}: BLEU {result['bleu']:.2f} (tokenised), sacreBLEU "
         f"{result['sacrebleu']:.2f} ({result['signature']}) on {result['sentences']} sentences"
     )
-    show([f"predictions: {run / 'test.predictions.tsv'}"])
+    show([f"predictions: {run / f'test.{TABLE}'}"])
     return {"subset": "test", **result}
 
 
@@ -215,7 +215,7 @@ def show_files(run: Path, subset: str, count: int, what: str) -> None:
         first = ", the most confident first" if count > 1 else ""
         name = what.format("s" if count > 1 else "")
         errors = f"{count} {name}{first}: {run / f'{subset}.errors.tsv'}"
-    show([f"predictions: {run / f'{subset}.predictions.tsv'}", errors])
+    show([f"predictions: {run / f'{subset}.{TABLE}'}", errors])
 
 
 EVALUATORS = {

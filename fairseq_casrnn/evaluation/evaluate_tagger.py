@@ -15,7 +15,7 @@ from typing import Any
 from fairseq_casrnn.data.columns import without_spaces
 from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.spans import as_iob2
-from fairseq_casrnn.evaluation.paired import compare_tags
+from fairseq_casrnn.evaluation.paired import paired_test
 from fairseq_casrnn.evaluation.prediction_files import CONLLEVAL
 from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
@@ -162,10 +162,12 @@ def each_against(
         for seed in seeds:
             if arch == baseline or seed not in scores[baseline]:
                 continue
-            name = f"seed{seed}/{subset}.{CONLLEVAL}"
-            p = compare_tags(out / arch / name, out / baseline / name, metric)
+            ours, theirs = (out / name / f"seed{seed}" for name in (arch, baseline))
+            found = paired_test(ours, theirs, subset, metric)
+            assert found is not None  # both have just been evaluated
             lines.append(
-                f"{arch} against {baseline}, seed {seed}: p = {p:.2g} (approximate randomization "
+                f"{arch} against {baseline}, seed {seed}: p = {found[1]:.2g} (approximate "
+                "randomization "
                 "of sentences, two-sided)"
             )
     return lines

@@ -14,7 +14,6 @@ from fairseq_casrnn.evaluation.prediction_files import (
     TABLE,
     WORDS,
     Tagged,
-    read_classes,
     read_table,
     read_tags,
 )
@@ -46,12 +45,16 @@ def paired_test(run: Path, baseline: Path, subset: str, metric: str) -> tuple[st
     ours, theirs = (predictions_of(folder, subset) for folder in (run, baseline))
     if ours is None or theirs is None:
         return None
-    kinds = [kind_of(path) for path in (ours, theirs)]
-    if kinds == ["classes", "classes"]:
-        return "McNemar", compare_classes(ours, theirs)
-    if kinds == ["tags", "tags"]:
-        return "randomization", compare_tags(ours, theirs, metric)
-    return None
+    (kind, rows), (other_kind, other_rows) = read_kind(ours), read_kind(theirs)
+    if not kind or kind != other_kind:
+        return None
+    check_truth(ours, theirs, *([truth for truth, _ in own] for own in (rows, other_rows)))
+    if kind == "classes":
+        right = ([truth == found for truth, found in own] for own in (rows, other_rows))
+        return "McNemar", mcnemar(*right)[2]
+    return "randomization", randomization(
+        span_counts(rows, metric), span_counts(other_rows, metric)
+    )
 
 
 def predictions_of(run: Path, subset: str) -> Path | None:
@@ -60,30 +63,18 @@ def predictions_of(run: Path, subset: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def kind_of(path: Path) -> str:
-    """``classes``, ``tags`` or nothing. Raises UserError if the file is damaged."""
+def read_kind(path: Path) -> tuple[str, list]:
+    """``classes`` or ``tags``, and (true, predicted) of each sentence; "" for other files.
+
+    Raises:
+        UserError: the file is damaged.
+    """
     if path.name.endswith(CONLLEVAL):
-        return "tags"
+        return "tags", read_tags(path)
     table = read_table(path)
     if table.starts_with(WORDS):
-        return "tags"
-    return "classes" if table.starts_with(CLASSES) else ""
-
-
-def compare_classes(ours: Path, theirs: Path) -> float:
-    """The p of McNemar's test of two files. Raises UserError, see :func:`paired_test`."""
-    rows = [read_classes(path) for path in (ours, theirs)]
-    check_truth(ours, theirs, *([truth for truth, _ in own] for own in rows))
-    right = ([truth == found for truth, found in own] for own in rows)
-    return mcnemar(*right)[2]
-
-
-def compare_tags(ours: Path, theirs: Path, metric: str) -> float:
-    """The p of :func:`randomization`. Raises UserError, see :func:`paired_test`."""
-    rows = [read_tags(path) for path in (ours, theirs)]
-    check_truth(ours, theirs, *([truth for truth, _ in own] for own in rows))
-    counted, others = (span_counts(own, metric) for own in rows)
-    return randomization(counted, others)
+        return "tags", table.tags()
+    return ("classes", table.classes()) if table.starts_with(CLASSES) else ("", [])
 
 
 def check_truth(ours: Path, theirs: Path, truth: Sequence, other: Sequence) -> None:

@@ -45,6 +45,15 @@ class Table(NamedTuple):
         groups = itertools.groupby(numbered, key=lambda item: item[1][0] - item[0])
         return [[row for _, row in group] for _, group in groups]
 
+    def classes(self) -> list[tuple[str, str]]:
+        """(true, predicted) for each sentence, of a table that starts with CLASSES."""
+        return [(cells[0], cells[1]) for _, cells in self.rows]
+
+    def tags(self) -> Tagged:
+        """The true and the predicted tags of each sentence, of a table of words."""
+        sentences = [[cells for _, cells in rows] for rows in self.sentences()]
+        return [([row[1] for row in rows], [row[2] for row in rows]) for rows in sentences]
+
 
 def as_lines(rows: Iterable[Sequence[object]]) -> str:
     """A table as tab-separated text."""
@@ -74,8 +83,8 @@ def read_table(path: Path) -> Table:
 
 
 def read_classes(path: Path) -> list[tuple[str, str]]:
-    """(true, predicted) for each sentence. Raises UserError, see :func:`read_table`."""
-    return [(cells[0], cells[1]) for _, cells in read_table(path).rows]
+    """:meth:`Table.classes` of a file. Raises UserError, see :func:`read_table`."""
+    return read_table(path).classes()
 
 
 def read_tags(path: Path) -> Tagged:
@@ -85,14 +94,12 @@ def read_tags(path: Path) -> Tagged:
         UserError: see :func:`read_table`.
     """
     if path.name.endswith(TABLE):
-        found = [[cells for _, cells in rows] for rows in read_table(path).sentences()]
-    else:
-        rows = [line.split(" ") if line else [] for line in read_lines(path)]
-        for number, row in enumerate(rows, start=1):
-            if len(row) not in (0, 3):
-                raise UserError(
-                    f"{path} is damaged: line {number} has {len(row)} columns, not 3; evaluate the "
-                    "run again"
-                )
-        found = [list(group) for filled, group in itertools.groupby(rows, bool) if filled]
-    return [([row[1] for row in rows], [row[2] for row in rows]) for rows in found]
+        return read_table(path).tags()
+    rows = [line.split(" ") if line else [] for line in read_lines(path)]
+    for number, row in enumerate(rows, start=1):
+        if len(row) not in (0, 3):
+            raise UserError(
+                f"{path} is damaged: line {number} has {len(row)} columns, not 3; evaluate the run "
+                "again"
+            )
+    return Table(list(WORDS[:3]), [(n, row) for n, row in enumerate(rows) if row]).tags()

@@ -47,14 +47,20 @@ def load(path: str | os.PathLike, data: str | os.PathLike):
     return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), task
 
 
-def checkpoint_file(path: Path) -> Path:
-    """The checkpoint ``path``, or that of the run whose folder it is. Raises UserError."""
+def checkpoint_at(path: Path) -> Path:
+    """``path``, a checkpoint, or that of the run whose folder it is. Raises UserError."""
     from fairseq_casrnn.models.hub import find_checkpoint
-    from fairseq_casrnn.models.packed import unpacked
 
     if not path.exists():
-        raise UserError(f"checkpoint {path} does not exist; check the path")
-    return find_checkpoint(unpacked(path), None)
+        raise UserError(f"checkpoint {path} does not exist; check the path or train the model")
+    return find_checkpoint(path, None)
+
+
+def checkpoint_file(path: Path) -> Path:
+    """:func:`checkpoint_at`, also that in a file of ``casrnn pack``. Raises UserError."""
+    from fairseq_casrnn.models.packed import unpacked
+
+    return checkpoint_at(unpacked(path))
 
 
 def check_finite(model, path: str | os.PathLike) -> None:

@@ -14,7 +14,7 @@ from fairseq_casrnn.data.corpora import ClassificationCorpus, Example, prepare
 from fairseq_casrnn.data.nli import leaves
 from fairseq_casrnn.data.readers import add_vocabulary
 from fairseq_casrnn.data.symbols import ESCAPED
-from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.errors import UserError, counted, quoted
 from fairseq_casrnn.prepare.layout import find_layout
 from fairseq_casrnn.prepare.options import add_options, check_options
 from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
@@ -205,7 +205,7 @@ def drop_unlabelled(splits: dict[str, list[LabelledRow]], notes: dict[str, objec
 def note_skipped(notes: dict[str, object], name: str, count: int, what: str) -> None:
     """Add to the notes how many rows of a split were skipped, and ``what`` they are."""
     before = f"{notes[name]}, " if name in notes else "skipped "
-    notes[name] = f"{before}{count} row{'s' if count > 1 else ''} {what}"
+    notes[name] = f"{before}{counted(count, 'row')} {what}"
 
 
 def check_classes(splits: dict[str, list[LabelledRow]]) -> None:

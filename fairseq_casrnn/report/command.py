@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fairseq_casrnn import __version__
 from fairseq_casrnn.data.command import show
+from fairseq_casrnn.evaluation.prediction_files import TABLE
 from fairseq_casrnn.files import check_writable, whole_file
 from fairseq_casrnn.report import svg
 from fairseq_casrnn.report.runs import SCORES, Run, read_run
@@ -63,8 +64,8 @@ def run(args: argparse.Namespace) -> None:
     with whole_file(args.output) as file:
         file.write(text)
     for folder in folders:
-        if not (folder / f"{args.subset}.predictions.tsv").is_file():
-            print(f"{folder} has no {args.subset}.predictions.tsv: no errors or samples of it")
+        if not (folder / f"{args.subset}.{TABLE}").is_file():
+            print(f"{folder} has no {args.subset}.{TABLE}: no errors or samples of it")
     show([f"report: {args.output}"])
 
 

@@ -12,6 +12,7 @@ from fairseq_casrnn.analysis.training_log import records
 from fairseq_casrnn.data.command import read_json
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.prediction_files import TABLE
 from fairseq_casrnn.report.predictions import Predictions, read_predictions
 from fairseq_casrnn.runs.record import read as read_record
 
@@ -86,7 +87,7 @@ def read_run(folder: Path, subset: str) -> Run:
     run.typed = record.get("command", "")
     run.evaluations = [str(one["command"]) for one in evaluations if "command" in one]
     run.environment = environment_of(record, text)
-    predictions = folder / f"{subset}.predictions.tsv"
+    predictions = folder / f"{subset}.{TABLE}"
     run.predictions = read_predictions(predictions) if predictions.is_file() else None
     return run
 

@@ -15,9 +15,9 @@ from fairseq_casrnn.data.command import prepared_folder
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.files import make_folder
+from fairseq_casrnn.inference.trained_lm import checkpoint_at
 from fairseq_casrnn.recipes.programs import Programs, python_command
 from fairseq_casrnn.reranking.prepare import units
-from fairseq_casrnn.reranking.score import checkpoint_at
 
 KINDS = ("forward", "right-to-left", "backwards", "lm")
 CLI = "fairseq_casrnn.cli"

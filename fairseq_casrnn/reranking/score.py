@@ -20,7 +20,7 @@ from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable
-from fairseq_casrnn.inference.trained_lm import check_finite
+from fairseq_casrnn.inference.trained_lm import check_finite, checkpoint_at
 from fairseq_casrnn.reranking.nbest import NBest, header_line, join_subwords, read_nbest
 
 CHUNK = 2000  # hypotheses whose scores are written together
@@ -220,15 +220,6 @@ def run(args: argparse.Namespace) -> None:
     except OSError as error:
         raise UserError(f"cannot write {args.output}: {error.strerror}") from error
     print(f"scored {len(pairs)} hypotheses of {len(nbest.hypotheses)} sentences")
-
-
-def checkpoint_at(path: Path) -> Path:
-    """``path``, a checkpoint, or that of the run whose folder it is. Raises UserError."""
-    from fairseq_casrnn.models.hub import find_checkpoint
-
-    if not path.exists():
-        raise UserError(f"checkpoint {path} does not exist; check the path or train the model")
-    return find_checkpoint(path, None)
 
 
 def describe(args: argparse.Namespace, nbest: NBest, paths: Sequence[str]) -> dict[str, object]:
