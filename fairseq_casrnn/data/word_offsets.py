@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from fairseq_casrnn.data.spans import spans
 
-QUOTES = {"``": '"“„', "''": '"”“'}  # what the Penn Treebank's quotation marks stand for
+# What the Penn Treebank's quotation marks may stand for: NLTK also opens with two apostrophes.
+QUOTES = {"``": ('"', "“", "„", "''"), "''": ('"', "”", "“")}
 
 
 def word_offsets(words: Sequence[str], line: str) -> list[tuple[int, int]]:
@@ -22,8 +23,9 @@ def word_offsets(words: Sequence[str], line: str) -> list[tuple[int, int]]:
         while line[begin : begin + 1].isspace() and not line.startswith(word, begin):
             begin += 1
         if not line.startswith(word, begin):
-            if begin < len(line) and line[begin] in QUOTES.get(word, ""):
-                size = 1
+            quote = next((q for q in QUOTES.get(word, ()) if line.startswith(q, begin)), None)
+            if quote is not None:
+                size = len(quote)
             elif (later := line.find(word, begin)) >= 0:
                 begin = later
         end = min(begin + size, len(line))
