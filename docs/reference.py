@@ -18,7 +18,7 @@ import yaml
 
 import fairseq_casrnn
 from fairseq_casrnn.cells import FAMILIES
-from fairseq_casrnn.data.command import Parser
+from fairseq_casrnn.console.program import Parser
 
 DOCS = Path(__file__).resolve().parent
 EXAMPLES = DOCS.parent / "examples"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_casrnn import __version__
-from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.console.program import Parser, captured_log, run_main
 from fairseq_casrnn.plugin import add_user_dir, use_plugin
 
 # Each module has add_arguments(parser) and run(args).

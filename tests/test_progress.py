@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fairseq_casrnn import progress
+from fairseq_casrnn.console import progress
 
 
 @pytest.mark.parametrize("terminal", [False, True])

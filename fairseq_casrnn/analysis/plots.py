@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.analysis.training_log import curves_of, read_metric, records
+from fairseq_casrnn.console.program import captured_log, run_main
 from fairseq_casrnn.data.bpe import load_bpe_codes
-from fairseq_casrnn.data.command import captured_log, run_main
 from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing

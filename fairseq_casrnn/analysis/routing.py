@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_casrnn.analysis.gates import add_reading_arguments
-from fairseq_casrnn.data.command import show
+from fairseq_casrnn.console.program import show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, table_cell, whole_file
 

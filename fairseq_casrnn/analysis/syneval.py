@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fairseq_casrnn.data.command import show
+from fairseq_casrnn.console.program import show
+from fairseq_casrnn.console.progress import progress_bar
 from fairseq_casrnn.data.dictionaries import check_known
 from fairseq_casrnn.data.symbols import escape
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, table_cell, whole_file
-from fairseq_casrnn.progress import progress_bar
 
 BATCH_TOKENS = 2048
 

@@ -13,14 +13,14 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from fairseq_casrnn.data.command import is_prepared, save_options
 from fairseq_casrnn.data.dyck_source import Source
-from fairseq_casrnn.data.folder import prepared_folder
+from fairseq_casrnn.data.folder import staged_data
 from fairseq_casrnn.data.monolingual import (
     SPLITS,
     add_output_arguments,
     binarise,
 )
+from fairseq_casrnn.data.prepared import is_prepared, save_options
 from fairseq_casrnn.data.text import write_lines
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> None:
     source = Source(args.k, args.m, low, high)
     longer = Source(args.k, args.m, *(args.long_lengths or (high + 1, 3 * high)))
     sources = {**dict.fromkeys(SPLITS, source), "test1": longer}
-    with prepared_folder(args.out) as stage:
+    with staged_data(args.out) as stage:
         taken: set[bytes] = set()
         notes = {"k": args.k, "m": args.m, "seed": args.seed, "splits": {}}
         for split, own in sources.items():

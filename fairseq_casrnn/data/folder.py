@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import check_min_count, is_prepared, save_options, show
+from fairseq_casrnn.console.program import show
+from fairseq_casrnn.data.prepared import is_prepared, save_options
 from fairseq_casrnn.diagnostics.files import DISK_FULL
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import write_json
@@ -47,7 +48,7 @@ def staging(out: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def prepared_folder(out: Path) -> Iterator[Path]:
+def staged_data(out: Path) -> Iterator[Path]:
     """A temporary folder for ``text`` and ``data-bin``, which are moved to ``out`` at the end."""
     with staging(out) as stage:
         yield stage
@@ -83,6 +84,12 @@ def build(args: argparse.Namespace, fill: Callable[[Path], dict[str, object]]) -
             os.replace(out / "data-bin", stage / "old")
         os.replace(stage / "data-bin", out / "data-bin")
     print(f"prepared {out / 'data-bin'}")
+
+
+def check_min_count(args: argparse.Namespace) -> None:
+    """Raise UserError if ``--min-count`` is not positive."""
+    if args.min_count < 1:
+        raise UserError(f"--min-count is {args.min_count}; it must be at least 1")
 
 
 def make_label_dictionary(labels: Iterable[str]):

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.text import check_parallel, decode_lines, is_clean, tokenize_lines
 from fairseq_casrnn.data.translation import ParallelCorpus, add_arguments, prepare
 from fairseq_casrnn.errors import UserError, quoted

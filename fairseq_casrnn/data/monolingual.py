@@ -13,16 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairseq_casrnn.console.program import Parser, run_main, show
 from fairseq_casrnn.data import symbols
-from fairseq_casrnn.data.command import (
-    Parser,
-    is_prepared,
-    run_fairseq_preprocess,
-    run_main,
-    save_options,
-    show,
-)
-from fairseq_casrnn.data.folder import prepared_folder
+from fairseq_casrnn.data.folder import staged_data
+from fairseq_casrnn.data.prepared import is_prepared, save_options
+from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
 from fairseq_casrnn.data.text import decode_lines, read_bytes, write_lines
 from fairseq_casrnn.errors import UserError, quoted
 
@@ -145,7 +140,7 @@ def prepare(
     """
     if is_prepared(args):
         return
-    with prepared_folder(args.out) as stage:
+    with staged_data(args.out) as stage:
         splits = make_splits()
         if encode is not None:
             encode(splits, stage / "text", args)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.text import is_clean, read_parallel, tokenize_lines
 from fairseq_casrnn.data.translation import ParallelCorpus, add_arguments, prepare
 from fairseq_casrnn.errors import UserError

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.corpora import Corpus, prepare
 from fairseq_casrnn.data.text import read_bytes, text_lines
 from fairseq_casrnn.data.words import TOKENIZERS

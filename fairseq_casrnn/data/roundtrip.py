@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.text import detokenize_lines, read_lines, tokenize_lines
 
 #: The first letter after " . " and any tokens without letters ("&quot;", "-", "…").

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import regex
 
-from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.text import is_clean, read_lines, tokenize_lines
 from fairseq_casrnn.data.translation import ParallelCorpus, add_arguments, prepare
 from fairseq_casrnn.errors import UserError

@@ -21,13 +21,9 @@ from itertools import chain
 from pathlib import Path
 
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
-from fairseq_casrnn.data.command import (
-    check_min_count,
-    is_prepared,
-    run_fairseq_preprocess,
-    save_options,
-)
-from fairseq_casrnn.data.folder import prepared_folder
+from fairseq_casrnn.data.folder import check_min_count, staged_data
+from fairseq_casrnn.data.prepared import is_prepared, save_options
+from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import check_parallel, write_lines
@@ -102,7 +98,7 @@ def prepare(
         raise UserError("--bpe-operations must be at least 0 and --workers at least 1")
     if "min_count" in args:
         check_min_count(args)
-    with prepared_folder(out) as stage:
+    with staged_data(out) as stage:
         corpus = make_corpus()
         corpus.check()
         kind = _write_text(corpus, stage / "text", args)

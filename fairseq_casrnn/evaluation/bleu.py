@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main
+from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.text import check_parallel, detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from fairseq_casrnn.data.command import Parser, run_main, show
+from fairseq_casrnn.console.program import Parser, run_main, show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.significance import read_runs
 

@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main, show
+from fairseq_casrnn.console.program import Parser, run_main, show
 from fairseq_casrnn.evaluation.significance import Scores, mean_deviation, read_results
 
 COLUMNS = {"GRU": "stacked_gru", "LSTM": "stacked_lstm", "DG-LSTM": "dg_lstm"}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
+from fairseq_casrnn.console.program import Parser, captured_log, run_main, show
 from fairseq_casrnn.evaluation.confusion import as_table, summary
 from fairseq_casrnn.evaluation.prediction_files import CLASSES, TABLE, as_lines, read_classes
 from fairseq_casrnn.evaluation.runs import (

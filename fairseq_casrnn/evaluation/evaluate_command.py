@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import prepared_folder, show
+from fairseq_casrnn.console.program import show
 from fairseq_casrnn.data.originals import read_originals
+from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.prediction_files import (

@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, captured_log, run_main
+from fairseq_casrnn.console.program import Parser, captured_log, run_main
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import cache, perplexity
 from fairseq_casrnn.evaluation.runs import add_run_arguments, choose_checkpoint, evaluate_each

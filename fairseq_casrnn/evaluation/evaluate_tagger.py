@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fairseq_casrnn.console.program import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.columns import without_spaces
-from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.spans import as_iob2
 from fairseq_casrnn.evaluation.paired import paired_test
 from fairseq_casrnn.evaluation.prediction_files import CONLLEVAL

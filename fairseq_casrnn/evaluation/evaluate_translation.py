@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 import fairseq_casrnn
-from fairseq_casrnn.data.command import Parser, captured_log, run_main, show
+from fairseq_casrnn.console.program import Parser, captured_log, run_main, show
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.diagnostics.names import shorten_choices

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairseq_casrnn.console.progress import progress_bar
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.inference.trained_lm import reads_bos
-from fairseq_casrnn.progress import progress_bar
 
 if TYPE_CHECKING:
     import torch

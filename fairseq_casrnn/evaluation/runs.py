@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fairseq_casrnn.data.command import prepared_folder
+from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import append_json, whole_file

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, run_main, show
+from fairseq_casrnn.console.program import Parser, run_main, show
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError, printable

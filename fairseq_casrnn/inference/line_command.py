@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.data.text import text_lines
 from fairseq_casrnn.data.words import TOKENIZERS, words
 from fairseq_casrnn.errors import UserError, as_option

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairseq_casrnn import __version__, register
-from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.inference.line_command import (
     UnknownWordWarning,

@@ -8,8 +8,8 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
+from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.data.columns import without_spaces
-from fairseq_casrnn.data.command import captured_log
 from fairseq_casrnn.data.text import COMMENT
 from fairseq_casrnn.data.words import ASCII_SPACE
 from fairseq_casrnn.errors import UserError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fairseq_casrnn.data.command import binarised_folder
+from fairseq_casrnn.data.prepared import binarised_folder
 from fairseq_casrnn.errors import UserError
 
 

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_casrnn.data.command import OPTIONS, captured_log, read_json
+from fairseq_casrnn.console.program import captured_log
+from fairseq_casrnn.data.prepared import OPTIONS, read_json
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.errors import UserError

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_casrnn.data.command import captured_log
+from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.inference.deferred_imports import deferred_imports
 from fairseq_casrnn.inference.line_command import (

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
-from fairseq_casrnn import output
+from fairseq_casrnn.console import output
 from fairseq_casrnn.diagnostics.explain import explain, explained
 from fairseq_casrnn.diagnostics.names import shorten_choices
 from fairseq_casrnn.patches.programs import is_hydra_train
@@ -114,6 +114,6 @@ def filter_warnings() -> None:
 
 
 def prepare_output() -> None:
-    """Set up standard output, see :mod:`fairseq_casrnn.output`."""
+    """Set up standard output, see :mod:`fairseq_casrnn.console.output`."""
     output.prepare()
     output.flush_at_exit()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data import monolingual
-from fairseq_casrnn.data.command import check_min_count
+from fairseq_casrnn.data.folder import check_min_count
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import COMPRESSED

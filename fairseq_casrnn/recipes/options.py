@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairseq_casrnn.data.command import Parser
+from fairseq_casrnn.console.program import Parser
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.recipe import KINDS, Parts, Recipe, load
 

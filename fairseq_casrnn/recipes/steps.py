@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.data.command import Parser, prepared_options, read_json
+from fairseq_casrnn.console.program import Parser
+from fairseq_casrnn.data.prepared import prepared_options, read_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes import dyck
 from fairseq_casrnn.recipes.options import (

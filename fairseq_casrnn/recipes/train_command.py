@@ -8,12 +8,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from fairseq_casrnn.data.command import (
-    captured_log,
-    prepared_folder,
-    prepared_options,
-    read_json,
-)
+from fairseq_casrnn.console.program import captured_log
+from fairseq_casrnn.data.prepared import prepared_folder, prepared_options, read_json
 from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.plugin import plugin_options

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn import __version__
-from fairseq_casrnn.data.command import show
+from fairseq_casrnn.console.program import show
 from fairseq_casrnn.evaluation.prediction_files import TABLE
 from fairseq_casrnn.files import check_writable, whole_file
 from fairseq_casrnn.report import svg

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairseq_casrnn.analysis.training_log import records
-from fairseq_casrnn.data.command import read_json
+from fairseq_casrnn.data.prepared import read_json
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.prediction_files import TABLE

@@ -11,7 +11,7 @@ from typing import Any
 
 import fairseq_casrnn
 from fairseq_casrnn.data.checksum import checksum, contents
-from fairseq_casrnn.data.command import prepared_folder
+from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.files import make_folder

@@ -9,7 +9,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from fairseq_casrnn.data.command import prepared_folder, run_fairseq_preprocess
+from fairseq_casrnn.data.prepared import prepared_folder
+from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fairseq_casrnn.data.command import binarised_folder
 from fairseq_casrnn.data.dictionaries import check_known
+from fairseq_casrnn.data.prepared import binarised_folder
 from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError

@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 
 import fairseq_casrnn
-from fairseq_casrnn.data.command import show
+from fairseq_casrnn.console.program import show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.paired import paired_test
 from fairseq_casrnn.results.page import Page, Table, load_pages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fairseq_casrnn.data.command import show
+from fairseq_casrnn.console.program import show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import whole_file
 from fairseq_casrnn.results.add import add_folder_argument

@@ -10,7 +10,7 @@ import signal
 import socket
 from pathlib import Path
 
-from fairseq_casrnn.data.command import show
+from fairseq_casrnn.console.program import show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.serving.loading import load
 

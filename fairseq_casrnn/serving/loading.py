@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fairseq_casrnn.data.command import OPTIONS, read_json
+from fairseq_casrnn.data.prepared import OPTIONS, read_json
 from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.inference import line_command, trained_lm, trained_model

@@ -8,8 +8,8 @@ from typing import Any
 from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import FairseqDataclass
 
-from ..data.command import read_json
 from ..data.dictionaries import without_fillers
+from ..data.prepared import read_json
 from ..data.words import TOKENIZERS
 from ..errors import UserError, quoted
 

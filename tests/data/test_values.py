@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_casrnn.data.command import read_json
+from fairseq_casrnn.data.prepared import read_json
 from fairseq_casrnn.data.values import natural, parse_json
 from fairseq_casrnn.errors import UserError
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.data.command import run_main
+from fairseq_casrnn.console.program import run_main
 from fairseq_casrnn.diagnostics.explain import explain
 
 from .commands import USER_DIR

@@ -3,7 +3,7 @@ import resource
 
 import pytest
 
-from fairseq_casrnn.data.command import format_os_error
+from fairseq_casrnn.console.program import format_os_error
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import evaluate_translation, runs
 from fairseq_casrnn.evaluation.significance import read_results
