@@ -6,11 +6,14 @@ import contextlib
 import errno
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 from fairseq_casrnn.errors import UserError, printable
+
+FORMULA = re.compile(r"'*[=+\-@]")  # how a cell starts that a spreadsheet evaluates, or one escaped
 
 
 def make_folder(folder: Path, out: Path) -> None:
@@ -117,10 +120,16 @@ def write_json(path: str | os.PathLike, content: object) -> None:
 def table_cell(text: str) -> str:
     """A text as a cell of a table in a file.
 
-    Spreadsheets evaluate cells that start with =, +, - or @, so these get a ' in front.
+    Spreadsheets evaluate cells that start with =, +, - or @, so these get a ' in front, and so does
+    what already looks like that: :func:`cell_text` gives the text back.
     """
     text = printable(text)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def cell_text(cell: str) -> str:
+    """The text of a cell that :func:`table_cell` has written."""
+    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
 
 
 def append_json(path: str | os.PathLike, record: dict[str, object]) -> None:

@@ -16,19 +16,11 @@ import regex
 from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.text import is_clean, read_lines, tokenize_lines
 from fairseq_casrnn.data.translation import ParallelCorpus, add_arguments, prepare
+from fairseq_casrnn.data.words import chinese_characters
 from fairseq_casrnn.errors import UserError
 
 SOURCE, TARGET = "zh", "en"
 Pair = tuple[str, str]
-
-_LETTERS = r"[[\p{L}\p{M}\p{N}]--[\p{Han}\p{Hiragana}\p{Katakana}]]"
-#: A word in Latin letters, a number ("e-mail", "3.14") or a single character.
-ZH_TOKEN = regex.compile(rf"(?V1){_LETTERS}+(?:[.,:'’\-]{_LETTERS}+)*|\S")
-
-
-def characters(line: str) -> str:
-    """Chinese text as space-separated characters; Latin words and numbers stay whole."""
-    return " ".join(ZH_TOKEN.findall(line.lower()))
 
 
 def read_pairs(path: Path) -> list[Pair]:
@@ -95,7 +87,8 @@ def read_corpus(path: Path, eval_size: int, seed: int, workers: int = 1) -> Para
     print(f"tokenising {len(raw)} pairs", flush=True)
     english = tokenize_lines([target for _, target in raw], TARGET, workers=workers)
     pairs = [
-        (characters(chinese), target) for (chinese, _), target in zip(raw, english, strict=True)
+        (chinese_characters(chinese), target)
+        for (chinese, _), target in zip(raw, english, strict=True)
     ]
     kept = [i for i, pair in enumerate(pairs) if is_clean(*pair, ratio=None)]
     *parts, left_out = split_by_source([pairs[i][0] for i in kept], eval_size, seed)
@@ -138,6 +131,7 @@ def main(argv: list[str] | None = None) -> int:
         default=2,
         help="training tokens that occur less often become <unk> (default: 2)",
     )
+    parser.set_defaults(tokenizer="chinese")
     add_arguments(parser, bpe_operations=0)
     args = parser.parse_args(argv)
     threshold = str(args.min_count)

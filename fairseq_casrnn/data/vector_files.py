@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -50,7 +51,7 @@ def read_first_line(path: Path) -> tuple[int | None, int]:
             first = stream.readline()
     except OSError as error:
         raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
-    pieces = first.decode("utf-8", "replace").rstrip("\r\n ").split(" ")
+    pieces = first.removeprefix(BOM_UTF8).decode("utf-8", "replace").rstrip("\r\n ").split(" ")
     if is_header(pieces):
         return int(pieces[0]), int(pieces[1])
     if len(pieces) < 2 or not all(map(is_number, pieces[1:])):

@@ -97,6 +97,23 @@ def moses_tokenize(line: str, language: str, escape: bool = True) -> str:
     return LAST_STOP.sub(" .", moses(language).tokenize(line, **options))
 
 
+def chinese_characters(line: str) -> str:
+    """Chinese text as space-separated characters, in lower case.
+
+    Words in Latin letters and numbers ("e-mail", "3.14") stay whole.
+    """
+    return " ".join(chinese_token().findall(line.lower()))
+
+
+@functools.cache
+def chinese_token():
+    """A word in other letters, a number, or a single character."""
+    import regex  # an export of other models does not need it
+
+    letters = r"[[\p{L}\p{M}\p{N}]--[\p{Han}\p{Hiragana}\p{Katakana}]]"
+    return regex.compile(rf"(?V1){letters}+(?:[.,:'’\-]{letters}+)*|\S")
+
+
 def normalised(
     sentence: list[str], lowercase: bool = False, zero_digits: bool = False
 ) -> list[str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import table_cell
+from fairseq_casrnn.files import cell_text, table_cell
 
 TABLE, CONLLEVAL = "predictions.tsv", "predictions.txt"
 CLASSES = ("gold", "predicted", "probability")
@@ -72,7 +72,11 @@ def read_table(path: Path) -> Table:
         lines[0] = ""
     else:
         header = list(CLASSES)
-    rows = [(number, line.split("\t")) for number, line in enumerate(lines, start=1) if line]
+    rows = [
+        (number, list(map(cell_text, line.split("\t"))))
+        for number, line in enumerate(lines, start=1)
+        if line
+    ]
     for number, cells in rows:
         if len(cells) != len(header):
             raise UserError(

@@ -137,7 +137,7 @@ def copy_subwords(path: Path, data: Path | None, folder: Path) -> dict[str, obje
         options = task_options(checkpoint.parent)
     else:
         try:
-            files = find_files(checkpoint, read_config(checkpoint).task, data)
+            files = find_files(checkpoint, read_config(checkpoint), data)
         except UserError:  # they were not kept, and the model does not need them
             return {}
         options = files.options() | files.file_options()

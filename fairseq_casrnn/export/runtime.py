@@ -327,13 +327,16 @@ class RawTranslation:
 
     def __init__(self, folder: Path, model: Model, raw: dict):
         self.lowercase = raw["tokenizer"] == "moses_lowercase"
-        self.source_lang, self.tokenizers, self.detokenizer = raw["source_lang"], None, None
+        self.tokenize: Callable[[str], str] | None = None
         self.segment: Callable[[str], list[str]] = str.split
-        self.mark = ""
-        if raw["tokenizer"].startswith("moses"):
+        self.mark, self.detokenizer = "", None
+        if raw["tokenizer"] not in ("", "space"):
             from sacremoses import MosesDetokenizer
 
-            self.tokenizers = load_tokenizers(folder)
+            tokenizers, language = load_tokenizers(folder), raw["source_lang"]
+            self.tokenize = lambda line: tokenizers.moses_tokenize(line, language)
+            if raw["tokenizer"] == "chinese":
+                self.tokenize = tokenizers.chinese_characters
             self.detokenizer = MosesDetokenizer(raw["target_lang"])
         if name := raw.get("subwords"):
             load = {"bpe.codes": self.load_codes, "sentencepiece.model": self.load_pieces}[name]
@@ -357,8 +360,8 @@ class RawTranslation:
     def encode(self, line: str) -> str:
         """Raw text as the model reads it."""
         line = " ".join(line.split())
-        if self.tokenizers is not None:
-            line = self.tokenizers.moses_tokenize(line, self.source_lang)
+        if self.tokenize is not None:
+            line = self.tokenize(line)
         return " ".join(self.segment(line.lower() if self.lowercase else line))
 
     def decode(self, line: str, answer: str) -> str:

@@ -21,6 +21,11 @@ KEPT = ("args", "cfg", "model", "criterion", "optimizer_history", "task_state") 
 LANGUAGES = ("source_lang", "target_lang")
 KEPT_EXTRA = ("words", "classes", "characters", "meanings", "task")  # in its extra_state
 LANGUAGE_MODELS = ("language_modeling", "stateful_language_modeling")
+PACKED_TASKS = (
+    "sentence_classification",
+    "sequence_tagging",
+    *LANGUAGE_MODELS,
+)  # besides translation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokenizer",
         choices=TOKENIZERS,
-        help="tokenizer of a translation model (default: moses_lowercase if casrnn prepare or a "
-        "recipe made its data, else space)",
+        help="tokenizer of a translation model (default: that of casrnn prepare or the recipe that "
+        "made its data, usually moses_lowercase, else space)",
     )
     parser.add_argument(
         "--bpe-codes",
@@ -82,8 +87,14 @@ def contents(
     Raises:
         UserError: a file is missing, or this kind of model cannot be packed.
     """
-    from fairseq_casrnn.models.hub import find_dictionaries
-    from fairseq_casrnn.models.packed import BPE_CODES, FORMAT, SENTENCEPIECE
+    from fairseq_casrnn.models.data_folders import dictionaries, find_data
+    from fairseq_casrnn.models.packed import (
+        BPE_CODES,
+        FORMAT,
+        SENTENCEPIECE,
+        TEXT,
+        text_options,
+    )
 
     task, model = cfg["task"], cfg["model"]
     kind = task["_name"]
@@ -91,7 +102,7 @@ def contents(
     if kind != "translation" and (args.tokenizer or args.bpe_codes):
         raise UserError("--tokenizer and --bpe-codes are for translation models; drop them")
     if kind == "translation":
-        found = find_files(checkpoint, task, args.data)
+        found = find_files(checkpoint, cfg, args.data)
         if args.tokenizer:
             found = replace(found, tokenizer=args.tokenizer)
         if args.bpe_codes:
@@ -101,19 +112,15 @@ def contents(
             name = BPE_CODES if found.bpe == "subword_nmt" else SENTENCEPIECE
             files[name] = found.subwords
         return files, manifest | found.options()
-    if kind in LANGUAGE_MODELS:
-        parts = (".",)
-    elif kind in ("sentence_classification", "sequence_tagging"):
-        spells = ("spelling",) if model.get("char_filters") else ()
-        parts = ("input0", "label", *spells)
-    else:
+    if kind not in PACKED_TASKS:
         raise UserError(f"{checkpoint} is a model of the task {kind}, which cannot be packed")
-    data = str(args.data) if args.data else None
-    folder = Path(find_dictionaries(checkpoint.parent, data, task["data"], parts))
-    files = {str(Path(part, "dict.txt")): folder / part / "dict.txt" for part in parts}
-    if kind in LANGUAGE_MODELS and (pieces := find_model(folder)) is not None:
-        files[SENTENCEPIECE] = pieces
-        manifest["bpe"] = "sentencepiece"
+    folder = find_data(checkpoint.parent, args.data, task, model)
+    files = {name: folder / name for name in dictionaries(folder, task, model)}
+    if kind in LANGUAGE_MODELS:
+        manifest[TEXT] = text_options(folder)
+        if (pieces := find_model(folder)) is not None:
+            files[SENTENCEPIECE] = pieces
+            manifest["bpe"] = "sentencepiece"
     return files, manifest
 
 

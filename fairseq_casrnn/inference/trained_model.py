@@ -37,6 +37,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike | None = None, transla
 
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.inference import trained_lm
+    from fairseq_casrnn.models.data_folders import find_data
     from fairseq_casrnn.models.kinds import architecture, check_registered
     from fairseq_casrnn.models.packed import is_packed
 
@@ -49,7 +50,7 @@ def load(path: str | os.PathLike, data: str | os.PathLike | None = None, transla
     arch, cls = architecture(cfg.model)
     if translation and not issubclass(cls, FairseqEncoderDecoderModel):
         raise UserError(f"checkpoint {name} is of {arch}, not a translation model; give one")
-    data = data_folder(file.parent, data, cfg.task.data)
+    data = find_data(file.parent, data, cfg.task, cfg.model)
     if issubclass(cls, FairseqLanguageModel):
         return trained_lm.load(path, data)
     with explained():
@@ -58,17 +59,3 @@ def load(path: str | os.PathLike, data: str | os.PathLike | None = None, transla
         )
     trained_lm.check_finite(model, name)
     return model.eval(), task
-
-
-def data_folder(checkpoint_folder: Path, given: str | os.PathLike | None, trained_on: str) -> Path:
-    """The folder of a training's dictionaries. Raises UserError if there are none."""
-    from fairseq_casrnn.models.hub import data_candidates
-
-    folders = [Path(given)] if given else data_candidates(checkpoint_folder, trained_on)
-    for folder in folders:
-        if any(folder.glob("**/dict*.txt")):
-            return folder
-    raise UserError(
-        f"no dict.txt in {' nor in '.join(map(str, folders))}; name the folder of the training's "
-        "data"
-    )

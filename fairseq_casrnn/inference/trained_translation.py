@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +11,7 @@ from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.errors import UserError
 
-BINARISED = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.[^.]+\.idx")  # train.de-en.de.idx
-TOKENIZERS = ("space", "moses", "moses_lowercase")
+TOKENIZERS = ("space", "moses", "moses_lowercase", "chinese")
 
 
 @dataclass(frozen=True)
@@ -51,57 +49,39 @@ class TranslationFiles:
         return {name: str(self.subwords)} if name else {}
 
 
-def find_files(checkpoint: Path, task_cfg, data: Path | None = None) -> TranslationFiles:
+def find_files(checkpoint: Path, cfg, data: Path | None = None) -> TranslationFiles:
     """Find the files of a checkpoint, in the data folder of ``casrnn prepare`` or a recipe.
 
     Args:
         checkpoint: the file.
-        task_cfg: mapping of the task's options.
+        cfg: its options.
         data: folder of the dictionaries (default: that of the training or, if that has moved with
             the checkpoint, the one beside the runs).
 
     Raises:
         UserError: the dictionaries or subword units are missing.
     """
-    from fairseq_casrnn.models.hub import data_candidates
+    from fairseq_casrnn.models.data_folders import find_data, languages
 
-    places = [data] if data else data_candidates(checkpoint.parent, task_cfg["data"])
-    for place in places:
-        source, target = languages(place, task_cfg)
-        if all((place / f"dict.{language}.txt").is_file() for language in (source, target)):
-            break
-    else:
-        raise UserError(
-            f"the dictionaries of both languages (dict.{source or 'de'}.txt, "
-            f"dict.{target or 'en'}.txt) are not in {' nor in '.join(map(str, places))}; name the "
-            "folder of the training data (--data)"
-        )
-    tokenizer = "moses_lowercase" if (place / OPTIONS).is_file() else ""
-    assert source is not None  # its dictionary exists
+    place = find_data(checkpoint.parent, data, cfg["task"], cfg["model"])
+    source, target = languages(place, cfg["task"])
+    assert source is not None  # find_data has found its dictionary
     assert target is not None
+    options = read_json(place / OPTIONS) if (place / OPTIONS).is_file() else None
+    tokenizer = "" if options is None else options.get("tokenizer", "moses_lowercase")
     known = place, source, target, tokenizer
     if pieces := find_model(place):
         return TranslationFiles(*known, pieces, "sentencepiece")
     for folder in (place, place / ".." / "text"):
         if (folder / "bpe.codes").is_file():
             return TranslationFiles(*known, folder / "bpe.codes", "subword_nmt")
-    options = read_json(place / OPTIONS) if tokenizer else {}
     for name, option in ((SENTENCEPIECE, "sentencepiece"), ("bpe.codes", "bpe_operations")):
-        if options.get(option):
+        if options and options.get(option):
             raise UserError(
                 f"{place / '..' / 'text' / name} of the training data does not exist; keep it "
                 "beside data-bin"
             )
     return TranslationFiles(*known)
-
-
-def languages(data: Path, task_cfg) -> tuple[str | None, str | None]:
-    """Source and target language, from the options or, as in fairseq, from file names."""
-    source, target = task_cfg["source_lang"], task_cfg["target_lang"]
-    for path in sorted(data.glob("*.idx")) if None in (source, target) else ():
-        if found := BINARISED.fullmatch(path.name):
-            return found[1], found[2]
-    return source, target
 
 
 def load(path: Path, data: Path | None = None):
@@ -119,6 +99,7 @@ def load(path: Path, data: Path | None = None):
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     from fairseq_casrnn.diagnostics.explain import explained
+    from fairseq_casrnn.models.data_folders import find_data
     from fairseq_casrnn.models.hub import find_checkpoint
     from fairseq_casrnn.models.kinds import TRANSLATION, check_kind
     from fairseq_casrnn.models.packed import is_packed, task_options, unpacked
@@ -127,11 +108,12 @@ def load(path: Path, data: Path | None = None):
     with captured_log(), explained():
         cfg = checkpoint_utils.load_checkpoint_to_cpu(str(file)).get("cfg")
         check_kind(cfg, TRANSLATION, path)
+        folder = find_data(file.parent, data, cfg.task, cfg.model)
         if is_packed(path):
-            folder, options = file.parent, task_options(file.parent)
+            options = task_options(file.parent)
         else:
-            files = find_files(file, cfg.task, data)
-            folder, options = files.data, files.options() | files.file_options()
+            files = find_files(file, cfg, folder)
+            options = files.options() | files.file_options()
         model = ARCH_MODEL_REGISTRY[cfg.model._name]
         hub = model.from_pretrained(str(file.parent), file.name, str(folder.resolve()), **options)
     return hub.eval().to("cuda" if torch.cuda.is_available() else "cpu")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq.data import FairseqDataset
-from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig
@@ -17,6 +15,7 @@ from torch import nn
 
 from ..diagnostics.explain import explained
 from ..errors import UserError
+from .data_folders import find_data
 from .kinds import check_kind
 from .packed import is_packed, unpacked
 from .unknown_words import GrowingVocabulary, WordVectors
@@ -67,10 +66,8 @@ class Hub(nn.Module):
         check_kind(cfg, cls.description, path if is_packed(path) else file)
         check_options(overrides, cfg)
         vectors = overrides.get("encoder_embed_path")
-        folder = find_dictionaries(
-            file.parent, data, cfg.task.data, cls.dictionary_folders(cfg.model)
-        )
-        overrides = {"data": folder, **overrides}
+        folder = find_data(file.parent, data, cfg.task, cfg.model)
+        overrides = {"data": str(folder), **overrides}
         # Apart from the others: model and task may have options of the same name.
         task_options = set(cfg.task) | set(options_of(TASK_DATACLASS_REGISTRY, cfg.task))
         overrides["task"] = {name: overrides.pop(name) for name in set(overrides) & task_options}
@@ -93,11 +90,6 @@ class Hub(nn.Module):
             self.task.dictionary, table, WordVectors(path, table.embedding_dim)
         )
         self.task.index_of = self.vocabulary.index
-
-    @staticmethod
-    def dictionary_folders(model_cfg: FairseqDataclass) -> tuple[str, ...]:
-        """Folders of the data that have the model's dictionaries."""
-        return ("input0", "label")
 
     def batches(
         self, dataset: FairseqDataset, batch_size: int
@@ -205,40 +197,3 @@ def suggested_run(path: Path) -> str:
     if not runs:
         return "check the path"
     return f"did you mean {runs[0]}?" if len(runs) == 1 else f"name a run in it, such as {runs[0]}"
-
-
-def data_candidates(checkpoint_folder: Path, trained_on: str | None) -> list[Path]:
-    """Folders that may have the data of a training.
-
-    Args:
-        checkpoint_folder: a packed model has its dictionaries there.
-        trained_on: the data folder that the checkpoint names.
-    """
-    # casrnn train writes to DIR/out/NAME/seedN and reads DIR/data-bin; DIR may have been moved.
-    relative = os.path.normpath(checkpoint_folder / ".." / ".." / ".." / "data-bin")
-    return [checkpoint_folder, Path(trained_on or "."), Path(relative)]
-
-
-def find_dictionaries(
-    checkpoint_folder: Path, given: str | None, trained_on: str, parts: Sequence[str]
-) -> str:
-    """The folder with ``dict.txt`` in each of its subfolders ``parts``.
-
-    Args:
-        checkpoint_folder, trained_on: see :func:`data_candidates`.
-        given: the folder that the user names, or None.
-        parts: the subfolders.
-
-    Raises:
-        UserError: no candidate has them all.
-    """
-    folders = [given] if given else list(map(str, data_candidates(checkpoint_folder, trained_on)))
-    for folder in folders:
-        files = [os.path.join(folder, part, "dict.txt") for part in parts]
-        if all(map(os.path.isfile, files)):
-            return str(folder)
-    names = [os.path.normpath(f"{part}/dict.txt") for part in parts]
-    raise UserError(
-        f"{', '.join(names)} not found in {' or '.join(map(str, folders))}; name the folder of the "
-        "training data (--data), or copy such files to the checkpoint"
-    )

@@ -11,7 +11,9 @@ import tempfile
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
+from ..data.prepared import OPTIONS, read_json
 from ..data.values import parse_json
 from ..errors import UserError, quoted
 
@@ -23,6 +25,8 @@ NAMES = re.compile(
     r"|dict(\.[\w-]+)?\.txt|(input0|label|spelling)/dict\.txt"
 )
 TASK_OPTIONS = ("source_lang", "target_lang", "tokenizer", "bpe")
+TEXT = "text"  # the manifest's key for TEXT_OPTIONS of a language model
+TEXT_OPTIONS = {"tokenizer": str, "lowercase": bool, "language": str}
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
 MAX_EXPANSION = 1100  # DEFLATE compresses by a factor of 1032 at most
 
@@ -96,7 +100,7 @@ def unpack(path: Path, folder: Path) -> None:
     read_manifest(folder, path)
 
 
-def read_manifest(folder: Path, path: Path | None = None) -> dict[str, object] | None:
+def read_manifest(folder: Path, path: Path | None = None) -> dict[str, Any] | None:
     """The content of ``casrnn.json`` in a folder, or None. Raises UserError if it is damaged.
 
     ``path`` is the packed file, for messages.
@@ -110,6 +114,7 @@ def read_manifest(folder: Path, path: Path | None = None) -> dict[str, object] |
         options = {name: content[name] for name in TASK_OPTIONS if name in content}
         if not all(isinstance(value, str) for value in options.values()):
             raise ValueError("an option is not a string")
+        check_text_options(content.get(TEXT, {}))
     except (ValueError, KeyError, TypeError):
         raise UserError(
             f"{path or file} is damaged: {MANIFEST} cannot be read; pack the model again"
@@ -120,6 +125,30 @@ def read_manifest(folder: Path, path: Path | None = None) -> dict[str, object] |
             f"reads format {FORMAT}; install another version, or pack the model again"
         )
     return content
+
+
+def check_text_options(options: object) -> None:
+    """Raise ValueError unless these are some of :data:`TEXT_OPTIONS`."""
+    if not isinstance(options, dict):
+        raise ValueError(f"{TEXT} is not an object")
+    for name, value in options.items():
+        if not isinstance(value, TEXT_OPTIONS.get(name, ())):
+            raise ValueError(f"{name} of {TEXT} is unknown or has a wrong type")
+
+
+def text_options(data: Path) -> dict[str, Any]:
+    """How a language model's text was split into words: arguments of :func:`.words.words`.
+
+    Args:
+        data: its ``data-bin``, or the folder of an unpacked model.
+
+    Raises:
+        UserError: the file of options is damaged.
+    """
+    if (data / OPTIONS).is_file():
+        prepared = read_json(data / OPTIONS)
+        return {name: prepared[name] for name in TEXT_OPTIONS if prepared.get(name)}
+    return (read_manifest(data) or {}).get(TEXT, {})
 
 
 def task_options(folder: Path) -> dict[str, str]:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 from fairseq.data import FairseqDataset
-from fairseq.dataclass import FairseqDataclass
 from torch import Tensor
 
 from ..data.word_offsets import span_ranges, word_offsets
@@ -56,11 +55,6 @@ class TaggerHub(Hub):
     """
 
     description = TAGGER
-
-    @staticmethod
-    def dictionary_folders(model_cfg: FairseqDataclass) -> tuple[str, ...]:
-        """As in the base class, and ``spelling`` for a model that reads characters."""
-        return ("input0", "label", "spelling") if model_cfg.char_filters else ("input0", "label")
 
     @property
     def is_constrained(self) -> bool:

@@ -96,7 +96,7 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         if is_packed(Path(folder)):
             unpacked_folder = unpacked(folder)
             kwargs = task_options(unpacked_folder) | kwargs
-            folder, data_name_or_path = str(unpacked_folder), "."
+            folder = str(unpacked_folder)
         if data.startswith("."):
             data = os.path.join(folder, data)
         for path, what in ((folder, "the model"), (data, "data_name_or_path")):

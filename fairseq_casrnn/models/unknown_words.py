@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import BinaryIO
 
 import torch
@@ -36,7 +37,7 @@ class WordVectors:
             raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
 
     def _check(self, first: bytes, second: bytes) -> None:
-        pieces = first.decode("utf-8", "replace").rstrip("\r\n ").split(" ")
+        pieces = first.removeprefix(BOM_UTF8).decode("utf-8", "replace").rstrip("\r\n ").split(" ")
         if is_header(pieces):
             check_dim(int(pieces[1]), self.dim, self.path, 1)
             pieces = second.decode("utf-8", "replace").rstrip("\r\n ").split(" ")
@@ -44,17 +45,21 @@ class WordVectors:
             check_dim(len(pieces) - 1, self.dim, self.path, 1)
 
     def _index(self, stream: BinaryIO) -> None:
-        offset = 0
+        end = 0
         for line in stream:
-            if offset == 0 and is_header(line.decode("utf-8", "replace").split()):
-                offset = len(line)
-                continue
+            offset, end = end, end + len(line)
+            if offset == 0:
+                if line.startswith(BOM_UTF8):
+                    offset, line = len(BOM_UTF8), line.removeprefix(BOM_UTF8)
+                if is_header(line.decode("utf-8", "replace").split()):
+                    continue
             word, _, rest = line.partition(b" ")
             # Skips words with spaces, such as ". . .": no tokenizer makes them.
             if is_number(rest.partition(b" ")[0]):
                 self.offsets.setdefault(word, offset)
-            self.is_cased = self.is_cased or word != word.lower()
-            offset += len(line)
+            if not self.is_cased:
+                text = word.decode("utf-8", "replace")
+                self.is_cased = text != text.lower()
 
     def find(self, word: str) -> Tensor | None:
         """The vector ``(dim,)`` of a word, or None.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fairseq_casrnn.data.prepared import OPTIONS, read_json
 from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.inference import line_command, trained_lm, trained_model
@@ -25,7 +24,7 @@ def load(args: argparse.Namespace) -> Predictor:
         UserError: no checkpoint, a model that cannot be served, or data that cannot be found.
     """
     from fairseq_casrnn.models import kinds
-    from fairseq_casrnn.models.hub import find_dictionaries
+    from fairseq_casrnn.models.data_folders import find_data
 
     path = trained_lm.checkpoint_file(args.path)
     cfg = trained_model.read_config(path)
@@ -37,8 +36,8 @@ def load(args: argparse.Namespace) -> Predictor:
     if kind == kinds.TRANSLATION:
         return load_translator(args)
     if kind == kinds.LANGUAGE_MODEL:
-        data = find_dictionaries(path.parent, args.data, cfg.task.data, (".",))
-        return load_language_model(path, Path(data))
+        data = find_data(path.parent, args.data, cfg.task, cfg.model)
+        return load_language_model(path, data)
     kinds.check_registered(cfg, path)
     name, _ = kinds.architecture(cfg.model)
     raise UserError(
@@ -50,13 +49,10 @@ def load(args: argparse.Namespace) -> Predictor:
 def load_language_model(path: Path, data: Path) -> LanguageModelPredictor:
     """A language model, with the tokenizer or SentencePiece model of its data."""
     from fairseq_casrnn.data.sentencepiece_units import apply_pieces, find_model
+    from fairseq_casrnn.models.packed import text_options
 
     model, task = trained_lm.load(path, data)
-    options = read_json(data / OPTIONS) if (data / OPTIONS).is_file() else {}
-    names = ("tokenizer", "lowercase", "language")
-    tokenizer_options = {"tokenizer": "whitespace"} | {
-        n: options[n] for n in names if options.get(n)
-    }
+    tokenizer_options = {"tokenizer": "whitespace"} | text_options(data)
     file = find_model(data)
     pieces = None if file is None else file.read_bytes()
 

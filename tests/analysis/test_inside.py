@@ -14,7 +14,7 @@ from fairseq_casrnn.analysis.tracing import LayerTrace
 from fairseq_casrnn.cells import FAMILIES, Cell, Family
 from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import check_writable, table_cell
+from fairseq_casrnn.files import cell_text, check_writable, table_cell
 
 
 def stack(name, **options):
@@ -241,6 +241,7 @@ def test_matrices_are_the_cells():
 
 def test_cells_of_tables_in_files():
     """No formula to a spreadsheet, and nothing that a terminal obeys."""
-    cells = ["=1+1", "+", "-x", "@", "a=1", "\x1b[2J", "\t="]
-    shown = ["'=1+1", "'+", "'-x", "'@", "a=1", r"\x1b[2J", r"\t="]
+    cells = ["=1+1", "+", "-x", "@", "a=1", "'s", "''-1", "\x1b[2J", "\t="]
+    shown = ["'=1+1", "'+", "'-x", "'@", "a=1", "'s", "'''-1", r"\x1b[2J", r"\t="]
     assert [table_cell(text) for text in cells] == shown
+    assert [cell_text(cell) for cell in shown[:7]] == cells[:7]

@@ -60,7 +60,7 @@ def test_programs_of_torch_export(trained, tmp_path):
     ("change", "message"),
     [
         ({"--path": "no.pt"}, "checkpoint no.pt does not exist"),
-        ({"--data": "."}, "no dict.txt in .; name the folder"),
+        ({"--data": "."}, "dict.*.txt not found in .; name the folder"),
         ({"--output": "."}, ". exists already; give --output a new folder"),
         ({"--output": "no/out"}, "no is not a folder; create it, or correct --output"),
         ({"--output": "/proc/no"}, "/proc/no cannot be written (No such file or directory); give"),

@@ -69,7 +69,7 @@ def test_mistakes_with_attention(trained, data, tmp_path, capsys):
     other.mkdir()
     for path, folder, named in (
         (run, tmp_path / "absent", f"{tmp_path / 'absent'} is not a folder"),
-        (run, other, f"no dict.txt in {other}; name the folder"),
+        (run, other, f"dict.*.txt not found in {other}; name the folder"),
         (tmp_path / "text.pt", data, "text.pt cannot be read"),
         (tmp_path / "empty.pt", data, "empty.pt is not a checkpoint"),
         (other, data, f"there is no checkpoint at {other}"),

@@ -100,6 +100,17 @@ def test_a_packed_model_needs_nothing_else(model, run, capsys, tmp_path, monkeyp
 
 
 @pytest.mark.full
+def test_other_dictionaries_than_the_packed_ones(model, data, tmp_path, capsys):
+    for given in (("--path", model), ("--path", model, "--data", data)):
+        assert translate(capsys, *given, "--beam", "2")
+    error = translate(capsys, "--path", model, "--data", tmp_path, status=2)
+    assert f"txt not found in {tmp_path}; name the folder" in error
+    translator = MODEL_REGISTRY["cas_lstm"]
+    assert translator.from_pretrained(model, data_name_or_path=str(data))
+    with pytest.raises(UserError, match="nowhere does not exist; check the path of data_name_or"):
+        translator.from_pretrained(model, data_name_or_path="/nowhere")
+
+
 def test_export_and_analysis(model, data, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["export", "--path", str(model), "--format", "torch", "--output", "x"]) == 0
@@ -137,6 +148,10 @@ def test_subword_units_and_tokenizer(run, capsys, tmp_path):
     assert cli.main(command) == 0
     found = packed.task_options(packed.unpacked(tmp_path / "b.casrnn"))
     assert (found["tokenizer"], found["bpe"]) == ("moses_lowercase", "subword_nmt")
+    (moved / "data-bin" / "options.json").write_text('{"tokenizer": "chinese"}')
+    assert cli.main(command) == 0
+    found = packed.task_options(packed.unpacked(tmp_path / "b.casrnn"))
+    assert (found["tokenizer"], found["bpe"]) == ("chinese", "subword_nmt")
 
 
 def rewritten(path, model, change):
@@ -213,7 +228,7 @@ def test_what_cannot_be_packed(run, model, capsys, tmp_path):
         ((tmp_path, "--output", output), "there is no checkpoint at"),
         ((model, "--output", output), "x.casrnn is already packed"),
         ((run, "--output", tmp_path / "no" / "x.casrnn"), "there is no folder"),
-        ((run, "--output", output, "--data", tmp_path), "the dictionaries of both languages (dict"),
+        ((run, "--output", output, "--data", tmp_path), "dict.*.txt not found in"),
         ((run, "--output", output, "--bpe-codes", tmp_path / "no"), "no does not exist; check"),
     ):
         assert cli.main(["pack", *map(str, command)]) == 2

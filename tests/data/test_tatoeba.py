@@ -2,6 +2,7 @@ import pytest
 from corpora import write_tatoeba
 
 from fairseq_casrnn.data import tatoeba
+from fairseq_casrnn.data.words import chinese_characters
 from fairseq_casrnn.errors import UserError
 
 
@@ -16,7 +17,7 @@ from fairseq_casrnn.errors import UserError
     ],
 )
 def test_characters(raw, tokens):
-    assert tatoeba.characters(raw) == tokens
+    assert chinese_characters(raw) == tokens
 
 
 def test_equal_sources_stay_together():

@@ -1,4 +1,4 @@
-"""The tokenizer ``moses_lowercase`` of fairseq-interactive and from_pretrained."""
+"""The tokenizers of fairseq-interactive and from_pretrained."""
 
 import pytest
 from fairseq.data import encoders
@@ -11,8 +11,8 @@ from fairseq_casrnn.errors import UserError
 fairseq_casrnn.register()
 
 
-def tokenizer(source, target):
-    options = {"_name": "moses_lowercase", "source_lang": source, "target_lang": target}
+def tokenizer(source, target, name="moses_lowercase"):
+    options = {"_name": name, "source_lang": source, "target_lang": target}
     return encoders.build_tokenizer(OmegaConf.create(options))
 
 
@@ -37,6 +37,14 @@ def test_translations_are_written_as_the_target_language_is():
     """French has a space before a colon."""
     assert tokenizer("en", "fr").decode("il a dit : oui .") == "il a dit : oui."
     assert tokenizer("fr", "en").decode("he said : yes .") == "he said: yes."
+
+
+def test_chinese():
+    chinese = tokenizer("zh", "en", "chinese")
+    assert chinese.encode("Tom喜欢 3.5。") == "tom 喜 欢 3.5 。"
+    assert chinese.decode("he likes 3.5 .") == "he likes 3.5."
+    with pytest.raises(UserError, match=r"--target-lang is missing; the tokenizer chinese needs"):
+        tokenizer("zh", None, "chinese")
 
 
 def test_a_language_that_is_missing():

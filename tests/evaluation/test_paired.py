@@ -9,7 +9,13 @@ import pytest
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import paired
 from fairseq_casrnn.evaluation.paired import f1, paired_test, randomization, span_counts
-from fairseq_casrnn.evaluation.prediction_files import read_tags
+from fairseq_casrnn.evaluation.prediction_files import (
+    CLASSES,
+    WORDS,
+    as_lines,
+    read_table,
+    read_tags,
+)
 
 TAGGED = """Anna B-PER {}
 sleeps O {}
@@ -57,6 +63,16 @@ def test_files_with_a_header(tmp_path):
     ]
     assert both[0] == both[1]
     assert paired_test(tagged, recipe, "test", "f1") == ("randomization", 1.0)
+
+
+def test_labels_that_a_spreadsheet_would_evaluate(tmp_path):
+    rows = [("+1", "-1", "0.5"), ("'=", "@x", "1")]
+    write(tmp_path, "test.predictions.tsv", as_lines([CLASSES, *rows]))
+    table = read_table(tmp_path / "test.predictions.tsv")
+    assert table.classes() == [row[:2] for row in rows]
+    words = as_lines([WORDS, (), ("(", "-LRB-", "O", "0.5")])
+    write(tmp_path, "test.predictions.tsv", words)
+    assert read_tags(tmp_path / "test.predictions.tsv") == [(["-LRB-"], ["O"])]
 
 
 def test_tags(tmp_path):

@@ -169,6 +169,13 @@ def test_raw_text_is_preprocessed_like_the_training_text(units, tmp_path):
     assert [ours.decode("", line) for line in found] == detokenize_lines(joined, "en")
 
 
+def test_raw_chinese(tmp_path):
+    raw = {"source_lang": "zh", "target_lang": "en", "tokenizer": "chinese"}
+    ours = runtime.raw_text(tmp_path, raw_model(runtime.Translator, tmp_path, raw=raw))
+    assert ours.encode("Tom喜欢 3.5。") == "tom 喜 欢 3.5 。"
+    assert ours.decode("", "he likes it .") == "he likes it."
+
+
 @pytest.mark.parametrize("tokenizer", words.TOKENIZERS)
 def test_raw_sentences_become_the_words_of_the_task(tokenizer, tmp_path):
     """Words as ``casrnn predict`` and ``casrnn tag`` split them, whatever quotation marks."""

@@ -5,6 +5,7 @@ import logging
 import pytest
 import torch
 
+from fairseq_casrnn.data.vector_files import vector_dimension, words_with_vectors
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.embedding import build_embedding
 from fairseq_casrnn.models.unknown_words import WordVectors
@@ -77,6 +78,21 @@ def test_vectors_of_single_words(path):
     assert WordVectors(str(path), 2).find("Rome") is None
     path.write_text("2 2\nrome 1 2\n2 3 4\n")  # word2vec's header is not the word 2
     assert WordVectors(str(path), 2).find("2").tolist() == [3, 4]
+    path.write_text("москва 1 2\nМосква 3 4\n", encoding="utf-8")  # capitals, not in ASCII
+    assert WordVectors(str(path), 2).find("МОСКВА") is None
+
+
+@pytest.mark.parametrize("header", ["", "2 3\n"])
+def test_vectors_with_a_byte_order_mark(path, header):
+    path.write_text(f"\ufeff{header}rome 1 2 3\nit 4 5 6\n", encoding="utf-8")
+    found = WordVectors(str(path), 3)
+    assert [found.find(word).tolist() for word in ("rome", "it")] == [[1, 2, 3], [4, 5, 6]]
+    words = dictionary(TARGET)
+    words.add_symbol("rome")
+    weight = build_embedding(words, 3, str(path)).weight
+    assert weight[words.index("rome")].tolist() == [1, 2, 3]
+    assert vector_dimension(path) == 3
+    assert words_with_vectors(path, {"rome", "paris"}) == {"rome"}
 
 
 def test_words_with_spaces(path):

@@ -3,7 +3,8 @@
 import pytest
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.hub import find_checkpoint, find_dictionaries
+from fairseq_casrnn.models.data_folders import find_data
+from fairseq_casrnn.models.hub import find_checkpoint
 
 
 def test_the_best_checkpoint_then_a_model_then_the_last_one(tmp_path):
@@ -19,18 +20,53 @@ def test_the_best_checkpoint_then_a_model_then_the_last_one(tmp_path):
         find_checkpoint(tmp_path, None)
 
 
+def touch(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
 def test_dictionaries_beside_the_model_before_those_of_its_training(tmp_path):
-    parts = ("input0", "label")
     beside, trained = tmp_path / "beside", tmp_path / "trained"
+    task, model = {"_name": "sequence_tagging", "data": str(trained)}, {"char_filters": 0}
     for folder in (beside, trained):
-        for part in parts:
-            (folder / part).mkdir(parents=True)
-            (folder / part / "dict.txt").touch()
-    assert find_dictionaries(beside, None, str(trained), parts) == str(beside)
-    assert find_dictionaries(beside, str(trained), "elsewhere", parts) == str(trained)
+        touch(folder, "input0/dict.txt", "label/dict.txt")
+    assert find_data(beside, None, task, model) == beside
+    assert find_data(beside, str(trained), task, model) == trained
     (beside / "label" / "dict.txt").unlink()
-    assert find_dictionaries(beside, None, str(trained), parts) == str(trained)
+    assert find_data(beside, None, task, model) == trained
     with pytest.raises(UserError, match=r"input0/dict.txt, label/dict.txt not found in .*beside"):
-        find_dictionaries(beside, str(beside), str(trained), parts)
-    with pytest.raises(UserError, match=r"^dict.txt not found in .*beside; name the folder"):
-        find_dictionaries(beside, str(beside), str(trained), (".",))
+        find_data(beside, str(beside), task, model)
+    with pytest.raises(UserError, match=r"spelling/dict.txt not found in .*beside or .*trained or"):
+        find_data(beside, None, task, {"char_filters": 30})
+
+
+TRANSLATION = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
+
+
+@pytest.mark.parametrize(
+    ("task", "names"),
+    [
+        ({"_name": "language_modeling"}, ["dict.txt"]),
+        (TRANSLATION, ["dict.de.txt", "dict.en.txt"]),
+        (
+            TRANSLATION | {"source_lang": None},
+            ["dict.de.txt", "dict.en.txt", "train.de-en.de.idx"],
+        ),
+    ],
+)
+def test_the_folder_of_casrnn_prepare_stands_for_its_data(tmp_path, task, names):
+    """Also if the checkpoint is in a folder around the data, which is not the data."""
+    data = tmp_path / "data-bin"
+    touch(data, *names)
+    for given, trained_on in ((tmp_path, None), (data, None), (None, data)):
+        assert find_data(tmp_path, given, task | {"data": trained_on}, {}) == data
+    (data / names[0]).unlink()
+    with pytest.raises(UserError, match=rf"^{names[0]}.* not found in .*data-bin; name the folder"):
+        find_data(tmp_path, tmp_path, task | {"data": None}, {})
+
+
+def test_languages_that_are_unknown(tmp_path):
+    task = TRANSLATION | {"source_lang": None, "target_lang": None, "data": None}
+    with pytest.raises(UserError, match=r"^dict\.\*\.txt not found in"):
+        find_data(tmp_path, tmp_path, task, {})

@@ -13,6 +13,9 @@ from corpora import write_iwslt, write_multi30k, write_tatoeba
 from recipe_runs import EXAMPLES, run, stub_python
 from tiers import mostly_full
 
+from fairseq_casrnn.data.text import read_lines
+from fairseq_casrnn.inference import trained_translation
+
 SCRIPTS = [
     EXAMPLES / recipe / f"{step}.sh"
     for recipe in ("iwslt14", "multi30k", "tatoeba_zh_en")
@@ -151,6 +154,9 @@ def test_the_table_of_depths(tmp_path):
     assert {r["arch"] for r in results(out)} == {
         f"{cell}_btec_3" for cell in ("stacked_gru", "stacked_lstm", "dg_lstm")
     }
+    hub = trained_translation.load(out / "dg_lstm_btec_3" / "seed1")
+    raw, text = (data / "text" / f"test.{kind}.zh" for kind in ("raw", "tok"))
+    assert list(map(hub.tokenize, read_lines(raw))) == read_lines(text)
 
 
 @pytest.mark.parametrize(

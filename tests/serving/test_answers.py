@@ -65,6 +65,16 @@ def test_spans_of_tags(tmp_path, monkeypatch):
     ]
 
 
+def test_a_packed_language_model_keeps_its_tokenizer(tmp_path):
+    given = unpack("language_model", tmp_path)
+    prepared = {"tokenizer": "penn", "lowercase": True, "language": "en", "min_count": 2}
+    (tmp_path / "data" / "options.json").write_text(json.dumps(prepared))
+    file = tmp_path / "x.casrnn"
+    assert cli.main(["pack", str(given.path), "--data", given.data, "--output", str(file)]) == 0
+    for served in (given, options(path=file)):
+        assert load(served).split("Don't go, Al.") == ["do", "n't", "go", ",", "al", "."]
+
+
 def test_language_model(tmp_path):
     predictor = golden("language_model", tmp_path)
     symbols = predictor.dictionary.symbols
@@ -184,7 +194,7 @@ def test_packed_models(role, tmp_path):
 
 def test_mistakes(tmp_path):
     given = unpack("translation", tmp_path / "translation")
-    with pytest.raises(UserError, match=r"the dictionaries of both languages .* \(--data\)"):
+    with pytest.raises(UserError, match=r"dict.*txt not found in .* \(--data\)"):
         load(options(**{**vars(given), "data": str(tmp_path)}))
     with pytest.raises(UserError, match=r"none does not exist; check the path"):
         load(options(path=tmp_path / "none"))
