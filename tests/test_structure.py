@@ -45,6 +45,8 @@ def test_folders_do_not_import_each_other_in_circles():
     assert {"cells", "errors"} <= uses["layers"]  # that imports are seen at all
     order = list(graphlib.TopologicalSorter(uses).static_order())  # raises CycleError
     assert order.index("cells") < order.index("layers") < order.index("models")
+    for leaf in ("analysis", "prepare", "report", "results"):
+        assert not {name for name, used in uses.items() if leaf in used}  # cli has their names only
 
 
 def module(name: str) -> Path | None:

@@ -17,11 +17,11 @@ import numpy as np
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, whole_file
+from fairseq_casrnn.inference.tracing import LOWER_CELL_GATE, OUTPUT_GATE
 
 V = TypeVar("V")
 
 BINS = 50
-OUTPUT_GATE, LOWER_CELL_GATE = 3, 4  # the order is i f g o and, above the bottom, v or d
 MEASURES = {
     "gate": "gate on the cell below",
     "range": "range within a time step",
@@ -124,9 +124,9 @@ def write_csv(path: Path, histograms: dict[str, dict[str, Histogram]]) -> None:
 
 def plot(png: Path, histograms: dict[str, dict[str, Histogram]]) -> None:
     """Plot the histograms, one row per layer. Raises UserError: no matplotlib."""
-    from fairseq_casrnn.analysis import plots
+    from fairseq_casrnn import plotting
 
-    figure, grid = plots.figure_grid(len(histograms), len(MEASURES), 3.4, 2.4)
+    figure, grid = plotting.figure_grid(len(histograms), len(MEASURES), 3.4, 2.4)
     centres = (np.arange(BINS) + 0.5) / BINS
     for row, (name, by_measure) in zip(grid, histograms.items(), strict=True):
         for axes, (key, histogram) in zip(row, by_measure.items(), strict=True):
@@ -134,7 +134,7 @@ def plot(png: Path, histograms: dict[str, dict[str, Histogram]]) -> None:
             axes.set_title(f"{MEASURES[key]}, {name}", loc="left", fontsize=8)
             axes.set_xlim(0, 1)
             axes.spines[["top", "right"]].set_visible(False)
-    plots.save_png(figure, png)
+    plotting.save_png(figure, png)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -166,8 +166,7 @@ def add_reading_arguments(parser: argparse.ArgumentParser, sentences: int) -> No
 
 def run(args: argparse.Namespace) -> None:
     """Print the table, write histograms and plot. Raises UserError."""
-    from fairseq_casrnn.analysis import tracing
-    from fairseq_casrnn.inference import trained_model
+    from fairseq_casrnn.inference import tracing, trained_model
 
     if args.sentences < 1:
         raise UserError(f"--sentences is {args.sentences}; it must be at least 1")

@@ -16,14 +16,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.analysis.training_log import curves_of, read_metric, records
 from fairseq_casrnn.console.program import captured_log, run_main
 from fairseq_casrnn.data.bpe import load_bpe_codes
 from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import check_writable, replacing
+from fairseq_casrnn.files import check_writable
+from fairseq_casrnn.plotting import INK, MUTED, new_figure, save_png
+from fairseq_casrnn.runs.training_log import curves_of, read_metric, records
 
-_INK, _MUTED, _TRAIN, _VALID = "#222222", "#777777", "#9ab6d6", "#c8442c"
+_TRAIN, _VALID = "#9ab6d6", "#c8442c"
 
 
 def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
@@ -46,8 +47,8 @@ def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
             axes.plot(updates, losses, color=color, label=label, lw=2, marker="o", ms=4)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("updates", color=_MUTED)
-    axes.set_ylabel("loss, bits per token" if per_token else "loss", color=_MUTED)
+    axes.set_xlabel("updates", color=MUTED)
+    axes.set_ylabel("loss, bits per token" if per_token else "loss", color=MUTED)
     axes.grid(axis="y", which="major", color="#e4e4e4", lw=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -56,7 +57,7 @@ def learning_curve(log: str | os.PathLike, png: str | os.PathLike) -> None:
         last, loss = curves["valid"][-1]
         result = f"perplexity {2**loss:.3g}" if per_token else f"loss {loss:.3g}"
         text = f"Validation {result} after {last:,} updates"
-        axes.set_title(text, loc="left", color=_INK, fontsize=11)
+        axes.set_title(text, loc="left", color=INK, fontsize=11)
     save_png(figure, png)
 
 
@@ -77,8 +78,8 @@ def metric_curves(logs: Sequence[str | os.PathLike], metric: str, png: str | os.
         for run, curve in enumerate(runs):
             label = None if run else name  # one legend entry per NAME
             axes.plot(*zip(*curve, strict=True), color=f"C{number}", label=label, lw=1.5)
-    axes.set_xlabel("epoch", color=_MUTED)
-    axes.set_ylabel(metric, color=_MUTED)
+    axes.set_xlabel("epoch", color=MUTED)
+    axes.set_ylabel(metric, color=MUTED)
     axes.xaxis.get_major_locator().set_params(integer=True)
     values = [value for runs in curves.values() for curve in runs for _, value in curve]
     if min(values) >= 0 and 0.5 < max(values) <= 1:
@@ -115,7 +116,7 @@ def attention_map(
     for label in axes.get_xticklabels():
         label.set(ha="left", rotation_mode="anchor")
     axes.set_yticks(range(rows), [token.removesuffix("@@") for token in target])
-    axes.tick_params(length=0, labelsize=10, labelcolor=_INK, top=False, bottom=False)
+    axes.tick_params(length=0, labelsize=10, labelcolor=INK, top=False, bottom=False)
     axes.xaxis.tick_top()
     axes.tick_params(axis="x", length=0)
     for tokens, line in ((source, axes.axvline), (target, axes.axhline)):
@@ -164,39 +165,6 @@ def translation_attention(
     source = [task.source_dictionary[i] for i in ids.tolist()]
     target = [task.target_dictionary[i] for i in best["tokens"].tolist()]
     return source, target, best["attention"].t().tolist()
-
-
-def figure_grid(rows: int, columns: int, width: float, height: float):
-    """A figure without a display, and its axes ``(rows, columns)``; sizes in inches per axes."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UserError(
-            "plots need matplotlib; install it with pip install 'fairseq-casrnn[plots]'"
-        ) from error
-    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat:
-        axes.tick_params(colors=_MUTED)
-        axes.spines[:].set_color(_MUTED)
-    return figure, grid
-
-
-def new_figure(width: float, height: float):
-    """A figure of this size in inches, without a display, and its axes."""
-    figure, grid = figure_grid(1, 1, width, height)
-    return figure, grid[0, 0]
-
-
-def save_png(figure, png: str | os.PathLike) -> None:
-    """Write the figure to ``png``, completely or not at all. Raises UserError."""
-    try:
-        with replacing(png) as draft:
-            figure.savefig(draft, format="png", dpi=150)
-    except OSError as error:
-        raise UserError(f"cannot write {png}: {error.strerror}") from error
 
 
 def segment(sentence: str, codes: str | os.PathLike) -> str:

@@ -141,8 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the table and write the files. Raises UserError."""
-    from fairseq_casrnn.analysis import tracing
-    from fairseq_casrnn.inference import trained_model
+    from fairseq_casrnn.inference import tracing, trained_model
     from fairseq_casrnn.layers import SecondOrderLSTM
 
     if args.sentences < 1:

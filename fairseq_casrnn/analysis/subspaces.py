@@ -68,9 +68,9 @@ def write_csv(path: Path, found: dict[str, dict[tuple[int, int], np.ndarray]]) -
 
 def plot(png: Path, found: dict[str, dict[tuple[int, int], np.ndarray]]) -> None:
     """Plot the angles in ascending order, one panel per layer. Raises UserError: no matplotlib."""
-    from fairseq_casrnn.analysis import plots
+    from fairseq_casrnn import plotting
 
-    figure, (panels,) = plots.figure_grid(1, len(found), 4.4, 3.4)
+    figure, (panels,) = plotting.figure_grid(1, len(found), 4.4, 3.4)
     for axes, (name, pairs) in zip(panels, found.items(), strict=True):
         for (a, b), row in pairs.items():
             axes.plot(range(1, len(row) + 1), row, lw=1.5, label=f"cells {a}, {b}")
@@ -80,7 +80,7 @@ def plot(png: Path, found: dict[str, dict[tuple[int, int], np.ndarray]]) -> None
         axes.set_ylabel("angle, degrees")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=7)
-    plots.save_png(figure, png)
+    plotting.save_png(figure, png)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,8 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the table and write the files. Raises UserError."""
-    from fairseq_casrnn.analysis import tracing
-    from fairseq_casrnn.inference import trained_model
+    from fairseq_casrnn.inference import tracing, trained_model
     from fairseq_casrnn.layers import SecondOrderLSTM
 
     check_writable(args.csv, args.png)

@@ -12,21 +12,16 @@ from __future__ import annotations
 
 import argparse
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from fairseq_casrnn.console.program import show
-from fairseq_casrnn.console.progress import progress_bar
 from fairseq_casrnn.data.dictionaries import check_known
-from fairseq_casrnn.data.symbols import escape
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.sentence_scores import score
 from fairseq_casrnn.files import check_writable, table_cell, whole_file
-
-BATCH_TOKENS = 2048
 
 # The constructions of the file, animate and inanimate nouns taken together: 19 categories.
 NAMES = {
@@ -120,85 +115,6 @@ def compare(pairs: Sequence[Pair], scores: dict[str, float]) -> dict[str, Accura
         accuracy.right += better > worse
         accuracy.ties += better == worse
     return table
-
-
-def encode(sentence: str, dictionary, end: bool) -> tuple[int, ...]:
-    """Indices of the words, followed by ``</s>`` if ``end``."""
-    words = [dictionary.index(word) for word in escape(sentence.split())]
-    return (*words, dictionary.eos()) if end else tuple(words)
-
-
-def score(model, dictionary, sentences: Sequence[str], end: bool = True) -> dict[str, float]:
-    """Log-probability of each sentence after ``</s>``, in nats.
-
-    Sentences with a common prefix share probabilities: the softmax over the vocabulary, the
-    expensive part, is computed once for each different prefix in a batch.
-
-    Args:
-        model: a language model in ``eval()``.
-        dictionary: its dictionary.
-        sentences: words separated by spaces.
-        end: whether the end of the sentence counts.
-    """
-    encoded = {sentence: encode(sentence, dictionary, end) for sentence in sentences}
-    different = sorted(set(encoded.values()))  # sorted: common prefixes come together
-    found: dict[tuple[int, ...], float] = {}
-    for batch in batches(progress_bar(different, len(different), "sentences")):
-        found.update(zip(batch, score_batch(model, dictionary, batch), strict=True))
-    return {sentence: found[tokens] for sentence, tokens in encoded.items()}
-
-
-def batches(sentences: Iterable[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
-    """Batches of consecutive sentences, of at most BATCH_TOKENS tokens including padding."""
-    batch: list[tuple[int, ...]] = []
-    longest = 0
-    for sentence in sentences:
-        longest = max(longest, len(sentence))
-        if batch and longest * (len(batch) + 1) > BATCH_TOKENS:
-            yield batch
-            batch, longest = [], len(sentence)
-        batch.append(sentence)
-    if batch:
-        yield batch
-
-
-def prefix_ids(batch: Sequence[tuple[int, ...]], steps: int) -> np.ndarray:
-    """``(B, T)``: a number for the tokens before position t, equal for equal prefixes."""
-    ids: dict[tuple[int, int], int] = {}
-    table = np.zeros((len(batch), steps), dtype=np.int64)
-    for row, sentence in enumerate(batch):
-        prefix = 0
-        for t, token in enumerate(sentence[:-1]):
-            prefix = ids.setdefault((prefix, token), len(ids) + 1)
-            table[row, t + 1] = prefix
-    return table
-
-
-def score_batch(model, dictionary, batch: Sequence[tuple[int, ...]]) -> list[float]:
-    """Log-probabilities of the sentences of a batch."""
-    import torch
-
-    from fairseq_casrnn.evaluation.lm_scores import padded
-    from fairseq_casrnn.inference.trained_lm import reads_bos
-
-    device, bos = next(model.parameters()).device, reads_bos(model)
-    source, target = padded([torch.tensor(sentence) for sentence in batch], dictionary, bos)
-    target = target[:, int(bos) :]
-    real = target.ne(dictionary.pad())
-    with torch.no_grad():
-        # (B, T, H). Transformers require encoder_out; others ignore it.
-        features = model.extract_features(source.to(device), encoder_out=None)[0]
-        features = features[:, int(bos) :]
-        ids = torch.from_numpy(prefix_ids(batch, target.size(1)))[real]
-        different, inverse = ids.unique(return_inverse=True)
-        first = torch.zeros(len(different), dtype=torch.long)  # one position of each prefix
-        first[inverse.flip(0)] = torch.arange(len(inverse)).flip(0)
-        rows = features[real.to(device)][first.to(device)].unsqueeze(0)
-        table = model.get_normalized_probs((model.output_layer(rows), None), log_probs=True)[0]
-        found = table[inverse.to(device), target[real].to(device)].double().cpu()
-    scores = torch.zeros(target.shape, dtype=torch.float64)
-    scores[real] = found
-    return scores.sum(1).tolist()
 
 
 def table_lines(tables: dict[str, dict[str, Accuracy]]) -> list[str]:

@@ -14,13 +14,13 @@ from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
-from ..analysis.dyck import closing_tokens, count_right, worst
 from ..errors import UserError
+from ..evaluation.brackets import closing_tokens, count_right, worst
 
 
 @register_criterion("dyck_cross_entropy", dataclass=CrossEntropyCriterionConfig)
 class DyckCrossEntropy(CrossEntropyCriterion):
-    """``cross_entropy`` for strings of brackets; validation logs ``wcpa``, see analysis.dyck.
+    """``cross_entropy`` for strings of brackets; validation logs ``wcpa``, see evaluation.brackets.
 
     Batches must consist of whole strings (``--sentence-reset``, or ``--sample-break-mode eos``).
 

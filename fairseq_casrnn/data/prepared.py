@@ -12,6 +12,9 @@ from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError, as_option
 
 OPTIONS = "options.json"
+# Keys of prepare.json that casrnn train reads; the last is that of folders of earlier versions.
+LONGEST, TOKENS = "longest example, in tokens", "train tokens (of the longer side of each pair)"
+OLD_TOKENS = "train tokens, of the longer sides"
 FILES = "checksums of the input files"  # key of OPTIONS
 # Options that do not change the result, and paths, since files may have moved.
 IGNORED_OPTIONS = {"out", "force", "workers", "raw", "archive", "set"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from fairseq_casrnn.console.progress import progress_bar
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.inference.trained_lm import reads_bos
+from fairseq_casrnn.inference.trained_lm import padded, reads_bos
 
 if TYPE_CHECKING:
     import torch
@@ -164,23 +164,6 @@ def sentence_batches(lengths: np.ndarray, most: int = BATCH_TOKENS) -> Iterator[
             stop += 1
         yield order[start:stop]
         start = stop
-
-
-def padded(sentences: Iterable, dictionary, bos: bool = False):
-    """Inputs </s> w₁ … wₙ and targets w₁ … wₙ </s>, ``(B, T)`` each, padded on the right.
-
-    With ``bos``, ``(B, 1+T)``: <s> before the inputs, and padding before the targets.
-    """
-    from torch.nn.functional import pad
-    from torch.nn.utils.rnn import pad_sequence
-
-    target = pad_sequence(list(sentences), batch_first=True, padding_value=dictionary.pad())
-    source = target.roll(1, 1)
-    source[:, 0] = dictionary.eos()
-    if bos:
-        source = pad(source, (1, 0), value=dictionary.bos())
-        target = pad(target, (1, 0), value=dictionary.pad())
-    return source, target
 
 
 def score_sentences(model, dictionary, sentences: Sequence) -> Scores:

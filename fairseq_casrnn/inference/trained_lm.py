@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from fairseq_casrnn.data.prepared import binarised_folder
@@ -94,6 +95,23 @@ def route_softly(model, path: str | os.PathLike) -> None:
 def reads_bos(model) -> bool:
     """Whether a language model was trained with --add-bos-token and reads <s> first."""
     return getattr(model, "reads_bos", False)
+
+
+def padded(sentences: Iterable, dictionary, bos: bool = False):
+    """Inputs </s> w₁ … wₙ and targets w₁ … wₙ </s>, ``(B, T)`` each, padded on the right.
+
+    With ``bos``, ``(B, 1+T)``: <s> before the inputs, and padding before the targets.
+    """
+    from torch.nn.functional import pad
+    from torch.nn.utils.rnn import pad_sequence
+
+    target = pad_sequence(list(sentences), batch_first=True, padding_value=dictionary.pad())
+    source = target.roll(1, 1)
+    source[:, 0] = dictionary.eos()
+    if bos:
+        source = pad(source, (1, 0), value=dictionary.bos())
+        target = pad(target, (1, 0), value=dictionary.pad())
+    return source, target
 
 
 def read_sentences(

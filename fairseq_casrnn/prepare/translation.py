@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fairseq_casrnn.data.prepared import TOKENS
 from fairseq_casrnn.data.text import COMPRESSED, check_parallel, is_clean, tokenize_lines
 from fairseq_casrnn.data.translation import SPLITS, ParallelCorpus, prepare
 from fairseq_casrnn.data.translation import add_arguments as add_output
@@ -14,7 +15,6 @@ from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.prepare.options import add_sentencepiece
 from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
 from fairseq_casrnn.prepare.table_files import read_utf8
-from fairseq_casrnn.recipes.train_command import TOKENS
 
 Pair = tuple[str, str]
 MOST = 2000  # maximum number of pairs held out for each of valid and test

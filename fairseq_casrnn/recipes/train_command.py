@@ -9,7 +9,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from fairseq_casrnn.console.program import captured_log
-from fairseq_casrnn.data.prepared import prepared_folder, prepared_options, read_json
+from fairseq_casrnn.data.prepared import (
+    LONGEST,
+    OLD_TOKENS,
+    TOKENS,
+    prepared_folder,
+    prepared_options,
+    read_json,
+)
 from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.plugin import plugin_options
@@ -23,8 +30,6 @@ from fairseq_casrnn.recipes.runs import Run
 KINDS = ("classification", "tagging", "translation", "language-model")
 PREPARE = "casrnn prepare "
 # Keys of prepare.json.
-LONGEST, TOKENS = "longest example, in tokens", "train tokens (of the longer side of each pair)"
-OLD_TOKENS = "train tokens, of the longer sides"  # the same in folders of earlier versions
 USED_BY = {"classification": "predict", "tagging": "tag", "translation": "translate"}
 # (limit, batch size, patience): the first limit above the number of training examples counts.
 SIZES = {

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairseq_casrnn.analysis.training_log import records
 from fairseq_casrnn.data.prepared import read_json
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.prediction_files import TABLE
 from fairseq_casrnn.report.predictions import Predictions, read_predictions
 from fairseq_casrnn.runs.record import read as read_record
+from fairseq_casrnn.runs.training_log import records
 
 # Keys of scores in evaluations, and their titles.
 SCORES = {

@@ -149,7 +149,7 @@ def batches(dataset, device: str):
 
 def language_model_scorer(path: str, data: Path, pairs: Sequence[tuple[str, str]]) -> Scorer:
     """A scorer with a language model. Raises UserError as :func:`translation_scorer`."""
-    from fairseq_casrnn.analysis import syneval
+    from fairseq_casrnn.evaluation import sentence_scores
     from fairseq_casrnn.inference.trained_lm import load
 
     model, task = load(path, data)
@@ -157,7 +157,7 @@ def language_model_scorer(path: str, data: Path, pairs: Sequence[tuple[str, str]
 
     def score(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
         texts = [text for _, text in part]
-        found = syneval.score(model, task.source_dictionary, sorted(set(texts)))
+        found = sentence_scores.score(model, task.source_dictionary, sorted(set(texts)))
         lengths = [len(text.split()) + 1 for text in texts]
         return [
             (found[text] / length / math.log(2), length)

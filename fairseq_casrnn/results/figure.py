@@ -54,7 +54,7 @@ def draw(path: Path, table: Table, curves: Curves) -> None:
     """Draw curves into a file. Raises UserError if matplotlib is missing."""
     import matplotlib
 
-    from fairseq_casrnn.analysis.plots import figure_grid
+    from fairseq_casrnn.plotting import figure_grid
 
     figure, grid = figure_grid(1, 1, 7.0, 4.5)
     axes = grid[0, 0]

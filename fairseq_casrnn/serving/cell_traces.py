@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fairseq_casrnn.analysis.gates import LOWER_CELL_GATE
-from fairseq_casrnn.analysis.tracing import (
+from fairseq_casrnn.inference.tracing import (
+    LOWER_CELL_GATE,
     LayerTrace,
     group_by_sentence,
     record_gates,

@@ -210,8 +210,8 @@ class LanguageModelPredictor(Predictor):
         """Surprisal by word, in bits, and perplexity."""
         import torch
 
-        from fairseq_casrnn.evaluation.lm_scores import padded, target_log_probs
-        from fairseq_casrnn.inference.trained_lm import reads_bos
+        from fairseq_casrnn.evaluation.lm_scores import target_log_probs
+        from fairseq_casrnn.inference.trained_lm import padded, reads_bos
 
         split = [self.split(request.text) for request in requests]
         ids = [self._tokens(sentence) for sentence in split]

@@ -8,13 +8,14 @@ import torch
 from helpers import assert_close, rand, randomize
 
 from fairseq_casrnn import layers
-from fairseq_casrnn.analysis import gates, routing, subspaces, tracing
+from fairseq_casrnn.analysis import gates, routing, subspaces
 from fairseq_casrnn.analysis.routing import Routed
-from fairseq_casrnn.analysis.tracing import LayerTrace
 from fairseq_casrnn.cells import FAMILIES, Cell, Family
 from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import cell_text, check_writable, table_cell
+from fairseq_casrnn.inference import tracing
+from fairseq_casrnn.inference.tracing import LayerTrace
 
 
 def stack(name, **options):

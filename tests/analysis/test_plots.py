@@ -9,8 +9,9 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fairseq_casrnn.analysis import plots, training_log
+from fairseq_casrnn.analysis import plots
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.runs import training_log
 
 SIMPLE = """\
 2026-01-01 10:00:00 | INFO | fairseq_cli.train | num. shared model params: 100 (num. trained: 100)

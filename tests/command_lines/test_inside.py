@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.analysis import gates, plots, subspaces, tracing
-from fairseq_casrnn.inference import trained_model
+from fairseq_casrnn.analysis import gates, plots, subspaces
+from fairseq_casrnn.inference import tracing, trained_model
 
 from .tagging import common as tagging
 

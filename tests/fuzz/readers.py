@@ -19,7 +19,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary, data_utils, indexed_dataset
 from hydra.errors import ConfigCompositionException
 
-from fairseq_casrnn.analysis import dyck, syneval, training_log
+from fairseq_casrnn.analysis import dyck, syneval
 from fairseq_casrnn.checks.text_files import count_lines
 from fairseq_casrnn.data import (
     conll03,
@@ -52,7 +52,7 @@ from fairseq_casrnn.reranking import apply
 from fairseq_casrnn.reranking.nbest import header_line, read_nbest, read_scores
 from fairseq_casrnn.results import add, markdown, rows
 from fairseq_casrnn.results.page import Table, load_page
-from fairseq_casrnn.runs import record
+from fairseq_casrnn.runs import record, training_log
 from fairseq_casrnn.tasks.data_folder import read_text_json
 from hydra_plugins import casrnn_yaml
 

@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.analysis import plots, tracing
-from fairseq_casrnn.inference import trained_model
+from fairseq_casrnn.analysis import plots
+from fairseq_casrnn.inference import tracing, trained_model
 
 from .conftest import train
 

@@ -15,11 +15,11 @@ from fairseq.data import Dictionary
 from fairseq.logging import metrics
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.analysis import dyck as analysis
 from fairseq_casrnn.criterions.dyck import DyckCrossEntropy
 from fairseq_casrnn.data.dyck import draw
 from fairseq_casrnn.data.dyck_source import Source, brackets
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.brackets import closing_tokens, count_right, distances, worst
 
 
 def all_strings(k, m, low, high):
@@ -186,23 +186,23 @@ def dictionary():
 def test_distances_and_right_predictions():
     """By hand: (a (b b) a) closes at distances 1 and 3, (b b) at 1."""
     words = dictionary()
-    closing = analysis.closing_tokens(words)
+    closing = closing_tokens(words)
     a, a_, b, b_ = (words.index(token) for token in itertools.chain(*brackets(2)))
     assert closing == {a_: a, b_: b}
     targets = torch.tensor([[a, b, b_, a_, 2], [b, b_, 2, 1, 1]])
-    assert analysis.distances(targets, closing).tolist() == [[0, 0, 1, 3, 0], [0, 1, 0, 0, 0]]
+    assert distances(targets, closing).tolist() == [[0, 0, 1, 3, 0], [0, 1, 0, 0, 0]]
     share = torch.full((2, 5, len(words)), 0.01)  # most of the mass is on other tokens
     share[0, 2, b_], share[0, 2, a_] = 0.08, 0.02  # 0.8 of that on closing brackets
     share[0, 3, a_], share[0, 3, b_] = 0.07, 0.02
     share[1, 1, b_], share[1, 1, a_] = 0.02, 0.08
     share[0, 2, 2], share[1, 1, a] = 0.8, 0.5
-    right, seen = analysis.count_right((share * 1.001).log(), targets, closing)
+    right, seen = count_right((share * 1.001).log(), targets, closing)
     assert (right.tolist(), seen.tolist()) == ([0, 1, 0, 0], [0, 2, 0, 1])
-    assert analysis.worst(right, seen) == (0.0, 3)
-    assert analysis.worst(np.array([0, 1, 0, 1]), seen) == (0.5, 1)
+    assert worst(right, seen) == (0.0, 3)
+    assert worst(np.array([0, 1, 0, 1]), seen) == (0.5, 1)
     words.add_symbol("c")
     with pytest.raises(UserError, match="has other tokens than pairs of brackets"):
-        analysis.closing_tokens(words)
+        closing_tokens(words)
 
 
 @pytest.mark.full

@@ -13,9 +13,8 @@ from fairseq.data import Dictionary
 from fairseq.models import MODEL_REGISTRY
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import lm_scores, perplexity
+from fairseq_casrnn.evaluation import lm_scores, perplexity, sentence_scores
 from fairseq_casrnn.evaluation.evaluate_lm import evaluate
 from fairseq_casrnn.inference import trained_lm
 from fairseq_casrnn.patches import install
@@ -91,7 +90,7 @@ def test_a_model_trained_with_bos(data, tmp_path, capsys):
     sentences = trained_lm.read_sentences(data, "test", task.dictionary)
     scores = lm_scores.score_sentences(model, task.dictionary, sentences).sentences()
     lines = [task.dictionary.string(sentence) for sentence in sentences]
-    others = syneval.score(model, task.dictionary, lines)
+    others = sentence_scores.score(model, task.dictionary, lines)
     assert [others[line] for line in lines] == pytest.approx(scores, rel=1e-5)
 
 

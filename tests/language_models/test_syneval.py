@@ -12,7 +12,7 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.analysis.syneval import Accuracy, Pair
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation import lm_scores
+from fairseq_casrnn.evaluation import lm_scores, sentence_scores
 from fairseq_casrnn.inference import trained_lm
 
 from .common import WORDS, dictionary, random_model
@@ -67,15 +67,15 @@ def test_a_tie_is_wrong():
 @torch.no_grad()
 def test_scores(monkeypatch, end, options):
     """As sentence by sentence in full, though prefixes are shared and batches are small."""
-    monkeypatch.setattr(syneval, "BATCH_TOKENS", 20)
+    monkeypatch.setattr(sentence_scores, "BATCH_TOKENS", 20)
     model, words = (
         random_model("second_order_lstm", decoder_hidden_size=16, **options),
         dictionary(),
     )
     sentences = [column for line in LINES for column in line.split("\t")[2:]]
-    scores = syneval.score(model, words, sentences, end)
+    scores = sentence_scores.score(model, words, sentences, end)
     for sentence in sentences:
-        tokens = torch.tensor(syneval.encode(sentence, words, end))
+        tokens = torch.tensor(sentence_scores.encode(sentence, words, end))
         assert len(tokens) == len(sentence.split()) + end
         source = torch.cat([torch.tensor([2]), tokens[:-1]])[None]
         table = model.get_normalized_probs(model(source), log_probs=True)[0]
@@ -90,7 +90,7 @@ def test_transformer(data, tmp_path):
     options = ["--sentence-reset", "--arch", "transformer_lm", "--decoder-attention-heads", 2]
     train(data, tmp_path, *options, *sizes, epochs=1)
     model, task = trained_lm.load(tmp_path / "checkpoint_last.pt", data)
-    found = syneval.score(model, task.source_dictionary, ["w4 w5 w6", "w4 w5"])
+    found = sentence_scores.score(model, task.source_dictionary, ["w4 w5 w6", "w4 w5"])
     words = [task.source_dictionary.encode_line(line, append_eos=True).long() for line in found]
     exact = lm_scores.score_sentences(model, task.source_dictionary, words).sentences()
     assert list(found.values()) == pytest.approx(exact.tolist(), rel=1e-5)
@@ -132,7 +132,7 @@ def test_a_baseline_beside_the_model(data, checkpoint, tmp_path, capsys):
         for path in paths:
             model, task = trained_lm.load(path, data)
             words = task.source_dictionary
-            scores = syneval.score(model, words, itertools.chain(*pairs), end=not options)
+            scores = sentence_scores.score(model, words, itertools.chain(*pairs), end=not options)
             expected.append(sum(scores[better] > scores[worse] for better, worse in pairs))
         assert written == list(zip(("baseline", "model"), expected, strict=True))
         assert [row[-4], row[-2]] == [f"{right / 100:.3f}" for right in expected]
@@ -178,4 +178,4 @@ def test_malformed_files(tmp_path, content, message):
 
 def test_words_that_are_symbols_of_fairseq():
     words = dictionary()
-    assert syneval.encode("<pad> w4 </s>", words, False) == (words.unk(), 4, words.unk())
+    assert sentence_scores.encode("<pad> w4 </s>", words, False) == (words.unk(), 4, words.unk())

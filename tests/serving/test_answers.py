@@ -10,10 +10,10 @@ from helpers import randomize
 from models.sentences import encoder
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.analysis import gates, plots, tracing
+from fairseq_casrnn.analysis import gates, plots
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import lm_scores
-from fairseq_casrnn.inference import line_command
+from fairseq_casrnn.inference import line_command, tracing
 from fairseq_casrnn.models.sentence_hub import SentenceHub
 from fairseq_casrnn.models.tagger_hub import Word
 from fairseq_casrnn.serving.loading import load

@@ -10,6 +10,8 @@ from typing import Any
 
 from fairseq_casrnn.errors import UserError
 
+OUTPUT_GATE, LOWER_CELL_GATE = 3, 4  # the order is i f g o and, above the bottom, v or d
+
 
 @dataclass
 class LayerTrace:
@@ -93,8 +95,7 @@ def sentence_runner(model, task, data, subset: str) -> tuple[Callable[[int], lis
     from fairseq.models import FairseqLanguageModel
 
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.evaluation.lm_scores import padded
-    from fairseq_casrnn.inference.trained_lm import read_sentences, reads_bos
+    from fairseq_casrnn.inference.trained_lm import padded, read_sentences, reads_bos
 
     if isinstance(model, FairseqLanguageModel):
         dictionary = task.source_dictionary
