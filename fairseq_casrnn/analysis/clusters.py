@@ -42,10 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the assignment. Raises UserError."""
-    from fairseq_casrnn.inference.trained_lm import load
+    from fairseq_casrnn.inference.loading import load_language_model
 
     check_writable(args.out)
-    model, task = load(args.path, args.data)
+    model, task = load_language_model(args.path, args.data)
     dictionary = task.source_dictionary
     vectors = model.decoder.embed_tokens.weight.detach().float().cpu().numpy()
     indices = [i for i in range(len(dictionary)) if i not in (dictionary.bos(), dictionary.pad())]

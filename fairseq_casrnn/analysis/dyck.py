@@ -36,7 +36,7 @@ def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.nd
     import torch
 
     from fairseq_casrnn.evaluation.lm_scores import sentence_batches
-    from fairseq_casrnn.inference.trained_lm import padded, reads_bos
+    from fairseq_casrnn.inference.lm_inputs import padded, reads_bos
 
     closing, device = closing_tokens(dictionary), next(model.parameters()).device
     loss, tokens, right, seen = 0.0, 0, np.zeros(1, np.int64), np.zeros(1, np.int64)
@@ -75,12 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print perplexity, floor and WCPA; write table and plot. Raises UserError."""
-    from fairseq_casrnn.inference.trained_lm import checkpoint_at, load, read_sentences
+    from fairseq_casrnn.inference.lm_inputs import read_sentences
+    from fairseq_casrnn.inference.loading import find_checkpoint, load_language_model
 
     check_writable(args.csv, args.png, args.results)
     floors = read_floors(args.data, args.subset)
-    args.path = checkpoint_at(args.path)
-    model, task = load(args.path, args.data / "data-bin")
+    args.path = find_checkpoint(args.path)
+    model, task = load_language_model(args.path, args.data / "data-bin")
     dictionary = task.source_dictionary
     sentences = read_sentences(args.data / "data-bin", args.subset, dictionary)
     loss, tokens, right, seen = measure(model, dictionary, sentences)

@@ -166,12 +166,12 @@ def add_reading_arguments(parser: argparse.ArgumentParser, sentences: int) -> No
 
 def run(args: argparse.Namespace) -> None:
     """Print the table, write histograms and plot. Raises UserError."""
-    from fairseq_casrnn.inference import tracing, trained_model
+    from fairseq_casrnn.inference import loading, tracing
 
     if args.sentences < 1:
         raise UserError(f"--sentences is {args.sentences}; it must be at least 1")
     check_writable(args.csv, args.png)
-    model, task = trained_model.load(args.path, args.data)
+    model, task = loading.load_model(args.path, args.data)
     if not any(
         cell.lower_cell for stack in tracing.recurrent_stacks(model) for cell in stack.cells
     ):

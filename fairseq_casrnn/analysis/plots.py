@@ -148,11 +148,12 @@ def translation_attention(
     from fairseq.dataclass.configs import GenerationConfig
 
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.inference import trained_model
+    from fairseq_casrnn.inference import loading
+    from fairseq_casrnn.kinds import TRANSLATION
 
     if beam < 1:
         raise UserError(f"--beam is {beam}; it must be at least 1")
-    model, task = trained_model.load(checkpoint, data, translation=True)
+    model, task = loading.load_model(checkpoint, data, kind=TRANSLATION)
     ids = task.source_dictionary.encode_line(escape_line(sentence), add_if_not_exist=False).long()
     batch = task.build_dataset_for_inference([ids], [len(ids)]).collater(
         [{"id": 0, "source": ids, "target": None}]

@@ -141,13 +141,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the table and write the files. Raises UserError."""
-    from fairseq_casrnn.inference import tracing, trained_model
+    from fairseq_casrnn.inference import loading, tracing
     from fairseq_casrnn.layers import SecondOrderLSTM
 
     if args.sentences < 1:
         raise UserError(f"--sentences is {args.sentences}; it must be at least 1")
     check_writable(args.html, args.tsv)
-    model, task = trained_model.load(args.path, args.data)
+    model, task = loading.load_model(args.path, args.data)
     stacks = tracing.recurrent_stacks(model, SecondOrderLSTM)
     if not stacks:
         raise UserError(f"{args.path} has no second-order LSTM; give a model that has one")

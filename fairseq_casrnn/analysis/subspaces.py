@@ -97,11 +97,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the table and write the files. Raises UserError."""
-    from fairseq_casrnn.inference import tracing, trained_model
+    from fairseq_casrnn.inference import loading, tracing
     from fairseq_casrnn.layers import SecondOrderLSTM
 
     check_writable(args.csv, args.png)
-    model, _ = trained_model.load(args.path, args.data)
+    model, _ = loading.load_model(args.path, args.data)
     stacks = tracing.recurrent_stacks(model, SecondOrderLSTM)
     if not stacks or stacks[0].options.num_cells < 2:
         raise UserError(

@@ -152,7 +152,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the table and write the file. Raises UserError."""
-    from fairseq_casrnn.inference.trained_lm import load
+    from fairseq_casrnn.inference.loading import load_language_model
 
     check_writable(args.csv)
     pairs = read_pairs(args.pairs)
@@ -160,7 +160,7 @@ def run(args: argparse.Namespace) -> None:
     tables = {}
     for name, path in (("baseline", args.baseline), ("model", args.path)):
         if path is not None:
-            model, task = load(path, args.data)
+            model, task = load_language_model(path, args.data)
             check_known(sentences, task.source_dictionary, args.data)
             scores = score(model, task.source_dictionary, sorted(sentences), not args.without_end)
             tables[name] = compare(pairs, scores)

@@ -106,9 +106,9 @@ class SentenceClassificationCriterion(FairseqCriterion):
 
     def _weights(self, logits: Tensor) -> Tensor | None:
         if self.class_weights == "balanced" and self.weight is None:
-            if "train" not in self.task.datasets:  # validation of a checkpoint
+            if self.task.training_set is None:  # validation of a checkpoint
                 return None
-            self.weight = balanced(self.task.datasets["train"], len(self.task.classes))
+            self.weight = balanced(self.task.training_set, len(self.task.classes))
         if self.weight is not None:  # copied once: every copy to a GPU synchronizes
             self.weight = self.weight.to(logits.device, torch.float)
         return self.weight

@@ -24,7 +24,8 @@ from fairseq_casrnn.evaluation.runs import (
     write_predictions,
 )
 from fairseq_casrnn.evaluation.significance import mcnemar, table
-from fairseq_casrnn.inference.line_command import load
+from fairseq_casrnn.inference.loading import load_hub
+from fairseq_casrnn.kinds import CLASSIFIER
 
 
 def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) -> dict:
@@ -37,7 +38,7 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
     Raises:
         UserError: the checkpoint or data cannot be used.
     """
-    hub = load("classifier", checkpoint, str(data / "data-bin"))
+    hub = load_hub(CLASSIFIER, checkpoint, str(data / "data-bin"))
     with captured_log():
         dataset = hub.task.read(subset)
         start = time.perf_counter()

@@ -39,7 +39,7 @@ def evaluate(
     binarised = data / "data-bin"
     path = choose_checkpoint(run, which)
     with captured_log():
-        model, task = perplexity.load(path, binarised)
+        model, task = perplexity.load_language_model(path, binarised)
     dictionary = task.source_dictionary
     result: dict[str, object] = {"checkpoint": which}
     result["mode"] = "sentences" if sentences else "continuous"

@@ -27,7 +27,8 @@ from fairseq_casrnn.evaluation.runs import (
 )
 from fairseq_casrnn.evaluation.significance import table
 from fairseq_casrnn.evaluation.tags import COUNTS, counts, report, scores
-from fairseq_casrnn.inference.line_command import load
+from fairseq_casrnn.inference.loading import load_hub
+from fairseq_casrnn.kinds import TAGGER
 
 
 def tag(
@@ -59,7 +60,7 @@ def tag(
     Raises:
         UserError: the checkpoint or data cannot be used.
     """
-    hub = load("tagger", checkpoint, str(data / "data-bin"), **options)
+    hub = load_hub(TAGGER, checkpoint, str(data / "data-bin"), **options)
     task = hub.task
     with captured_log():
         dataset = task.read(subset)

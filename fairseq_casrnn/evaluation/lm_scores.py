@@ -11,7 +11,7 @@ import numpy as np
 
 from fairseq_casrnn.console.progress import progress_bar
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.inference.trained_lm import padded, reads_bos
+from fairseq_casrnn.inference.lm_inputs import padded, reads_bos
 
 if TYPE_CHECKING:
     import torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,8 @@ from pathlib import Path
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.lm_scores import Scores, read_streams, score_sentences, score_streams
 from fairseq_casrnn.files import check_writable, whole_file
-from fairseq_casrnn.inference.trained_lm import load, read_sentences, route_softly
+from fairseq_casrnn.inference.lm_inputs import read_sentences
+from fairseq_casrnn.inference.loading import load_language_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,13 +57,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def enable_soft_routing(model, path: str | os.PathLike) -> None:
+    """Mix the cells of ``model`` in evaluation as in training.
+
+    Raises:
+        UserError: it is not a second-order LSTM with attention.
+    """
+    from fairseq_casrnn.layers import SecondOrderLSTM
+
+    stacks = [m for m in model.modules() if isinstance(m, SecondOrderLSTM)]
+    if not any(stack.routing == "attention" for stack in stacks):
+        raise UserError(
+            f"--soft-routing needs a second-order LSTM with attention, which {path} is not; "
+            "drop the option"
+        )
+    for stack in stacks:
+        stack.soft_routing = True
+
+
 def run(args: argparse.Namespace) -> None:
     """Print tokens, loss and perplexity. Raises UserError."""
     check_options(args)
     check_writable(args.scores)
-    model, task = load(args.path, args.data)
+    model, task = load_language_model(args.path, args.data)
     if args.soft_routing:
-        route_softly(model, args.path)
+        enable_soft_routing(model, args.path)
     if not args.sentence_reset and reads_single_sentences(task):
         print(
             f"warning: {args.path} was trained on single sentences and has not learnt to go on "

@@ -8,7 +8,7 @@ import numpy as np
 
 from fairseq_casrnn.console.progress import progress_bar
 from fairseq_casrnn.data.symbols import escape
-from fairseq_casrnn.inference.trained_lm import padded, reads_bos
+from fairseq_casrnn.inference.lm_inputs import padded, reads_bos
 
 BATCH_TOKENS = 2048
 

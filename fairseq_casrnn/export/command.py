@@ -41,12 +41,12 @@ def run(args: argparse.Namespace) -> None:
     from fairseq_casrnn.data import words
     from fairseq_casrnn.export import write
     from fairseq_casrnn.export.graphs import graphs
-    from fairseq_casrnn.inference.trained_model import load
+    from fairseq_casrnn.inference.loading import load_model
 
     check_output(args.output)
     if args.format != "torch":
         write.require("onnx", "onnxscript", "onnxruntime")
-    model, task = load(args.path, args.data)
+    model, task = load_model(args.path, args.data)
     writer = {"onnx": write.write_onnx, "int8": write.write_int8, "torch": write.write_torch}
     with tempfile.TemporaryDirectory(
         dir=args.output.parent, prefix=f".{args.output.name}."
@@ -127,17 +127,16 @@ def copy_subwords(path: Path, data: Path | None, folder: Path) -> dict[str, obje
         The part of ``export.json`` on raw text: languages, tokenizer, file of subword units. It
         is empty if these are unknown.
     """
-    from fairseq_casrnn.inference.trained_lm import checkpoint_file
-    from fairseq_casrnn.inference.trained_model import read_config
-    from fairseq_casrnn.inference.trained_translation import find_files
+    from fairseq_casrnn.inference.loading import read_checkpoint
+    from fairseq_casrnn.inference.translation_files import find_files
     from fairseq_casrnn.models.packed import is_packed, task_options
 
-    checkpoint = checkpoint_file(path)
+    read = read_checkpoint(path)
     if is_packed(path):
-        options = task_options(checkpoint.parent)
+        options = task_options(read.file.parent)
     else:
         try:
-            files = find_files(checkpoint, read_config(checkpoint), data)
+            files = find_files(read.file, read.cfg, data)
         except UserError:  # they were not kept, and the model does not need them
             return {}
         options = files.options() | files.file_options()

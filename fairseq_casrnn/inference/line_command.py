@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.data.text import text_lines
 from fairseq_casrnn.data.words import TOKENIZERS, words
 from fairseq_casrnn.errors import UserError, as_option
 from fairseq_casrnn.inference.deferred_imports import deferred_imports
+from fairseq_casrnn.inference.loading import load_hub
 
 CHUNK = 1000  # default number of lines that are read before the first output
 T = TypeVar("T")
@@ -81,7 +81,7 @@ def load_from_arguments(kind: str, args: argparse.Namespace, **options):
     """Load the model that a command line asks for.
 
     Args:
-        kind: "classifier" or "tagger".
+        kind: :data:`.kinds.CLASSIFIER` or :data:`.kinds.TAGGER`.
         args: options of :func:`add_model_arguments`.
         options: options of the task that replace the checkpoint's.
 
@@ -94,32 +94,9 @@ def load_from_arguments(kind: str, args: argparse.Namespace, **options):
     if args.encoder_embed_path is not None:
         options["encoder_embed_path"] = args.encoder_embed_path
     with deferred_imports():
-        hub = load(kind, args.path, args.data, **options)
+        hub = load_hub(kind, args.path, args.data, **options)
         words("", hub.task.tokenizer)  # import the tokenizer
     return hub
-
-
-def load(kind: str, path: Path, data: str | None, **options):
-    """Load a model as a hub interface.
-
-    Args:
-        kind: "classifier" or "tagger".
-        path: the checkpoint, or its folder.
-        data: folder of the dictionaries, if they are not beside the checkpoint.
-        options: options of the task that replace the checkpoint's.
-
-    Raises:
-        UserError: the checkpoint or folder is invalid.
-    """
-    from fairseq_casrnn import register
-
-    register()
-    from fairseq_casrnn.models.sentence_hub import SentenceHub
-    from fairseq_casrnn.models.tagger_hub import TaggerHub
-
-    hub = {"classifier": SentenceHub, "tagger": TaggerHub}[kind]
-    with captured_log():
-        return hub.load(path, data=data, **options)
 
 
 def chunks(items: Iterable[T], args: argparse.Namespace) -> Iterator[list[T]]:

@@ -16,6 +16,7 @@ from fairseq_casrnn.inference.line_command import (
     load_from_arguments,
     numbered_lines,
 )
+from fairseq_casrnn.kinds import CLASSIFIER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError if the checkpoint, file or a line is invalid."""
-    hub = load_from_arguments("classifier", args)
+    hub = load_from_arguments(CLASSIFIER, args)
     name, unknown = input_name(args.input), UnknownWordWarning(hub.task, args.input)
     for chunk in chunks(numbered_lines(args.input), args):
         items = [parse_line(line, hub.task.pairs, name, number) for number, line in chunk]

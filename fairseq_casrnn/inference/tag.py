@@ -21,6 +21,7 @@ from fairseq_casrnn.inference.line_command import (
     load_from_arguments,
     numbered_lines,
 )
+from fairseq_casrnn.kinds import TAGGER
 
 CONLLU_ID = re.compile(r"[0-9]+")
 FORMATS = {
@@ -79,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError if the checkpoint, an option, file or line is invalid."""
     check_options(args)
-    hub = load_from_arguments("tagger", args, unconstrained_tags=args.unconstrained_tags)
+    hub = load_from_arguments(TAGGER, args, unconstrained_tags=args.unconstrained_tags)
     if args.format == "spans":
         hub.check_spans()
     sentences = read_columns(args) if args.input_format == "columns" else numbered_lines(args.input)

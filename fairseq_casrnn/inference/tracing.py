@@ -47,7 +47,7 @@ def trace_sentences(
     """Run ``model`` on sentences one at a time and record its recurrent stacks.
 
     Args:
-        model, task: of :func:`.trained_model.load`.
+        model, task: of :func:`.load_model`.
         data: the data folder.
         subset: the split.
         count: number of sentences; all if there are fewer.
@@ -95,7 +95,7 @@ def sentence_runner(model, task, data, subset: str) -> tuple[Callable[[int], lis
     from fairseq.models import FairseqLanguageModel
 
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.inference.trained_lm import padded, read_sentences, reads_bos
+    from fairseq_casrnn.inference.lm_inputs import padded, read_sentences, reads_bos
 
     if isinstance(model, FairseqLanguageModel):
         dictionary = task.source_dictionary

@@ -39,9 +39,9 @@ def run(args: argparse.Namespace) -> None:
     if args.beam < 1:
         raise UserError(f"--beam is {args.beam}; it must be at least 1")
     with deferred_imports():
-        from fairseq_casrnn.inference.trained_translation import load
+        from fairseq_casrnn.inference.loading import load_translator
 
-        hub = load(args.path, args.data)
+        hub = load_translator(args.path, args.data)
     hub.cfg.dataset.batch_size = args.batch_size
     for chunk in chunks(numbered_lines(args.input), args):
         texts = [line.strip() for _, line in chunk]

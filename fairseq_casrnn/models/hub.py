@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from torch import nn
 
 from ..diagnostics.explain import explained
 from ..errors import UserError
+from ..kinds import check_kind
 from .data_folders import find_data
-from .kinds import check_kind
 from .packed import is_packed, unpacked
 from .unknown_words import GrowingVocabulary, WordVectors
 
@@ -26,7 +27,7 @@ CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 class Hub(nn.Module):
     """A trained model with its task.
 
-    Subclasses define ``description``, a key of :data:`.kinds.COMMANDS`.
+    Subclasses define ``kind``, a key of :data:`.kinds.COMMANDS`.
 
     Attributes:
         model: the model, in ``eval()`` mode.
@@ -34,7 +35,7 @@ class Hub(nn.Module):
         classes: names of the classes, in the order of the model's outputs.
     """
 
-    description: str
+    kind: str
 
     def __init__(self, model: BaseFairseqModel, task: FairseqTask):
         super().__init__()
@@ -46,7 +47,7 @@ class Hub(nn.Module):
         cls,
         path: str | Path,
         checkpoint_file: str | None = None,
-        data: str | None = None,
+        data: str | os.PathLike | None = None,
         **overrides: Any,
     ) -> Hub:
         """See :meth:`.SentenceModel.from_pretrained`."""
@@ -55,7 +56,11 @@ class Hub(nn.Module):
 
     @classmethod
     def _load(
-        cls, path: str | Path, checkpoint_file: str | None, data: str | None, **overrides: Any
+        cls,
+        path: str | Path,
+        checkpoint_file: str | None,
+        data: str | os.PathLike | None,
+        **overrides: Any,
     ) -> Hub:
         from fairseq import checkpoint_utils
         from fairseq.tasks import TASK_DATACLASS_REGISTRY
@@ -63,7 +68,7 @@ class Hub(nn.Module):
         file = find_checkpoint(unpacked(path), checkpoint_file)
         state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
         cfg = state.get("cfg")
-        check_kind(cfg, cls.description, path if is_packed(path) else file)
+        check_kind(cfg, cls.kind, path if is_packed(path) else file)
         check_options(overrides, cfg)
         vectors = overrides.get("encoder_embed_path")
         folder = find_data(file.parent, data, cfg.task, cfg.model)

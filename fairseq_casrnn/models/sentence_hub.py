@@ -10,8 +10,8 @@ from fairseq.data import FairseqDataset
 from torch import Tensor
 
 from ..errors import UserError
+from ..kinds import CLASSIFIER
 from .hub import Hub, as_list, check_finite
-from .kinds import CLASSIFIER
 
 
 class Prediction(NamedTuple):
@@ -30,7 +30,7 @@ class SentenceHub(Hub):
         classes: names of the classes, in the order of the logits.
     """
 
-    description = CLASSIFIER
+    kind = CLASSIFIER
 
     def predict(self, sentences: Sequence, batch_size: int = 32) -> list[Prediction]:
         """The most probable class of each sentence.

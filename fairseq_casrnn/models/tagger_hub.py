@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..data.word_offsets import span_ranges, word_offsets
 from ..errors import UserError
+from ..kinds import TAGGER
 from .hub import Hub, as_list, check_finite
-from .kinds import TAGGER
 
 
 class Word(NamedTuple):
@@ -54,7 +54,7 @@ class TaggerHub(Hub):
         classes: names of the tags, in the order of the emissions.
     """
 
-    description = TAGGER
+    kind = TAGGER
 
     @property
     def is_constrained(self) -> bool:

@@ -15,7 +15,7 @@ from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.files import make_folder
-from fairseq_casrnn.inference.trained_lm import checkpoint_at
+from fairseq_casrnn.inference.loading import find_checkpoint
 from fairseq_casrnn.recipes.programs import Programs, python_command
 from fairseq_casrnn.reranking.prepare import units
 
@@ -74,9 +74,9 @@ def run(args: argparse.Namespace) -> None:
         SystemExit: a program failed.
     """
     target = languages(args.data)[1]
-    args.baseline = checkpoint_at(args.baseline)
+    args.baseline = find_checkpoint(args.baseline)
     for kind in KINDS:
-        checkpoints(args, kind)[:] = map(checkpoint_at, checkpoints(args, kind))
+        checkpoints(args, kind)[:] = map(find_checkpoint, checkpoints(args, kind))
     for name in ("nbest", "runs"):
         if getattr(args, name) < 1:
             raise UserError(f"--{name} is {getattr(args, name)}; it must be at least 1")

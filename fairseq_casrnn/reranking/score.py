@@ -20,7 +20,7 @@ from fairseq_casrnn.data.symbols import escape_line
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable
-from fairseq_casrnn.inference.trained_lm import check_finite, checkpoint_at
+from fairseq_casrnn.inference.loading import check_finite, find_checkpoint
 from fairseq_casrnn.reranking.nbest import NBest, header_line, join_subwords, read_nbest
 
 CHUNK = 2000  # hypotheses whose scores are written together
@@ -150,9 +150,9 @@ def batches(dataset, device: str):
 def language_model_scorer(path: str, data: Path, pairs: Sequence[tuple[str, str]]) -> Scorer:
     """A scorer with a language model. Raises UserError as :func:`translation_scorer`."""
     from fairseq_casrnn.evaluation import sentence_scores
-    from fairseq_casrnn.inference.trained_lm import load
+    from fairseq_casrnn.inference.loading import load_language_model
 
-    model, task = load(path, data)
+    model, task = load_language_model(path, data)
     check_known([text for _, text in pairs], task.source_dictionary, data, UNKNOWN_WORDS_HINT)
 
     def score(part: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
@@ -205,7 +205,7 @@ def run(args: argparse.Namespace) -> None:
     check_writable(args.output)
     nbest = read_nbest(args.nbest)
     given = [args.path] if args.lm else args.path.split(":")
-    paths = [str(checkpoint_at(Path(path))) for path in given]
+    paths = [str(find_checkpoint(Path(path))) for path in given]
     header = describe(args, nbest, paths)
     if is_complete(args.output, header, sum(map(len, nbest.hypotheses))):
         print(f"{args.output} has these scores already")

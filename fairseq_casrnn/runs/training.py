@@ -109,9 +109,9 @@ def describe_data(task) -> dict[str, object]:
         files = training_files(first)
         if sum(path.stat().st_size for path in files) <= LARGEST:
             found["checksum"] = checksum(contents(files))
-    for split in ("train", "valid"):
+    for part, split in (("train", getattr(task.cfg, "train_subset", "train")), ("valid", "valid")):
         if split in task.datasets:
-            found[split] = len(task.datasets[split])
+            found[part] = len(task.datasets[split])
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.words import words
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.inference import line_command, trained_lm, trained_model
+from fairseq_casrnn.inference import loading
 from fairseq_casrnn.serving.predictors import (
     ClassifierPredictor,
     LanguageModelPredictor,
@@ -23,26 +23,23 @@ def load(args: argparse.Namespace) -> Predictor:
     Raises:
         UserError: no checkpoint, a model that cannot be served, or data that cannot be found.
     """
-    from fairseq_casrnn.models import kinds
+    from fairseq_casrnn import kinds
     from fairseq_casrnn.models.data_folders import find_data
 
-    path = trained_lm.checkpoint_file(args.path)
-    cfg = trained_model.read_config(path)
-    kind = kinds.kind_of(cfg)
-    if kind == kinds.CLASSIFIER:
-        return ClassifierPredictor(line_command.load("classifier", args.path, args.data))
-    if kind == kinds.TAGGER:
-        return TaggerPredictor(line_command.load("tagger", args.path, args.data))
-    if kind == kinds.TRANSLATION:
+    read = loading.read_checkpoint(args.path)
+    if read.kind == kinds.CLASSIFIER:
+        return ClassifierPredictor(loading.load_hub(read.kind, args.path, args.data))
+    if read.kind == kinds.TAGGER:
+        return TaggerPredictor(loading.load_hub(read.kind, args.path, args.data))
+    if read.kind == kinds.TRANSLATION:
         return load_translator(args)
-    if kind == kinds.LANGUAGE_MODEL:
-        data = find_data(path.parent, args.data, cfg.task, cfg.model)
-        return load_language_model(path, data)
-    kinds.check_registered(cfg, path)
-    name, _ = kinds.architecture(cfg.model)
+    if read.kind == kinds.LANGUAGE_MODEL:
+        data = find_data(read.file.parent, args.data, read.cfg.task, read.cfg.model)
+        return load_language_model(args.path, data)
+    name, _ = kinds.architecture(read.cfg.model)
     raise UserError(
-        f"{path} is of {name}, which casrnn serve does not support; give a classifier, a tagger, "
-        "a translation model or a language model"
+        f"{read.name} is of {name}, which casrnn serve does not support; give a classifier, a "
+        "tagger, a translation model or a language model"
     )
 
 
@@ -51,7 +48,7 @@ def load_language_model(path: Path, data: Path) -> LanguageModelPredictor:
     from fairseq_casrnn.data.sentencepiece_units import apply_pieces, find_model
     from fairseq_casrnn.models.packed import text_options
 
-    model, task = trained_lm.load(path, data)
+    model, task = loading.load_language_model(path, data)
     tokenizer_options = {"tokenizer": "whitespace"} | text_options(data)
     file = find_model(data)
     pieces = None if file is None else file.read_bytes()
@@ -65,9 +62,7 @@ def load_language_model(path: Path, data: Path) -> LanguageModelPredictor:
 
 def load_translator(args: argparse.Namespace) -> TranslationPredictor:
     """A translation model, with the tokenizer and subword model of its data."""
-    from fairseq_casrnn.inference import trained_translation
-
-    hub = trained_translation.load(args.path, args.data and Path(args.data))
+    hub = loading.load_translator(args.path, args.data)
 
     def encode(text: str) -> str:
         return hub.apply_bpe(hub.tokenize(" ".join(text.split())))

@@ -211,7 +211,7 @@ class LanguageModelPredictor(Predictor):
         import torch
 
         from fairseq_casrnn.evaluation.lm_scores import target_log_probs
-        from fairseq_casrnn.inference.trained_lm import padded, reads_bos
+        from fairseq_casrnn.inference.lm_inputs import padded, reads_bos
 
         split = [self.split(request.text) for request in requests]
         ids = [self._tokens(sentence) for sentence in split]

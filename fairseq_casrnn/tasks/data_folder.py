@@ -39,14 +39,19 @@ def load_dictionary(folder: str, part: str) -> Dictionary:
     return Dictionary.load(path)
 
 
-def load_part(folder: str, part: str, split: str, dictionary: Dictionary) -> Any:
+def load_part(
+    folder: str, part: str, split: str, dictionary: Dictionary, combine: bool = False
+) -> Any:
     """Load the binarised data ``folder/part/split``.
+
+    With ``combine``, ``split1``, ``split2``, … follow, as ``fairseq-preprocess`` writes them for
+    several files of a split.
 
     Raises:
         UserError: it does not exist.
     """
     path = os.path.join(folder, part, split)
-    dataset = data_utils.load_indexed_dataset(path, dictionary)
+    dataset = data_utils.load_indexed_dataset(path, dictionary, combine=combine)
     if dataset is None:
         raise UserError(f"there is no {path}; check the data folder and the subset's name")
     return dataset

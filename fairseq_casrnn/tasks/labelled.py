@@ -21,7 +21,7 @@ from ..data.words import TOKENIZERS
 from ..errors import UserError
 from ..files import write_json
 from ..models.config import check_probabilities
-from .data_folder import class_names, load_dictionary, read_text_json
+from .data_folder import class_names, load_dictionary, load_part, read_text_json
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class LabelledConfig(FairseqDataclass):
         },
     )
     seed: int = II("common.seed")
+    train_subset: str = II("dataset.train_subset")
     save_dir: str = II("checkpoint.save_dir")
     no_save: bool = II("checkpoint.no_save")
 
@@ -83,6 +84,7 @@ class LabelledTask(FairseqTask):
 
     def __init__(self, cfg: LabelledConfig, dictionary: Dictionary, label_dictionary: Dictionary):
         super().__init__(cfg)
+        self._combined: set[str] = set()  # splits that were loaded with combine
         self._unshuffled: dict[str | None, FairseqDataset] = {}
         self.unseen: dict[str, str] = {}
         self.dictionary, self.label_dictionary = dictionary, label_dictionary
@@ -140,6 +142,11 @@ class LabelledTask(FairseqTask):
         return criterion
 
     @property
+    def training_set(self) -> FairseqDataset | None:
+        """The data set of ``--train-subset``, if it has been loaded."""
+        return self.datasets.get(self.cfg.train_subset)
+
+    @property
     def classes(self) -> list[str]:
         """Names of the classes, in the order of the model's outputs."""
         return self.state.classes
@@ -187,6 +194,10 @@ class LabelledTask(FairseqTask):
         """The index of a word of raw text."""
         return self.dictionary.index(word)
 
+    def _load_part(self, folder: str, part: str, split: str, dictionary: Dictionary) -> Any:
+        """:func:`load_part`, with the parts of a split that :meth:`load_dataset` combined."""
+        return load_part(folder, part, split, dictionary, split in self._combined)
+
     def _report_unseen(self, split: str, kind: str, count: int, first: str) -> None:
         """Warn of ``count`` labels of a split that do not occur in training.
 
@@ -199,7 +210,7 @@ class LabelledTask(FairseqTask):
         Raises:
             UserError: the split is the training set, and the label is not in the dictionary.
         """
-        if split == "train":
+        if split == self.cfg.train_subset:
             raise UserError(
                 f"{first}: its {kind} is not one of {', '.join(self.classes)}; correct or remove it"
             )

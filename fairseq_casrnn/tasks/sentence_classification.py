@@ -21,7 +21,7 @@ from ..data.symbols import escape
 from ..data.words import words
 from ..errors import UserError
 from ..evaluation.confusion import summary
-from .data_folder import load_dictionary, load_part, normalisation, read_text_json
+from .data_folder import load_dictionary, normalisation, read_text_json
 from .labelled import LabelledConfig, LabelledTask
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,10 @@ class SentenceClassificationTask(LabelledTask):
         Raises:
             UserError: a file is missing, the parts differ in length, or a class is unknown.
         """
-        train = split == "train" and "task_cfg" not in kwargs  # which fairseq-validate passes
+        if combine:
+            self._combined.add(split)
+        # fairseq-validate passes task_cfg.
+        train = split == self.cfg.train_subset and "task_cfg" not in kwargs
         dataset = self._load(self.cfg.data, split, train)
         if self.cfg.mix and train:
             folder, fraction = parse_mix(self.cfg.mix)
@@ -136,7 +139,7 @@ class SentenceClassificationTask(LabelledTask):
         theirs = words if folder == self.cfg.data else load_dictionary(folder, "input0")
         if self.pairs:
             check_shared_dictionary(folder, theirs)
-        inputs = [load_part(folder, part, split, theirs) for part in parts]
+        inputs = [self._load_part(folder, part, split, theirs) for part in parts]
         labels = self._labels(folder, split)
         for part, sentences in zip((*parts[1:], "label"), [*inputs[1:], labels], strict=True):
             if len(sentences) != len(inputs[0]):
@@ -155,7 +158,7 @@ class SentenceClassificationTask(LabelledTask):
         """The labels of a split as indices into :attr:`classes`, or ``UNSEEN``."""
         own = folder == self.cfg.data
         dictionary = self.label_dictionary if own else load_dictionary(folder, "label")
-        dataset = load_part(folder, "label", split, dictionary)
+        dataset = self._load_part(folder, "label", split, dictionary)
         eos, classes = dictionary.eos(), {name: n for n, name in enumerate(self.classes)}
         numbers = numpy.array([classes.get(symbol, UNSEEN) for symbol in dictionary.symbols])
         first = ""

@@ -23,7 +23,7 @@ from ..data.tag_constraints import Constraints, constraints, has_closing, violat
 from ..data.tagging import UNSEEN, TaggingDataset, characters_of_words
 from ..data.words import normalised, with_plain_quote, words_to_show
 from ..errors import UserError
-from .data_folder import load_dictionary, load_part, normalisation
+from .data_folder import load_dictionary, normalisation
 from .labelled import LabelledConfig, LabelledTask
 
 logger = logging.getLogger(__name__)
@@ -142,8 +142,11 @@ class SequenceTaggingTask(LabelledTask):
         Raises:
             UserError: a file is missing, the parts differ in length, or a tag is unknown.
         """
-        self.datasets[split] = self._load(split, split == "train")
-        if split == "train" and self.are_spans:
+        if combine:
+            self._combined.add(split)
+        train = split == self.cfg.train_subset
+        self.datasets[split] = self._load(split, train)
+        if train and self.are_spans:
             self._check_scheme(self.datasets[split])
         return self.datasets[split]
 
@@ -176,13 +179,13 @@ class SequenceTaggingTask(LabelledTask):
 
     def _load(self, split: str, train: bool) -> TaggingDataset:
         folder = self.cfg.data
-        sentences = load_part(folder, "input0", split, self.dictionary)
-        tags = load_part(folder, "label", split, self.label_dictionary)
+        sentences = self._load_part(folder, "input0", split, self.dictionary)
+        tags = self._load_part(folder, "label", split, self.label_dictionary)
         self._check_lengths(split, "label", sentences, tags)
         numbers = self._numbers(split, tags)
         characters, pad = None, 0
         if self.uses_characters:
-            spelt = load_part(folder, "spelling", split, self.characters)
+            spelt = self._load_part(folder, "spelling", split, self.characters)
             self._check_lengths(split, "spelling", sentences, spelt, self.characters.eos())
             pad = self.characters.pad()
             characters = functools.partial(characters_of_words, spelt, self.characters.eos())

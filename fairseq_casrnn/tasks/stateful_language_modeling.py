@@ -1,6 +1,7 @@
 """Language modelling over a continuous text: each batch starts from the previous one's state."""
 
 # No "from __future__ import annotations": fairseq reads the fields' types, and not as text.
+import logging
 import math
 import os
 from bisect import bisect_right
@@ -25,7 +26,7 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 
 from ..cells.base import at_least_one
 from ..data.streams import StreamDataset, piece_lengths, sentence_dataset, whole_text
-from ..errors import UserError
+from ..errors import UserError, as_option
 from ..layers.state import State, map_state
 from ..models.config import check_probabilities
 from ..models.language_decoder import CarriedState, check_carries, state_parts
@@ -58,6 +59,12 @@ class StatefulLanguageModelingConfig(LanguageModelingConfig):
         default=False,
         metadata={"help": "read each sentence by itself, from a zero state and after </s>"},
     )
+
+
+logger = logging.getLogger(__name__)
+
+UNUSED_BY_STREAMS = ("tokens_per_sample", "sample_break_mode", "shorten_method")
+UNUSED_BY_SENTENCES = (*UNUSED_BY_STREAMS, "bptt", "bptt_jitter", "state_reset_prob")
 
 
 @register_task("stateful_language_modeling", dataclass=StatefulLanguageModelingConfig)
@@ -118,6 +125,8 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         Raises:
             FileNotFoundError: it does not exist.
         """
+        if split == "train":
+            warn_of_unused_options(self.args)
         paths = utils.split_paths(self.args.data)
         path = os.path.join(paths[(epoch - 1) % len(paths)], split)
         sentences = data_utils.load_indexed_dataset(
@@ -360,3 +369,14 @@ def collect_states(
     if isinstance(trainer.task, StatefulLanguageModelingTask) and not cfg.no_save:
         workers = trainer.data_parallel_world_size
         trainer.task.before_checkpoint(workers, epoch_itr.end_of_epoch())
+
+
+def warn_of_unused_options(cfg: StatefulLanguageModelingConfig) -> None:
+    """Log the options that were given, but that have no effect on how these data are batched."""
+    why = "streams are read --bptt tokens at a time"
+    if cfg.sentence_reset:
+        why = "with --sentence-reset, a batch has whole sentences"
+    defaults = StatefulLanguageModelingConfig.__dataclass_fields__
+    for name in UNUSED_BY_SENTENCES if cfg.sentence_reset else UNUSED_BY_STREAMS:
+        if getattr(cfg, name) not in (defaults[name].default, None):
+            logger.warning("%s has no effect: %s", as_option(name), why)

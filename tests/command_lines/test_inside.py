@@ -7,7 +7,7 @@ import torch
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import gates, plots, subspaces
-from fairseq_casrnn.inference import tracing, trained_model
+from fairseq_casrnn.inference import loading, tracing
 
 from .tagging import common as tagging
 
@@ -27,7 +27,7 @@ def test_translation(trained, data, capsys):
     path = trained("second_order_lstm") / "checkpoint_best.pt"
     lines = table(capsys, "routing", data, "--path", path, "--subset", "test")
     assert len(lines) == 4
-    model, task = trained_model.load(path, data)
+    model, task = loading.load_model(path, data)
     readings = list(tracing.trace_sentences(model, task, data, "test", 3, seed=None))
     for rows, groups in readings:
         ((first, *_),) = groups
@@ -83,7 +83,7 @@ def test_mistakes_with_attention(trained, data, tmp_path, capsys):
 
 def test_the_picture_is_checked_before_the_translation(trained, data, tmp_path, capsys):
     png = tmp_path / "no" / "x.png"
-    with mock.patch.object(trained_model, "load") as load:
+    with mock.patch.object(loading, "load_model") as load:
         assert attend(trained("cas_lstm"), data, png, "--sentence", "ba") == 2
     assert f"cannot write {png}" in capsys.readouterr().err
     assert not load.called
@@ -98,7 +98,7 @@ def test_taggers(tmp_path, capsys):
     lines = table(capsys, "gates", data, "--path", tmp_path / "cas_lstm" / "checkpoint_last.pt")
     assert [line[:17] for line in lines[1:]] == ["layer 2, forward ", "layer 2, backward"]
     assert attend(tmp_path / "cas_lstm", data, tmp_path / "x.png", "--sentence", "a") == 2
-    assert "is of cas_lstm_tagger_tiny, not a translation model" in capsys.readouterr().err
+    assert "is a tagger, not a translation model; use casrnn tag" in capsys.readouterr().err
     path = tmp_path / "second_order_lstm" / "checkpoint_last.pt"
     table(capsys, "routing", data, "--path", path, "--tsv", tmp_path / "words.tsv")
     words = [line.split("\t")[2] for line in (tmp_path / "words.tsv").read_text().splitlines()]
@@ -114,7 +114,7 @@ def test_no_word_of_the_training_set_is_forgotten(tmp_path, capsys):
     (data / "input0" / "singletons.txt").write_text("\n".join(words) + "\n")
     tagging.train(data, tmp_path, "second_order_lstm", 1, "--forget-singletons", 0.9)
     capsys.readouterr()
-    model, task = trained_model.load(tmp_path / "checkpoint_last.pt", data)
+    model, task = loading.load_model(tmp_path / "checkpoint_last.pt", data)
     read = list(tracing.trace_sentences(model, task, data, "train", 1000, seed=None))
     assert task.dictionary.unk() not in {word for rows, _ in read for row in rows for word in row}
     task.load_dataset("train")
@@ -136,7 +136,7 @@ def test_pairs(tmp_path, capsys):
     capsys.readouterr()
     path = tmp_path / "run" / "checkpoint_last.pt"
     assert len(table(capsys, "gates", data, "--path", path)) == 3
-    model, task = trained_model.load(path, data)
+    model, task = loading.load_model(path, data)
     for rows, groups in tracing.trace_sentences(model, task, data, "test", 4):
         assert [len(row) for row in rows] == [len(passes[0].gates) for passes in groups]
         assert [len(passes) for passes in groups] == [4, 4]

@@ -8,7 +8,7 @@ import torch
 from reranking.common import nbest_text, rerank, write_nbest
 
 from fairseq_casrnn.evaluation.lm_scores import score_sentences
-from fairseq_casrnn.inference.trained_lm import load
+from fairseq_casrnn.inference.loading import load_language_model
 from fairseq_casrnn.reranking import score
 from fairseq_casrnn.reranking.nbest import read_nbest, read_scores
 
@@ -138,7 +138,7 @@ def language_model(corpus, tmp_path_factory):
 def test_language_models(language_model, nbest, tmp_path, capsys, flags):
     folder, path = language_model
     found = scored(capsys, nbest, tmp_path / "s", folder, path, "--lm", *flags)
-    lm, task = load(path, folder)
+    lm, task = load_language_model(path, folder)
     words = task.source_dictionary
     step = -1 if flags else 1
     sentences = [

@@ -41,7 +41,7 @@ class Model(torch.nn.Module):
 def task(labels=(0, 0, 0, 1)):
     train = SimpleNamespace(labels=torch.tensor(labels).numpy())
     return SimpleNamespace(
-        classes=["no", "yes"], pairs=False, datasets={"train": train}, target_dictionary=None
+        classes=["no", "yes"], pairs=False, training_set=train, target_dictionary=None
     )
 
 
@@ -68,7 +68,7 @@ def test_class_weights():
 def test_balanced_weights_without_training_data():
     """In the validation of a checkpoint there are none."""
     without = task()
-    without.datasets = {}
+    without.training_set = None
     loss, _, _ = Criterion(without, class_weights="balanced")(Model(), SAMPLE)
     assert loss.item() == pytest.approx(sum(LOSSES))
 

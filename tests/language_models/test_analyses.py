@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import plots
-from fairseq_casrnn.inference import tracing, trained_model
+from fairseq_casrnn.inference import loading, tracing
 
 from .conftest import train
 
@@ -73,7 +73,7 @@ def test_routing(data, mixture, tmp_path, capsys):
 
 
 def test_routing_is_that_of_the_layer(data, mixture, tmp_path, capsys):
-    model, task = trained_model.load(mixture, data)
+    model, task = loading.load_model(mixture, data)
     readings = list(tracing.trace_sentences(model, task, data, "test", 4, seed=None))
     written = []
     for layer in (1, 2):
@@ -143,5 +143,8 @@ def test_no_attention(data, checkpoint, tmp_path, capsys):
     arguments = ["attention", checkpoint, data, png, "--sentence", "a b"]
     assert plots.main(list(map(str, arguments))) == 2
     error = capsys.readouterr().err
-    assert f"{checkpoint} is of cas_lstm_lm_tiny, not a translation model; give one\n" in error
+    assert (
+        f"{checkpoint} is a language model, not a translation model; use casrnn perplexity\n"
+        in error
+    )
     assert error.count("\n") == 1

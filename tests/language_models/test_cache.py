@@ -12,7 +12,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import cache as caches
 from fairseq_casrnn.evaluation import evaluate_lm, lm_scores
 from fairseq_casrnn.evaluation.cache import Cache, cache_probabilities, mix, score_with_cache, tune
-from fairseq_casrnn.inference import trained_lm
+from fairseq_casrnn.inference import lm_inputs, loading
 
 from .common import dictionary, random_model, random_tokens
 
@@ -139,12 +139,10 @@ def test_command(data, checkpoint, tmp_path, capsys):
     """Chosen on validation, or given; the file of scores is with the cache, too."""
     options = (data, "--path", checkpoint, "--streams", "2", "--cache", "20")
     chosen, printed = run(capsys, *options, "--scores", tmp_path / "scores")
-    model, task = trained_lm.load(checkpoint, data)
+    model, task = loading.load_language_model(checkpoint, data)
     words = task.source_dictionary
     texts = {
-        split: lm_scores.read_streams(
-            model, words, trained_lm.read_sentences(data, split, words), 2
-        )
+        split: lm_scores.read_streams(model, words, lm_inputs.read_sentences(data, split, words), 2)
         for split in ("valid", "test")
     }
     best = tune(texts["valid"], 20)
@@ -180,11 +178,11 @@ def test_runs(data, checkpoint, tmp_path, capsys):
     printed = capsys.readouterr().out.splitlines()
     (line,) = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
     result = json.loads(line)
-    model, task = trained_lm.load(checkpoint, data)
+    model, task = loading.load_language_model(checkpoint, data)
     words = task.source_dictionary
     best = Cache(9, result["cache_weight"], result["cache_flatness"])
     for split in ("valid", "test"):
-        text = lm_scores.read_streams(model, words, trained_lm.read_sentences(data, split, words))
+        text = lm_scores.read_streams(model, words, lm_inputs.read_sentences(data, split, words))
         assert result[split] == pytest.approx(text.scores.perplexity, abs=1e-4)
         assert result[f"{split}_with_cache"] == pytest.approx(
             score_with_cache(text, best).perplexity, abs=1e-4

@@ -7,7 +7,7 @@ import torch
 from command_lines.programs import fairseq
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.inference import trained_lm
+from fairseq_casrnn.inference import loading
 
 from .conftest import preprocess, train
 
@@ -37,16 +37,16 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
     other = other_words
     shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
     with refused():
-        trained_lm.load(checkpoint, other)
+        loading.load_language_model(checkpoint, other)
     with refused():
         train(other, tmp_path, epochs=3)
     # Of fairseq's own task, too.
     own = [*PLAIN_TASK, "--save-dir", tmp_path / "own"]
     fairseq("train", data, *own, "--max-epoch", 1)
     path = tmp_path / "own" / "checkpoint_last.pt"
-    trained_lm.load(path, data)
+    loading.load_language_model(path, data)
     with refused():
-        trained_lm.load(path, other)
+        loading.load_language_model(path, other)
     with refused():
         fairseq("train", other, *own, "--max-epoch", 2)
     fairseq("train", data, *own, "--max-epoch", 2)
@@ -61,7 +61,7 @@ def test_other_words(data, other_words, checkpoint, tmp_path):
     saved["task_state"] = {}
     torch.save(saved, path)
     with refused():
-        trained_lm.load(path, other)
+        loading.load_language_model(path, other)
     with refused():
         fairseq("train", other, *own, "--max-epoch", 3)
     fairseq("train", data, *own, "--max-epoch", 3)
@@ -73,7 +73,7 @@ def test_translation_model(data, checkpoint, tmp_path):
     state["task_state"]["words"] = {"source": 1, "target": 2}
     torch.save(state, tmp_path / "translation.pt")
     with pytest.raises(UserError, match="holds a translation model, but the task and its data are"):
-        trained_lm.load(tmp_path / "translation.pt", data)
+        loading.load_language_model(tmp_path / "translation.pt", data)
 
 
 @pytest.mark.full

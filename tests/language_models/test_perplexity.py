@@ -16,7 +16,7 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import lm_scores, perplexity, sentence_scores
 from fairseq_casrnn.evaluation.evaluate_lm import evaluate
-from fairseq_casrnn.inference import trained_lm
+from fairseq_casrnn.inference import lm_inputs, loading
 from fairseq_casrnn.patches import install
 from fairseq_casrnn.patches.table import TABLE
 from fairseq_casrnn.recurrence import engine
@@ -86,8 +86,8 @@ def test_a_model_trained_with_bos(data, tmp_path, capsys):
     assert cli.main(command) == 0
     found = re.search(r"perplexity ([\d.]+)", capsys.readouterr().out)[1]
     assert found == re.search(r"Perplexity: ([\d.]+)", expected)[1]
-    model, task = trained_lm.load(path, data)
-    sentences = trained_lm.read_sentences(data, "test", task.dictionary)
+    model, task = loading.load_language_model(path, data)
+    sentences = lm_inputs.read_sentences(data, "test", task.dictionary)
     scores = lm_scores.score_sentences(model, task.dictionary, sentences).sentences()
     lines = [task.dictionary.string(sentence) for sentence in sentences]
     others = sentence_scores.score(model, task.dictionary, lines)
@@ -168,7 +168,7 @@ def test_soft_routing_is_that_of_training():
     model.decoder.rnn.temperature.fill_(0.5)
     sentences = list(random_tokens(3, 5))
     hard = lm_scores.score_sentences(model, words, sentences)
-    trained_lm.route_softly(model, "x.pt")
+    perplexity.enable_soft_routing(model, "x.pt")
     soft = lm_scores.score_sentences(model, words, sentences)
     assert np.abs(soft.log_probs - hard.log_probs).max() > 1e-3
     trained = lm_scores.score_sentences(model.train(), words, sentences)
@@ -181,22 +181,22 @@ def test_soft_routing_by_command(data, capsys, monkeypatch):
     task = SimpleNamespace(source_dictionary=words, target_dictionary=words, begin_epoch=None)
     task.args = SimpleNamespace(sentence_reset=False)
     model = random_model("second_order_lstm", task=task)
-    monkeypatch.setattr(perplexity, "load", lambda *_: (model, task))
+    monkeypatch.setattr(perplexity, "load_language_model", lambda *_: (model, task))
     printed = []
     for options in ([], ["--soft-routing"]):
         assert cli.main(["perplexity", str(data), "--path", "x.pt", *options]) == 0
         printed.append(capsys.readouterr().out)
-    sentences = trained_lm.read_sentences(data, "test", words)
+    sentences = lm_inputs.read_sentences(data, "test", words)
     soft = lm_scores.score_streams(model.train(), words, sentences)
     assert printed[1] == f"{soft}\n" != printed[0]
 
 
 def test_a_runs_folder(data, checkpoint, tmp_path):
     with pytest.raises(UserError, match=f"there is no checkpoint at {tmp_path}"):
-        trained_lm.load(tmp_path, data)
+        loading.load_language_model(tmp_path, data)
     shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
-    model, _ = trained_lm.load(tmp_path, data)
-    tokens, (same, _) = random_tokens(2, 5), trained_lm.load(checkpoint, data)
+    model, _ = loading.load_language_model(tmp_path, data)
+    tokens, (same, _) = random_tokens(2, 5), loading.load_language_model(checkpoint, data)
     assert torch.equal(model(tokens)[0], same(tokens)[0])
 
 
@@ -207,9 +207,9 @@ def test_a_checkpoint_from_before_an_option(data, checkpoint, tmp_path):
         del state["cfg"]["model"][name]
     torch.save(state, tmp_path / "older.pt")
     assert state["cfg"]["model"]["_name"] == "cas_lstm_lm_tiny"
-    model, _ = trained_lm.load(tmp_path / "older.pt", data)
+    model, _ = loading.load_language_model(tmp_path / "older.pt", data)
     assert model.decoder.embed_dropout == 0
-    newer, _ = trained_lm.load(checkpoint, data)
+    newer, _ = loading.load_language_model(checkpoint, data)
     tokens = random_tokens(2, 5)
     assert torch.equal(model(tokens)[0], newer(tokens)[0])
 
@@ -256,7 +256,7 @@ def test_evaluation_of_runs(data, checkpoint, tmp_path, caplog):
     ("options", "message"),
     [
         (["{data}", "--path", "x.pt"], "checkpoint x.pt does not exist"),
-        (["{tmp}", "--path", "{checkpoint}"], "{tmp} holds no dict.txt"),
+        (["{tmp}", "--path", "{checkpoint}"], "dict.txt not found in {tmp}; name the folder"),
         (["{data}", "--path", "{data}/dict.txt"], "dict.txt cannot be read: it is truncated"),
         (["{data}", "--path", "{checkpoint}", "--subset", "dev"], "there is no 'dev' in {data}"),
         (["{data}", "--path", "{checkpoint}", "--streams", "0"], "--streams is 0"),

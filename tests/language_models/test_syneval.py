@@ -13,7 +13,7 @@ from fairseq_casrnn.analysis import syneval
 from fairseq_casrnn.analysis.syneval import Accuracy, Pair
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import lm_scores, sentence_scores
-from fairseq_casrnn.inference import trained_lm
+from fairseq_casrnn.inference import loading
 
 from .common import WORDS, dictionary, random_model
 from .conftest import train
@@ -89,7 +89,7 @@ def test_transformer(data, tmp_path):
     sizes = ["--decoder-embed-dim", 8, "--decoder-ffn-embed-dim", 8, "--decoder-layers", 1]
     options = ["--sentence-reset", "--arch", "transformer_lm", "--decoder-attention-heads", 2]
     train(data, tmp_path, *options, *sizes, epochs=1)
-    model, task = trained_lm.load(tmp_path / "checkpoint_last.pt", data)
+    model, task = loading.load_language_model(tmp_path / "checkpoint_last.pt", data)
     found = sentence_scores.score(model, task.source_dictionary, ["w4 w5 w6", "w4 w5"])
     words = [task.source_dictionary.encode_line(line, append_eos=True).long() for line in found]
     exact = lm_scores.score_sentences(model, task.source_dictionary, words).sentences()
@@ -130,7 +130,7 @@ def test_a_baseline_beside_the_model(data, checkpoint, tmp_path, capsys):
             written = [(line["model"], int(line["right"])) for line in csv.DictReader(file)]
         expected = []
         for path in paths:
-            model, task = trained_lm.load(path, data)
+            model, task = loading.load_language_model(path, data)
             words = task.source_dictionary
             scores = sentence_scores.score(model, words, itertools.chain(*pairs), end=not options)
             expected.append(sum(scores[better] > scores[worse] for better, worse in pairs))

@@ -33,6 +33,20 @@ def other(data, tmp_path_factory):
     return preprocess(folder, "--srcdict", data / "dict.txt")
 
 
+@pytest.mark.parametrize("sentences", [False, True])
+def test_options_without_effect_are_named(data, caplog, sentences):
+    options = {"bptt": 6, "tokens_per_sample": 9, "sample_break_mode": "eos"}
+    make_task(data, sentence_reset=sentences, **options).load_dataset("train")
+    wanted = ["--tokens-per-sample", "--sample-break-mode", *(["--bptt"] if sentences else [])]
+    warnings = [text for text in caplog.messages if "has no effect" in text]
+    assert [text.split(" ")[0] for text in warnings] == wanted
+    assert all(("with --sentence-reset" in text) == sentences for text in warnings)
+    caplog.clear()
+    make_task(data, sentence_reset=sentences, **options).load_dataset("valid")
+    make_task(data, sentence_reset=sentences, bptt=70).load_dataset("train")
+    assert "has no effect" not in caplog.text
+
+
 def test_folders_take_turns(data, other):
     task, texts = make_task(f"{data}:{other}"), []
     for epoch in (1, 2, 3):

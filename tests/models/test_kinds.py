@@ -6,8 +6,8 @@ import pytest
 
 import fairseq_casrnn
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.kinds import COMMANDS, check_kind
 from fairseq_casrnn.models.hub import find_checkpoint
-from fairseq_casrnn.models.kinds import COMMANDS, check_kind
 
 TRAINED = {
     "sentence classifier": ("sentence_classification", "cas_lstm_sentence_encoder"),

@@ -14,7 +14,7 @@ from recipe_runs import EXAMPLES, run, stub_python
 from tiers import mostly_full
 
 from fairseq_casrnn.data.text import read_lines
-from fairseq_casrnn.inference import trained_translation
+from fairseq_casrnn.inference import loading
 
 SCRIPTS = [
     EXAMPLES / recipe / f"{step}.sh"
@@ -154,7 +154,7 @@ def test_the_table_of_depths(tmp_path):
     assert {r["arch"] for r in results(out)} == {
         f"{cell}_btec_3" for cell in ("stacked_gru", "stacked_lstm", "dg_lstm")
     }
-    hub = trained_translation.load(out / "dg_lstm_btec_3" / "seed1")
+    hub = loading.load_translator(out / "dg_lstm_btec_3" / "seed1")
     raw, text = (data / "text" / f"test.{kind}.zh" for kind in ("raw", "tok"))
     assert list(map(hub.tokenize, read_lines(raw))) == read_lines(text)
 

@@ -13,7 +13,8 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.analysis import gates, plots
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import lm_scores
-from fairseq_casrnn.inference import line_command, tracing
+from fairseq_casrnn.inference import loading, tracing
+from fairseq_casrnn.kinds import CLASSIFIER
 from fairseq_casrnn.models.sentence_hub import SentenceHub
 from fairseq_casrnn.models.tagger_hub import Word
 from fairseq_casrnn.serving.loading import load
@@ -30,7 +31,7 @@ from .common import ROLES, golden, options, unpack
 def test_classifier_of_pairs(tmp_path):
     predictor = golden("sentence_encoder", tmp_path)
     assert predictor.pairs
-    hub = line_command.load("classifier", tmp_path / "out", str(tmp_path / "data"))
+    hub = loading.load_hub(CLASSIFIER, tmp_path / "out", str(tmp_path / "data"))
     pairs = [("the film is good", "the film"), ("", "bad story, café")]
     answers = predictor.predict([PredictRequest(*pair, explain=True) for pair in pairs])
     for pair, answer in zip(pairs, answers, strict=True):

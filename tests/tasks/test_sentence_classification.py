@@ -41,8 +41,29 @@ def data(originals, tmp_path):
 
 
 def setup(folder, **options):
-    given = {"seed": 1, "save_dir": "", "no_save": True, **options}
+    given = {"seed": 1, "save_dir": "", "no_save": True, "train_subset": "train", **options}
     return TASK.setup_task(Config(data=str(folder), **given))
+
+
+def test_splits_of_several_files(data):
+    """As ``fairseq-preprocess --trainpref a,b`` writes them; fairseq combines those of training."""
+    for part in ("input0", "label"):
+        for ending in ("bin", "idx"):
+            shutil.copy(data / part / f"valid.{ending}", data / part / f"train1.{ending}")
+    task = setup(data)
+    more = len(task.load_dataset("valid"))
+    assert len(task.load_dataset("train")) == 96
+    assert len(task.load_dataset("train", combine=True)) == 96 + more
+    assert len(task.read("train")) == 96 + more  # for validation on the training set
+
+
+def test_another_subset_for_training(data):
+    task = setup(data, train_subset="valid", forget_singletons=0.5)
+    for split, random in (("train", False), ("valid", True)):
+        dataset = task.load_dataset(split)
+        assert dataset.shuffle is random
+        assert (dataset.unk_dropout is not None) is random
+    assert task.training_set is task.datasets["valid"]
 
 
 def load(folder, split="train", **options):

@@ -35,7 +35,8 @@ def data(original, tmp_path):
 
 
 def setup(folder, uses_characters=True, **options):
-    task = TASK.setup_task(Config(data=str(folder), seed=1, save_dir="", no_save=True, **options))
+    given = {"seed": 1, "save_dir": "", "no_save": True, "train_subset": "train", **options}
+    task = TASK.setup_task(Config(data=str(folder), **given))
     task.uses_characters = uses_characters
     return task
 
@@ -47,6 +48,29 @@ def replace(folder, part, split, rows, dictionary):
     for ending in ("bin", "idx"):
         (new / f"{split}.{ending}").replace(folder / part / f"{split}.{ending}")
     shutil.rmtree(new)
+
+
+def test_splits_of_several_files(data):
+    """As ``fairseq-preprocess --trainpref a,b`` writes them; fairseq combines those of training."""
+    for part in ("input0", "label", "spelling"):
+        for ending in ("bin", "idx"):
+            shutil.copy(data / part / f"valid.{ending}", data / part / f"train1.{ending}")
+    task = setup(data)
+    parts = [task.load_dataset(split) for split in ("train", "valid")]
+    both = task.load_dataset("train", combine=True)
+    assert len(both) == sum(map(len, parts))
+    last, same = both[len(both) - 1], parts[1][len(parts[1]) - 1]
+    for name in ("words", "tags"):
+        assert torch.equal(last[name], same[name])
+    assert list(map(torch.Tensor.tolist, last["characters"])) == list(
+        map(torch.Tensor.tolist, same["characters"])
+    )
+
+
+def test_another_subset_for_training(data):
+    task = setup(data, train_subset="valid", forget_singletons=0.5)
+    assert task.load_dataset("valid").unk_dropout is not None
+    assert task.load_dataset("train").unk_dropout is None
 
 
 def test_what_is_right(original):

@@ -1,11 +1,11 @@
-"""Loading a trained translation model with its dictionaries, subword units and tokenizer."""
+"""Finds the dictionaries, subword units and tokenizer of a trained translation model."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.data.prepared import OPTIONS, read_json
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import find_model
@@ -49,7 +49,7 @@ class TranslationFiles:
         return {name: str(self.subwords)} if name else {}
 
 
-def find_files(checkpoint: Path, cfg, data: Path | None = None) -> TranslationFiles:
+def find_files(checkpoint: Path, cfg, data: str | os.PathLike | None = None) -> TranslationFiles:
     """Find the files of a checkpoint, in the data folder of ``casrnn prepare`` or a recipe.
 
     Args:
@@ -82,38 +82,3 @@ def find_files(checkpoint: Path, cfg, data: Path | None = None) -> TranslationFi
                 "beside data-bin"
             )
     return TranslationFiles(*known)
-
-
-def load(path: Path, data: Path | None = None):
-    """Load fairseq's hub interface of a translation model: packed, a run's or a checkpoint.
-
-    Raises:
-        UserError: it is missing, damaged, another kind of model, or lacks a file.
-    """
-    import torch
-
-    from fairseq_casrnn import register
-
-    register()
-    from fairseq import checkpoint_utils
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
-    from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.models.data_folders import find_data
-    from fairseq_casrnn.models.hub import find_checkpoint
-    from fairseq_casrnn.models.kinds import TRANSLATION, check_kind
-    from fairseq_casrnn.models.packed import is_packed, task_options, unpacked
-
-    file = find_checkpoint(unpacked(path), None)
-    with captured_log(), explained():
-        cfg = checkpoint_utils.load_checkpoint_to_cpu(str(file)).get("cfg")
-        check_kind(cfg, TRANSLATION, path)
-        folder = find_data(file.parent, data, cfg.task, cfg.model)
-        if is_packed(path):
-            options = task_options(file.parent)
-        else:
-            files = find_files(file, cfg, folder)
-            options = files.options() | files.file_options()
-        model = ARCH_MODEL_REGISTRY[cfg.model._name]
-        hub = model.from_pretrained(str(file.parent), file.name, str(folder.resolve()), **options)
-    return hub.eval().to("cuda" if torch.cuda.is_available() else "cpu")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
-from omegaconf import DictConfig
+from fairseq_casrnn.errors import UserError
 
-from ..errors import UserError
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 CLASSIFIER, TAGGER = "sentence classifier", "tagger"
 TRANSLATION, LANGUAGE_MODEL = "translation model", "language model"

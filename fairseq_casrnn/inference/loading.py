@@ -1,0 +1,196 @@
+"""Loads trained models of any kind: from a checkpoint, a run's folder or a file of casrnn pack."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_casrnn.errors import UserError
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that has been read.
+
+    Attributes:
+        file: the checkpoint; that of a packed model is in a temporary folder.
+        name: the file that messages name: the packed model, or the checkpoint.
+        state: its content.
+        kind: one of :mod:`.kinds`, or None if it is another model.
+    """
+
+    file: Path
+    name: Path
+    state: dict[str, Any]
+    kind: str | None
+
+    @property
+    def cfg(self):
+        """All options of the training."""
+        return self.state["cfg"]
+
+
+def find_checkpoint(path: Path) -> Path:
+    """``path``, a checkpoint, or that of the run whose folder it is; packed models are unpacked.
+
+    Raises:
+        UserError: there is none.
+    """
+    from fairseq_casrnn.models import hub, packed
+
+    if not path.exists():
+        raise UserError(f"checkpoint {path} does not exist; check the path or train the model")
+    return hub.find_checkpoint(packed.unpacked(path), None)
+
+
+def read_checkpoint(path: str | os.PathLike, kind: str | None = None) -> Checkpoint:
+    """Read a checkpoint, without building its model.
+
+    Args:
+        path: the checkpoint, its folder, or a file of ``casrnn pack``.
+        kind: the kind that the model must be of, or None for any model that is registered.
+
+    Raises:
+        UserError: it is missing, damaged, not a checkpoint, or of another kind.
+    """
+    from fairseq import checkpoint_utils
+
+    import fairseq_casrnn
+    from fairseq_casrnn import kinds
+    from fairseq_casrnn.diagnostics.explain import explained
+    from fairseq_casrnn.models.packed import is_packed
+
+    fairseq_casrnn.register()
+    path = Path(path)
+    file = find_checkpoint(path)
+    name = path if is_packed(path) else file
+    with explained():
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
+        if kind is not None:
+            kinds.check_kind(state["cfg"], kind, name)
+        kinds.check_registered(state["cfg"], name)
+        return Checkpoint(file, name, state, kinds.kind_of(state["cfg"]))
+
+
+def load_model(
+    path: str | os.PathLike, data: str | os.PathLike | None = None, kind: str | None = None
+):
+    """A model in ``eval()`` on the CPU, and its task.
+
+    Args:
+        path: the checkpoint, its folder, or a file of ``casrnn pack``.
+        data: folder of the dictionaries, or of ``casrnn prepare``; None for that of the training,
+            or a packed model's own.
+        kind: the kind that the model must be of, or None for any.
+
+    Raises:
+        UserError: not a checkpoint, another kind, no dictionaries, or other ones than those of the
+            training.
+    """
+    from fairseq import checkpoint_utils
+
+    from fairseq_casrnn import kinds
+    from fairseq_casrnn.data.dictionaries import check_digest
+    from fairseq_casrnn.diagnostics.explain import explained
+    from fairseq_casrnn.models.data_folders import find_data
+
+    if data is not None and not Path(data).is_dir():
+        raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
+    read = read_checkpoint(path, kind)
+    data = find_data(read.file.parent, data, read.cfg.task, read.cfg.model)
+    checkpoint_utils.overwrite_args_by_name(read.cfg, {"data": str(data)})
+    if read.state.get("args") is not None:  # of an old version of fairseq
+        read.state["args"].data = str(data)
+    with explained():
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(read.file)], state=read.state
+        )
+        if read.kind == kinds.LANGUAGE_MODEL:  # also of an older version, which saved no task state
+            check_digest(read.state["extra_state"].get("words"), task.source_dictionary, data)
+    check_finite(model, read.name)
+    return model.eval(), task
+
+
+def load_language_model(path: str | os.PathLike, data: str | os.PathLike | None = None):
+    """:func:`load_model` of a language model, on the GPU if there is one. Raises UserError."""
+    from fairseq_casrnn.kinds import LANGUAGE_MODEL
+
+    model, task = load_model(path, data, LANGUAGE_MODEL)
+    return on_device(model), task
+
+
+def load_translator(path: str | os.PathLike, data: str | os.PathLike | None = None):
+    """fairseq's hub interface of a translation model, on the GPU if there is one.
+
+    Args:
+        path, data: as for :func:`load_model`.
+
+    Raises:
+        UserError: as for :func:`load_model`, or a file of subword units is missing.
+    """
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    from fairseq_casrnn.console.program import captured_log
+    from fairseq_casrnn.diagnostics.explain import explained
+    from fairseq_casrnn.inference.translation_files import find_files
+    from fairseq_casrnn.kinds import TRANSLATION
+    from fairseq_casrnn.models.packed import is_packed, task_options
+
+    with captured_log(), explained():
+        read = read_checkpoint(path, TRANSLATION)
+        files = find_files(read.file, read.cfg, data)
+        options = (
+            task_options(read.file.parent)
+            if is_packed(Path(path))
+            else files.options() | files.file_options()
+        )
+        model = ARCH_MODEL_REGISTRY[read.cfg.model._name]
+        hub = model.from_pretrained(
+            str(read.file.parent), read.file.name, str(files.data.resolve()), **options
+        )
+    return on_device(hub.eval())
+
+
+def load_hub(
+    kind: str, path: str | os.PathLike, data: str | os.PathLike | None = None, **options: Any
+):
+    """The hub interface of a sentence classifier or tagger, on the GPU if there is one.
+
+    Args:
+        kind: :data:`.kinds.CLASSIFIER` or :data:`.kinds.TAGGER`.
+        path, data: as for :func:`load_model`.
+        options: options of model and task that replace the checkpoint's.
+
+    Raises:
+        UserError: as for :func:`load_model`, or an unknown option.
+    """
+    from fairseq_casrnn import register
+    from fairseq_casrnn.console.program import captured_log
+
+    register()
+    from fairseq_casrnn.kinds import CLASSIFIER, TAGGER
+    from fairseq_casrnn.models.sentence_hub import SentenceHub
+    from fairseq_casrnn.models.tagger_hub import TaggerHub
+
+    hub = {CLASSIFIER: SentenceHub, TAGGER: TaggerHub}[kind]
+    with captured_log():
+        return on_device(hub.load(Path(path), data=data, **options))
+
+
+def on_device(model):
+    """``model`` on the GPU, if there is one."""
+    import torch
+
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def check_finite(model, path: str | os.PathLike) -> None:
+    """Raise UserError if weights of ``model``, from the checkpoint ``path``, are not finite."""
+    for name, weight in model.state_dict().items():
+        if weight.is_floating_point() and not weight.isfinite().all():
+            raise UserError(
+                f"checkpoint {path} has weights in {name} that are not finite (NaN or infinite): "
+                "its training diverged, or it is damaged; use another checkpoint"
+            )
