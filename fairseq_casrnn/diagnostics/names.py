@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Iterable
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
@@ -26,6 +27,20 @@ def shorten_choices(message: str) -> str:
         return message
     choices = [choice.strip(" '") for choice in found[3].split(",")]
     return f"{found[1]}; {suggestion(found[2], choices)}"
+
+
+def name_unknown_options(message: str, known: Iterable[str]) -> str:
+    """argparse's message about unknown arguments, with an option that may have been meant."""
+    found = re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL)
+    options = re.findall(r"(?:^|\s)(--[\w-]+)", found[1]) if found else []
+    choices = list(known)
+    near = [difflib.get_close_matches(option, choices, 1) for option in options]
+    if not any(near):
+        return message
+    meant = [
+        f"{match[0]} for {option}" for option, match in zip(options, near, strict=True) if match
+    ]
+    return f"{message}; did you mean {', '.join(meant)}?"
 
 
 def _unknown_choice(error: Exception) -> str | None:

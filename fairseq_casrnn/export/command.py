@@ -128,8 +128,8 @@ def copy_subwords(path: Path, data: Path | None, folder: Path) -> dict[str, obje
         is empty if these are unknown.
     """
     from fairseq_casrnn.inference.loading import read_checkpoint
-    from fairseq_casrnn.inference.translation_files import find_files
     from fairseq_casrnn.models.packed import is_packed, task_options
+    from fairseq_casrnn.models.translation_files import find_files
 
     read = read_checkpoint(path)
     if is_packed(path):

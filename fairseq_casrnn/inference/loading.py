@@ -134,9 +134,9 @@ def load_translator(path: str | os.PathLike, data: str | os.PathLike | None = No
 
     from fairseq_casrnn.console.program import captured_log
     from fairseq_casrnn.diagnostics.explain import explained
-    from fairseq_casrnn.inference.translation_files import find_files
     from fairseq_casrnn.kinds import TRANSLATION
     from fairseq_casrnn.models.packed import is_packed, task_options
+    from fairseq_casrnn.models.translation_files import find_files
 
     with captured_log(), explained():
         read = read_checkpoint(path, TRANSLATION)

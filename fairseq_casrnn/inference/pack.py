@@ -15,7 +15,7 @@ from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
 from fairseq_casrnn.inference.average import load
-from fairseq_casrnn.inference.translation_files import TOKENIZERS, find_files
+from fairseq_casrnn.models.translation_files import TOKENIZERS, find_files
 
 KEPT = ("args", "cfg", "model", "criterion", "optimizer_history", "task_state")  # in a checkpoint
 LANGUAGES = ("source_lang", "target_lang")

@@ -26,13 +26,15 @@ from .config import (
     dropout_option,
     warn_of_single_layers,
 )
+from .data_folders import find_data
 from .embedding import build_embedding
 from .language_decoder import RecurrentLanguageDecoder
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
 from .loading_checkpoint import is_loading_checkpoint
-from .packed import is_packed, task_options, unpacked
+from .packed import is_packed, task_options
 from .picklable import PicklableModel
 from .routing import read_assignment
+from .run_folders import run_folder
 from .translation import check_kind, parse_cutoffs
 
 SIZES = ["decoder_embed_dim", "decoder_hidden_size", "decoder_layers"]
@@ -53,19 +55,27 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
 
     @classmethod
     def from_pretrained(
-        cls, model_name_or_path: str | Path, *args: Any, **kwargs: Any
+        cls,
+        model_name_or_path: str | Path,
+        checkpoint_file: str = "model.pt",
+        data_name_or_path: str | Path = ".",
+        **kwargs: Any,
     ) -> GeneratorHubInterface:
-        """As in fairseq; ``model_name_or_path`` may also be a file of ``casrnn pack``.
+        """As in fairseq; also takes a file of ``casrnn pack``, or a run's folder alone.
 
         Raises:
             UserError: the checkpoint cannot be loaded or is not of a language model.
         """
         with explained():
-            folder = model_name_or_path
-            if is_packed(folder):
-                folder = str(unpacked(folder))
-                kwargs = task_options(Path(folder)) | kwargs
-            hub = super().from_pretrained(folder, *args, **kwargs)
+            run = run_folder(model_name_or_path, checkpoint_file, str(data_name_or_path))
+            if is_packed(model_name_or_path):
+                kwargs = task_options(run.folder) | kwargs
+            if run.cfg is not None:
+                data_name_or_path = find_data(run.folder, None, run.cfg.task, run.cfg.model)
+                data_name_or_path = data_name_or_path.resolve()
+            hub = super().from_pretrained(
+                str(run.folder), run.checkpoint_file, str(data_name_or_path), **kwargs
+            )
         check_kind(hub.models, FairseqLanguageModel, "a language model", model_name_or_path)
         return hub
 

@@ -32,8 +32,10 @@ from .config import (
 from .decoder import RecurrentDecoder
 from .embedding import build_embedding
 from .encoder import RecurrentEncoder
-from .packed import is_packed, task_options, unpacked
+from .packed import is_packed, task_options
 from .picklable import PicklableModel
+from .run_folders import run_folder
+from .translation_files import find_files
 from .translation_hub import TranslationHub
 
 SIZES = [
@@ -81,22 +83,29 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         The translation of an empty text is empty.
 
         Args:
-            model_name_or_path: folder of the checkpoint, or a file of ``casrnn pack``, which needs
-                no further arguments.
-            checkpoint_file: the checkpoint's name.
+            model_name_or_path: a file of ``casrnn pack``, a run's folder or a checkpoint. A packed
+                model needs no further arguments, nor does a run on data from ``casrnn prepare`` or
+                a recipe: its tokenizer and subword units are used.
+            checkpoint_file: the checkpoint's name (default: model.pt, else checkpoint_best.pt, else
+                checkpoint_last.pt).
             data_name_or_path: folder of the dictionaries; with a leading dot, relative to the
-                checkpoint's folder.
+                checkpoint's folder. If it is given, give ``tokenizer`` and ``bpe`` as well.
             kwargs: further options of the task or of generation.
 
         Raises:
             UserError: a folder does not exist, or the checkpoint cannot be loaded or is not of a
                 translation model.
         """
-        folder, data = str(model_name_or_path), str(data_name_or_path)
-        if is_packed(Path(folder)):
-            unpacked_folder = unpacked(folder)
-            kwargs = task_options(unpacked_folder) | kwargs
-            folder = str(unpacked_folder)
+        with explained():
+            run = run_folder(model_name_or_path, checkpoint_file, str(data_name_or_path))
+        folder, checkpoint_file = str(run.folder), run.checkpoint_file
+        if is_packed(model_name_or_path):
+            kwargs = task_options(run.folder) | kwargs
+        if run.cfg is not None:
+            files = find_files(run.folder / checkpoint_file, run.cfg)
+            kwargs = files.options() | files.file_options() | kwargs
+            data_name_or_path = files.data.resolve()
+        data = str(data_name_or_path)
         if data.startswith("."):
             data = os.path.join(folder, data)
         for path, what in ((folder, "the model"), (data, "data_name_or_path")):

@@ -14,8 +14,8 @@ from typing import NoReturn
 
 from fairseq_casrnn.console import output
 from fairseq_casrnn.diagnostics.explain import explain, explained
-from fairseq_casrnn.diagnostics.names import shorten_choices
-from fairseq_casrnn.patches.programs import is_hydra_train
+from fairseq_casrnn.diagnostics.names import name_unknown_options, shorten_choices
+from fairseq_casrnn.patches.programs import is_hydra_train, program_name
 
 
 def set_excepthook() -> None:
@@ -79,7 +79,10 @@ def shorten_usage(parser: argparse.ArgumentParser, *args, **kwargs) -> None:
     """Print the error of a wrong option without fairseq's usage of hundreds of options."""
 
     def error(message: str) -> NoReturn:
-        parser.exit(2, f"error: {shorten_choices(message)} (--help lists every option)\n")
+        text = shorten_choices(name_unknown_options(message, parser._option_string_actions))
+        name = program_name().replace("_", "-")
+        help_of = f"fairseq-{name} --help" if name else "--help"
+        parser.exit(2, f"error: {text} ({help_of} lists every option)\n")
 
     if isinstance(parser, argparse.ArgumentParser):  # not an argument group
         parser.error = error  # type: ignore[method-assign]

@@ -81,6 +81,7 @@ class LabelledTask(FairseqTask):
     """
 
     resumes = True
+    adds_metrics = False  # post_validate only writes files
 
     def __init__(self, cfg: LabelledConfig, dictionary: Dictionary, label_dictionary: Dictionary):
         super().__init__(cfg)

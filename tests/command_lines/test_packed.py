@@ -148,6 +148,13 @@ def test_subword_units_and_tokenizer(run, capsys, tmp_path):
     assert cli.main(command) == 0
     found = packed.task_options(packed.unpacked(tmp_path / "b.casrnn"))
     assert (found["tokenizer"], found["bpe"]) == ("moses_lowercase", "subword_nmt")
+    hub = MODEL_REGISTRY["cas_lstm"].from_pretrained(run)  # as casrnn translate, and as packed
+    assert (hub.cfg.tokenizer._name, hub.cfg.bpe._name) == ("moses_lowercase", "subword_nmt")
+    other = MODEL_REGISTRY["cas_lstm"].from_pretrained(tmp_path / "b.casrnn")
+    assert hub.translate(LINES, beam=2) == other.translate(LINES, beam=2)
+    checkpoint = run / "checkpoint_best.pt"
+    plain = MODEL_REGISTRY["cas_lstm"].from_pretrained(checkpoint, tokenizer="space")
+    assert plain.cfg.tokenizer._name == "space"
     (moved / "data-bin" / "options.json").write_text('{"tokenizer": "chinese"}')
     assert cli.main(command) == 0
     found = packed.task_options(packed.unpacked(tmp_path / "b.casrnn"))

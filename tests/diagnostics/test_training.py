@@ -399,3 +399,22 @@ def test_signal_that_one_of_two_processes_gets(fairseq, data, tmp_path):
             assert done.status == 0, done.err
     last = [tmp_path / name / "checkpoint_last.pt" for name in ("parts", "whole")]
     assert_same_training(*last)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            ["--dropuot", 0.1, "--max-ecpoh", "2"],
+            "did you mean --dropout for --dropuot, --max-epoch",
+        ),
+        (
+            ["--best-checkpoint-metric", "ppll"],
+            "validation gives no 'ppll', which --best-checkpoint-metric asks",
+        ),
+    ],
+)
+def test_names_that_there_are_not(fairseq, data, tmp_path, options, sentence):
+    done = fairseq.train(data, "--save-dir", tmp_path, *options)
+    assert done.status != 0
+    assert sentence in done.sentence

@@ -310,5 +310,6 @@ def test_a_packed_model(data, checkpoint, tmp_path, capsys):
         assert cli.main(["perplexity", str(data), "--path", str(path), "--sentence-reset"]) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
-    loaded = MODEL_REGISTRY["cas_lstm_lm"].from_pretrained(str(model))
-    assert loaded.task.dictionary == Dictionary.load(str(data / "dict.txt"))
+    for path in (model, checkpoint, checkpoint.parent):
+        loaded = MODEL_REGISTRY["cas_lstm_lm"].from_pretrained(path)
+        assert loaded.task.dictionary == Dictionary.load(str(data / "dict.txt"))

@@ -59,6 +59,11 @@ def test_early_stopping_on_accuracy(data, tmp_path):
     assert extra["train_iterator"]["epoch"] < 20
 
 
+def test_a_metric_that_is_not_computed(data, tmp_path):
+    with pytest.raises(UserError, match=r"gives no 'f2', which --best-checkpoint-metric asks for"):
+        train(data, tmp_path, "cas_lstm", 1, "--best-checkpoint-metric", "f2")
+
+
 def test_resumed_training_is_the_uninterrupted_one(data, tmp_path):
     """Also with a fresh mix in each epoch."""
     mix = ["--mix", f"{data}:0.3"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fairseq_casrnn.data.prepared import OPTIONS, read_json
-from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
-from fairseq_casrnn.data.sentencepiece_units import find_model
-from fairseq_casrnn.errors import UserError
+from ..data.prepared import OPTIONS, read_json
+from ..data.sentencepiece_units import NAME as SENTENCEPIECE
+from ..data.sentencepiece_units import find_model
+from ..errors import UserError
+from .data_folders import find_data, languages
 
 TOKENIZERS = ("space", "moses", "moses_lowercase", "chinese")
 
@@ -49,7 +51,9 @@ class TranslationFiles:
         return {name: str(self.subwords)} if name else {}
 
 
-def find_files(checkpoint: Path, cfg, data: str | os.PathLike | None = None) -> TranslationFiles:
+def find_files(
+    checkpoint: Path, cfg: Any, data: str | os.PathLike | None = None
+) -> TranslationFiles:
     """Find the files of a checkpoint, in the data folder of ``casrnn prepare`` or a recipe.
 
     Args:
@@ -61,8 +65,6 @@ def find_files(checkpoint: Path, cfg, data: str | os.PathLike | None = None) -> 
     Raises:
         UserError: the dictionaries or subword units are missing.
     """
-    from fairseq_casrnn.models.data_folders import find_data, languages
-
     place = find_data(checkpoint.parent, data, cfg["task"], cfg["model"])
     source, target = languages(place, cfg["task"])
     assert source is not None  # find_data has found its dictionary
