@@ -45,7 +45,8 @@ UNLIMITED = Bound(0, zero="no limit")
 
 BOUNDS = {
     "adam_eps": NOT_NEGATIVE,
-    "batch_size": Bound(0, off=-1),
+    "batch_size": Bound(1, off=-1),
+    "batch_size_valid": Bound(1, off=-1),
     "beam": POSITIVE,
     "clip_norm": UNLIMITED,
     "label_smoothing": FRACTION,

@@ -25,17 +25,14 @@ def write_originals(folder: Path, originals: Mapping[str, Sequence[dict]]) -> No
 
 
 def read_originals(folder: Path, split: str, count: int) -> list[dict]:
-    """The examples of a split, in the order of the binarised data.
+    """The examples of a split, in the order of the binarised data; each empty without such a file.
 
     Raises:
-        UserError: the file is missing or does not have ``count`` examples.
+        UserError: the file does not have ``count`` examples.
     """
     path = folder / FOLDER / f"{split}.jsonl"
-    if not path.is_file():
-        raise UserError(
-            f"{path} does not exist; prepare the data with casrnn prepare, and give one of its "
-            "splits as --subset"
-        )
+    if not path.is_file():  # not prepared by casrnn prepare
+        return [{} for _ in range(count)]
     try:
         found = [parse_json(line) for line in read_lines(path)]
     except ValueError as error:

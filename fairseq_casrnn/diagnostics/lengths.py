@@ -1,6 +1,7 @@
 """Mistakes with the lengths of sentences."""
 
 import re
+from collections.abc import Iterable, Mapping
 
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
@@ -19,9 +20,34 @@ def _limits(error: Exception) -> str:
     return POSITIONS
 
 
+def _decisive_max_tokens(error: Exception) -> int | None:
+    """``--max-tokens`` in training, if task and model allow sentences that are longer than that."""
+    trainer = frame_local(error, "fairseq.trainer.Trainer.get_train_iterator", "self")
+    limit = None if trainer is None else trainer.cfg.dataset.max_tokens
+    if limit is None:
+        return None
+    allowed = (trainer.task.max_positions(), trainer.model.max_positions())
+    both = [one for limits in allowed for one in _flat(limits) if one is not None]
+    return limit if all(one > limit for one in both) else None
+
+
+def _flat(limits) -> Iterable[int | None]:
+    """The numbers in what ``max_positions`` returns: a number, several, or some by language."""
+    if isinstance(limits, Mapping):
+        limits = list(limits.values())
+    if isinstance(limits, list | tuple):
+        return [one for part in limits for one in _flat(part)]
+    return [limits]
+
+
 def _nothing_left(error: Exception) -> str | None:
     if not str(error).startswith("The dataset is empty."):
         return None
+    if (limit := _decisive_max_tokens(error)) is not None:
+        return (
+            f"no sentence is left to train on: all have more than --max-tokens {limit} tokens; "
+            "raise --max-tokens or split the sentences"
+        )
     return (
         f"no sentence is left to train on: all are longer than {_limits(error)} allow; raise the "
         "limit or split the sentences"

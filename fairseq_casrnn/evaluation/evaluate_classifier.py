@@ -1,4 +1,4 @@
-"""Classify a test set with trained runs; called by the classification recipes' ``evaluate.sh``.
+"""Classify a test set with trained runs, for ``casrnn evaluate`` and the recipes' ``evaluate.sh``.
 
 ``python -m fairseq_casrnn.evaluation.evaluate_classifier --data DIR --out DIR`` evaluates
 ``DIR/NAME/seedN``.
@@ -6,24 +6,24 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, captured_log, run_main, show
+from fairseq_casrnn.data.originals import read_originals
 from fairseq_casrnn.evaluation.confusion import as_table, summary
-from fairseq_casrnn.evaluation.prediction_files import CLASSES, TABLE, as_lines, read_classes
+from fairseq_casrnn.evaluation.prediction_files import CLASSES, as_lines
 from fairseq_casrnn.evaluation.runs import (
     add_subset_arguments,
     choose_checkpoint,
-    evaluate_each,
-    training_seconds,
+    evaluate_and_compare,
+    run_name,
     warn_unseen,
+    with_settings,
+    write_errors,
     write_predictions,
 )
-from fairseq_casrnn.evaluation.significance import mcnemar, table
 from fairseq_casrnn.inference.loading import load_hub
 from fairseq_casrnn.kinds import CLASSIFIER
 
@@ -60,20 +60,32 @@ def classify(data: Path, checkpoint: Path, subset: str, batch_size: int = 64) ->
 
 
 def evaluate(data: Path, run: Path, which: str, subset: str, batch_size: int = 64) -> dict:
-    """Classify with a run's checkpoint, write the result to the run's folder and return scores.
+    """Classify with a run's checkpoint, write and print the result, return its scores.
 
     ``SUBSET.json`` has the scores and the confusion matrix, and ``SUBSET.predictions.tsv`` a line
-    for each sentence (:mod:`.prediction_files`).
+    for each sentence (:mod:`.prediction_files`). Where the data has its original text, this is in
+    further columns, and ``SUBSET.errors.tsv`` has the errors.
+
+    Raises:
+        UserError: the checkpoint or data cannot be used.
     """
     result = classify(data, choose_checkpoint(run, which), subset, batch_size)
-    text = as_lines([CLASSES, *result.pop("predictions")])
-    write_predictions(run, subset, TABLE, text, result)
+    found = result.pop("predictions")
+    examples = read_originals(data / "data-bin", subset, len(found))
+    rows = [(*row, *example.values()) for row, example in zip(found, examples, strict=True)]
+    header = (*CLASSES, *examples[0])
+    write_predictions(run, subset, as_lines([header, *rows]), result)
     confusion = result.pop("confusion")
     show(as_table([list(row.values()) for row in confusion.values()], list(confusion)))
-    seconds = training_seconds(run)
-    if seconds is not None:
-        result["train_seconds"] = seconds
-    return {"checkpoint": which, "subset": subset, **result}
+    print(
+        f"{run_name(run)}: accuracy {result['accuracy']:.2f}, macro-F1 {result['macro_f1']:.2f} "
+        f"on {result['sentences']} sentences of {subset}",
+        flush=True,
+    )
+    if examples[0]:
+        wrong = [row for row in rows if row[0] != row[1]]
+        write_errors(run, subset, header, wrong, "error{}")
+    return with_settings(result, run, which, subset)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -84,55 +96,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     add_subset_arguments(parser)
     args = parser.parse_args(argv)
-    return run_main(lambda: evaluate_all(args))
+    which = (args.checkpoint, args.subset, args.batch_size)
 
+    def evaluate_run(run: Path) -> dict:
+        return evaluate(args.data, run, *which)
 
-def evaluate_all(args: argparse.Namespace) -> None:
-    """Evaluate the runs and print mean ± deviation of the accuracy over the seeds.
-
-    With a baseline, also print McNemar's test for each seed that both have.
-    """
-    scores: dict[str, dict[int, float]] = {}
-    for arch, seed, result in evaluate_each(
-        args, lambda run: evaluate(args.data, run, args.checkpoint, args.subset, args.batch_size)
-    ):
-        print(
-            f"{arch} seed {seed}: accuracy {result['accuracy']:.2f}, macro-F1 "
-            f"{result['macro_f1']:.2f} on {result['sentences']} sentences of {args.subset}",
-            flush=True,
-        )
-        scores.setdefault(arch, {})[seed] = result["accuracy"]
-    show(table(scores, args.baseline))
-    if args.baseline:
-        runs = [
-            (arch, seed, args.out / arch / f"seed{seed}")
-            for arch, seeds in scores.items()
-            for seed in seeds
-        ]
-        show(compare_with_baseline(runs, args.baseline, args.subset))
-
-
-def compare_with_baseline(
-    runs: Sequence[tuple[str, int, Path]], baseline: str, subset: str
-) -> list[str]:
-    """McNemar's test of each run (system, seed, folder) against the baseline's with that seed."""
-    folders = {(arch, seed): run for arch, seed, run in runs}
-    lines = []
-    for arch, seed, run in runs:
-        if arch == baseline or (baseline, seed) not in folders:
-            continue
-        both = (correct_predictions(one, subset) for one in (run, folders[baseline, seed]))
-        ours, theirs, p = mcnemar(*both)
-        lines.append(
-            f"{arch} against {baseline}, seed {seed}: only the first is right on {ours} sentences, "
-            f"only the second on {theirs}, p = {p:.2g} (McNemar's exact test, two-sided)"
-        )
-    return lines
-
-
-def correct_predictions(run: Path, subset: str) -> list[bool]:
-    """Whether each prediction in a run's ``SUBSET.predictions.tsv`` is correct."""
-    return [truth == found for truth, found in read_classes(run / f"{subset}.{TABLE}")]
+    return run_main(lambda: evaluate_and_compare(args, evaluate_run, ["accuracy"]))
 
 
 if __name__ == "__main__":

@@ -118,13 +118,13 @@ def _option_error(message: str) -> NoReturn:
 
 def evaluate(
     data: Path, run: Path, which: str, beam: int, extra: list[str] | None = None
-) -> dict[str, object]:
+) -> tuple[dict[str, object], Path]:
     """Translate the test set of ``data`` with a run's checkpoint and score the result.
 
     Returns:
         ``checkpoint``, ``beam``, the scores of :func:`.bleu.score_generated`,
-        ``sentences_per_second`` and, with ``extra``, ``options``. Each choice of ``extra`` has its
-        own file of translations.
+        ``sentences_per_second`` and, with ``extra``, ``options``; and the file with the output of
+        fairseq-generate, which each choice of ``extra`` has for itself.
     """
     checkpoint, options = choose_checkpoint(run, which), " ".join(extra or [])
     more = f".{zlib.crc32(options.encode()):08x}" if options else ""
@@ -136,7 +136,7 @@ def evaluate(
     result |= score_generated(output, data / "text", languages(data)[1])
     if speed is not None:
         result["sentences_per_second"] = round(speed, 1)
-    return result
+    return result, output
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -164,7 +164,7 @@ def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:
         raise UserError(f"--beam must be at least 1, not {args.beam}")
     scores: dict[str, dict[int, float]] = {}
     for arch, seed, result in evaluate_each(
-        args, lambda run: evaluate(args.data, run, args.checkpoint, args.beam, extra)
+        args, lambda run: evaluate(args.data, run, args.checkpoint, args.beam, extra)[0]
     ):
         print(f"{arch} seed {seed}: BLEU {result['bleu']:.2f} (tokenised)", end="")
         if "sacrebleu" in result:

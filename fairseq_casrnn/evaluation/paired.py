@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.prediction_files import (
-    CLASSES,
-    CONLLEVAL,
-    TABLE,
-    WORDS,
-    Tagged,
-    read_table,
-    read_tags,
-)
+from fairseq_casrnn.evaluation.prediction_files import CLASSES, WORDS, Tagged, predictions_of
 from fairseq_casrnn.evaluation.significance import mcnemar
 from fairseq_casrnn.evaluation.tags import COUNTS, counts
 
@@ -25,8 +18,22 @@ BLOCK = 2**23
 """Exchanges (shuffles × sentences) that are drawn at a time, to bound the memory."""
 
 
-def paired_test(run: Path, baseline: Path, subset: str, metric: str) -> tuple[str, float] | None:
-    """Whether two runs differ by more than chance, on the sentences that both predicted.
+class Comparison(NamedTuple):
+    """A test of whether two runs differ by more than chance.
+
+    Args:
+        test: its name.
+        p: the two-sided p-value.
+        text: what it found, for a line of output.
+    """
+
+    test: str
+    p: float
+    text: str
+
+
+def compare_with_baseline(run: Path, baseline: Path, subset: str, metric: str) -> Comparison | None:
+    """Compare two runs on the sentences that both predicted.
 
     For classes: McNemar's exact test; for tags: approximate randomization over sentences.
 
@@ -36,51 +43,39 @@ def paired_test(run: Path, baseline: Path, subset: str, metric: str) -> tuple[st
         metric: of tags, ``f1`` of spans or ``accuracy``.
 
     Returns:
-        The test's name and its two-sided p-value, or None where one of them has no predictions of
-        classes or tags.
+        The test, or None where one of them has no predictions of classes or tags.
 
     Raises:
         UserError: the predictions are of different sentences, or damaged.
     """
-    ours, theirs = (predictions_of(folder, subset) for folder in (run, baseline))
-    if ours is None or theirs is None:
-        return None
-    (kind, rows), (other_kind, other_rows) = read_kind(ours), read_kind(theirs)
+    (kind, ours), (other_kind, theirs) = (pairs(folder, subset) for folder in (run, baseline))
     if not kind or kind != other_kind:
         return None
-    check_truth(ours, theirs, *([truth for truth, _ in own] for own in (rows, other_rows)))
+    if [truth for truth, _ in ours] != [truth for truth, _ in theirs]:
+        raise UserError(
+            f"the predictions for {subset} in {run} and {baseline} are of different sentences; "
+            "evaluate both again"
+        )
     if kind == "classes":
-        right = ([truth == found for truth, found in own] for own in (rows, other_rows))
-        return "McNemar", mcnemar(*right)[2]
-    return "randomization", randomization(
-        span_counts(rows, metric), span_counts(other_rows, metric)
-    )
+        right = ([truth == found for truth, found in rows] for rows in (ours, theirs))
+        first, second, p = mcnemar(*right)
+        counted = f"only the first is right on {first} sentences, only the second on {second}, "
+        return Comparison("McNemar", p, f"{counted}p = {p:.2g} (McNemar's exact test, two-sided)")
+    p = randomization(span_counts(ours, metric), span_counts(theirs, metric))
+    text = f"p = {p:.2g} (approximate randomization of sentences, two-sided)"
+    return Comparison("randomization", p, text)
 
 
-def predictions_of(run: Path, subset: str) -> Path | None:
-    """The file of a run's predictions, or None."""
-    paths = [run / f"{subset}.{name}" for name in (CONLLEVAL, TABLE)]
-    return next((path for path in paths if path.is_file()), None)
-
-
-def read_kind(path: Path) -> tuple[str, list]:
-    """``classes`` or ``tags``, and (true, predicted) of each sentence; "" for other files.
+def pairs(run: Path, subset: str) -> tuple[str, list]:
+    """``classes`` or ``tags``, and (true, predicted) of each sentence; "" if a run has neither.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: the run's file of predictions is damaged.
     """
-    if path.name.endswith(CONLLEVAL):
-        return "tags", read_tags(path)
-    table = read_table(path)
-    if table.starts_with(WORDS):
+    table = predictions_of(run, subset)
+    if table and table.starts_with(WORDS[:3]):
         return "tags", table.tags()
-    return ("classes", table.classes()) if table.starts_with(CLASSES) else ("", [])
-
-
-def check_truth(ours: Path, theirs: Path, truth: Sequence, other: Sequence) -> None:
-    """Raise UserError unless two files have the same true classes or tags."""
-    if truth != other:
-        raise UserError(f"{ours} and {theirs} are of different sentences; evaluate both again")
+    return ("classes", table.classes()) if table and table.starts_with(CLASSES) else ("", [])
 
 
 def span_counts(sentences: Tagged, metric: str) -> np.ndarray:

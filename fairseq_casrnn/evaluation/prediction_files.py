@@ -1,8 +1,7 @@
-"""The predictions in a run's folder.
+"""The predictions in a run's folder, ``SUBSET.predictions.tsv``.
 
-``SUBSET.predictions.tsv`` is a table whose first line names its columns: CLASSES or TRANSLATIONS
-and more, a line per sentence, or WORDS, a line per word and an empty one before each sentence. The
-tagging recipes write ``SUBSET.predictions.txt`` in conlleval's format instead.
+It is a table whose first line names its columns: CLASSES or TRANSLATIONS and more, a line per
+sentence, or WORDS, a line per word and an empty one before each sentence.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from fairseq_casrnn.data.text import read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import cell_text, table_cell
 
-TABLE, CONLLEVAL = "predictions.tsv", "predictions.txt"
+TABLE = "predictions.tsv"
+CONLLEVAL = "predictions.txt"  # of taggers that an earlier version evaluated
 CLASSES = ("gold", "predicted", "probability")
 WORDS = ("word", *CLASSES)
 TRANSLATIONS = ("source", "reference", "translation")
@@ -77,33 +77,34 @@ def read_table(path: Path) -> Table:
         for number, line in enumerate(lines, start=1)
         if line
     ]
-    for number, cells in rows:
-        if len(cells) != len(header):
-            raise UserError(
-                f"{path} is damaged: line {number} has {len(cells)} columns, not {len(header)}; "
-                "evaluate the run again"
-            )
-    return Table(header, rows)
+    return _checked(path, Table(header, rows))
 
 
-def read_classes(path: Path) -> list[tuple[str, str]]:
-    """:meth:`Table.classes` of a file. Raises UserError, see :func:`read_table`."""
-    return read_table(path).classes()
+def predictions_of(run: Path, subset: str) -> Table | None:
+    """The predictions of a run, or None if its folder has none.
 
-
-def read_tags(path: Path) -> Tagged:
-    """The true and the predicted tags of each sentence, from either kind of file.
+    Earlier versions wrote those of a recipe's tagger in conlleval's format: "word true predicted".
 
     Raises:
         UserError: see :func:`read_table`.
     """
-    if path.name.endswith(TABLE):
-        return read_table(path).tags()
-    rows = [line.split(" ") if line else [] for line in read_lines(path)]
-    for number, row in enumerate(rows, start=1):
-        if len(row) not in (0, 3):
+    path, old = (run / f"{subset}.{name}" for name in (TABLE, CONLLEVAL))
+    if path.is_file():
+        return read_table(path)
+    if not old.is_file():
+        return None
+    lines = enumerate(read_lines(old), start=1)
+    rows = [(number, line.split(" ")) for number, line in lines if line]
+    return _checked(old, Table(list(WORDS[:3]), rows))
+
+
+def _checked(path: Path, table: Table) -> Table:
+    """The table. Raises UserError if a line has too few or too many columns."""
+    columns = len(table.header)
+    for number, cells in table.rows:
+        if len(cells) != columns:
             raise UserError(
-                f"{path} is damaged: line {number} has {len(row)} columns, not 3; evaluate the run "
-                "again"
+                f"{path} is damaged: line {number} has {len(cells)} columns, not {columns}; "
+                "evaluate the run again"
             )
-    return Table(list(WORDS[:3]), [(n, row) for n, row in enumerate(rows) if row]).tags()
+    return table

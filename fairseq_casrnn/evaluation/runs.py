@@ -1,4 +1,4 @@
-"""Evaluating the runs of a recipe, ``OUT/NAME/seedN``: choosing them and recording results."""
+"""Evaluating runs, ``OUT/NAME/seedN``: choosing them, recording results, comparing systems."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq_casrnn.console.program import show
 from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.evaluation.paired import compare_with_baseline
+from fairseq_casrnn.evaluation.prediction_files import TABLE, as_lines
+from fairseq_casrnn.evaluation.significance import table
 from fairseq_casrnn.files import append_json, whole_file
 from fairseq_casrnn.inference.average import average, find_checkpoints, load, save
 from fairseq_casrnn.runs.record import add_evaluation
@@ -117,12 +121,46 @@ def record_result(out: Path, arch: str, seed: int, result: dict[str, object]) ->
     add_evaluation(run, result)
 
 
-def write_predictions(run: Path, subset: str, name: str, predictions: str, result: dict) -> None:
-    """Write the predictions to ``SUBSET.NAME`` and the result to ``SUBSET.json`` of a run."""
+def run_name(run: Path) -> str:
+    """A run's folder ``NAME/seedN`` for a line of output."""
+    return f"{run.parent.name} {run.name.replace('seed', 'seed ')}"
+
+
+def write_predictions(run: Path, subset: str, predictions: str, result: Result) -> None:
+    """Write ``SUBSET.predictions.tsv`` and, with the result, ``SUBSET.json`` of a run."""
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-    for ending, content in ((name, predictions), ("json", text)):
+    for ending, content in ((TABLE, predictions), ("json", text)):
         with whole_file(run / f"{subset}.{ending}") as file:
             file.write(content)
+
+
+def write_errors(
+    run: Path, subset: str, header: Sequence[str], wrong: Sequence[Sequence], what: str
+) -> None:
+    """Write ``SUBSET.errors.tsv``, and print the names of the files that a run now has.
+
+    Args:
+        run: the folder of the run.
+        subset: the split.
+        header: names of the columns, of which the third is the probability.
+        wrong: the errors; the most probable ones are written first.
+        what: name of an error, with ``{}`` where the plural has an s.
+    """
+    path, count = run / f"{subset}.errors.tsv", len(wrong)
+    with whole_file(path) as file:
+        file.write(as_lines([header, *sorted(wrong, key=lambda row: -row[2])]))
+    errors = "no errors"
+    if count:
+        first = ", the most confident first" if count > 1 else ""
+        errors = f"{count} {what.format('s' if count > 1 else '')}{first}: {path}"
+    show([f"predictions: {run / f'{subset}.{TABLE}'}", errors])
+
+
+def with_settings(result: Result, run: Path, which: str, subset: str) -> Result:
+    """A result with what was evaluated, and with the run's ``train_seconds`` if they are known."""
+    seconds = training_seconds(run)
+    training = {} if seconds is None else {"train_seconds": seconds}
+    return {"checkpoint": which, "subset": subset, **result, **training}
 
 
 def training_seconds(run: Path) -> float | None:
@@ -163,3 +201,34 @@ def evaluate_each(
         result = evaluate(run)
         record_result(args.out, arch, seed, result)
         yield arch, seed, result
+
+
+def evaluate_and_compare(
+    args: argparse.Namespace, evaluate: Callable[[Path], Result], metrics: Sequence[str]
+) -> None:
+    """Evaluate the runs, and print mean ± deviation over the seeds.
+
+    With a baseline, also print a test on the sentences for each seed that both have.
+
+    Args:
+        args: options of :func:`add_subset_arguments`.
+        evaluate: returns the result of a run, and prints it.
+        metrics: scores; the first one that results have counts.
+
+    Raises:
+        UserError: see :func:`evaluate_each`.
+    """
+    scores: dict[str, dict[int, float]] = {}
+    metric = metrics[0]
+    for arch, seed, result in evaluate_each(args, evaluate):
+        metric = next(name for name in metrics if name in result)
+        scores.setdefault(arch, {})[seed] = result[metric]
+    show(table(scores, args.baseline))
+    for arch, seeds in scores.items():
+        for seed in seeds:
+            if arch == args.baseline or seed not in scores.get(args.baseline, {}):
+                continue
+            ours, theirs = (args.out / name / f"seed{seed}" for name in (arch, args.baseline))
+            found = compare_with_baseline(ours, theirs, args.subset, metric)
+            assert found is not None  # both have just been evaluated
+            show([f"{arch} against {args.baseline}, seed {seed}: {found.text}"])

@@ -96,9 +96,9 @@ def load_model(
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.models.data_folders import find_data
 
+    read = read_checkpoint(path, kind)
     if data is not None and not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
-    read = read_checkpoint(path, kind)
     data = find_data(read.file.parent, data, read.cfg.task, read.cfg.model)
     checkpoint_utils.overwrite_args_by_name(read.cfg, {"data": str(data)})
     if read.state.get("args") is not None:  # of an old version of fairseq

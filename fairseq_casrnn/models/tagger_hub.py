@@ -72,11 +72,12 @@ class TaggerHub(Hub):
             UserError: an item that is neither.
         """
         split = [self._words(sentence) for sentence in as_list(sentences)]
-        tags = self.of_dataset(self._dataset(split), batch_size) if split else []
-        return [
-            [Word(word, tag) for word, tag in zip(words, row, strict=True)]
-            for words, row in zip(split, tags, strict=True)
-        ]
+        found: list[list[Word]] = [[] for _ in split]
+        for indices, best, _, _ in self._best(self._dataset(split), batch_size) if split else ():
+            for index, row in zip(indices, best, strict=True):
+                pairs = zip(split[index], row, strict=True)
+                found[index] = [Word(word, self.classes[tag]) for word, tag in pairs]
+        return found
 
     def annotate(self, sentences: Sequence, batch_size: int = 32) -> list[list[TaggedWord]]:
         """As :meth:`tag`, with the tags' probabilities and the words' character offsets.
@@ -145,22 +146,16 @@ class TaggerHub(Hub):
         lengths = [len(row) for row in tokens]
         return self.task.build_dataset_for_inference(list(tokens), lengths, spelt=list(char_ids))
 
-    def of_dataset(self, dataset: FairseqDataset, batch_size: int = 32) -> list[list[str]]:
-        """The tags of each sentence of a data set of the task, in its order."""
-        found: list[list[str]] = [[] for _ in range(len(dataset))]
-        for indices, best, _, _ in self._best(dataset, batch_size):
-            for index, row in zip(indices, best, strict=True):
-                found[index] = [self.classes[tag] for tag in row]
-        return found
-
-    def confidence(self, dataset: FairseqDataset, batch_size: int = 32) -> list[float]:
-        """The joint probability of the best tags of each sentence of a data set, in its order."""
-        found = [0.0] * len(dataset)
+    @torch.no_grad()
+    def of_dataset(
+        self, dataset: FairseqDataset, batch_size: int = 32
+    ) -> list[tuple[list[str], float]]:
+        """The best tags of each sentence of a data set of the task, and their joint probability."""
+        found: list[tuple[list[str], float]] = [([], 1.0)] * len(dataset)
         for indices, best, emissions, _ in self._best(dataset, batch_size):
-            for index, value in zip(
-                indices, self.model.probabilities(emissions, best), strict=True
-            ):
-                found[index] = value
+            values = self.model.probabilities(emissions, best)
+            for index, row, value in zip(indices, best, values, strict=True):
+                found[index] = [self.classes[tag] for tag in row], value
         return found
 
     def _with_probabilities(

@@ -100,6 +100,9 @@ def check_training(trainer) -> None:
     if common.fp16 and not trainer.cuda and not common.fp16_no_flatten_grads:
         option = "--memory-efficient-fp16" if common.memory_efficient_fp16 else "--fp16"
         raise UserError(f"{option} needs a GPU, and this training uses none; drop the option")
+    # torch would only warn, and train without it.
+    if common.amp and not trainer.cuda:
+        raise UserError("--amp needs a GPU, and this training uses none; drop the option")
     total = getattr(scheduler, "total_num_update", None)
     if getattr(scheduler, "_name", None) == "polynomial_decay" and total is not None and total <= 0:
         raise UserError(f"--total-num-update is {total}; it must be at least 1")

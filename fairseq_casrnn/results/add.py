@@ -12,7 +12,7 @@ from pathlib import Path
 import fairseq_casrnn
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.evaluation.paired import paired_test
+from fairseq_casrnn.evaluation.paired import compare_with_baseline
 from fairseq_casrnn.results.page import Page, Table, load_pages
 from fairseq_casrnn.results.rows import Row, append, check_no_repetition, check_row, read_rows
 from fairseq_casrnn.runs import record
@@ -261,10 +261,10 @@ def paired(
         raise UserError(
             f"--baseline {baseline} is not a run of {table.baseline}, the table's baseline"
         )
-    found = paired_test(folder, other, table.subset, table.compare)
+    found = compare_with_baseline(folder, other, table.subset, table.compare)
     if baseline and not found:
         raise UserError(f"{folder} and {baseline} have no predictions in common; evaluate both")
-    return {table.baseline: {"test": found[0], "p": round(found[1], 5)}} if found else {}
+    return {table.baseline: {"test": found.test, "p": round(found.p, 5)}} if found else {}
 
 
 def _is_number(value: object) -> bool:

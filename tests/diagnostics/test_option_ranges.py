@@ -24,6 +24,9 @@ def refused(name: str, value) -> str:
     ("name", "value", "sentence"),
     [
         ("update_freq", [1, 0], "--update-freq is 0; it must be at least 1"),
+        ("batch_size", 0, "--batch-size is 0; it must be at least 1"),
+        ("batch_size_valid", 0, "--batch-size-valid is 0; it must be at least 1"),
+        ("max_tokens", 0, "--max-tokens is 0; it must be at least 1"),
         ("save_interval", 0, "--save-interval is 0; it must be at least 1"),
         ("lr", [0.1, -1.0], "--lr is -1.0; it must be at least 0"),
         ("lr", [float("nan")], "--lr is nan; it must be at least 0"),

@@ -62,7 +62,18 @@ from .commands import damage, preprocess, spoil_weights, write_corpus
             "need right-padded targets; drop --left-pad-target",
         ),
         ("--max-tokens 3", "a sentence of 7 tokens does not fit into a batch of --max-tokens 3"),
-        ("--max-source-positions 1", "no sentence is left to train on"),
+        (
+            "--max-tokens 2",
+            "^no sentence is left to train on: all have more than --max-tokens 2 tokens; raise "
+            "--max-tokens or split the sentences$",
+        ),
+        (
+            "--max-source-positions 1",
+            "^no sentence is left to train on: all are longer than --max-source-positions and",
+        ),
+        ("--max-tokens 0", "^--max-tokens is 0; it must be at least 1$"),
+        ("--batch-size 0", "^--batch-size is 0; it must be at least 1$"),
+        ("--amp", "^--amp needs a GPU, and this training uses none; drop the option$"),
         (
             "--max-source-positions 3",
             r"sentence \d of 'valid' has \d and \d tokens, more than .* \(3, 1024\)",

@@ -141,10 +141,14 @@ def test_results_with_further_options_are_marked(out, monkeypatch):
     monkeypatch.setattr(
         evaluate_translation, "score_generated", lambda *args: {"bleu": float(len(written))}
     )
-    results = [
-        evaluate_translation.evaluate(out, out / "a/seed1", "last", 10, extra)
-        for extra in (None, ["--lenpen", "0"], ["--lenpen", "2"])
-    ]
+    results, files = zip(
+        *(
+            evaluate_translation.evaluate(out, out / "a/seed1", "last", 10, extra)
+            for extra in (None, ["--lenpen", "0"], ["--lenpen", "2"])
+        ),
+        strict=True,
+    )
+    assert list(files) == written
     assert [result.get("options") for result in results] == [None, "--lenpen 0", "--lenpen 2"]
     assert len(set(written)) == 3
     for result in results:
@@ -190,9 +194,11 @@ def test_scores_are_of_the_target_side(out, monkeypatch):
         return 12.34
 
     monkeypatch.setattr(evaluate_translation, "generate", generated)
-    assert evaluate_translation.evaluate(out, out / "a/seed1", "last", 4) == {
+    result, file = evaluate_translation.evaluate(out, out / "a/seed1", "last", 4)
+    assert result == {
         "checkpoint": "last", "beam": 4, "bleu": 100, "sentences": 1, "sentences_per_second": 12.3,
     }  # fmt: skip
+    assert file == out / "a/seed1" / "generated.checkpoint_last.beam4.txt"
 
 
 def test_mistakes_that_fairseq_finds(out, capsys):

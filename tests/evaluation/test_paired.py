@@ -8,14 +8,8 @@ import pytest
 
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import paired
-from fairseq_casrnn.evaluation.paired import f1, paired_test, randomization, span_counts
-from fairseq_casrnn.evaluation.prediction_files import (
-    CLASSES,
-    WORDS,
-    as_lines,
-    read_table,
-    read_tags,
-)
+from fairseq_casrnn.evaluation.paired import compare_with_baseline, f1, randomization, span_counts
+from fairseq_casrnn.evaluation.prediction_files import CLASSES, WORDS, as_lines, predictions_of
 
 TAGGED = """Anna B-PER {}
 sleeps O {}
@@ -37,62 +31,64 @@ def test_classes(tmp_path):
     names = "".join(f"a\t{{}}\t0.5{end}" for end in "\n\n\n\n\n\n")
     ours = write(tmp_path / "ours", "test.predictions.tsv", names.format(*"aaaaab"))
     theirs = write(tmp_path / "theirs", "test.predictions.tsv", names.format(*"bbbbbb"))
-    assert paired_test(ours, theirs, "test", "accuracy") == ("McNemar", 0.0625)
-    assert paired_test(ours, theirs, "valid", "accuracy") is None
+    assert compare_with_baseline(ours, theirs, "test", "accuracy")[:2] == ("McNemar", 0.0625)
+    assert compare_with_baseline(ours, theirs, "valid", "accuracy") is None
     write(theirs, "test.predictions.tsv", "a\ta\n")
     with pytest.raises(UserError, match=r"tsv is damaged: line 1 has 2 columns, not 3; evaluate"):
-        paired_test(ours, theirs, "test", "accuracy")
+        compare_with_baseline(ours, theirs, "test", "accuracy")
 
 
-def test_files_with_a_header(tmp_path):
-    """As ``casrnn evaluate`` writes them, also against a recipe's."""
+def test_files_of_earlier_versions(tmp_path):
+    """Classes without a header, and tags for conlleval, which newer predictions replace."""
     header = "gold\tpredicted\tprobability\ttext\n"
     ours = write(tmp_path / "ours", "test.predictions.tsv", header + "a\ta\t0.5\tgold\n" * 5)
     theirs = write(tmp_path / "theirs", "test.predictions.tsv", "a\tb\t0.5\n" * 5)
-    assert paired_test(ours, theirs, "test", "accuracy") == ("McNemar", 0.0625)
+    assert compare_with_baseline(ours, theirs, "test", "accuracy")[:2] == ("McNemar", 0.0625)
     sentences = TAGGED.format("B-PER", "O", "I-LOC").replace(" ", "\t")
     table = "word\tgold\tpredicted\tprobability\n\n" + re.sub(r"(.)\n", r"\1\t0.5\n", sentences)
     tagged = write(tmp_path / "tagged", "test.predictions.tsv", table)
-    assert paired_test(ours, tagged, "test", "accuracy") is None
+    assert compare_with_baseline(ours, tagged, "test", "accuracy") is None
     recipe = write(
         tmp_path / "recipe", "test.predictions.txt", TAGGED.format("B-PER", "O", "I-LOC")
     )
-    both = [
-        read_tags(folder / name)
-        for folder, name in ((tagged, "test.predictions.tsv"), (recipe, "test.predictions.txt"))
-    ]
+    both = [predictions_of(folder, "test").tags() for folder in (tagged, recipe)]
     assert both[0] == both[1]
-    assert paired_test(tagged, recipe, "test", "f1") == ("randomization", 1.0)
+    write(tagged, "test.predictions.txt", TAGGED.format("O", "O", "O"))
+    assert predictions_of(tagged, "test").tags() == both[0]
+    assert compare_with_baseline(tagged, recipe, "test", "f1")[:2] == ("randomization", 1.0)
 
 
 def test_labels_that_a_spreadsheet_would_evaluate(tmp_path):
     rows = [("+1", "-1", "0.5"), ("'=", "@x", "1")]
     write(tmp_path, "test.predictions.tsv", as_lines([CLASSES, *rows]))
-    table = read_table(tmp_path / "test.predictions.tsv")
-    assert table.classes() == [row[:2] for row in rows]
+    assert predictions_of(tmp_path, "test").classes() == [row[:2] for row in rows]
     words = as_lines([WORDS, (), ("(", "-LRB-", "O", "0.5")])
     write(tmp_path, "test.predictions.tsv", words)
-    assert read_tags(tmp_path / "test.predictions.tsv") == [(["-LRB-"], ["O"])]
+    assert predictions_of(tmp_path, "test").tags() == [(["-LRB-"], ["O"])]
 
 
 def test_tags(tmp_path):
     right, wrong = TAGGED.format("B-PER", "O", "I-LOC"), TAGGED.format("O", "B-PER", "B-LOC")
     ours = write(tmp_path / "ours", "test.predictions.txt", right)
     theirs = write(tmp_path / "theirs", "test.predictions.txt", wrong)
-    both = [read_tags(folder / "test.predictions.txt") for folder in (ours, theirs)]
+    both = [predictions_of(folder, "test").tags() for folder in (ours, theirs)]
     assert [span_counts(one, "f1").tolist() for one in both] == [
         [[1, 1, 1], [1, 1, 1]],
         [[0, 1, 1], [0, 2, 1]],
     ]
     assert span_counts(both[1], "accuracy").tolist() == [[0, 2, 2], [1, 2, 2]]
     # Of two sentences, half of the exchanges leave the greatest difference.
-    test, p = paired_test(ours, theirs, "test", "f1")
+    test, p, text = compare_with_baseline(ours, theirs, "test", "f1")
     assert test == "randomization"
+    assert text == f"p = {p:.2g} (approximate randomization of sentences, two-sided)"
     assert p == pytest.approx(0.5, abs=0.02)
-    assert paired_test(ours, ours, "test", "f1") == ("randomization", 1.0)
+    assert compare_with_baseline(ours, ours, "test", "f1")[:2] == ("randomization", 1.0)
     write(theirs, "test.predictions.txt", TAGGED.format("O", "O", "O").replace("I-LOC", "O"))
-    with pytest.raises(UserError, match="are of different sentences"):
-        paired_test(ours, theirs, "test", "f1")
+    with pytest.raises(UserError, match=f"test in {ours} and {theirs} are of different sentences"):
+        compare_with_baseline(ours, theirs, "test", "f1")
+    write(theirs, "test.predictions.txt", "Anna B-PER\n")
+    with pytest.raises(UserError, match=r"txt is damaged: line 1 has 2 columns, not 3; evaluate"):
+        compare_with_baseline(ours, theirs, "test", "f1")
 
 
 def test_randomization_is_that_of_all_exchanges():

@@ -6,7 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fairseq_casrnn.data.originals import write_originals
+from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation import evaluate_classifier, evaluate_tagger
+from fairseq_casrnn.evaluation.prediction_files import CLASSES
+from fairseq_casrnn.evaluation.runs import write_errors
 
 PROBABILITIES = [[0.9, 0.1], [0.25, 0.75], [0.4, 0.6], [0.3, 0.7]]
 
@@ -21,7 +25,7 @@ def test_a_classification_by_hand(tmp_path, monkeypatch):
         of_dataset=lambda _, batch_size: asked.append(batch_size) or torch.tensor(PROBABILITIES),
     )
     monkeypatch.setattr(
-        evaluate_classifier, "load", lambda kind, path, data: asked.append(data) or hub
+        evaluate_classifier, "load_hub", lambda kind, path, data: asked.append(data) or hub
     )
     found = evaluate_classifier.classify(tmp_path, tmp_path / "x.pt", "valid", 3)
     assert asked == [str(tmp_path / "data-bin"), "valid", 3]
@@ -40,7 +44,7 @@ def test_a_class_that_training_does_not_have(tmp_path, monkeypatch, capsys):
         task=SimpleNamespace(read=lambda subset: dataset, unseen={"test": "1 label(s) of test"}),
         of_dataset=lambda *_: torch.tensor(PROBABILITIES),
     )
-    monkeypatch.setattr(evaluate_classifier, "load", lambda *_: hub)
+    monkeypatch.setattr(evaluate_classifier, "load_hub", lambda *_: hub)
     found = evaluate_classifier.classify(tmp_path, tmp_path / "x.pt", "test")
     assert found["confusion"]["<unk>"] == {"no": 0, "yes": 1, "<unk>": 0}
     assert found["accuracy"] == 75
@@ -66,7 +70,8 @@ def program(request, monkeypatch):
     """(module, name of its score, what was asked); the score is the weight of the checkpoint."""
     asked = []
 
-    def score(data, path, subset, batch_size):
+    def score(data, path, subset, batch_size, unconstrained_tags=False):
+        assert not unconstrained_tags
         asked.append((data, subset, batch_size))
         found = {"sentences": 3, "seconds": 0.5, metric: float(torch.load(path)["model"]["w"])}
         return {**others, **found}
@@ -77,7 +82,7 @@ def program(request, monkeypatch):
     else:
         module, metric = evaluate_tagger, "f1"
         others = dict.fromkeys(("accuracy", "precision", "recall"), 0.0)
-        others |= {"words": 5, "rows": [[("w", "O", "B-X")]], "report": None}
+        others |= {"words": 5, "rows": [[("w", "O", "B-X")]], "confidence": [0.5], "report": None}
     monkeypatch.setattr(module, request.param, score)
     return module, metric, asked
 
@@ -140,14 +145,83 @@ def test_what_is_recorded(tmp_path, program, capsys):
     assert printed[-1].startswith("a  71.00 ± 1.41  (2 runs)  p = 0.0")
 
 
-def test_each_run_against_the_baselines(tmp_path):
+def test_each_run_against_the_baselines(tmp_path, monkeypatch, capsys):
     """Of four sentences a has the first three right, b the last; the seed 2 has no baseline."""
-    for name, answers in (("a/seed1", "nnyn"), ("a/seed2", "yynn"), ("b/seed1", "yyny")):
-        run = write_run(tmp_path / name)
-        rows = (f"{truth}\t{answer}\t0.5\n" for truth, answer in zip("nnyy", answers, strict=True))
-        (run / "valid.predictions.tsv").write_text("".join(rows))
-    runs = [(name, seed, tmp_path / name / f"seed{seed}") for name, seed in ("a1", "a2", "b1")]
-    assert evaluate_classifier.compare_with_baseline(runs, "b", "valid") == [
+    answers = {"a/seed1": "nnyn", "a/seed2": "yynn", "b/seed1": "yyny"}
+
+    def classify(data, path, subset, batch_size):
+        found = answers[f"{path.parent.parent.name}/{path.parent.name}"]
+        rows = [(truth, answer, 0.5) for truth, answer in zip("nnyy", found, strict=True)]
+        scores = {"accuracy": 50.0, "macro_f1": 50.0, "sentences": 4}
+        return {**scores, "predictions": rows, "confusion": {"n": {"n": 1}}}
+
+    monkeypatch.setattr(evaluate_classifier, "classify", classify)
+    for name in answers:
+        write_run(tmp_path / name)
+    command = ["--data", str(tmp_path), "--out", str(tmp_path), "--checkpoint", "last"]
+    assert evaluate_classifier.main([*command, "--baseline", "b"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if " against b, seed " in line] == [
         "a against b, seed 1: only the first is right on 3 sentences, only the second on 1, "
         "p = 0.62 (McNemar's exact test, two-sided)"
     ]
+    assert evaluate_classifier.main(command) == 0
+    assert "against" not in capsys.readouterr().out
+    assert not list(tmp_path.glob("*/*/test.errors.tsv"))  # without the original text
+
+
+TAGS = [[("rome", "B-LOC", "O"), ("0th", "O", "O")], [("it", "O", "B-LOC")]]
+
+
+def test_the_original_text_beside_predictions(tmp_path, program, monkeypatch, capsys):
+    """Where there is one, in the predictions, and in the errors, the most probable ones first."""
+    module, metric, _ = program
+    if module is evaluate_classifier:
+        kind, originals = "classify", [{"line": 2, "text": "A"}, {"line": 3, "text": "B"}]
+        more = {"predictions": [("a", "b", 0.5), ("b", "a", 0.75)], "confusion": {"a": {"a": 0}}}
+        rows = ["a\tb\t0.5\t2\tA", "b\ta\t0.75\t3\tB"]
+        predictions = ["gold\tpredicted\tprobability\tline\ttext", *rows]
+        errors, what = [predictions[0], *rows[::-1]], "errors"
+    else:
+        kind = "tag"
+        originals = [{"line": 1, "words": ["Rome", "5th"]}, {"line": 4, "words": ["It"]}]
+        more = {"words": 3, "rows": TAGS, "confidence": [0.25, 0.125], "report": None}
+        predictions = [
+            "word\tgold\tpredicted\tprobability", "", "Rome\tB-LOC\tO\t0.25",
+            "5th\tO\tO\t0.25", "", "It\tO\tB-LOC\t0.125",
+        ]  # fmt: skip
+        errors = [
+            "gold\tpredicted\tprobability\tword\tline\tsentence",
+            "B-LOC\tO\t0.25\tRome\t1\tRome 5th", "O\tB-LOC\t0.125\tIt\t4\tIt",
+        ]  # fmt: skip
+        what = "words with a wrong tag"
+    score = getattr(module, kind)
+    monkeypatch.setattr(module, kind, lambda *args: {**score(*args), **more})
+    run = write_run(tmp_path / "a" / "seed1")
+    write_originals(tmp_path / "data-bin", {"test": originals})
+    result = module.evaluate(tmp_path, run, "last", "test")
+    assert result[metric] == 9
+    assert (run / "test.predictions.tsv").read_text().splitlines() == predictions
+    assert (run / "test.errors.tsv").read_text().splitlines() == errors
+    *_, line, files, last = capsys.readouterr().out.splitlines()
+    assert line.startswith("a seed 1: ")
+    assert files == f"predictions: {run}/test.predictions.tsv"
+    assert last == f"2 {what}, the most confident first: {run}/test.errors.tsv"
+    write_originals(tmp_path / "data-bin", {"test": originals[:1]})
+    with pytest.raises(UserError, match="must have 2 JSON objects, one for each binarised"):
+        module.evaluate(tmp_path, run, "last", "test")
+
+
+def test_number_of_errors(tmp_path, capsys):
+    path = tmp_path / "test.errors.tsv"
+    for count, wanted in (
+        (0, "no errors"),
+        (1, f"1 word with a wrong tag: {path}"),
+        (2, f"2 words with a wrong tag, the most confident first: {path}"),
+    ):
+        wrong = [("a", "b", number / 4) for number in range(count)]
+        write_errors(tmp_path, "test", CLASSES, wrong, "word{} with a wrong tag")
+        assert capsys.readouterr().out.splitlines()[1] == wanted
+        assert [line.split("\t")[2] for line in path.read_text().splitlines()[1:]] == [
+            str(value) for *_, value in wrong[::-1]
+        ]

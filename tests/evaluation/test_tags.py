@@ -48,7 +48,7 @@ class OneSentence:
         return torch.tensor([1, 2, 3, 0])
 
 
-def test_accuracy_is_that_of_the_tags_kept_for_conlleval(monkeypatch, tmp_path):
+def test_accuracy_is_that_of_the_tags_in_the_file_of_predictions(monkeypatch, tmp_path):
     """In IOB2, where it is of no matter that a model does not close a span."""
     hub = SimpleNamespace(
         classes=["O", "B-PER", "E-PER", "S-PER"],
@@ -60,14 +60,15 @@ def test_accuracy_is_that_of_the_tags_kept_for_conlleval(monkeypatch, tmp_path):
             unseen={},
             tag_names=lambda row: [["O", "B-PER", "E-PER", "S-PER"][tag] for tag in row],
         ),
-        of_dataset=lambda dataset, size: [["B-PER", "E-PER", "B-PER", "B-PER"]],
+        of_dataset=lambda dataset, size: [(["B-PER", "E-PER", "B-PER", "B-PER"], 0.25)],
     )
-    monkeypatch.setattr(evaluate_tagger, "load", lambda *_: hub)
+    monkeypatch.setattr(evaluate_tagger, "load_hub", lambda *_: hub)
     found = evaluate_tagger.tag(tmp_path, tmp_path, "test")
     assert found["rows"] == [
         [("a_a", "B-PER", "B-PER"), ("b", "I-PER", "I-PER"), ("a_a", "B-PER", "B-PER"),
          ("b", "O", "B-PER")]
     ]  # fmt: skip
+    assert found["confidence"] == [0.25]
     assert found["accuracy"] == 75
     assert (found["precision"], found["recall"]) == (66.67, 100)
 

@@ -147,7 +147,7 @@ def test_documentation(bash, tmp_path):
     printed = bash(text.replace("train language-model text", small), tmp_path)
     assert "\nfairseq-train text/data-bin --user-dir " in printed
     assert "--sentence-reset" in printed
-    assert "\ndg_lstm_lm_tiny seed1: perplexity " in printed
+    assert "\ndg_lstm_lm_tiny seed 1: perplexity " in printed
     last = "next: casrnn perplexity"
     (again,) = [line[6:] for line in printed.splitlines() if line.startswith(last)]
     value = printed.splitlines()[-1].split(" valid, ")[1].split(" test")[0]

@@ -65,7 +65,7 @@ def test_predictions_have_the_words_as_they_were(printed):
         assert lines[int(line) - 1].split("\t")[0] == sentence.split()[0]
         assert word in sentence
     count = sum(len(block.splitlines()) for block in blocks)
-    assert f"accuracy {100 * (1 - len(wrong) / count):.2f} on {count} words" in text
+    assert f"accuracy of tags in IOB2 {100 * (1 - len(wrong) / count):.2f} on {count} words" in text
 
 
 def test_softmax_and_the_other_kind(printed, bash):

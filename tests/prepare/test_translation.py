@@ -255,7 +255,7 @@ def test_documentation(bash, tmp_path):
     assert header == "source\treference\ttranslation"
     test = [read_lines(tmp_path / "corpus/text" / f"test.raw.{code}") for code in ("de", "en")]
     assert [tuple(row.split("\t")[:2]) for row in rows] == list(zip(*test, strict=True))
-    assert "cas_lstm_tiny seed1: BLEU " in printed
+    assert "cas_lstm_tiny seed 1: BLEU " in printed
     found = [line.split("\t")[2] for line in rows]
     assert found == printed.splitlines()[-len(found) :]
 

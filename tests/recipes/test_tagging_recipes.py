@@ -3,6 +3,9 @@
 import importlib
 import json
 import os
+import re
+import shlex
+import subprocess
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,6 +22,8 @@ from tagged_corpora import write_conll03, write_pos
 from tiers import mostly_full
 
 from fairseq_casrnn.evaluation import evaluate_tagger
+from fairseq_casrnn.evaluation.prediction_files import WORDS, as_lines, read_table
+from fairseq_casrnn.report.runs import read_run
 
 pytestmark = [  # fairseq's own
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
@@ -62,6 +67,22 @@ SYSTEMS = {
 }
 
 
+def for_conlleval(path):
+    """What the commands of the documentation make of a file of predictions."""
+    pages = (EXAMPLES / "conll03" / "README.md", EXAMPLES.parent / "docs" / "taggers.md")
+    (command,) = {re.search("`(tail [^`]+)`", page.read_text())[1] for page in pages}
+    return subprocess.check_output(
+        command.replace("FILE", shlex.quote(str(path))), shell=True, text=True
+    )
+
+
+def test_words_with_spaces_for_conlleval(tmp_path):
+    sentences = [[("2 1/2", "O", "B-X", 0.5), ("=a", "B-X", "B-X", 0.5)], [("b", "O", "O", 1.0)]]
+    path = tmp_path / "test.predictions.tsv"
+    path.write_text("\n".join([as_lines([WORDS]), *map(as_lines, sentences)]))
+    assert for_conlleval(path) == "2_1/2 O B-X\n'=a B-X B-X\n\nb O O\n"
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     """Each recipe's own settings, on a tiny model for one epoch."""
@@ -88,16 +109,19 @@ def test_prepare_train_evaluate(recipe, tmp_path, recorded, capsys):
     assert ("accuracy of tags in IOB2" in printed) == spans
     folder = out / "cas_lstm_tagger_tiny" / "seed1"
     assert checkpoint(folder / "checkpoint_best.pt")["extra_state"]["best"] >= 0
-    assert result["words"] == sum(
-        len(line.split(" ")) == 3
-        for line in (folder / "test.predictions.txt").read_text().splitlines()
-    )
-    blocks = (folder / "test.predictions.txt").read_text().split("\n\n")
-    assert len(blocks) - 1 == result["sentences"]
+    table = read_table(folder / "test.predictions.tsv")
+    assert table.header == ["word", "gold", "predicted", "probability"]
+    assert len(table.rows) == result["words"]
+    assert len(table.sentences()) == result["sentences"]
     assert result.get("constrained_tags") is (not free if spans else None)
+    assert len(read_run(folder, "test").predictions.confidences) == result["sentences"]
     if spans:  # as its evaluation script has it: IOB2, one space between columns
-        rows = [[line.split(" ") for line in block.splitlines()] for block in blocks[:-1]]
+        blocks = for_conlleval(folder / "test.predictions.tsv").split("\n\n")
+        rows = [[line.split(" ") for line in block.splitlines()] for block in blocks]
+        assert {len(row) for sentence in rows for row in sentence} == {3}
+        assert [len(sentence) for sentence in rows] == [len(one) for one in table.sentences()]
         truth, found = ([[row[i] for row in sentence] for sentence in rows] for i in (1, 2))
+        assert list(zip(truth, found, strict=True)) == table.tags()
         assert {tag[0] for tags in (*truth, *found) for tag in tags} <= set("BIO")
         assert f1_score(truth, found) * 100 == pytest.approx(result["f1"], abs=0.01)
 

@@ -29,6 +29,9 @@ def test_learns_names(trained, data):
     checkpoint = trained / "checkpoint_best.pt"
     found = tag(data.parent, checkpoint, "test", batch_size=3)
     assert found["constrained_tags"]
+    assert all(0 < value <= 1 for value in found["confidence"])
+    again = tag(data.parent, checkpoint, "test")  # in other batches
+    assert again["confidence"] == pytest.approx(found["confidence"], rel=1e-4)
     free = tag(data.parent, checkpoint, "test", unconstrained_tags=True)
     assert not free["constrained_tags"]
     truth = [as_iob2([row[1] for row in sentence]) for sentence in found["rows"]]
