@@ -131,7 +131,7 @@ def main(argv: list[str] | None = None) -> int:
         default=2,
         help="training tokens that occur less often become <unk> (default: 2)",
     )
-    parser.set_defaults(tokenizer="chinese")
+    parser.set_defaults(tokenizer="chinese")  # kept with the data, for casrnn translate
     add_arguments(parser, bpe_operations=0)
     args = parser.parse_args(argv)
     threshold = str(args.min_count)

@@ -128,18 +128,14 @@ def copy_subwords(path: Path, data: Path | None, folder: Path) -> dict[str, obje
         is empty if these are unknown.
     """
     from fairseq_casrnn.inference.loading import read_checkpoint
-    from fairseq_casrnn.models.packed import is_packed, task_options
-    from fairseq_casrnn.models.translation_files import find_files
+    from fairseq_casrnn.models.packed import is_packed
+    from fairseq_casrnn.models.run_folders import text_files
 
     read = read_checkpoint(path)
-    if is_packed(path):
-        options = task_options(read.file.parent)
-    else:
-        try:
-            files = find_files(read.file, read.cfg, data)
-        except UserError:  # they were not kept, and the model does not need them
-            return {}
-        options = files.options() | files.file_options()
+    try:
+        _, options = text_files(read.file, read.cfg, data, is_packed(path))
+    except UserError:  # they were not kept, and the model does not need them
+        return {}
     raw = {name: options.get(name, "") for name in ("source_lang", "target_lang", "tokenizer")}
     for option, name in (
         ("bpe_codes", "bpe.codes"),

@@ -135,20 +135,15 @@ def load_translator(path: str | os.PathLike, data: str | os.PathLike | None = No
     from fairseq_casrnn.console.program import captured_log
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.kinds import TRANSLATION
-    from fairseq_casrnn.models.packed import is_packed, task_options
-    from fairseq_casrnn.models.translation_files import find_files
+    from fairseq_casrnn.models.packed import is_packed
+    from fairseq_casrnn.models.run_folders import text_files
 
     with captured_log(), explained():
         read = read_checkpoint(path, TRANSLATION)
-        files = find_files(read.file, read.cfg, data)
-        options = (
-            task_options(read.file.parent)
-            if is_packed(Path(path))
-            else files.options() | files.file_options()
-        )
+        folder, options = text_files(read.file, read.cfg, data, is_packed(Path(path)))
         model = ARCH_MODEL_REGISTRY[read.cfg.model._name]
         hub = model.from_pretrained(
-            str(read.file.parent), read.file.name, str(files.data.resolve()), **options
+            str(read.file.parent), read.file.name, str(folder.resolve()), **options
         )
     return on_device(hub.eval())
 

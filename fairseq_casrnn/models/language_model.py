@@ -26,12 +26,10 @@ from .config import (
     dropout_option,
     warn_of_single_layers,
 )
-from .data_folders import find_data
 from .embedding import build_embedding
 from .language_decoder import RecurrentLanguageDecoder
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
 from .loading_checkpoint import is_loading_checkpoint
-from .packed import is_packed, task_options
 from .picklable import PicklableModel
 from .routing import read_assignment
 from .run_folders import run_folder
@@ -68,13 +66,8 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
         """
         with explained():
             run = run_folder(model_name_or_path, checkpoint_file, str(data_name_or_path))
-            if is_packed(model_name_or_path):
-                kwargs = task_options(run.folder) | kwargs
-            if run.cfg is not None:
-                data_name_or_path = find_data(run.folder, None, run.cfg.task, run.cfg.model)
-                data_name_or_path = data_name_or_path.resolve()
             hub = super().from_pretrained(
-                str(run.folder), run.checkpoint_file, str(data_name_or_path), **kwargs
+                str(run.folder), run.checkpoint_file, run.data, **(run.options | kwargs)
             )
         check_kind(hub.models, FairseqLanguageModel, "a language model", model_name_or_path)
         return hub

@@ -32,10 +32,8 @@ from .config import (
 from .decoder import RecurrentDecoder
 from .embedding import build_embedding
 from .encoder import RecurrentEncoder
-from .packed import is_packed, task_options
 from .picklable import PicklableModel
 from .run_folders import run_folder
-from .translation_files import find_files
 from .translation_hub import TranslationHub
 
 SIZES = [
@@ -98,21 +96,13 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         """
         with explained():
             run = run_folder(model_name_or_path, checkpoint_file, str(data_name_or_path))
-        folder, checkpoint_file = str(run.folder), run.checkpoint_file
-        if is_packed(model_name_or_path):
-            kwargs = task_options(run.folder) | kwargs
-        if run.cfg is not None:
-            files = find_files(run.folder / checkpoint_file, run.cfg)
-            kwargs = files.options() | files.file_options() | kwargs
-            data_name_or_path = files.data.resolve()
-        data = str(data_name_or_path)
-        if data.startswith("."):
-            data = os.path.join(folder, data)
+        folder, kwargs = str(run.folder), run.options | kwargs
+        data = os.path.join(folder, run.data) if run.data.startswith(".") else run.data
         for path, what in ((folder, "the model"), (data, "data_name_or_path")):
             if not os.path.exists(path):
                 raise UserError(f"{path} does not exist; check the path of {what}")
         with explained():
-            hub = super().from_pretrained(folder, checkpoint_file, str(data_name_or_path), **kwargs)
+            hub = super().from_pretrained(folder, run.checkpoint_file, run.data, **kwargs)
         what = "a translation model"
         check_kind(hub.models, FairseqEncoderDecoderModel, what, model_name_or_path)
         return TranslationHub(hub.cfg, hub.task, hub.models)
