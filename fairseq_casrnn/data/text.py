@@ -65,6 +65,16 @@ def _decompress(module, path: Path) -> bytes:
     return bytes(content)
 
 
+def is_utf16(data: bytes) -> bool:
+    """Whether the start of a file, or all of it, has UTF-16's byte-order mark or a zero byte."""
+    return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data
+
+
+def not_text(name: str | Path) -> str:
+    """The message for a file of which :func:`is_utf16` is true."""
+    return f"{name} is UTF-16 or not text; save it as UTF-8"
+
+
 def text_lines(
     stream: Iterable[bytes],
     name: str | Path,
@@ -78,9 +88,12 @@ def text_lines(
         decode: decodes a line (default: UTF-8).
 
     Raises:
-        UserError: a line is not valid UTF-8.
+        UserError: a line is not valid UTF-8, or the text is UTF-16.
     """
     for number, line in enumerate(stream, start=1):
+        # Without its mark, UTF-16 of plain English is valid UTF-8 with zero bytes.
+        if number == 1 and is_utf16(line):
+            raise UserError(not_text(name))
         line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
         if line.endswith(b"\n"):
             line = line[:-2] if line.endswith(b"\r\n") else line[:-1]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_casrnn.data.text import COMPRESSED, read_bytes, text_lines
+from fairseq_casrnn.data.text import COMPRESSED, is_utf16, not_text, read_bytes, text_lines
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.data.words import BYTE_ORDER_MARK
 from fairseq_casrnn.errors import UserError, counted
@@ -56,8 +56,8 @@ def read_utf8(path: Path, may_be_blank: bool = False) -> list[str]:
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file in it")
     data = read_bytes(path)
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data:
-        raise UserError(f"{path} is UTF-16 or not text; save it as UTF-8")
+    if is_utf16(data):
+        raise UserError(not_text(path))
     inner = data.rstrip(b"\r\n")
     if b"\n" not in inner and b"\r" in inner:
         raise UserError(

@@ -52,6 +52,9 @@ CUT_SHORT = gzip.compress(b"text\n" * 99, mtime=0)[:-12]
     ("name", "content", "message"),
     [
         ("a.txt", b"good\nbad \xff\n", r"a\.txt, line 2 is not valid UTF-8"),
+        ("a.txt", "\ufefftext\n".encode("utf-16-le"), r"a\.txt is UTF-16 or not text; save it as"),
+        ("a.txt", "\ufeff文\n".encode("utf-16-be"), r"a\.txt is UTF-16 or not text; save it as"),
+        ("a.txt", "text\n".encode("utf-16-le"), r"a\.txt is UTF-16 or not text; save it as"),
         ("a.txt", b"", r"a\.txt is empty"),
         ("a.txt", b"\n \n", r"a\.txt is empty"),
         ("a.gz", b"not gzip", r"a\.gz is not a complete gzip file"),
@@ -63,6 +66,13 @@ def test_bad_files_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         text.read_lines(tmp_path / name)
+
+
+def test_input_in_utf16_is_named(tmp_path):
+    """iconv from cp1252 would make nonsense of it."""
+    (tmp_path / "a.txt").write_text("a lovely film\n", encoding="utf-16")
+    with pytest.raises(UserError, match=r"a\.txt is UTF-16 or not text; save it as UTF-8$"):
+        list(line_command.read_input(str(tmp_path / "a.txt")))
 
 
 def test_missing_file_and_folder_are_named(tmp_path):
