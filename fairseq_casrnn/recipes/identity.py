@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,10 @@ RESUMABLE_OPTIONS = {
     "--cpu": False,
     "--unconstrained-tags": False,
 }
+
+# Options with checksums of files among their values.
+FILES = ("--assignment-path", "--mix")
+OPTION = re.compile(r"--?[A-Za-z]")
 
 
 def identity(data: Path, options: Sequence[str]) -> str:
@@ -46,3 +51,48 @@ def identity(data: Path, options: Sequence[str]) -> str:
         else:
             lines.append(word)
     return "\n".join(lines).rstrip("\n")
+
+
+def differences(before: str, now: str) -> tuple[bool, list[str]]:
+    """How an identity differs from that of the training's start.
+
+    Args:
+        before: the identity of the start.
+        now: another one.
+
+    Returns:
+        whether the data differ, and what was different at the start in each option that differs,
+        such as "--lr 0.1 instead of 0.2", "with --bf16" or "without --clip-norm".
+    """
+    (data, *options), (other_data, *other_options) = before.split("\n"), now.split("\n")
+    started, given = values_of(options), values_of(other_options)
+    found = []
+    for name in {**started, **given}:
+        if started.get(name) == given.get(name):
+            continue
+        if name in FILES:
+            found.append(f"another {name}")
+        elif name not in given:
+            found.append(f"with {name} {started[name][-1]}".rstrip())
+        elif name not in started:
+            found.append(f"without {name}")
+        else:
+            # The last value counts, unless only earlier ones differ, of an option that adds up.
+            old, new = started[name][-1], given[name][-1]
+            if old == new:
+                old, new = " and ".join(started[name]), " and ".join(given[name])
+            found.append(f"{name} {old or 'without a value'} instead of {new or 'no value'}")
+    return data != other_data, found
+
+
+def values_of(options: Sequence[str]) -> dict[str, list[str]]:
+    """The values of each option, one text for each time that it is given."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for word in options:
+        if OPTION.match(word):
+            name, _, value = word.partition("=")
+            found.setdefault(name, []).append(value)
+        elif name:
+            found[name][-1] = f"{found[name][-1]} {word}".lstrip()
+    return found

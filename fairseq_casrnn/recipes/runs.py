@@ -15,7 +15,7 @@ from fairseq_casrnn.data.checksum import checksum_of_training_data
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import make_folder
 from fairseq_casrnn.plugin import assignment
-from fairseq_casrnn.recipes.identity import identity
+from fairseq_casrnn.recipes.identity import differences, identity
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.runs import record
 from fairseq_casrnn.runs.environment import command_line
@@ -74,11 +74,8 @@ class Run:
         own, wanted = identity(Path(self.data, "data-bin"), self.options), " ".join(self.options)
         kept, finished = self.folder / "identity", self.folder / "finished"
         started = (self.folder / "checkpoint_last.pt").is_file() and kept.is_file()
-        if started and read_text(kept) != own:
-            raise UserError(
-                f"{self.folder} was started with other options or data; give another --out, or "
-                "delete that folder to train again"
-            )
+        if started and (first := read_text(kept)) != own:
+            raise UserError(refusal(self.folder, first, own))
         before = read_text(finished) if finished.is_file() else ""
         if before == wanted and finished.is_file():
             return print(f"{title} is finished: {self.folder}", flush=True)
@@ -112,6 +109,20 @@ class Run:
         last = self.folder / "checkpoint_last.pt"
         started = (self.folder / "identity").stat().st_mtime_ns
         return last.exists() and last.stat().st_mtime_ns >= started
+
+
+def refusal(folder: Path, before: str, now: str) -> str:
+    """The message for a run in ``folder`` that cannot be resumed: its identity differs."""
+    data, options = differences(before, now)
+    remedy = "give another --out, or delete that folder to train again"
+    if data:
+        named = f", and other options ({', '.join(options)})" if options else ""
+        return f"{folder} was started with other data{named}; {remedy}"
+    named = ", ".join(options) or "in another order"
+    return (
+        f"{folder} was started with other options ({named}); repeat the options given before, "
+        f"{remedy}"
+    )
 
 
 def reason_for_no_training(log: Path, logged: int) -> str:

@@ -128,7 +128,7 @@ def test_a_run_does_not_go_on_with_other_options_or_data(mr_data, tmp_path, reco
     assert len(recorded("mr/train.sh", "--data", mr_data, *out, "--", "--max-epoch")) == 1
     assert len(recorded("mr/train.sh", "--data", mr_data, *out)) == 1
     refused = run("mr/train.sh", "--data", mr_data, *out, "--", "--lr", 0.5, status=2)
-    assert "cnn/seed1 was started with other options or data; give another --out" in refused
+    assert "cnn/seed1 was started with other options (--lr 1e-3 instead of 0.5); repeat" in refused
     copy = shutil.copytree(mr_data, tmp_path / "copy")
     link = tmp_path / "link"
     link.mkdir()
@@ -139,7 +139,7 @@ def test_a_run_does_not_go_on_with_other_options_or_data(mr_data, tmp_path, reco
         file.write("another\n")
     for other in (copy, link):
         refused = run("mr/train.sh", "--data", other, *out, status=2)
-        assert "was started with other options or data" in refused
+        assert "was started with other data; give another --out, or delete" in refused
     assert (tmp_path / "out" / "cnn" / "seed1" / "finished").exists()
 
 
@@ -231,7 +231,7 @@ def test_the_corpus_mixed_in_is_part_of_a_run(mr_data, tmp_path, recorded):
         with open(extra / "input0" / "singletons.txt", "a") as file:
             file.write(f"another{number}\n")
         refused = run("mr/train.sh", *where, *mix, status=2)
-        assert "was started with other options or data" in refused
+        assert "was started with other options (another --mix); repeat the" in refused
         shutil.rmtree(tmp_path / "out")
     (nowhere,) = recorded("mr/train.sh", *where, "--mix", f"{tmp_path}/none:0.5")
     assert f"{tmp_path}/none:0.5" in nowhere

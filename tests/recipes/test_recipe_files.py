@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 from recipe_runs import EXAMPLES
@@ -16,7 +17,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.identity import identity
 from fairseq_casrnn.recipes.programs import copy
 from fairseq_casrnn.recipes.recipe import load
-from fairseq_casrnn.recipes.runs import USER_DIR
+from fairseq_casrnn.recipes.runs import USER_DIR, refusal
 from fairseq_casrnn.recipes.templates import evaluate, fill
 
 RECIPES = sorted(path for path in EXAMPLES.glob("*/*.yaml") if path.parent.name != "hydra")
@@ -219,6 +220,32 @@ def test_identity_is_data_and_options_but_for_the_length(tmp_path):
         (["--max-update"], []),
     ]:
         assert identity(tmp_path, options) == "\n".join([own, *lines]), options
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "named"),
+    [
+        ("--lr 1 --lr 2", "--lr 1 --lr 3", "--lr 2 instead of 3"),
+        ("--lr 1 --lr 2", "--lr=1", "--lr 2 instead of 1"),
+        ("--a 1 --a 2", "--a 3 --a 2", "--a 1 and 2 instead of 3 and 2"),
+        ("--bf16 --lr 1", "--lr 1 --clip-norm 3", "with --bf16, without --clip-norm"),
+        ("--low -1.5 2", "--low -1.5", "--low -1.5 2 instead of -1.5"),
+        ("--store-ema", "--store-ema 1", "--store-ema without a value instead of 1"),
+        ("--mix 12 34 /a:0.5", "--mix=/a:0.5 12 35", "another --mix"),
+        ("--assignment-path 1 2", "--assignment-path 3 4", "another --assignment-path"),
+        ("--lr 1 --bf16", "--bf16 --lr 1", "in another order"),
+    ],
+)
+def test_what_a_run_was_started_with_is_named(before, now, named):
+    texts = ["\n".join(["12 34", *options.split()]) for options in (before, now)]
+    assert refusal(Path("out/a/seed1"), *texts) == (
+        f"out/a/seed1 was started with other options ({named}); repeat the options given before, "
+        "give another --out, or delete that folder to train again"
+    )
+    assert refusal(Path("out/a/seed1"), texts[0], texts[0].replace("12 34", "5 6")) == (
+        "out/a/seed1 was started with other data; give another --out, or delete that folder to "
+        "train again"
+    )
 
 
 def test_a_log_that_cannot_be_written_does_not_hide_the_training(tmp_path, capsys):
