@@ -76,9 +76,8 @@ def run(args: argparse.Namespace) -> None:
     )
     check_values(options, recipe)
     for arch in options.arch:
-        recipe.check_system(arch)
         if arch not in (*recipe.systems, *recipe.archs):
-            check_architecture(arch, recipe.kind)
+            check_architecture(arch, recipe)
     out = args.out or args.folder / "out"
     vectors = prepared_options(args.folder).get("vectors") or ""
     for arch in options.arch:
@@ -121,8 +120,8 @@ def help_on_systems() -> str:
     return f"systems or architectures ({'. '.join(texts)})"
 
 
-def check_architecture(name: str, kind: str) -> None:
-    """Raise UserError unless ``name`` is a registered architecture that fits a recipe's kind."""
+def check_architecture(name: str, recipe: Recipe) -> None:
+    """Raise UserError unless ``name`` is a registered architecture that fits the recipe's kind."""
     from fairseq_casrnn import register
 
     with captured_log():
@@ -132,6 +131,9 @@ def check_architecture(name: str, kind: str) -> None:
             FairseqEncoderDecoderModel,
             FairseqLanguageModel,
         )
+    if name not in ARCH_MODEL_REGISTRY:
+        recipe.check_system(name)
+    kind = recipe.kind
     bases = {"translation": FairseqEncoderDecoderModel, "language model": FairseqLanguageModel}
     patterns = RECIPE_KINDS[kind].names
     known = {

@@ -32,6 +32,18 @@ def prepared(folder, kind, notes):
             "(classification); did you mean cas_lstm_sentence_encoder or ",
         ),
         (
+            "classification",
+            "cas_lstm_tagger",
+            "--arch cas_lstm_tagger is not an architecture for this kind of data (classification)",
+        ),
+        (
+            "tagging",
+            "cas_lstm_sentence_encoder",
+            "--arch cas_lstm_sentence_encoder is not an architecture for this kind of data (tagg",
+        ),
+        ("language-model", "cas_lstm_iwslt", "this kind of data (language model); did you mean "),
+        ("language-model", "lstn", "--arch lstn is not a language model, whose names contain _lm"),
+        (
             "translation",
             "cas_lstm_iwslt_tiny",
             "(translation); did you mean cas_lstm_iwslt or cas_lstm_",
@@ -42,7 +54,11 @@ def prepared(folder, kind, notes):
 )
 def test_unknown_names(kind, name, error, dry, tmp_path, capsys):
     """A dry run refuses what a training does, and nothing is left behind."""
-    folder = prepared(tmp_path / "x", kind, {"train sentences": 50, TOKENS: 9000})
+    folder = prepared(
+        tmp_path / "x",
+        kind,
+        {"train sentences": 50, "train": "50 sentences", "spans": "none", TOKENS: 9000},
+    )
     assert cli.main(["train", kind, str(folder), "--arch", name, *dry]) == 2
     captured = capsys.readouterr()
     assert error in captured.err
