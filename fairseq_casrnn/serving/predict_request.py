@@ -41,7 +41,7 @@ TYPE_NAMES = {str: "a string", bool: "true or false", int: "an integer"}
 
 
 def parse_request(
-    body: bytes, pairs: bool, max_characters: int, most_hypotheses: int
+    body: bytes, pairs: bool, max_characters: int, most_hypotheses: int | None
 ) -> PredictRequest:
     """Parse the body of a request.
 
@@ -49,7 +49,7 @@ def parse_request(
         body: JSON text.
         pairs: whether the model takes two sentences.
         max_characters: longest text.
-        most_hypotheses: largest ``nbest``.
+        most_hypotheses: largest ``nbest``; None for models that give a single answer.
 
     Raises:
         BadRequest: not a JSON object, an unknown or missing field, a field of a wrong type, a text
@@ -68,7 +68,7 @@ def parse_request(
         if type(value) is not FIELD_TYPES[name]:
             raise BadRequest(f"{name} must be {TYPE_NAMES[FIELD_TYPES[name]]}")
     if "text" not in fields:
-        raise BadRequest("the field text is missing; send the text in it")
+        raise BadRequest('the field "text" is missing; add it')
     if pairs != ("pair" in fields):
         raise BadRequest(
             "this model compares two sentences; send the second one as pair"
@@ -81,6 +81,9 @@ def parse_request(
                 f"{name} has {length} characters, and {max_characters} are allowed; send less"
             )
     request = PredictRequest(**fields)
-    if not 1 <= request.nbest <= most_hypotheses:
+    if most_hypotheses is None:
+        if request.nbest != 1:
+            raise BadRequest("this model gives a single answer; drop nbest")
+    elif not 1 <= request.nbest <= most_hypotheses:
         raise BadRequest(f"nbest is {request.nbest}; it must be from 1 to {most_hypotheses}")
     return request

@@ -28,13 +28,13 @@ class Predictor:
         kind: "classifier", "tagger", "translator" or "language model".
         model: the model, in ``eval()`` mode.
         pairs: whether requests are pairs of sentences.
-        most_hypotheses: the largest ``nbest`` of a request.
+        most_hypotheses: the largest ``nbest`` of a request; None if there is a single answer.
     """
 
     kind: str
     model: BaseFairseqModel
     pairs = False
-    most_hypotheses = MAX_HYPOTHESES
+    most_hypotheses: int | None = None
 
     def predict(self, requests: Sequence[PredictRequest]) -> list[dict]:
         """The predictions, in the order of the requests. Raises UserError."""

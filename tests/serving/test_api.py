@@ -35,6 +35,8 @@ def test_models_of_each_kind(role, tmp_path):
         status, plain = ask(url, question)
         assert status == 200
         assert plain.pop("kind") == predictor.kind
+        translates = predictor.kind == "translator"
+        assert ask(url, {**question, "nbest": 2})[0] == (200 if translates else 422)
         status, explained = ask(url, {**question, "explain": True})
         assert status == 200
         assert plain.items() <= explained.items()
@@ -49,7 +51,7 @@ BAD = [
     (b'{"text": "\\ud800"}', 400, "half of a surrogate pair"),
     (b"[" * 50_000, 400, "nested too deeply"),
     (b'{"text": ' + b"9" * 5000 + b"}", 400, "is too large"),
-    (b"{}", 422, "the field text is missing"),
+    (b"{}", 422, 'the field "text" is missing; add it'),
     (b'{"text": 1}', 422, "text must be a string"),
     (b'{"text": null}', 422, "text must be a string"),
     (b'{"text": "a", "explain": 1}', 422, "explain must be true or false"),
@@ -82,6 +84,20 @@ def test_pairs_need_both():
         status, answer = ask(url, {"text": "a"})
         assert (status, answer["error"][:33]) == (422, "this model compares two sentences")
         assert ask(url, {"text": "a", "pair": ["b"]})[1]["error"] == "pair must be a string"
+
+
+def test_models_with_a_single_answer():
+    class Single(Echo):
+        most_hypotheses = None
+
+    with serving(Single()) as url:
+        assert ask(url, {"text": "a", "nbest": 1})[0] == 200
+        for nbest in (0, 2):
+            status, answer = ask(url, {"text": "a", "nbest": nbest})
+            assert (status, answer["error"]) == (
+                422,
+                "this model gives a single answer; drop nbest",
+            )
 
 
 values = st.recursive(
