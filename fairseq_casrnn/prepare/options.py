@@ -9,6 +9,7 @@ from pathlib import Path
 from fairseq_casrnn.errors import UserError
 
 TOKENIZERS = ("penn", "moses", "whitespace", "character")
+ENGLISH = "en"
 
 
 def add_options(
@@ -46,7 +47,9 @@ def add_options(
         "Japanese) (default: penn)",
     )
     parser.add_argument(
-        "--language", default="en", help="language for --tokenizer moses: en, de, … (default: en)"
+        "--language",
+        default=ENGLISH,
+        help="language for --tokenizer moses: en, de, … (default: en)",
     )
     parser.add_argument(
         "--lowercase",
@@ -79,7 +82,7 @@ def add_sentencepiece(
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise UserError if a file is given twice or the language is invalid."""
+    """Raise UserError if a file is given twice, or the language is invalid or has no effect."""
     given = [path.resolve() for path in (args.train, args.valid, args.test) if path]
     if len(set(given)) < len(given):
         raise UserError(
@@ -88,3 +91,8 @@ def check_options(args: argparse.Namespace) -> None:
         )
     if not re.fullmatch("[a-z]{2,3}", args.language):
         raise UserError(f"--language is {args.language}; give a code such as en or de")
+    if args.language != ENGLISH and args.tokenizer != "moses":
+        raise UserError(
+            f"--language {args.language} is for --tokenizer moses, and no other uses it; give that "
+            "one, or drop --language"
+        )

@@ -162,8 +162,8 @@ def read_quoted(path: Path, lines: Sequence[str], delimiter: str) -> Rows:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}, line {begin} has a misplaced quotation mark ({error}); double quotation "
-            "marks inside of a quoted cell"
+            f"{path}, line {begin} has a misplaced quotation mark ({error}); "
+            'write "" for each quotation mark inside a quoted cell'
         ) from None
     return rows
 

@@ -6,6 +6,7 @@ import argparse
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fairseq_casrnn.data.columns import without_spaces
 from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence, prepare
@@ -76,19 +77,33 @@ def run(args: argparse.Namespace) -> None:
     prepare(lambda: read_corpus(args, chosen), args)
 
 
-def parse_columns(text: str) -> tuple[int, int]:
-    """Positions of word and tag in ``--columns``. Raises UserError if one is missing."""
-    names = [name.strip().lower() for name in text.split(",")]
+class Chosen(NamedTuple):
+    """What ``--columns`` names.
+
+    Args:
+        word: position of the words.
+        tag: position of the tags.
+        named: number of columns that have a name.
+    """
+
+    word: int
+    tag: int
+    named: int
+
+
+def parse_columns(text: str) -> Chosen:
+    """Read ``--columns``. Raises UserError if it names no word or no tag, or something else."""
+    names = [name.strip().lower() for name in text.rstrip(" ,").split(",")]
     if names.count("word") != 1 or names.count("tag") != 1:
         raise UserError(f"--columns is {text}; name one word and one tag, such as word,_,_,tag")
     if other := set(names) - {"word", "tag", "_", ""}:
         raise UserError(
             f"--columns has {min(other)}; write word, tag, and _ for a column that is not read"
         )
-    return names.index("word"), names.index("tag")
+    return Chosen(names.index("word"), names.index("tag"), len(names))
 
 
-def read_corpus(args: argparse.Namespace, columns: tuple[int, int] | None) -> TaggedCorpus:
+def read_corpus(args: argparse.Namespace, columns: Chosen | None) -> TaggedCorpus:
     """Read the splits, and set ``args.raw_tokenizer``, the tokenizer for raw text.
 
     Raises:
@@ -122,17 +137,16 @@ def read_corpus(args: argparse.Namespace, columns: tuple[int, int] | None) -> Ta
 
 
 def read_split(
-    name: str, path: Path, columns: tuple[int, int] | None, notes: dict[str, object]
+    name: str, path: Path, columns: Chosen | None, notes: dict[str, object]
 ) -> list[TaggedRow]:
     """Read the sentences of a file. Raises UserError if a line lacks word or tag."""
     file = read_column_file(path)
     if columns is None:
-        columns = (1, 3) if file.is_conllu() else (0, file.width - 1)
-    word, tag = columns
-    if max(columns) >= file.width:
-        raise UserError(
-            f"--columns names {max(columns) + 1} columns, but {path} has {file.width}; correct it"
-        )
+        word, tag = (1, 3) if file.is_conllu() else (0, file.width - 1)
+        columns = Chosen(word, tag, file.width)
+    word, tag, named = columns
+    if named > file.width:
+        raise UserError(f"--columns names {named} columns, but {path} has {file.width}; correct it")
     if name == "train":
         notes["columns"] = f"word: column {word + 1}, tag: column {tag + 1} of {file.width}"
     for kind, count in file.left_out.items():

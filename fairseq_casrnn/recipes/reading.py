@@ -54,7 +54,11 @@ RECIPE = {
     **CONDITIONAL,
 }
 SHIPPED = Path(__file__).parent  # folder of the files that ``extends`` names without .yaml
-EXAMPLES = {str: "a text", list: "a list such as [1, 2]", dict: "a mapping such as {lr: 1e-3}"}
+EXAMPLES = {
+    str: "a single value",
+    list: "a list such as [1, 2]",
+    dict: "a mapping such as {lr: 1e-3}",
+}
 
 
 class _Loader(yaml.BaseLoader):

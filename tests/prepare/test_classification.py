@@ -292,7 +292,12 @@ def test_tokenizers(options, words, tmp_path):
     [
         ("x.tsv", "a\tb\nc\n", "x.tsv, line 2 has 1 column instead of 2, as in line 1"),
         ("x.csv", 'text,label\n"a" b,pos\n', "x.csv, line 2 has a misplaced quotation mark"),
-        ("x.csv", 'text,label\nd,pos\n"a\nb,pos\n', "x.csv, line 3 has a misplaced quotation mark"),
+        (
+            "x.csv",
+            'text,label\nd,pos\n"a\nb,pos\n',
+            "x.csv, line 3 has a misplaced quotation mark (unexpected end of data); "
+            'write "" for each quotation mark inside a quoted cell\n',
+        ),
         ("x.csv", "text,label\na, b,pos\n", "x.csv, line 2 has 3 columns instead of 2"),
         ("x.txt", "good\nbad\n", "x.txt, line 1 has a single column; separate text and label"),
         ("x.csv", ",,\n", "x.csv only has empty cells"),
@@ -544,6 +549,7 @@ def test_bad_options(tmp_path, capsys):
         ),
         (("--test", file), "--train, --valid and --test must be different files"),
         (("--language", "german"), "--language is german; give a code such as en or de"),
+        (("--language", "de"), "--language de is for --tokenizer moses, and no other uses it; "),
         (("--min-count", "0"), "--min-count is 0; it must be at least 1"),
     ):
         error = fails(capsys, tmp_path, "--train", file, *options)

@@ -281,6 +281,8 @@ LONG = "".join(f"word{i} O\n" for i in range(2001))
         ("a O\nb X\nc X\n", ("--columns", "word,word"), "name one word and one tag, such as"),
         ("a O\nb X\nc X\n", ("--columns", "word,pos,tag"), "--columns has pos; write word, tag"),
         ("a O\nb X\nc X\n", ("--columns", "word,_,tag"), "names 3 columns, but SELF has 2"),
+        ("a O\nb X\nc X\n", ("--columns", "word,tag,_,_"), "names 4 columns, but SELF has 2"),
+        ("a O\nb X\nc X\n", ("--language", "de"), "--language de is for --tokenizer moses, and"),
         ("a O\nb X\nc X\n\nd O\n", (), "--train has 2 different examples, too few to hold some"),
     ],
 )

@@ -65,12 +65,12 @@ def test_vectors_are_fixed_where_the_paper_fixes_them(name, paper, fixed, tmp_pa
     ("text", "message"),
     [
         ("titel: x", "there is no key titel; did you mean title?"),
-        ("settings: {lr: [1, 2]}", "settings.lr is a list; it must be a text"),
-        ("settings: {lr: }", "settings.lr is empty; it must be a text"),
+        ("settings: {lr: [1, 2]}", "settings.lr is a list; it must be a single value"),
+        ("settings: {lr: }", "settings.lr is empty; it must be a single value"),
         ("settings: fast", "settings is 'fast'; it must be a mapping such as {lr: 1e-3}"),
         ("seeds: 3", "seeds is '3'; it must be a list such as [1, 2]"),
         ("seeds: []", "seeds is empty; it must be a list such as [1, 2]"),
-        ("seeds: [[1]]", "seeds is a list; it must be a text"),
+        ("seeds: [[1]]", "seeds is a list; it must be a single value"),
         ("parts: {option: fold, value: [1]}", "no key parts.value; did you mean values?"),
         (
             "parts: {option: fold, values: [1], variable: F}",
