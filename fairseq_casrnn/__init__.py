@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 _registered = False
 
-ROLES = ("models", "tasks", "criterions", "optim", "data.tokenizers")
+REGISTERED_MODULES = ("models", "tasks", "criterions", "optim", "data.tokenizers")
 
 
 class _PackagePath(list):
@@ -74,8 +74,8 @@ def register() -> None:
     _registered = True
     importlib.import_module(f"{__name__}.patches.install").install()
     importlib.import_module(f"{__name__}.precision").set_precision_from_environment()
-    for role in ROLES:
-        importlib.import_module(f"{__name__}.{role}")
+    for module in REGISTERED_MODULES:
+        importlib.import_module(f"{__name__}.{module}")
     importlib.import_module(f"{__name__}.plugin").import_plugin()
 
 

@@ -158,7 +158,7 @@ draw() {
 }
 
 sentence="am dreiundzwanzigsten März neunzehnhundertvierundachtzig um viertel nach drei"
-trap 'echo; echo "interrupted; run it again to go on"; exit 130' INT
+trap 'echo; echo "interrupted; run it again to continue"; exit 130' INT
 [ -f "$out/test.txt" ] && say "Finished before (--force starts again):"
 [ -d "$out/data" ] || prepare
 [ -f "$out/trained" ] || train

@@ -40,7 +40,7 @@ def check_unchanged(args: argparse.Namespace, before: object) -> None:
 
     Args:
         args: the command's options.
-        before: the checksums of then; folders of older versions have none.
+        before: the checksums at that time; folders of older versions have none.
     """
     known = before if isinstance(before, dict) else {}
     for path in input_files(args):

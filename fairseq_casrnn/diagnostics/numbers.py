@@ -13,7 +13,7 @@ def _diverged(error: FloatingPointError) -> str | None:
     if not re.search(r"Nan/Inf|^rank +\d+ = -?(nan|inf)", str(error), re.MULTILINE):
         return None
     return (
-        "the gradients are not finite: the training has diverged; go on from an earlier "
+        "the gradients are not finite: the training has diverged; continue from an earlier "
         "checkpoint, with a lower --lr or with --clip-norm"
     )
 

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
         default="best",
-        help="best (on validation), last, best:N or last:N (default: best)",
+        help="best (on validation), last, ema, best:N or last:N (default: best)",
     )
     parser.add_argument(
         "--subset",

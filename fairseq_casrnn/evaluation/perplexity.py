@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
         enable_soft_routing(model, args.path)
     if not args.sentence_reset and reads_single_sentences(task):
         print(
-            f"warning: {args.path} was trained on single sentences and has not learnt to go on "
+            f"warning: {args.path} was trained on single sentences and has not learnt to continue "
             "from one to the next; --sentence-reset scores each by itself",
             file=sys.stderr,
         )

@@ -16,7 +16,7 @@ from pathlib import Path
 from fairseq_casrnn.console.program import Parser, run_main, show
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.data.values import parse_json
-from fairseq_casrnn.errors import UserError, printable
+from fairseq_casrnn.errors import UserError, counted, printable
 
 #: Scores of a model by seed.
 Scores = dict[int, float]
@@ -215,7 +215,7 @@ def table(
         scores = results[arch]
         mean, deviation = mean_deviation(list(scores.values()))
         spread = "" if deviation is None else f" ± {deviation:.2f}"
-        line = f"{arch:<{width}}  {mean:.2f}{spread}  ({len(scores)} runs)"
+        line = f"{arch:<{width}}  {mean:.2f}{spread}  ({counted(len(scores), 'run')})"
         if baseline is not None and arch != baseline:
             if len(scores.keys() & results[baseline].keys()) > 1:
                 greater, less = scores, results[baseline]
@@ -225,7 +225,7 @@ def table(
                 line += f"  p = {p:.2g} against {baseline} (one-tailed, {pairs} pairs)"
             else:
                 line += f"  no test: fewer than two seeds in common with {baseline}"
-        lines.append(line.replace("(1 runs)", "(1 run)"))
+        lines.append(line)
     return lines
 
 

@@ -18,8 +18,7 @@ from .head import VocabularyHead
 if TYPE_CHECKING:
     from fairseq.trainer import Trainer
 
-WORDS = 16
-"""Of a typical sentence."""
+TYPICAL_SENTENCE_WORDS = 16
 
 
 def compile_ahead(result: None, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
@@ -36,7 +35,7 @@ def compile_ahead(result: None, trainer: Trainer, *args: Any, **kwargs: Any) -> 
 
 def expected_rows(dataset: Any) -> int:
     """How many sentences a batch may have, by fairseq's options for it."""
-    return dataset.batch_size or (dataset.max_tokens or 0) // WORDS
+    return dataset.batch_size or (dataset.max_tokens or 0) // TYPICAL_SENTENCE_WORDS
 
 
 def kernel_jobs(model: nn.Module) -> Iterator[triton_ahead.Job]:

@@ -51,8 +51,8 @@ class StepsInPlace:
 
 
 CANNOT_BRANCH = (
-    "this decoder's incremental state changes in place, so a search cannot go on from two copies "
-    "of it; set the engine to eager, as with model.decoder.rnn.engine = 'eager'"
+    "this decoder's incremental state changes in place, so a search cannot continue from two "
+    "copies of it; set the engine to eager, as with model.decoder.rnn.engine = 'eager'"
 )
 
 

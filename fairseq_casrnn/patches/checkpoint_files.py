@@ -58,8 +58,9 @@ def check_before_resuming(original, cfg, trainer, **kwargs):
     if name == "checkpoint_last.pt":
         name = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
     if os.path.lexists(name) and not os.path.isfile(name):
-        what = "a symbolic link that leads to no file" if os.path.islink(name) else "no file"
-        raise UserError(f"checkpoint {name} is {what}; mend it, or remove it to train a new model")
+        link = os.path.islink(name)
+        what = "a symbolic link that leads to no file" if link else "not a regular file"
+        raise UserError(f"checkpoint {name} is {what}; fix it, or remove it to train a new model")
     extra_state, batches = original(cfg, trainer, **kwargs)
     if (
         extra_state

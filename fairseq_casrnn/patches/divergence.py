@@ -10,7 +10,7 @@ import torch
 
 from fairseq_casrnn.errors import UserError
 
-REMEDY = "go on from a checkpoint of before, with a lower --lr or with --clip-norm"
+REMEDY = "continue from an earlier checkpoint, with a lower --lr or with --clip-norm"
 
 
 def check_weights(trainer) -> None:

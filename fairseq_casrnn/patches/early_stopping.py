@@ -60,7 +60,8 @@ def stay_stopped_early(original, cfg, trainer, *args, **kwargs):
     if not 0 < cfg.checkpoint.patience <= without_gain:
         return original(cfg, trainer, *args, **kwargs)
     logger.info(
-        "no gain in the last %d validations: the training stays stopped; raise --patience to go on",
+        "no gain in the last %d validations: the training stays stopped; raise --patience "
+        "to continue",
         without_gain,
     )
     return [None], True

@@ -36,7 +36,7 @@ def find_scheme(sentences: Sequence[Sequence[str]]) -> str | None:
     return "IOB2" if begins_with_b(sentences) else "IOB1"
 
 
-def strangers(tags: Iterable[str]) -> list[str]:
+def non_span_tags(tags: Iterable[str]) -> list[str]:
     """The tags that mark no spans in any scheme."""
     return [tag for tag in tags if not TAG.fullmatch(tag)]
 
@@ -57,10 +57,10 @@ def to_bioes(tags: Sequence[str]) -> list[str]:
     return as_bioes([f"I{tag[1:]}" if tag[0] == "M" else tag for tag in typed])
 
 
-def count_strays(sentences: Sequence[Sequence[str]]) -> int:
+def count_orphan_continuations(sentences: Sequence[Sequence[str]]) -> int:
     """The number of tags that continue a span without a beginning; they are read as its start."""
-    strays = 0
+    orphans = 0
     for row in sentences:
         for before, tag in zip(("O", *row), row, strict=False):
-            strays += tag[0] in INSIDE and (before == "O" or before[1:] != tag[1:])
-    return strays
+            orphans += tag[0] in INSIDE and (before == "O" or before[1:] != tag[1:])
+    return orphans

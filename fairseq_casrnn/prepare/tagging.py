@@ -17,9 +17,9 @@ from fairseq_casrnn.prepare.column_files import ColumnFile, Rows, read_column_fi
 from fairseq_casrnn.prepare.options import add_options, check_options
 from fairseq_casrnn.prepare.schemes import (
     BARE,
-    count_strays,
+    count_orphan_continuations,
     find_scheme,
-    strangers,
+    non_span_tags,
     to_bioes,
 )
 from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
@@ -203,7 +203,7 @@ def check_tags(splits: dict[str, list[TaggedRow]]) -> None:
     scheme = find_scheme([row.tags for row in splits["train"]])
     for name, rows in splits.items():
         tags = Counter(tag for row in rows for tag in row.tags)
-        others = set(strangers(tags))
+        others = set(non_span_tags(tags))
         first = next((row for row in rows if others.intersection(row.tags)), None)
         if first and (scheme or is_few(others, tags)):
             tag = next(tag for tag in first.tags if tag in others)
@@ -236,8 +236,8 @@ def convert_spans(splits: dict[str, list[TaggedRow]], notes: dict[str, object]) 
         return
     bare = any(len(tag) == 1 and tag != "O" for row in tags for tag in row)
     notes["spans"] = f"{scheme}, turned into BIOES" + (f" with the type {BARE}" if bare else "")
-    if scheme == "IOB2" and (strays := count_strays(tags)):
-        notes["tags that continue no span, read as its beginning"] = strays
+    if scheme == "IOB2" and (orphans := count_orphan_continuations(tags)):
+        notes["tags that continue no span, read as its beginning"] = orphans
     for row in every:
         row.tags = to_bioes(row.tags)
 

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
         failed = [log for process, log in started if process.wait()]
         if failed:
             failed[0].seek(0)
-            lines = failed[0].read().strip().splitlines() or ["it said nothing"]
+            lines = failed[0].read().strip().splitlines() or ["it printed nothing"]
             raise UserError(f"fairseq-train failed: {one_sentence(lines[-1])}")
         for _, log in started:
             log.close()

@@ -113,7 +113,7 @@ def check_settings(args: argparse.Namespace) -> None:
     path = args.out / "setting"
     if path.is_file() and path.read_text("utf-8", "surrogateescape") != settings:
         raise UserError(
-            f"{args.out} has lists of another --baseline, --data or --nbest, or the data have been "
+            f"{args.out} has lists of another --baseline, --data or --nbest, or the data has been "
             "prepared again since; give another --out"
         )
     path.write_text(settings, "utf-8", "surrogateescape")

@@ -7,7 +7,7 @@ import json
 import statistics
 from pathlib import Path
 
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, counted
 from fairseq_casrnn.files import check_writable, whole_file
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle, tune
@@ -74,7 +74,7 @@ def summary(before: float, after: list[float], oracle_bleu: float) -> str:
     """BLEU before and after reranking and of the oracle; mean and deviation of several runs."""
     text = f"{statistics.fmean(after):.2f}"
     if len(after) > 1:
-        text += f" ± {statistics.stdev(after):.2f} ({len(after)} runs)"
+        text += f" ± {statistics.stdev(after):.2f} ({counted(len(after), 'run')})"
     return f"BLEU {before:.2f}, reranked {text}, oracle {oracle_bleu:.2f}"
 
 

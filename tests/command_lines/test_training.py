@@ -256,7 +256,7 @@ def test_resuming_keeps_the_count_of_validations_without_gain(data, tmp_path):
     train(data, tmp_path / "whole", "cas_lstm_tiny", *options, epochs=9)
     for epochs in (2, 4, 9, 9):  # the last finds it stopped
         done = train(data, tmp_path / "parts", "cas_lstm_tiny", *options, epochs=epochs)
-    assert "raise --patience to go on" in done.log
+    assert "raise --patience to continue" in done.log
     whole, parts = (
         checkpoint(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "parts")
     )

@@ -230,9 +230,9 @@ def test_last_checkpoint_that_is_no_file(fairseq, data, tmp_path, kind):
         last.mkdir()
     else:
         last.symlink_to(last.name if kind == "loop" else "nowhere.pt")
-    what = "no file" if kind == "folder" else "a symbolic link that leads to no file"
+    what = "not a regular file" if kind == "folder" else "a symbolic link that leads to no file"
     sentence = fairseq.train(data, "--save-dir", tmp_path).sentence
-    assert sentence == f"checkpoint {last} is {what}; mend it, or remove it to train a new model"
+    assert sentence == f"checkpoint {last} is {what}; fix it, or remove it to train a new model"
 
 
 @pytest.mark.sampled(every=3)
@@ -268,7 +268,9 @@ def test_resumed_from_nan(fairseq, data, checkpoint, tmp_path):
     spoil_weights(checkpoint, tmp_path / "nan.pt")
     reset = ["--reset-optimizer", "--reset-dataloader", "--reset-meters"]
     done = fairseq.train(data, "--restore-file", tmp_path / "nan.pt", *reset)
-    assert done.sentence.startswith("the gradients are not finite: the training has diverged")
+    assert done.sentence.startswith(
+        "the gradients are not finite: the training has diverged; continue from an earlier "
+    )
     assert "norms: {" not in done.out + done.err
     assert "gradients: {" not in done.out + done.err
 

@@ -89,11 +89,11 @@ def test_a_search_from_two_copies_of_the_state():
             first, _ = model.decoder(prev, encoded, incremental_state=state)
             assert_close([first], [expected])
             if in_place:
-                with pytest.raises(UserError, match="cannot go on from two copies of it"):
+                with pytest.raises(UserError, match="cannot continue from two copies of it"):
                     model.decoder(prev, encoded, incremental_state=branch)
-                with pytest.raises(UserError, match="cannot go on from two copies of it"):
+                with pytest.raises(UserError, match="cannot continue from two copies of it"):
                     model.decoder.reorder_incremental_state(branch, torch.tensor([0, 0, 1]))
-                with pytest.raises(UserError, match="cannot go on from two copies of it"):
+                with pytest.raises(UserError, match="cannot continue from two copies of it"):
                     copy.deepcopy(branch)
             else:
                 second, _ = model.decoder(prev, encoded, incremental_state=copy.deepcopy(branch))
