@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -15,6 +16,8 @@ from fairseq_casrnn.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+FORMATS = "give a file of word vectors in GloVe's or word2vec's text format"
 
 
 def is_header(pieces: Sequence[str]) -> bool:
@@ -31,92 +34,152 @@ def is_number(piece: str | bytes) -> bool:
     return True
 
 
-def vector_dimension(path: Path) -> int:
-    """The dimension of the vectors in a file, by its first line.
+def pieces_of(line: bytes) -> list[str]:
+    """A word, or the words of one with spaces, and its numbers; the line may be damaged."""
+    return line.decode("utf-8", "replace").rstrip("\r\n ").split(" ")
+
+
+class VectorFile:
+    """A file of word vectors, opened whenever it is read.
+
+    Each line has a word and its numbers, separated by spaces: GloVe's format (no header; some
+    tokens of 840B contain spaces) or word2vec's text format (a first line "count dimension").
+
+    Args:
+        path: the file.
+        dim: dimension of the embedding, or None for that of the first line.
+
+    Attributes:
+        count: the number of vectors by word2vec's header, or None.
+        dim: dimension of the vectors.
+        is_cased: whether one of the words read so far has capitals.
 
     Raises:
-        UserError: the file cannot be read, or its first line is not a word and numbers.
+        UserError: the file cannot be read, or its first line is not a word and ``dim`` numbers.
     """
-    return read_first_line(path)[1]
 
-
-def read_first_line(path: Path) -> tuple[int | None, int]:
-    """The number of vectors by word2vec's header, or None, and their dimension.
-
-    Raises:
-        UserError: the file cannot be read, or its first line is not a word and numbers.
-    """
-    try:
-        with open(path, "rb") as stream:
+    def __init__(self, path: str | Path, dim: int | None = None):
+        self.path, self.is_cased = path, False
+        self.count: int | None = None
+        self._long: list[int] = []
+        with self._opened() as stream:
             first = stream.readline()
-    except OSError as error:
-        raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
-    pieces = first.removeprefix(BOM_UTF8).decode("utf-8", "replace").rstrip("\r\n ").split(" ")
-    if is_header(pieces):
-        return int(pieces[0]), int(pieces[1])
-    if len(pieces) < 2 or not all(map(is_number, pieces[1:])):
+        pieces = pieces_of(first.removeprefix(BOM_UTF8))
+        self._start = len(BOM_UTF8) if first.startswith(BOM_UTF8) else 0
+        found = len(pieces) - 1
+        if is_header(pieces):
+            self.count, found = map(int, pieces)
+            self._start = len(first)
+        elif dim is None:
+            if not found or not all(map(is_number, pieces[1:])):
+                raise UserError(f"{path}, line 1 is not a word and numbers; {FORMATS}")
+        elif pieces == [""] or (found > dim and not is_number(pieces[1])):
+            found = dim  # a blank line, which is skipped, or a word with spaces, such as ". . ."
+        self.dim = found if dim is None else dim
+        if found == self.dim:
+            return
+        if not found:
+            raise UserError(f"{path}, line 1 has no numbers separated by spaces; {FORMATS}")
         raise UserError(
-            f"{path}, line 1 is not a word and numbers; give a file of word vectors in GloVe's or "
-            "word2vec's text format"
+            f"{path}, line 1: vectors of dimension {found}, but the embedding has {dim}; set the "
+            "embedding dimension of the model to that of the file"
         )
-    return None, len(pieces) - 1
 
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        try:
+            with open(self.path, "rb") as stream:
+                yield stream
+        except OSError as error:
+            why = error.strerror
+            raise UserError(f"cannot read the word vectors {self.path}: {why}") from None
 
-def vector_lines(stream: BinaryIO, path: str | Path, dim: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, pieces) of each line with a vector.
+    def __iter__(self) -> Iterator[tuple[int, str, str]]:
+        """Yield (line number, word, numbers) of each vector.
 
-    The last ``dim`` pieces are the numbers. The pieces before are the word; GloVe 840B has words
-    with spaces.
+        Raises:
+            UserError: the file cannot be read, or a line has too few numbers or is not UTF-8.
+        """
+        dim = self.dim
+        with self._opened() as stream:
+            for number, line in enumerate(text_lines(stream, self.path), 1):
+                line = line.rstrip("\r ")
+                if not line or (number == 1 and self.count is not None):
+                    continue
+                spaces = line.count(" ")
+                if spaces < dim:
+                    raise UserError(
+                        f"{self.path}, line {number}: {spaces} numbers, separated by spaces, "
+                        f"instead of {dim}; the file is damaged, or not a file of word vectors"
+                    )
+                # Not split into all numbers: few lines are needed.
+                word = line.partition(" ")[0] if spaces == dim else line.rsplit(" ", dim)[0]
+                self.is_cased = self.is_cased or word != word.lower()
+                yield number, word, line[len(word) + 1 :]
 
-    Raises:
-        UserError: naming the file and line.
-    """
-    for number, line in enumerate(text_lines(stream, path), 1):
-        pieces = line.rstrip("\r ").split(" ")
-        if pieces == [""]:
-            continue
-        if number == 1 and is_header(pieces):
-            check_dim(int(pieces[1]), dim, path, number)
-            continue
-        if len(pieces) < dim + 1 or (number == 1 and is_number(pieces[1])):
-            check_dim(len(pieces) - 1, dim, path, number)
-        yield number, pieces
+    def offsets(self) -> dict[bytes, int]:
+        """The byte offset of the first line of each word, for :meth:`at`.
 
+        Faster than iterating, because the lines are not checked. Words with spaces, such as
+        ". . .", are skipped: no tokenizer makes them.
 
-def check_dim(got: int, expected: int, path: str | Path, line: int) -> None:
-    """Raise UserError if a vector has another dimension than the model's embedding."""
-    if got == expected:
-        return
-    if line > 1:
-        raise UserError(
-            f"{path}, line {line}: {got} numbers, separated by spaces, instead of {expected}; the "
-            "file is damaged, or not a file of word vectors"
-        )
-    if not got:
-        raise UserError(
-            f"{path}, line {line} has no numbers separated by spaces; give a file of word vectors "
-            "in GloVe's or word2vec's text format"
-        )
-    raise UserError(
-        f"{path}, line {line}: vectors of dimension {got}, but the embedding has {expected}; "
-        "set the embedding dimension of the model to that of the file"
-    )
+        Raises:
+            UserError: the file cannot be read.
+        """
+        offsets: dict[bytes, int] = {}
+        is_cased = False
+        with self._opened() as stream:
+            offset = stream.seek(self._start)
+            for line in stream:
+                word, _, rest = line.partition(b" ")
+                if is_number(rest.partition(b" ")[0]):
+                    offsets.setdefault(word, offset)
+                if not is_cased:
+                    text = word.decode("utf-8", "replace")
+                    is_cased = text != text.lower()
+                offset += len(line)
+        self.is_cased = is_cased
+        return offsets
 
+    def at(self, offset: int) -> Tensor | None:
+        """The vector of the line at a byte offset; None if it has another dimension.
 
-def parse_vector(numbers: Sequence[str], path: str | Path, line: int | str) -> Tensor:
-    """A vector from strings. Raises UserError if they are not finite numbers."""
-    import torch
+        Raises:
+            UserError: the file cannot be read, or the numbers are not finite numbers.
+        """
+        with self._opened() as stream:
+            stream.seek(offset)
+            word, *numbers = pieces_of(stream.readline())
+        return self.parse(" ".join(numbers), f"of {word}") if len(numbers) == self.dim else None
 
-    remedy = "correct or drop the line"
-    try:
-        values = torch.tensor([float(value) for value in numbers])
-    except ValueError:
-        raise UserError(
-            f"{path}, line {line}: not a word and {len(numbers)} numbers; {remedy}"
-        ) from None
-    if not values.isfinite().all():
-        raise UserError(f"{path}, line {line}: a number is not finite (NaN or infinite); {remedy}")
-    return values
+    def parse(self, numbers: str, line: int | str) -> Tensor:
+        """The vector of a line. Raises UserError if its numbers are not finite numbers."""
+        import torch
+
+        where, remedy = f"{self.path}, line {line}", "correct or drop the line"
+        try:
+            values = torch.tensor([float(value) for value in numbers.split(" ")])
+        except ValueError:
+            raise UserError(f"{where}: not a word and {self.dim} numbers; {remedy}") from None
+        if not values.isfinite().all():
+            raise UserError(f"{where}: a number is not finite (NaN or infinite); {remedy}")
+        return values
+
+    def check_length(self, number: int, word: str, numbers: str, words: Container[str]) -> None:
+        """Note the line if it is of one of ``words``, with more numbers than the dimension.
+
+        Otherwise ``word`` is a word with spaces.
+        """
+        first, *more = word.split(" ")
+        if more and first in words and all(map(is_number, [*more, *numbers.split(" ")])):
+            self._long.append(number)
+
+    def too_long(self) -> str:
+        """A description of the lines noted by :meth:`check_length`; empty if there are none."""
+        if not self._long:
+            return ""
+        more = f" and {len(self._long) - 1} more" if self._long[1:] else ""
+        return f"{self.path}, line {self._long[0]}{more}: more than {self.dim} numbers"
 
 
 def words_with_vectors(path: Path, words: Iterable[str]) -> set[str]:
@@ -131,34 +194,29 @@ def words_with_vectors(path: Path, words: Iterable[str]) -> set[str]:
         UserError: the file cannot be read, is not a file of word vectors, or a vector of these
             words has something other than finite numbers.
     """
-    count, dim = read_first_line(path)
-    wanted = set(words)
+    file, wanted, known, lines = VectorFile(path), set(words), set(), 0
     unchecked = {*wanted, *ESCAPED, "<unk>"}
     lower = {word.lower() for word in wanted} - unchecked
-    known, is_cased, lines, too_long = set(), False, 0, []
-    with open(path, "rb") as stream:
-        for number, pieces in vector_lines(stream, path, dim):
-            word = " ".join(pieces[:-dim])
-            lines += 1
-            known.add(word)
-            is_cased = is_cased or word != word.lower()
-            if word in unchecked or (not is_cased and word in lower):
-                parse_vector(pieces[-dim:], path, number)
-                unchecked.discard(word)  # the first of equal words counts
-                lower.discard(word)
-            elif len(pieces) > dim + 1 and pieces[0] in wanted and all(map(is_number, pieces[1:])):
-                too_long.append(number)
-    if too_long:
-        more = f" and {len(too_long) - 1} more" if too_long[1:] else ""
+    for number, word, numbers in file:
+        lines += 1
+        known.add(word)
+        if word in unchecked or (not file.is_cased and word in lower):
+            file.parse(numbers, number)
+            unchecked.discard(word)  # the first of equal words counts
+            lower.discard(word)
+        else:
+            file.check_length(number, word, numbers, wanted)
+    if too_long := file.too_long():
         print(
-            f"warning: {path}, line {too_long[0]}{more}: more than {dim} numbers, so training "
-            "will skip the vector; correct or drop the line",
+            f"warning: {too_long}, so training will skip the vector; correct or drop the line",
             file=sys.stderr,
         )
-    if count not in (None, lines):
+    if file.count not in (None, lines):
         print(
-            f"warning: {path} has {lines} vectors, but {count} by its first line; if it is cut "
-            "off, copy or download it again",
+            f"warning: {path} has {lines} vectors, but {file.count} by its first line; if it is "
+            "cut off, copy or download it again",
             file=sys.stderr,
         )
-    return {word for word in wanted if word in known or (not is_cased and word.lower() in known)}
+    return {
+        word for word in wanted if word in known or (not file.is_cased and word.lower() in known)
+    }

@@ -8,7 +8,8 @@ import torch
 from fairseq.data import Dictionary
 from torch import nn
 
-from ..data.vector_files import is_number, parse_vector, vector_lines
+from ..data.dictionaries import without_fillers
+from ..data.vector_files import VectorFile
 from ..errors import UserError
 from .loading_checkpoint import is_loading_checkpoint
 
@@ -47,12 +48,9 @@ def build_embedding(
 def load_vectors(table: nn.Embedding, dictionary: Dictionary, path: str) -> int:
     """Copy the vectors of ``path`` into ``table`` for the words of ``dictionary``.
 
-    Each line has a word and its numbers, separated by spaces: GloVe's format (no header; some
-    tokens of 840B contain spaces) or word2vec's text format (a first line "count dimension"). If a
-    word has several lines, the first counts.
-
-    Lines with more numbers than the dimension are skipped with a warning. If all words of the file
-    are in lower case, a word that the file lacks gets the vector of its lower case.
+    If a word has several lines, the first counts. Lines with more numbers than the dimension are
+    skipped with a warning. If all words of the file are in lower case, a word that the file lacks
+    gets the vector of its lower case.
 
     Returns:
         The number of words found. fairseq's special symbols, such as </s>, get their vectors, too,
@@ -61,32 +59,25 @@ def load_vectors(table: nn.Embedding, dictionary: Dictionary, path: str) -> int:
     Raises:
         UserError: naming the file and line.
     """
-    dim, found, too_long = table.embedding_dim, set(), []
-    by_lower_case, lower_case_vectors, is_cased = words_with_capitals(dictionary), {}, False
-    try:
-        stream = open(path, "rb")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise UserError(f"cannot read the word vectors {path}: {error.strerror}") from None
-    with stream, torch.no_grad():
-        for number, pieces in vector_lines(stream, path, dim):
-            word = " ".join(pieces[:-dim])
-            index, is_cased = dictionary.indices.get(word), is_cased or word != word.lower()
-            if not is_cased and word in by_lower_case and word not in lower_case_vectors:
-                lower_case_vectors[word] = parse_vector(pieces[-dim:], path, number)
+    file, found = VectorFile(path, table.embedding_dim), set()
+    by_lower_case, lower_case_vectors = words_with_capitals(dictionary), {}
+    with torch.no_grad():
+        for number, word, numbers in file:
+            index = dictionary.indices.get(word)
+            if not file.is_cased and word in by_lower_case and word not in lower_case_vectors:
+                lower_case_vectors[word] = file.parse(numbers, number)
             if index is None:
-                if pieces[0] in dictionary.indices and all(map(is_number, pieces[1:])):
-                    too_long.append(number)
+                file.check_length(number, word, numbers, dictionary.indices)
             elif index not in found:
-                table.weight[index] = parse_vector(pieces[-dim:], path, number)
+                table.weight[index] = file.parse(numbers, number)
                 found.add(index)
-        for word, row in ({} if is_cased else lower_case_vectors).items():
+        for word, row in ({} if file.is_cased else lower_case_vectors).items():
             for index in by_lower_case[word] - found:
                 table.weight[index] = row
                 found.add(index)
-    if too_long:
-        more = f" and {len(too_long) - 1} more" if too_long[1:] else ""
-        logger.warning("%s, line %d%s: more than %d numbers; skipped", path, too_long[0], more, dim)
-    return report_coverage(found, dictionary, path, dim)
+    if too_long := file.too_long():
+        logger.warning("%s; skipped", too_long)
+    return report_coverage(found, dictionary, file)
 
 
 def words_with_capitals(dictionary: Dictionary) -> dict[str, set[int]]:
@@ -98,24 +89,19 @@ def words_with_capitals(dictionary: Dictionary) -> dict[str, set[int]]:
     return found
 
 
-def report_coverage(found: set[int], dictionary: Dictionary, path: str, dim: int) -> int:
+def report_coverage(found: set[int], dictionary: Dictionary, file: VectorFile) -> int:
     """Log and return how many of the dictionary's words are among the indices ``found``.
 
     Raises:
         UserError: none of the words has a vector.
     """
-    # fairseq-preprocess pads its dictionaries with made-up words.
-    words = {
-        index
-        for index in range(dictionary.nspecial, len(dictionary))
-        if not dictionary[index].startswith("madeupword")
-    }
+    words = {dictionary.indices[word] for word in without_fillers(dictionary)}
     found, types = found & words, len(words)
     if not found:
         raise UserError(
-            f"{path} has no vector of dimension {dim} for any of the dictionary's {types} words; "
-            "check the file, its dimension, its language and its letter case"
+            f"{file.path} has no vector of dimension {file.dim} for any of the dictionary's "
+            f"{types} words; check the file, its dimension, its language and its letter case"
         )
     share = 100 * len(found) / types
-    logger.info("%s: vectors for %d of %d types (%.1f %%)", path, len(found), types, share)
+    logger.info("%s: vectors for %d of %d types (%.1f %%)", file.path, len(found), types, share)
     return len(found)

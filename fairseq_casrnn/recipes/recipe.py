@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from fairseq_casrnn.data.vector_files import vector_dimension
+from fairseq_casrnn.data.vector_files import VectorFile
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.reading import check_complete, read, resolve
 
@@ -149,7 +149,7 @@ class Recipe:
         own = self.routed if routed else self.unrouted
         parts = [self.common, system, own, self.settings]
         if vectors:
-            dim = str(vector_dimension(Path(vectors)))
+            dim = str(VectorFile(vectors).dim)
             parts += [{"encoder-embed-path": vectors, "encoder-embed-dim": dim}, self.vectors]
         return [word for options in parts for word in as_arguments(options)] + extra
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from fairseq_casrnn.data.vector_files import vector_dimension, words_with_vectors
+from fairseq_casrnn.data.vector_files import VectorFile, words_with_vectors
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.embedding import build_embedding
 from fairseq_casrnn.models.unknown_words import WordVectors
@@ -80,6 +80,14 @@ def test_vectors_of_single_words(path):
     assert WordVectors(str(path), 2).find("2").tolist() == [3, 4]
     path.write_text("москва 1 2\nМосква 3 4\n", encoding="utf-8")  # capitals, not in ASCII
     assert WordVectors(str(path), 2).find("МОСКВА") is None
+    for nothing in ("", "2 2\n"):
+        path.write_text(nothing)
+        with pytest.raises(UserError, match=r"vectors\.txt has no vector of dimension 2; give a f"):
+            WordVectors(str(path), 2)
+    for other in ("rome 1\n", "rome 1 2 3\n"):
+        path.write_text(other)
+        with pytest.raises(UserError, match=r"line 1: vectors of dimension \d, but the embedding"):
+            WordVectors(str(path), 2)
 
 
 @pytest.mark.parametrize("header", ["", "2 3\n"])
@@ -91,7 +99,7 @@ def test_vectors_with_a_byte_order_mark(path, header):
     words.add_symbol("rome")
     weight = build_embedding(words, 3, str(path)).weight
     assert weight[words.index("rome")].tolist() == [1, 2, 3]
-    assert vector_dimension(path) == 3
+    assert VectorFile(path).dim == 3
     assert words_with_vectors(path, {"rome", "paris"}) == {"rome"}
 
 
