@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from fairseq_casrnn.console.program import show
 from fairseq_casrnn.data import symbols
 from fairseq_casrnn.data.columns import Columns, flatten, write_columns
-from fairseq_casrnn.data.folder import build
+from fairseq_casrnn.data.folder import build, check_min_count
 from fairseq_casrnn.data.originals import write_originals
 from fairseq_casrnn.data.words import normalised, words
 from fairseq_casrnn.errors import UserError
@@ -182,13 +183,16 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace) -> None
         UserError: the data is invalid; ``args.out`` is left unchanged.
     """
 
-    def fill(folder: Path) -> dict[str, object]:
+    def fill(stage: Path) -> None:
+        check_min_count(args)
+        folder = stage / "data-bin"
         corpus = make_corpus()
         corpus.check()
         notes = {**corpus.notes, **write_columns(corpus.columns(args), folder, args)}
         write_json(folder / "text.json", corpus.raw_text(args))
         write_originals(folder, corpus.originals)
-        return notes
+        show(f"{key}: {value}" for key, value in notes.items())
+        write_json(folder / "prepare.json", notes)
 
     build(args, fill)
 

@@ -14,13 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fairseq_casrnn.data.dyck_source import Source
-from fairseq_casrnn.data.folder import staged_data
-from fairseq_casrnn.data.monolingual import (
-    SPLITS,
-    add_output_arguments,
-    binarise,
-)
-from fairseq_casrnn.data.prepared import is_prepared, save_options
+from fairseq_casrnn.data.folder import SPLITS, add_output_arguments, build
+from fairseq_casrnn.data.monolingual import binarise
 from fairseq_casrnn.data.text import write_lines
 from fairseq_casrnn.data.values import natural
 from fairseq_casrnn.errors import UserError
@@ -101,18 +96,17 @@ def run(args: argparse.Namespace) -> None:
     for split in SPLITS:
         if getattr(args, split) < 1:
             raise UserError(f"--{split} is {getattr(args, split)}; it must be at least 1")
-    if is_prepared(args):
-        return
-    low, high = args.lengths
-    if args.long_lengths and args.long_lengths[0] <= high:
-        raise UserError(
-            f"--long-lengths begins at {args.long_lengths[0]}; it must be above {high}, the "
-            "greatest of --lengths"
-        )
-    source = Source(args.k, args.m, low, high)
-    longer = Source(args.k, args.m, *(args.long_lengths or (high + 1, 3 * high)))
-    sources = {**dict.fromkeys(SPLITS, source), "test1": longer}
-    with staged_data(args.out) as stage:
+
+    def fill(stage: Path) -> None:
+        low, high = args.lengths
+        if args.long_lengths and args.long_lengths[0] <= high:
+            raise UserError(
+                f"--long-lengths begins at {args.long_lengths[0]}; it must be above {high}, the "
+                "greatest of --lengths"
+            )
+        source = Source(args.k, args.m, low, high)
+        longer = Source(args.k, args.m, *(args.long_lengths or (high + 1, 3 * high)))
+        sources = {**dict.fromkeys(SPLITS, source), "test1": longer}
         taken: set[bytes] = set()
         notes = {"k": args.k, "m": args.m, "seed": args.seed, "splits": {}}
         for split, own in sources.items():
@@ -121,8 +115,8 @@ def run(args: argparse.Namespace) -> None:
         with open(stage / "text" / "dyck.json", "w", encoding="utf-8") as file:
             json.dump(notes, file, indent=1)
         binarise(stage / "text", stage / "data-bin", ("train", "valid", "test,test1"))
-        save_options(args, stage / "data-bin")
-    print(f"prepared {args.out / 'data-bin'}")
+
+    build(args, fill)
 
 
 def write_split(stage: Path, split: str, source: Source, count: int, args, taken) -> dict:

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fairseq_casrnn.console.program import show
 from fairseq_casrnn.data.prepared import is_prepared, save_options
 from fairseq_casrnn.diagnostics.files import DISK_FULL
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import write_json
+
+SPLITS = ("train", "valid", "test")
 
 
 @contextlib.contextmanager
@@ -47,42 +47,36 @@ def staging(out: Path) -> Iterator[Path]:
                 folder.rmdir()
 
 
-@contextlib.contextmanager
-def staged_data(out: Path) -> Iterator[Path]:
-    """A temporary folder for ``text`` and ``data-bin``, which are moved to ``out`` at the end."""
-    with staging(out) as stage:
-        yield stage
-        # data-bin marks a complete folder: the old one is removed first, the new one moved last.
-        for name in ("data-bin", "text"):
-            if (out / name).exists():
-                os.replace(out / name, stage / f"old-{name}")
-        for name in ("text", "data-bin"):
-            os.replace(stage / name, out / name)
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--out`` and ``--force``, for :func:`build`."""
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="output folder")
+    parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
 
 
-def build(args: argparse.Namespace, fill: Callable[[Path], dict[str, object]]) -> None:
-    """Fill a temporary folder and rename it ``args.out/data-bin`` at the end.
+def build(args: argparse.Namespace, fill: Callable[[Path], None]) -> None:
+    """Fill a temporary folder and move its ``data-bin`` and ``text`` to ``args.out`` at the end.
 
     Args:
-        args: the command's options; ``out`` is the output folder.
-        fill: writes the binarised data into a new folder and returns the notes, which are printed
-            and written to ``prepare.json``. If it fails, ``args.out`` is left unchanged.
+        args: the command's options, among them those of :func:`add_output_arguments`.
+        fill: writes ``data-bin`` and perhaps ``text`` into a new folder. If it fails, ``args.out``
+            is left unchanged.
 
     Raises:
-        UserError: the folder was prepared with other options, or ``--min-count`` is not positive.
+        UserError: the folder was prepared with other options.
     """
     out = args.out
     if is_prepared(args):
         return
-    check_min_count(args)
     with staging(out) as stage:
-        notes = fill(stage / "data-bin")
-        show(f"{key}: {value}" for key, value in notes.items())
-        write_json(stage / "data-bin" / "prepare.json", notes)
+        fill(stage)
         save_options(args, stage / "data-bin")
-        if (out / "data-bin").exists():
-            os.replace(out / "data-bin", stage / "old")
-        os.replace(stage / "data-bin", out / "data-bin")
+        # data-bin marks a complete folder: the old one is removed first, the new one moved last.
+        names = [name for name in ("data-bin", "text") if (stage / name).exists()]
+        for name in names:
+            if (out / name).exists():
+                os.replace(out / name, stage / f"old-{name}")
+        for name in reversed(names):
+            os.replace(stage / name, out / name)
     print(f"prepared {out / 'data-bin'}")
 
 

@@ -15,13 +15,10 @@ from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, run_main, show
 from fairseq_casrnn.data import symbols
-from fairseq_casrnn.data.folder import staged_data
-from fairseq_casrnn.data.prepared import is_prepared, save_options
+from fairseq_casrnn.data.folder import SPLITS, add_output_arguments, build
 from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
 from fairseq_casrnn.data.text import decode_lines, read_bytes, write_lines
 from fairseq_casrnn.errors import UserError, quoted
-
-SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -117,12 +114,6 @@ def binarise(
     run_fairseq_preprocess(command)
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--out`` and ``--force``."""
-    parser.add_argument("--out", required=True, type=Path, help="output folder")
-    parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
-
-
 def prepare(
     make_splits: Callable[[], dict[str, list[str]]],
     args: argparse.Namespace,
@@ -133,14 +124,13 @@ def prepare(
 
     Args:
         make_splits: reads the lines of each split.
-        args: options of :func:`add_output_arguments`.
+        args: options of :func:`.folder.add_output_arguments`.
         min_count: rarer words become ``<unk>``.
         encode: ``encode(splits, text, args)`` may change the lines, such as into subword units, and
             write its model into the folder ``text``.
     """
-    if is_prepared(args):
-        return
-    with staged_data(args.out) as stage:
+
+    def fill(stage: Path) -> None:
         splits = make_splits()
         if encode is not None:
             encode(splits, stage / "text", args)
@@ -158,8 +148,8 @@ def prepare(
             print(f"dictionary: {sum(1 for _ in types) + 4} entries, 4 of them special")
         if unknown := unknown_words(splits, min_count or 1):
             show(unknown)
-        save_options(args, stage / "data-bin")
-    print(f"prepared {args.out / 'data-bin'}")
+
+    build(args, fill)
 
 
 def known_words(lines: Sequence[str], min_count: int) -> set[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, run_main
 from fairseq_casrnn.data.corpora import Corpus, prepare
+from fairseq_casrnn.data.folder import add_output_arguments
 from fairseq_casrnn.data.text import read_bytes, text_lines
 from fairseq_casrnn.data.words import TOKENIZERS
 from fairseq_casrnn.errors import UserError, counted
@@ -86,8 +87,7 @@ def add_arguments(
         raw: tokenizer for raw text, if the corpus itself is tokenized.
     """
     parser.set_defaults(raw_tokenizer=raw, words_of=None)
-    parser.add_argument("--out", required=True, type=Path, help="output folder")
-    parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
+    add_output_arguments(parser)
     if tokenizer is GIVEN:
         parser.set_defaults(tokenizer="space")
     else:

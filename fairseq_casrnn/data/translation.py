@@ -21,15 +21,12 @@ from itertools import chain
 from pathlib import Path
 
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
-from fairseq_casrnn.data.folder import check_min_count, staged_data
-from fairseq_casrnn.data.prepared import is_prepared, save_options
+from fairseq_casrnn.data.folder import SPLITS, add_output_arguments, build, check_min_count
 from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import check_parallel, write_lines
 from fairseq_casrnn.errors import UserError
-
-SPLITS = ("train", "valid", "test")
 
 
 @dataclass
@@ -63,8 +60,7 @@ def add_arguments(
     parser: argparse.ArgumentParser, bpe_operations: int = 10000
 ) -> argparse._MutuallyExclusiveGroup:
     """Options shared by all parallel corpora; returns the group for options of subword units."""
-    parser.add_argument("--out", required=True, type=Path, help="output folder")
-    parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
+    add_output_arguments(parser)
     parser.add_argument("--workers", type=int, default=1, help="number of tokenisation processes")
     units = parser.add_mutually_exclusive_group()
     units.add_argument(
@@ -89,23 +85,21 @@ def prepare(
     Raises:
         UserError: the data is invalid; ``args.out`` is left unchanged.
     """
-    out = args.out
-    if is_prepared(args):
-        return
-    if getattr(args, "sentencepiece", None) is not None and args.sentencepiece < 1:
-        raise UserError(f"--sentencepiece is {args.sentencepiece}; it must be at least 1")
-    if args.bpe_operations < 0 or args.workers < 1:
-        raise UserError("--bpe-operations must be at least 0 and --workers at least 1")
-    if "min_count" in args:
-        check_min_count(args)
-    with staged_data(out) as stage:
+
+    def fill(stage: Path) -> None:
+        if getattr(args, "sentencepiece", None) is not None and args.sentencepiece < 1:
+            raise UserError(f"--sentencepiece is {args.sentencepiece}; it must be at least 1")
+        if args.bpe_operations < 0 or args.workers < 1:
+            raise UserError("--bpe-operations must be at least 0 and --workers at least 1")
+        if "min_count" in args:
+            check_min_count(args)
         corpus = make_corpus()
         corpus.check()
         kind = _write_text(corpus, stage / "text", args)
         binarise(stage / "text", kind, corpus.source, corpus.target, stage / "data-bin", *extra)
         _report(corpus, stage)
-        save_options(args, stage / "data-bin")
-    print(f"prepared {out / 'data-bin'}")
+
+    build(args, fill)
 
 
 def _write_text(corpus: ParallelCorpus, text: Path, args: argparse.Namespace) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.columns import Columns
 from fairseq_casrnn.data.corpora import ClassificationCorpus, Example, prepare
+from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.nli import leaves
 from fairseq_casrnn.data.prepared import LONGEST
 from fairseq_casrnn.data.readers import add_vocabulary
@@ -21,7 +22,6 @@ from fairseq_casrnn.prepare.options import add_options, check_options
 from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
 from fairseq_casrnn.prepare.table_files import Table, read_folders, read_table
 
-SPLITS = ("train", "valid", "test")
 NO_LABEL = "-"  # in SNLI: the annotators did not agree
 
 

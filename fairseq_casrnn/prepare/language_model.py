@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data import monolingual
-from fairseq_casrnn.data.folder import check_min_count
+from fairseq_casrnn.data.folder import SPLITS, check_min_count
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import COMPRESSED
@@ -17,7 +17,6 @@ from fairseq_casrnn.prepare.options import add_options, add_sentencepiece, check
 from fairseq_casrnn.prepare.splitting import SHARE
 from fairseq_casrnn.prepare.table_files import first_line, is_hidden, read_utf8
 
-SPLITS = ("train", "valid", "test")
 ENDINGS = (".txt", *COMPRESSED)
 MIN_COUNT = 2  # default for words: <unk> is trained on words that occur once
 MOST = 5000  # maximum number of lines held out for each of valid and test

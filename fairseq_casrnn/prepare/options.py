@@ -6,6 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
+from fairseq_casrnn.data.folder import add_output_arguments
 from fairseq_casrnn.errors import UserError
 
 TOKENIZERS = ("penn", "moses", "whitespace", "character")
@@ -36,8 +37,7 @@ def add_options(
         parser.add_argument(
             "--split-seed", type=int, default=1, help="seed of the held-out set (default: 1)"
         )
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="output folder")
-    parser.add_argument("--force", action="store_true", help="prepare again and replace the output")
+    add_output_arguments(parser)
     parser.add_argument(
         "--tokenizer",
         choices=TOKENIZERS,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from fairseq_casrnn.data.columns import without_spaces
 from fairseq_casrnn.data.corpora import TaggedCorpus, TaggedSentence, prepare
+from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.readers import add_vocabulary, add_zero_digits
 from fairseq_casrnn.data.symbols import ESCAPED
 from fairseq_casrnn.errors import UserError, quoted
@@ -23,8 +24,6 @@ from fairseq_casrnn.prepare.schemes import (
     to_bioes,
 )
 from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
-
-SPLITS = ("train", "valid", "test")
 
 
 @dataclass

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.prepared import TOKENS
 from fairseq_casrnn.data.text import COMPRESSED, check_parallel, is_clean, tokenize_lines
-from fairseq_casrnn.data.translation import SPLITS, ParallelCorpus, prepare
+from fairseq_casrnn.data.translation import ParallelCorpus, prepare
 from fairseq_casrnn.data.translation import add_arguments as add_output
 from fairseq_casrnn.errors import UserError, quoted
 from fairseq_casrnn.prepare.options import add_sentencepiece

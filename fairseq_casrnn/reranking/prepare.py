@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
 from fairseq_casrnn.data.sentencepiece_units import find_model
@@ -16,7 +17,6 @@ from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_translation import languages
 
-SPLITS = ("train", "valid", "test")
 FOLDERS = ("right_to_left", "backwards", "lm")
 
 

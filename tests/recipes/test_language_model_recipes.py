@@ -10,6 +10,7 @@ from recipe_runs import EXAMPLES, run, stub_python
 from tiers import mostly_full
 
 from fairseq_casrnn.data import monolingual
+from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.errors import UserError
 
 SCRIPTS = sorted(
@@ -149,7 +150,7 @@ def test_texts_are_checked(raw, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out").exists()
     counts = [
         (len(text.splitlines()), len(text.split()) + len(text.splitlines()))
-        for text in ((raw / f"{split}.txt").read_text() for split in monolingual.SPLITS)
+        for text in ((raw / f"{split}.txt").read_text() for split in SPLITS)
     ]
     lines, tokens = zip(*counts, strict=True)
     own = dataclasses.replace(monolingual.CORPORA["ptb"], lines=lines, tokens=tokens, types=20)
