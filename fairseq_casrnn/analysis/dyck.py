@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fairseq_casrnn.data.batches import split_batches
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.brackets import (
@@ -25,6 +26,8 @@ from fairseq_casrnn.evaluation.brackets import (
 from fairseq_casrnn.files import append_json, check_writable, whole_file
 from fairseq_casrnn.runs.record import add_evaluation
 
+BATCH_TOKENS = 20000
+
 
 def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.ndarray]:
     """Evaluate a model on strings.
@@ -35,13 +38,13 @@ def measure(model, dictionary, sentences) -> tuple[float, int, np.ndarray, np.nd
     """
     import torch
 
-    from fairseq_casrnn.evaluation.lm_scores import sentence_batches
     from fairseq_casrnn.inference.lm_inputs import padded, reads_bos
 
     closing, device = closing_tokens(dictionary), next(model.parameters()).device
     loss, tokens, right, seen = 0.0, 0, np.zeros(1, np.int64), np.zeros(1, np.int64)
-    for batch in sentence_batches(np.array([len(sentence) for sentence in sentences]), 20000):
-        pair = padded([sentences[i] for i in batch], dictionary, reads_bos(model))
+    ordered = sorted(sentences, key=len)
+    for batch in split_batches(ordered, map(len, ordered), BATCH_TOKENS):
+        pair = padded(batch, dictionary, reads_bos(model))
         source, target = (part.to(device) for part in pair)
         with torch.no_grad():
             # Without targets: with them, an adaptive softmax skips clusters of other tokens.

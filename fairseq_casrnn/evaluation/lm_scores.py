@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairseq_casrnn.console.progress import progress_bar
+from fairseq_casrnn.data.batches import split_batches
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.inference.lm_inputs import padded, reads_bos
 
@@ -155,23 +156,13 @@ def read_streams(
     return Text(Scores(scores, lengths), text.tokens.long(), text.bounds, kept)
 
 
-def sentence_batches(lengths: np.ndarray, most: int = BATCH_TOKENS) -> Iterator[np.ndarray]:
-    """Batches of indices of sentences of similar length, with at most ``most`` tokens each."""
-    order, start = np.argsort(lengths, kind="stable"), 0
-    while start < len(order):
-        stop = start + 1
-        while stop < len(order) and lengths[order[stop]] * (stop + 1 - start) <= most:
-            stop += 1
-        yield order[start:stop]
-        start = stop
-
-
 def score_sentences(model, dictionary, sentences: Sequence) -> Scores:
     """Scores of single sentences, each after ``</s>``; every token is predicted."""
     lengths = np.array([len(sentence) for sentence in sentences])
     starts = np.cumsum(lengths) - lengths
     scores = np.full(int(lengths.sum()), np.nan)
-    batches, bos = list(sentence_batches(lengths)), reads_bos(model)
+    order, bos = np.argsort(lengths, kind="stable"), reads_bos(model)
+    batches = list(split_batches(order, lengths[order], BATCH_TOKENS))
     for batch in progress_bar(batches, len(batches), "batches"):
         found = log_probs(model, *padded([sentences[i] for i in batch], dictionary, bos))
         found = found[:, int(bos) :]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from fairseq_casrnn.console.progress import progress_bar
+from fairseq_casrnn.data.batches import split_batches
 from fairseq_casrnn.data.symbols import escape
 from fairseq_casrnn.inference.lm_inputs import padded, reads_bos
 
@@ -34,23 +35,10 @@ def score(model, dictionary, sentences: Sequence[str], end: bool = True) -> dict
     encoded = {sentence: encode(sentence, dictionary, end) for sentence in sentences}
     different = sorted(set(encoded.values()))  # sorted: common prefixes come together
     found: dict[tuple[int, ...], float] = {}
-    for batch in batches(progress_bar(different, len(different), "sentences")):
+    shown = progress_bar(different, len(different), "sentences")
+    for batch in split_batches(shown, map(len, different), BATCH_TOKENS):
         found.update(zip(batch, score_batch(model, dictionary, batch), strict=True))
     return {sentence: found[tokens] for sentence, tokens in encoded.items()}
-
-
-def batches(sentences: Iterable[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
-    """Batches of consecutive sentences, of at most BATCH_TOKENS tokens including padding."""
-    batch: list[tuple[int, ...]] = []
-    longest = 0
-    for sentence in sentences:
-        longest = max(longest, len(sentence))
-        if batch and longest * (len(batch) + 1) > BATCH_TOKENS:
-            yield batch
-            batch, longest = [], len(sentence)
-        batch.append(sentence)
-    if batch:
-        yield batch
 
 
 def prefix_ids(batch: Sequence[tuple[int, ...]], steps: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig
 from torch import nn
 
+from ..data.batches import split_batches
 from ..diagnostics.explain import explained
 from ..errors import UserError
 from ..kinds import check_kind
@@ -22,6 +23,7 @@ from .packed import is_packed, unpacked
 from .unknown_words import GrowingVocabulary, WordVectors
 
 CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
+BATCH_TOKENS = 16384
 
 
 class Hub(nn.Module):
@@ -110,7 +112,8 @@ class Hub(nn.Module):
             self.vocabulary.grow()
         device = self.model.encoder.embed_tokens.weight.device
         order = dataset.ordered_indices()
-        for indices in split_batches(order, dataset.num_tokens_vec(order).tolist(), batch_size):
+        lengths = dataset.num_tokens_vec(order).tolist()
+        for indices in split_batches(order, lengths, BATCH_TOKENS, batch_size):
             batch = dataset.collater([dataset[i] for i in indices])
             batch["net_input"] = {k: v.to(device) for k, v in batch["net_input"].items()}
             yield indices, batch
@@ -123,26 +126,6 @@ def check_finite(rows: torch.Tensor) -> None:
             "the model's outputs are not finite: its training diverged, or its checkpoint is "
             "damaged; use another checkpoint"
         )
-
-
-def split_batches(
-    order: Iterable[int], lengths: Sequence[int], batch_size: int, tokens: int = 16384
-) -> Iterator[list[int]]:
-    """Cut the indices ``order`` into batches.
-
-    A batch has at most ``batch_size`` items and, unless it is a single item, at most ``tokens``
-    tokens including padding: long reviews would otherwise need gigabytes of memory.
-    """
-    batch: list = []
-    longest = 0
-    for index, length in zip(order, lengths, strict=True):
-        longest = max(longest, length)
-        if batch and (len(batch) == batch_size or longest * (len(batch) + 1) > tokens):
-            yield batch
-            batch, longest = [], length
-        batch.append(index)
-    if batch:
-        yield batch
 
 
 def as_list(sentences: Iterable[Any]) -> list[Any]:

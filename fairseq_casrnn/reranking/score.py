@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fairseq_casrnn.data.batches import split_batches
 from fairseq_casrnn.data.dictionaries import check_known
 from fairseq_casrnn.data.prepared import binarised_folder
 from fairseq_casrnn.data.symbols import escape_line
@@ -133,18 +134,10 @@ def batches(dataset, device: str):
     """Batches of similar lengths with at most BATCH_TOKENS tokens including padding."""
     from fairseq import utils
 
-    longest = dataset.sizes.max(1)
-    order, start = np.lexsort((dataset.tgt_sizes, dataset.src_sizes)), 0
-    while start < len(order):
-        stop, width = start + 1, longest[order[start]]
-        while stop < len(order):
-            width = max(width, longest[order[stop]])
-            if width * (stop + 1 - start) > BATCH_TOKENS:
-                break
-            stop += 1
-        batch = dataset.collater([dataset[i] for i in order[start:stop].tolist()])
+    order = np.lexsort((dataset.tgt_sizes, dataset.src_sizes))
+    for indices in split_batches(order.tolist(), dataset.sizes.max(1)[order], BATCH_TOKENS):
+        batch = dataset.collater([dataset[i] for i in indices])
         yield utils.move_to_cuda(batch) if device == "cuda" else batch
-        start = stop
 
 
 def language_model_scorer(path: str, data: Path, pairs: Sequence[tuple[str, str]]) -> Scorer:

@@ -46,14 +46,6 @@ def test_scores_of_sentences():
     assert scores.perplexity == pytest.approx(math.exp(scores.loss))
 
 
-def test_batches_of_sentences():
-    lengths = np.array([5, 1, 9, 3, 3, 40])
-    batches = list(lm_scores.sentence_batches(lengths, most=12))
-    assert sorted(np.concatenate(batches)) == list(range(6))
-    assert all(len(b) == 1 or lengths[b].max() * len(b) <= 12 for b in batches)
-    assert len(batches) < 6
-
-
 @pytest.mark.parametrize("streams", [1, 3])
 def test_streams(monkeypatch, streams):
     """In pieces as in one pass; the first token of each stream has no score.

@@ -11,7 +11,6 @@ from fairseq.models import MODEL_REGISTRY
 
 from fairseq_casrnn import cli
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.hub import split_batches
 from fairseq_casrnn.models.sentence_hub import SentenceHub
 
 from .common import LINES
@@ -113,14 +112,6 @@ def test_raw_text_is_split_as_in_training(hub):
     tokens = hub.task.encode_text("It's GOOD")
     words = [hub.task.dictionary[int(token)] for token in tokens]
     assert words == ["it", "'s", "good", "</s>"]
-
-
-def test_batches_of_long_sentences_are_small():
-    """Padded, they hold 10 tokens at most, unless a single sentence has more."""
-    lengths = [1, 1, 1, 1, 4, 5, 6, 30, 2]
-    batches = list(split_batches(list(range(9)), lengths, 3, tokens=10))
-    assert batches == [[0, 1, 2], [3, 4], [5], [6], [7], [8]]
-    assert list(split_batches([5, 6], [5, 5], 3, tokens=10)) == [[5, 6]]
 
 
 def test_wrong_questions(hub):
