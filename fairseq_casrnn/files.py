@@ -107,6 +107,16 @@ def whole_file(path: str | os.PathLike) -> Iterator[TextIO]:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a text file completely or not at all.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    with whole_file(path) as file:
+        file.write(text)
+
+
 def write_json(path: str | os.PathLike, content: object) -> None:
     """Write a JSON file completely or not at all.
 

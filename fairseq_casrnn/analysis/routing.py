@@ -16,7 +16,7 @@ from typing import NamedTuple
 from fairseq_casrnn.analysis.gates import add_reading_arguments
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import check_writable, table_cell, whole_file
+from fairseq_casrnn.files import check_writable, table_cell, whole_file, write_text
 
 STYLE = (
     "body{font:16px/1.9 sans-serif;max-width:60em;margin:2em auto;color:#222}"
@@ -165,6 +165,5 @@ def run(args: argparse.Namespace) -> None:
         write_tsv(args.tsv, sentences)
     if args.html is not None:
         title = f"{args.subset}: layer {args.layer}, {count} cells"
-        with whole_file(args.html) as file:
-            file.write(page(sentences, count, title))
+        write_text(args.html, page(sentences, count, title))
     show(table_lines(sentences, count))

@@ -17,7 +17,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.paired import compare_with_baseline
 from fairseq_casrnn.evaluation.prediction_files import TABLE, as_lines
 from fairseq_casrnn.evaluation.significance import table
-from fairseq_casrnn.files import append_json, whole_file
+from fairseq_casrnn.files import append_json, write_text
 from fairseq_casrnn.inference.average import average, find_checkpoints, load, save
 from fairseq_casrnn.runs.record import add_evaluation
 
@@ -130,8 +130,7 @@ def write_predictions(run: Path, subset: str, predictions: str, result: Result) 
     """Write ``SUBSET.predictions.tsv`` and, with the result, ``SUBSET.json`` of a run."""
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     for ending, content in ((TABLE, predictions), ("json", text)):
-        with whole_file(run / f"{subset}.{ending}") as file:
-            file.write(content)
+        write_text(run / f"{subset}.{ending}", content)
 
 
 def write_errors(
@@ -147,8 +146,7 @@ def write_errors(
         what: name of an error, with ``{}`` where the plural has an s.
     """
     path, count = run / f"{subset}.errors.tsv", len(wrong)
-    with whole_file(path) as file:
-        file.write(as_lines([header, *sorted(wrong, key=lambda row: -row[2])]))
+    write_text(path, as_lines([header, *sorted(wrong, key=lambda row: -row[2])]))
     errors = "no errors"
     if count:
         first = ", the most confident first" if count > 1 else ""

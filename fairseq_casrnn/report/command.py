@@ -10,7 +10,7 @@ from pathlib import Path
 from fairseq_casrnn import __version__
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.evaluation.prediction_files import TABLE
-from fairseq_casrnn.files import check_writable, whole_file
+from fairseq_casrnn.files import check_writable, write_text
 from fairseq_casrnn.report import svg
 from fairseq_casrnn.report.runs import SCORES, Run, read_run
 
@@ -61,8 +61,7 @@ def run(args: argparse.Namespace) -> None:
     found = [read_run(folder, args.subset) for folder in folders]
     runs = dict(zip(short_names(folders), found, strict=True))
     text = render(runs, args.subset, args.title or ", ".join(runs))
-    with whole_file(args.output) as file:
-        file.write(text)
+    write_text(args.output, text)
     for folder in folders:
         if not (folder / f"{args.subset}.{TABLE}").is_file():
             print(f"{folder} has no {args.subset}.{TABLE}: no errors or samples of it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +14,10 @@ import numpy as np
 from fairseq_casrnn.data.text import read_bytes
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import check_writable
+from fairseq_casrnn.files import check_writable, write_text
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle
-from fairseq_casrnn.reranking.tune import summary, write_json, write_text
+from fairseq_casrnn.reranking.tune import summary
 
 SAMPLES = 1000  # of the bootstrap
 
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     if problem.references is not None:
         report = compare(problem, runs, best)
         if args.json is not None:
-            write_json(args.json, report)
+            write_text(args.json, json.dumps(report, indent=1) + "\n")
         print(summary(report["baseline"], report["reranked"], report["oracle"]))
         print(
             f"p = {report['p']:.4f} (two-sided, paired bootstrap, {SAMPLES} samples, the run that "

@@ -8,7 +8,7 @@ import statistics
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError, counted
-from fairseq_casrnn.files import check_writable, whole_file
+from fairseq_casrnn.files import check_writable, write_text
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle, tune
 
@@ -48,18 +48,16 @@ def run(args: argparse.Namespace) -> None:
     choices = [lists.choose(weights) for weights in (problem.baseline, best["weights"])]
     before, oracle_bleu = lists.bleu(problem.baseline), lists.bleu_of(oracle(lists, choices))
     names = feature_names(args.scores)
-    write_json(
-        args.output,
-        {
-            "features": names,
-            "models": problem.models,
-            "join_subwords": args.join_subwords,
-            "sums": args.sums,
-            "baseline": round(before, 4),
-            "oracle": round(oracle_bleu, 4),
-            "runs": found,
-        },
-    )
+    tuned = {
+        "features": names,
+        "models": problem.models,
+        "join_subwords": args.join_subwords,
+        "sums": args.sums,
+        "baseline": round(before, 4),
+        "oracle": round(oracle_bleu, 4),
+        "runs": found,
+    }
+    write_text(args.output, json.dumps(tuned, indent=1) + "\n")
     print(summary(before, [run["bleu"] for run in found], oracle_bleu))
     for name, weight in zip(names, best["weights"], strict=True):
         print(f"{weight:8.4f}  {name}")
@@ -76,14 +74,3 @@ def summary(before: float, after: list[float], oracle_bleu: float) -> str:
     if len(after) > 1:
         text += f" ± {statistics.stdev(after):.2f} ({counted(len(after), 'run')})"
     return f"BLEU {before:.2f}, reranked {text}, oracle {oracle_bleu:.2f}"
-
-
-def write_json(path: Path, content: dict[str, object]) -> None:
-    """Write a JSON file, completely or not at all. Raises UserError."""
-    write_text(path, json.dumps(content, indent=1) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file, completely or not at all. Raises UserError."""
-    with whole_file(path) as file:
-        file.write(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 import re
 import shlex
 from pathlib import Path
@@ -14,7 +13,14 @@ from fairseq_casrnn.console.program import show
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.paired import compare_with_baseline
 from fairseq_casrnn.results.page import Page, Table, load_pages
-from fairseq_casrnn.results.rows import Row, append, check_no_repetition, check_row, read_rows
+from fairseq_casrnn.results.rows import (
+    Row,
+    append,
+    check_no_repetition,
+    check_row,
+    is_finite,
+    read_rows,
+)
 from fairseq_casrnn.runs import record
 
 PRECISIONS = {"highest": "float32"}  # others as torch and fairseq name them
@@ -210,7 +216,7 @@ def metrics_of(content: dict, evaluation: dict, table: Table, folder: Path) -> d
     known = validation_of(content, evaluation.get("checkpoint", "best")) | evaluation
     found = {name: known[name] for name in table.metrics if name in known}
     for name in table.metrics:
-        if name in table.optional or _is_number(found.get(name)):
+        if name in table.optional or is_finite(found.get(name)):
             continue
         again = "evaluate it again"
         if name.startswith("valid_"):
@@ -230,7 +236,7 @@ def validation_of(content: dict, checkpoint: str) -> dict[str, object]:
     for one in content.get("evaluations", []):
         where = one.get("subset", "test"), one.get("checkpoint", "best")
         if where == ("valid", checkpoint) and "options" not in one:
-            found = found | {name: value for name, value in one.items() if _is_number(value)}
+            found = found | {name: value for name, value in one.items() if is_finite(value)}
     return {f"valid_{name}": value for name, value in found.items()}
 
 
@@ -265,10 +271,6 @@ def paired(
     if baseline and not found:
         raise UserError(f"{folder} and {baseline} have no predictions in common; evaluate both")
     return {table.baseline: {"test": found.test, "p": round(found.p, 5)}} if found else {}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def variables_of(content: dict, table: Table) -> dict[str, str]:

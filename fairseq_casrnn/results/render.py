@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import whole_file
+from fairseq_casrnn.files import write_text
 from fairseq_casrnn.results.add import add_folder_argument
 from fairseq_casrnn.results.figure import Curves, draw, figures, is_drawn
 from fairseq_casrnn.results.markdown import page_text
@@ -57,8 +57,7 @@ def run(args: argparse.Namespace) -> None:
         if path in drawn:
             draw(path, *drawn[path])
         else:
-            with whole_file(path) as file:
-                file.write(wanted[path])
+            write_text(path, wanted[path])
     show([str(path) for path in changed] or ["all pages are up to date"])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from fairseq_casrnn.data.text import decode_lines, read_bytes
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import whole_file
+from fairseq_casrnn.files import write_text
 
 NUMBER = (int, float)
 #: Keys of a row and their types. Unknown values are missing.
@@ -78,10 +78,10 @@ def check_row(row: object, where: str) -> None:
     for name, value in row.get("settings", {}).items():
         if name in FIELDS:
             raise UserError(f"{where}: a setting has the name of the field '{name}'; rename it")
-        if not isinstance(value, str) and not _is_finite(value):
+        if not isinstance(value, str) and not is_finite(value):
             raise UserError(f"{where}: the setting '{name}' is neither text nor number; correct it")
     for name, found in row.get("paired", {}).items():
-        if not isinstance(found, dict) or not _is_finite(found.get("p")) or "test" not in found:
+        if not isinstance(found, dict) or not is_finite(found.get("p")) or "test" not in found:
             raise UserError(f"{where}: 'paired' needs test and p of '{name}'; correct it")
     for name, curve in row.get("curves", {}).items():
         if not _is_curve(curve):
@@ -92,7 +92,7 @@ def check_row(row: object, where: str) -> None:
         values = value.values() if isinstance(value, dict) else [value]
         if isinstance(value, dict) and not {"mean"} <= set(value) <= {"mean", "deviation"}:
             raise UserError(f"{where}: '{name}' needs mean and deviation and nothing else")
-        if not all(isinstance(one, str) or _is_finite(one) for one in values):
+        if not all(isinstance(one, str) or is_finite(one) for one in values):
             raise UserError(f"{where}: '{name}' is not a finite number; correct it")
 
 
@@ -102,10 +102,11 @@ def _is_curve(curve: object) -> bool:
         x_axis, curve = curve, list(curve.values())
         if not all(re.fullmatch(r"[0-9]+(\.[0-9]+)?", x) for x in x_axis):
             return False
-    return isinstance(curve, list) and all(y is None or _is_finite(y) for y in curve)
+    return isinstance(curve, list) and all(y is None or is_finite(y) for y in curve)
 
 
-def _is_finite(value: object) -> bool:
+def is_finite(value: object) -> bool:
+    """Whether a JSON value is a finite number."""
     return isinstance(value, NUMBER) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -136,5 +137,4 @@ def append(path: Path, rows: Iterable[Row]) -> None:
     """Append rows to a file, all or none. Raises UserError if it cannot be written."""
     before = path.read_text("utf-8") if path.is_file() else ""
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    with whole_file(path) as file:
-        file.write(before + "".join(lines))
+    write_text(path, before + "".join(lines))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.files import whole_file
+from fairseq_casrnn.files import write_text
 from fairseq_casrnn.runs.environment import command_line, commit
 
 NAME = "run.json"
@@ -78,8 +78,7 @@ def update(folder: Path, **fields: object) -> None:
         UserError: it is damaged or cannot be written.
     """
     content = read(folder) | fields
-    with whole_file(folder / NAME) as file:
-        file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / NAME, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def add_evaluation(folder: Path, result: dict[str, object]) -> None:
