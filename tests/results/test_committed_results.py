@@ -42,6 +42,16 @@ def test_numbers_of_the_index_are_those_of_the_pages():
         assert not [number for number in numbers if number not in read(path)], what
 
 
+def test_numbers_of_the_readme_are_those_of_the_index():
+    """Rounded; the row of speeds has another source."""
+    table = re.search(r"^\| task \| result \|\n((?:\|.*\n)+)", read("README.md"), re.M)[1]
+    index = {float(number) for number in re.findall(r"\d+\.\d+", read("RESULTS.md"))}
+    rows = [row for row in table.splitlines() if "training speed" not in row]
+    for number in re.findall(r"\d+\.\d+", "".join(rows)):
+        digits = len(number.partition(".")[2])
+        assert any(f"{exact:.{digits}f}" == number for exact in index), number
+
+
 def read(path):
     return (ROOT / path).read_text("utf-8")
 
