@@ -124,3 +124,17 @@ def test_full_dropout_is_that_of_torch(both):
     state = as_tuple(rand_state(ours))
     output, (h_n, c_n) = theirs(rand(T, B, I), state)
     assert_close(flat(ours(rand(T, B, I), state)), (output, h_n, c_n))
+
+
+def test_retained_at_inference():
+    """By fairseq-generate --retain-dropout: that between layers, not that of weights."""
+    layer = Case("stacked_lstm").random(I, H, 2, dropout=1.0).eval()
+    layer.weight_dropout = 1.0
+    (x, other), state = rand(2, B, I), rand_state(layer)
+    still, still_all = flat(layer.step(x, state)), flat(layer(rand(T, B, I)))
+    layer.make_generation_fast_(retain_dropout=True)
+    step, changed = flat(layer.step(x, state)), flat(layer.step(other, state))
+    assert_close([step[0]], [changed[0]])  # nothing of the input reaches the top layer
+    assert (step[0] - still[0]).abs().max() > 1e-4
+    for found, before in ((step, still), (flat(layer(rand(T, B, I))), still_all)):
+        assert_close([part[:1] for part in found[1:]], [part[:1] for part in before[1:]])
