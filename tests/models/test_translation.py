@@ -199,6 +199,19 @@ def test_reorder_encoder_out(case):
     assert_close([actual, extra["attn"][0]], [expected, attn])
 
 
+def test_reorder_encoder_out_twice():
+    """The second order is of the rows that the first one made."""
+    model = random_model(Case("cas_lstm")).eval()
+    encoded, prev = model.encoder(source()), target(lengths=(3, 3))
+    for order in ([2, 0, 1, 1], [3, 0]):
+        encoded = model.encoder.reorder_encoder_out(encoded, torch.tensor(order))
+    expected, attn = run(model, source()[[1, 2]], prev)
+    for state in (None, {}):
+        actual, extra = model.decoder(prev[:, :1] if state == {} else prev, encoded, state)
+        width = actual.size(1)
+        assert_close([actual, extra["attn"][0]], [expected[:, :width], attn[:, :width]])
+
+
 @pytest.mark.parametrize(
     ("encoder_layers", "decoder_layers", "start"),
     [(2, 2, [0, 1]), (3, 1, [2]), (1, 3, [0, 0, 0]), (2, 3, [0, 0, 1]), (3, 2, [1, 2])],
