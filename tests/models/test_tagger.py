@@ -250,6 +250,12 @@ def test_a_sentence_for_which_there_are_no_allowed_tags():
     emissions = torch.tensor([[[0.0, 3.0], [0.0, 3.0]]])
     assert crf.best(emissions, torch.tensor([2]), rules) == [[0, 1]]
     assert crf.best(emissions, torch.tensor([1]), rules) == [[1]]
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        crf = TagCRF(2).to(dtype)
+        for part in crf.parameters():
+            part.data.zero_()
+        crf.start_transitions.data[1] = 2.0  # not lost beside the penalty
+        assert crf.best(torch.zeros(1, 1, 2), torch.tensor([1]), rules) == [[1]]
 
 
 def test_crf_prefers_what_training_shows():
@@ -290,9 +296,13 @@ def test_gradients_reach_all_parameters(output):
 
 
 def test_spelling_by_hand():
-    """The maximum over the letters of a filter that reads the letter before, it, and the next."""
+    """The maximum over the letters of a filter that reads the letter before, it, and the next.
+
+    Around a word it reads zeros, whatever padding's embedding is.
+    """
     layer = CharCNN(9, PAD, 1, 1).double()
     with torch.no_grad():
+        layer.embed.weight[PAD] = 6.0
         layer.embed.weight[4:, 0] = torch.tensor([1.0, 2.0, 3.0, -4.0, -5.0])
         layer.convolve.weight.copy_(torch.tensor([[[10.0, 1.0, 0.1]]]))
         layer.convolve.bias.fill_(0.5)
