@@ -33,7 +33,7 @@ def test_by_hand():
 def test_accuracy_is_of_iob2():
     """That a span is of one word, or where it ends, is no tag of its own."""
     truth, found = [["S-PER", "B-LOC", "E-LOC", "O"]], [["B-PER", "B-LOC", "I-LOC", "I-LOC"]]
-    assert total(truth, found)["right"] == 3
+    assert total(truth, found)["right"] == total(found, truth)["right"] == 3
     assert total(truth, found, marked=False)["right"] == 1
     assert total(truth, found)["correct"] == 1
 
