@@ -21,6 +21,8 @@ def test_against_scikit_learn(seed):
 
 def test_classes_that_never_occur_do_not_count():
     assert macro_f1([[2, 0, 0], [1, 1, 0], [0, 0, 0]]) == pytest.approx(100 * (0.8 + 2 / 3) / 2)
+    # One that is predicted and never true does, with 0.
+    assert macro_f1([[1, 1], [0, 0]]) == pytest.approx(100 * (2 / 3) / 2)
     assert accuracy([[0, 0], [0, 0]]) == macro_f1([[0, 0], [0, 0]]) == 0
 
 

@@ -47,6 +47,8 @@ def test_counts_by_hand():
     # 4 of 4 words, 2 of 3 pairs, 1 of 2, 1 of 1, and one word short of five
     value = mert.bleu([4, 5, 4, 2, 1, 1, 4, 3, 2, 1])
     assert value == pytest.approx(100 * (2 / 3 / 2) ** 0.25 * np.exp(1 - 5 / 4))
+    # one word too many is no gain
+    assert mert.bleu([6, 5, 5, 4, 3, 2, 6, 5, 4, 3]) == pytest.approx(100 * (1 / 3) ** 0.25)
 
 
 @pytest.mark.parametrize("seed", range(3))
