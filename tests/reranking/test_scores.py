@@ -2,10 +2,14 @@
 
 import argparse
 import itertools
+import math
 import os
+from types import SimpleNamespace
 
 import pytest
 
+from fairseq_casrnn.evaluation import sentence_scores
+from fairseq_casrnn.inference import loading
 from fairseq_casrnn.reranking import score
 from fairseq_casrnn.reranking.nbest import read_nbest
 
@@ -40,6 +44,17 @@ def test_what_a_model_reads_and_predicts(tmp_path, capsys, monkeypatch, flags, e
     command = [write_nbest(tmp_path / "list", LIST), "--data", tmp_path, "--output", tmp_path / "s"]
     rerank(capsys, "score", *command, "--path", tmp_path / "x.pt", *flags.split())
     assert asked == expected
+
+
+def test_a_language_models_score_is_the_mean_of_bits_over_words_and_end(monkeypatch, tmp_path):
+    nats = {"x y": -6 * math.log(2), "z": -5 * math.log(2)}
+    task = SimpleNamespace(source_dictionary=None)
+    monkeypatch.setattr(loading, "load_language_model", lambda *_: (None, task))
+    monkeypatch.setattr(score, "check_known", lambda *_: None)
+    monkeypatch.setattr(sentence_scores, "score", lambda model, words, texts: nats)
+    found = score.language_model_scorer("x.pt", tmp_path, [])([("", "x y"), ("", "z")])
+    assert [tokens for _, tokens in found] == [3, 2]
+    assert [value for value, _ in found] == pytest.approx([-2, -2.5])
 
 
 def test_scores_are_taken_over_from_the_same_call_only(tmp_path):
