@@ -324,9 +324,10 @@ def test_each_dropout_reaches_its_place(option):
 
 
 @every_family
-def test_dropout_retained_at_inference(case):
+@pytest.mark.parametrize("variant", ["plain", "sizes"])
+def test_dropout_retained_at_inference(case, variant):
     """fairseq-generate --retain-dropout, when it scores references and when it generates."""
-    model = random_model(case, dropout=0.5).eval()
+    model = random_model(case, variant, dropout=0.5).eval()
     src, prev = source(), target()
     encoded = model.encoder(src)
     still = model.decoder(prev, encoded)[0]
