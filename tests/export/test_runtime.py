@@ -67,6 +67,28 @@ def test_translations_are_those_of_fairseq(spread, tmp_path):
         assert ours.answers(LINES, beam, length) == best
 
 
+def test_a_line_goes_on_after_others_have_ended(tmp_path):
+    """A model that writes a word for each one that it reads, from a state that counts them."""
+    dictionary(TARGET).save(str(tmp_path / "dict.txt"))
+    ours = runtime.Translator.__new__(runtime.Translator)
+    ours.words = ours.target = words = runtime.Dictionary(tmp_path / "dict.txt")
+    ours.about = {"state": ["h"], "hidden_size": 1}
+
+    def run(name, tokens, h=None, feed=None, **source):
+        if name == "encoder":
+            left, none = (tokens > words.unk).sum(1), np.zeros((len(tokens), 1))
+            return {"keys": none, "values": none, "mask": none, "h": left[None, :, None]}
+        table = np.full((len(tokens), len(words)), -9.0)
+        table[np.arange(len(tokens)), np.where(h[0, :, 0] > 0, 4, words.eos)] = -0.5
+        return {"log_probs": table, "new_h": h - 1, "new_feed": feed}
+
+    ours.run = run
+    for lines in (["w5", "w6 w7 w8", "w9 w5"], ["w6 w7 w8", "w5"]):
+        for beam in (1, 2):
+            best = [found[0][1] for found in ours.translate(lines, beam, 6)]
+            assert best == [" ".join("w4" for _ in line.split()) for line in lines]
+
+
 @pytest.mark.full
 def test_log_probabilities(tmp_path):
     model, task = language_model()
