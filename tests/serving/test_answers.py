@@ -56,13 +56,13 @@ def test_tagger(tmp_path):
 
 def test_spans_of_tags(tmp_path, monkeypatch):
     predictor = golden("tagger", tmp_path)
-    words = [("Bad", "B-LOC"), ("Ems", "E-LOC"), ("saw", "O"), ("Anna", "S-PER")]
+    words = [("Anna", "S-PER"), ("saw", "O"), ("Bad", "B-LOC"), ("Ems", "E-LOC")]
     sentence = [Word(*word) for word in words]
     monkeypatch.setattr(predictor.hub, "tag", lambda texts: [sentence])
     (answer,) = predictor.predict([PredictRequest("…")])
     assert answer["spans"] == [
-        {"type": "LOC", "first": 0, "last": 1},
-        {"type": "PER", "first": 3, "last": 3},
+        {"type": "PER", "first": 0, "last": 0},
+        {"type": "LOC", "first": 2, "last": 3},
     ]
 
 
@@ -100,7 +100,7 @@ def test_language_model(tmp_path):
     assert [one["word"] for one in first["expected"][0]] == [symbols[i] for i in best]
 
 
-def test_translator(tmp_path):
+def test_translator(tmp_path, monkeypatch):
     """Also in a batch, where shorter sources are padded."""
     predictor = golden("translation", tmp_path)
     source = predictor.task.source_dictionary.symbols
@@ -123,6 +123,10 @@ def test_translator(tmp_path):
     assert predictor.predict(mixed) == [blank, answers[0], blank, answers[1]]
     assert predictor.predict(mixed[:1]) == [blank]
     assert predictor.most_hypotheses == 5  # the beam
+    one = {"tokens": torch.tensor([4, 2]), "score": torch.tensor(-1.5 * math.log(2))}
+    monkeypatch.setattr(predictor.task, "inference_step", lambda *_: [[one | {"attention": None}]])
+    (answer,) = predictor.predict([PredictRequest("x")])
+    assert answer["hypotheses"][0]["score"] == -1.5  # in bits
 
 
 @pytest.fixture

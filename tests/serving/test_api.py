@@ -1,5 +1,6 @@
 """The API over HTTP: what it answers, refuses and counts."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -11,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.serving.batching import Batcher
+from fairseq_casrnn.serving.predict_request import PredictRequest
 
 from .common import ROLES, Echo, ask, golden, metrics, send, serving, wait_for
 
@@ -250,3 +253,24 @@ def test_a_question_that_fails_fails_alone():
     assert known[0] == 422
     assert known[1]["error"].startswith("the model's outputs are not finite")
     assert unknown == (500, {"error": "the server failed; its log says why"})
+
+
+def test_the_model_is_not_asked_for_clients_that_have_gone():
+    asked, sizes = [], []
+
+    def predict(requests):
+        asked.extend(request.text for request in requests)
+        return [{} for _ in requests]
+
+    async def main():
+        batcher = Batcher(predict, 8, sizes.append)
+        gone, waits = (
+            asyncio.create_task(batcher.submit(PredictRequest(text))) for text in ("a", "b")
+        )
+        await asyncio.sleep(0)
+        gone.cancel()
+        async with batcher.running():
+            await waits
+
+    asyncio.run(main())
+    assert (asked, sizes) == (["b"], [1])
