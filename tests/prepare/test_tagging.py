@@ -10,7 +10,7 @@ from tagged_corpora import sentences, write_conll03, write_pos
 from fairseq_casrnn import cli
 from fairseq_casrnn.data import conll03, pos
 from fairseq_casrnn.data.spans import as_bioes
-from fairseq_casrnn.prepare.schemes import find_scheme, to_bioes
+from fairseq_casrnn.prepare.schemes import count_orphan_continuations, find_scheme, to_bioes
 
 from .conftest import refused
 
@@ -157,6 +157,12 @@ def test_schemes(scheme):
 )
 def test_what_is_a_scheme(rows, scheme):
     assert find_scheme([row.split() for row in rows]) == scheme
+
+
+def test_tags_that_continue_nothing():
+    """At the start of a sentence, after O, and after another type."""
+    rows = ["B-A I-A I-B I-B O I-A", "I-A", "B-A B-A I-A"]
+    assert count_orphan_continuations([row.split() for row in rows]) == 3
 
 
 def test_segmentation_of_chinese(tmp_path, capsys):

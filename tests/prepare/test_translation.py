@@ -154,7 +154,8 @@ def test_cleaning(tmp_path, capsys):
     rows = list(pairs(40))
     test, valid = rows[:4], rows[4:8]
     train = [*rows[6:], rows[20], (rows[0][0], "Another translation."), ("", "Nothing."),
-             ("lang " * 9, "long " * 9), ("kurz", "not so short at all, it is")]  # fmt: skip
+             ("lang " * 9, "long " * 9), ("kurz", "not so short at all, it is"),
+             ("Ja", "Yes, it is")]  # fmt: skip
     files = [write_files(tmp_path, part, name) for name, part in
              (("train", train), ("valid", valid), ("test", test))]  # fmt: skip
     options = [word for name, pair in zip(("train", "valid", "test"), files, strict=True)
@@ -162,7 +163,7 @@ def test_cleaning(tmp_path, capsys):
     options += ["--max-length", "8", "--max-ratio", "5", "--bpe-operations", "0"]
     assert prepare(*options, "--out", tmp_path / "out") == 0
     found = made(tmp_path / "out")
-    assert [len(found[name]) for name in ("train", "valid", "test")] == [32, 4, 4]
+    assert [len(found[name]) for name in ("train", "valid", "test")] == [33, 4, 4]
     printed = capsys.readouterr().out
     for line in (
         "repeated pairs, left out of train: 1",
