@@ -7,6 +7,7 @@ import torch
 from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.patches.early_stopping import step_plateau
 
 
 def plateau():
@@ -32,3 +33,15 @@ def test_a_checkpoint_of_fairseqs_own_has_no_counters():
 def test_the_state_of_another_scheduler_is_refused():
     with pytest.raises(UserError, match="trained with another --lr-scheduler than reduce_lr_on_pl"):
         ReduceLROnPlateauLRSchedule.load_state_dict(SimpleNamespace(lr_scheduler=plateau()), {})
+
+
+def test_the_step_after_an_epoch_is_made_up_for_where_the_epoch_had_ended():
+    steps = []
+    schedule = ReduceLROnPlateauLRSchedule.__new__(ReduceLROnPlateauLRSchedule)
+    trainer = SimpleNamespace(lr_scheduler=schedule, lr_step=lambda *step: steps.append(step))
+    for done, options in ((7, {}), (0, {"reset_lr_scheduler": True}), (0, {})):
+        assert steps == []
+        place = {"epoch": 3, "iterations_in_epoch": done}
+        state = {"train_iterator": place, "val_loss": 2.5}
+        assert step_plateau(state, trainer, "checkpoint_last.pt", **options) is state
+    assert steps == [(2, 2.5)]
