@@ -211,6 +211,7 @@ def test_identity_is_data_and_options_but_for_the_length(tmp_path):
     table = checksum([b"w 1\n"])
     for options, lines in [
         (["--lr", "1", "--max-epoch", "3", "--cpu", "--log-interval=1"], ["--lr", "1"]),
+        (["--max-epoch=3", "--lr", "1"], ["--lr", "1"]),
         (["--assignment-path", str(cells)], ["--assignment-path", table]),
         ([f"--assignment-path={cells}"], ["--assignment-path", table]),
         (["--assignment-path", "none"], ["--assignment-path"]),

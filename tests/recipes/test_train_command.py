@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from fairseq_casrnn import cli
-from fairseq_casrnn.recipes.train_command import TOKENS, evaluate_command, use_command
+from fairseq_casrnn.recipes.train_command import (
+    TOKENS,
+    evaluate_command,
+    recipe_variables,
+    use_command,
+)
 
 
 def prepared(folder, kind, notes):
@@ -98,3 +103,14 @@ def test_next_commands(tmp_path):
     assert use_command("classification", tmp_path, run) == (
         r"printf 'first text\tsecond text\n' | casrnn predict --path other/bicas2/seed1"
     )
+
+
+def test_settings_by_size():
+    """Translation: 10 epochs, or 5000 updates in at most 60; an epoch of 1000 has 1.2 updates."""
+    for tokens, updates in ((1000, 300), (50_000, 3600), (100_000, 5000), (1_000_000, 12_000)):
+        assert recipe_variables("translation", {TOKENS: tokens}) == {"UPDATES": str(updates)}
+    for count, batch, patience in ((1999, 8, 10), (2000, 32, 5), (49_999, 32, 5), (50_000, 64, 3)):
+        found = recipe_variables("classification", {"train sentences": count})
+        assert (found["BATCH"], found["PATIENCE"]) == (str(batch), str(patience))
+    found = recipe_variables("tagging", {"train": "1999 sentences", "spans": "BIOES"})
+    assert found == {"METRIC": "f1", "BATCH": "8", "PATIENCE": "10"}
