@@ -303,3 +303,8 @@ def test_rows_are_json_lines(project):
     (line,) = Path(project.path).read_text().splitlines()
     assert "für λ" in line
     assert json.loads(line) == project.rows()[0]
+
+
+def test_minutes_are_the_mean_of_those_that_are_known():
+    rows = [{"seed": 1, "minutes": 2.0}, {"seed": 2}, {"seed": 3, "minutes": 3.0}]
+    assert markdown.minutes(grouping.Group(rows)) == "2.5"
