@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from fairseq_casrnn import cli
+from fairseq_casrnn.recipes.recipe import load
 from fairseq_casrnn.recipes.train_command import (
     TOKENS,
     evaluate_command,
+    recipe_path,
     recipe_variables,
     use_command,
 )
@@ -114,3 +116,10 @@ def test_settings_by_size():
         assert (found["BATCH"], found["PATIENCE"]) == (str(batch), str(patience))
     found = recipe_variables("tagging", {"train": "1999 sentences", "spans": "BIOES"})
     assert found == {"METRIC": "f1", "BATCH": "8", "PATIENCE": "10"}
+
+
+def test_the_environment_does_not_change_settings_by_size(monkeypatch):
+    given = recipe_variables("classification", {"train sentences": 100})
+    before = load(recipe_path("classification"), **given)
+    monkeypatch.setenv("BATCH", "77")
+    assert load(recipe_path("classification"), **given) == before
