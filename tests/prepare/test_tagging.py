@@ -153,6 +153,7 @@ def test_schemes(scheme):
         (["B M E S", "S"], "BMES"),  # words of Chinese
         (["I-A O", "I-A I-A"], "IOB1"),  # nothing touches
         (["B-A I-A O", "I-A O B-A"], "IOB2"),  # with a mistake
+        (["B-A O", "I-A O"], "IOB1"),  # not most begin with B
     ],
 )
 def test_what_is_a_scheme(rows, scheme):

@@ -1,6 +1,7 @@
 """The tagging task's data folder: what it gives, and what is wrong with it in one sentence."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -331,3 +332,18 @@ def test_words_that_are_symbols_of_fairseq(original):
     unknown = task.dictionary.unk()
     assert tokens[:1].tolist() + tokens[2:].tolist() == [unknown, unknown, task.dictionary.eos()]
     assert [len(word) for word in spelt] == [5, 4, 4]
+
+
+@pytest.mark.parametrize(("regular", "irregular"), [(99, False), (98, True)])
+def test_a_mistake_in_a_hundred_tags_is_no_other_scheme(regular, irregular):
+    rows, state = [[1]] * regular + [[2]], {}
+    own = SimpleNamespace(
+        classes=["O", "B-X", "I-X"], state=SimpleNamespace(merge_state_dict=state.update)
+    )
+
+    class Tags(list):
+        def tags(self, index):
+            return torch.tensor(self[index])
+
+    TASK._check_scheme(own, Tags(rows))
+    assert state == {"irregular_tags": irregular}
