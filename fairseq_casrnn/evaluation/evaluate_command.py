@@ -122,13 +122,14 @@ def evaluate_translation(run: Path, args: argparse.Namespace) -> dict:
 
 
 def evaluate_language_model(run: Path, args: argparse.Namespace) -> dict:
-    """Perplexity of the validation and test sets with a run's checkpoint, line by line."""
+    """Perplexity of the validation and test sets with a run's checkpoint, read as in training."""
     from fairseq_casrnn.evaluation.evaluate_lm import evaluate
 
-    result = evaluate(args.folder, run, args.checkpoint, sentences=True)
+    result = evaluate(args.folder, run, args.checkpoint)
+    how = ", as one text" if result["mode"] == "continuous" else ""
     print(
         f"{run_name(run)}: perplexity {result['valid']:.2f} valid, "
-        f"{result['test']:.2f} test ({result['test_tokens']} tokens)"
+        f"{result['test']:.2f} test ({result['test_tokens']} tokens{how})"
     )
     return result
 

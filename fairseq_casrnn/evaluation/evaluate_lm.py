@@ -20,7 +20,7 @@ SUBSETS = ("valid", "test")
 
 
 def evaluate(
-    data: Path, run: Path, which: str, sentences: bool, size: int | None = None
+    data: Path, run: Path, which: str, sentences: bool | None = None, size: int | None = None
 ) -> dict[str, object]:
     """Score the validation and test sets with a run's checkpoint.
 
@@ -28,7 +28,8 @@ def evaluate(
         data: prepared folder.
         run: folder of checkpoints.
         which: best, last, ema, best:N or last:N.
-        sentences: score each sentence by itself instead of a continuous text.
+        sentences: score each sentence by itself instead of a continuous text; None: as in
+            training.
         size: if given, also score with a cache of this many words, tuned on validation.
 
     Returns:
@@ -40,6 +41,8 @@ def evaluate(
     path = choose_checkpoint(run, which)
     with captured_log():
         model, task = perplexity.load_language_model(path, binarised)
+    if sentences is None:
+        sentences = perplexity.reads_single_sentences(task)
     dictionary = task.source_dictionary
     result: dict[str, object] = {"checkpoint": which}
     result["mode"] = "sentences" if sentences else "continuous"

@@ -55,6 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, help="folder for the runs NAME/seedN (default: DIR/out)"
     )
+    parser.add_argument(
+        "--carry-state",
+        action="store_true",
+        help="for language models: train on one continuous text instead of single lines",
+    )
     text = "print the commands instead of running them"
     parser.add_argument("--dry-run", action="store_true", help=text)
 
@@ -69,7 +74,9 @@ def run(args: argparse.Namespace) -> None:
     kind = kind_of(args.folder)
     if kind != args.kind:
         raise UserError(f"{args.folder} is prepared for {kind}; call casrnn train {kind}")
-    recipe = find_recipe(kind, args.folder)
+    if args.carry_state and kind != "language-model":
+        raise UserError(f"--carry-state is for language models, not for {kind}; drop it")
+    recipe = find_recipe(kind, args.folder, args.carry_state)
     options = StepOptions(
         arch=args.arch.replace(",", " ").split() or list(recipe.archs),
         seed=args.seed.replace(",", " ").split(),
@@ -89,7 +96,8 @@ def run(args: argparse.Namespace) -> None:
             one.train(Programs(args.dry_run))
             if not args.dry_run:
                 print(f"next: {evaluate_command(args.folder, args.out)}")
-                print(f"next: {use_command(kind, args.folder, one.folder)}", flush=True)
+                use = use_command(kind, args.folder, one.folder, args.carry_state)
+                print(f"next: {use}", flush=True)
 
 
 class ArchOption(argparse.Action):
@@ -156,12 +164,13 @@ def evaluate_command(folder: Path, out: Path | None) -> str:
     return shlex.join(["casrnn", "evaluate", str(folder), *options])
 
 
-def use_command(kind: str, folder: Path, run: Path) -> str:
+def use_command(kind: str, folder: Path, run: Path, carry_state: bool = False) -> str:
     """The command that applies a trained model to a text."""
     path = shlex.join(["--path", str(run), *plugin_options()])
     if kind == "language-model":
         data = shlex.quote(f"{folder}/data-bin")
-        return f"casrnn perplexity {data} {path} --sentence-reset"
+        reset = "" if carry_state else " --sentence-reset"
+        return f"casrnn perplexity {data} {path}{reset}"
     pairs = (folder / "data-bin" / "input1").is_dir()
     text = r"printf 'first text\tsecond text\n'" if pairs else 'echo "your text"'
     return f"{text} | casrnn {USED_BY[kind]} {path}"
@@ -179,11 +188,11 @@ def kind_of(folder: Path) -> str:
     return kind
 
 
-def find_recipe(kind: str, folder: Path) -> Recipe:
+def find_recipe(kind: str, folder: Path, carry_state: bool = False) -> Recipe:
     """The recipe with the settings for a prepared folder."""
     path = recipe_path(kind)
     if kind == "language-model":
-        return load(path)
+        return load(path, CARRY="yes" if carry_state else "no")
     where = "text" if kind == "translation" else "data-bin"
     notes = read_json(folder / where / "prepare.json")
     return load(path, **recipe_variables(kind, notes))

@@ -139,15 +139,20 @@ def test_an_output_that_cannot_be_written(tmp_path, capsys):
 
 
 @pytest.mark.full
-def test_documentation(bash, tmp_path):
+@pytest.mark.parametrize("carry", [False, True], ids=["lines", "one text"])
+def test_documentation(carry, bash, tmp_path):
     """As printed, but with a tiny model."""
     write_lines(tmp_path / "text.txt", LINES)
     text = commands("casrnn prepare language-model")
-    small = "train language-model text --arch dg_lstm_lm_tiny -- --max-epoch 2"
+    option = " --carry-state" if carry else ""
+    small = f"train language-model text --arch dg_lstm_lm_tiny{option} -- --max-epoch 2 --batch-size 4"
     printed = bash(text.replace("train language-model text", small), tmp_path)
     assert "\nfairseq-train text/data-bin --user-dir " in printed
-    assert "--sentence-reset" in printed
+    assert ("--bptt 35 " in printed) == carry
+    assert (" --sentence-reset" in printed) != carry
     assert "\ndg_lstm_lm_tiny seed 1: perplexity " in printed
+    assert (" tokens, as one text)\n" in printed) == carry
+    assert "warning: " not in printed
     last = "next: casrnn perplexity"
     (again,) = [line[6:] for line in printed.splitlines() if line.startswith(last)]
     value = printed.splitlines()[-1].split(" valid, ")[1].split(" test")[0]

@@ -81,6 +81,13 @@ def test_dry_run_of_another_architecture(tmp_path, capsys):
     assert "--arch cas_lstm_tiny " in capsys.readouterr().out
 
 
+def test_only_language_models_carry_state(tmp_path, capsys):
+    folder = prepared(tmp_path / "x", "translation", {TOKENS: 9000})
+    assert cli.main(["train", "translation", str(folder), "--carry-state"]) == 2
+    assert "--carry-state is for language models, not for translation" in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
 def test_help_lists_the_systems(capsys):
     with pytest.raises(SystemExit):
         cli.main(["train", "--help"])
@@ -101,6 +108,8 @@ def test_next_commands(tmp_path):
     assert use_command("language-model", folder, run).startswith(
         "casrnn perplexity 'my data/data-bin' --path other/"
     )
+    assert use_command("language-model", folder, run).endswith(" --sentence-reset")
+    assert use_command("language-model", folder, run, carry_state=True).endswith("/seed1")
     (tmp_path / "data-bin" / "input1").mkdir(parents=True)
     assert use_command("classification", tmp_path, run) == (
         r"printf 'first text\tsecond text\n' | casrnn predict --path other/bicas2/seed1"
