@@ -144,8 +144,8 @@ def test_documentation(carry, bash, tmp_path):
     """As printed, but with a tiny model."""
     write_lines(tmp_path / "text.txt", LINES)
     text = commands("casrnn prepare language-model")
-    option = " --carry-state" if carry else ""
-    small = f"train language-model text --arch dg_lstm_lm_tiny{option} -- --max-epoch 2 --batch-size 4"
+    arch = "--arch dg_lstm_lm_tiny" + " --carry-state" * carry
+    small = f"train language-model text {arch} -- --max-epoch 2 --batch-size 4"
     printed = bash(text.replace("train language-model text", small), tmp_path)
     assert "\nfairseq-train text/data-bin --user-dir " in printed
     assert ("--bptt 35 " in printed) == carry
