@@ -95,7 +95,7 @@ def sentence_state_backbone(cfg: SentenceStateEncoderConfig, size: int) -> Sente
             cfg.window,
             cfg.num_sentence_nodes,
             cfg.recompute,
-            getattr(cfg, "engine", None),  # not in checkpoints of version 0.1.0
+            cfg.engine,
         )
     return SentenceStateBackbone(layer)
 

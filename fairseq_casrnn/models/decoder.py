@@ -111,7 +111,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         embed_tokens: ``nn.Embedding`` of the target.
         rnn: one-directional stack; its input is the embedding and, with input feeding, the
             attention output of the previous step.
-        encoder_layers, encoder_size: L and C of the encoder's final states (C = D*H).
+        encoder_size: C = D*H, of the encoder's outputs and final states.
         input_feed: feed the attention output to the next step.
         out_embed_dim: features of the output embedding.
         dropout_in, dropout_out: on the embeddings; on the attention output and the input of the
@@ -129,7 +129,6 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         dictionary: Dictionary,
         embed_tokens: nn.Embedding,
         rnn: RecurrentStack,
-        encoder_layers: int,
         encoder_size: int,
         *,
         input_feed: bool = True,

@@ -156,7 +156,6 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
             dictionary,
             embed,
             cls.build_rnn(cfg, "decoder", cfg.decoder_embed_dim + feed_size),
-            encoder_layers=encoder_rnn.num_layers,
             encoder_size=encoder_rnn.output_size,
             input_feed=not cfg.no_input_feed,
             out_embed_dim=cfg.decoder_out_embed_dim,

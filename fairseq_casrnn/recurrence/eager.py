@@ -137,7 +137,7 @@ class _Loop(torch.autograd.Function):
         hs, cs, candidate = forward_(
             cell, gates, weight_hh, h0, c0, lower_c=lower_c, mixture=mixture, params=params
         )
-        ctx.cell, ctx.num_params = cell, len(params)
+        ctx.cell = cell
         ctx.save_for_backward(gates, candidate, hs, cs, weight_hh, lower_c, mixture, last, *params)
         ctx.set_materialize_grads(False)
         out_c = None if cs is None else cs[1:]

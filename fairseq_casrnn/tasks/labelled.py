@@ -86,7 +86,8 @@ class LabelledTask(FairseqTask):
     def __init__(self, cfg: LabelledConfig, dictionary: Dictionary, label_dictionary: Dictionary):
         super().__init__(cfg)
         self._combined: set[str] = set()  # splits that were loaded with combine
-        self._unshuffled: dict[str | None, FairseqDataset] = {}
+        self._unshuffled: dict[str, FairseqDataset] = {}
+        self._validated_split: str | None = None  # split of the last batch iterator
         self.unseen: dict[str, str] = {}
         self.dictionary, self.label_dictionary = dictionary, label_dictionary
         # Checkpoints hold the settings of the text, the classes in the order of the model's
@@ -244,8 +245,6 @@ class LabelledTask(FairseqTask):
         name = "" if self._validated_split in (None, "valid") else f".{self._validated_split}"
         write_json(Path(self.cfg.save_dir) / f"validation{name}.json", result)
 
-    _validated_split: Optional[str] = None
-
     def get_batch_iterator(
         self, dataset: FairseqDataset, *args: Any, **kwargs: Any
     ) -> EpochBatchIterator:
@@ -254,12 +253,12 @@ class LabelledTask(FairseqTask):
         Also notes the split for ``post_validate``, which is not told.
         """
         names = [name for name, known in self.datasets.items() if known is dataset]
-        self._validated_split = names[0] if names else None
+        self._validated_split = split = names[0] if names else None
         # fairseq's trainer passes this option for training only.
-        if names and dataset.shuffle and "grouped_shuffling" not in kwargs:
-            if self._validated_split not in self._unshuffled:
-                self._unshuffled[self._validated_split] = self.read(self._validated_split)
-            dataset = self._unshuffled[self._validated_split]
+        if split is not None and dataset.shuffle and "grouped_shuffling" not in kwargs:
+            if split not in self._unshuffled:
+                self._unshuffled[split] = self.read(split)
+            dataset = self._unshuffled[split]
         return super().get_batch_iterator(dataset, *args, **kwargs)
 
     def max_positions(self) -> int:

@@ -15,6 +15,7 @@ from fairseq.data import Dictionary, ListDataset
 from fairseq.logging.meters import MetersDict
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import register_task
+from omegaconf import MISSING
 
 from ..data.dictionaries import digest
 from ..data.spans import are_spans
@@ -36,7 +37,7 @@ class SequenceTaggingConfig(LabelledConfig):
     """Options of the task."""
 
     data: str = field(
-        default="???",
+        default=MISSING,
         metadata={"help": "folder with input0/, label/ and, for --char-filters, spelling/"},
     )
     zero_digits: Optional[bool] = field(
