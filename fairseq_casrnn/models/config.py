@@ -33,7 +33,16 @@ DECAY_HELP = (
 
 
 @dataclass
-class RecurrentTranslationConfig(FairseqDataclass):
+class EngineConfig:
+    """The option of all models with recurrent layers."""
+
+    engine: Optional[str] = field(
+        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
+    )
+
+
+@dataclass
+class RecurrentTranslationConfig(EngineConfig, FairseqDataclass):
     """Options of the recurrent encoder–decoder, with the names of fairseq's ``lstm``."""
 
     dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
@@ -104,9 +113,6 @@ class RecurrentTranslationConfig(FairseqDataclass):
             "help": "embeddings without a pretrained vector are initially uniform within plus or "
             "minus this"
         },
-    )
-    engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
     )
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: Optional[int] = II("task.max_target_positions")

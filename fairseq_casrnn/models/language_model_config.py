@@ -8,9 +8,11 @@ from typing import Optional
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 
+from .config import EngineConfig
+
 
 @dataclass
-class RecurrentLanguageModelConfig(FairseqDataclass):
+class RecurrentLanguageModelConfig(EngineConfig, FairseqDataclass):
     """Options for all cells."""
 
     dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
@@ -59,9 +61,6 @@ class RecurrentLanguageModelConfig(FairseqDataclass):
     weight_dropout: float = field(
         default=0.0,
         metadata={"help": "dropout on the recurrent weights, one mask per batch"},
-    )
-    engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
     )
     tokens_per_sample: int = II("task.tokens_per_sample")
     max_target_positions: Optional[int] = II("task.max_target_positions")

@@ -9,6 +9,7 @@ from typing import Optional
 from fairseq.dataclass import FairseqDataclass
 
 from ..cells.base import FUNCTIONAL
+from .config import EngineConfig
 
 
 @dataclass
@@ -43,7 +44,7 @@ class EmbeddingConfig(FairseqDataclass):
 
 
 @dataclass
-class RecurrentEncoderConfig:
+class RecurrentEncoderConfig(EngineConfig):
     """Options of a recurrent stack."""
 
     encoder_hidden_size: int = field(
@@ -61,13 +62,10 @@ class RecurrentEncoderConfig:
             )
         },
     )
-    engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
-    )
 
 
 @dataclass
-class SentenceStateEncoderConfig:
+class SentenceStateEncoderConfig(EngineConfig):
     """Options of the sentence-state LSTM."""
 
     encoder_hidden_size: int = field(default=300, metadata={"help": "hidden size"})
@@ -81,13 +79,10 @@ class SentenceStateEncoderConfig:
     recompute: bool = field(
         default=False, metadata={"help": "recompute the gates in the backward pass; saves memory"}
     )
-    engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
-    )
 
 
 @dataclass
-class ShortcutEncoderConfig:
+class ShortcutEncoderConfig(EngineConfig):
     """Options of the shortcut-stacked LSTM."""
 
     hidden_sizes: str = field(
@@ -96,9 +91,6 @@ class ShortcutEncoderConfig:
     )
     connection: str = field(
         default="shortcut", metadata={"help": "shortcut, residual, word or none", **FUNCTIONAL}
-    )
-    engine: Optional[str] = field(
-        default=None, metadata={"help": "recurrence engine: auto, cpp, triton, eager or reference"}
     )
 
 
