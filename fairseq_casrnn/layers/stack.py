@@ -26,7 +26,7 @@ from .sequences import (
     without_view,
 )
 from .stack_forward import StackForward
-from .state import LayerState, State, check_state, map_state, split_state
+from .state import LayerState, State, check_state, h_and_c, map_state, split_state
 
 
 class RecurrentStack(StackForward):
@@ -222,7 +222,7 @@ class RecurrentStack(StackForward):
         if state is None:
             state = self.zero_state(x.size(0))
         self._check_state(state, x.size(0))
-        h_0, c_0 = (state, None) if isinstance(state, Tensor) else state
+        h_0, c_0 = h_and_c(state)
         hs, cs = [], []
         lower_c: Tensor | None = None
         for k, cell in enumerate(self.cells):

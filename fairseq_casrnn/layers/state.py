@@ -58,8 +58,22 @@ def check_state(
         allowed = {dtype, accumulation_dtype(dtype)}
 
 
+def h_and_c(state: State) -> tuple[Tensor, Tensor | None]:
+    """h and c of a state; c is None for a cell without c."""
+    return (state, None) if isinstance(state, Tensor) else state
+
+
+def as_state(h: Tensor, c: Tensor | None) -> State:
+    """The inverse of :func:`h_and_c`."""
+    return h if c is None else (h, c)
+
+
+def state_parts(state: State) -> list[Tensor]:
+    """The tensors of a state: [h, c], or [h] without c."""
+    return [part for part in h_and_c(state) if part is not None]
+
+
 def split_state(state: State) -> list[LayerState]:
     """(h, c) of each layer and direction, in ``nn.LSTM``'s order."""
-    if isinstance(state, Tensor):
-        return [(h, None) for h in state]
-    return list(zip(*state, strict=True))
+    h, c = h_and_c(state)
+    return list(zip(h, [None] * len(h) if c is None else c, strict=True))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..layers import RecurrentStack
 from ..layers.dropout import dropout_mask
-from ..layers.state import State
+from ..layers.state import State, as_state, h_and_c
 from ..recurrence import decoding
 from ..recurrence.attention import Decode, DecoderSteps, Layer, attend
 from ..recurrence.inputs import LossSpec
@@ -239,8 +239,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
 
         Without dropout, and with hard routing; :meth:`all_steps` changes that.
         """
-        state: Any = self.initial_state(encoder_out)
-        h0, c0 = state if self.rnn.has_cell else (state, None)
+        h0, c0 = h_and_c(self.initial_state(encoder_out))
         keys, values = self.attention.project(encoder_out["encoder_out"], self.rnn.engine)
         mask, weight_out = encoder_out["encoder_padding_mask"], self.attention.weight_out
         return Decode(self.layers(), embedded, h0, c0, keys, values, mask, weight_out)
@@ -315,9 +314,8 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         """A step in PyTorch operations: output ``(B, H)``, weights ``(B, S)``, the new cache."""
         if self.input_feed:
             x = torch.cat([x, cached["feed"]], dim=-1)
-        state = (cached["hidden"], cached["cell"]) if self.rnn.has_cell else cached["hidden"]
-        h, state = self.rnn.step(x, state)
-        hidden, cell = state if self.rnn.has_cell else (state, None)
+        h, state = self.rnn.step(x, as_state(cached["hidden"], cached["cell"]))
+        hidden, cell = h_and_c(state)
         keys, values, mask = cached["keys"], cached["values"], cached["mask"]
         out, alpha = attend(h, keys, values, mask, self.attention.weight_out)
         out = self.dropout_out_module(out)

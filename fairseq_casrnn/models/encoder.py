@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..layers import RecurrentStack
 from ..layers.sequences import rows_at, take_rows, trusted
+from ..layers.state import h_and_c
 from ..recurrence.memory import on_host
 from .dropout import Dropout
 
@@ -75,7 +76,7 @@ class RecurrentEncoder(FairseqEncoder):
         output = self.dropout_out_module(output)
         if back is not None:
             output = take_rows(output, back)
-        hidden, cell = state if self.rnn.has_cell else (state, None)
+        hidden, cell = h_and_c(state)
         return {
             "encoder_out": output,
             "encoder_padding_mask": mask,

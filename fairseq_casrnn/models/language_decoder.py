@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..layers import RecurrentStack
 from ..layers.dropout import dropout_mask
-from ..layers.state import State, map_state
+from ..layers.state import State, as_state, h_and_c, map_state
 from ..recurrence.inputs import LossSpec
 from .dropout import Dropout
 from .head import VocabularyHead, uniform_linear
@@ -154,12 +154,10 @@ class RecurrentLanguageDecoder(VocabularyHead, FairseqIncrementalDecoder):
     def one_step(self, tokens: Tensor, incremental_state: dict[str, dict[str, Any]]) -> Tensor:
         """The top layer's h ``(B, H)`` for ``tokens`` ``(B,)``; caches the state."""
         cached = self.get_incremental_state(incremental_state, "state")
-        state = None
-        if cached:
-            state = (cached["hidden"], cached["cell"]) if self.rnn.has_cell else cached["hidden"]
+        state = as_state(cached["hidden"], cached["cell"]) if cached else None
         x = self.dropout_in_module(self.embed(tokens))
         h, state = self.rnn.step(x, state, tokens)
-        hidden, cell = state if self.rnn.has_cell else (state, None)
+        hidden, cell = h_and_c(state)
         self.set_incremental_state(incremental_state, "state", {"hidden": hidden, "cell": cell})
         return h
 
@@ -187,8 +185,3 @@ def check_carries(model: BaseFairseqModel) -> None:
             f"{type(model).__name__} does not carry its state from batch to batch; give a "
             "recurrent language model, --arch <cell>_lm, or --sentence-reset"
         )
-
-
-def state_parts(state: State) -> tuple[Tensor, ...]:
-    """The tensors of a state: (h, c), or h alone."""
-    return (state,) if torch.is_tensor(state) else tuple(state)

@@ -27,9 +27,9 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from ..cells.base import at_least_one
 from ..data.streams import StreamDataset, piece_lengths, sentence_dataset, whole_text
 from ..errors import UserError, as_option
-from ..layers.state import State, map_state
+from ..layers.state import State, as_state, map_state, state_parts
 from ..models.config import check_probabilities
-from ..models.language_decoder import CarriedState, check_carries, state_parts
+from ..models.language_decoder import CarriedState, check_carries
 from ..models.stream_position import StatefulBatches, StreamPosition, with_carried_state
 from .stream_checkpoint import check_position, gather_streams, streams_of_worker
 
@@ -321,7 +321,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
         """
         self.epoch_finished = finished
         after = self.positions["training"].after
-        parts = [] if after is None else list(state_parts(after))
+        parts = [] if after is None else state_parts(after)
         self.training_states = gather_streams(parts, workers)
 
     def get_checkpoint_dict(self) -> dict[str, Any]:
@@ -354,7 +354,7 @@ class StatefulLanguageModelingTask(LanguageModelingTask):
             return  # sentences, or a new epoch, which starts from a zero state
         check_position(content, len(dataset), self.training_stops)
         own = streams_of_worker(state, *self.worker)
-        after: Any = own[0] if len(own) == 1 else tuple(own)
+        after = as_state(own[0], own[1] if len(own) > 1 else None)
         self.positions["training"] = StreamPosition(stop=content["step"], after=after)
 
 

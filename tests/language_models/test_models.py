@@ -9,7 +9,8 @@ from fairseq_casrnn.cells import FAMILIES as CELLS
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import stack_forward
 from fairseq_casrnn.layers.dropout import dropout
-from fairseq_casrnn.models.language_decoder import CarriedState, state_parts
+from fairseq_casrnn.layers.state import state_parts
+from fairseq_casrnn.models.language_decoder import CarriedState
 
 from .common import SIZE, build, make_task, random_model, random_tokens
 
