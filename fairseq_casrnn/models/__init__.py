@@ -12,8 +12,5 @@ from . import (
 
 def register_cell(cell: str) -> None:
     """Register all models and architectures of a cell that has been added to FAMILIES."""
-    translation.MODELS[cell] = translation.register(cell)
-    language_model.LANGUAGE_MODELS[f"{cell}_lm"] = language_model.register(cell)
-    sentence_encoder.MODELS[cell] = sentence_encoder.register_cell(cell)
-    tagger.MODELS[cell] = tagger.register_cell(cell)
-    architectures.register_cell(cell)
+    for module in (translation, language_model, sentence_encoder, tagger, architectures):
+        module.register_cell(cell)

@@ -13,12 +13,9 @@ to depth m, no dropout (second-order LSTM paper, §4.3); ``<cell>_lm_dyck`` has 
 
 from __future__ import annotations
 
-from argparse import Namespace
-
-from fairseq.models import register_model_architecture
-
 from ..cells import FAMILIES
 from . import language_model, translation  # noqa: F401 - models before their architectures
+from .registration import register_architecture
 
 EMBED = ("encoder_embed_dim", "decoder_embed_dim")
 HIDDEN = ("encoder_hidden_size", "decoder_hidden_size", "decoder_out_embed_dim")
@@ -27,13 +24,8 @@ LAYERS = ("encoder_layers", "decoder_layers")
 
 def register(model: str, arch: str, hidden: int, layers: int, embed: int | None = None) -> None:
     """Register ``arch``: ``model`` with these sizes unless the command line gives others."""
-
-    def architecture(args: Namespace) -> None:
-        for names, value in ((EMBED, embed or hidden), (HIDDEN, hidden), (LAYERS, layers)):
-            for name in names:
-                setattr(args, name, getattr(args, name, value))
-
-    register_model_architecture(model, arch)(architecture)
+    groups = (EMBED, embed or hidden), (HIDDEN, hidden), (LAYERS, layers)
+    register_architecture(model, arch, {name: size for names, size in groups for name in names})
 
 
 def register_lm(
@@ -41,12 +33,7 @@ def register_lm(
 ) -> None:
     """Register ``<cell>_lm_<suffix>``: ``<cell>_lm`` with these sizes and dropout."""
     sizes = {"decoder_embed_dim": embed, "decoder_hidden_size": hidden, "decoder_layers": layers}
-
-    def architecture(args: Namespace) -> None:
-        for name, value in {**sizes, "dropout": dropout}.items():
-            setattr(args, name, getattr(args, name, value))
-
-    register_model_architecture(f"{cell}_lm", f"{cell}_lm_{suffix}")(architecture)
+    register_architecture(f"{cell}_lm", f"{cell}_lm_{suffix}", {**sizes, "dropout": dropout})
 
 
 def register_cell(cell: str) -> None:

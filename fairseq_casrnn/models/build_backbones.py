@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Callable
-
-from fairseq.dataclass import FairseqDataclass
-
 from ..data.values import natural
 from ..errors import UserError
 from ..layers import SentenceStateLSTM, ShortcutStackedLSTM
@@ -31,29 +26,6 @@ from .sentence_config import (
     ShortcutEncoderConfig,
     TransformerConfig,
 )
-
-TINY = {
-    "encoder_embed_dim": 8,
-    "encoder_hidden_size": 8,
-    "encoder_layers": 2,
-    "mlp_size": 8,
-    "num_steps": 3,
-    "hidden_sizes": "4,8",
-    "num_filters": 4,
-    "encoder_attention_heads": 2,
-    "encoder_ffn_embed_dim": 16,
-}
-
-
-def tiny_sizes(config: type[FairseqDataclass]) -> Callable[[Namespace], None]:
-    """A function that sets the options of a ``…_tiny`` architecture, for tests."""
-
-    def tiny(args: Namespace) -> None:
-        for key, value in TINY.items():
-            if key in config.__dataclass_fields__:
-                setattr(args, key, getattr(args, key, value))
-
-    return tiny
 
 
 def parse_numbers(text: str, option: str) -> list[int]:

@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import logging
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -21,6 +20,7 @@ from ..cells import FAMILIES
 from ..errors import UserError, as_option
 from ..layers import RecurrentStack
 from .loading_checkpoint import is_loading_checkpoint
+from .registration import add_to_module, camel_case
 
 logger = logging.getLogger(__name__)
 LAYERS = ("encoder_layers", "decoder_layers")
@@ -132,15 +132,8 @@ def config_for(name: str, base: type) -> type:
         )
         for option in dataclasses.fields(options)
     ]
-    title = name.title().replace("_", "") + base.__name__
+    title = camel_case(name) + base.__name__
     return add_to_module(dataclasses.make_dataclass(title, fields, bases=(base,)), __name__)
-
-
-def add_to_module(cls: type, module: str) -> type:
-    """Make a dynamically created class an attribute of ``module``, where pickle looks it up."""
-    cls.__module__, cls.__qualname__ = module, cls.__name__
-    setattr(sys.modules[module], cls.__name__, cls)
-    return cls
 
 
 def build_stack(cell: str, cfg: FairseqDataclass, *sizes: Any, **kwargs: Any) -> RecurrentStack:

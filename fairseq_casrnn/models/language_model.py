@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from fairseq.data import Dictionary
 from fairseq.hub_utils import GeneratorHubInterface
-from fairseq.models import FairseqLanguageModel, register_model
+from fairseq.models import FairseqLanguageModel
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
@@ -18,7 +18,6 @@ from ..diagnostics.explain import explained
 from ..errors import UserError
 from ..layers import RecurrentStack
 from .config import (
-    add_to_module,
     build_stack,
     check_probabilities,
     check_sizes,
@@ -31,6 +30,7 @@ from .language_decoder import RecurrentLanguageDecoder
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
 from .loading_checkpoint import is_loading_checkpoint
 from .picklable import PicklableModel
+from .registration import register_subclass
 from .routing import read_assignment
 from .run_folders import run_folder
 from .translation import check_kind, parse_cutoffs
@@ -164,16 +164,14 @@ def check_output(cfg: RecurrentLanguageModelConfig, task: FairseqTask, out_embed
         )
 
 
-def register(cell: str) -> type:
+def register_cell(cell: str) -> None:
     """Register the model ``<cell>_lm``."""
-    base = LANGUAGE_MODEL_CONFIGS.get(cell, RecurrentLanguageModelConfig)
-    name = f"{cell}_lm"
-    model = type(
-        name.title().replace("_", "") + "Model",
-        (RecurrentLanguageModel,),
-        {"cell_name": cell, "__doc__": f"Language model with {cell}."},
+    config = config_for(cell, LANGUAGE_MODEL_CONFIGS.get(cell, RecurrentLanguageModelConfig))
+    name, doc = f"{cell}_lm", f"Language model with {cell}."
+    register_subclass(
+        RecurrentLanguageModel, f"{name}_model", name, config, cell_name=cell, __doc__=doc
     )
-    return register_model(name, dataclass=config_for(cell, base))(add_to_module(model, __name__))
 
 
-LANGUAGE_MODELS = {f"{cell}_lm": register(cell) for cell in FAMILIES}
+for _cell in FAMILIES:
+    register_cell(_cell)

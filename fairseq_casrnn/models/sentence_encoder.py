@@ -135,29 +135,26 @@ def sentence_state_boundaries(cfg: SentenceStateConfig, words: Dictionary) -> di
 
 def register_encoder(
     name: str, build_backbone: Callable, config: type, **functions: Callable
-) -> type:
+) -> None:
     """Register the model ``<name>_sentence_encoder``."""
     arch, doc = f"{name}_sentence_encoder", f"Sentence classifier with {name}."
-    return register(
-        SentenceClassifier, arch, doc, config, build_backbone=build_backbone, **functions
-    )
+    register(SentenceClassifier, arch, doc, config, build_backbone=build_backbone, **functions)
 
 
-def register_cell(cell: str) -> type:
+def register_cell(cell: str) -> None:
     """Register ``<cell>_sentence_encoder`` for a cell of FAMILIES."""
     config = config_for(cell, RecurrentSentenceConfig)
-    return register_encoder(cell, functools.partial(recurrent_backbone, cell), config)
+    register_encoder(cell, functools.partial(recurrent_backbone, cell), config)
 
 
-MODELS: dict[str, type] = {cell: register_cell(cell) for cell in FAMILIES}
-MODELS |= {
-    "sentence_state_lstm": register_encoder(
-        "sentence_state_lstm",
-        sentence_state_backbone,
-        SentenceStateConfig,
-        boundaries=sentence_state_boundaries,
-    ),
-    "shortcut_lstm": register_encoder("shortcut_lstm", shortcut_backbone, ShortcutConfig),
-    "cnn": register_encoder("cnn", convolution_backbone, ConvolutionConfig),
-    "transformer": register_encoder("transformer", transformer_backbone, TransformerConfig),
-}
+for _cell in FAMILIES:
+    register_cell(_cell)
+register_encoder(
+    "sentence_state_lstm",
+    sentence_state_backbone,
+    SentenceStateConfig,
+    boundaries=sentence_state_boundaries,
+)
+register_encoder("shortcut_lstm", shortcut_backbone, ShortcutConfig)
+register_encoder("cnn", convolution_backbone, ConvolutionConfig)
+register_encoder("transformer", transformer_backbone, TransformerConfig)

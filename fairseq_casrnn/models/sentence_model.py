@@ -7,19 +7,31 @@ from pathlib import Path
 from typing import Any, Self
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 from torch import nn
 
-from .build_backbones import tiny_sizes
-from .config import add_to_module, check_probabilities, check_ranges, check_sizes
+from .config import check_probabilities, check_ranges, check_sizes
 from .embedding import build_embedding
 from .hub import Hub
 from .picklable import PicklableModel
+from .registration import register_architecture, register_subclass
 from .sentence_config import EmbeddingConfig
 
 SIZES = ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "num_steps", "window")
 DROPOUTS = ("dropout", "encoder_dropout_in", "encoder_dropout_out")
+TINY = {
+    "encoder_embed_dim": 8,
+    "encoder_hidden_size": 8,
+    "encoder_layers": 2,
+    "mlp_size": 8,
+    "num_steps": 3,
+    "hidden_sizes": "4,8",
+    "num_filters": 4,
+    "encoder_attention_heads": 2,
+    "encoder_ffn_embed_dim": 16,
+}
+"""Sizes of the architectures ``…_tiny``, for tests."""
 
 
 class SentenceModel(PicklableModel, BaseFairseqModel):
@@ -105,7 +117,9 @@ class SentenceModel(PicklableModel, BaseFairseqModel):
         )
 
 
-def register(base: type, arch: str, doc: str, config: type, **functions: Callable) -> type:
+def register(
+    base: type, arch: str, doc: str, config: type[FairseqDataclass], **functions: Callable
+) -> None:
     """Register a subclass of ``base`` as the model ``arch``, and ``<arch>_tiny`` for tests.
 
     Args:
@@ -116,7 +130,7 @@ def register(base: type, arch: str, doc: str, config: type, **functions: Callabl
         functions: static methods, at least ``build_backbone``.
     """
     methods = {name: staticmethod(function) for name, function in functions.items()}
-    model = type(arch.title().replace("_", ""), (base,), {"__doc__": doc, **methods})
-    model = register_model(arch, dataclass=config)(add_to_module(model, base.__module__))
-    register_model_architecture(arch, f"{arch}_tiny")(tiny_sizes(config))
-    return model
+    register_subclass(base, arch, arch, config, __doc__=doc, **methods)
+    fields = config.__dataclass_fields__
+    tiny = {name: size for name, size in TINY.items() if name in fields}
+    register_architecture(arch, f"{arch}_tiny", tiny)

@@ -176,23 +176,20 @@ class Tagger(SentenceModel):
         return TaggerHub
 
 
-def register_tagger(name: str, build_backbone: Callable, config: type) -> type:
+def register_tagger(name: str, build_backbone: Callable, config: type) -> None:
     """Register the model ``<name>_tagger``."""
-    return register(
+    register(
         Tagger, f"{name}_tagger", f"Tagger with {name}.", config, build_backbone=build_backbone
     )
 
 
-def register_cell(cell: str) -> type:
+def register_cell(cell: str) -> None:
     """Register ``<cell>_tagger`` for a cell of FAMILIES."""
     config = config_for(cell, RecurrentTaggerConfig)
-    return register_tagger(cell, functools.partial(recurrent_backbone, cell), config)
+    register_tagger(cell, functools.partial(recurrent_backbone, cell), config)
 
 
-MODELS: dict[str, type] = {cell: register_cell(cell) for cell in FAMILIES}
-MODELS |= {
-    "sentence_state_lstm": register_tagger(
-        "sentence_state_lstm", sentence_state_backbone, SentenceStateTaggerConfig
-    ),
-    "shortcut_lstm": register_tagger("shortcut_lstm", shortcut_backbone, ShortcutTaggerConfig),
-}
+for _cell in FAMILIES:
+    register_cell(_cell)
+register_tagger("sentence_state_lstm", sentence_state_backbone, SentenceStateTaggerConfig)
+register_tagger("shortcut_lstm", shortcut_backbone, ShortcutTaggerConfig)

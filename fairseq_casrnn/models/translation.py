@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import FairseqEncoderDecoderModel, register_model
+from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.tasks import FairseqTask
 from torch import nn
 
@@ -20,7 +20,6 @@ from ..errors import UserError
 from ..layers import RecurrentStack
 from .config import (
     RecurrentTranslationConfig,
-    add_to_module,
     build_stack,
     check_probabilities,
     check_ranges,
@@ -33,6 +32,7 @@ from .decoder import RecurrentDecoder
 from .embedding import build_embedding
 from .encoder import RecurrentEncoder
 from .picklable import PicklableModel
+from .registration import register_subclass
 from .run_folders import run_folder
 from .translation_hub import TranslationHub
 
@@ -246,15 +246,13 @@ def build_embeddings(
     return encoder, encoder
 
 
-def register(name: str) -> type:
-    """Register the translation model of the family ``name``."""
-    config = config_for(name, RecurrentTranslationConfig)
-    model = type(
-        name.title().replace("_", "") + "Model",
-        (RecurrentTranslationModel,),
-        {"cell_name": name, "__doc__": f"Translation with {name}."},
+def register_cell(cell: str) -> None:
+    """Register the translation model ``<cell>``."""
+    config, doc = config_for(cell, RecurrentTranslationConfig), f"Translation with {cell}."
+    register_subclass(
+        RecurrentTranslationModel, f"{cell}_model", cell, config, cell_name=cell, __doc__=doc
     )
-    return register_model(name, dataclass=config)(add_to_module(model, __name__))
 
 
-MODELS = {name: register(name) for name in FAMILIES}
+for _cell in FAMILIES:
+    register_cell(_cell)

@@ -9,12 +9,12 @@ import pytest
 from fairseq.data import Dictionary
 from fairseq.data.iterators import BackgroundConsumer
 from fairseq.distributed import utils as distributed
+from fairseq.models import MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_casrnn.checks.task_fit import check_fit
 from fairseq_casrnn.diagnostics import explain
 from fairseq_casrnn.errors import UserError
-from fairseq_casrnn.models.translation import MODELS
 from fairseq_casrnn.patches import install, messages
 from fairseq_casrnn.patches.table import TABLE
 
@@ -38,7 +38,7 @@ def build(cell: str, **options):
         cfg=SimpleNamespace(left_pad_target=False),
         begin_epoch=lambda epoch, model: None,
     )
-    model = MODELS[cell]
+    model = MODEL_REGISTRY[cell]
     config = OmegaConf.merge(OmegaConf.structured(model.__dataclass), TINY, options)
     return model.build_model(config, task)
 
