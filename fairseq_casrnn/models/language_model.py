@@ -20,12 +20,15 @@ from ..layers import RecurrentStack
 from .config import (
     build_stack,
     check_probabilities,
+    check_shared_output,
     check_sizes,
     config_for,
     dropout_option,
+    parse_cutoffs,
     warn_of_single_layers,
 )
 from .embedding import build_embedding
+from .hub import check_models
 from .language_decoder import RecurrentLanguageDecoder
 from .language_model_config import LANGUAGE_MODEL_CONFIGS, RecurrentLanguageModelConfig
 from .loading_checkpoint import is_loading_checkpoint
@@ -33,7 +36,6 @@ from .picklable import PicklableModel
 from .registration import register_subclass
 from .routing import read_assignment
 from .run_folders import run_folder
-from .translation import check_kind, parse_cutoffs
 
 SIZES = ["decoder_embed_dim", "decoder_hidden_size", "decoder_layers"]
 DROPOUTS = [
@@ -69,7 +71,7 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
             hub = super().from_pretrained(
                 str(run.folder), run.checkpoint_file, run.data, **(run.options | kwargs)
             )
-        check_kind(hub.models, FairseqLanguageModel, "a language model", model_name_or_path)
+        check_models(hub.models, FairseqLanguageModel, "a language model", model_name_or_path)
         return hub
 
     @classmethod
@@ -83,7 +85,12 @@ class RecurrentLanguageModel(PicklableModel, FairseqLanguageModel):
         check_probabilities(cfg, DROPOUTS)
         warn_of_single_layers(cls.cell_name, cfg)
         dictionary, out_embed_dim = task.source_dictionary, output_size(cfg)
-        check_output(cfg, task, out_embed_dim)
+        if len(task.target_dictionary) != len(dictionary):
+            raise UserError(
+                "recurrent language models have one dictionary; drop --output-dictionary-size"
+            )
+        if cfg.share_decoder_input_output_embed:
+            check_shared_output(cfg, out_embed_dim)
         embed = build_embedding(
             dictionary, cfg.decoder_embed_dim, cfg.decoder_embed_path, cfg.decoder_freeze_embed
         )
@@ -144,24 +151,6 @@ def output_size(cfg: RecurrentLanguageModelConfig) -> int:
         return cfg.decoder_out_embed_dim
     shared = cfg.share_decoder_input_output_embed
     return cfg.decoder_embed_dim if shared else cfg.decoder_hidden_size
-
-
-def check_output(cfg: RecurrentLanguageModelConfig, task: FairseqTask, out_embed_dim: int) -> None:
-    """Raise UserError for options of the output layer that contradict each other."""
-    if len(task.target_dictionary) != len(task.source_dictionary):
-        raise UserError("recurrent language models have one dictionary; drop "
-                        "--output-dictionary-size")  # fmt: skip
-    if not cfg.share_decoder_input_output_embed:
-        return
-    if cfg.adaptive_softmax_cutoff is not None:
-        raise UserError(
-            "--adaptive-softmax-cutoff cannot share the output embedding; drop one of them"
-        )
-    if cfg.decoder_embed_dim != out_embed_dim:
-        raise UserError(
-            f"sharing the input and output embeddings needs --decoder-embed-dim "
-            f"({cfg.decoder_embed_dim}) equal to --decoder-out-embed-dim ({out_embed_dim})"
-        )
 
 
 def register_cell(cell: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,14 +22,17 @@ from .config import (
     build_stack,
     check_probabilities,
     check_ranges,
+    check_shared_output,
     check_sizes,
     config_for,
     dropout_option,
+    parse_cutoffs,
     warn_of_single_layers,
 )
 from .decoder import RecurrentDecoder
 from .embedding import build_embedding
 from .encoder import RecurrentEncoder
+from .hub import check_models
 from .picklable import PicklableModel
 from .registration import register_subclass
 from .run_folders import run_folder
@@ -104,7 +106,7 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         with explained():
             hub = super().from_pretrained(folder, run.checkpoint_file, run.data, **kwargs)
         what = "a translation model"
-        check_kind(hub.models, FairseqEncoderDecoderModel, what, model_name_or_path)
+        check_models(hub.models, FairseqEncoderDecoderModel, what, model_name_or_path)
         return TranslationHub(hub.cfg, hub.task, hub.models)
 
     @classmethod
@@ -168,36 +170,6 @@ class RecurrentTranslationModel(PicklableModel, FairseqEncoderDecoderModel):
         )
 
 
-def check_kind(models: Iterable[nn.Module], kind: type, what: str, folder: str | Path) -> None:
-    """Raise UserError unless all ``models`` are a ``kind``; ``what`` names it in the message."""
-    for model in models:
-        if not isinstance(model, kind):
-            raise UserError(
-                f"the checkpoint in {folder} is of a {type(model).__name__}, not of {what}; load "
-                "it with its own architecture, MODEL_REGISTRY[…].from_pretrained"
-            )
-
-
-def parse_cutoffs(text: str | None, size: int) -> list[int] | None:
-    """``--adaptive-softmax-cutoff`` as a list.
-
-    Raises:
-        UserError: not a list of increasing numbers below the vocabulary size.
-    """
-    if text is None:
-        return None
-    try:
-        values = [int(piece) for piece in str(text).strip("[]").split(",")]
-    except ValueError:
-        values = []
-    if not values or sorted(set(values)) != values or values[0] < 1 or values[-1] >= size:
-        raise UserError(
-            f"--adaptive-softmax-cutoff is {text!r}; it must be increasing whole numbers below the "
-            f"vocabulary size, {size}"
-        )
-    return values
-
-
 def build_embeddings(
     cfg: RecurrentTranslationConfig, task: FairseqTask
 ) -> tuple[nn.Embedding, nn.Embedding]:
@@ -207,17 +179,8 @@ def build_embeddings(
         UserError: the dictionaries or sizes do not allow the sharing.
     """
     source, target = task.source_dictionary, task.target_dictionary
-    shared = cfg.share_all_embeddings or cfg.share_decoder_input_output_embed
-    if shared and cfg.adaptive_softmax_cutoff is not None:
-        raise UserError(
-            "--adaptive-softmax-cutoff cannot share the output embedding; drop one of them"
-        )
-    if shared and cfg.decoder_embed_dim != cfg.decoder_out_embed_dim:
-        raise UserError(
-            f"sharing the decoder's input and output embeddings needs --decoder-embed-dim "
-            f"({cfg.decoder_embed_dim}) equal to --decoder-out-embed-dim "
-            f"({cfg.decoder_out_embed_dim})"
-        )
+    if cfg.share_all_embeddings or cfg.share_decoder_input_output_embed:
+        check_shared_output(cfg, cfg.decoder_out_embed_dim)
 
     def table(dictionary: Dictionary, side: str) -> nn.Embedding:
         names = ("embed_dim", "embed_path", "freeze_embed")
