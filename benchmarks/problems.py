@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fairseq_casrnn import layers
 from fairseq_casrnn.recurrence import cross_entropy as loss_engine
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import Decode, Layer, run_reference
+from fairseq_casrnn.recurrence.attention import DecoderInputs, DecoderLayer, run_reference
 
 CASES = {
     "stacked_lstm": ("stacked_lstm", {}),
@@ -109,7 +109,7 @@ def decoder(case: str, size: int, batch: int, steps: int, device: str, dtype) ->
         leaves = {name: leaf(tensor, engine) for name, tensor in tensors.items()}
         layer, out = (drop.to(leaves["embedded"].dtype) for drop in drops)
         given = {"c0": None, **leaves, **fixed, "drop_layers": layer, "drop_out": out}
-        out, alpha = decoding.run(engine, Decode(parts_of(module), **given))
+        out, alpha = decoding.run(engine, DecoderInputs(parts_of(module), **given))
         named = {**leaves, **dict(module.named_parameters())}
         return gradients({"output": out, "attention": alpha}, named)
 
@@ -134,9 +134,11 @@ def beam(case: str, size: int, batch: int, steps: int, device: str, dtype) -> Pr
             rows = {"embedded": given["embedded"].gather(1, along(lines, given["embedded"]))}
             rows |= {name: given[name][lines[0]] for name in ("keys", "values", "mask")}
             rows |= {name: given[name][:, lines[0]] for name in ("h0", "c0") if name in tensors}
-            out, alpha = (found[-1] for found in run_reference(Decode(parts, **given | rows)))
+            out, alpha = (
+                found[-1] for found in run_reference(DecoderInputs(parts, **given | rows))
+            )
         else:
-            searched = decoding.steps(engine, Decode(parts, **given), None, input_feed=True)
+            searched = decoding.steps(engine, DecoderInputs(parts, **given), None, input_feed=True)
             if searched is None:
                 return None
             for embedded, order in zip(given["embedded"], [*orders, None], strict=True):
@@ -173,12 +175,12 @@ def decoding_inputs(case: str, size: int, batch: int, steps: int, device: str, d
     return stack, tensors, {"mask": mask, "temperature": temperature}
 
 
-def parts_of(module: nn.Module) -> list[Layer]:
+def parts_of(module: nn.Module) -> list[DecoderLayer]:
     """A stack's layers as the decoder's loop takes them."""
     parts = []
     for k, cell in enumerate(module.cells):
         *weights, params = module.layer_parameters(k)
-        parts.append(Layer(cell, *weights, params, getattr(module, f"attention_l{k}", None)))
+        parts.append(DecoderLayer(cell, *weights, params, getattr(module, f"attention_l{k}", None)))
     return parts
 
 

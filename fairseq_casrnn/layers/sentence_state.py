@@ -14,7 +14,7 @@ from ..cells.base import at_least_one
 from ..recurrence import choose
 from ..recurrence.products import SharedWeightLinear, linear
 from ..recurrence.sentence_state import WordOps
-from ..recurrence.sentence_state_weights import Options, Parameters
+from ..recurrence.sentence_state_weights import SLSTMOptions, SLSTMParameters
 from .sequences import (
     Lengths,
     check_input,
@@ -175,7 +175,7 @@ class SentenceStateLSTM(nn.Module):
         """:meth:`forward` for x ``(T, B, input_size)``."""
         steps, batch, _ = x.shape
         lengths = check_lengths(given, steps, batch, x.device)
-        params = Parameters(*(getattr(self, name) for name in Parameters._fields))
+        params = SLSTMParameters(*(getattr(self, name) for name in SLSTMParameters._fields))
         chosen = choose(
             self.engine,
             x.device.type,
@@ -183,7 +183,7 @@ class SentenceStateLSTM(nn.Module):
         )
         if chosen.has_sentence_state:
             sizes = self.hidden_size, self.window, self.num_sentence_nodes, self.num_steps
-            return chosen.sentence_state(Options(*sizes, self.recompute), x, lengths, params)
+            return chosen.sentence_state(SLSTMOptions(*sizes, self.recompute), x, lengths, params)
         words, engine = chosen.word_ops(x, lengths), chosen.name
         # Once for all steps. words.rows zeroes padding: NaN there must not reach the gradient.
         gx = linear(words.rows(x), self.weight_ih, self.bias, engine)

@@ -15,7 +15,7 @@ from ..layers import RecurrentStack
 from ..layers.dropout import dropout_mask
 from ..layers.state import State, as_state, h_and_c
 from ..recurrence import decoding
-from ..recurrence.attention import Decode, DecoderSteps, Layer, attend
+from ..recurrence.attention import DecoderInputs, DecoderLayer, DecoderSteps, attend
 from ..recurrence.inputs import LossSpec
 from ..recurrence.products import linear
 from .dropout import Dropout
@@ -225,16 +225,16 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
             keys, values = self.attention.project(encoder_out["encoder_out"], self.rnn.engine)
             out, alpha = self.attention(h, keys, values, encoder_out["encoder_padding_mask"])
             return self.dropout_out_module(out), alpha
-        decode = self.decode(embedded, encoder_out)
+        inputs = self.loop_inputs(embedded, encoder_out)
         between = (self.rnn.num_layers - 1, *embedded.shape[:2], self.rnn.hidden_size)
         rnn: Any
         rnn, drop = self.rnn, self.dropout_out_module
-        decode.drop_layers = self.dropout_mask(embedded, between, rnn.dropout, rnn.drops)
-        decode.drop_out = self.dropout_mask(embedded, between[1:], drop.p, self.drops_out)
-        decode.temperature = rnn.temperature if self.routes_softly else None
-        return decoding.run(rnn.engine, decode)
+        inputs.drop_layers = self.dropout_mask(embedded, between, rnn.dropout, rnn.drops)
+        inputs.drop_out = self.dropout_mask(embedded, between[1:], drop.p, self.drops_out)
+        inputs.temperature = rnn.temperature if self.routes_softly else None
+        return decoding.run(rnn.engine, inputs)
 
-    def decode(self, embedded: Tensor, encoder_out: dict[str, Any]) -> Decode:
+    def loop_inputs(self, embedded: Tensor, encoder_out: dict[str, Any]) -> DecoderInputs:
         """The inputs of the decoder loop over ``embedded`` (T, B, E).
 
         Without dropout, and with hard routing; :meth:`all_steps` changes that.
@@ -242,7 +242,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         h0, c0 = h_and_c(self.initial_state(encoder_out))
         keys, values = self.attention.project(encoder_out["encoder_out"], self.rnn.engine)
         mask, weight_out = encoder_out["encoder_padding_mask"], self.attention.weight_out
-        return Decode(self.layers(), embedded, h0, c0, keys, values, mask, weight_out)
+        return DecoderInputs(self.layers(), embedded, h0, c0, keys, values, mask, weight_out)
 
     @property
     def drops_out(self) -> bool:
@@ -255,13 +255,13 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
         mixed = bool(self.rnn.cells[0].num_cells)
         return mixed and bool(self.training or self.rnn.soft_routing)
 
-    def layers(self) -> list[Layer]:
+    def layers(self) -> list[DecoderLayer]:
         """The stack's layers as inputs of the decoder loop."""
         layers = []
         for k, cell in enumerate(self.rnn.cells):
             w_ih, w_hh, bias, params = self.rnn.layer_parameters(k)
             attention = getattr(self.rnn, f"attention_l{k}", None)
-            layers.append(Layer(cell, w_ih, w_hh, bias, params, attention))
+            layers.append(DecoderLayer(cell, w_ih, w_hh, bias, params, attention))
         return layers
 
     @staticmethod
@@ -293,7 +293,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
 
     def initial_cache(self, embedded: Tensor, encoder_out: dict[str, Any]) -> dict[str, Any]:
         """The cache of :meth:`one_step` before the first step: compiled steps, or tensors."""
-        d, rows = self.decode(embedded, encoder_out), encoder_out["rows"]
+        d, rows = self.loop_inputs(embedded, encoder_out), encoder_out["rows"]
         if rows is not None:
             d.h0 = d.h0.index_select(1, rows)
             d.c0 = None if d.c0 is None else d.c0.index_select(1, rows)

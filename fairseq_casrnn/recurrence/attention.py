@@ -26,7 +26,7 @@ from .inputs import HardRouting, accumulation_dtype
 
 
 @dataclass
-class Layer:
+class DecoderLayer:
     """One decoder layer: its cell and parameters; ``attention`` (S, I) is that of a mixture."""
 
     cell: Cell
@@ -38,7 +38,7 @@ class Layer:
 
 
 @dataclass
-class Decode:
+class DecoderInputs:
     """The inputs of the loop.
 
     Attributes:
@@ -53,7 +53,7 @@ class Decode:
         temperature: scalar, of the mixtures' softmax, or None for hard routing.
     """
 
-    layers: list[Layer]
+    layers: list[DecoderLayer]
     embedded: Tensor
     h0: Tensor
     c0: Tensor | None
@@ -76,7 +76,7 @@ class DecoderSteps(Protocol):
         """The next step's rows continue the rows ``order`` (B',) of the last one."""
 
 
-def run_reference(d: Decode) -> tuple[Tensor, Tensor]:
+def run_reference(d: DecoderInputs) -> tuple[Tensor, Tensor]:
     """The loop under autograd.
 
     Returns:
@@ -109,7 +109,7 @@ def run_reference(d: Decode) -> tuple[Tensor, Tensor]:
     return torch.stack(outputs), torch.stack(alphas)
 
 
-def route(layer: Layer, x: Tensor, temperature: Tensor | None) -> Tensor | None:
+def route(layer: DecoderLayer, x: Tensor, temperature: Tensor | None) -> Tensor | None:
     """Mixture weights ``(…, S)`` for a layer's input, hard when ``temperature`` is None."""
     if layer.attention is None:
         return None

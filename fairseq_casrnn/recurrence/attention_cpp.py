@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import cpp
-from .attention import Decode
+from .attention import DecoderInputs
 from .attention_loop import Buffers, Grads, Loops
 from .reference import at_step
 
 
-def why_not(d: Decode) -> str | None:
+def why_not(d: DecoderInputs) -> str | None:
     """Why the compiled loop cannot run ``d``, or None."""
     shared = (d.embedded, d.h0, d.c0, d.keys, d.values, d.weight_out, d.drop_layers, d.drop_out)
     for layer in d.layers:
@@ -93,7 +93,7 @@ def backward(b: Buffers, g: Grads) -> None:
 COMPILED = Loops(forward, backward, "cpp")
 
 
-class Steps:
+class CppDecoderSteps:
     """The loop step by step, without gradients, for beam search.
 
     Rows of the batch may share a sentence: keys and values are stored once per sentence. Weights
@@ -106,7 +106,7 @@ class Steps:
         input_feed: whether the bottom layer reads the attention output.
     """
 
-    def __init__(self, d: Decode, source: Tensor | None, input_feed: bool = True):
+    def __init__(self, d: DecoderInputs, source: Tensor | None, input_feed: bool = True):
         module, _ = cpp.extension()
         embed_dim, bottom = d.embedded.size(-1), d.layers[0]
         self.routing = None if bottom.attention is None else bottom.attention[:, :embed_dim]

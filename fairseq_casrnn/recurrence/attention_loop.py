@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells.base import Cell
-from .attention import Decode
+from .attention import DecoderInputs
 from .eager import check_backward, retain_graph_requested, without_autocast
 from .inputs import wants_gradient
 from .products import linear
@@ -27,7 +27,7 @@ Maybe = Tensor | None
 
 @dataclass
 class Buffers:
-    """Inputs and state of the loop; shapes as in :class:`.attention.Decode`, lists by layer.
+    """Inputs and state of the loop; shapes as in :class:`.attention.DecoderInputs`, lists by layer.
 
     Attributes:
         weight_ih, attention: those of the bottom layer without the embedding's columns.
@@ -159,7 +159,7 @@ class Loops(NamedTuple):
     engine: str
 
 
-def run(d: Decode, loops: Loops) -> tuple[Tensor, Tensor]:
+def run(d: DecoderInputs, loops: Loops) -> tuple[Tensor, Tensor]:
     """:func:`.attention.run_reference` as one autograd function."""
     embed_dim = d.embedded.size(-1)
     bottom = d.layers[0]
@@ -186,7 +186,7 @@ def run(d: Decode, loops: Loops) -> tuple[Tensor, Tensor]:
 
 
 class Constants(NamedTuple):
-    """Inputs of the loop that have no gradient; see :class:`.attention.Decode`."""
+    """Inputs of the loop that have no gradient; see :class:`.attention.DecoderInputs`."""
 
     mask: Maybe
     drop_layers: Maybe
@@ -201,7 +201,7 @@ class Inputs(NamedTuple):
         gx: ``(T, B, ih_blocks*H)``, the bottom layer's product with the embeddings.
         routed: ``(T, B, S)``, the same for its routing, or None.
 
-    The rest is that of :class:`.attention.Decode`.
+    The rest is that of :class:`.attention.DecoderInputs`.
     """
 
     gx: Tensor

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .attention import Decode, DecoderSteps, Layer
+from .attention import DecoderInputs, DecoderLayer, DecoderSteps
 from .engine import autocast, by_name, choose
 from .memory import readable
 
 
-def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
+def run(engine: str | None, d: DecoderInputs) -> tuple[Tensor, Tensor]:
     """:func:`.attention.run_reference`, on the engine of that name (None: the default)."""
     device = d.h0.device.type
     if autocast(device):  # the recurrence has the parameters' precision
@@ -23,9 +23,9 @@ def run(engine: str | None, d: Decode) -> tuple[Tensor, Tensor]:
 
 
 def steps(
-    engine: str | None, d: Decode, source: Tensor | None, input_feed: bool
+    engine: str | None, d: DecoderInputs, source: Tensor | None, input_feed: bool
 ) -> DecoderSteps | None:
-    """The loop step by step, for beam search; arguments as in :class:`.attention_cpp.Steps`.
+    """The loop step by step, for beam search; arguments as of :class:`.CppDecoderSteps`.
 
     None if gradients are enabled, or the engine has no compiled loop for ``d``.
     """
@@ -35,19 +35,19 @@ def steps(
     return by_name(engine, device).decode_steps(d, source, input_feed)
 
 
-def all_readable(d: Decode) -> bool:
+def all_readable(d: DecoderInputs) -> bool:
     """:func:`.memory.readable` of all tensors."""
     layers = [t for layer in d.layers for t in (*vars(layer).values(), *layer.params)]
     return readable(*(t for t in (*vars(d).values(), *layers) if torch.is_tensor(t)))
 
 
-def all_in_dtype(d: Decode, dtype: torch.dtype) -> Decode:
+def all_in_dtype(d: DecoderInputs, dtype: torch.dtype) -> DecoderInputs:
     """``d`` and its layers with all floating-point tensors in ``dtype``."""
     layers = [layer_in_dtype(layer, dtype) for layer in d.layers]
     return in_dtype(replace(d, layers=layers), dtype)
 
 
-def in_dtype(d: Decode, dtype: torch.dtype) -> Decode:
+def in_dtype(d: DecoderInputs, dtype: torch.dtype) -> DecoderInputs:
     """``d`` with its own floating-point tensors in ``dtype``; the layers stay as they are."""
     tensors: dict[str, Any] = {
         name: value.to(dtype)
@@ -57,7 +57,7 @@ def in_dtype(d: Decode, dtype: torch.dtype) -> Decode:
     return replace(d, **tensors)
 
 
-def layer_in_dtype(layer: Layer, dtype: torch.dtype) -> Layer:
+def layer_in_dtype(layer: DecoderLayer, dtype: torch.dtype) -> DecoderLayer:
     """``layer`` with all its tensors in ``dtype``."""
     params = tuple(p.to(dtype) for p in layer.params)
     tensors: dict[str, Any] = {

@@ -27,11 +27,11 @@ from torch import Tensor
 from ..errors import UserError
 
 if TYPE_CHECKING:  # an engine does not import what a layer alone does not need
-    from .attention import Decode, DecoderSteps
+    from .attention import DecoderInputs, DecoderSteps
     from .inputs import LayerInputs, LayerOutputs, LossSpec
     from .next_words import NextWords
     from .sentence_state import WordOps
-    from .sentence_state_weights import Options, Parameters
+    from .sentence_state_weights import SLSTMOptions, SLSTMParameters
 
 logger = logging.getLogger(__name__)
 
@@ -80,28 +80,28 @@ class Engine:
         """Run a mixture of which ``cells`` ``(T, B)`` names one cell for each input."""
         raise NotImplementedError
 
-    def supports_decode(self, d: Decode) -> str | None:
+    def supports_decode(self, d: DecoderInputs) -> str | None:
         """Whether it has :meth:`decode` for this decoder."""
         return None
 
-    def decode(self, d: Decode) -> tuple[Tensor, Tensor]:
+    def decode(self, d: DecoderInputs) -> tuple[Tensor, Tensor]:
         """Run the decoder's loop; see :func:`.attention.run_reference`."""
         raise NotImplementedError
 
     def decode_steps(
-        self, d: Decode, source: Tensor | None, input_feed: bool
+        self, d: DecoderInputs, source: Tensor | None, input_feed: bool
     ) -> DecoderSteps | None:
         """The decoder's loop step by step, without gradients; None if it cannot."""
         return None
 
     def supports_sentence_state(
-        self, x: Tensor, lengths: Tensor | None, params: Parameters
+        self, x: Tensor, lengths: Tensor | None, params: SLSTMParameters
     ) -> str | None:
         """Whether its :meth:`sentence_state`, or else :meth:`word_ops`, takes these."""
         return None
 
     def sentence_state(
-        self, options: Options, x: Tensor, lengths: Tensor | None, params: Parameters
+        self, options: SLSTMOptions, x: Tensor, lengths: Tensor | None, params: SLSTMParameters
     ) -> tuple[Tensor, Tensor]:
         """Run all steps of a sentence-state LSTM; see :func:`.triton.sentence_state.run`."""
         raise NotImplementedError

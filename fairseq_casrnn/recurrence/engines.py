@@ -25,11 +25,11 @@ from .triton import failures, loop
 from .triton.plan import RefusedError, interpreting
 
 if TYPE_CHECKING:
-    from .attention import Decode, DecoderSteps
+    from .attention import DecoderInputs, DecoderSteps
     from .attention_loop import Loops
     from .next_words import NextWords
     from .sentence_state import WordOps
-    from .sentence_state_weights import Options, Parameters
+    from .sentence_state_weights import SLSTMOptions, SLSTMParameters
 
 UNREADABLE = "tensors are traced, fake, batched or of a subclass"
 NO_SEQUENCE = "a batch without sequences"
@@ -43,7 +43,7 @@ class Reference(Engine):
     def run(self, inputs: LayerInputs) -> LayerOutputs:
         return reference.run(inputs)
 
-    def decode(self, d: Decode) -> tuple[Tensor, Tensor]:
+    def decode(self, d: DecoderInputs) -> tuple[Tensor, Tensor]:
         from .attention import run_reference
 
         return run_reference(d)
@@ -65,7 +65,7 @@ class Eager(Engine):
     def run(self, inputs: LayerInputs) -> LayerOutputs:
         return eager.run(inputs)
 
-    def supports_decode(self, d: Decode) -> str | None:
+    def supports_decode(self, d: DecoderInputs) -> str | None:
         """As :meth:`supports`, for all layers."""
         from .decoding import all_readable
 
@@ -76,7 +76,7 @@ class Eager(Engine):
             return NO_SEQUENCE
         return None if all_readable(d) else UNREADABLE
 
-    def decode(self, d: Decode) -> tuple[Tensor, Tensor]:
+    def decode(self, d: DecoderInputs) -> tuple[Tensor, Tensor]:
         """For half precision the loop runs in float32, on the engine that then supports it."""
         from . import attention_loop, decoding
 
@@ -128,7 +128,7 @@ class Cpp(Eager):
     def run_routed(self, inputs: LayerInputs, cells: Tensor) -> LayerOutputs:
         return cpp.run_routed(inputs, cells)
 
-    def supports_decode(self, d: Decode) -> str | None:
+    def supports_decode(self, d: DecoderInputs) -> str | None:
         """Always yes for half precision: :meth:`decode` chooses again, in float32."""
         from . import attention_cpp
 
@@ -143,16 +143,16 @@ class Cpp(Eager):
         return COMPILED
 
     def decode_steps(
-        self, d: Decode, source: Tensor | None, input_feed: bool
+        self, d: DecoderInputs, source: Tensor | None, input_feed: bool
     ) -> DecoderSteps | None:
         from . import attention_cpp
 
         if d.temperature is not None or attention_cpp.why_not(d) is not None:
             return None
-        return attention_cpp.Steps(d, source, input_feed)
+        return attention_cpp.CppDecoderSteps(d, source, input_feed)
 
     def supports_sentence_state(
-        self, x: Tensor, lengths: Tensor | None, params: Parameters
+        self, x: Tensor, lengths: Tensor | None, params: SLSTMParameters
     ) -> str | None:
         if not readable(x, lengths, *params):
             return UNREADABLE
@@ -252,7 +252,7 @@ class Triton(Engine):
 
         return failures.attempt(lambda: loop.run(inputs), otherwise)
 
-    def supports_decode(self, d: Decode) -> str | None:
+    def supports_decode(self, d: DecoderInputs) -> str | None:
         from .decoding import all_readable
         from .triton import decoder
 
@@ -262,7 +262,7 @@ class Triton(Engine):
             return UNREADABLE
         return decoder.why_not(d)
 
-    def decode(self, d: Decode) -> tuple[Tensor, Tensor]:
+    def decode(self, d: DecoderInputs) -> tuple[Tensor, Tensor]:
         """Runs on the fallback if the kernel does not fit on the GPU."""
         from . import decoding
         from .triton import decoder
@@ -279,16 +279,16 @@ class Triton(Engine):
             return otherwise()
 
     def decode_steps(
-        self, d: Decode, source: Tensor | None, input_feed: bool
+        self, d: DecoderInputs, source: Tensor | None, input_feed: bool
     ) -> DecoderSteps | None:
         from .triton import decoder, decoder_steps
 
         if decoder.why_not(d) is not None:
             return None
-        return decoder_steps.Steps(d, source, input_feed)
+        return decoder_steps.TritonDecoderSteps(d, source, input_feed)
 
     def supports_sentence_state(
-        self, x: Tensor, lengths: Tensor | None, params: Parameters
+        self, x: Tensor, lengths: Tensor | None, params: SLSTMParameters
     ) -> str | None:
         if not readable(x, lengths, *params):
             return UNREADABLE
@@ -298,7 +298,7 @@ class Triton(Engine):
         return loop.why_not_on(params if autocast(x.device.type) else (x, *params))
 
     def sentence_state(
-        self, options: Options, x: Tensor, lengths: Tensor | None, params: Parameters
+        self, options: SLSTMOptions, x: Tensor, lengths: Tensor | None, params: SLSTMParameters
     ) -> tuple[Tensor, Tensor]:
         from .triton.sentence_state import run
 

@@ -18,7 +18,7 @@ ALIGNMENT = 8
 """The stride of ξ's rows is a multiple of this: 16 bytes in half precision, for tensor cores."""
 
 
-class Parameters(NamedTuple):
+class SLSTMParameters(NamedTuple):
     """The layer's parameters; the last four are None without sentence nodes."""
 
     weight_ih: Tensor
@@ -32,7 +32,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Options:
+class SLSTMOptions:
     """Sizes and settings of a layer.
 
     Attributes:
@@ -67,7 +67,9 @@ class Options:
         return -(-self.columns // ALIGNMENT) * ALIGNMENT
 
 
-def merge_weights(options: Options, p: Parameters) -> tuple[Tensor, Tensor | None, Tensor]:
+def merge_weights(
+    options: SLSTMOptions, p: SLSTMParameters
+) -> tuple[Tensor, Tensor | None, Tensor]:
     """The weights of a step's two products, and the bias of the second.
 
     Returns:
@@ -99,7 +101,7 @@ def merge_weights(options: Options, p: Parameters) -> tuple[Tensor, Tensor | Non
 
 
 def split_grads(
-    options: Options, d_words: Tensor, d_nodes: Tensor | None, d_bias: Tensor
+    options: SLSTMOptions, d_words: Tensor, d_nodes: Tensor | None, d_bias: Tensor
 ) -> tuple[Tensor | None, ...]:
     """The inverse of :func:`merge_weights`, for gradients.
 
@@ -126,7 +128,7 @@ def split_grads(
     return d_hh, d_b.flatten(), d_gh, d_sg, d_sh, d_bias_s.flatten()
 
 
-def _node_blocks(options: Options, weight: Tensor) -> tuple[Tensor, Tensor]:
+def _node_blocks(options: SLSTMOptions, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Views of ``(M, H, K+1, H)``: ``(f and o, K, H, K+1, H)``, ``(K, K read, H, K+1, H)``."""
     nodes = options.nodes
     own, each = weight[options.gates :].split([2 * nodes, nodes**2])

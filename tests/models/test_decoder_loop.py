@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import Decode, Layer, run_reference
+from fairseq_casrnn.recurrence.attention import DecoderInputs, DecoderLayer, run_reference
 from fairseq_casrnn.recurrence.triton import loop as triton_loop
 
 pytestmark = pytest.mark.sampled(1)
@@ -67,7 +67,7 @@ def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H, ba
     for k, cell in enumerate(stack.cells):
         attention = getattr(stack, f"attention_l{k}", None)
         w_ih, w_hh, bias, params = stack.layer_parameters(k)
-        decoder_layers.append(Layer(cell, w_ih, w_hh, bias, params, attention))
+        decoder_layers.append(DecoderLayer(cell, w_ih, w_hh, bias, params, attention))
     state = (layers, batch, size)
     leaves = {
         "embedded": rand(steps, batch, E, seed=1),
@@ -79,7 +79,7 @@ def make(case, layers=L, dropout=True, mask=MASK, soft=True, steps=T, size=H, ba
     }
     leaves = {k: None if v is None else v.requires_grad_() for k, v in leaves.items()}
     routed = stack.cells[0].num_cells and soft
-    decode = Decode(
+    decode = DecoderInputs(
         layers=decoder_layers,
         mask=mask,
         drop_layers=dropout_mask(layers - 1, steps, batch, size, seed=7)
@@ -100,7 +100,7 @@ def in_single(decode, single):
         names = [f"{name}_l{k}" for name in ("weight_ih", "weight_hh", "bias")]
         params = tuple(single[f"{name}_l{k}"] for name, _ in layer.cell.params)
         weights = [single[name] for name in names]
-        layers.append(Layer(layer.cell, *weights, params, single.get(f"attention_l{k}")))
+        layers.append(DecoderLayer(layer.cell, *weights, params, single.get(f"attention_l{k}")))
     inputs = {name: single[name] for name in ("embedded", "h0", "keys", "values", "weight_out")}
     masks = {
         name: None if mask is None else mask.float()

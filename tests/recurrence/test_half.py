@@ -7,7 +7,7 @@ from helpers import HALVES, assert_close, every_family, flat, gradients, rand, w
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import LSTM
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import Decode, Layer, run_reference
+from fairseq_casrnn.recurrence.attention import DecoderInputs, DecoderLayer, run_reference
 
 HALF = pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
 # Cells with a kink, such as a ReLU, where rounding may change the sign, and with it a gradient.
@@ -43,10 +43,10 @@ def test_of_the_decoder_too(dtype):
     """Whose output is then that of c, as sigmoid(30) tanh(c / 2) with a weight of 1 for h."""
     w_ih, bias, w_hh, h, c = slow_cell(dtype)
     c = torch.full_like(c, 1.0)
-    layer = Layer(LSTM(1, 1).cells[0], w_ih.repeat(1, 2), w_hh, bias)
+    layer = DecoderLayer(LSTM(1, 1).cells[0], w_ih.repeat(1, 2), w_hh, bias)
     none, one = torch.zeros(1, 1, 1, dtype=dtype), torch.ones(1, 1, dtype=dtype)
     steps = 8 * STEPS
-    d = Decode([layer], none.repeat(steps, 1, 1), h[None], c[None], none, none, None, one)
+    d = DecoderInputs([layer], none.repeat(steps, 1, 1), h[None], c[None], none, none, None, one)
     out, alpha = decoding.run("eager", d)
     assert out.dtype == alpha.dtype == dtype
     exact = torch.tensor(1 + steps * SMALL).tanh().tanh()
@@ -94,14 +94,14 @@ def test_layers_beside_single_precision(case, dtype, bidirectional):
 def test_decoder_beside_single_precision(case):
     stack = case.random(6, 4, 2, dtype=torch.bfloat16)
     layers = [
-        Layer(cell, *stack.layer_parameters(k), getattr(stack, f"attention_l{k}", None))
+        DecoderLayer(cell, *stack.layer_parameters(k), getattr(stack, f"attention_l{k}", None))
         for k, cell in enumerate(stack.cells)
     ]
     shapes = {"embedded": (5, 3, 2), "h0": (2, 3, 4), "keys": (3, 6, 4), "values": (3, 6, 4)}
     inputs = {name: rand(*shape, dtype=torch.bfloat16) for name, shape in shapes.items()}
     c0 = rand(2, 3, 4, seed=1, dtype=torch.bfloat16) if stack.has_cell else None
     weight = rand(4, 4, dtype=torch.bfloat16)
-    d = Decode(layers, c0=c0, mask=None, weight_out=weight, **inputs)
+    d = DecoderInputs(layers, c0=c0, mask=None, weight_out=weight, **inputs)
     wide = decoding.in_dtype(d, torch.float32)
     wide.layers = [decoding.layer_in_dtype(layer, torch.float32) for layer in layers]
     for engine in ("eager", None):

@@ -9,7 +9,7 @@ from models.test_decoder_loop import in_single, make
 
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import Layer, run_reference
+from fairseq_casrnn.recurrence.attention import DecoderLayer, run_reference
 from fairseq_casrnn.recurrence.triton import decoder as attention_triton
 from fairseq_casrnn.recurrence.triton import decoder_loop as triton_decoder_loop
 from fairseq_casrnn.recurrence.triton import decoder_plan as triton_decoder_plan
@@ -133,7 +133,7 @@ def test_steps_compile_for_a_gpu(case, input_feed, compiled_only):  # noqa: F811
     """Beam search needs one kernel, for any number of rows."""
     decode, _ = without_feed(case, input_feed)
     with torch.no_grad():
-        steps = triton_decoder_steps.Steps(decode, torch.tensor([0, 0, 1]), input_feed)
+        steps = triton_decoder_steps.TritonDecoderSteps(decode, torch.tensor([0, 0, 1]), input_feed)
         for order in ([2, 0, 0, 1], [1, 0]):
             steps.step(torch.zeros(steps.buffer.size(2), decode.embedded.size(-1)))
             steps.reorder(torch.tensor(order))
@@ -164,7 +164,7 @@ def test_steps_without_input_feeding(case):
             if name in named:
                 named[name][:, width:] = 0
         plain, _ = without_feed(case, input_feed=False)
-        steps = triton_decoder_steps.Steps(plain, None, input_feed=False)
+        steps = triton_decoder_steps.TritonDecoderSteps(plain, None, input_feed=False)
         out, alpha = run_reference(decode)
         for t, embedded in enumerate(decode.embedded):
             assert_close(steps.step(embedded), (out[t], alpha[t]), SMALL)
@@ -223,7 +223,7 @@ def test_layers_of_one_kind_are_stacked():
     weights, names = triton_decoder_loop.gather_weights(decode.layers, decode.embedded.size(-1))
     assert names[1] == names[2]
     for j, layer in enumerate(decode.layers[1:]):
-        assert isinstance(layer, Layer)
+        assert isinstance(layer, DecoderLayer)
         assert torch.equal(weights.w_ih[j], layer.weight_ih)
         assert torch.equal(weights.w_hh[j], layer.weight_hh)
         assert torch.equal(weights.bias[j], layer.bias)

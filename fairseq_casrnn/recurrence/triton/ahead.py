@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ...cells.base import Cell
-from ..attention import Decode, Layer
+from ..attention import DecoderInputs, DecoderLayer
 from ..inputs import LoopTensors, accumulation_dtype
 from .compiling import compiling_only
 from .decoder import run_forward
@@ -129,7 +129,7 @@ def train_layer(
 
 
 def decoder_jobs(
-    layers: list[Layer],
+    layers: list[DecoderLayer],
     embed_dim: int,
     weight_out: Tensor,
     dropped: tuple[bool, bool],
@@ -138,7 +138,7 @@ def decoder_jobs(
     """The kernels that train a decoder with attention and input feeding.
 
     Args:
-        layers: as of :class:`.attention.Decode`.
+        layers: as of :class:`.attention.DecoderInputs`.
         embed_dim: E.
         weight_out: ``(H, H)``, W_oh.
         dropped: whether there is dropout between layers, and on the output.
@@ -151,7 +151,7 @@ def decoder_jobs(
 
 
 def train_decoder(
-    layers: list[Layer],
+    layers: list[DecoderLayer],
     embed_dim: int,
     weight_out: Tensor,
     dropped: tuple[bool, bool],
@@ -162,7 +162,7 @@ def train_decoder(
     size, new = weight_out.size(0), weight_out.new_zeros
     states = new(len(layers), batch, size)
     keys, mask = new(batch, 3, size), new(batch, 3, dtype=torch.bool)
-    d = Decode(
+    d = DecoderInputs(
         layers,
         new(2, batch, embed_dim),
         h0=states,

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...cells.base import Cell
-from ..attention import Decode, Layer
+from ..attention import DecoderInputs, DecoderLayer
 from ..attention_eager import unmix
 from ..attention_loop import Constants
 from ..eager import check_backward, retain_graph_requested, without_autocast
@@ -31,7 +31,7 @@ from .plan import chip, interpreting, supports_grid_barrier
 Maybe = Tensor | None
 
 
-def why_not(d: Decode) -> str | None:
+def why_not(d: DecoderInputs) -> str | None:
     """Why the kernels cannot run ``d``, or None."""
     for layer in d.layers:
         weights = (layer.weight_ih, layer.weight_hh, layer.bias, layer.attention, *layer.params)
@@ -50,17 +50,17 @@ def why_not(d: Decode) -> str | None:
     return None
 
 
-def unflatten(cells: list[Cell], tensors: Sequence[Any]) -> list[Layer]:
+def unflatten(cells: list[Cell], tensors: Sequence[Any]) -> list[DecoderLayer]:
     """The layers, of their parameters in one list as :func:`run` makes it."""
     layers, at = [], 0
     for cell in cells:
         w_ih, w_hh, bias, attention, *params = tensors[at : at + 4 + len(cell.params)]
-        layers.append(Layer(cell, w_ih, w_hh, bias, tuple(params), attention))
+        layers.append(DecoderLayer(cell, w_ih, w_hh, bias, tuple(params), attention))
         at += 4 + len(cell.params)
     return layers
 
 
-def run(d: Decode) -> tuple[Tensor, Tensor]:
+def run(d: DecoderInputs) -> tuple[Tensor, Tensor]:
     """As :func:`.attention.run_reference`."""
     tensors: list[Maybe] = []
     for layer in d.layers:
@@ -75,7 +75,7 @@ def run(d: Decode) -> tuple[Tensor, Tensor]:
     return saved.fed, saved.alphas.to(d.h0.dtype)
 
 
-def run_forward(d: Decode, keep: bool) -> Saved:
+def run_forward(d: DecoderInputs, keep: bool) -> Saved:
     """The products with the embeddings, then the loop."""
     embed_dim = d.embedded.size(-1)
     weights, names = gather_weights(d.layers, embed_dim)
@@ -94,7 +94,7 @@ class _Decode(torch.autograd.Function):
         embedded, h0, c0, keys, values, weight_out, *tensors = given
         mask, *dropped = constants
         d = dense(
-            Decode(
+            DecoderInputs(
                 unflatten(cells, tensors),
                 embedded,
                 h0,
@@ -124,11 +124,13 @@ class _Decode(torch.autograd.Function):
         saved = Saved(*tensors[:count])
         embedded, h0, c0, keys, values, weight_out, *rest = tensors[count:]
         layers = unflatten(ctx.cells, rest[3:])
-        d = Decode(layers, embedded, h0, c0, keys, values, None, weight_out, *rest[:3])
+        d = DecoderInputs(layers, embedded, h0, c0, keys, values, None, weight_out, *rest[:3])
         return None, None, *run_backward(d, saved, grad_out, grad_alphas)
 
 
-def run_backward(d: Decode, saved: Saved, grad_out: Maybe, grad_alphas: Maybe) -> list[Maybe]:
+def run_backward(
+    d: DecoderInputs, saved: Saved, grad_out: Maybe, grad_alphas: Maybe
+) -> list[Maybe]:
     """Gradients of embedded, h0, c0, keys, values, weight_out and the layers' parameters."""
     layers, dtype = d.layers, d.h0.dtype
     weights, names = gather_weights(layers, d.embedded.size(-1))
@@ -189,7 +191,9 @@ class LayerGrads(NamedTuple):
     h0: Tensor
 
 
-def layer_grads(k: int, layer: Layer, d: Decode, saved: Saved, g: Grads) -> LayerGrads:
+def layer_grads(
+    k: int, layer: DecoderLayer, d: DecoderInputs, saved: Saved, g: Grads
+) -> LayerGrads:
     """What the backward loop has computed for layer k."""
     d_gates, d_products, mixture, d_mixture = g.gates0, g.products0, saved.mixture0, g.mixture0
     if k > 0:
@@ -205,7 +209,7 @@ def layer_grads(k: int, layer: Layer, d: Decode, saved: Saved, g: Grads) -> Laye
     return LayerGrads(d_gates.flatten(0, 1), d_products.flatten(0, 1)[:, :width], d_scores, d_h0)
 
 
-def embedded_grad(d: Decode, d_gates: Tensor, d_scores: Maybe) -> Tensor:
+def embedded_grad(d: DecoderInputs, d_gates: Tensor, d_scores: Maybe) -> Tensor:
     """The gradient of the embeddings, given those of the bottom layer."""
     bottom, size = d.layers[0], d.embedded.size(-1)
     d_embedded = torch.mm(d_gates, bottom.weight_ih[:, :size])
@@ -214,7 +218,7 @@ def embedded_grad(d: Decode, d_gates: Tensor, d_scores: Maybe) -> Tensor:
     return d_embedded.view_as(d.embedded)
 
 
-def param_grads(k: int, layer: Layer, weights: Weights, g: Grads) -> tuple[Tensor, ...]:
+def param_grads(k: int, layer: DecoderLayer, weights: Weights, g: Grads) -> tuple[Tensor, ...]:
     """The gradients of layer k's elementwise parameters."""
     if not layer.params:
         return ()

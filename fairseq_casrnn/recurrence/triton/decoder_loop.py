@@ -1,6 +1,6 @@
 """Buffers, arguments and launches of the decoder's loops on engine ``triton``.
 
-Shapes as in :class:`.attention.Decode`: T steps, B rows, H units, L layers.
+Shapes as in :class:`.attention.DecoderInputs`: T steps, B rows, H units, L layers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...cells.base import Cell
-from ..attention import Decode, Layer
+from ..attention import DecoderInputs, DecoderLayer
 from ..inputs import accumulation_dtype
 from .decoder_plan import Tiling, launch, tiles, tiling
 from .plan import chip
@@ -46,7 +46,7 @@ def stacked(tensors: list[Maybe]) -> Maybe:
     return torch.stack(present)
 
 
-def named(layer: Layer) -> tuple[str, Maybe]:
+def named(layer: DecoderLayer) -> tuple[str, Maybe]:
     """The kernel's name, and the rows of elementwise parameters in the dtype of sums."""
     assert layer.cell.kernel is not None  # as decoder.why_not has checked
     wide = accumulation_dtype(layer.weight_hh.dtype)
@@ -55,7 +55,7 @@ def named(layer: Layer) -> tuple[str, Maybe]:
     return layer.cell.kernel, layer.cell.kernel_rows(params, like, layer.weight_hh.size(1))
 
 
-def gather_weights(layers: list[Layer], embed_dim: int) -> tuple[Weights, list[str]]:
+def gather_weights(layers: list[DecoderLayer], embed_dim: int) -> tuple[Weights, list[str]]:
     """The parameters without the embedding's columns, and the names of the layers' kernels."""
     names, rows = zip(*(named(layer) for layer in layers), strict=True)
     bottom, upper = layers[0], layers[1:]
@@ -114,7 +114,9 @@ class Saved(NamedTuple):
     alphas: Tensor
 
 
-def common(layers: list[Layer], weights: Weights, d: Decode, how: Tiling) -> dict[str, Any]:
+def common(
+    layers: list[DecoderLayer], weights: Weights, d: DecoderInputs, how: Tiling
+) -> dict[str, Any]:
     """The arguments that both kernels have in common."""
     bottom, top = layers[0].cell, layers[-1].cell
     size = d.h0.size(-1)
@@ -151,7 +153,7 @@ def pointers(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def forward(
-    d: Decode, weights: Weights, names: list[str], gx: Tensor, routed: Maybe, keep: bool
+    d: DecoderInputs, weights: Weights, names: list[str], gx: Tensor, routed: Maybe, keep: bool
 ) -> Saved:
     """The forward loop; ``keep`` gates, candidate and mixture for the backward."""
     layers, (steps, batch) = d.layers, gx.shape[:2]
@@ -203,7 +205,7 @@ def fitting(size: int, batch: int, device: torch.device) -> Tiling:
 
 
 def prepare(
-    d: Decode, weights: Weights, names: list[str], batch: int, plane: int, hop: int
+    d: DecoderInputs, weights: Weights, names: list[str], batch: int, plane: int, hop: int
 ) -> tuple[Tiling, dict[str, Any]]:
     """The tiling, and the forward kernel's arguments that do not change with the step.
 
@@ -260,7 +262,7 @@ class Grads(NamedTuple):
 
 
 def backward(
-    d: Decode,
+    d: DecoderInputs,
     weights: Weights,
     names: list[str],
     saved: Saved,
@@ -330,7 +332,7 @@ def parts_like(mixture: Maybe, parts: int, temperature: Maybe) -> Maybe:
     return mixture.new_empty(*mixture.shape[:-2], parts, *mixture.shape[-2:])
 
 
-def dense(d: Decode) -> Decode:
+def dense(d: DecoderInputs) -> DecoderInputs:
     """``d`` with its tensors as the kernels read them: contiguous, or at least their rows."""
     names = ("keys", "values", "mask", "drop_layers", "drop_out")
     changed = {name: contiguous(getattr(d, name)) for name in names}

@@ -8,20 +8,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention import Decode
+from ..attention import DecoderInputs
 from ..inputs import accumulation_dtype
 from .decoder_loop import Saved, dense, gather_weights, prepare, start
 from .decoder_plan import Tiling
 
 
-class Steps:
-    """As :class:`.attention_cpp.Steps`: one launch a step for all layers and the attention.
+class TritonDecoderSteps:
+    """As :class:`.CppDecoderSteps`: one launch a step for all layers and the attention.
 
     On a GPU a step takes as long as its launches, so arguments that do not change with the step are
     prepared once, and h and c are reordered in one operation if they have the same dtype.
     """
 
-    def __init__(self, d: Decode, source: Tensor | None, input_feed: bool = True):
+    def __init__(self, d: DecoderInputs, source: Tensor | None, input_feed: bool = True):
         embed_dim, bottom = d.embedded.size(-1), d.layers[0]
         self.weight, self.bias = bottom.weight_ih[:, :embed_dim].t(), bottom.bias
         self.routing = None if bottom.attention is None else bottom.attention[:, :embed_dim]

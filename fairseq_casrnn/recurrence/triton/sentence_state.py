@@ -21,7 +21,7 @@ from ..eager import check_backward, retain_graph_requested, without_autocast
 from ..engine import autocast
 from ..inputs import accumulation_dtype, cast, wants_gradient
 from ..ragged import padding_mask
-from ..sentence_state_weights import Options, Parameters, merge_weights, split_grads
+from ..sentence_state_weights import SLSTMOptions, SLSTMParameters, merge_weights, split_grads
 from .steps import kernels, on_its_device, product
 
 TILE = 8, 32
@@ -31,7 +31,7 @@ MANY = 13
 
 
 def run(
-    options: Options, x: Tensor, lengths: Tensor | None, params: Parameters
+    options: SLSTMOptions, x: Tensor, lengths: Tensor | None, params: SLSTMParameters
 ) -> tuple[Tensor, Tensor]:
     """All steps over a padded batch.
 
@@ -47,7 +47,7 @@ def run(
     device = x.device.type
     if autocast(device):
         dtype = torch.get_autocast_dtype(device)
-        params = Parameters._make(cast(p, dtype) for p in params)
+        params = SLSTMParameters._make(cast(p, dtype) for p in params)
         with torch.autocast(device, enabled=False):
             return run(options, x.to(dtype), lengths, params)
     if wants_gradient(x, *params):
@@ -84,7 +84,9 @@ def of_steps(buffer: Tensor, num_steps: int) -> list[Tensor]:
     return [slots[step % len(slots)] for step in range(num_steps)]
 
 
-def allocate(options: Options, x: Tensor, lengths: Tensor, p: Parameters, keep: bool) -> Saved:
+def allocate(
+    options: SLSTMOptions, x: Tensor, lengths: Tensor, p: SLSTMParameters, keep: bool
+) -> Saved:
     """Buffers for all steps, or for two in turn unless ``keep``; gx is computed."""
     (words, batch, _), size, nodes = x.shape, options.size, options.nodes
     slots, rows, wide = options.num_steps if keep else 2, words * batch, accumulation_dtype(x.dtype)
@@ -108,7 +110,7 @@ def allocate(options: Options, x: Tensor, lengths: Tensor, p: Parameters, keep: 
     return Saved(gates, gx, node_gates, bias, *states, lengths, x, weight, node_weight)
 
 
-def launcher(options: Options, x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
+def launcher(options: SLSTMOptions, x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
     """The grid of programs, and the arguments that all kernels have in common."""
     words, batch, _ = x.shape
     rows = TILE[0] if options.gates <= MANY else TILE[0] // 2
@@ -120,7 +122,7 @@ def launcher(options: Options, x: Tensor) -> tuple[tuple[int, int], dict[str, in
 
 @on_its_device
 def forward(
-    options: Options, x: Tensor, lengths: Tensor | None, p: Parameters, keep: bool
+    options: SLSTMOptions, x: Tensor, lengths: Tensor | None, p: SLSTMParameters, keep: bool
 ) -> tuple[Tensor, Tensor, Saved]:
     """The results of :func:`run`, and :class:`Saved`, which has all steps only if ``keep``."""
     words, batch, _ = x.shape
@@ -156,9 +158,11 @@ def forward(
 class _Loop(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, options: Options, lengths: Tensor | None, x: Tensor, *params: Any
+        ctx: Any, options: SLSTMOptions, lengths: Tensor | None, x: Tensor, *params: Any
     ) -> tuple[Tensor, Tensor]:
-        output, node_output, saved = forward(options, x, lengths, Parameters(*params), keep=True)
+        output, node_output, saved = forward(
+            options, x, lengths, SLSTMParameters(*params), keep=True
+        )
         ctx.options = options
         ctx.save_for_backward(*saved, params[0])
         return output, node_output
@@ -193,7 +197,7 @@ class Grads(NamedTuple):
 class _Sums:
     """Gradients of gx and of the words' weight, which are sums over all steps."""
 
-    def __init__(self, options: Options, saved: Saved, d_gates: Tensor):
+    def __init__(self, options: SLSTMOptions, saved: Saved, d_gates: Tensor):
         self.d_gates, self.columns = d_gates, options.gates * options.size
         self.windows = saved.windows[..., : options.columns]
         self.at_once = len(d_gates) == options.num_steps
@@ -217,7 +221,7 @@ class _Sums:
 
 
 @on_its_device
-def backward(options: Options, saved: Saved, grad_h: Tensor, grad_g: Tensor) -> Grads:
+def backward(options: SLSTMOptions, saved: Saved, grad_h: Tensor, grad_g: Tensor) -> Grads:
     """The backward loop."""
     if options.recompute:  # into a buffer of its own, not the saved one
         saved = saved._replace(gates=torch.empty_like(saved.gates))
