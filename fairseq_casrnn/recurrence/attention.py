@@ -14,8 +14,10 @@ Shapes: T target steps, B batch, S source steps, H hidden, L layers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +37,30 @@ class DecoderLayer:
     bias: Tensor
     params: tuple[Tensor, ...] = ()
     attention: Tensor | None = None
+
+
+def without_embedding(bottom: DecoderLayer, embed_dim: int) -> DecoderLayer:
+    """The bottom layer's weights without the columns that multiply the embedding."""
+    attention = None if bottom.attention is None else bottom.attention[:, embed_dim:]
+    return replace(bottom, weight_ih=bottom.weight_ih[:, embed_dim:], attention=attention)
+
+
+def flatten_layers(layers: list[DecoderLayer]) -> list[Tensor | None]:
+    """The tensors of all layers in one list, for ``autograd.Function``."""
+    tensors: list[Tensor | None] = []
+    for layer in layers:
+        tensors += [layer.weight_ih, layer.weight_hh, layer.bias, layer.attention, *layer.params]
+    return tensors
+
+
+def unflatten_layers(cells: list[Cell], tensors: Sequence[Any]) -> list[DecoderLayer]:
+    """The inverse of :func:`flatten_layers`."""
+    layers, rest = [], iter(tensors)
+    for cell in cells:
+        weight_ih, weight_hh, bias, attention = islice(rest, 4)
+        params = tuple(islice(rest, len(cell.params)))
+        layers.append(DecoderLayer(cell, weight_ih, weight_hh, bias, params, attention))
+    return layers
 
 
 @dataclass
@@ -138,3 +164,14 @@ def mix(scores: Tensor, temperature: Tensor | None) -> Tensor:
     # In half precision, a score divided by a low temperature overflows.
     wide = accumulation_dtype(scores.dtype)
     return torch.softmax(scores.to(wide) / temperature.to(wide), dim=-1).to(scores.dtype)
+
+
+def unmix(d_alpha: Tensor, alpha: Tensor, temperature: Tensor | None) -> Tensor:
+    """Backward of :func:`mix`: the scores' gradient ``(*, S)`` from the weights'.
+
+    Hard routing has none: it is zero.
+    """
+    if temperature is None:
+        return torch.zeros_like(alpha)
+    total = (d_alpha * alpha).sum(-1, keepdim=True)
+    return alpha * (d_alpha - total) / temperature.to(alpha.dtype)

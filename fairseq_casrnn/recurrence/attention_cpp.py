@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import cpp
-from .attention import DecoderInputs
+from .attention import DecoderInputs, without_embedding
 from .attention_loop import Buffers, Grads, Loops
 from .reference import at_step
 
@@ -111,21 +111,19 @@ class CppDecoderSteps:
         embed_dim, bottom = d.embedded.size(-1), d.layers[0]
         self.routing = None if bottom.attention is None else bottom.attention[:, :embed_dim]
         layers = []
-        for k, layer in enumerate(d.layers):
-            skip = embed_dim if k == 0 else 0
+        for k, layer in enumerate([without_embedding(bottom, embed_dim), *d.layers[1:]]):
             fed = k > 0 or input_feed
-            attention = mixes = None
+            mixes = None
             if layer.attention is not None:
-                attention = layer.attention[:, skip:] if fed else None
                 mixes = d.h0.new_empty(1, d.h0.size(1), layer.cell.num_cells)
             layers.append(
                 module.DecoderLayer(
                     kernel=layer.cell.kernel,
-                    weight_ih_t=layer.weight_ih[:, skip:].t() if fed else None,
+                    weight_ih_t=layer.weight_ih.t() if fed else None,
                     weight_hh_t=layer.weight_hh.t(),
                     bias=layer.bias,
                     params=layer.cell.kernel_rows(layer.params, d.h0, d.h0.size(-1)),
-                    attention=attention,
+                    attention=layer.attention if fed else None,
                     mixes=mixes,
                     hs=first_of_two(d.h0[k]),
                     cs=None if d.c0 is None else first_of_two(d.c0[k]),

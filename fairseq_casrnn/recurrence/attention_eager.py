@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .attention import mix
-from .attention_loop import Buffers, Grads, Loops, Maybe
+from .attention import mix, unmix
+from .attention_loop import Buffers, Grads, Loops
 from .eager import add_recurrent_
 from .reference import at_step
 
@@ -123,16 +123,6 @@ def eager_layer_backward(
     if d_lower_c is not None and d_below is not None:
         d_below.add_(d_lower_c)
     return dx
-
-
-def unmix(d_alpha: Tensor, alpha: Tensor, temperature: Maybe) -> Tensor:
-    """Backward of :func:`.attention.mix`: the scores' gradient ``(B, S)`` from the weights'; hard
-    routing has none.
-    """
-    if temperature is None:
-        return torch.zeros_like(alpha)
-    total = (d_alpha * alpha).sum(-1, keepdim=True)
-    return alpha * (d_alpha - total) / temperature.to(alpha.dtype)
 
 
 EAGER = Loops(eager_forward, eager_backward, "eager")

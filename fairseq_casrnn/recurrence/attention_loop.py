@@ -7,16 +7,23 @@ is computed here: products with the embeddings before the loop, gradients of wei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from ..cells.base import Cell
-from .attention import DecoderInputs
+from .attention import (
+    DecoderInputs,
+    DecoderLayer,
+    flatten_layers,
+    unflatten_layers,
+    without_embedding,
+)
 from .eager import check_backward, retain_graph_requested, without_autocast
 from .inputs import wants_gradient
 from .products import linear
@@ -88,38 +95,14 @@ class Buffers:
             "params": self.params[k],
         }
 
-    def pack(self) -> tuple[list[Maybe], list[Any]]:
-        """All tensors in one list, and the layout by which :meth:`unpack` finds them again."""
-        tensors: list[Maybe] = []
-        layout: list[Any] = []
-        for value in vars(self).values():
-            values = value if isinstance(value, list) else [value]
-            if values and isinstance(values[0], Cell):
-                layout.append(value)
-                continue
-            if values and isinstance(values[0], tuple):
-                layout.append([len(part) for part in values])
-                tensors += [tensor for part in values for tensor in part]
-                continue
-            layout.append(len(values) if isinstance(value, list) else None)
-            tensors += values
-        return tensors, layout
+    def pack(self) -> tuple[list[Maybe], TreeSpec]:
+        """All tensors in one list, and their structure; see :meth:`unpack`."""
+        return tree_flatten({name: v for name, v in vars(self).items() if name != "cells"})
 
     @classmethod
-    def unpack(cls, tensors: Iterable[Maybe], layout: list[Any]) -> Buffers:
+    def unpack(cls, cells: list[Cell], tensors: Iterable[Maybe], structure: TreeSpec) -> Buffers:
         """The inverse of :meth:`pack`."""
-        rest = iter(tensors)
-        values: list[Any] = []
-        for item in layout:
-            if item is None:
-                values.append(next(rest))
-            elif isinstance(item, int):
-                values.append([next(rest) for _ in range(item)])
-            elif isinstance(item[0], Cell):
-                values.append(item)
-            else:
-                values.append([tuple(next(rest) for _ in range(count)) for count in item])
-        return cls(*values)
+        return cls(cells=cells, **tree_unflatten(tensors, structure))
 
 
 @dataclass
@@ -168,19 +151,14 @@ def run(d: DecoderInputs, loops: Loops) -> tuple[Tensor, Tensor]:
     routed = None
     if bottom.attention is not None:
         routed = F.linear(d.embedded, bottom.attention[:, :embed_dim])
-    tensors: list[Maybe] = []
-    for k, layer in enumerate(d.layers):
-        skip = embed_dim if k == 0 else 0
-        attention = None if layer.attention is None else layer.attention[:, skip:]
-        tensors += [layer.weight_ih[:, skip:], layer.weight_hh, layer.bias, attention]
-        tensors += layer.params
-    cells = [layer.cell for layer in d.layers]
+    layers = [without_embedding(bottom, embed_dim), *d.layers[1:]]
+    tensors, cells = flatten_layers(layers), [layer.cell for layer in layers]
     constants = Constants(d.mask, d.drop_layers, d.drop_out, d.temperature)
     inputs = Inputs(gx, routed, d.h0, d.c0, d.keys, d.values, d.weight_out)
     if wants_gradient(*inputs, *tensors):
         result: tuple[Tensor, Tensor] = _Decode.apply(loops, cells, constants, *inputs, *tensors)
         return result
-    b = allocate(cells, constants, inputs, tensors)
+    b = allocate(layers, constants, inputs)
     loops.forward(b, False)
     return b.feeds[1:], b.alphas
 
@@ -213,23 +191,11 @@ class Inputs(NamedTuple):
     weight_out: Tensor
 
 
-def split_tensors(cells: list[Cell], tensors: Sequence[Any]) -> list[list[Any]]:
-    """The inverse of run's flattening: lists by layer of w_ih, w_hh, bias, attention, params."""
-    layers, at = [], 0
-    for cell in cells:
-        count = 4 + len(cell.params)
-        layers.append((*tensors[at : at + 4], tuple(tensors[at + 4 : at + count])))
-        at += count
-    return [list(column) for column in zip(*layers, strict=True)]
-
-
-def allocate(
-    cells: list[Cell], constants: Constants, inputs: Inputs, tensors: Sequence[Maybe]
-) -> Buffers:
+def allocate(layers: list[DecoderLayer], constants: Constants, inputs: Inputs) -> Buffers:
     """The buffers of a forward pass, with the initial state and the hoisted products in them."""
     gx, routed, h0, c0, keys, values, weight_out = inputs
     mask, drop_layers, drop_out, temperature = constants
-    weight_ih, weight_hh, bias, attention, params = split_tensors(cells, tensors)
+    cells = [layer.cell for layer in layers]
     steps, batch, _ = gx.shape
     depth, size = len(cells), h0.size(-1)
     hs = gx.new_empty(depth, steps + 1, batch, size)
@@ -241,8 +207,8 @@ def allocate(
     feeds = gx.new_empty(steps + 1, batch, size)
     feeds[0].zero_()
     mixes = [
-        None if weight is None else gx.new_empty(steps, batch, cell.num_cells)
-        for cell, weight in zip(cells, attention, strict=True)
+        None if layer.attention is None else gx.new_empty(steps, batch, layer.cell.num_cells)
+        for layer in layers
     ]
     if routed is not None:
         mixes[0] = routed.detach().clone()
@@ -263,10 +229,10 @@ def allocate(
         alphas=gx.new_empty(steps, batch, keys.size(1)),
         ups=None if drop_layers is None else hs.new_empty(depth - 1, steps, batch, size),
         cells=cells,
-        weight_ih=weight_ih,
-        weight_hh=weight_hh,
-        bias=bias,
-        attention=attention,
+        weight_ih=[layer.weight_ih for layer in layers],
+        weight_hh=[layer.weight_hh for layer in layers],
+        bias=[layer.bias for layer in layers],
+        attention=[layer.attention for layer in layers],
         gates=gates + [gx.new_empty(steps, batch, cell.ih_blocks * size) for cell in cells[1:]],
         candidates=[
             gx.new_empty(steps, batch, cell.num_separate_gates * size)
@@ -275,7 +241,7 @@ def allocate(
             for cell in cells
         ],
         mixes=mixes,
-        params=params,
+        params=[layer.params for layer in layers],
     )
 
 
@@ -285,10 +251,11 @@ class _Decode(torch.autograd.Function):
         ctx: Any, loops: Loops, cells: list[Cell], constants: Constants, *given: Any
     ) -> tuple[Tensor, Tensor]:
         count = len(Inputs._fields)
-        b = allocate(cells, constants, Inputs(*given[:count]), given[count:])
+        layers = unflatten_layers(cells, given[count:])
+        b = allocate(layers, constants, Inputs(*given[:count]))
         loops.forward(b, True)
-        tensors, ctx.layout = b.pack()
-        ctx.loops = loops
+        tensors, ctx.structure = b.pack()
+        ctx.loops, ctx.cells = loops, cells
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         return b.feeds[1:].clone(), b.alphas
@@ -300,7 +267,7 @@ class _Decode(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         engine = ctx.loops.engine
         check_backward(engine, grad_out, grad_alpha)
-        b = Buffers.unpack(ctx.saved_tensors, ctx.layout)
+        b = Buffers.unpack(ctx.cells, ctx.saved_tensors, ctx.structure)
         if retain_graph_requested():
             b.gates = [g.clone() for g in b.gates]
             b.candidates = [None if i is None else i.clone() for i in b.candidates]

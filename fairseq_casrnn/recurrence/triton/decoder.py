@@ -8,7 +8,6 @@ sums are float32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,8 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...cells.base import Cell
-from ..attention import DecoderInputs, DecoderLayer
-from ..attention_eager import unmix
+from ..attention import DecoderInputs, DecoderLayer, flatten_layers, unflatten_layers, unmix
 from ..attention_loop import Constants
 from ..eager import check_backward, retain_graph_requested, without_autocast
 from ..inputs import accumulation_dtype, wants_gradient
@@ -50,21 +48,9 @@ def why_not(d: DecoderInputs) -> str | None:
     return None
 
 
-def unflatten(cells: list[Cell], tensors: Sequence[Any]) -> list[DecoderLayer]:
-    """The layers, of their parameters in one list as :func:`run` makes it."""
-    layers, at = [], 0
-    for cell in cells:
-        w_ih, w_hh, bias, attention, *params = tensors[at : at + 4 + len(cell.params)]
-        layers.append(DecoderLayer(cell, w_ih, w_hh, bias, tuple(params), attention))
-        at += 4 + len(cell.params)
-    return layers
-
-
 def run(d: DecoderInputs) -> tuple[Tensor, Tensor]:
     """As :func:`.attention.run_reference`."""
-    tensors: list[Maybe] = []
-    for layer in d.layers:
-        tensors += [layer.weight_ih, layer.weight_hh, layer.bias, layer.attention, *layer.params]
+    tensors = flatten_layers(d.layers)
     constants = Constants(d.mask, d.drop_layers, d.drop_out, d.temperature)
     given = d.embedded, d.h0, d.c0, d.keys, d.values, d.weight_out
     cells = [layer.cell for layer in d.layers]
@@ -93,19 +79,8 @@ class _Decode(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         embedded, h0, c0, keys, values, weight_out, *tensors = given
         mask, *dropped = constants
-        d = dense(
-            DecoderInputs(
-                unflatten(cells, tensors),
-                embedded,
-                h0,
-                c0,
-                keys,
-                values,
-                mask,
-                weight_out,
-                *dropped,
-            )
-        )
+        layers = unflatten_layers(cells, tensors)
+        d = dense(DecoderInputs(layers, embedded, h0, c0, keys, values, mask, weight_out, *dropped))
         saved = run_forward(d, keep=True)
         ctx.cells = cells
         ctx.save_for_backward(
@@ -123,7 +98,7 @@ class _Decode(torch.autograd.Function):
         tensors, count = ctx.saved_tensors, len(Saved._fields)
         saved = Saved(*tensors[:count])
         embedded, h0, c0, keys, values, weight_out, *rest = tensors[count:]
-        layers = unflatten(ctx.cells, rest[3:])
+        layers = unflatten_layers(ctx.cells, rest[3:])
         d = DecoderInputs(layers, embedded, h0, c0, keys, values, None, weight_out, *rest[:3])
         return None, None, *run_backward(d, saved, grad_out, grad_alphas)
 
