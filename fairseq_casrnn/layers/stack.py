@@ -230,7 +230,12 @@ class RecurrentStack(StackForward):
                 x = dropout(x, self.dropout, self.drops)
             w_ih, w_hh, bias, params = self.layer_parameters(k)
             x, lower_c = recurrence.one_step(
-                *(cell, x, w_ih, bias, w_hh, h_0[k]),
+                cell,
+                x,
+                w_ih,
+                bias,
+                w_hh,
+                h_0[k],
                 None if c_0 is None else c_0[k],
                 lower_c=lower_c if cell.lower_cell else None,
                 mixture=self.mixture_weights(k, "", x, tokens),

@@ -150,7 +150,10 @@ class StackForward(StackParameters):
             for k in range(self.num_layers):
                 slot = k * self.num_directions + d
                 y, lower_c, h_n, c_n = self._run_layer(
-                    *(k, suffix, self._input_dropout(y, k), lower_c),
+                    k,
+                    suffix,
+                    self._input_dropout(y, k),
+                    lower_c,
                     state=states[slot],
                     last=last,
                     tokens=reordered_tokens,
@@ -177,7 +180,10 @@ class StackForward(StackParameters):
             x, outputs = self._input_dropout(x, k), []
             for d, (suffix, reorder) in enumerate(directions):
                 y, _, h_n, c_n = self._run_layer(
-                    *(k, suffix, reorder(x), None),
+                    k,
+                    suffix,
+                    reorder(x),
+                    None,
                     state=states[len(finals)],
                     last=last,
                     tokens=reordered_tokens[d],

@@ -107,14 +107,17 @@ def warn_of_mixing(layers: Sequence[SecondOrderLSTM], annealing: Annealing, max_
         logger.warning(
             "in the only epoch the temperature is %.2g, at which cells are still mixed, but "
             "evaluation uses hard routing; train for more epochs, or give --temperature %.0e",
-            *(last, RECOMMENDED_FLOOR),
+            last,
+            RECOMMENDED_FLOOR,
         )
         return
     logger.warning(
         "in the last of %d epochs the temperature is %.2g, at which cells are still mixed, but "
         "evaluation uses hard routing; start a new training with --temperature-decay auto "
         "--temperature-floor %.0e to end with hard routing",
-        *(max_epoch, last, RECOMMENDED_FLOOR),
+        max_epoch,
+        last,
+        RECOMMENDED_FLOOR,
     )
 
 

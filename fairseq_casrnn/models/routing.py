@@ -62,6 +62,9 @@ def read_assignment(path: str, dictionary: Dictionary, num_cells: int) -> Tensor
     logger.log(
         logging.WARNING if few else logging.INFO,
         "%s: cells for %d of %d types; the others go to cell 0%s",
-        *(path, len(found), types, "; is it for this data?" if few else ""),
+        path,
+        len(found),
+        types,
+        "; is it for this data?" if few else "",
     )
     return table

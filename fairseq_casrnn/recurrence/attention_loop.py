@@ -25,11 +25,9 @@ from .attention import (
     without_embedding,
 )
 from .eager import check_backward, retain_graph_requested, without_autocast
-from .inputs import wants_gradient
+from .inputs import Maybe, wants_gradient
 from .products import linear
 from .reference import at_step
-
-Maybe = Tensor | None
 
 
 @dataclass

@@ -199,10 +199,8 @@ def forward(
     """
     gx, x, weight_ih, bias, weight_hh, h0, c0, side = tensors
     rows = cell.kernel_rows(params, h0, h0.size(-1))
-    rest = (
-        *(weight_hh, layout.sort(h0), layout.sort(c0), layout.pack(side)),
-        *(rows, layout.counts, keep),
-    )
+    states = layout.sort(h0), layout.sort(c0)
+    rest = weight_hh, *states, layout.pack(side), rows, layout.counts, keep
     if gx is None:
         hs, cs, gates, candidate = OPS.layer_forward(
             cell.kernel, layout.pack(x), weight_ih, bias, *rest

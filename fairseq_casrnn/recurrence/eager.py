@@ -111,10 +111,16 @@ def forward_(
             c_prev, c = cs[t], cs[t + 1]
         add_recurrent_(cell, gates[t], candidate_t, hs[t], weight_t)
         cell.forward_(
-            *(gates[t], hs[t], c_prev, hs[t + 1], c),
-            candidate=candidate_t, params=params,
-            lower_c=at_step(lower_c, t), mixture=at_step(mixture, t),
-        )  # fmt: skip
+            gates[t],
+            hs[t],
+            c_prev,
+            hs[t + 1],
+            c,
+            candidate=candidate_t,
+            lower_c=at_step(lower_c, t),
+            mixture=at_step(mixture, t),
+            params=params,
+        )
     return hs, cs, candidate
 
 
@@ -181,10 +187,18 @@ class _Loop(torch.autograd.Function):
                 c_prev, c = cs[t], cs[t + 1]
             gates_t, candidate_t = gates[t], at_step(candidate, t)
             direct, dc, d_lower_c_t, d_mixture_t = cell.backward_(
-                *(dh, dc, gates_t, hs[t], c_prev, c),
-                candidate=candidate_t, params=params, d_params=d_params,
-                lower_c=at_step(lower_c, t), mixture=at_step(mixture, t),
-            )  # fmt: skip
+                dh,
+                dc,
+                gates_t,
+                hs[t],
+                c_prev,
+                c,
+                candidate=candidate_t,
+                lower_c=at_step(lower_c, t),
+                mixture=at_step(mixture, t),
+                params=params,
+                d_params=d_params,
+            )
             if d_lower_c is not None and d_lower_c_t is not None:
                 d_lower_c[t] = d_lower_c_t
             if d_mixture is not None and d_mixture_t is not None:

@@ -18,15 +18,13 @@ from ...cells.base import Cell
 from ..attention import DecoderInputs, DecoderLayer, flatten_layers, unflatten_layers, unmix
 from ..attention_loop import Constants
 from ..eager import check_backward, retain_graph_requested, without_autocast
-from ..inputs import accumulation_dtype, wants_gradient
+from ..inputs import Maybe, accumulation_dtype, wants_gradient
 from ..reference import at_step
 from . import loop
 from .decoder_loop import Grads, Saved, Weights, backward, dense, forward, gather_weights
 from .decoder_plan import tiling
 from .failures import stop
 from .plan import chip, interpreting, supports_grid_barrier
-
-Maybe = Tensor | None
 
 
 def why_not(d: DecoderInputs) -> str | None:

@@ -14,12 +14,10 @@ from torch import Tensor
 
 from ...cells.base import Cell
 from ..attention import DecoderInputs, DecoderLayer
-from ..inputs import accumulation_dtype
+from ..inputs import Maybe, accumulation_dtype
 from .decoder_plan import Tiling, launch, tiles, tiling
 from .plan import chip
 from .steps import contiguous, kernels, trained
-
-Maybe = Tensor | None
 
 
 class Weights(NamedTuple):
@@ -321,7 +319,7 @@ def backward(
         del arguments[name]
     arguments = pointers(arguments, "w_ih", "w_hh", "rows", "rows0", "d_rows", "d_rows0")
     module = kernels("decoder")
-    launch(module.decode_backward, module.BACKWARD, how, **arguments)
+    launch(module.decode_backward, module.BACKWARD, how, backwards=True, **arguments)
     return grads
 
 

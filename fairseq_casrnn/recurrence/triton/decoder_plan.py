@@ -60,13 +60,17 @@ def tiles(size: int, how: Tiling, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
-def launch(kernel: Any, phases: tuple[str, ...], how: Tiling, **arguments: Any) -> None:
+def launch(
+    kernel: Any, phases: tuple[str, ...], how: Tiling, backwards: bool = False, **arguments: Any
+) -> None:
     """Run a kernel over all steps: in one launch, or phase by phase in the interpreter.
+
+    With ``backwards``, steps and layers are in reverse order.
 
     Raises:
         RefusedError: the programs do not fit on the GPU at the same time.
     """
-    backwards, layers, steps = phases[-1] == "bottom", arguments["layers"], arguments["steps"]
+    layers, steps = arguments["layers"], arguments["steps"]
     if interpreting():
         arguments["count"] = None
         for t in reversed(range(steps)) if backwards else range(steps):
