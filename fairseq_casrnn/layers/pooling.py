@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..recurrence.ragged import padding_mask
+from ..recurrence.reference import gather_last
 
 KINDS = ("max", "mean", "last", "attention", "node")
 
@@ -77,7 +78,7 @@ class Pooling(nn.Module):
         return energy.unsqueeze(-1).masked_fill(padding, -torch.inf).softmax(0)
 
     def _last(self, states: Tensor, lengths: Tensor) -> Tensor:
-        last = states[lengths - 1, torch.arange(states.size(1), device=states.device)]
+        last = gather_last(states, lengths - 1)
         if self.directions == 1:
             return last
         half = states.size(-1) // 2

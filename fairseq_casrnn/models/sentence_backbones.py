@@ -22,6 +22,15 @@ from ..recurrence.ragged import padding_mask
 from .dropout import Dropout
 
 
+def count_tokens(tokens: Tensor, pad: int) -> Tensor:
+    """The length ``(B,)`` of each sentence of ``tokens`` (B, T), padded at the end.
+
+    It is counted up to the last word: the text itself may contain the padding symbol.
+    """
+    position = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
+    return (tokens.ne(pad) * position).amax(1)
+
+
 class RecurrentBackbone(nn.Module):
     """A :class:`.RecurrentStack`."""
 

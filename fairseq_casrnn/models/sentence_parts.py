@@ -11,7 +11,7 @@ from ..errors import UserError
 from ..layers import Pooling
 from ..recurrence.memory import on_host
 from .dropout import Dropout
-from .sentence_backbones import Backbone
+from .sentence_backbones import Backbone, count_tokens
 
 FEATURES = {"single": 1, "nli": 4, "paraphrase": 2}  # size of φ, in sentence vectors
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
@@ -50,9 +50,7 @@ class SentenceEncoder(nn.Module):
         pad: Any = self.embed_tokens.padding_idx
         if self.begin is not None:
             tokens = torch.cat([tokens.new_full((tokens.size(0), 1), self.begin), tokens], dim=1)
-        # Up to the last word: the text itself may contain the padding symbol.
-        position = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
-        lengths = (tokens.ne(pad) * position).amax(1).clamp(min=1)
+        lengths = count_tokens(tokens, pad).clamp(min=1)
         if self.end is not None:
             last = tokens.gather(1, lengths.unsqueeze(1) - 1).squeeze(1)
             lengths = lengths - (last.eq(self.end) & lengths.gt(1)).long()

@@ -12,7 +12,7 @@ from torchcrf import CRF
 from ..data.tag_constraints import Constraints
 from .dropout import Dropout
 from .embedding import uniform_embedding
-from .sentence_backbones import Backbone
+from .sentence_backbones import Backbone, count_tokens
 
 
 class CharCNN(nn.Module):
@@ -92,9 +92,7 @@ class WordEncoder(nn.Module):
         """
         pad: Any
         pad, words = self.embed_tokens.padding_idx, max(tokens.size(1) - 1, 1)
-        position = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
-        # Including </s>. The text itself may contain the padding symbol.
-        lengths = (tokens.ne(pad) * position).amax(1)
+        lengths = count_tokens(tokens, pad)  # including </s>
         if self.begin is None:
             tokens, lengths = tokens[:, :words], (lengths - 1).clamp(min=1)
         else:

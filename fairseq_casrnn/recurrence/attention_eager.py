@@ -12,7 +12,7 @@ from .eager import add_recurrent_
 from .reference import at_step
 
 
-def eager_forward(b: Buffers, keep: bool) -> None:
+def forward(b: Buffers, keep: bool) -> None:
     """The forward loop in PyTorch operations."""
     weights_t = [
         (w.t().contiguous(), u.t().contiguous())
@@ -37,10 +37,10 @@ def eager_forward(b: Buffers, keep: bool) -> None:
             cell.forward_(gates, b.hs[k, t], c_prev, h, c, **b.reads(k, t))
             if b.ups is not None and b.drop_layers is not None and k + 1 < len(b.cells):
                 torch.mul(h, b.drop_layers[k, t], out=b.ups[k, t])
-        eager_attend(b, t, weight_out_t)
+        attention_step(b, t, weight_out_t)
 
 
-def eager_attend(b: Buffers, t: int, weight_out_t: Tensor) -> None:
+def attention_step(b: Buffers, t: int, weight_out_t: Tensor) -> None:
     """Attention of the top layer's state at step t, and its output, which step t+1 reads."""
     top = b.hs[-1, t + 1]
     scores = torch.bmm(b.keys, top.unsqueeze(-1)).squeeze(-1)
@@ -54,16 +54,16 @@ def eager_attend(b: Buffers, t: int, weight_out_t: Tensor) -> None:
         torch.mul(out, b.drop_out[t], out=b.feeds[t + 1])
 
 
-def eager_backward(b: Buffers, g: Grads) -> None:
+def backward(b: Buffers, g: Grads) -> None:
     """The backward loop in PyTorch operations."""
     depth = len(b.cells)
     dh = list(g.dh)
     dc: list[Tensor | None] = [None] * depth if g.dc is None else list(g.dc)
     d_feed = torch.zeros_like(b.feeds[0])
     for t in reversed(range(b.alphas.size(0))):
-        eager_attend_backward(b, g, t, d_feed, dh[-1])
+        attention_step_backward(b, g, t, d_feed, dh[-1])
         for k in reversed(range(depth)):
-            dx = eager_layer_backward(b, g, t, k, dh, dc)
+            dx = layer_step_backward(b, g, t, k, dh, dc)
             if k == 0:
                 d_feed = dx
             elif b.drop_layers is None:
@@ -79,8 +79,8 @@ def eager_backward(b: Buffers, g: Grads) -> None:
         g.bias[k] = None if k == 0 else b.gates[k].sum((0, 1))
 
 
-def eager_attend_backward(b: Buffers, g: Grads, t: int, d_feed: Tensor, dh: Tensor) -> None:
-    """Backward of :func:`eager_attend`; adds to ``dh``, the gradient of the top layer's state."""
+def attention_step_backward(b: Buffers, g: Grads, t: int, d_feed: Tensor, dh: Tensor) -> None:
+    """Backward of :func:`attention_step`; adds to ``dh``, the gradient of the top layer's state."""
     if g.out is not None:
         d_feed.add_(g.out[t])
     if b.drop_out is not None:
@@ -96,7 +96,7 @@ def eager_attend_backward(b: Buffers, g: Grads, t: int, d_feed: Tensor, dh: Tens
     dh.unsqueeze(1).baddbmm_(g.d_scores[t].unsqueeze(1), b.keys)
 
 
-def eager_layer_backward(
+def layer_step_backward(
     b: Buffers, g: Grads, t: int, k: int, dh: list[Tensor], dc: list[Tensor | None]
 ) -> Tensor:
     """Backward of layer k at step t: updates ``dh`` and ``dc``, returns the gradient of its x."""
@@ -125,4 +125,4 @@ def eager_layer_backward(
     return dx
 
 
-EAGER = Loops(eager_forward, eager_backward, "eager")
+EAGER = Loops(forward, backward, "eager")

@@ -35,7 +35,7 @@ def layer_forward(  # names and order are the schema's
     return hs, None if c0 is None else torch.empty_like(hs), None, None
 
 
-def routed_layer(  # likewise
+def routed_layer(  # names and order are the schema's
     x: Tensor,
     weight_ih: Tensor,
     bias: Tensor,

@@ -29,7 +29,7 @@ def two_processors(monkeypatch):
     monkeypatch.setattr(triton_plan, "H200", (2, triton_plan.H200[1]))
     for cache in caches:
         cache.cache_clear()
-    monkeypatch.setattr(triton_compiling, "_begun", {})
+    monkeypatch.setattr(triton_compiling, "begun", {})
     yield
     for cache in caches:
         cache.cache_clear()
@@ -85,7 +85,7 @@ def test_nothing_is_compiled_later(name, compiled_only, two_processors, monkeypa
 
 
 def test_a_launch_waits_for_the_thread_that_compiles(monkeypatch):
-    monkeypatch.setattr(triton_compiling, "_begun", {})
+    monkeypatch.setattr(triton_compiling, "begun", {})
     compiled, may_end, waiting = [], threading.Event(), threading.Event()
 
     def warmup(**_):
@@ -115,7 +115,7 @@ def test_a_launch_waits_for_the_thread_that_compiles(monkeypatch):
 
 
 def test_what_cannot_be_compiled_is_left_to_the_launch(monkeypatch):
-    monkeypatch.setattr(triton_compiling, "_begun", {})
+    monkeypatch.setattr(triton_compiling, "begun", {})
     pytest.importorskip("triton")
     from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
 
@@ -151,7 +151,7 @@ def test_the_kernels_of_the_loss(compiled_only, monkeypatch):  # noqa: F811
     from fairseq_casrnn.recurrence.inputs import LossSpec
     from fairseq_casrnn.recurrence.triton import ahead as triton_ahead
 
-    monkeypatch.setattr(triton_compiling, "_begun", {})
+    monkeypatch.setattr(triton_compiling, "begun", {})
     model = model_of(FAMILIES[0])
     monkeypatch.setattr(compiling, "uses_triton", lambda stack: True)
     monkeypatch.setattr(engines, "interpreting", lambda: True)

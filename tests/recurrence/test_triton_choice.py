@@ -22,8 +22,8 @@ from fairseq_casrnn.recurrence.triton import steps as triton_steps
 
 @pytest.fixture(autouse=True)
 def _nothing_was_tried(monkeypatch):
-    monkeypatch.setattr(triton_failures, "_failure", None)
-    monkeypatch.setattr(triton_failures, "_found", {})
+    monkeypatch.setattr(triton_failures, "failure", None)
+    monkeypatch.setattr(triton_failures, "trials", {})
     for module in (triton_failures, triton_loop):
         monkeypatch.setattr(module, "interpreting", lambda: False)
     monkeypatch.delenv("CASRNN_ENGINE", raising=False)
@@ -256,7 +256,7 @@ def test_other_errors_keep_their_traceback(error, around):
         around(lambda: fail_in_triton(error), lambda: "hidden")
     assert raised.value is error
     assert "fail_in_triton" in [frame.name for frame in raised.traceback]
-    assert triton_failures._failure is None
+    assert triton_failures.failure is None
 
 
 def test_errors_from_elsewhere_are_not_of_triton(monkeypatch):
@@ -297,7 +297,7 @@ def test_the_trial(gpu, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(triton_failures, "trial", full)
-    monkeypatch.setattr(triton_failures, "_found", {})
+    monkeypatch.setattr(triton_failures, "trials", {})
     with pytest.raises(torch.OutOfMemoryError):
         recurrence.choose(None, "cuda")
 

@@ -38,7 +38,7 @@ class Compiled:
 
 @pytest.fixture
 def kernel(monkeypatch):
-    monkeypatch.setattr(triton_launching, "_compiled", {})
+    monkeypatch.setattr(triton_launching, "compiled_kernels", {})
     return Kernel()
 
 
@@ -89,4 +89,4 @@ def test_what_is_only_compiled_is_not_kept(kernel, monkeypatch):
     monkeypatch.setattr(Kernel, "__getitem__", lambda self, grid: lambda **_: None)
     for _ in range(2):
         triton_launching.run(kernel, (1,), x=None, y=None, rows=1, SIZE=1)
-    assert not triton_launching._compiled
+    assert not triton_launching.compiled_kernels

@@ -90,11 +90,11 @@ def layer_jobs(
     params = [p.detach() for p in params]
     for batch in batches(weight_hh.size(1), weight_hh.device):
         for kernel in ("forward_sequence", "backward_sequence"):
-            job = partial(train_layer, cell, w_ih, w_hh, b, params, batch)
+            job = partial(launch_layer, cell, w_ih, w_hh, b, params, batch)
             yield Job(kernel, job, batch)
 
 
-def train_layer(
+def launch_layer(
     cell: Cell,
     weight_ih: Tensor,
     weight_hh: Tensor,
@@ -147,10 +147,10 @@ def decoder_jobs(
     for batch in batches(weight_out.size(0), weight_out.device):
         for kernel in ("decode_forward", "decode_backward"):
             shared = layers, embed_dim, weight_out, dropped, temperature
-            yield Job(kernel, partial(train_decoder, *shared, batch), batch)
+            yield Job(kernel, partial(launch_decoder, *shared, batch), batch)
 
 
-def train_decoder(
+def launch_decoder(
     layers: list[DecoderLayer],
     embed_dim: int,
     weight_out: Tensor,
@@ -192,11 +192,11 @@ def train_decoder(
 def loss_jobs(weight: Tensor) -> Iterator[Job]:
     """The kernels of the fused loss for a vocabulary with this ``weight`` (V, E)."""
     for kernel in ("forward_rows", "backward_rows"):
-        yield Job(kernel, partial(train_loss, weight.detach()), 0)
+        yield Job(kernel, partial(launch_loss, weight.detach()), 0)
 
 
-def train_loss(weight: Tensor) -> None:
+def launch_loss(weight: Tensor) -> None:
     """Forward and backward of the loss of one row of zeros."""
-    from .cross_entropy import train_rows  # needs Triton
+    from .cross_entropy import launch_rows  # needs Triton
 
-    train_rows(weight.new_zeros(1, weight.size(0)))
+    launch_rows(weight.new_zeros(1, weight.size(0)))

@@ -24,7 +24,8 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _lock = threading.Lock()
-_begun: dict[tuple[str, ...], threading.Event] = {}  # set when the kernel is compiled
+begun: dict[tuple[str, ...], threading.Event] = {}
+"""Kernels that threads compile or have compiled; the event is set when one is done."""
 _unfinished: list[tuple[str, ...]] = []
 
 PACKAGE = __name__.partition(".")[0]
@@ -76,7 +77,7 @@ def may_launch(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any]) ->
     Waits if another thread is compiling that kernel.
     """
     if _thread.kernel is None:
-        if _unfinished and (event := _begun.get(_key(kernel, arguments))):
+        if _unfinished and (event := begun.get(_key(kernel, arguments))):
             event.wait()
         return True
     if kernel.__name__ == _thread.kernel:
@@ -87,9 +88,9 @@ def may_launch(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any]) ->
 def _compile_once(kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
     key, event = _key(kernel, arguments), threading.Event()
     with _lock:
-        if key in _begun:
+        if key in begun:
             return
-        _begun[key] = event
+        begun[key] = event
         _unfinished.append(key)
     try:
         made = kernel.warmup(grid=grid, **arguments)

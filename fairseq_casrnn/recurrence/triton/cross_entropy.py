@@ -127,7 +127,7 @@ def launch(
         run(kernel, grid, **arguments)
 
 
-def train_rows(logits: Tensor) -> None:
+def launch_rows(logits: Tensor) -> None:
     """Launch both kernels on ``logits``, with zeros for everything else, to compile them."""
     target = torch.zeros(len(logits), dtype=torch.int64, device=logits.device)
     stats = torch.zeros(3, len(logits), dtype=torch.float32, device=logits.device)

@@ -35,23 +35,25 @@ REFUSALS = (
 )
 """Parts of RuntimeErrors that are Triton's. Others, as of an illegal memory access, are bugs."""
 
-_failure: str | None = None  # why a real kernel failed
-_found: dict[int, str | None] = {}  # the trial's result on each GPU
+failure: str | None = None
+"""Why a kernel of the engine failed, once one has."""
+trials: dict[int, str | None] = {}
+"""The result of :func:`try_out` for each GPU's number."""
 
 
 def why_not() -> str | None:
     """Why kernels cannot run on the current GPU, and what to do; or None."""
-    if _failure is not None or interpreting():
-        return _failure
+    if failure is not None or interpreting():
+        return failure
     if not torch.cuda.is_initialized() and not torch.cuda.is_available():
         return "torch sees no GPU"
     index = torch.cuda.current_device()
-    if index not in _found:
+    if index not in trials:
         # Nothing can be launched within a transformation or a capture: try the next time.
         if not readable(torch.empty(0)) or torch.cuda.is_current_stream_capturing():
             return None
-        _found[index] = try_out(index)
-    return _found[index]
+        trials[index] = try_out(index)
+    return trials[index]
 
 
 def try_out(index: int) -> str | None:
@@ -95,11 +97,11 @@ def attempt(launch: Callable[[], R], otherwise: Callable[[], R]) -> R:
 
 def give_up(error: Exception) -> None:
     """Stop using the engine; raises ``error`` again if it is not about Triton's environment."""
-    global _failure
+    global failure
     reason = explain(error) if raised_in_triton(error) and not interpreting() else None
     if reason is None:
         raise error
-    _failure = reason
+    failure = reason
 
 
 def stop(error: Exception) -> NoReturn:
@@ -110,7 +112,7 @@ def stop(error: Exception) -> NoReturn:
     """
     give_up(error)
     raise UserError(
-        f"engine 'triton' cannot run the backward: {_failure}; or start again with "
+        f"engine 'triton' cannot run the backward: {failure}; or start again with "
         "CASRNN_ENGINE=eager in the environment"
     ) from error
 

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-_compiled: dict[tuple[Any, ...], Any] = {}
+compiled_kernels: dict[tuple[Any, ...], Any] = {}
+"""What :func:`run` has launched, by what a compiled kernel depends on."""
 
 
 class Arguments(NamedTuple):
@@ -70,13 +71,13 @@ def run(kernel: Any, grid: tuple[int, ...], /, **arguments: Any) -> None:
     ]
     small = all(-(2**31) <= number < 2**31 for number in known.numbers(arguments))
     key = (kernel, current_device(), small, known.constants(arguments), *dtypes)
-    found = _compiled.get(key)
+    found = compiled_kernels.get(key)
     if found is not None:
         found[(*grid, 1, 1)](*known.everything(arguments))
         return
     made = kernel[grid](**arguments)
     if small and made is not None:
-        _compiled[key] = made
+        compiled_kernels[key] = made
 
 
 def current_device() -> int:
