@@ -28,7 +28,7 @@ from triton.backends.compiler import GPUTarget
 
 from fairseq_casrnn import layers, recurrence
 from fairseq_casrnn.cells import FAMILIES
-from fairseq_casrnn.recurrence.triton import loop as triton_loop
+from fairseq_casrnn.recurrence.triton import support as triton_support
 
 PRECISIONS = {  # dtype, and torch's precision of products in float32
     "bf16": (torch.bfloat16, "highest"),
@@ -150,7 +150,7 @@ def main() -> None:
     triton.knobs.compilation.listener = compiled.listen
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(triton_loop, "interpreting", return_value=True),
+        mock.patch.object(triton_support, "interpreting", return_value=True),
         mock.patch.object(triton.JITFunction, "run", lambda *a, **kw: compiled.run(*a, **kw)),
     ):
         triton.knobs.cache.dir = folder

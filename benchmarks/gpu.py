@@ -34,7 +34,7 @@ import torch
 from gpu_commands import SECTIONS, WITH_FAIRSEQ, Command
 
 import fairseq_casrnn
-from fairseq_casrnn.recurrence.triton import loop as triton_loop
+from fairseq_casrnn.recurrence.triton import support as triton_support
 
 HERE = Path(__file__).parent
 LEAST = 10
@@ -266,8 +266,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the finally below
     if args.device == "cuda" and not torch.cuda.is_available():
         sys.exit(f"error: torch {torch.__version__} sees no GPU, which this measures")
-    if args.device == "cuda" and triton_loop.missing():
-        sys.exit(f"error: no kernels to measure: {triton_loop.missing()}")
+    if args.device == "cuda" and triton_support.missing():
+        sys.exit(f"error: no kernels to measure: {triton_support.missing()}")
     sections = [name for name in SECTIONS if name in args.sections]
     report = Report(args.out or machine.folder(), sections)
     with tempfile.TemporaryDirectory() as folder:

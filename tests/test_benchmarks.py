@@ -227,7 +227,7 @@ def test_sentence_state(monkeypatch, capsys):
 
 @pytest.mark.parametrize("script", [sentence_state, layers])
 def test_engines_that_cannot_run_here(script, monkeypatch, capsys):
-    monkeypatch.setattr(recurrence.engines.loop, "interpreting", lambda: False)
+    monkeypatch.setattr(recurrence.engines.support, "interpreting", lambda: False)
     monkeypatch.setattr(sys, "argv", ["x", "--engines", "eager,triton"])
     with pytest.raises(SystemExit):
         script.main()

@@ -21,7 +21,8 @@ from .inputs import (
     wants_gradient,
 )
 from .memory import readable
-from .triton import failures, loop
+from .triton import failures, support
+from .triton import layer as triton_layer
 from .triton.plan import RefusedError, interpreting
 
 if TYPE_CHECKING:
@@ -220,14 +221,14 @@ class Triton(Engine):
     has_sentence_state = True
 
     def __init__(self) -> None:
-        self.missing = loop.missing()
+        self.missing = support.missing()
 
     def available(self, device: str) -> str | None:
         if self.missing is not None:
             return self.missing
         if device == "cuda":
             return failures.why_not()
-        return None if loop.runs_on(device) else "its kernels run on NVIDIA GPUs"
+        return None if support.runs_on(device) else "its kernels run on NVIDIA GPUs"
 
     def fallback(self, device: str) -> str:
         return "eager" if device == "cuda" else default(device)
@@ -240,7 +241,7 @@ class Triton(Engine):
         tensors = LoopTensors.of(inputs)
         weights = inputs.weight_hh, tensors.weight_ih, tensors.bias, *inputs.params
         states = tensors.gx, tensors.x, inputs.h0, inputs.c0, inputs.lower_c, inputs.mixture
-        return loop.why_not(inputs.cell, weights, states)
+        return support.why_not(inputs.cell, weights, states)
 
     def run(self, inputs: LayerInputs) -> LayerOutputs:
         """Runs on the fallback if Triton cannot compile or launch."""
@@ -250,7 +251,7 @@ class Triton(Engine):
             by_name(self.name, device)  # logs that it will not run again
             return layer.run_on(self.fallback(device), inputs)
 
-        return failures.attempt(lambda: loop.run(inputs), otherwise)
+        return failures.attempt(lambda: triton_layer.run(inputs), otherwise)
 
     def supports_decode(self, d: DecoderInputs) -> str | None:
         from .decoding import all_readable
@@ -295,7 +296,7 @@ class Triton(Engine):
         if x.size(1) == 0:
             return NO_SEQUENCE
         # Autocast brings x to the parameters' dtype.
-        return loop.why_not_on(params if autocast(x.device.type) else (x, *params))
+        return support.why_not_on(params if autocast(x.device.type) else (x, *params))
 
     def sentence_state(
         self, options: SLSTMOptions, x: Tensor, lengths: Tensor | None, params: SLSTMParameters

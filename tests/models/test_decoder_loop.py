@@ -26,7 +26,7 @@ from fairseq_casrnn import recurrence
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recurrence import decoding
 from fairseq_casrnn.recurrence.attention import DecoderInputs, DecoderLayer, run_reference
-from fairseq_casrnn.recurrence.triton import loop as triton_loop
+from fairseq_casrnn.recurrence.triton import support as triton_support
 
 pytestmark = pytest.mark.sampled(1)
 
@@ -49,7 +49,9 @@ every_stepping = pytest.mark.parametrize(
         ),
         pytest.param(
             "triton",
-            marks=pytest.mark.skipif(not triton_loop.interpreting(), reason="for the interpreter"),
+            marks=pytest.mark.skipif(
+                not triton_support.interpreting(), reason="for the interpreter"
+            ),
         ),
     ],
 )

@@ -35,15 +35,15 @@ from helpers import (
 from fairseq_casrnn import recurrence
 from fairseq_casrnn.layers import LSTM
 from fairseq_casrnn.recurrence import InputProduct
-from fairseq_casrnn.recurrence.triton import loop as triton_loop
+from fairseq_casrnn.recurrence.triton import layer_loop as triton_layer_loop
 from fairseq_casrnn.recurrence.triton import plan as triton_plan
-from fairseq_casrnn.recurrence.triton import steps as triton_steps
+from fairseq_casrnn.recurrence.triton import support as triton_support
 
 from .test_cpp import layer_of
 
 ROOT = Path(__file__).resolve().parents[2]
-INTERPRETING = triton_loop.interpreting()
-MISSING = triton_loop.missing() is not None
+INTERPRETING = triton_support.interpreting()
+MISSING = triton_support.missing() is not None
 DEVICE = "cpu" if INTERPRETING else "cuda"
 runs = pytest.mark.skipif(
     MISSING or not (INTERPRETING or torch.cuda.is_available()),
@@ -195,7 +195,7 @@ def test_a_kernel_a_step(case, step_by_step):
 @pytest.mark.parametrize("name", ["dg_lstm", "second_order_lstm"])
 def test_more_tiles_than_one_in_a_step(name, step_by_step):
     """More rows and units than a program takes."""
-    rows, units = triton_steps.TILE
+    rows, units = triton_layer_loop.TILE
     case = next(case for case in FAMILIES if case.name == name)
     cell, tensors = layer_of(case, 2, rows + 3, units + 5, torch.float32)
     agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
@@ -235,7 +235,7 @@ def test_a_batch_of_one_with_other_strides():
 @pytest.fixture(params=["kept on the chip", "streamed"])
 def weights(request, monkeypatch):
     """Both ways to multiply with U. Where it is streamed a program has several tiles of rows."""
-    plan = triton_steps.plan
+    plan = triton_layer_loop.plan
 
     def planned(*args, **kwargs):
         grid, tiles = plan(*args, **kwargs)
@@ -244,7 +244,7 @@ def weights(request, monkeypatch):
             return triton_plan.Plan((1, grid[1]), tiles | {"RESIDENT": False})
         return triton_plan.Plan(grid, tiles)
 
-    monkeypatch.setattr(triton_steps, "plan", planned)
+    monkeypatch.setattr(triton_layer_loop, "plan", planned)
 
 
 @runs
@@ -299,7 +299,7 @@ def interpret_together(kernel, grid, arguments, seconds):
 def test_programs_of_a_sequence_wait_for_each_other(name, weights, monkeypatch):
     """As on a GPU: all programs run at once, from the first step to the last."""
     cell, tensors = spread(name)
-    monkeypatch.setattr(triton_steps, "launch", at_the_same_time)
+    monkeypatch.setattr(triton_layer_loop, "launch", at_the_same_time)
     agrees(cell, tensors, {"rtol": 1e-3, "atol": 1e-4})
 
 

@@ -15,16 +15,17 @@ from fairseq_casrnn.cells import FAMILIES
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import CASLSTM, LSTM
 from fairseq_casrnn.recurrence.triton import failures as triton_failures
-from fairseq_casrnn.recurrence.triton import loop as triton_loop
+from fairseq_casrnn.recurrence.triton import layer as triton_layer
+from fairseq_casrnn.recurrence.triton import layer_loop as triton_layer_loop
 from fairseq_casrnn.recurrence.triton import plan as triton_plan
-from fairseq_casrnn.recurrence.triton import steps as triton_steps
+from fairseq_casrnn.recurrence.triton import support as triton_support
 
 
 @pytest.fixture(autouse=True)
 def _nothing_was_tried(monkeypatch):
     monkeypatch.setattr(triton_failures, "failure", None)
     monkeypatch.setattr(triton_failures, "trials", {})
-    for module in (triton_failures, triton_loop):
+    for module in (triton_failures, triton_support):
         monkeypatch.setattr(module, "interpreting", lambda: False)
     monkeypatch.delenv("CASRNN_ENGINE", raising=False)
 
@@ -48,10 +49,10 @@ def test_on_the_cpu_the_default_runs(messages, monkeypatch):
 
 
 def test_reasons_to_leave_it_to_another(monkeypatch):
-    monkeypatch.setattr(triton_loop, "interpreting", lambda: True)
+    monkeypatch.setattr(triton_support, "interpreting", lambda: True)
     cell, t = LSTM(1, 1).cells[0], torch.zeros(2)
-    assert triton_loop.why_not(cell, (t, None, t)) is None
-    assert triton_loop.why_not(cell, (t.half(),), (t, None)) is None  # c from the layer below
+    assert triton_support.why_not(cell, (t, None, t)) is None
+    assert triton_support.why_not(cell, (t.half(),), (t, None)) is None  # c from the layer below
     for tensors, states, reason in (
         ((t.half(), t), (), "of several dtypes"),
         ((t,), (t.half(),), "of several dtypes"),
@@ -59,8 +60,8 @@ def test_reasons_to_leave_it_to_another(monkeypatch):
         ((t,), (t.to("meta"),), "on several devices"),
         ((t.to("meta"),), (), "these are on meta"),
     ):
-        assert reason in triton_loop.why_not(cell, tensors, states)
-    assert triton_loop.why_not(Plus(), (t,)) == "it has no kernel for Plus"
+        assert reason in triton_support.why_not(cell, tensors, states)
+    assert triton_support.why_not(Plus(), (t,)) == "it has no kernel for Plus"
 
 
 def test_every_cell_has_kernels():
@@ -208,12 +209,12 @@ def test_where_triton_does_not_work_eager_runs(gpu, monkeypatch, messages, tmp_p
 @every_circumstance
 def test_a_kernel_that_cannot_be_launched(monkeypatch, messages, tmp_path, circumstance):
     """After a trial that succeeded: the layer's result is that of the engine that steps in."""
-    monkeypatch.setattr(triton_loop, "interpreting", lambda: True)  # it takes tensors of the CPU
+    monkeypatch.setattr(triton_support, "interpreting", lambda: True)  # it takes tensors of the CPU
 
     def fail(*args, **kwargs):
         circumstance(monkeypatch, tmp_path)
 
-    monkeypatch.setattr(triton_loop, "forward", fail)
+    monkeypatch.setattr(triton_layer, "forward", fail)
     x = rand(4, 2, 3, dtype=torch.float32)
     layer = CASLSTM(3, 5, engine="triton")
     output, _ = layer(x)
@@ -314,10 +315,10 @@ def test_kernels_are_launched_where_their_tensors_are(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device_of", device_of)
     tensor = torch.zeros(1)
-    launched = triton_steps.on_its_device(lambda cell, *tensors: list(here))
+    launched = triton_layer_loop.on_its_device(lambda cell, *tensors: list(here))
     assert launched("cell", None, tensor, torch.ones(1))[0] is tensor
     assert here == []
-    wrapped = triton_steps.forward, triton_steps.backward
+    wrapped = triton_layer_loop.forward, triton_layer_loop.backward
     assert all(hasattr(function, "__wrapped__") for function in wrapped)
 
 
@@ -331,7 +332,7 @@ def test_what_the_kernels_do_not_do_on_a_gpu_is_left_to_eager(monkeypatch):
 def test_without_triton(messages, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(importlib.util, "find_spec", lambda name: None)
-        reason = triton_loop.missing()
+        reason = triton_support.missing()
     assert reason == "Triton is not installed (pip install triton)"
     monkeypatch.setattr(recurrence.ENGINES["triton"], "missing", reason)
     for _ in range(2):
@@ -351,4 +352,4 @@ def test_an_old_triton_is_not_used(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     for version, reason in (("3.5.1", "Triton 3.5.1 is too old"), ("3.10.0", "None")):
         monkeypatch.setattr(importlib.metadata, "version", lambda name, v=version: v)
-        assert reason in str(triton_loop.missing())
+        assert reason in str(triton_support.missing())

@@ -16,9 +16,9 @@ from fairseq_casrnn.layers import SentenceStateLSTM
 from fairseq_casrnn.recurrence.cross_entropy import cross_entropy
 from fairseq_casrnn.recurrence.inputs import LossSpec
 from fairseq_casrnn.recurrence.triton import compiling as triton_compiling
-from fairseq_casrnn.recurrence.triton import loop as triton_loop
+from fairseq_casrnn.recurrence.triton import layer_loop as triton_layer_loop
 from fairseq_casrnn.recurrence.triton import plan as triton_plan
-from fairseq_casrnn.recurrence.triton import steps as triton_steps
+from fairseq_casrnn.recurrence.triton import support as triton_support
 
 from .test_cpp import layer_of
 from .test_triton import INTERPRETING, run
@@ -45,7 +45,7 @@ def compiled_only(monkeypatch):
     triton = pytest.importorskip("triton")
     if INTERPRETING:
         pytest.skip("for Triton's compiler")
-    monkeypatch.setattr(triton_loop, "interpreting", lambda: True)
+    monkeypatch.setattr(triton_support, "interpreting", lambda: True)
     triton.runtime.driver.set_active(NoGPU())
     compiled, original = [], triton.JITFunction.run
 
@@ -234,7 +234,7 @@ def test_compiling_is_announced_once(compiled_only, messages, monkeypatch, tmp_p
     counts = []
     for _ in range(2):
         triton_compiling.announce.cache_clear()
-        kernels = triton_steps.kernels("sequences")
+        kernels = triton_layer_loop.kernels("sequences")
         for function in (kernels.forward_sequence, kernels.backward_sequence):
             function.device_caches.clear()
         run("triton", cell, tensors, device="cpu")

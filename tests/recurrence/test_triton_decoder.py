@@ -14,7 +14,7 @@ from fairseq_casrnn.recurrence.triton import decoder as attention_triton
 from fairseq_casrnn.recurrence.triton import decoder_loop as triton_decoder_loop
 from fairseq_casrnn.recurrence.triton import decoder_plan as triton_decoder_plan
 from fairseq_casrnn.recurrence.triton import decoder_steps as triton_decoder_steps
-from fairseq_casrnn.recurrence.triton import loop as triton_loop
+from fairseq_casrnn.recurrence.triton import support as triton_support
 from fairseq_casrnn.recurrence.triton.plan import RefusedError
 
 from .test_triton import INTERPRETING, interpret_together
@@ -171,7 +171,7 @@ def test_steps_without_input_feeding(case):
 
 
 def test_reasons_to_leave_it_to_eager(monkeypatch):
-    monkeypatch.setattr(triton_loop, "interpreting", lambda: True)
+    monkeypatch.setattr(triton_support, "interpreting", lambda: True)
     monkeypatch.setattr(attention_triton, "interpreting", lambda: True)
     cas = next(case for case in FAMILIES if case.name == "cas_lstm")
     decode, _ = make(cas)

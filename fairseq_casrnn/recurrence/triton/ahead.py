@@ -25,8 +25,8 @@ from .compiling import compiling_only
 from .decoder import run_forward
 from .decoder_loop import backward as backward_decoder
 from .decoder_loop import dense, gather_weights
+from .layer_loop import backward, forward
 from .plan import HEIGHTS, chip
-from .steps import backward, forward
 
 logger = logging.getLogger(__name__)
 

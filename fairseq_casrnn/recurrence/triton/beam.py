@@ -13,8 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from .cross_entropy import BLOCK, reduce_logits
+from .host import on_its_device
 from .launching import run
-from .steps import on_its_device
 
 
 @triton.jit(do_not_specialize=["first", "second", "third", "of_first", "of_second", "of_third"])

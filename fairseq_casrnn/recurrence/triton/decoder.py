@@ -20,7 +20,7 @@ from ..attention_loop import Constants
 from ..eager import check_backward, retain_graph_requested, without_autocast
 from ..inputs import Maybe, accumulation_dtype, wants_gradient
 from ..reference import at_step
-from . import loop
+from . import support
 from .decoder_loop import Grads, Saved, Weights, backward, dense, forward, gather_weights
 from .decoder_plan import tiling
 from .failures import stop
@@ -32,7 +32,7 @@ def why_not(d: DecoderInputs) -> str | None:
     for layer in d.layers:
         weights = (layer.weight_ih, layer.weight_hh, layer.bias, layer.attention, *layer.params)
         shared = (d.embedded, d.h0, d.keys, d.values, d.weight_out, d.drop_layers, d.drop_out)
-        reason = loop.why_not(layer.cell, (*weights, *shared), (d.c0,))
+        reason = support.why_not(layer.cell, (*weights, *shared), (d.c0,))
         if reason is not None:
             return reason
     if len({(type(layer.cell), len(layer.params)) for layer in d.layers[1:]}) > 1:

@@ -16,8 +16,9 @@ from ...cells.base import Cell
 from ..attention import DecoderInputs, DecoderLayer
 from ..inputs import Maybe, accumulation_dtype
 from .decoder_plan import Tiling, launch, tiles, tiling
+from .host import contiguous, kernels
+from .layer_loop import trained
 from .plan import chip
-from .steps import contiguous, kernels, trained
 
 
 class Weights(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .host import kernels
 from .plan import factors_of, interpreting, launch_together, zeros
-from .steps import kernels
 
 WARPS = 8
 """Warps of a program; each computes a part of a product's sum."""

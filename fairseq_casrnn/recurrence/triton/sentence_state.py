@@ -22,7 +22,7 @@ from ..engine import autocast
 from ..inputs import accumulation_dtype, cast, wants_gradient
 from ..ragged import padding_mask
 from ..sentence_state_weights import SLSTMOptions, SLSTMParameters, merge_weights, split_grads
-from .steps import kernels, on_its_device, product
+from .host import kernels, on_its_device, product
 
 TILE = 8, 32
 """Words and hidden units of a program's tile, at most."""

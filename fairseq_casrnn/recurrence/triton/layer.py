@@ -18,10 +18,6 @@ Kernels are compiled when they are first launched.
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
-import importlib.util
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -29,65 +25,10 @@ from torch import Tensor
 
 from ...cells.base import Cell
 from .. import eager
-from ..inputs import LayerInputs, LayerOutputs, LoopTensors, accumulation_dtype, wants_gradient
+from ..inputs import LayerInputs, LayerOutputs, LoopTensors, wants_gradient
 from .failures import stop
-from .plan import interpreting
-from .steps import Saved, backward, forward, product
-
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-OLDEST = 3, 6
-"""The oldest version of Triton that works."""
-
-
-def missing() -> str | None:
-    """Why there is no engine ``triton`` here, or None."""
-    if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed (pip install triton)"
-    try:
-        version = importlib.metadata.version("triton")
-    except importlib.metadata.PackageNotFoundError:  # a distribution of another name
-        return None
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        return f"Triton {version} is too old; it needs {'.'.join(map(str, OLDEST))} or newer"
-    return None
-
-
-def runs_on(device: str) -> bool:
-    """Whether kernels run on this type of device: a GPU or, in Triton's interpreter, the CPU."""
-    return device == "cuda" or (device == "cpu" and interpreting())
-
-
-def why_not(
-    cell: Cell, tensors: Iterable[Tensor | None], states: Iterable[Tensor | None] = ()
-) -> str | None:
-    """Why the kernels cannot run ``cell`` on these, or None. None among the tensors is ignored.
-
-    ``states`` may also have the dtype in which states are accumulated.
-    """
-    if cell.kernel is None:
-        return f"it has no kernel for {type(cell).__name__}"
-    return why_not_on(tensors, states)
-
-
-def why_not_on(
-    tensors: Iterable[Tensor | None], states: Iterable[Tensor | None] = ()
-) -> str | None:
-    """Why kernels cannot run on these, or None; as in :func:`why_not`."""
-    tensors = list(tensors)
-    first = next(t for t in tensors if t is not None)
-    device, dtype = first.device, first.dtype
-    if not runs_on(device.type):
-        return f"it runs on CUDA tensors, these are on {device.type}"
-    if dtype not in DTYPES:
-        return f"it does not run in {dtype}"
-    wide = accumulation_dtype(dtype)
-    for given, allowed in ((tensors, (dtype,)), (states, (dtype, wide))):
-        for t in given:
-            if t is not None and t.device != device:
-                return "the tensors are on several devices"
-            if t is not None and t.dtype not in allowed:
-                return "the tensors are of several dtypes"
-    return None
+from .host import product
+from .layer_loop import Saved, backward, forward
 
 
 def run(inputs: LayerInputs) -> LayerOutputs:

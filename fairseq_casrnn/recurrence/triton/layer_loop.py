@@ -6,37 +6,25 @@ product and a launch.
 
 from __future__ import annotations
 
-import functools
-import importlib
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from ...cells.base import Cell
 from ..engine import log_once
-from ..inputs import LoopTensors, MaybeTensor, accumulation_dtype
-from . import compiling
+from ..inputs import LoopTensors, accumulation_dtype
+from .host import contiguous, kernels, on_its_device, optional_arguments, product
 from .launching import run
-from .plan import GIVEN, Plan, RefusedError, launch, plan
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from .plan import Plan, RefusedError, launch, plan
 
 StateGrads: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 """The incoming gradients of hs, cs, h_n and c_n."""
 
 TILE = 4, 128
 """Rows and units of a tile in a launch for one step, at most: few, to spread over the whole GPU."""
-
-
-@functools.cache
-def kernels(kind: str) -> Any:
-    """The module ``kernels.kind``; importing it needs Triton and takes a second."""
-    compiling.listen()
-    return importlib.import_module(f"{__package__}.kernels.{kind}")
 
 
 def explain_steps(reason: str) -> None:
@@ -76,66 +64,6 @@ class Grads(NamedTuple):
     side: Tensor | None
     rows: Tensor | None
     state: Tensor
-
-
-def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    """The product of two matrices, written to ``out`` and summed in its precision."""
-    if a.dtype == out.dtype:
-        return torch.mm(a, b, out=out)
-    if a.is_cuda and hasattr(torch.ops.aten.mm, "dtype_out"):
-        return torch.mm(a, b, out_dtype=out.dtype, out=out)
-    return torch.mm(a.to(out.dtype), b.to(out.dtype), out=out)
-
-
-def contiguous(tensor: MaybeTensor) -> MaybeTensor:
-    """``tensor``, or None, contiguous and at an address that is a multiple of 16.
-
-    For other addresses Triton would compile another kernel.
-    """
-    if tensor is None:
-        return None
-    tensor = tensor.contiguous()
-    return tensor.clone() if tensor.data_ptr() % 16 else tensor
-
-
-@functools.cache
-@torch.inference_mode(False)
-def placeholder(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The argument of a kernel for a tensor that is missing; it is not read."""
-    return torch.zeros(16, dtype=dtype, device=device)
-
-
-def optional_arguments(
-    device: torch.device, **tensors: tuple[Tensor | None, torch.dtype]
-) -> dict[str, Any]:
-    """Kernels' arguments for tensors that may be missing, and ``given``, which says which are not.
-
-    Args:
-        device: of placeholders.
-        tensors: ``(tensor or None, dtype)`` by name, in the order of :data:`.plan.GIVEN`.
-    """
-    arguments: dict[str, Any] = {}
-    bits = 0
-    for bit, (name, (tensor, dtype)) in zip(GIVEN, tensors.items(), strict=False):
-        bits |= 0 if tensor is None else bit
-        arguments[name] = placeholder(dtype, device) if tensor is None else contiguous(tensor)
-    return arguments | {"given": bits}
-
-
-def on_its_device(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: launch kernels on the device of the first tensor among the arguments.
-
-    There may be several GPUs. Tensors are also looked for in tuples.
-    """
-
-    @functools.wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        values = (t for arg in args for t in (arg if isinstance(arg, tuple) else (arg,)))
-        first = next(t for t in values if isinstance(t, Tensor))
-        with torch.cuda.device_of(first):
-            return function(*args, **kwargs)
-
-    return wrapped
 
 
 def single_steps(batch: int, size: int) -> Plan:

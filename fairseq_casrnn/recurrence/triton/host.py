@@ -1,0 +1,85 @@
+"""What the modules that launch kernels share: loading, placing and passing tensors."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..inputs import MaybeTensor
+from . import compiling
+from .plan import GIVEN
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@functools.cache
+def kernels(kind: str) -> Any:
+    """The module ``kernels.kind``; importing it needs Triton and takes a second."""
+    compiling.listen()
+    return importlib.import_module(f"{__package__}.kernels.{kind}")
+
+
+def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    """The product of two matrices, written to ``out`` and summed in its precision."""
+    if a.dtype == out.dtype:
+        return torch.mm(a, b, out=out)
+    if a.is_cuda and hasattr(torch.ops.aten.mm, "dtype_out"):
+        return torch.mm(a, b, out_dtype=out.dtype, out=out)
+    return torch.mm(a.to(out.dtype), b.to(out.dtype), out=out)
+
+
+def contiguous(tensor: MaybeTensor) -> MaybeTensor:
+    """``tensor``, or None, contiguous and at an address that is a multiple of 16.
+
+    For other addresses Triton would compile another kernel.
+    """
+    if tensor is None:
+        return None
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % 16 else tensor
+
+
+@functools.cache
+@torch.inference_mode(False)
+def placeholder(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The argument of a kernel for a tensor that is missing; it is not read."""
+    return torch.zeros(16, dtype=dtype, device=device)
+
+
+def optional_arguments(
+    device: torch.device, **tensors: tuple[Tensor | None, torch.dtype]
+) -> dict[str, Any]:
+    """Kernels' arguments for tensors that may be missing, and ``given``, which says which are not.
+
+    Args:
+        device: of placeholders.
+        tensors: ``(tensor or None, dtype)`` by name, in the order of :data:`.plan.GIVEN`.
+    """
+    arguments: dict[str, Any] = {}
+    bits = 0
+    for bit, (name, (tensor, dtype)) in zip(GIVEN, tensors.items(), strict=False):
+        bits |= 0 if tensor is None else bit
+        arguments[name] = placeholder(dtype, device) if tensor is None else contiguous(tensor)
+    return arguments | {"given": bits}
+
+
+def on_its_device(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator: launch kernels on the device of the first tensor among the arguments.
+
+    There may be several GPUs. Tensors are also looked for in tuples.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        values = (t for arg in args for t in (arg if isinstance(arg, tuple) else (arg,)))
+        first = next(t for t in values if isinstance(t, Tensor))
+        with torch.cuda.device_of(first):
+            return function(*args, **kwargs)
+
+    return wrapped
