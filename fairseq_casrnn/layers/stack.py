@@ -99,7 +99,6 @@ class RecurrentStack(StackForward):
             dtype=dtype,
         )
         self.dropout, self.engine = dropout_probability(dropout), engine
-        self.locked_dropout, self.weight_dropout = False, 0.0
         self.batch_first = bool(batch_first)
         if engine is not None:
             recurrence.choose(engine)

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ..data.prepared import OPTIONS, read_json
+from ..data.sentencepiece_units import NAME as SENTENCEPIECE
 from ..data.values import parse_json
 from ..errors import UserError, quoted
 
 FORMAT = 1
 MANIFEST, MODEL = "casrnn.json", "model.pt"
-BPE_CODES, SENTENCEPIECE = "bpe.codes", "sentencepiece.model"
+BPE_CODES = "bpe.codes"
 NAMES = re.compile(
     rf"{re.escape(MANIFEST)}|{re.escape(MODEL)}|{re.escape(BPE_CODES)}|{re.escape(SENTENCEPIECE)}"
     r"|dict(\.[\w-]+)?\.txt|(input0|label|spelling)/dict\.txt"

@@ -12,6 +12,7 @@ from ..data.sentencepiece_units import NAME as SENTENCEPIECE
 from ..data.sentencepiece_units import find_model
 from ..errors import UserError
 from .data_folders import find_data, languages
+from .packed import BPE_CODES
 
 TOKENIZERS = ("space", "moses", "moses_lowercase", "chinese")
 
@@ -75,9 +76,9 @@ def find_files(
     if pieces := find_model(place):
         return TranslationFiles(*known, pieces, "sentencepiece")
     for folder in (place, place / ".." / "text"):
-        if (folder / "bpe.codes").is_file():
-            return TranslationFiles(*known, folder / "bpe.codes", "subword_nmt")
-    for name, option in ((SENTENCEPIECE, "sentencepiece"), ("bpe.codes", "bpe_operations")):
+        if (folder / BPE_CODES).is_file():
+            return TranslationFiles(*known, folder / BPE_CODES, "subword_nmt")
+    for name, option in ((SENTENCEPIECE, "sentencepiece"), (BPE_CODES, "bpe_operations")):
         if options and options.get(option):
             raise UserError(
                 f"{place / '..' / 'text' / name} of the training data does not exist; keep it "
