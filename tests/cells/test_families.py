@@ -30,7 +30,7 @@ from fairseq_casrnn.cells.second_order_lstm import SecondOrderCell
 from fairseq_casrnn.cells.stacked_lstm import LSTMCell
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recurrence import decoding
-from fairseq_casrnn.recurrence.attention import Decode, Layer
+from fairseq_casrnn.recurrence.attention import DecoderInputs, DecoderLayer
 
 
 def test_the_families_of_the_papers_are_there():
@@ -186,8 +186,9 @@ def test_a_new_cell_in_the_decoder_with_attention(engine):
     results = [
         decoding.run(
             name,
-            Decode(
-                [Layer(HalvedCell(), *weights)], rand(T, B, H), state, state, source, source, None,
+            DecoderInputs(
+                [DecoderLayer(HalvedCell(), *weights)], rand(T, B, H), state, state, source, source,
+                None,
                 rand(H, H),
             ),
         )
