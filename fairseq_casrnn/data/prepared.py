@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from os import PathLike
 from pathlib import Path
 
@@ -18,6 +19,7 @@ OLD_TOKENS = "train tokens, of the longer sides"
 FILES = "checksums of the input files"  # key of OPTIONS
 # Options that do not change the result, and paths, since files may have moved.
 IGNORED_OPTIONS = {"out", "force", "workers", "raw", "archive", "set"}
+BINARISED = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.[^.]+\.idx")  # train.de-en.de.idx
 
 
 def is_prepared(args: argparse.Namespace) -> bool:
@@ -83,6 +85,14 @@ def binarised_folder(name: str | PathLike) -> Path:
     folder, inner = Path(name), Path(name, "data-bin")
     has_dictionary = any(folder.glob("dict*.txt"))
     return inner if inner.is_dir() and not has_dictionary else folder
+
+
+def find_languages(folder: Path, split: str = "*") -> tuple[str, str] | None:
+    """Source and target language of a ``data-bin``, from the file names of a split, or None."""
+    for path in sorted(folder.glob(f"{split}.*.idx")):
+        if found := BINARISED.fullmatch(path.name):
+            return found[1], found[2]
+    return None
 
 
 def prepared_options(folder: str | Path) -> dict:

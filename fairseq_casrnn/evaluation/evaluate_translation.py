@@ -16,6 +16,7 @@ from typing import NoReturn, TextIO
 
 import fairseq_casrnn
 from fairseq_casrnn.console.program import Parser, captured_log, run_main, show
+from fairseq_casrnn.data.prepared import find_languages
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.diagnostics.names import shorten_choices
@@ -47,9 +48,8 @@ def languages(data: Path) -> tuple[str, str]:
     Raises:
         UserError: ``data`` is not a prepared folder.
     """
-    for path in sorted((data / "data-bin").glob("test.*-*.*.idx")):
-        source, target = path.name.split(".")[1].split("-")
-        return source, target
+    if found := find_languages(data / "data-bin", "test"):
+        return found
     raise UserError(
         f"{data} is not a prepared folder (no data-bin with a test set in it); "
         "give the folder that casrnn prepare translation or a recipe has written"

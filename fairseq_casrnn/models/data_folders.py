@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..data.prepared import binarised_folder
+from ..data.prepared import binarised_folder, find_languages
 from ..errors import UserError
-
-BINARISED = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.[^.]+\.idx")  # train.de-en.de.idx
 
 
 def find_data(
@@ -74,7 +71,5 @@ def dictionaries(
 def languages(data: Path, task_cfg: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Source and target language, from the options or, as in fairseq, from file names."""
     source, target = task_cfg["source_lang"], task_cfg["target_lang"]
-    for path in sorted(data.glob("*.idx")) if None in (source, target) else ():
-        if found := BINARISED.fullmatch(path.name):
-            return found[1], found[2]
-    return source, target
+    found = find_languages(data) if None in (source, target) else None
+    return found or (source, target)
