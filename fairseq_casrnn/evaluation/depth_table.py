@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, run_main, show
-from fairseq_casrnn.evaluation.significance import Scores, mean_deviation, read_results
+from fairseq_casrnn.evaluation.significance import Scores, mean_text, read_results
 
 COLUMNS = {"GRU": "stacked_gru", "LSTM": "stacked_lstm", "DG-LSTM": "dg_lstm"}
 ARCHITECTURE = f"({'|'.join(COLUMNS.values())})_btec_[0-9]+"
@@ -22,16 +22,10 @@ def depth_table(results: dict[str, Scores]) -> list[str]:
     depths = sorted({int(arch.rpartition("_")[2]) for arch in archs})
     lines = [f"| Depth | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
     for depth in depths:
-        cells = [_cell(results.get(f"{name}_btec_{depth}")) for name in COLUMNS.values()]
+        found = [results.get(f"{name}_btec_{depth}") for name in COLUMNS.values()]
+        cells = [mean_text(scores.values()) if scores else "–" for scores in found]
         lines.append(f"| {depth} | {' | '.join(cells)} |")
     return lines
-
-
-def _cell(scores: Scores | None) -> str:
-    if not scores:
-        return "–"
-    mean, deviation = mean_deviation(list(scores.values()))
-    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, captured_log, run_main
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, counted
 from fairseq_casrnn.evaluation import cache, perplexity
 from fairseq_casrnn.evaluation.runs import add_run_arguments, choose_checkpoint, evaluate_each
-from fairseq_casrnn.evaluation.significance import mean_deviation
+from fairseq_casrnn.evaluation.significance import mean_text
 
 SUBSETS = ("valid", "test")
 
@@ -118,9 +118,7 @@ def _evaluate_all(args: argparse.Namespace) -> None:
         )
         found.setdefault(f"{arch}, cache", []).append(float(result["test_with_cache"]))
     for name, values in found.items():
-        mean, deviation = mean_deviation(values)
-        spread = "" if deviation is None else f" ± {deviation:.2f}"
-        print(f"{name}  test {mean:.2f}{spread}  ({len(values)} run{'s' * (len(values) > 1)})")
+        print(f"{name}  test {mean_text(values)}  ({counted(len(values), 'run')})")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,12 @@ def mean_deviation(scores: Sequence[float]) -> tuple[float, float | None]:
     return statistics.fmean(scores), deviation
 
 
+def mean_text(scores: Iterable[float]) -> str:
+    """Mean ± deviation with two digits after the point; the mean alone for a single score."""
+    mean, deviation = mean_deviation(list(scores))
+    return f"{mean:.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")
+
+
 def paired_t_test(scores: Scores, baseline: Scores) -> tuple[float, int]:
     """One-tailed paired t-test of whether ``scores`` exceed ``baseline``.
 
@@ -213,9 +219,7 @@ def table(
     lines = []
     for arch in sorted(results, key=lambda arch: (arch != baseline, arch)):
         scores = results[arch]
-        mean, deviation = mean_deviation(list(scores.values()))
-        spread = "" if deviation is None else f" ± {deviation:.2f}"
-        line = f"{arch:<{width}}  {mean:.2f}{spread}  ({counted(len(scores), 'run')})"
+        line = f"{arch:<{width}}  {mean_text(scores.values())}  ({counted(len(scores), 'run')})"
         if baseline is not None and arch != baseline:
             if len(scores.keys() & results[baseline].keys()) > 1:
                 greater, less = scores, results[baseline]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError, counted
+from fairseq_casrnn.evaluation.significance import mean_text
 from fairseq_casrnn.files import check_writable, write_text
 from fairseq_casrnn.reranking import problem as problems
 from fairseq_casrnn.reranking.mert import oracle, tune
@@ -70,7 +70,7 @@ def feature_names(scores: list[Path]) -> list[str]:
 
 def summary(before: float, after: list[float], oracle_bleu: float) -> str:
     """BLEU before and after reranking and of the oracle; mean and deviation of several runs."""
-    text = f"{statistics.fmean(after):.2f}"
+    text = mean_text(after)
     if len(after) > 1:
-        text += f" ± {statistics.stdev(after):.2f} ({counted(len(after), 'run')})"
+        text += f" ({counted(len(after), 'run')})"
     return f"BLEU {before:.2f}, reranked {text}, oracle {oracle_bleu:.2f}"
