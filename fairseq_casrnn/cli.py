@@ -10,7 +10,7 @@ from typing import Any
 
 from fairseq_casrnn import __version__
 from fairseq_casrnn.console.program import Parser, captured_log, run_main
-from fairseq_casrnn.plugin import add_user_dir, use_plugin
+from fairseq_casrnn.plugin import USER_DIR, add_user_dir, use_plugin
 
 # Each module has add_arguments(parser) and run(args).
 COMMANDS = {
@@ -206,7 +206,7 @@ def _print_help(parser: argparse.ArgumentParser, argv: list[str]) -> None:
 
 
 def _user_dir(args: argparse.Namespace) -> None:
-    print(Path(__file__).resolve().parent)
+    print(Path(USER_DIR).resolve())
 
 
 def _patches(args: argparse.Namespace) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+from pathlib import Path
 
 VARIABLE = "CASRNN_USER_DIR"
+USER_DIR = str(Path(__file__).parent)  # of fairseq's programs
 
 
 def add_user_dir(parser: argparse.ArgumentParser) -> None:

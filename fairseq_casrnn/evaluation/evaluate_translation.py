@@ -24,6 +24,7 @@ from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.bleu import score_generated
 from fairseq_casrnn.evaluation.runs import add_run_arguments, choose_checkpoint, evaluate_each
 from fairseq_casrnn.evaluation.significance import table
+from fairseq_casrnn.plugin import USER_DIR
 
 # Options of fairseq-generate that would make the recorded result wrong or prevent scoring.
 _REFUSED_OPTIONS = {
@@ -74,7 +75,7 @@ def generate(
     Raises:
         UserError: an option is invalid, or the checkpoint does not fit the data.
     """
-    command = [str(data / "data-bin"), "--user-dir", str(Path(fairseq_casrnn.__file__).parent)]
+    command = [str(data / "data-bin"), "--user-dir", USER_DIR]
     command += ["--path", str(checkpoint), "--beam", str(beam), "--gen-subset", "test"]
     command += ["--max-tokens", "4000"]
     if (data / "text" / "bpe.codes").exists():

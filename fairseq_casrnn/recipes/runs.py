@@ -10,17 +10,15 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-import fairseq_casrnn
 from fairseq_casrnn.data.checksum import checksum_of_training_data
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import make_folder
-from fairseq_casrnn.plugin import assignment
+from fairseq_casrnn.plugin import USER_DIR, assignment
 from fairseq_casrnn.recipes.identity import differences, identity
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.runs import record
 from fairseq_casrnn.runs.environment import command_line
 
-USER_DIR = str(Path(fairseq_casrnn.__file__).parent)
 STAYS_STOPPED = b"the training stays stopped"
 
 

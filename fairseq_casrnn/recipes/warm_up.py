@@ -14,9 +14,8 @@ import tempfile
 from pathlib import Path
 
 from fairseq_casrnn.errors import UserError, one_sentence
-from fairseq_casrnn.plugin import add_user_dir, pass_on_plugin
+from fairseq_casrnn.plugin import USER_DIR, add_user_dir, pass_on_plugin
 
-PACKAGE = Path(__file__).resolve().parents[1]
 DTYPES = {"float32": [], "float16": ["--fp16"], "bfloat16": ["--bf16"]}
 PROGRAM = [sys.executable, "-m", "fairseq_cli.train"]
 ONE_UPDATE = ["--max-update=1", "--no-save", "--disable-validation", "--no-progress-bar"]
@@ -49,7 +48,7 @@ def dtypes(text: str) -> list[str]:
 def commands(training: list[str], names: list[str], folder: str) -> list[list[str]]:
     """The command lines of all trainings; ``folder`` is empty, so that none is resumed."""
     given = [part for part in training if part not in ("--fp16", "--bf16")] if names else training
-    own = ["--user-dir", str(PACKAGE), "--save-dir", folder, *ONE_UPDATE]
+    own = ["--user-dir", USER_DIR, "--save-dir", folder, *ONE_UPDATE]
     kinds = [DTYPES[name] for name in names] or [[]]
     return [PROGRAM + given + kind + few + own for kind in kinds for few in ([], FEW)]
 
@@ -59,7 +58,7 @@ def without_plugin(training: list[str]) -> list[str]:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_user_dir(parser)
     found, rest = parser.parse_known_args(training)
-    if found.user_dir is not None and Path(found.user_dir).resolve() != PACKAGE:
+    if found.user_dir is not None and Path(found.user_dir).resolve() != Path(USER_DIR).resolve():
         pass_on_plugin(found.user_dir)
     return rest
 

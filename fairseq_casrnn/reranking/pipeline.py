@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import fairseq_casrnn
 from fairseq_casrnn.data.checksum import checksum, contents
 from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.files import make_folder
 from fairseq_casrnn.inference.loading import find_checkpoint
+from fairseq_casrnn.plugin import USER_DIR
 from fairseq_casrnn.recipes.programs import Programs, python_command
 from fairseq_casrnn.reranking.prepare import units
 
@@ -130,9 +130,9 @@ def generate(args: argparse.Namespace, split: str) -> None:
         return
     print(f"translating {split} with beam {args.nbest}", flush=True)
     command = python_command("fairseq_cli.generate", f"{args.data}/data-bin")
-    command += ["--user-dir", str(Path(fairseq_casrnn.__file__).parent)]
-    command += ["--path", str(args.baseline), "--gen-subset", split, "--beam", str(args.nbest)]
-    command += ["--nbest", str(args.nbest), "--max-tokens", "2000", "--no-progress-bar"]
+    command += ["--user-dir", USER_DIR, "--path", str(args.baseline), "--gen-subset", split]
+    command += ["--beam", str(args.nbest), "--nbest", str(args.nbest), "--max-tokens", "2000"]
+    command += ["--no-progress-bar"]
     log = path.with_name(f"{path.name}.log")
     draft = path.with_name(f"{path.name}.{os.getpid()}")  # another process may write it, too
     try:

@@ -50,7 +50,7 @@ def test_a_training_that_fails_says_why(gpu, monkeypatch, capsys):
 
 def test_a_plugin_is_passed_on(tmp_path, monkeypatch):
     monkeypatch.delenv(plugin.VARIABLE, raising=False)
-    training = ["data", "--user-dir", str(warm_up.PACKAGE), "--arch", "x"]
+    training = ["data", "--user-dir", warm_up.USER_DIR, "--arch", "x"]
     assert warm_up.without_plugin(training) == ["data", "--arch", "x"]
     assert plugin.VARIABLE not in os.environ
     monkeypatch.setenv(plugin.VARIABLE, "")
