@@ -19,6 +19,13 @@ COMMANDS = {
     TRANSLATION: "casrnn translate",
     LANGUAGE_MODEL: "casrnn perplexity",
 }
+TRAINED_ON = {
+    "classification": CLASSIFIER,
+    "tagging": TAGGER,
+    "translation": TRANSLATION,
+    "language-model": LANGUAGE_MODEL,
+}
+"""KIND of ``casrnn prepare KIND``, and the kind of the models that are trained on such data."""
 
 
 def architecture(model_cfg: DictConfig | Namespace) -> tuple[str | None, type]:

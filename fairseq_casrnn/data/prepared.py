@@ -11,6 +11,7 @@ from pathlib import Path
 from fairseq_casrnn.data.input_files import check_unchanged, checksums
 from fairseq_casrnn.data.values import parse_json
 from fairseq_casrnn.errors import UserError, as_option
+from fairseq_casrnn.kinds import TRAINED_ON
 
 OPTIONS = "options.json"
 # Keys of prepare.json that casrnn train reads; the last is that of folders of earlier versions.
@@ -103,6 +104,17 @@ def prepared_options(folder: str | Path) -> dict:
     """
     path = Path(folder, "data-bin", OPTIONS)
     return read_json(path) if path.is_file() else {}
+
+
+def prepared_kind(folder: Path) -> str:
+    """The KIND of ``casrnn prepare KIND`` that filled a folder. Raises UserError for others."""
+    program, _, kind = str(prepared_options(folder).get("program", "")).rpartition(" ")
+    if program != "casrnn prepare" or kind not in TRAINED_ON:
+        raise UserError(
+            f"{folder} was not filled by casrnn prepare; call casrnn prepare KIND --train FILE "
+            f"--out {folder} first"
+        )
+    return kind
 
 
 def save_options(args: argparse.Namespace, folder: Path) -> None:

@@ -6,14 +6,13 @@ import argparse
 from pathlib import Path
 
 from fairseq_casrnn.console.program import show
-from fairseq_casrnn.data.prepared import prepared_folder
+from fairseq_casrnn.data.prepared import prepared_folder, prepared_kind
 from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.prediction_files import TABLE, TRANSLATIONS, as_lines
 from fairseq_casrnn.evaluation.runs import evaluate_each, run_name, write_predictions
 from fairseq_casrnn.recipes.options import check_numbers
 from fairseq_casrnn.recipes.runs import check_trained_on
-from fairseq_casrnn.recipes.train_command import kind_of
 
 BEAM = 10
 
@@ -67,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError if a folder, run or checkpoint cannot be used."""
-    kind = kind_of(args.folder)
+    kind = prepared_kind(args.folder)
     if args.unconstrained_tags and kind != "tagging":
         raise UserError(f"--unconstrained-tags is for taggers, not for {kind}; drop it")
     evaluate = EVALUATORS[kind]

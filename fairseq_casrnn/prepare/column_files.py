@@ -70,7 +70,7 @@ def read_column_file(path: Path) -> ColumnFile:
     rows: Rows = []
     for number, line in enumerate([*lines, ""], start=1):
         cells = split(line, tabs)
-        marks = kind_of(line, cells, width)
+        marks = kind_of_line(line, cells, width)
         if marks == "comment":
             found.left_out["comments"] += 1
             continue
@@ -126,7 +126,7 @@ def split(line: str, tabs: bool) -> list[str]:
     return [cell for cell in ASCII_SPACE.split(line) if cell]
 
 
-def kind_of(line: str, cells: list[str], width: int) -> str:
+def kind_of_line(line: str, cells: list[str], width: int) -> str:
     """The kind of a line: ``blank``, ``document``, ``comment``, or "" for a word."""
     if not any(cells):
         return "blank"

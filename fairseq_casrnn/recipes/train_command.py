@@ -14,23 +14,20 @@ from fairseq_casrnn.data.prepared import (
     OLD_TOKENS,
     TOKENS,
     prepared_folder,
+    prepared_kind,
     prepared_options,
     read_json,
 )
 from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.kinds import COMMANDS, TRAINED_ON
 from fairseq_casrnn.plugin import plugin_options
 from fairseq_casrnn.recipes.options import StepOptions, check_values
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.reading import SHIPPED, read
-from fairseq_casrnn.recipes.recipe import KINDS as RECIPE_KINDS
-from fairseq_casrnn.recipes.recipe import Recipe, load
+from fairseq_casrnn.recipes.recipe import KINDS, Recipe, load
 from fairseq_casrnn.recipes.runs import Run
 
-KINDS = ("classification", "tagging", "translation", "language-model")
-PREPARE = "casrnn prepare "
-# Keys of prepare.json.
-USED_BY = {"classification": "predict", "tagging": "tag", "translation": "translate"}
 # (limit, batch size, patience): the first limit above the number of training examples counts.
 SIZES = {
     "classification": ((2000, 8, 10), (50_000, 32, 5), (10**9, 64, 3)),
@@ -46,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "settings are a recipe's, chosen by the kind and size of the data; options after "
         "-- override them. Repeat the command to resume an interrupted training."
     )
-    parser.add_argument("kind", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("kind", choices=TRAINED_ON, metavar="KIND", help=", ".join(TRAINED_ON))
     parser.add_argument(
         "folder", type=prepared_folder, metavar="DIR", help="folder from casrnn prepare"
     )
@@ -71,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
         UserError: the folder was not prepared for this kind, or an option is wrong.
         SystemExit: a training failed.
     """
-    kind = kind_of(args.folder)
+    kind = prepared_kind(args.folder)
     if kind != args.kind:
         raise UserError(f"{args.folder} is prepared for {kind}; call casrnn train {kind}")
     if args.carry_state and kind != "language-model":
@@ -120,7 +117,7 @@ class ArchOption(argparse.Action):
 def help_on_systems() -> str:
     """The help of ``--arch``: the default and the systems of each kind."""
     texts = []
-    for kind in KINDS:
+    for kind in TRAINED_ON:
         content = read(recipe_path(kind))
         default, systems = content["archs"][0], ", ".join(content.get("systems", ()))
         more = f"; systems: {systems}" if systems else ""
@@ -143,7 +140,7 @@ def check_architecture(name: str, recipe: Recipe) -> None:
         recipe.check_system(name)
     kind = recipe.kind
     bases = {"translation": FairseqEncoderDecoderModel, "language model": FairseqLanguageModel}
-    patterns = RECIPE_KINDS[kind].names
+    patterns = KINDS[kind].names
     known = {
         one: cls
         for one, cls in ARCH_MODEL_REGISTRY.items()
@@ -173,19 +170,7 @@ def use_command(kind: str, folder: Path, run: Path, carry_state: bool = False) -
         return f"casrnn perplexity {data} {path}{reset}"
     pairs = (folder / "data-bin" / "input1").is_dir()
     text = r"printf 'first text\tsecond text\n'" if pairs else 'echo "your text"'
-    return f"{text} | casrnn {USED_BY[kind]} {path}"
-
-
-def kind_of(folder: Path) -> str:
-    """The kind of data in a folder of ``casrnn prepare``. Raises UserError for other folders."""
-    program = str(prepared_options(folder).get("program", ""))
-    kind = program.removeprefix(PREPARE)
-    if kind == program or kind not in KINDS:
-        raise UserError(
-            f"{folder} was not filled by casrnn prepare; call casrnn prepare KIND --train FILE "
-            f"--out {folder} first"
-        )
-    return kind
+    return f"{text} | {COMMANDS[TRAINED_ON[kind]]} {path}"
 
 
 def find_recipe(kind: str, folder: Path, carry_state: bool = False) -> Recipe:
