@@ -45,6 +45,13 @@ def as_option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def check_at_least(minimum: float, **options: float | None) -> None:
+    """Raise UserError if an option is less, such as ``batch_size``; None stands for no value."""
+    for name, value in options.items():
+        if value is not None and value < minimum:
+            raise UserError(f"{as_option(name)} is {value}; it must be at least {minimum}")
+
+
 def quoted(text: str, longest: int = 60) -> str:
     """A text in quotation marks for a message, with at most ``longest`` characters."""
     if len(text) > longest:

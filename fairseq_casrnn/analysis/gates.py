@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.files import check_writable, whole_file
 from fairseq_casrnn.inference.tracing import LOWER_CELL_GATE, OUTPUT_GATE
 
@@ -168,8 +168,7 @@ def run(args: argparse.Namespace) -> None:
     """Print the table, write histograms and plot. Raises UserError."""
     from fairseq_casrnn.inference import loading, tracing
 
-    if args.sentences < 1:
-        raise UserError(f"--sentences is {args.sentences}; it must be at least 1")
+    check_at_least(1, sentences=args.sentences)
     check_writable(args.csv, args.png)
     model, task = loading.load_model(args.path, args.data)
     if not any(

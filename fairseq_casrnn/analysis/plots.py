@@ -19,7 +19,7 @@ from pathlib import Path
 from fairseq_casrnn.console.program import captured_log, run_main
 from fairseq_casrnn.data.bpe import load_bpe_codes
 from fairseq_casrnn.data.symbols import escape_line
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.files import check_writable
 from fairseq_casrnn.plotting import INK, MUTED, new_figure, save_png
 from fairseq_casrnn.runs.training_log import curves_of, read_metric, records
@@ -151,8 +151,7 @@ def translation_attention(
     from fairseq_casrnn.inference import loading
     from fairseq_casrnn.kinds import TRANSLATION
 
-    if beam < 1:
-        raise UserError(f"--beam is {beam}; it must be at least 1")
+    check_at_least(1, beam=beam)
     model, task = loading.load_model(checkpoint, data, kind=TRANSLATION)
     ids = task.source_dictionary.encode_line(escape_line(sentence), add_if_not_exist=False).long()
     batch = task.build_dataset_for_inference([ids], [len(ids)]).collater(

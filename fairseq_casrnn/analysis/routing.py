@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fairseq_casrnn.analysis.gates import add_reading_arguments
 from fairseq_casrnn.console.program import show
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.files import check_writable, table_cell, whole_file, write_text
 
 STYLE = (
@@ -144,8 +144,7 @@ def run(args: argparse.Namespace) -> None:
     from fairseq_casrnn.inference import loading, tracing
     from fairseq_casrnn.layers import SecondOrderLSTM
 
-    if args.sentences < 1:
-        raise UserError(f"--sentences is {args.sentences}; it must be at least 1")
+    check_at_least(1, sentences=args.sentences)
     check_writable(args.html, args.tsv)
     model, task = loading.load_model(args.path, args.data)
     stacks = tracing.recurrent_stacks(model, SecondOrderLSTM)

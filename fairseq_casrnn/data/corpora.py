@@ -25,10 +25,10 @@ from typing import NamedTuple
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.data import symbols
 from fairseq_casrnn.data.columns import Columns, flatten, write_columns
-from fairseq_casrnn.data.folder import build, check_min_count
+from fairseq_casrnn.data.folder import build
 from fairseq_casrnn.data.originals import write_originals
 from fairseq_casrnn.data.words import normalised, words
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.files import write_json
 
 
@@ -184,7 +184,7 @@ def prepare(make_corpus: Callable[[], Corpus], args: argparse.Namespace) -> None
     """
 
     def fill(stage: Path) -> None:
-        check_min_count(args)
+        check_at_least(1, min_count=args.min_count)
         folder = stage / "data-bin"
         corpus = make_corpus()
         corpus.check()

@@ -18,7 +18,7 @@ from fairseq_casrnn.data.folder import SPLITS, add_output_arguments, build
 from fairseq_casrnn.data.monolingual import binarise
 from fairseq_casrnn.data.text import write_lines
 from fairseq_casrnn.data.values import natural
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 
 MOST_REDRAWS = 20  # per sample; more mean that the range of lengths has too few strings
 
@@ -93,9 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write and binarise the splits. Raises UserError."""
-    for split in SPLITS:
-        if getattr(args, split) < 1:
-            raise UserError(f"--{split} is {getattr(args, split)}; it must be at least 1")
+    check_at_least(1, **{split: getattr(args, split) for split in SPLITS})
 
     def fill(stage: Path) -> None:
         low, high = args.lengths

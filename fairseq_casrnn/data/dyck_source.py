@@ -14,7 +14,7 @@ import random
 
 import numpy as np
 
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 
 
 def brackets(k: int) -> list[tuple[str, str]]:
@@ -42,8 +42,7 @@ class Source:
     """
 
     def __init__(self, k: int, m: int, low: int, high: int):
-        if k < 1 or m < 1:
-            raise UserError(f"--k is {k} and --m is {m}; both must be at least 1")
+        check_at_least(1, k=k, m=m)
         if not 1 <= low <= high:
             raise UserError(f"lengths {low}:{high} are not a range; give LOW:HIGH, at least 1:1")
         self.k, self.m, self.low, self.high = k, m, low, high

@@ -80,12 +80,6 @@ def build(args: argparse.Namespace, fill: Callable[[Path], None]) -> None:
     print(f"prepared {out / 'data-bin'}")
 
 
-def check_min_count(args: argparse.Namespace) -> None:
-    """Raise UserError if ``--min-count`` is not positive."""
-    if args.min_count < 1:
-        raise UserError(f"--min-count is {args.min_count}; it must be at least 1")
-
-
 def make_label_dictionary(labels: Iterable[str]):
     """A ``fairseq.data.Dictionary`` of the classes, in alphabetical order."""
     from fairseq.data import Dictionary

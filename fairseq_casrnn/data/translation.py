@@ -21,12 +21,12 @@ from itertools import chain
 from pathlib import Path
 
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
-from fairseq_casrnn.data.folder import SPLITS, add_output_arguments, build, check_min_count
+from fairseq_casrnn.data.folder import SPLITS, add_output_arguments, build
 from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import check_parallel, write_lines
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 
 
 @dataclass
@@ -87,12 +87,9 @@ def prepare(
     """
 
     def fill(stage: Path) -> None:
-        if getattr(args, "sentencepiece", None) is not None and args.sentencepiece < 1:
-            raise UserError(f"--sentencepiece is {args.sentencepiece}; it must be at least 1")
-        if args.bpe_operations < 0 or args.workers < 1:
-            raise UserError("--bpe-operations must be at least 0 and --workers at least 1")
-        if "min_count" in args:
-            check_min_count(args)
+        check_at_least(0, bpe_operations=args.bpe_operations)
+        for name in ("sentencepiece", "workers", "min_count"):
+            check_at_least(1, **{name: getattr(args, name, None)})
         corpus = make_corpus()
         corpus.check()
         kind = _write_text(corpus, stage / "text", args)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.lm_scores import Scores, Text
 
 FLATNESSES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
@@ -44,7 +44,7 @@ class Cache:
     flatness: float
 
     def __post_init__(self):
-        check_size(self.size)
+        check_at_least(1, cache=self.size)
         if not 0 <= self.weight <= 1:
             raise UserError(f"--cache-weight is {self.weight:g}; it must be from 0 to 1")
         if not 0 <= self.flatness <= STEEPEST:
@@ -54,12 +54,6 @@ class Cache:
 
     def __str__(self):
         return f"{self.size} words, weight {self.weight:.3g}, flatness {self.flatness:g}"
-
-
-def check_size(size: int) -> None:
-    """Raise UserError unless a cache's ``size`` is positive."""
-    if size < 1:
-        raise UserError(f"--cache is {size}; it must be at least 1")
 
 
 def cache_probabilities(
@@ -130,7 +124,7 @@ def tune(text: Text, size: int) -> Cache:
     """
     from scipy.optimize import minimize_scalar
 
-    check_size(size)
+    check_at_least(1, cache=size)
     log_probs = text.scores.log_probs
     best, chosen = np.inf, Cache(size, 0.0, 0.0)
     for flatness, cached in zip(FLATNESSES, stream_probabilities(text, size), strict=True):

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.console.program import Parser, captured_log, run_main
-from fairseq_casrnn.errors import UserError, counted
+from fairseq_casrnn.errors import UserError, check_at_least, counted
 from fairseq_casrnn.evaluation import cache, perplexity
 from fairseq_casrnn.evaluation.runs import add_run_arguments, choose_checkpoint, evaluate_each
 from fairseq_casrnn.evaluation.significance import mean_text
@@ -95,7 +95,7 @@ def _evaluate_all(args: argparse.Namespace) -> None:
     if args.cache is not None:
         if args.sentence_reset:
             raise UserError("--cache is for a continuous text; drop it or --sentence-reset")
-        cache.check_size(args.cache)
+        check_at_least(1, cache=args.cache)
     found: dict[str, list[float]] = {}
     for arch, seed, result in evaluate_each(
         args,

@@ -20,7 +20,7 @@ from fairseq_casrnn.data.prepared import find_languages
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
 from fairseq_casrnn.diagnostics.names import shorten_choices
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.bleu import score_generated
 from fairseq_casrnn.evaluation.runs import add_run_arguments, choose_checkpoint, evaluate_each
 from fairseq_casrnn.evaluation.significance import table
@@ -161,8 +161,7 @@ def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:
     for option in extra:
         if (name := option.partition("=")[0]) in _REFUSED_OPTIONS:
             raise UserError(_REFUSED_OPTIONS[name])
-    if args.beam < 1:
-        raise UserError(f"--beam must be at least 1, not {args.beam}")
+    check_at_least(1, beam=args.beam)
     scores: dict[str, dict[int, float]] = {}
     for arch, seed, result in evaluate_each(
         args, lambda run: evaluate(args.data, run, args.checkpoint, args.beam, extra)[0]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.lm_scores import Scores, read_streams, score_sentences, score_streams
 from fairseq_casrnn.files import check_writable, whole_file
 from fairseq_casrnn.inference.lm_inputs import read_sentences
@@ -113,8 +113,7 @@ def check_options(args: argparse.Namespace) -> None:
     """Raise UserError if options contradict each other or are out of range."""
     from fairseq_casrnn.evaluation import cache
 
-    if args.streams < 1:
-        raise UserError(f"--streams is {args.streams}; it must be at least 1")
+    check_at_least(1, streams=args.streams, cache=args.cache)
     if args.sentence_reset and args.streams > 1:
         raise UserError("--streams is for a continuous text; drop it or --sentence-reset")
     settings = (args.cache_weight, args.cache_flatness)
@@ -124,7 +123,6 @@ def check_options(args: argparse.Namespace) -> None:
         return
     if args.sentence_reset:
         raise UserError("--cache is for a continuous text; drop it or --sentence-reset")
-    cache.check_size(args.cache)
     if None not in settings:
         cache.Cache(args.cache, *settings)
     elif settings != (None, None):

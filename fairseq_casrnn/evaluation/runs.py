@@ -13,7 +13,7 @@ from typing import Any
 from fairseq_casrnn.console.program import show
 from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.data.values import natural
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.paired import compare_with_baseline
 from fairseq_casrnn.evaluation.prediction_files import TABLE, as_lines
 from fairseq_casrnn.evaluation.significance import table
@@ -189,8 +189,7 @@ def evaluate_each(
     Raises:
         UserError: a run is missing, or an option is out of range.
     """
-    if getattr(args, "batch_size", 1) < 1:
-        raise UserError(f"--batch-size is {args.batch_size}; it must be at least 1")
+    check_at_least(1, batch_size=getattr(args, "batch_size", None))
     runs = find_runs(args.out, args.arch, args.seed)
     baseline = getattr(args, "baseline", None)
     if baseline and baseline not in {arch for arch, _, _ in runs}:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fairseq_casrnn.data.text import text_lines
 from fairseq_casrnn.data.words import TOKENIZERS, words
-from fairseq_casrnn.errors import UserError, as_option
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.inference.deferred_imports import deferred_imports
 from fairseq_casrnn.inference.loading import load_hub
 
@@ -69,10 +69,7 @@ def add_input_arguments(parser: argparse.ArgumentParser, form: str = LINES) -> N
 
 def check_input(args: argparse.Namespace) -> None:
     """Raise UserError if a size is not positive or standard input is closed."""
-    for name in ("batch_size", "buffer_size"):
-        value = getattr(args, name)
-        if value is not None and value < 1:
-            raise UserError(f"{as_option(name)} is {value}; it must be at least 1")
+    check_at_least(1, batch_size=args.batch_size, buffer_size=args.buffer_size)
     if args.input == "-" and sys.stdin is None:
         raise UserError("standard input is closed; name a file with --input")
 

@@ -12,7 +12,7 @@ from fairseq_casrnn.console.program import captured_log
 from fairseq_casrnn.data.columns import without_spaces
 from fairseq_casrnn.data.text import COMMENT
 from fairseq_casrnn.data.words import ASCII_SPACE
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.inference.line_command import (
     UnknownWordWarning,
     add_model_arguments,
@@ -109,8 +109,7 @@ def check_options(args: argparse.Namespace) -> None:
         raise UserError("--word-column is for --input-format columns; give that, too, or drop it")
     if args.input_format == "columns" and args.tokenizer is not None:
         raise UserError("--tokenizer is for text, but --input-format columns has words; drop it")
-    if args.word_column is not None and args.word_column < 1:
-        raise UserError(f"--word-column is {args.word_column}; it must be at least 1")
+    check_at_least(1, word_column=args.word_column)
 
 
 def format_sentence(hub, words, line: str, number: int, args: argparse.Namespace) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_casrnn.console.program import captured_log
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.inference.deferred_imports import deferred_imports
 from fairseq_casrnn.inference.line_command import (
     add_input_arguments,
@@ -36,8 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError if the checkpoint, an option or the file is invalid."""
     check_input(args)
-    if args.beam < 1:
-        raise UserError(f"--beam is {args.beam}; it must be at least 1")
+    check_at_least(1, beam=args.beam)
     with deferred_imports():
         from fairseq_casrnn.inference.loading import load_translator
 

@@ -15,7 +15,7 @@ import logging
 from fairseq.data import Dictionary
 
 from fairseq_casrnn.data.dictionaries import check_digest, digest
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.patches.extra_state import after_loading
 
 logger = logging.getLogger(__name__)
@@ -130,8 +130,7 @@ def check_generator(generator, models, tgt_dict, beam_size=1, *args, **kwargs) -
     Raises:
         UserError: one of them is invalid.
     """
-    if beam_size < 1:
-        raise UserError(f"--beam is {beam_size}; it must be at least 1")
+    check_at_least(1, beam=beam_size)
     top = getattr(kwargs.get("search_strategy"), "sampling_topk", -1)
     if top > len(tgt_dict):
         raise UserError(

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 from fairseq_casrnn.data import monolingual
-from fairseq_casrnn.data.folder import SPLITS, check_min_count
+from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import apply_pieces, learn_pieces
 from fairseq_casrnn.data.text import COMPRESSED
 from fairseq_casrnn.data.words import words
-from fairseq_casrnn.errors import UserError, counted
+from fairseq_casrnn.errors import UserError, check_at_least, counted
 from fairseq_casrnn.prepare.options import add_options, add_sentencepiece, check_options
 from fairseq_casrnn.prepare.splitting import SHARE
 from fairseq_casrnn.prepare.table_files import first_line, is_hidden, read_utf8
@@ -42,13 +42,11 @@ def run(args: argparse.Namespace) -> None:
     """Run the command. Raises UserError if a file or option is invalid."""
     check_options(args)
     pieces = args.sentencepiece
-    if pieces is not None and pieces < 1:
-        raise UserError(f"--sentencepiece is {pieces}; it must be at least 1")
+    check_at_least(1, sentencepiece=pieces, min_count=args.min_count)
     if pieces is not None and args.min_count is not None:
         raise UserError("--min-count is for words, not for --sentencepiece; drop one of them")
     if args.min_count is None:
         args.min_count = MIN_COUNT if pieces is None else 1
-    check_min_count(args)
     encode = None if pieces is None else learn
     monolingual.prepare(lambda: read_corpus(args), args, args.min_count, encode)
 

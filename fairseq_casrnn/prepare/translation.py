@@ -12,7 +12,7 @@ from fairseq_casrnn.data.prepared import TOKENS
 from fairseq_casrnn.data.text import COMPRESSED, check_parallel, is_clean, tokenize_lines
 from fairseq_casrnn.data.translation import ParallelCorpus, prepare
 from fairseq_casrnn.data.translation import add_arguments as add_output
-from fairseq_casrnn.errors import UserError, quoted
+from fairseq_casrnn.errors import UserError, check_at_least, quoted
 from fairseq_casrnn.prepare.options import add_sentencepiece
 from fairseq_casrnn.prepare.splitting import held_out_note, hold_out, size_notes
 from fairseq_casrnn.prepare.table_files import read_utf8
@@ -74,8 +74,7 @@ def run(args: argparse.Namespace) -> None:
             f"source and target are both {args.source_lang}; give different codes with "
             "--source-lang and --target-lang"
         )
-    if args.max_length < 1 or args.max_ratio < 1:
-        raise UserError("--max-length and --max-ratio must be at least 1")
+    check_at_least(1, max_length=args.max_length, max_ratio=args.max_ratio)
     prepare(lambda: read_corpus(args), args)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairseq_casrnn.data.checksum import checksum, contents
 from fairseq_casrnn.data.prepared import prepared_folder
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.evaluation.evaluate_translation import languages
 from fairseq_casrnn.files import make_folder
 from fairseq_casrnn.inference.loading import find_checkpoint
@@ -77,9 +77,7 @@ def run(args: argparse.Namespace) -> None:
     args.baseline = find_checkpoint(args.baseline)
     for kind in KINDS:
         checkpoints(args, kind)[:] = map(find_checkpoint, checkpoints(args, kind))
-    for name in ("nbest", "runs"):
-        if getattr(args, name) < 1:
-            raise UserError(f"--{name} is {getattr(args, name)}; it must be at least 1")
+    check_at_least(1, nbest=args.nbest, runs=args.runs)
     check_settings(args)
     join = ["--join-subwords"] if units(args.data) == "bpe" else []
     out, text, programs = args.out, args.data / "text", Programs()

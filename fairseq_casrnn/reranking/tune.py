@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from fairseq_casrnn.errors import UserError, counted
+from fairseq_casrnn.errors import check_at_least, counted
 from fairseq_casrnn.evaluation.significance import mean_text
 from fairseq_casrnn.files import check_writable, write_text
 from fairseq_casrnn.reranking import problem as problems
@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Tune, write the weights and print BLEU before and after. Raises UserError."""
-    if args.runs < 1 or args.restarts < 0 or args.seed < 0:
-        raise UserError("--runs must be at least 1, --restarts and --seed at least 0")
+    check_at_least(1, runs=args.runs)
+    check_at_least(0, restarts=args.restarts, seed=args.seed)
     check_writable(args.output)
     problem = problems.load(args, args.join_subwords, args.sums, needs_references=True)
     lists, found = problem.lists, []

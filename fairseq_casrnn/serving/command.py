@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 
 from fairseq_casrnn.console.program import show
-from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.errors import UserError, check_at_least
 from fairseq_casrnn.serving.loading import load
 
 SHUTDOWN_SECONDS = 10
@@ -63,10 +63,9 @@ def run(args: argparse.Namespace) -> None:
         UserError: a package is not installed, an option is out of range, the model cannot be
             served, or the address is in use.
     """
-    for option, minimum in (("port", 0), ("batch_size", 1), ("max_characters", 1), ("beam", 1)):
-        if (value := getattr(args, option)) < minimum:
-            name = option.replace("_", "-")
-            raise UserError(f"--{name} is {value}; it must be at least {minimum}")
+    check_at_least(0, port=args.port)
+    for name in ("batch_size", "max_characters", "beam"):
+        check_at_least(1, **{name: getattr(args, name)})
     try:
         import uvicorn
 

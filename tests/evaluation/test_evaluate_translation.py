@@ -106,7 +106,7 @@ def test_the_folder_must_be_prepared(out, capsys):
     (out / "data-bin" / "test.zh-en.zh.idx").touch()
     assert evaluate_translation.languages(out) == ("zh", "en")
     assert evaluate_translation.main([*options, "--beam", "0"]) == 2
-    assert "--beam must be at least 1" in capsys.readouterr().err
+    assert "--beam is 0; it must be at least 1" in capsys.readouterr().err
     assert evaluate_translation.main([*options, "--baseline", "c"]) == 2
     assert "--baseline c is not among" in capsys.readouterr().err
 

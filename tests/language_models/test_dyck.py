@@ -155,7 +155,7 @@ def test_files(data, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--m", "0"], "--k is 2 and --m is 0; both must be at least 1"),
+        (["--m", "0"], "--m is 0; it must be at least 1"),
         (["--lengths", "9:8"], "lengths 9:8 are not a range"),
         (["--lengths", "4:4"], "no string has a length from 4 to 4"),
         (["--test", "0"], "--test is 0"),

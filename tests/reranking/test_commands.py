@@ -282,4 +282,4 @@ def test_files_that_do_not_belong_together(tmp_path, nbest, capsys):
     assert "ref has 1 lines but" in rerank(capsys, *command, status=2)
     (tmp_path / "ref").write_text("the c@@ at sat down\na dog\n")
     assert "ref has BPE units, but BLEU needs words" in rerank(capsys, *command, status=2)
-    assert "--runs must be at least 1" in rerank(capsys, *command, "--runs", 0, status=2)
+    assert "--runs is 0; it must be at least 1" in rerank(capsys, *command, "--runs", 0, status=2)
