@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_casrnn import __version__
-from fairseq_casrnn.console.program import Parser, captured_log, run_main
+from fairseq_casrnn.console.program import Parser, captured_log, run_main, split_at_dashes
 from fairseq_casrnn.plugin import USER_DIR, add_user_dir, use_plugin
 
 # Each module has add_arguments(parser) and run(args).
@@ -140,10 +140,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from fairseq_casrnn.recipes.command import main as run_recipe
 
         return run_recipe(argv[1:])
-    extra = []
-    if argv[:1] == ["train"] and "--" in argv:  # argparse would read the rest as operands
-        at = argv.index("--")
-        argv, extra = argv[:at], argv[at + 1 :]
+    extra: list[str] = []
+    if argv[:1] == ["train"]:
+        argv, extra = split_at_dashes(argv)
     parser = _parser(argv)
     if not argv or (len(argv) == 1 and argv[0] in GROUPS):
         _print_help(parser, argv)

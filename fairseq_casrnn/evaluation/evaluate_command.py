@@ -11,7 +11,7 @@ from fairseq_casrnn.data.text import detokenize_lines, read_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.evaluation.prediction_files import TABLE, TRANSLATIONS, as_lines
 from fairseq_casrnn.evaluation.runs import evaluate_each, run_name, write_predictions
-from fairseq_casrnn.recipes.options import check_numbers
+from fairseq_casrnn.recipes.options import check_numbers, listed
 from fairseq_casrnn.recipes.runs import check_trained_on
 
 BEAM = 10
@@ -71,8 +71,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"--unconstrained-tags is for taggers, not for {kind}; drop it")
     evaluate = EVALUATORS[kind]
     args.out = args.out or args.folder / "out"
-    args.arch = args.arch.replace(",", " ").split()
-    seeds = args.seed.replace(",", " ").split()
+    args.arch, seeds = listed(args.arch), listed(args.seed)
     check_numbers("--seed", seeds)
     args.seed = list(map(int, seeds))
     check_trained_on(str(args.folder), str(args.out), args.arch, seeds)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 import fairseq_casrnn
-from fairseq_casrnn.console.program import Parser, captured_log, run_main, show
+from fairseq_casrnn.console.program import Parser, captured_log, run_main, show, split_at_dashes
 from fairseq_casrnn.data.prepared import find_languages
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
@@ -150,10 +150,9 @@ def main(argv: list[str] | None = None) -> int:
     add_run_arguments(parser)
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--baseline", help="architecture to compare with in the paired t-test")
-    argv = sys.argv[1:] if argv is None else argv
-    split = argv.index("--") if "--" in argv else len(argv)
-    args = parser.parse_args(argv[:split])
-    return run_main(lambda: _evaluate_all(args, argv[split + 1 :]))
+    own, extra = split_at_dashes(sys.argv[1:] if argv is None else argv)
+    args = parser.parse_args(own)
+    return run_main(lambda: _evaluate_all(args, extra))
 
 
 def _evaluate_all(args: argparse.Namespace, extra: list[str]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairseq_casrnn.console.program import Parser
+from fairseq_casrnn.console.program import Parser, split_at_dashes
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.recipes.recipe import KINDS, Parts, Recipe, load
 
@@ -165,24 +165,28 @@ def parse(step: Step, recipe: Recipe, argv: Sequence[str]) -> StepOptions:
     Raises:
         UserError: a value is out of range, or the step accepts no options after ``--``.
     """
-    parser, argv = make_parser(step, recipe), list(argv)
-    split = argv.index("--") if "--" in argv else len(argv)
+    parser, (own, extra) = make_parser(step, recipe), split_at_dashes(argv)
     if step.reads_others:
-        found, others = parser.parse_known_args(argv[:split])
+        found, others = parser.parse_known_args(own)
     else:
-        found, others = parser.parse_args(argv[:split]), []
+        found, others = parser.parse_args(own), []
     if "--" in argv and not step.program:
         raise UserError("this step accepts no options after --; see --help")
     values = {name: value for name, value in vars(found).items() if value is not None}
-    values |= {name: values[name].replace(",", " ").split() for name in LISTS if name in values}
+    values |= {name: listed(values[name]) for name in LISTS if name in values}
     if "seeds" in values:
         check_numbers("--seeds", [values["seeds"]])
         values["seed"] = [str(seed) for seed in range(1, int(values["seeds"]) + 1)]
     known = {field.name for field in dataclasses.fields(StepOptions)}
     values = {name: value for name, value in values.items() if name in known}
-    options = StepOptions(**values, extra=argv[split + 1 :], others=others)
+    options = StepOptions(**values, extra=extra, others=others)
     check_values(options, recipe)
     return options
+
+
+def listed(text: str) -> list[str]:
+    """The items of a list separated by commas or spaces."""
+    return text.replace(",", " ").split()
 
 
 def check_values(options: StepOptions, recipe: Recipe) -> None:

@@ -22,7 +22,7 @@ from fairseq_casrnn.diagnostics.names import suggestion
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.kinds import COMMANDS, TRAINED_ON
 from fairseq_casrnn.plugin import plugin_options
-from fairseq_casrnn.recipes.options import StepOptions, check_values
+from fairseq_casrnn.recipes.options import StepOptions, check_values, listed
 from fairseq_casrnn.recipes.programs import Programs
 from fairseq_casrnn.recipes.reading import SHIPPED, read
 from fairseq_casrnn.recipes.recipe import KINDS, Recipe, load
@@ -74,10 +74,7 @@ def run(args: argparse.Namespace) -> None:
     if args.carry_state and kind != "language-model":
         raise UserError(f"--carry-state is for language models, not for {kind}; drop it")
     recipe = find_recipe(kind, args.folder, args.carry_state)
-    options = StepOptions(
-        arch=args.arch.replace(",", " ").split() or list(recipe.archs),
-        seed=args.seed.replace(",", " ").split(),
-    )
+    options = StepOptions(arch=listed(args.arch) or list(recipe.archs), seed=listed(args.seed))
     check_values(options, recipe)
     for arch in options.arch:
         if arch not in (*recipe.systems, *recipe.archs):
