@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fairseq_casrnn import __version__
 from fairseq_casrnn.errors import UserError
+from fairseq_casrnn.inference.loading import Checkpoint
 
 FORMATS = {"onnx": ".onnx", "int8": ".onnx", "torch": ".pt2"}
 
@@ -41,12 +42,13 @@ def run(args: argparse.Namespace) -> None:
     from fairseq_casrnn.data import words
     from fairseq_casrnn.export import write
     from fairseq_casrnn.export.graphs import graphs
-    from fairseq_casrnn.inference.loading import load_model
+    from fairseq_casrnn.inference.loading import load_model, read_checkpoint
 
     check_output(args.output)
     if args.format != "torch":
         write.require("onnx", "onnxscript", "onnxruntime")
-    model, task = load_model(args.path, args.data)
+    read = read_checkpoint(args.path)
+    model, task = load_model(read, args.data)
     writer = {"onnx": write.write_onnx, "int8": write.write_int8, "torch": write.write_torch}
     with tempfile.TemporaryDirectory(
         dir=args.output.parent, prefix=f".{args.output.name}."
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
             writer[args.format](graph, draft / f"{name}{FORMATS[args.format]}")
         about = describe(model, task, draft)
         if about["kind"] == "translation":
-            about |= copy_subwords(args.path, args.data, draft)
+            about |= copy_subwords(read, args.data, draft)
         about |= {"graphs": list(parts), "format": args.format, "fairseq-casrnn": __version__}
         if args.format != "torch":
             about["opset"] = write.OPSET
@@ -115,11 +117,11 @@ def describe(model, task, folder: Path) -> dict[str, object]:
     return about | {"kind": "translation", "target_dictionary": "dict.target.txt"}
 
 
-def copy_subwords(path: Path, data: Path | None, folder: Path) -> dict[str, object]:
+def copy_subwords(read: Checkpoint, data: Path | None, folder: Path) -> dict[str, object]:
     """Copy BPE codes or a SentencePiece model into ``folder``, for ``run.py --raw``.
 
     Args:
-        path: the packed model, checkpoint or its folder.
+        read: the model's checkpoint.
         data: folder of the dictionaries (default: the training data).
         folder: the folder to write.
 
@@ -127,13 +129,10 @@ def copy_subwords(path: Path, data: Path | None, folder: Path) -> dict[str, obje
         The part of ``export.json`` on raw text: languages, tokenizer, file of subword units. It
         is empty if these are unknown.
     """
-    from fairseq_casrnn.inference.loading import read_checkpoint
-    from fairseq_casrnn.models.packed import is_packed
     from fairseq_casrnn.models.run_folders import text_files
 
-    read = read_checkpoint(path)
     try:
-        _, options = text_files(read.file, read.cfg, data, is_packed(path))
+        _, options = text_files(read.file, read.cfg, data, read.is_packed)
     except UserError:  # they were not kept, and the model does not need them
         return {}
     raw = {name: options.get(name, "") for name in ("source_lang", "target_lang", "tokenizer")}

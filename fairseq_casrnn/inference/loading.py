@@ -31,6 +31,15 @@ class Checkpoint:
         """All options of the training."""
         return self.state["cfg"]
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is of a packed model."""
+        return self.name != self.file
+
+
+Source = str | os.PathLike | Checkpoint
+"""A checkpoint, its folder, or a file of ``casrnn pack``; or one of these that has been read."""
+
 
 def find_checkpoint(path: Path) -> Path:
     """``path``, a checkpoint, or that of the run whose folder it is; packed models are unpacked.
@@ -45,11 +54,11 @@ def find_checkpoint(path: Path) -> Path:
     return hub.find_checkpoint(packed.unpacked(path), None)
 
 
-def read_checkpoint(path: str | os.PathLike, kind: str | None = None) -> Checkpoint:
-    """Read a checkpoint, without building its model.
+def read_checkpoint(path: Source, kind: str | None = None) -> Checkpoint:
+    """Read a checkpoint, without building its model. One that has been read is returned.
 
     Args:
-        path: the checkpoint, its folder, or a file of ``casrnn pack``.
+        path: see :data:`Source`.
         kind: the kind that the model must be of, or None for any model that is registered.
 
     Raises:
@@ -62,6 +71,8 @@ def read_checkpoint(path: str | os.PathLike, kind: str | None = None) -> Checkpo
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.models.packed import is_packed
 
+    if isinstance(path, Checkpoint):
+        return path
     fairseq_casrnn.register()
     path = Path(path)
     file = find_checkpoint(path)
@@ -69,18 +80,16 @@ def read_checkpoint(path: str | os.PathLike, kind: str | None = None) -> Checkpo
     with explained():
         state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
         if kind is not None:
-            kinds.check_kind(state["cfg"], kind, name)
+            kinds.check_kind(state.get("cfg"), kind, name)
         kinds.check_registered(state["cfg"], name)
         return Checkpoint(file, name, state, kinds.kind_of(state["cfg"]))
 
 
-def load_model(
-    path: str | os.PathLike, data: str | os.PathLike | None = None, kind: str | None = None
-):
+def load_model(path: Source, data: str | os.PathLike | None = None, kind: str | None = None):
     """A model in ``eval()`` on the CPU, and its task.
 
     Args:
-        path: the checkpoint, its folder, or a file of ``casrnn pack``.
+        path: see :data:`Source`.
         data: folder of the dictionaries, or of ``casrnn prepare``; None for that of the training,
             or a packed model's own.
         kind: the kind that the model must be of, or None for any.
@@ -89,6 +98,12 @@ def load_model(
         UserError: not a checkpoint, another kind, no dictionaries, or other ones than those of the
             training.
     """
+    model, _, task = _build(read_checkpoint(path, kind), data)
+    return model, task
+
+
+def _build(read: Checkpoint, data: str | os.PathLike | None, **options: str):
+    """The model, all options and the task; ``options`` replace the checkpoint's."""
     from fairseq import checkpoint_utils
 
     from fairseq_casrnn import kinds
@@ -96,24 +111,24 @@ def load_model(
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.models.data_folders import find_data
 
-    read = read_checkpoint(path, kind)
     if data is not None and not Path(data).is_dir():
         raise UserError(f"{data} is not a folder; give the data-bin that the model was trained on")
     data = find_data(read.file.parent, data, read.cfg.task, read.cfg.model)
-    checkpoint_utils.overwrite_args_by_name(read.cfg, {"data": str(data)})
+    options["data"] = str(data)
+    checkpoint_utils.overwrite_args_by_name(read.cfg, options)
     if read.state.get("args") is not None:  # of an old version of fairseq
-        read.state["args"].data = str(data)
+        vars(read.state["args"]).update(options)
     with explained():
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(read.file)], state=read.state
         )
         if read.kind == kinds.LANGUAGE_MODEL:  # also of an older version, which saved no task state
             check_digest(read.state["extra_state"].get("words"), task.source_dictionary, data)
     check_finite(model, read.name)
-    return model.eval(), task
+    return model.eval(), cfg, task
 
 
-def load_language_model(path: str | os.PathLike, data: str | os.PathLike | None = None):
+def load_language_model(path: Source, data: str | os.PathLike | None = None):
     """:func:`load_model` of a language model, on the GPU if there is one. Raises UserError."""
     from fairseq_casrnn.kinds import LANGUAGE_MODEL
 
@@ -121,7 +136,7 @@ def load_language_model(path: str | os.PathLike, data: str | os.PathLike | None 
     return on_device(model), task
 
 
-def load_translator(path: str | os.PathLike, data: str | os.PathLike | None = None):
+def load_translator(path: Source, data: str | os.PathLike | None = None):
     """fairseq's hub interface of a translation model, on the GPU if there is one.
 
     Args:
@@ -130,27 +145,21 @@ def load_translator(path: str | os.PathLike, data: str | os.PathLike | None = No
     Raises:
         UserError: as for :func:`load_model`, or a file of subword units is missing.
     """
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
     from fairseq_casrnn.console.program import captured_log
     from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.kinds import TRANSLATION
-    from fairseq_casrnn.models.packed import is_packed
-    from fairseq_casrnn.models.run_folders import text_files
 
     with captured_log(), explained():
         read = read_checkpoint(path, TRANSLATION)
-        folder, options = text_files(read.file, read.cfg, data, is_packed(Path(path)))
-        model = ARCH_MODEL_REGISTRY[read.cfg.model._name]
-        hub = model.from_pretrained(
-            str(read.file.parent), read.file.name, str(folder.resolve()), **options
-        )
-    return on_device(hub.eval())
+        from fairseq_casrnn.models.run_folders import text_files
+        from fairseq_casrnn.models.translation_hub import TranslationHub
+
+        folder, options = text_files(read.file, read.cfg, data, read.is_packed)
+        model, cfg, task = _build(read, folder, **options)
+        return on_device(TranslationHub(cfg, task, [model]).eval())
 
 
-def load_hub(
-    kind: str, path: str | os.PathLike, data: str | os.PathLike | None = None, **options: Any
-):
+def load_hub(kind: str, path: Source, data: str | os.PathLike | None = None, **options: Any):
     """The hub interface of a sentence classifier or tagger, on the GPU if there is one.
 
     Args:
@@ -161,17 +170,17 @@ def load_hub(
     Raises:
         UserError: as for :func:`load_model`, or an unknown option.
     """
-    from fairseq_casrnn import register
     from fairseq_casrnn.console.program import captured_log
-
-    register()
+    from fairseq_casrnn.diagnostics.explain import explained
     from fairseq_casrnn.kinds import CLASSIFIER, TAGGER
-    from fairseq_casrnn.models.sentence_hub import SentenceHub
-    from fairseq_casrnn.models.tagger_hub import TaggerHub
 
-    hub = {CLASSIFIER: SentenceHub, TAGGER: TaggerHub}[kind]
-    with captured_log():
-        return on_device(hub.load(Path(path), data=data, **options))
+    with captured_log(), explained():
+        read = read_checkpoint(path, kind)
+        from fairseq_casrnn.models.sentence_hub import SentenceHub
+        from fairseq_casrnn.models.tagger_hub import TaggerHub
+
+        hub = {CLASSIFIER: SentenceHub, TAGGER: TaggerHub}[kind]
+        return on_device(hub.of_checkpoint(read.file, read.state, data, **options))
 
 
 def on_device(model):

@@ -53,24 +53,27 @@ class Hub(nn.Module):
         **overrides: Any,
     ) -> Hub:
         """See :meth:`.SentenceModel.from_pretrained`."""
+        from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+
         with explained():
-            return cls._load(path, checkpoint_file, data, **overrides)
+            file = find_checkpoint(unpacked(path), checkpoint_file)
+            state = load_checkpoint_to_cpu(str(file))
+            check_kind(state.get("cfg"), cls.kind, path if is_packed(path) else file)
+            return cls.of_checkpoint(file, state, data, **overrides)
 
     @classmethod
-    def _load(
+    def of_checkpoint(
         cls,
-        path: str | Path,
-        checkpoint_file: str | None,
-        data: str | os.PathLike | None,
+        file: Path,
+        state: dict[str, Any],
+        data: str | os.PathLike | None = None,
         **overrides: Any,
     ) -> Hub:
+        """The model of a checkpoint of this kind, whose content is ``state``; see :meth:`load`."""
         from fairseq import checkpoint_utils
         from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
-        file = find_checkpoint(unpacked(path), checkpoint_file)
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(file))
-        cfg = state.get("cfg")
-        check_kind(cfg, cls.kind, path if is_packed(path) else file)
+        cfg = state["cfg"]
         check_options(overrides, cfg)
         vectors = overrides.get("encoder_embed_path")
         folder = find_data(file.parent, data, cfg.task, cfg.model)
@@ -78,9 +81,8 @@ class Hub(nn.Module):
         # Apart from the others: model and task may have options of the same name.
         task_options = set(cfg.task) | set(options_of(TASK_DATACLASS_REGISTRY, cfg.task))
         overrides["task"] = {name: overrides.pop(name) for name in set(overrides) & task_options}
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(file)], arg_overrides=overrides
-        )
+        checkpoint_utils.overwrite_args_by_name(cfg, overrides)
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(file)], state=state)
         hub = cls(model, task)
         if vectors is not None:
             hub.add_vectors(vectors)

@@ -28,14 +28,14 @@ def load(args: argparse.Namespace) -> Predictor:
 
     read = loading.read_checkpoint(args.path)
     if read.kind == kinds.CLASSIFIER:
-        return ClassifierPredictor(loading.load_hub(read.kind, args.path, args.data))
+        return ClassifierPredictor(loading.load_hub(read.kind, read, args.data))
     if read.kind == kinds.TAGGER:
-        return TaggerPredictor(loading.load_hub(read.kind, args.path, args.data))
+        return TaggerPredictor(loading.load_hub(read.kind, read, args.data))
     if read.kind == kinds.TRANSLATION:
-        return load_translator(args)
+        return load_translator(read, args.data, args.beam)
     if read.kind == kinds.LANGUAGE_MODEL:
         data = find_data(read.file.parent, args.data, read.cfg.task, read.cfg.model)
-        return load_language_model(args.path, data)
+        return load_language_model(read, data)
     name, _ = kinds.architecture(read.cfg.model)
     raise UserError(
         f"{read.name} is of {name}, which casrnn serve does not support; give a classifier, a "
@@ -43,12 +43,12 @@ def load(args: argparse.Namespace) -> Predictor:
     )
 
 
-def load_language_model(path: Path, data: Path) -> LanguageModelPredictor:
+def load_language_model(read: loading.Checkpoint, data: Path) -> LanguageModelPredictor:
     """A language model, with the tokenizer or SentencePiece model of its data."""
     from fairseq_casrnn.data.sentencepiece_units import apply_pieces, find_model
     from fairseq_casrnn.models.packed import text_options
 
-    model, task = loading.load_language_model(path, data)
+    model, task = loading.load_language_model(read, data)
     tokenizer_options = {"tokenizer": "whitespace"} | text_options(data)
     file = find_model(data)
     pieces = None if file is None else file.read_bytes()
@@ -60,9 +60,9 @@ def load_language_model(path: Path, data: Path) -> LanguageModelPredictor:
     return LanguageModelPredictor(model, task, split)
 
 
-def load_translator(args: argparse.Namespace) -> TranslationPredictor:
+def load_translator(read: loading.Checkpoint, data: str | None, beam: int) -> TranslationPredictor:
     """A translation model, with the tokenizer and subword model of its data."""
-    hub = loading.load_translator(args.path, args.data)
+    hub = loading.load_translator(read, data)
 
     def encode(text: str) -> str:
         return hub.apply_bpe(hub.tokenize(" ".join(text.split())))
@@ -70,4 +70,4 @@ def load_translator(args: argparse.Namespace) -> TranslationPredictor:
     def decode(line: str) -> str:
         return hub.detokenize(hub.remove_bpe(line))
 
-    return TranslationPredictor(hub.models[0], hub.task, encode, decode, args.beam)
+    return TranslationPredictor(hub.models[0], hub.task, encode, decode, beam)

@@ -18,6 +18,7 @@ from fairseq_casrnn import cli
 from fairseq_casrnn.data.bpe import learn_joint_bpe
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.export.command import copy_subwords
+from fairseq_casrnn.inference.loading import read_checkpoint
 from fairseq_casrnn.models import packed
 
 from .conftest import WORDS
@@ -251,17 +252,17 @@ def test_subword_units_are_exported(run, tmp_path):
     copy = tmp_path / "x" / "out" / "cas_lstm_tiny" / "seed1"
     out = tmp_path / "exported"
     out.mkdir()
-    assert "subwords" not in copy_subwords(copy, None, out)["raw"]
+    assert "subwords" not in copy_subwords(read_checkpoint(copy), None, out)["raw"]
     learn_joint_bpe([["aa ab aa"], ["ab aa"]], 3, tmp_path / "x" / "data-bin" / "bpe.codes")
     packed = tmp_path / "y.casrnn"
     assert cli.main(["pack", str(copy), "--output", str(packed)]) == 0
     for path in (copy, packed):
-        about = copy_subwords(path, None, out)
+        about = copy_subwords(read_checkpoint(path), None, out)
         assert about["raw"]["subwords"] == "bpe.codes"
         assert about["raw"]["source_lang"] == "xx"
         (out / "bpe.codes").unlink()
     shutil.rmtree(tmp_path / "x" / "data-bin")
-    assert copy_subwords(copy, None, out) == {}
+    assert copy_subwords(read_checkpoint(copy), None, out) == {}
 
 
 def test_a_model_that_translates_nothing(model, capsys):

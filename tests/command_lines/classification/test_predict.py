@@ -163,7 +163,7 @@ def test_wrong_input_of_predict(trained, capsys, tmp_path, monkeypatch):
         return text
 
     assert "line 2 is not valid UTF-8" in error("--path", trained, stdin=b"a\n\xff\n")
-    assert "there is no checkpoint at /nowhere" in error("--path", "/nowhere")
+    assert "checkpoint /nowhere does not exist" in error("--path", "/nowhere")
     assert "--batch-size is 0" in error("--path", trained, "--batch-size", "0")
     assert "cannot be read" in error("--path", trained, "--input", "/nowhere")
     torch.save({"weights": torch.zeros(1)}, tmp_path / "other.pt")
