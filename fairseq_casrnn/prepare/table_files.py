@@ -107,7 +107,7 @@ def read_columns(
     """Read columns with the first delimiter and quoting that give rows of equal length.
 
     Raises:
-        UserError: no delimiter does.
+        UserError: no delimiter does, or commas do and semicolons, too.
     """
     first_error: UserError | None = None
     for delimiter in delimiters:
@@ -122,6 +122,11 @@ def read_columns(
                 continue
             if read is read_plain and is_quoted(rows):
                 continue
+            if delimiter == "," and ";" in delimiters and has_columns(path, lines, ";"):
+                raise UserError(
+                    f"{path} may have commas or semicolons between its columns; put 'sep=,' or "
+                    "'sep=;' in a line before the first one"
+                )
             notes: dict[str, object] = {}
             if read is read_quoted:
                 quoted = ", with quoted cells" if delimiter == "\t" else ""
@@ -166,6 +171,17 @@ def read_quoted(path: Path, lines: Sequence[str], delimiter: str) -> Rows:
             'write "" for each quotation mark inside a quoted cell'
         ) from None
     return rows
+
+
+def has_columns(path: Path, lines: Sequence[str], delimiter: str) -> bool:
+    """Whether a delimiter gives rows of equal length, of at least two columns."""
+    if delimiter not in first_line(lines):
+        return False
+    try:
+        check_width(path, read_quoted(path, lines, delimiter), skip_malformed=False)
+    except UserError:
+        return False
+    return True
 
 
 def is_quoted(rows: Rows) -> bool:

@@ -391,6 +391,17 @@ def test_a_spreadsheets_separator(tmp_path, capsys):
         assert {words for split in found.values() for _, words in split} == WORDS
 
 
+def test_an_ambiguous_separator(tmp_path, capsys):
+    lines = [f"so, {text};{label}" for label, text in rows()]
+    file = tmp_path / "x.txt"
+    write_lines(file, lines)
+    assert "may have commas or semicolons" in fails(capsys, tmp_path, "--train", file)
+    write_lines(file, ["text;label", *lines])
+    assert len(made(tmp_path, file)["train"]) > 0
+    write_lines(file, ["sep=;", *lines])
+    assert len(made(tmp_path, file, out="again")["train"]) > 0
+
+
 def rows_swapped():
     return [row[::-1] for row in rows()]
 
