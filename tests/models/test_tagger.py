@@ -340,3 +340,11 @@ def test_tasks_that_do_not_fit():
     del task.characters
     with pytest.raises(UserError, match="taggers need --task sequence_tagging"):
         tagger("cas_lstm", task)
+
+
+def test_marginals_without_crf():
+    """Each tag by itself: 1/4 and 3/4 for scores log 1 and log 3."""
+    model = tagger("stacked_lstm", tagger_output="softmax").eval()
+    emissions = torch.tensor([[[1, 3]]]).double().log()
+    wanted = torch.tensor([[[0.25, 0.75]]], dtype=torch.float64)
+    assert_close([model.marginals(emissions, torch.tensor([1]))], [wanted])

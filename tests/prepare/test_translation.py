@@ -12,6 +12,7 @@ from fairseq_casrnn.data.text import read_lines, write_lines
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.models.packed import task_options, unpacked
 from fairseq_casrnn.prepare.splitting import hold_out, size_notes
+from fairseq_casrnn.prepare.translation import drop_repeated
 from fairseq_casrnn.recipes.train_command import find_recipe
 from fairseq_casrnn.reranking.prepare import units
 
@@ -285,3 +286,14 @@ def test_translation_in_pieces(bash, tmp_path):
     pieces = (tmp_path / "y" / "text" / "sentencepiece.model").read_bytes()
     assert Path(options["sentencepiece_model"]).read_bytes() == pieces
     assert (options["bpe"], options["tokenizer"]) == ("sentencepiece", "moses_lowercase")
+
+
+def test_held_out_sources_are_compared_without_spaces_around_them():
+    raw = {
+        "train": [("ja ", "yes"), ("nein", "no"), ("nein", "no"), ("", "x")],
+        "valid": [("ja", "yes")],
+        "test": [("", "y")],
+    }
+    notes = {}
+    assert drop_repeated(raw, notes) == [("nein", "no"), ("", "x")]
+    assert list(notes.values()) == [1, 1]
