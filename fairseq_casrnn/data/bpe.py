@@ -11,6 +11,8 @@ from pathlib import Path
 from fairseq_casrnn.data.text import read_lines, write_lines
 from fairseq_casrnn.errors import UserError
 
+NAME = "bpe.codes"  # in the folder of the text
+
 
 def learn_joint_bpe(sides: Sequence[Iterable[str]], operations: int, codes_path: Path) -> None:
     """Learn at most ``operations`` merges on the concatenated sides of the training set.

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from fairseq_casrnn.data.bpe import NAME as BPE_CODES
 from fairseq_casrnn.data.bpe import encode_files, learn_joint_bpe
 from fairseq_casrnn.data.folder import SPLITS, add_output_arguments, build
 from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
@@ -116,7 +117,7 @@ def _write_text(corpus: ParallelCorpus, text: Path, args: argparse.Namespace) ->
                 write_lines(text / f"{name}.spm.{lang}", apply_pieces(lines, model))
         return "spm"
     if args.bpe_operations:
-        codes = text / "bpe.codes"
+        codes = text / BPE_CODES
         print(f"learning {args.bpe_operations} joint BPE merges", flush=True)
         learn_joint_bpe(corpus.splits["train"], args.bpe_operations, codes)
         encode_files(text, SPLITS, langs, codes)

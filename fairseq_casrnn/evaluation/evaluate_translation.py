@@ -16,6 +16,7 @@ from typing import NoReturn, TextIO
 
 import fairseq_casrnn
 from fairseq_casrnn.console.program import Parser, captured_log, run_main, show, split_at_dashes
+from fairseq_casrnn.data.bpe import NAME as BPE_CODES
 from fairseq_casrnn.data.prepared import find_languages
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.diagnostics.explain import explained
@@ -78,7 +79,7 @@ def generate(
     command = [str(data / "data-bin"), "--user-dir", USER_DIR]
     command += ["--path", str(checkpoint), "--beam", str(beam), "--gen-subset", "test"]
     command += ["--max-tokens", "4000"]
-    if (data / "text" / "bpe.codes").exists():
+    if (data / "text" / BPE_CODES).exists():
         command += ["--post-process", "subword_nmt"]
     elif find_model(data / "data-bin"):
         command += ["--post-process", "sentencepiece"]

@@ -129,6 +129,8 @@ def copy_subwords(read: Checkpoint, data: Path | None, folder: Path) -> dict[str
         The part of ``export.json`` on raw text: languages, tokenizer, file of subword units. It
         is empty if these are unknown.
     """
+    from fairseq_casrnn.data.bpe import NAME as BPE_CODES
+    from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
     from fairseq_casrnn.models.run_folders import text_files
 
     try:
@@ -137,8 +139,8 @@ def copy_subwords(read: Checkpoint, data: Path | None, folder: Path) -> dict[str
         return {}
     raw = {name: options.get(name, "") for name in ("source_lang", "target_lang", "tokenizer")}
     for option, name in (
-        ("bpe_codes", "bpe.codes"),
-        ("sentencepiece_model", "sentencepiece.model"),
+        ("bpe_codes", BPE_CODES),
+        ("sentencepiece_model", SENTENCEPIECE),
     ):
         if option in options:
             shutil.copy(options[option], folder / name)

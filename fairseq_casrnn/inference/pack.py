@@ -11,6 +11,8 @@ from pathlib import Path
 
 from fairseq_casrnn import __version__, register
 from fairseq_casrnn.console.program import captured_log
+from fairseq_casrnn.data.bpe import NAME as BPE_CODES
+from fairseq_casrnn.data.sentencepiece_units import NAME as SENTENCEPIECE
 from fairseq_casrnn.data.sentencepiece_units import find_model
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.files import check_writable, replacing
@@ -88,13 +90,7 @@ def contents(
         UserError: a file is missing, or this kind of model cannot be packed.
     """
     from fairseq_casrnn.models.data_folders import dictionaries, find_data
-    from fairseq_casrnn.models.packed import (
-        BPE_CODES,
-        FORMAT,
-        SENTENCEPIECE,
-        TEXT,
-        text_options,
-    )
+    from fairseq_casrnn.models.packed import FORMAT, TEXT, text_options
 
     task, model = cfg["task"], cfg["model"]
     kind = task["_name"]

@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from ..data.bpe import NAME as BPE_CODES
 from ..data.prepared import OPTIONS, read_json
 from ..data.sentencepiece_units import NAME as SENTENCEPIECE
 from ..data.values import parse_json
@@ -20,7 +21,6 @@ from ..errors import UserError, quoted
 
 FORMAT = 1
 MANIFEST, MODEL = "casrnn.json", "model.pt"
-BPE_CODES = "bpe.codes"
 NAMES = re.compile(
     rf"{re.escape(MANIFEST)}|{re.escape(MODEL)}|{re.escape(BPE_CODES)}|{re.escape(SENTENCEPIECE)}"
     r"|dict(\.[\w-]+)?\.txt|(input0|label|spelling)/dict\.txt"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..data.bpe import NAME as BPE_CODES
 from ..data.prepared import OPTIONS, read_json
 from ..data.sentencepiece_units import NAME as SENTENCEPIECE
 from ..data.sentencepiece_units import find_model
 from ..errors import UserError
 from .data_folders import find_data, languages
-from .packed import BPE_CODES
 
 TOKENIZERS = ("space", "moses", "moses_lowercase", "chinese")
 

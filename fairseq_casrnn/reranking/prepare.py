@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from fairseq_casrnn.data.bpe import NAME as BPE_CODES
 from fairseq_casrnn.data.folder import SPLITS
 from fairseq_casrnn.data.prepared import prepared_folder
 from fairseq_casrnn.data.preprocess import run_fairseq_preprocess
@@ -63,7 +64,7 @@ def units(data: Path) -> str:
             f"{data} has SentencePiece units, which reranking cannot join; prepare it with "
             "--bpe-operations"
         )
-    return "bpe" if (data / "text" / "bpe.codes").is_file() else "tok"
+    return "bpe" if (data / "text" / BPE_CODES).is_file() else "tok"
 
 
 def write_texts(data: Path, out: Path, source: str, target: str) -> None:

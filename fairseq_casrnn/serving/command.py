@@ -64,8 +64,8 @@ def run(args: argparse.Namespace) -> None:
             served, or the address is in use.
     """
     check_at_least(0, port=args.port)
-    for name in ("batch_size", "max_characters", "beam"):
-        check_at_least(1, **{name: getattr(args, name)})
+    check_at_least(1, batch_size=args.batch_size, max_characters=args.max_characters)
+    check_at_least(1, beam=args.beam)
     try:
         import uvicorn
 

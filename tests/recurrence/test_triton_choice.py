@@ -15,6 +15,7 @@ from fairseq_casrnn.cells import FAMILIES
 from fairseq_casrnn.errors import UserError
 from fairseq_casrnn.layers import CASLSTM, LSTM
 from fairseq_casrnn.recurrence.triton import failures as triton_failures
+from fairseq_casrnn.recurrence.triton import host as triton_host
 from fairseq_casrnn.recurrence.triton import layer as triton_layer
 from fairseq_casrnn.recurrence.triton import layer_loop as triton_layer_loop
 from fairseq_casrnn.recurrence.triton import plan as triton_plan
@@ -315,7 +316,7 @@ def test_kernels_are_launched_where_their_tensors_are(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device_of", device_of)
     tensor = torch.zeros(1)
-    launched = triton_layer_loop.on_its_device(lambda cell, *tensors: list(here))
+    launched = triton_host.on_its_device(lambda cell, *tensors: list(here))
     assert launched("cell", None, tensor, torch.ones(1))[0] is tensor
     assert here == []
     wrapped = triton_layer_loop.forward, triton_layer_loop.backward

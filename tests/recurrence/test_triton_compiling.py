@@ -16,7 +16,7 @@ from fairseq_casrnn.layers import SentenceStateLSTM
 from fairseq_casrnn.recurrence.cross_entropy import cross_entropy
 from fairseq_casrnn.recurrence.inputs import LossSpec
 from fairseq_casrnn.recurrence.triton import compiling as triton_compiling
-from fairseq_casrnn.recurrence.triton import layer_loop as triton_layer_loop
+from fairseq_casrnn.recurrence.triton import host as triton_host
 from fairseq_casrnn.recurrence.triton import plan as triton_plan
 from fairseq_casrnn.recurrence.triton import support as triton_support
 
@@ -234,7 +234,7 @@ def test_compiling_is_announced_once(compiled_only, messages, monkeypatch, tmp_p
     counts = []
     for _ in range(2):
         triton_compiling.announce.cache_clear()
-        kernels = triton_layer_loop.kernels("sequences")
+        kernels = triton_host.kernels("sequences")
         for function in (kernels.forward_sequence, kernels.backward_sequence):
             function.device_caches.clear()
         run("triton", cell, tensors, device="cpu")
