@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from pathlib import Path
 
 from fairseq_casrnn.data.folder import SPLITS
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-length",
         type=int,
         default=175,
-        help="maximum length of training sentences, in tokens (default: 175)",
+        help="maximum length of training sentences and of those held out, in tokens (default: 175)",
     )
     parser.add_argument(
         "--max-ratio",
@@ -114,6 +115,12 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
         notes |= size_notes(chosen, labels, missing, MOST)
     raw["train"] = drop_repeated(raw, notes)
     splits = {name: tokenized(name, raw[name], args) for name in SPLITS}
+    for name in missing:
+        fit = [max(map(words, pair)) <= args.max_length for pair in zip(*splits[name], strict=True)]
+        if long := fit.count(False):
+            notes[f"longer than --max-length, left out of {name}"] = long
+            splits[name] = columns(compress(zip(*splits[name], strict=True), fit))
+            raw[name] = list(compress(raw[name], fit))
     kept = [
         pair
         for pair in zip(*splits["train"], strict=True)
@@ -124,7 +131,7 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
     if not kept:
         raise UserError("no pair is left for training; check --max-length and --max-ratio")
     splits["train"] = columns(kept)
-    tokens = sum(1 + max(len(side.split()) for side in pair) for pair in kept)
+    tokens = sum(1 + max(map(words, pair)) for pair in kept)
     notes[TOKENS] = tokens
     return ParallelCorpus(args.source_lang, args.target_lang, splits, columns(raw["test"]), notes)
 
@@ -220,7 +227,12 @@ def tokenized(name: str, pairs: list[Pair], args: argparse.Namespace) -> tuple[l
     return source, target
 
 
+def words(text: str) -> int:
+    """The number of words of tokenised text."""
+    return len(text.split())
+
+
 def columns(pairs: Iterable[Pair]) -> tuple[list[str], list[str]]:
     """The sources and the targets of pairs."""
-    source, target = zip(*pairs, strict=True) if pairs else ((), ())
+    source, target = zip(*rows, strict=True) if (rows := list(pairs)) else ((), ())
     return list(source), list(target)

@@ -174,6 +174,26 @@ def test_cleaning(tmp_path, capsys):
         assert f"{line}\n" in printed
 
 
+def test_long_pairs_are_not_held_out(tmp_path, capsys):
+    """A model would refuse them in validation and evaluation."""
+    rows = list(pairs(60)) + [(f"lang {i} " * 5, f"long {i} " * 5) for i in range(60)]
+    files = write_files(tmp_path, rows)
+    options = ["--max-length", "8", "--bpe-operations", "0", "--out", tmp_path / "out"]
+    assert prepare("--train", *files, *options) == 0
+    found = made(tmp_path / "out")
+    assert all(len(side.split()) <= 8 for part in found.values() for pair in part for side in pair)
+    printed, left_out = capsys.readouterr().out, 0
+    for part in ("valid", "test"):
+        count = re.search(f"longer than --max-length, left out of {part}: ([0-9]+)\n", printed)[1]
+        assert len(found[part]) + int(count) == 12
+        left_out += int(count)
+    assert f"empty, too long or too different in length, left out of train: {60 - left_out}\n" in (
+        printed
+    )
+    raw = [read_lines(tmp_path / "out" / "text" / f"test.raw.{code}") for code in ("de", "en")]
+    assert [len(side) for side in raw] == [len(found["test"])] * 2
+
+
 @pytest.mark.parametrize(
     ("name", "text", "options", "message"),
     [
