@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from fairseq_casrnn.diagnostics.frames import Rules, frame_local
 
 GENERATE = "fairseq_cli.generate._main"
+EVALUATE = "fairseq_casrnn.evaluation.evaluate_translation._run_generate"
 
 POSITIONS = "--max-source-positions and --max-target-positions"
 
@@ -101,10 +102,12 @@ def _longer_than_the_model_allows(error: Exception) -> str | None:
         where += f" of '{subset}'"
     lengths = [int(n) for n in re.findall(r"\d+(?=\)|,|$)", found[2])]
     lengths = [n for n in lengths if n > 0]  # no target: 0
+    remedy = "leave it out with --skip-invalid-size-inputs-valid-test"
+    if frame_local(error, EVALUATE, "command"):  # scores are of the whole test set
+        remedy = "train with higher ones"
     return (
         f"{where} has {' and '.join(map(str, lengths))} tokens, more than the model's "
-        f"{_limits(error)} {found[3]}; split it, or leave it out with "
-        "--skip-invalid-size-inputs-valid-test"
+        f"{_limits(error)} {found[3]}; split it, or {remedy}"
     )
 
 

@@ -79,6 +79,8 @@ def generate(
     command = [str(data / "data-bin"), "--user-dir", USER_DIR]
     command += ["--path", str(checkpoint), "--beam", str(beam), "--gen-subset", "test"]
     command += ["--max-tokens", "4000"]
+    # The model's own limits, from its training, then decide; fairseq's default may be lower.
+    command += ["--max-source-positions", "100000", "--max-target-positions", "100000"]
     if (data / "text" / BPE_CODES).exists():
         command += ["--post-process", "subword_nmt"]
     elif find_model(data / "data-bin"):

@@ -175,11 +175,26 @@ def test_what_is_generated(tmp_path, monkeypatch):
     (tmp_path / "text" / "bpe.codes").touch()
     evaluate_translation.generate(*where)
     of_words, _, of_units = asked
-    for option, value in (("--beam", "7"), ("--gen-subset", "test"), ("--lenpen", "2")):
+    for option, value in (
+        ("--beam", "7"), ("--gen-subset", "test"), ("--lenpen", "2"),
+        ("--max-source-positions", "100000"), ("--max-target-positions", "100000"),
+    ):  # fmt: skip
         assert of_words[of_words.index(option) + 1] == value
     assert of_words[0] == str(tmp_path / "data-bin")
     assert of_words[of_words.index("--path") + 1] == str(tmp_path / "x.pt")
     assert [part for part in of_units if part not in of_words] == ["--post-process", "subword_nmt"]
+
+
+def test_a_sentence_that_is_too_long_for_the_model(tmp_path, monkeypatch):
+    """It cannot be left out, as scores are of the whole test set."""
+    code = """def refuse(*args):
+        raise Exception("Size of sample #21 is invalid (=(2, 15)) since max_positions=(9, 9), skip")
+    """
+    there = {"__name__": "fairseq_cli.generate"}  # errors of other code are not explained
+    exec(code, there)
+    monkeypatch.setattr("fairseq_cli.generate._main", there["refuse"])
+    with pytest.raises(UserError, match=r"^sentence 22 has 2 and 15 .*; split it, or train with "):
+        evaluate_translation.generate(tmp_path, tmp_path / "x.pt", tmp_path / "generated", 7, [])
 
 
 def test_scores_are_of_the_target_side(out, monkeypatch):
