@@ -429,7 +429,9 @@ def decoded(stream: Iterable[bytes]) -> Iterator[str]:
 
 def warn_unknown(model: Model, lines: Sequence[str], first: int, raw: bool = False) -> bool:
     """Warn of a line, a third or more of whose words are unknown; whether there is one."""
-    remedy = "preprocess the text like the training text, or let --raw do it"
+    remedy = "preprocess the text like the training text"
+    if model.about.get("raw") is not None:
+        remedy += ", or let --raw do it"
     if raw:
         remedy = "use text like the training text"
     for number, line in enumerate(lines, start=first):

@@ -259,6 +259,10 @@ def test_unknown_words_cause_one_warning(tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.startswith("warning: 1 of 3 words in line 8 are unknown, and others may be, too; ")
     assert error.count("\n") == 1
+    assert "--raw" not in error  # which the export lacks
+    model = raw_model(runtime.Model, tmp_path, raw={"tokenizer": "penn", "language": "en"})
+    assert runtime.warn_unknown(model, ["never"], 1)
+    assert capsys.readouterr().err.endswith(", or let --raw do it\n")
     assert runtime.warn_unknown(model, ["never"], 1, raw=True)
     assert "--raw" not in capsys.readouterr().err
 
