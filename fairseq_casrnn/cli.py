@@ -147,7 +147,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not argv or (len(argv) == 1 and argv[0] in GROUPS):
         _print_help(parser, argv)
         return 2
-    args = parser.parse_args(argv)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        where = "; options of fairseq-train go after --" if argv[0] == "train" else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{where}")
     if argv[0] == "train":
         args.extra = extra
 

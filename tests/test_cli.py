@@ -50,3 +50,12 @@ def test_each_command_has_its_options(name, capsys):
 def test_a_mistake_is_one_sentence_and_status_2(tmp_path, capsys):
     assert cli.main(["average", "--output", str(tmp_path / "average.pt")]) == 2
     assert capsys.readouterr().err == "error: give either --run DIR or the checkpoint files\n"
+
+
+def test_options_of_fairseq_train_without_the_dashes_before_them(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["train", "classification", "data", "--max-epoch", "2"])
+    assert capsys.readouterr().err == (
+        "error: unrecognized arguments: --max-epoch 2; options of fairseq-train go after --; "
+        "see --help\n"
+    )
