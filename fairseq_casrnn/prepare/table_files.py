@@ -240,7 +240,7 @@ def read_json_objects(path: Path, lines: Sequence[str]) -> Table:
     """Read a file with a JSON object in each line, or with a list of objects.
 
     Raises:
-        UserError: an entry is not a JSON object.
+        UserError: an entry is not a JSON object, or there is one object with lists or objects.
     """
     unit = "line"
     if first_line(lines).startswith("["):
@@ -257,6 +257,12 @@ def read_json_objects(path: Path, lines: Sequence[str]) -> Table:
     for number, entry in entries:
         if not isinstance(entry, dict):
             raise UserError(f"{path}, entry {number} is not a JSON object; correct it")
+    values = entries[0][1].values()
+    if len(entries) == 1 and values and all(isinstance(value, (dict, list)) for value in values):
+        raise UserError(
+            f"{path} is a single object of lists or objects; write one for each row (pandas: "
+            "to_json(FILE, orient='records', lines=True))"
+        )
     names = list(Counter(name for _, entry in entries for name in entry))
     rows: Rows = [
         (number, [as_text(entry[name]) if name in entry else None for name in names])

@@ -303,6 +303,8 @@ def test_tokenizers(options, words, tmp_path):
         ("x.csv", ",,\n", "x.csv only has empty cells"),
         ("x.jsonl", '{"text": "a", "label": 1}\n{"text"\n', "x.jsonl, line 2 is not JSON ("),
         ("x.jsonl", "[1]", "x.jsonl, entry 1 is not a JSON object"),
+        ("x.json", '{"text": ["a", "b"], "label": [0, 1]}', "x.json is a single object of lists"),
+        ("x.json", '{"text": {"0": "a"}, "label": {"0": 1}}', "x.json is a single object of lists"),
         ("x.jsonl", '{"text": "a", "label": null}', "x.jsonl, line 1 has no label; give it one"),
         (
             "x.tsv",
