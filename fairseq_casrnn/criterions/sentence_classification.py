@@ -109,7 +109,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
             if self.task.training_set is None:  # validation of a checkpoint
                 return None
             self.weight = balanced(self.task.training_set, len(self.task.classes))
-        if self.weight is not None:  # copied once: every copy to a GPU synchronizes
+        if self.weight is not None:  # copied once: every copy to a GPU synchronises
             self.weight = self.weight.to(logits.device, torch.float)
         return self.weight
 
@@ -140,7 +140,7 @@ def derived(score: Callable[[Sequence[Sequence[float]]], float]) -> Callable[[Me
 def confusion_matrix(target: Tensor, predicted: Tensor, classes: int) -> Tensor:
     """Counts ``(classes, classes)``; rows are true classes."""
     cells = target * classes + predicted
-    # torch.bincount would read the values and so synchronize with a GPU.
+    # torch.bincount would read the values and so synchronise with a GPU.
     counts = target.new_zeros(classes * classes).index_add_(0, cells, torch.ones_like(cells))
     return counts.view(classes, classes)
 
@@ -148,7 +148,7 @@ def confusion_matrix(target: Tensor, predicted: Tensor, classes: int) -> Tensor:
 def squares(model: nn.Module, embeddings: bool = False) -> Tensor | int:
     """Sum of the squares of all trained weight matrices: of the embeddings, or of all others.
 
-    Vectors, such as biases and the gains of normalisation layers, are not penalized.
+    Vectors, such as biases and the gains of normalisation layers, are not penalised.
     """
     return sum(
         parameter.square().sum()

@@ -133,8 +133,8 @@ class ClassificationCorpus(Corpus):
     def raw_text(self, args: argparse.Namespace) -> dict[str, object]:
         """The settings with which a model of this corpus reads raw text, for ``text.json``."""
         # With these two the files have separate punctuation, which raw text does not have.
-        tokenized = args.tokenizer in ("space", "clitics")
-        tokenizer = args.raw_tokenizer if tokenized else args.tokenizer
+        tokenised = args.tokenizer in ("space", "clitics")
+        tokenizer = args.raw_tokenizer if tokenised else args.tokenizer
         return {"tokenizer": tokenizer, "lowercase": args.lowercase, **language_note(args)}
 
 

@@ -84,7 +84,7 @@ def add_arguments(
         tokenizer: default of ``--tokenizer``; None if it is chosen after parsing; :data:`GIVEN` if
             there is no such option.
         lowercase: default of ``--lowercase``.
-        raw: tokenizer for raw text, if the corpus itself is tokenized.
+        raw: tokenizer for raw text, if the corpus itself is tokenised.
     """
     parser.set_defaults(raw_tokenizer=raw, words_of=None)
     add_output_arguments(parser)

@@ -55,7 +55,7 @@ def each_set(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
     for name in args.set:
         one = copy.copy(args)
         one.out = args.out / name
-        if args.tokenizer is None:  # only MR is not tokenized: it has "it's", not "it 's"
+        if args.tokenizer is None:  # only MR is not tokenised: it has "it's", not "it 's"
             one.tokenizer = "clitics" if name == "MR" else "space"
         print(f"set {name}", flush=True)
         yield one

@@ -41,7 +41,7 @@ def words(
             contain no-break spaces); ``whitespace`` splits at any white space, like
             ``fairseq-preprocess``; ``clitics`` also splits before 's, n't, 're and similar, like
             Kim's ``clean_str``; ``moses`` is Moses' tokenizer without XML escapes, which word
-            vectors do not have; ``penn`` is the Penn Treebank's, which rarely changes tokenized
+            vectors do not have; ``penn`` is the Penn Treebank's, which rarely changes tokenised
             text; ``character`` makes each character a word, except white space.
         lowercase: whether to lower-case the words.
         language: language of the text, for ``moses``.

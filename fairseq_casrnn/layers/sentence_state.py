@@ -31,7 +31,7 @@ class SentenceStateLSTM(nn.Module):
 
     Every word i has a state (hᵢ, cᵢ), every sentence node a state (g, c_g). Each step computes all
     states from those of the previous step. The gates of a word are σ(W_hh ξᵢ + W_ih xᵢ + W_gh g +
-    b) with ξᵢ = [h_{i−w}, …, h_{i+w}]; u has tanh, and a softmax normalizes all gates but o:
+    b) with ξᵢ = [h_{i−w}, …, h_{i+w}]; u has tanh, and a softmax normalises all gates but o:
 
         cᵢ = i⊙u + Σₖ lₖ⊙c_{i−k} + f⊙cᵢ + Σₖ rₖ⊙c_{i+k} + Σⱼ sⱼ⊙c_gⱼ        hᵢ = o⊙tanh(cᵢ)
 

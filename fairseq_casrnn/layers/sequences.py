@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class KnownLengths(NamedTuple):
-    """Lengths that a layer does not check: reading them would synchronize with the GPU.
+    """Lengths that a layer does not check: reading them would synchronise with the GPU.
 
     Attributes:
         values: ``(B,)``, int64, from 1 to T, on the input's device; read only.

@@ -46,7 +46,7 @@ class RecurrentStack(StackForward):
         engine: name of a recurrence engine, None for the default.
         bias, batch_first, device, dtype: see :class:`.parameters.TorchOptions`.
 
-    Two attributes add regularization in training. With ``locked_dropout``, the dropout between
+    Two attributes add regularisation in training. With ``locked_dropout``, the dropout between
     layers drops the same features of a sequence at all steps (Gal & Ghahramani 2016).
     ``weight_dropout`` is the probability of dropping an element of a recurrent weight
     ``weight_hh`` for a whole forward (Merity et al. 2018).

@@ -209,7 +209,7 @@ class RecurrentDecoder(VocabularyHead, FairseqIncrementalDecoder):
             return state
         if missing < 0:
             return state[-missing:]
-        # A list of indices would have to be copied to the GPU, which synchronizes.
+        # A list of indices would have to be copied to the GPU, which synchronises.
         return torch.cat([state[:1].expand(missing, -1, -1), state])
 
     def embed(self, tokens: Tensor) -> Tensor:

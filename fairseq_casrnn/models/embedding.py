@@ -1,4 +1,4 @@
-"""Embedding tables, initialized at random or from pretrained word vectors."""
+"""Embedding tables, initialised at random or from pretrained word vectors."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class RecurrentEncoder(FairseqEncoder):
         """
         padding = src_tokens.eq(self.padding_idx)
         mask: Tensor | None = padding
-        # On a GPU this would synchronize; a trace must also work for batches with padding.
+        # On a GPU this would synchronise; a trace must also work for batches with padding.
         if on_host(padding) and not bool(padding.any()):
             mask = lengths = back = None
         else:

@@ -18,7 +18,7 @@ from ..recurrence.products import linear, log_probs, next_words
 def uniform_linear(
     in_features: int, out_features: int, bias: bool = True, kind: type[nn.Linear] = nn.Linear
 ) -> nn.Linear:
-    """A linear layer initialized uniformly in ±0.1."""
+    """A linear layer initialised uniformly in ±0.1."""
     layer = kind(in_features, out_features, bias)
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -0.1, 0.1)
@@ -65,7 +65,7 @@ class VocabularyHead:
     def vocabulary(self) -> tuple[Tensor, Tensor | None] | None:
         """Weight ``(V, out_embed_dim)`` and bias ``(V,)`` or None of a full softmax.
 
-        None if the output layer has been replaced, for instance by quantization, or has hooks.
+        None if the output layer has been replaced, for instance by quantisation, or has hooks.
         """
         layer = self.fc_out
         if layer is None:

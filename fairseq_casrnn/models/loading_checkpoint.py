@@ -13,7 +13,7 @@ _LOADING = contextvars.ContextVar("loading_checkpoint", default=False)
 def is_loading_checkpoint() -> bool:
     """Whether the model being built gets its parameters and tables from a checkpoint.
 
-    Then the files that initialized it (word vectors, a table of cells) are not needed.
+    Then the files that initialised it (word vectors, a table of cells) are not needed.
     """
     return _LOADING.get()
 

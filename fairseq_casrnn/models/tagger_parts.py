@@ -21,7 +21,7 @@ class CharCNN(nn.Module):
     Args:
         characters: size of the character dictionary.
         padding: index of its padding symbol.
-        embed_dim: size of the character embeddings, initialized within ±√(3 / embed_dim).
+        embed_dim: size of the character embeddings, initialised within ±√(3 / embed_dim).
         filters: features of a word.
         dropout: on the embeddings.
         width: width of the filters, in characters.
@@ -126,7 +126,7 @@ class TagCRF(CRF):
     def losses(self, emissions: Tensor, target: Tensor) -> Tensor:
         """As :meth:`loss`, for each sentence: ``(B,)``.
 
-        pytorch-crf's own loss has a host-device synchronization at every word.
+        pytorch-crf's own loss has a host-device synchronisation at every word.
         """
         # At least float32 for sums over words, and, since it is converted once, for gradients.
         start, end, transitions = weights = tuple(

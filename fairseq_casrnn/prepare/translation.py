@@ -114,7 +114,7 @@ def read_corpus(args: argparse.Namespace) -> ParallelCorpus:
         notes["held out"] = held_out_note(missing, args.split_seed, at_most)
         notes |= size_notes(chosen, labels, missing, MOST)
     raw["train"] = drop_repeated(raw, notes)
-    splits = {name: tokenized(name, raw[name], args) for name in SPLITS}
+    splits = {name: tokenised(name, raw[name], args) for name in SPLITS}
     for name in missing:
         fit = [max(map(words, pair)) <= args.max_length for pair in zip(*splits[name], strict=True)]
         if long := fit.count(False):
@@ -218,7 +218,7 @@ def drop_repeated(raw: dict[str, list[Pair]], notes: dict[str, object]) -> list[
     return kept
 
 
-def tokenized(name: str, pairs: list[Pair], args: argparse.Namespace) -> tuple[list, list]:
+def tokenised(name: str, pairs: list[Pair], args: argparse.Namespace) -> tuple[list, list]:
     """Both sides, tokenised and lower-cased."""
     print(f"tokenising {len(pairs)} pairs of {name}", flush=True)
     languages = (args.source_lang, args.target_lang)

@@ -60,7 +60,7 @@ def pad(rows: Sequence[Sequence | np.ndarray], dtype=float) -> tuple[np.ndarray,
 
 
 def bleu_counts(hypotheses: Sequence[Sequence[str]], references: Sequence[str]) -> np.ndarray:
-    """sacrebleu's statistics ``(N, K, 10)`` of each hypothesis, tokenized at spaces."""
+    """sacrebleu's statistics ``(N, K, 10)`` of each hypothesis, tokenised at spaces."""
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(tokenize="none", smooth_method="none", force=True)

@@ -187,7 +187,7 @@ class SentenceClassificationTask(LabelledTask):
         return torch.tensor(tokens)
 
     def split_text(self, line: str) -> list[str]:
-        """The words of raw text, tokenized and lower-cased like the training text."""
+        """The words of raw text, tokenised and lower-cased like the training text."""
         text = self.state.text
         lowercase = normalisation(self.cfg, text)["lowercase"]
         return words(line, self.tokenizer, lowercase, text.get("language", "en"))

@@ -138,7 +138,7 @@ def checkpoint(path) -> dict:
 
 
 def assert_same_training(first, second) -> None:
-    """Two checkpoints agree bit for bit in model and optimiser."""
+    """Two checkpoints agree bit for bit in model and optimizer."""
     first, second = checkpoint(first), checkpoint(second)
     assert first["model"].keys() == second["model"].keys()
     for name, tensor in first["model"].items():

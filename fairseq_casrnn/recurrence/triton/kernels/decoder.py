@@ -45,7 +45,7 @@ def barrier_of_rows(count, passed, PHASE: tl.constexpr):
 
 
 INTEGERS = ["batch", "span", "steps", "layers", "begin", "end", "first", "last"]
-"""Arguments whose values kernels are not specialized for."""
+"""Arguments whose values kernels are not specialised for."""
 
 
 @triton.jit(do_not_specialize=[*INTEGERS, "plane", "hop"])
