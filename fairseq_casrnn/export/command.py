@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> None:
             shutil.copy(Path(__file__).with_name("runtime.py"), draft / "run.py")
             if about.get("raw"):
                 shutil.copy(words.__file__, draft / "words.py")
-        (draft / "export.json").write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+        (draft / "export.json").write_text(text, encoding="utf-8")
         draft.rename(args.output)
     total = sum(file.stat().st_size for file in args.output.iterdir())
     print(f"{args.output}: {', '.join(sorted(os.listdir(args.output)))}; {total / 1e6:.1f} MB")
