@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from fairseq_casrnn.evaluation.prediction_files import TABLE, as_lines
 from fairseq_casrnn.evaluation.significance import table
 from fairseq_casrnn.files import append_json, write_text
 from fairseq_casrnn.inference.average import average, find_checkpoints, load, save
+from fairseq_casrnn.recipes.options import check_checkpoint
 from fairseq_casrnn.runs.record import add_evaluation
 
 Result = dict[str, Any]
@@ -89,6 +89,7 @@ def choose_checkpoint(run: Path, which: str) -> Path:
     the best ones are chosen by the run's metric. ``ema`` uses the weights of the last checkpoint
     that ``--store-ema`` averaged over updates.
     """
+    check_checkpoint(which)
     if which in ("best", "last"):
         path = run / f"checkpoint_{which}.pt"
         if not path.exists():
@@ -97,10 +98,8 @@ def choose_checkpoint(run: Path, which: str) -> Path:
     path = run / f"checkpoint_avg_{which.replace(':', '_')}.pt"
     if which == "ema":
         save(average([choose_checkpoint(run, "last")], ema=True), path)
-    elif re.fullmatch(r"(best|last):[1-9]\d*", which):
-        save(average(find_checkpoints(run, which)), path)
     else:
-        raise UserError(f"--checkpoint must be best, last, ema, best:N or last:N, not '{which}'")
+        save(average(find_checkpoints(run, which)), path)
     return path
 
 

@@ -198,10 +198,7 @@ def check_values(options: StepOptions, recipe: Recipe) -> None:
     check_numbers("--depth", options.depth)
     check_numbers("--beam", [options.beam])
     check_numbers("--cache", [options.cache] if options.cache else [])
-    if not re.fullmatch("best|last|ema|(best|last):[1-9][0-9]*", options.checkpoint, re.ASCII):
-        raise UserError(
-            f"--checkpoint must be best, last, ema, best:N or last:N, not '{options.checkpoint}'"
-        )
+    check_checkpoint(options.checkpoint)
     for name in options.variant:
         if name not in recipe.variants:
             known = " ".join(recipe.variants)
@@ -217,6 +214,12 @@ def check_numbers(option: str, values: Iterable[str]) -> None:
     for value in values:
         if not re.fullmatch("[1-9][0-9]*", value, re.ASCII):
             raise UserError(f"{option} must be a positive number, not '{value}'")
+
+
+def check_checkpoint(which: str) -> None:
+    """Raise UserError if ``which`` is no value of ``--checkpoint``."""
+    if not re.fullmatch("best|last|ema|(best|last):[1-9][0-9]*", which, re.ASCII):
+        raise UserError(f"--checkpoint must be best, last, ema, best:N or last:N, not '{which}'")
 
 
 def check_prepared(options: StepOptions) -> None:
